@@ -1,0 +1,2 @@
+// Package store is a system of record: list, watch and write objects, with versions.
+package store

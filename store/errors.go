@@ -1,0 +1,71 @@
+package store
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+var (
+	// ErrNotFound says that there is no object under the key.
+	ErrNotFound = errors.New("object not found")
+
+	// ErrExists says that there is an object under the key already.
+	ErrExists = errors.New("object exists already")
+
+	// ErrConflict says that the stored object is not the one that the write was meant for: it has another version or
+	// another UID. Read it again, decide again, write again.
+	ErrConflict = errors.New("object has changed")
+
+	// ErrFenced says that a write with a greater term was accepted before: the writer does not lead any more. It must
+	// not try again.
+	ErrFenced = errors.New("a later term has written")
+
+	// ErrExpired ends a watch that cannot say what has changed. List, and watch from there.
+	ErrExpired = informer.ErrExpired
+
+	errNoKind = errors.New("a kind needs a name")
+	errNoKey  = errors.New("an object needs a key")
+)
+
+// The operations that an [Error] names.
+const (
+	OpOpen   = "open"
+	OpGet    = "get"
+	OpList   = "list"
+	OpWatch  = "watch"
+	OpCreate = "create"
+	OpUpdate = "update"
+	OpDelete = "delete"
+)
+
+// Error says which operation failed on what. Err is or wraps one of the errors of this package, the cause of a context,
+// or whatever a backend met; ask with [errors.Is].
+type Error struct {
+	Op   string // one of the Op constants
+	Kind string
+	Key  string // empty when the operation has none
+
+	// Have and Want are the version that the store had and the one that the caller asked for, where the two were
+	// compared. For ErrExpired, Have is the first version from which a watch could still start.
+	Have, Want informer.Version
+
+	Err error
+}
+
+// Error returns "store: update apps "web": object has changed: version is 7, not 5".
+func (e *Error) Error() string {
+	text := "store: " + e.Op + " " + e.Kind
+	if e.Key != "" {
+		text += " " + strconv.Quote(e.Key)
+	}
+	return text + ": " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Conflict says whether to read again and try again: it is true for [ErrConflict] alone. It is what retry.OnConflict
+// asks.
+func (e *Error) Conflict() bool { return errors.Is(e.Err, ErrConflict) }

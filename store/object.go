@@ -1,0 +1,75 @@
+package store
+
+import (
+	"slices"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Object is the envelope around one value: what the store and its controllers know of it. The value itself needs no
+// field for any of that.
+//
+// The caller owns Key, Value, Owners and Finalizers. The store owns the rest: what a caller writes there is ignored,
+// but for Version and UID, which an Update compares with what is stored.
+type Object[T any] struct {
+	// Key identifies the object within its kind. It is not empty and never changes.
+	Key string
+
+	// Value is the content: plain data.
+	Value T
+
+	// UID tells one life of a key from the next: an object that is created again under the same key has another.
+	UID string
+
+	// Version is the version of the store right after the last change of this object.
+	Version informer.Version
+
+	// Owners are the objects that this one exists for. At most one of them is the controller.
+	Owners []OwnerRef
+
+	// Finalizers name the work that has to be done before the object may go. While there is one, Delete only sets
+	// Deleting.
+	Finalizers []string
+
+	// Created is when the object was created, by the clock of the store.
+	Created time.Time
+
+	// Deleting is when the deletion was asked for, by the clock of the store. Zero means that it was not.
+	Deleting time.Time
+}
+
+// Ref returns a reference to o, an object of the given kind. It is not a controlling one.
+func (o Object[T]) Ref(kind string) OwnerRef {
+	return OwnerRef{Kind: kind, Key: o.Key, UID: o.UID}
+}
+
+// Key returns the key of o. It is the cache.KeyFunc of objects: informer.New(apps, store.Key[App], informer.Config{}).
+func Key[T any](o Object[T]) string { return o.Key }
+
+// OwnerRef refers to one life of an object of any kind, which owns the object that carries the reference.
+type OwnerRef struct {
+	Kind, Key string
+
+	// UID is the one of the owner. An object with another UID under the same key is not the owner.
+	UID string
+
+	// Controller is true for the one owner that decides about the object.
+	Controller bool
+}
+
+// withoutEmpty returns o with nil in the place of an empty list: the two are the same to the store.
+func (o Object[T]) withoutEmpty() Object[T] {
+	if len(o.Owners) == 0 {
+		o.Owners = nil
+	}
+	if len(o.Finalizers) == 0 {
+		o.Finalizers = nil
+	}
+	return o
+}
+
+// sameLists says whether a and b have the same owners and finalizers.
+func sameLists[T any](a, b *Object[T]) bool {
+	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Finalizers, b.Finalizers)
+}

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"context"
+	"iter"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Store is a system of record for the objects of one kind. Every Store is an informer.ListWatcher of its objects.
+//
+// What goes in and what comes out are deep copies: nothing that a caller does to an object, before or after, changes
+// the store or what another caller holds. All methods may be called by several goroutines at once. Every error but the
+// cause of a context that ended a Watch is an [*Error].
+//
+// Whoever implements a Store proves it with the suite in package storetest.
+type Store[T any] interface {
+	// Kind is the name of the kind of object that this is a store of.
+	Kind() string
+	Reader[T]
+	Writer[T]
+}
+
+// Reader is the half of a [Store] that reads. Reads are fresh: they see every write that was accepted before them.
+type Reader[T any] interface {
+	// Get returns the object under key, or [ErrNotFound].
+	Get(ctx context.Context, key string) (Object[T], error)
+
+	// List returns all objects, in order of key, and the version at which the list is current.
+	List(ctx context.Context) (informer.List[Object[T]], error)
+
+	// Watch yields every change after the given version, in order of version, and goes on until the consumer leaves
+	// the loop or ctx ends. Zero stands for the time before the first change. The version of an event is that of its
+	// object; a deletion carries the last state of the object under the version of the deletion. Bookmarks say that
+	// nothing happened to this kind up to a version.
+	//
+	// The last pair that it yields, when it has to end, is an error alone: [ErrExpired] when the changes after the
+	// version are not all known any more (also in the middle, to a consumer that is too slow) or when the store has
+	// not reached that version, [context.Cause] of ctx when ctx ends.
+	Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
+}
+
+// Writer is the half of a [Store] that writes. A write is refused with [ErrFenced], [ErrExists] or [ErrNotFound], or
+// [ErrConflict], looked for in this order; a write that is refused changes nothing.
+type Writer[T any] interface {
+	// Create stores a new object and returns it as stored. The store sets UID, Version and Created; what the caller
+	// wrote there and in Deleting is ignored. [ErrExists] when the key is taken. To a precondition, an object that is
+	// not there has version 0 and no UID.
+	Create(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
+
+	// Update replaces Value, Owners and Finalizers of an object and returns it as stored. It is a compare-and-swap:
+	// obj.Version has to be the version that is stored, and obj.UID, unless empty, the UID; else [ErrConflict]. What
+	// the caller wrote in Created and Deleting is ignored.
+	//
+	// An Update that changes nothing writes nothing: it makes no event and returns the object with the version that
+	// it had. An Update that leaves an object without finalizers whose Deleting is set removes it, and returns its
+	// last state.
+	Update(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
+
+	// Delete removes an object, whatever its version, when no precondition says otherwise. An object with finalizers
+	// stays, with Deleting set, until an Update has removed the last of them; deleting it again does nothing.
+	Delete(ctx context.Context, key string, pre ...Precondition) error
+}
