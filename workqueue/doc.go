@@ -1,0 +1,79 @@
+// Package workqueue has the queue between those who notice that something changed and those who do something about it.
+//
+// What waits in a [Queue] are keys, never objects or events: a key says "look at this again". So a key that was added a
+// hundred times before a worker came to it is worked on once, and the worker sees the latest state. A key that is added
+// while it is worked on comes back when that work is done. Nothing that was added is lost.
+//
+// # Usage
+//
+//	q := workqueue.New[string](workqueue.Config[string]{})
+//
+//	for { // a worker; start as many as you like
+//		key, err := q.Next(ctx)
+//		if err != nil {
+//			return // the queue is shut down, or ctx has ended
+//		}
+//		if err := work(key); err != nil {
+//			q.AddRateLimited(key) // again, after a backoff that grows
+//		} else {
+//			q.Forget(key) // the next backoff starts small
+//		}
+//		q.Done(key)
+//	}
+//
+// # Guarantees
+//
+//  1. A key that is ready is in line once, however often it is added.
+//  2. Keys that are ready are handed out first in, first out.
+//  3. Between Get and Done a key is handed out to nobody else.
+//  4. An Add that comes after a Get of its key and before the Done makes the key ready after the Done, once.
+//  5. A key that is ready does not wait while a worker waits.
+//  6. Of several wake-ups of one key the earliest counts. A wake-up never comes early, and wake-ups that are due
+//     together come in the order of their times.
+//  7. A wake-up of AddAfter is not dropped by an Add or an attempt before it. A wake-up of AddRateLimited is dropped by
+//     an attempt before it, which is the attempt that it waited for.
+//  8. After a shutdown everything that is ready is still handed out, and [Queue.Drain] returns nil only when nothing is
+//     ready, in process or added while in process, however many drain.
+//  9. A call has taken effect when it returns: no goroutine does anything later, but for the timer of the wake-ups.
+//  10. The memory that a burst of keys took is given back when the burst is over.
+//
+// # The contract
+//
+// The states of a key, and what each call makes of them. "+d" is a key that has a wake-up of AddAfter scheduled as well,
+// "+b" one that has a backoff of AddRateLimited.
+//
+//	state        Add          AddAfter(t)   AddRateLimited  handed out   Done         due          ShutDown
+//	-----        ---          -----------   --------------  ----------   ----         ---          --------
+//	absent       ready        absent+d      absent+b        -            logged       -            absent
+//	absent+d     ready+d      earlier of    earlier of      -            logged       ready        absent
+//	absent+b     ready+b      earlier of    earlier of      -            logged       ready        absent
+//	ready        -            ready+d       ready+b         process      logged       -            ready
+//	ready+d      -            earlier of    earlier of      process+d    logged       ready        ready
+//	ready+b      -            earlier of    earlier of      process      logged       ready        ready
+//	process      dirty        process+d     process+b       -            absent       -            process
+//	process+d    dirty+d      earlier of    earlier of      -            absent+d     dirty        process
+//	process+b    dirty+b      earlier of    earlier of      -            absent+b     dirty        process
+//	dirty        -            dirty+d       dirty+b         -            ready        -            dirty
+//	dirty+d      -            earlier of    earlier of      -            ready+d      dirty        dirty
+//	dirty+b      -            earlier of    earlier of      -            ready+b      dirty        dirty
+//
+// "-" is no change or not possible, "earlier of" keeps the earlier of the two wake-ups, of whichever kind it is. After a
+// shutdown Add, AddAfter and AddRateLimited change nothing; all else is as in the table.
+//
+// For the methods that client-go's workqueue has, its behaviour is the model, and the method sets are equal, so that a
+// Queue takes the place of a client-go queue. It differs where client-go is at fault: a drain there does not wait for
+// keys that are ready, returns before a key that is dirty was done, and lets only one of several drainers return
+// (https://github.com/kubernetes/kubernetes/pull/141079); a Done too many hands one key to two workers; a drained burst
+// keeps its memory; and a backoff fires even though the key was tried meanwhile
+// (https://github.com/kubernetes/client-go/issues/131).
+//
+// # Shutdown
+//
+// [Queue.ShutDown] ends the intake and returns. [Queue.Drain] also waits, with a time limit. Both drop the wake-ups that
+// are scheduled. A queue that nobody uses any more needs no shutdown: it has no goroutine.
+//
+// # Testing
+//
+// A queue works in a bubble of testing/synctest, where its delays take no time. [Queue.TryGet] drives it without a
+// goroutine, [Queue.WaitIdle] waits until all is done.
+package workqueue

@@ -1,0 +1,113 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// A worker takes keys until the queue is drained. What fails comes back after a backoff.
+func ExampleQueue() {
+	q := workqueue.New(workqueue.Config[string]{Name: "sites"})
+	q.Add("berlin")
+	q.Add("paris")
+	q.Add("berlin") // waits already
+
+	work := func(site string) error {
+		if site == "paris" && q.NumRequeues(site) == 0 {
+			return errors.New("no connection")
+		}
+		return nil
+	}
+	for done := 0; done < 2; {
+		site, err := q.Next(context.Background())
+		if err != nil {
+			break
+		}
+		if err := work(site); err != nil {
+			fmt.Println(site, err)
+			q.AddRateLimited(site)
+		} else {
+			fmt.Println(site, "done")
+			q.Forget(site)
+			done++
+		}
+		q.Done(site)
+	}
+	// Output:
+	// berlin done
+	// paris no connection
+	// paris done
+}
+
+// Drain ends the intake and waits for the workers, as long as its context allows.
+func ExampleQueue_Drain() {
+	q := workqueue.New(workqueue.Config[int]{})
+	for i := range 3 {
+		q.Add(i)
+	}
+	go func() {
+		for {
+			key, shutdown := q.Get()
+			if shutdown {
+				return
+			}
+			q.Done(key)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Println(q.Drain(ctx), q.Len())
+	// Output: <nil> 0
+}
+
+// Stats tells what waits, and Config names the queue in the log.
+func ExampleStats() {
+	q := workqueue.New(workqueue.Config[string]{Name: "sites"})
+	q.Add("berlin")
+	q.AddAfter("paris", time.Hour)
+	fmt.Printf("%+v\n", q.Stats())
+	// Output: {Ready:1 InProcess:0 Dirty:0 Delayed:1}
+}
+
+// The interfaces are what a consumer asks for; a Queue is all three.
+func ExampleRateLimitingInterface() {
+	var plain workqueue.Interface[string] = workqueue.New(workqueue.Config[string]{})
+	_, delaying := plain.(workqueue.DelayingInterface[string])
+	_, limiting := plain.(workqueue.RateLimitingInterface[string])
+	fmt.Println(delaying, limiting)
+	// Output: true true
+}
+
+func ExampleItemExponentialFailureRateLimiter() {
+	var r workqueue.RateLimiter[string] = workqueue.NewItemExponentialFailureRateLimiter[string](time.Second, time.Minute)
+	fmt.Println(r.When("a"), r.When("a"), r.When("a"), r.When("b"))
+	// Output: 1s 2s 4s 1s
+}
+
+func ExampleItemFastSlowRateLimiter() {
+	r := workqueue.NewItemFastSlowRateLimiter[string](time.Millisecond, time.Minute, 2)
+	fmt.Println(r.When("a"), r.When("a"), r.When("a"))
+	// Output: 1ms 1ms 1m0s
+}
+
+// A bucket beside the delays of each key limits the rate of all of them together. The longest delay counts.
+func ExampleMaxOfRateLimiter() {
+	r := workqueue.NewMaxOfRateLimiter(
+		workqueue.DefaultControllerRateLimiter[string](),
+		&workqueue.BucketRateLimiter[string]{Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)},
+	)
+	fmt.Println(r.When("a"), r.When("b") > 59*time.Minute)
+	// Output: 5ms true
+}
+
+func ExampleWithMaxWaitRateLimiter() {
+	r := workqueue.NewWithMaxWaitRateLimiter(workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Hour, 1), time.Minute)
+	fmt.Println(r.When("a"), r.When("a"))
+	// Output: 1s 1m0s
+}

@@ -1,0 +1,179 @@
+package workqueue
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// DefaultControllerRateLimiter returns the limiter that a [Queue] has when its Config names none: for each key 5 ms,
+// doubled with each failure, at most 1000 s. Unlike client-go's it has no token bucket beside it, in which the first
+// failure of one key would wait behind the reservations of all others.
+func DefaultControllerRateLimiter[K comparable]() RateLimiter[K] {
+	return NewItemExponentialFailureRateLimiter[K](5*time.Millisecond, 1000*time.Second)
+}
+
+// DefaultItemBasedRateLimiter returns a limiter that gives each key 1 ms, doubled with each failure, at most 1000 s.
+func DefaultItemBasedRateLimiter[K comparable]() RateLimiter[K] {
+	return NewItemExponentialFailureRateLimiter[K](time.Millisecond, 1000*time.Second)
+}
+
+// ItemExponentialFailureRateLimiter gives each key a delay that doubles with each of its failures, up to a limit. It
+// remembers a key until Forget. It is safe for concurrent use.
+type ItemExponentialFailureRateLimiter[K comparable] struct {
+	base, limit time.Duration
+	failures    counter[K]
+}
+
+// NewItemExponentialFailureRateLimiter returns a limiter whose delays are base, 2*base, 4*base and so on, at most limit.
+func NewItemExponentialFailureRateLimiter[K comparable](base, limit time.Duration) *ItemExponentialFailureRateLimiter[K] {
+	return &ItemExponentialFailureRateLimiter[K]{base: base, limit: limit}
+}
+
+// When implements [RateLimiter].
+func (r *ItemExponentialFailureRateLimiter[K]) When(key K) time.Duration {
+	n := r.failures.add(key)
+	if n >= 62 || r.base > math.MaxInt64>>n {
+		return r.limit
+	}
+	return min(r.base<<n, r.limit)
+}
+
+// Forget implements [RateLimiter].
+func (r *ItemExponentialFailureRateLimiter[K]) Forget(key K) { r.failures.forget(key) }
+
+// NumRequeues implements [RateLimiter].
+func (r *ItemExponentialFailureRateLimiter[K]) NumRequeues(key K) int { return r.failures.get(key) }
+
+// ItemFastSlowRateLimiter gives each key a short delay for its first failures and a long one from then on. It remembers
+// a key until Forget. It is safe for concurrent use.
+type ItemFastSlowRateLimiter[K comparable] struct {
+	fast, slow  time.Duration
+	maxAttempts int
+	failures    counter[K]
+}
+
+// NewItemFastSlowRateLimiter returns a limiter whose first maxAttempts delays of a key are fast, all others slow.
+func NewItemFastSlowRateLimiter[K comparable](fast, slow time.Duration, maxAttempts int) *ItemFastSlowRateLimiter[K] {
+	return &ItemFastSlowRateLimiter[K]{fast: fast, slow: slow, maxAttempts: maxAttempts}
+}
+
+// When implements [RateLimiter].
+func (r *ItemFastSlowRateLimiter[K]) When(key K) time.Duration {
+	if r.failures.add(key) < r.maxAttempts {
+		return r.fast
+	}
+	return r.slow
+}
+
+// Forget implements [RateLimiter].
+func (r *ItemFastSlowRateLimiter[K]) Forget(key K) { r.failures.forget(key) }
+
+// NumRequeues implements [RateLimiter].
+func (r *ItemFastSlowRateLimiter[K]) NumRequeues(key K) int { return r.failures.get(key) }
+
+// BucketRateLimiter limits the rate of all keys together by a token bucket. Each call of When reserves a token, so that
+// keys that fail at once are spread out in time. It knows nothing of single keys. It is safe for concurrent use.
+type BucketRateLimiter[K comparable] struct {
+	Limiter *rate.Limiter
+}
+
+// When implements [RateLimiter].
+func (r *BucketRateLimiter[K]) When(K) time.Duration { return r.Limiter.Reserve().Delay() }
+
+// Forget implements [RateLimiter]. It does nothing.
+func (r *BucketRateLimiter[K]) Forget(K) {}
+
+// NumRequeues implements [RateLimiter]. It returns 0.
+func (r *BucketRateLimiter[K]) NumRequeues(K) int { return 0 }
+
+// MaxOfRateLimiter gives the longest of the delays of several limiters, each of which it asks each time. It is safe for
+// concurrent use.
+type MaxOfRateLimiter[K comparable] struct {
+	limiters []RateLimiter[K]
+}
+
+// NewMaxOfRateLimiter returns a limiter that combines those given.
+func NewMaxOfRateLimiter[K comparable](limiters ...RateLimiter[K]) *MaxOfRateLimiter[K] {
+	return &MaxOfRateLimiter[K]{limiters: append([]RateLimiter[K](nil), limiters...)}
+}
+
+// When implements [RateLimiter].
+func (r *MaxOfRateLimiter[K]) When(key K) time.Duration {
+	var d time.Duration
+	for _, l := range r.limiters {
+		d = max(d, l.When(key))
+	}
+	return d
+}
+
+// Forget implements [RateLimiter].
+func (r *MaxOfRateLimiter[K]) Forget(key K) {
+	for _, l := range r.limiters {
+		l.Forget(key)
+	}
+}
+
+// NumRequeues implements [RateLimiter]. It returns the greatest number that any of the limiters gives.
+func (r *MaxOfRateLimiter[K]) NumRequeues(key K) int {
+	n := 0
+	for _, l := range r.limiters {
+		n = max(n, l.NumRequeues(key))
+	}
+	return n
+}
+
+// WithMaxWaitRateLimiter cuts the delays of another limiter. It is safe for concurrent use.
+type WithMaxWaitRateLimiter[K comparable] struct {
+	limiter RateLimiter[K]
+	limit   time.Duration
+}
+
+// NewWithMaxWaitRateLimiter returns a limiter whose delays are those of the given one, but at most limit.
+func NewWithMaxWaitRateLimiter[K comparable](limiter RateLimiter[K], limit time.Duration) *WithMaxWaitRateLimiter[K] {
+	return &WithMaxWaitRateLimiter[K]{limiter: limiter, limit: limit}
+}
+
+// When implements [RateLimiter].
+func (r *WithMaxWaitRateLimiter[K]) When(key K) time.Duration {
+	return min(r.limiter.When(key), r.limit)
+}
+
+// Forget implements [RateLimiter].
+func (r *WithMaxWaitRateLimiter[K]) Forget(key K) { r.limiter.Forget(key) }
+
+// NumRequeues implements [RateLimiter].
+func (r *WithMaxWaitRateLimiter[K]) NumRequeues(key K) int { return r.limiter.NumRequeues(key) }
+
+// counter counts the failures of each key. The zero value is ready for use.
+type counter[K comparable] struct {
+	mu sync.Mutex
+	// mu guards the following.
+	counts map[K]int
+}
+
+// add counts a failure and returns how many there were before.
+func (c *counter[K]) add(key K) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = make(map[K]int)
+	}
+	n := c.counts[key]
+	c.counts[key] = n + 1
+	return n
+}
+
+func (c *counter[K]) get(key K) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[key]
+}
+
+func (c *counter[K]) forget(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.counts, key)
+}

@@ -1,0 +1,253 @@
+package workqueue_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// model is the queue as its contract has it, written for clarity alone.
+type model struct {
+	line       []string
+	processing map[string]bool
+	dirty      map[string]bool
+	due        map[string]wakeUp
+	backoff    map[string]bool
+	shutdown   bool
+	calls      int
+}
+
+type wakeUp struct {
+	at  time.Time
+	set int // the number of the call that set it: of equal times the first set comes first
+}
+
+func (w wakeUp) before(v wakeUp) bool { return w.at.Before(v.at) || w.at.Equal(v.at) && w.set < v.set }
+
+func newModel() *model {
+	return &model{processing: map[string]bool{}, dirty: map[string]bool{}, due: map[string]wakeUp{}, backoff: map[string]bool{}}
+}
+
+func (m *model) add(k string) {
+	if m.shutdown {
+		return
+	}
+	m.ready(k)
+}
+
+func (m *model) ready(k string) {
+	if m.processing[k] {
+		m.dirty[k] = true
+	} else if !slices.Contains(m.line, k) {
+		m.line = append(m.line, k)
+	}
+}
+
+func (m *model) addAfter(k string, d time.Duration, backoff bool) {
+	if d <= 0 {
+		m.add(k)
+		return
+	}
+	t := time.Now().Add(d)
+	if old, ok := m.due[k]; m.shutdown || ok && !t.Before(old.at) {
+		return
+	}
+	m.calls++
+	m.due[k], m.backoff[k] = wakeUp{t, m.calls}, backoff
+}
+
+func (m *model) get() (string, bool) {
+	if len(m.line) == 0 {
+		return "", false
+	}
+	k := m.line[0]
+	m.line = m.line[1:]
+	m.processing[k] = true
+	if m.backoff[k] {
+		delete(m.due, k)
+		delete(m.backoff, k)
+	}
+	return k, true
+}
+
+func (m *model) done(k string) {
+	if !m.processing[k] {
+		return
+	}
+	delete(m.processing, k)
+	if m.dirty[k] {
+		delete(m.dirty, k)
+		m.line = append(m.line, k)
+	}
+}
+
+// tick makes ready what is due.
+func (m *model) tick() {
+	for {
+		first := ""
+		for k, t := range m.due {
+			if !t.at.After(time.Now()) && (first == "" || t.before(m.due[first])) {
+				first = k
+			}
+		}
+		if first == "" {
+			return
+		}
+		delete(m.due, first)
+		delete(m.backoff, first)
+		m.ready(first)
+	}
+}
+
+func (m *model) shutDown() {
+	m.shutdown = true
+	clear(m.due)
+	clear(m.backoff)
+}
+
+func (m *model) stats() workqueue.Stats {
+	return workqueue.Stats{Ready: len(m.line), InProcess: len(m.processing), Dirty: len(m.dirty), Delayed: len(m.due)}
+}
+
+// pair is a queue and its model, which take the same steps.
+type pair struct {
+	q *workqueue.Queue[string]
+	m *model
+}
+
+// limiterOf gives every key the same backoff.
+type limiterOf time.Duration
+
+func (l limiterOf) When(string) time.Duration { return time.Duration(l) }
+func (limiterOf) Forget(string)               {}
+func (limiterOf) NumRequeues(string) int      { return 0 }
+
+func newPair() pair {
+	return pair{workqueue.New(workqueue.Config[string]{RateLimiter: limiterOf(30 * time.Millisecond), Logger: discard}), newModel()}
+}
+
+// step does one step on both and compares what can be seen.
+func (p pair) step(op byte) error {
+	k := string('a' + rune(op>>4&1))
+	switch op & 15 {
+	case 0:
+		p.q.Add(k)
+		p.m.add(k)
+	case 1:
+		got, ok := p.q.TryGet()
+		want, wantOK := p.m.get()
+		if got != want || ok != wantOK {
+			return fmt.Errorf("Get: %q %v, want %q %v", got, ok, want, wantOK)
+		}
+	case 2:
+		p.q.Done(k)
+		p.m.done(k)
+	case 3:
+		d := time.Duration(10+7*(op>>5)) * time.Millisecond
+		p.q.AddAfter(k, d)
+		p.m.addAfter(k, d, false)
+	case 4:
+		p.q.AddRateLimited(k)
+		p.m.addAfter(k, 30*time.Millisecond, true)
+	case 5:
+		time.Sleep(time.Duration(1+5*(op>>5)) * time.Millisecond)
+		synctest.Wait()
+		p.m.tick()
+	case 6:
+		p.q.ShutDown()
+		p.m.shutDown()
+	default:
+		return nil
+	}
+	if got, want := p.q.Stats(), p.m.stats(); got != want {
+		return fmt.Errorf("stats %+v, want %+v", got, want)
+	}
+	return p.q.CheckInvariants()
+}
+
+// drain works off what is left: a key that is lost is one that never comes.
+func (p pair) drain() error {
+	for range 10 {
+		for _, k := range []string{"a", "b"} {
+			if err := p.step(2 | (k[0]-'a')<<4); err != nil {
+				return err
+			}
+		}
+		if len(p.m.line) == 0 {
+			break
+		}
+		if err := p.step(1); err != nil {
+			return err
+		}
+	}
+	if s := p.q.Stats(); s.Ready+s.InProcess+s.Dirty != 0 {
+		return fmt.Errorf("not drained: %+v", s)
+	}
+	return nil
+}
+
+// All sequences of Add, Get, Done and ShutDown up to a length, over two keys.
+func TestAllShortSequencesOfCallsAgreeWithTheModel(t *testing.T) {
+	ops := []byte{0, 0 | 16, 1, 2, 2 | 16, 6}
+	n := 0
+	var walk func(prefix []byte, depth int)
+	walk = func(prefix []byte, depth int) {
+		p := newPair()
+		for i, op := range prefix {
+			require.NoError(t, p.step(op), "%v at %d", prefix, i)
+		}
+		require.NoError(t, p.drain(), "%v, then drained", prefix)
+		n++
+		if depth == 0 {
+			return
+		}
+		for _, op := range ops {
+			walk(append(prefix[:len(prefix):len(prefix)], op), depth-1)
+		}
+	}
+	depth := 6
+	if testing.Short() || raceEnabled {
+		depth = 5
+	}
+	walk(nil, depth)
+	t.Logf("%d sequences", n)
+}
+
+func TestRandomSequencesWithDelaysAgreeWithTheModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(300) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			ops := make([]byte, 60)
+			for i := range ops {
+				ops[i] = byte(r.Uint32())
+				if ops[i]&15 == 6 && i < 50 { // a shutdown only near the end
+					ops[i]--
+				}
+			}
+			runOps(t, ops)
+		}
+	})
+}
+
+func FuzzQueueAgreesWithTheModel(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 2, 3, 0x25, 1, 4, 0, 1, 0x45, 6, 2})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		synctest.Test(t, func(t *testing.T) { runOps(t, ops[:min(len(ops), 200)]) })
+	})
+}
+
+func runOps(t *testing.T, ops []byte) {
+	p := newPair()
+	for i, op := range ops {
+		require.NoError(t, p.step(op), "%v at %d", ops, i)
+	}
+	require.NoError(t, p.drain(), "%v, then drained", ops)
+	p.q.ShutDown()
+}

@@ -1,0 +1,413 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+var (
+	_ workqueue.RateLimitingInterface[string] = (*workqueue.Queue[string])(nil)
+	_ workqueue.RateLimiter[string]           = (*workqueue.ItemFastSlowRateLimiter[string])(nil)
+)
+
+func newQueue() *workqueue.Queue[string] {
+	return workqueue.New(workqueue.Config[string]{Logger: discard})
+}
+
+func TestGetWaitsForAnAdd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		got := make(chan string, 1)
+		go func() {
+			k, _ := q.Get()
+			got <- k
+		}()
+		synctest.Wait()
+		require.Empty(t, got)
+		q.Add("k")
+		synctest.Wait()
+		require.Equal(t, "k", <-got)
+	})
+}
+
+func TestEachAddWakesAWorkerOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		var got atomic.Int32
+		for range 3 {
+			go func() {
+				if _, shutdown := q.Get(); !shutdown {
+					got.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		q.Add("a")
+		q.Add("b")
+		synctest.Wait()
+		require.EqualValues(t, 2, got.Load())
+		q.ShutDown()
+	})
+}
+
+// A worker that is called off at the moment in which it is woken must not take the wake-up with it.
+func TestAWakeUpOfACancelledWorkerIsPassedOn(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue()
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make(chan string, 2)
+			worker := func(ctx context.Context) {
+				k, err := q.Next(ctx)
+				if err == nil {
+					got <- k
+				}
+			}
+			go worker(ctx)
+			synctest.Wait()
+			go worker(t.Context())
+			synctest.Wait()
+			q.Add("k") // wakes the first worker,
+			cancel()   // which by now has two reasons to go on
+			synctest.Wait()
+			require.Len(t, got, 1)
+			q.ShutDown()
+		})
+	}
+}
+
+func TestNextEndsWithItsContextAndSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(why) })
+		_, err := q.Next(ctx)
+		require.ErrorIs(t, err, why)
+		q.Add("k")
+		_, err = q.Next(ctx)
+		require.ErrorIs(t, err, why, "an ended context takes no key")
+		require.Equal(t, 1, q.Len())
+		k, err := q.Next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "k", k)
+		q.ShutDown()
+		_, err = q.Next(t.Context())
+		require.ErrorIs(t, err, workqueue.ErrShutDown)
+		require.NoError(t, q.CheckInvariants())
+	})
+}
+
+func TestShutDownTellsAllWorkersToStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				if i%2 == 0 {
+					_, shutdown := q.Get()
+					assert.True(t, shutdown)
+				} else {
+					_, err := q.Next(t.Context())
+					assert.ErrorIs(t, err, workqueue.ErrShutDown)
+				}
+			})
+		}
+		synctest.Wait()
+		q.ShutDown()
+		q.ShutDown()
+		wg.Wait()
+		require.True(t, q.ShuttingDown())
+	})
+}
+
+func TestDrainWaitsForWhatIsReadyInProcessAndDirtyForEveryDrainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("a")
+		q.Add("b")
+		k, _ := q.Get()
+		q.Add(k) // dirty
+		q.AddAfter("later", time.Hour)
+		drained := make(chan error, 3)
+		for range 2 {
+			go func() { drained <- q.Drain(t.Context()) }()
+		}
+		go func() { q.ShutDownWithDrain(); drained <- nil }()
+		synctest.Wait()
+		for _, want := range []string{"b", "a"} {
+			require.Empty(t, drained)
+			if want == "b" {
+				q.Done("a")
+			}
+			k, shutdown := q.Get()
+			require.Equal(t, want, k)
+			require.False(t, shutdown)
+			require.Empty(t, drained)
+			synctest.Wait()
+			if want == "b" {
+				q.Done("b")
+			}
+			synctest.Wait()
+		}
+		require.Empty(t, drained)
+		q.Done("a")
+		for range 3 {
+			require.NoError(t, <-drained)
+		}
+		_, shutdown := q.Get()
+		require.True(t, shutdown)
+		require.Equal(t, workqueue.Stats{}, q.Stats(), "the wake-up is dropped")
+		require.NoError(t, q.Drain(t.Context()), "of a drained queue")
+	})
+}
+
+func TestDrainEndsWithItsContextAndSaysWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{Name: "apps"})
+		q.Add("a")
+		q.Add("b")
+		q.Get()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := q.Drain(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.EqualError(t, err, "workqueue: drain apps: 1 keys ready, 1 in process: context deadline exceeded")
+	})
+}
+
+func TestALaterShutDownReleasesADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("a")
+		q.Get()
+		q.ShutDown() // an earlier one does not
+		drained := make(chan error, 1)
+		go func() { drained <- q.Drain(t.Context()) }()
+		synctest.Wait()
+		require.Empty(t, drained)
+		q.ShutDown()
+		require.ErrorIs(t, <-drained, workqueue.ErrShutDown)
+	})
+}
+
+func TestWaitIdleWaitsUntilNothingIsReadyOrInProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddAfter("later", time.Hour)
+		require.NoError(t, q.WaitIdle(t.Context()))
+		q.Add("a")
+		idle := make(chan error, 2)
+		for range 2 {
+			go func() { idle <- q.WaitIdle(t.Context()) }()
+		}
+		synctest.Wait()
+		require.Empty(t, idle)
+		q.Get()
+		synctest.Wait()
+		require.Empty(t, idle)
+		q.Done("a")
+		require.NoError(t, <-idle)
+		require.NoError(t, <-idle)
+
+		q.Add("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, q.WaitIdle(ctx), context.DeadlineExceeded)
+		q.ShutDown()
+	})
+}
+
+func TestAStrayDoneIsLoggedAndDoesNotDuplicateTheKey(t *testing.T) {
+	var log strings.Builder
+	q := workqueue.New(workqueue.Config[string]{Name: "apps", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	q.Done("k")
+	q.Add("k")
+	q.Done("k")
+	require.Equal(t, 1, q.Len())
+	require.Equal(t, 2, strings.Count(log.String(), `msg="workqueue: Done of a key that is not in process" queue=apps key=k`))
+}
+
+func TestAKeyThatIsNotEqualToItselfIsRefusedWithoutHarm(t *testing.T) {
+	q := workqueue.New(workqueue.Config[float64]{})
+	require.PanicsWithValue(t, "workqueue: the key is not equal to itself", func() { q.Add(math.NaN()) })
+	require.PanicsWithValue(t, "workqueue: the key is not equal to itself", func() { q.AddAfter(math.NaN(), time.Hour) })
+	require.PanicsWithValue(t, "workqueue: the key is not equal to itself", func() { q.AddRateLimited(math.NaN()) })
+	require.Equal(t, workqueue.Stats{}, q.Stats())
+
+	anys := workqueue.New(workqueue.Config[any]{})
+	require.Panics(t, func() { anys.Add([]int{1}) })
+	require.Panics(t, func() { anys.Done([]int{1}) })
+	anys.Add("the lock is free")
+	require.Equal(t, 1, anys.Len())
+}
+
+func TestWakeUpsComeAtTheirTimesAndInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		for _, ms := range []int{50, 10, 40, 20, 30, 10} {
+			q.AddAfter(fmt.Sprint(ms), time.Duration(ms)*time.Millisecond)
+		}
+		begin := time.Now()
+		for _, ms := range []int{10, 20, 30, 40, 50} {
+			k, err := q.Next(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint(ms), k)
+			require.Equal(t, time.Duration(ms)*time.Millisecond, time.Since(begin))
+		}
+		require.Zero(t, q.Stats().Delayed)
+	})
+}
+
+func TestAWakeUpIsNotSwallowedByAnEarlierAttemptButABackoffIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddAfter("scheduled", time.Minute)
+		q.Add("scheduled")
+		q.AddRateLimited("retry")
+		q.Add("retry")
+		for range 2 {
+			k, _ := q.Get()
+			q.Done(k)
+		}
+		require.Equal(t, workqueue.Stats{Delayed: 1}, q.Stats())
+		begin := time.Now()
+		k, _ := q.Get()
+		require.Equal(t, "scheduled", k)
+		require.Equal(t, time.Minute, time.Since(begin))
+	})
+}
+
+func TestADelayTooLongToCountIsNever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		time.Sleep(time.Hour)
+		q.AddAfter("k", math.MaxInt64)
+		time.Sleep(24 * 365 * time.Hour)
+		require.Equal(t, workqueue.Stats{Delayed: 1}, q.Stats())
+		q.AddAfter("k", time.Second)
+		_, shutdown := q.Get()
+		require.False(t, shutdown)
+		q.ShutDown()
+	})
+}
+
+func TestMemoryOfABurstIsGivenBack(t *testing.T) {
+	q := workqueue.New(workqueue.Config[int]{})
+	const n = 200_000
+	for i := range n {
+		q.Add(i)
+		q.AddAfter(i, time.Hour)
+	}
+	require.GreaterOrEqual(t, q.Kept(), n)
+	for range n {
+		k, _ := q.Get()
+		q.Done(k)
+	}
+	require.Equal(t, n, q.Stats().Delayed)
+	q.ShutDown()
+	require.LessOrEqual(t, q.Kept(), 4096)
+	require.NoError(t, q.CheckInvariants())
+}
+
+func TestAHandedOutKeyIsNotKeptAlive(t *testing.T) {
+	type big struct{ _ [1 << 20]byte }
+	q := workqueue.New(workqueue.Config[*big]{})
+	freed := make(chan struct{}, 2)
+	for _, add := range []func(*big){q.Add, func(b *big) { q.AddAfter(b, time.Nanosecond) }} {
+		b := new(big)
+		runtime.AddCleanup(b, func(int) { freed <- struct{}{} }, 0)
+		add(b)
+		k, _ := q.Get()
+		q.Done(k)
+	}
+	for range 2 {
+		runtime.GC()
+		runtime.GC()
+		select {
+		case <-freed:
+		case <-time.After(10 * time.Second):
+			t.Fatal("still alive")
+		}
+	}
+	runtime.KeepAlive(q)
+}
+
+// Producers add numbers of a key, workers note the highest number that they know to have been added before they got
+// the key. No two workers have the same key, and at the end each key was looked at after its last Add.
+func TestNoKeyIsLostOrHandedOutTwiceUnderLoad(t *testing.T) {
+	const keys, producers, workers, adds = 10, 4, 8, 3000
+	q := workqueue.New(workqueue.Config[int]{RateLimiter: workqueue.NewItemFastSlowRateLimiter[int](0, time.Microsecond, 1)})
+	var added, seen [keys]atomic.Int64
+	var busy [keys]atomic.Bool
+	var produce, work sync.WaitGroup
+	for p := range producers {
+		produce.Go(func() {
+			for i := range adds {
+				k := (i*7 + p) % keys
+				added[k].Add(1)
+				switch i % 3 {
+				case 0:
+					q.Add(k)
+				case 1:
+					q.AddAfter(k, time.Microsecond)
+					q.Add(k)
+				case 2:
+					q.AddRateLimited(k)
+					q.Add(k)
+				}
+			}
+		})
+	}
+	for w := range workers {
+		work.Go(func() {
+			for {
+				var k int
+				var shutdown bool
+				if w%2 == 0 {
+					k, shutdown = q.Get()
+				} else {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(w)*10*time.Microsecond)
+					var err error
+					k, err = q.Next(ctx)
+					cancel()
+					if errors.Is(err, context.DeadlineExceeded) {
+						continue
+					}
+					shutdown = err != nil
+				}
+				if shutdown {
+					return
+				}
+				assert.True(t, busy[k].CompareAndSwap(false, true), "two workers have one key")
+				seen[k].Store(added[k].Load())
+				busy[k].Store(false)
+				q.Forget(k)
+				q.Done(k)
+			}
+		})
+	}
+	produce.Wait()
+	assert.NoError(t, q.CheckInvariants())
+	require.NoError(t, q.Drain(t.Context()))
+	work.Wait()
+	for k := range keys {
+		assert.Equal(t, added[k].Load(), seen[k].Load(), "key %d", k)
+	}
+	require.NoError(t, q.CheckInvariants())
+}

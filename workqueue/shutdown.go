@@ -1,0 +1,126 @@
+package workqueue
+
+import (
+	"context"
+	"fmt"
+)
+
+// ShutDown ends the intake: from now on nothing can be added, and wake-ups that are scheduled are dropped. Workers
+// still get what is ready, and what was added while it was in process before the shutdown; then Get tells them to stop.
+// ShutDown does not wait, releases whoever drains, and may be called again.
+func (q *Queue[K]) ShutDown() {
+	q.mu.Lock()
+	wake := q.shutDownLocked()
+	released := q.released
+	q.released = make(chan struct{})
+	q.mu.Unlock()
+	close(released)
+	for _, w := range wake {
+		w.wake()
+	}
+}
+
+// ShutDownWithDrain ends the intake and waits until every key that is ready, in process or added while in process is
+// done, or until somebody calls ShutDown. The workers must go on calling Get and Done, in other goroutines. Prefer
+// [Queue.Drain], which has a time limit.
+func (q *Queue[K]) ShutDownWithDrain() {
+	// The background context does not end, and a release by ShutDown is no news to a caller who cannot be told.
+	_ = q.Drain(context.Background())
+}
+
+// Drain ends the intake and waits until every key that is ready, in process or added while in process is done. It
+// returns nil then, [ErrShutDown] when a later call of ShutDown releases it, and an error that wraps the cause of ctx, and
+// says what is left, when ctx ends first. The queue is shut down in each case. Several may drain at once.
+func (q *Queue[K]) Drain(ctx context.Context) error {
+	q.mu.Lock()
+	wake := q.shutDownLocked()
+	idle, released := q.waitIdleLocked(), q.released
+	q.mu.Unlock()
+	for _, w := range wake {
+		w.wake()
+	}
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-released:
+		return ErrShutDown
+	case <-ctx.Done():
+		s := q.Stats()
+		return fmt.Errorf("workqueue: drain %s: %d keys ready, %d in process: %w", q.name, s.Ready, s.InProcess, context.Cause(ctx))
+	}
+}
+
+// WaitIdle waits until there is a moment at which no key is ready or in process, or until ctx ends, whose cause it then
+// returns. Keys that are scheduled for later do not count; [Queue.Stats] tells how many there are.
+func (q *Queue[K]) WaitIdle(ctx context.Context) error {
+	q.mu.Lock()
+	idle := q.waitIdleLocked()
+	q.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ShuttingDown reports whether the queue has been shut down.
+func (q *Queue[K]) ShuttingDown() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.shutdown
+}
+
+// shutDownLocked ends the intake and returns the workers to wake.
+func (q *Queue[K]) shutDownLocked() (wake []*waiter) {
+	if q.shutdown {
+		return nil
+	}
+	q.shutdown = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	for _, w := range q.delayed.clear() {
+		w.e.backoff = false
+		q.releaseLocked(w.e)
+	}
+	for w := q.waiters.first; w != nil; w = q.waiters.first {
+		q.waiters.remove(w)
+		wake = append(wake, w)
+	}
+	return wake
+}
+
+// waitIdleLocked returns a channel that is closed when the queue is idle, nil if it is so now.
+func (q *Queue[K]) waitIdleLocked() <-chan struct{} {
+	if q.isIdleLocked() {
+		return nil
+	}
+	c := make(chan struct{})
+	q.idle = append(q.idle, c)
+	return c
+}
+
+// idleLocked returns the channels to close because the queue is idle.
+func (q *Queue[K]) idleLocked() []chan struct{} {
+	if len(q.idle) == 0 || !q.isIdleLocked() {
+		return nil
+	}
+	idle := q.idle
+	q.idle = nil
+	return idle
+}
+
+func (q *Queue[K]) isIdleLocked() bool { return q.ready.len() == 0 && q.inProcess == 0 }
+
+func closeAll(cs []chan struct{}) {
+	for _, c := range cs {
+		close(c)
+	}
+}
