@@ -1,0 +1,74 @@
+package wait
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Group runs functions beside each other and waits for them. It differs from a sync.WaitGroup in that errors and panics
+// reach the one who waits, and from an errgroup in that a failure ends nobody else.
+//
+// The zero value is ready for use. A Group must not be copied after first use. Its methods may be called from many
+// goroutines at once, but a Start on an empty Group must not run beside Wait.
+type Group struct {
+	wg      sync.WaitGroup
+	started atomic.Int64 // functions so far: the place of the next one among the errors
+	failed  failures
+}
+
+// Start runs f(ctx) in a goroutine of its own.
+func (g *Group) Start(ctx context.Context, f func(context.Context) error) {
+	place := int(g.started.Add(1))
+
+	// This goroutine is what the caller asks for. It ends when f returns, and Wait waits for it.
+	g.wg.Go(func() {
+		err := errGoexit
+		defer func() { g.failed.add(place, err) }() // also when f ends the goroutine
+		err = Call(ctx, f)
+	})
+}
+
+// Wait returns when every function has returned, with their errors joined in the order of Start, or nil. It may be called
+// again.
+func (g *Group) Wait() error {
+	g.wg.Wait()
+	return g.failed.join()
+}
+
+// failures collects errors and remembers where each belongs. It may be used by many goroutines at once.
+type failures struct {
+	mu sync.Mutex
+	// mu guards the following.
+	all []failure
+}
+
+type failure struct {
+	place int
+	err   error
+}
+
+// add remembers err, unless it is nil, for its place.
+func (f *failures) add(place int, err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, failure{place, err})
+}
+
+// join returns the errors, joined in the order of their places, or nil.
+func (f *failures) join() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	slices.SortStableFunc(f.all, func(a, b failure) int { return cmp.Compare(a.place, b.place) })
+	errs := make([]error, 0, len(f.all))
+	for _, failure := range f.all {
+		errs = append(errs, failure.err)
+	}
+	return errors.Join(errs...)
+}
