@@ -1,0 +1,169 @@
+package bench_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientgo "k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// queue is what every implementation can do.
+type queue interface {
+	Add(key string)
+	Len() int
+	Get() (key string, shutdown bool)
+	Done(key string)
+	ShutDown()
+}
+
+// implementation is a queue as a controller gets it by default, without metrics.
+type implementation struct {
+	name string
+	new  func() queue
+}
+
+var implementations = []implementation{
+	{"setpoint", func() queue { return workqueue.New(workqueue.Config[string]{}) }},
+	{"clientgo", func() queue {
+		return clientgo.NewTypedRateLimitingQueue(clientgo.DefaultTypedControllerRateLimiter[string]())
+	}},
+	{"priorityqueue", func() queue { return priorityqueue.New[string]("") }},
+	{"floor", func() queue { return &floor{waiting: make(map[string]struct{})} }},
+}
+
+// BenchmarkQueueCycle measures Get, Done and Add of one key, one after the other in one goroutine, while size keys wait.
+func BenchmarkQueueCycle(b *testing.B) {
+	forEach(b, func(b *testing.B, q queue, _ []string) {
+		for b.Loop() {
+			cycle(q)
+		}
+	})
+}
+
+// BenchmarkDuplicateAdd measures Add of a key that waits already, while size keys wait. The priority queue puts an Add
+// into a buffer and does the work later: Len makes it do it, so that the work is counted.
+func BenchmarkDuplicateAdd(b *testing.B) {
+	forEach(b, func(b *testing.B, q queue, keys []string) {
+		i := 0
+		for b.Loop() {
+			q.Add(keys[i])
+			if i++; i == len(keys) {
+				i = 0
+				q.Len()
+			}
+		}
+	})
+}
+
+// forEach runs a benchmark on each implementation, filled to each size, and checks that no key was lost or doubled.
+func forEach(b *testing.B, run func(b *testing.B, q queue, keys []string)) {
+	for _, size := range []int{1, 1_000, 100_000} {
+		keys := makeKeys(size)
+		for _, impl := range implementations {
+			b.Run(fmt.Sprintf("size=%d/impl=%s", size, impl.name), func(b *testing.B) {
+				b.ReportAllocs()
+				q := impl.new()
+				defer q.ShutDown()
+				fill(q, keys)
+				run(b, q, keys)
+				if n := q.Len(); n != size {
+					b.Fatalf("%d keys wait, want %d", n, size)
+				}
+			})
+		}
+	}
+}
+
+func TestEveryImplementationDoesTheSameWork(t *testing.T) {
+	for _, impl := range implementations {
+		t.Run(impl.name, func(t *testing.T) {
+			keys := makeKeys(100)
+			q := impl.new()
+			defer q.ShutDown()
+			fill(q, keys)
+			fill(q, keys)
+			require.Equal(t, len(keys), q.Len(), "a key that waits is there once")
+			var order []string
+			for range 2 * len(keys) {
+				order = append(order, cycle(q))
+			}
+			assert.Equal(t, append(keys, keys...), order, "first in, first out")
+			assert.Equal(t, len(keys), q.Len())
+		})
+	}
+}
+
+// cycle is what a worker does with a key that has to be seen to again.
+func cycle(q queue) string {
+	key, _ := q.Get()
+	q.Done(key)
+	q.Add(key)
+	return key
+}
+
+func fill(q queue, keys []string) {
+	for _, key := range keys {
+		q.Add(key)
+	}
+	q.Len() // the priority queue now does what it has put off
+}
+
+func makeKeys(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("namespace/name-%06d", i)
+	}
+	return keys
+}
+
+// floor is what a queue without duplicates costs at the very least: one mutex, one map and one ring, and no features.
+// It does not wait for keys, does not know which are in process, and hands a key out to anybody.
+type floor struct {
+	mu sync.Mutex
+	// mu guards the following. waiting holds the keys in ring, of which there are n, from first on.
+	waiting  map[string]struct{}
+	ring     []string
+	first, n int
+}
+
+func (f *floor) Add(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.waiting[key]; ok {
+		return
+	}
+	f.waiting[key] = struct{}{}
+	if f.n == len(f.ring) {
+		grown := make([]string, max(16, 2*f.n))
+		copy(grown[copy(grown, f.ring[f.first:]):], f.ring[:f.first])
+		f.ring, f.first = grown, 0
+	}
+	f.ring[(f.first+f.n)&(len(f.ring)-1)] = key
+	f.n++
+}
+
+func (f *floor) Get() (key string, shutdown bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key, f.ring[f.first] = f.ring[f.first], ""
+	f.first = (f.first + 1) & (len(f.ring) - 1)
+	f.n--
+	delete(f.waiting, key)
+	return key, false
+}
+
+func (f *floor) Done(string) {}
+
+func (f *floor) Len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
+func (f *floor) ShutDown() {}
