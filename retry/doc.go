@@ -1,0 +1,30 @@
+// Package retry calls a function again when it has failed.
+//
+// # Usage
+//
+//	Do          with everything that can be said about it, in a Config
+//	DoValue     the same for a function that returns a value
+//	OnError     some errors, with a backoff
+//	OnConflict  lost races for an object: read, change, write, and again if somebody else was faster
+//
+// The function says by its error what is to happen: [Permanent] ends the attempts, [After] replaces the next delay. An error
+// type of your own takes part with a method: Conflict() bool, RetryAfter() time.Duration. So a store need not know this
+// package, nor this package a store.
+//
+// Backoffs are those of package wait. [DefaultRetry] and [DefaultBackoff] make the two that client-go made customary.
+//
+// # Guarantees
+//
+//  1. An ended context is noticed before each attempt, also the first: the function is not called for it. It ends a wait at
+//     once, even one that an error asked for.
+//  2. The error is never older than the last attempt, and never hides the end of the context: errors.Is finds the context's
+//     Err, its Cause and the last attempt's error. Nil means that the function has returned nil.
+//  3. With Steps n the function is called at most n times, with n-1 waits in between. Reaching Cap ends nothing.
+//  4. Attempts come one after the other, on the goroutine of the caller. Nothing is started, nothing is kept between calls.
+//  5. Panics pass through.
+//
+// # Testing
+//
+// Time is taken from package time, so that a test in a testing/synctest bubble decides it. Jitter is drawn from
+// Backoff.Rand.
+package retry

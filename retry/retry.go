@@ -1,0 +1,96 @@
+package retry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Do calls fn until it succeeds, its error is final, the steps of cfg.Backoff are used up, or ctx ends. It returns
+//
+//   - nil if fn returned nil, even if ctx has ended meanwhile;
+//   - the error of fn, as it is, if it is [Permanent] or not Config.Retriable;
+//   - an error that wraps [ErrGaveUp] and the error of the last attempt, if no steps are left;
+//   - an error that wraps ctx.Err(), context.Cause(ctx) and the error of the last attempt, if ctx has ended.
+//
+// An ended ctx is noticed before each attempt, also the first, and ends a wait; an attempt that is running must notice by
+// itself. There is no wait after the last attempt. A panic in fn is not caught.
+func Do(ctx context.Context, cfg Config, fn func(ctx context.Context) error) error {
+	if cfg.Backoff.IsZero() {
+		cfg.Backoff = DefaultRetry()
+	}
+	var a Attempt
+	for {
+		if ended := wait.Sleep(ctx, a.Delay); ended != nil {
+			return interrupted(ctx, a, ended)
+		}
+		a = Attempt{Number: a.Number + 1, Err: fn(ctx)}
+		result := cfg.judge(ctx, &a)
+		if cfg.OnAttempt != nil {
+			cfg.OnAttempt(ctx, a)
+		}
+		if a.Last {
+			return result
+		}
+	}
+}
+
+// DoValue is [Do] for a function that returns a value. With an error it returns the zero value.
+func DoValue[T any](ctx context.Context, cfg Config, fn func(ctx context.Context) (T, error)) (T, error) {
+	var v, zero T
+	err := Do(ctx, cfg, func(ctx context.Context) error {
+		var err error
+		v, err = fn(ctx)
+		return err
+	})
+	if err != nil {
+		return zero, err
+	}
+	return v, nil
+}
+
+// OnError is [Do] with a backoff, whose zero value stands for [DefaultRetry], and a function that decides which errors are
+// retried.
+func OnError(ctx context.Context, b wait.Backoff, retriable func(err error) bool, fn func(ctx context.Context) error) error {
+	return Do(ctx, Config{Backoff: b, Retriable: retriable}, fn)
+}
+
+// OnConflict retries conflicts, as [IsConflict] knows them, and nothing else. Because a conflict says that somebody else
+// has written, fn must read, change and write: what it has read before the conflict is of no use after it.
+func OnConflict(ctx context.Context, b wait.Backoff, fn func(ctx context.Context) error) error {
+	return OnError(ctx, b, IsConflict, fn)
+}
+
+// judge decides whether an attempt follows a. If none does, it returns the result of Do.
+func (c *Config) judge(ctx context.Context, a *Attempt) error {
+	a.Last = true
+	if a.Err == nil {
+		return nil
+	}
+	ended := wait.Sleep(ctx, 0)
+	final := IsPermanent(a.Err) || c.Retriable != nil && !c.Retriable(a.Err)
+	switch {
+	case ended != nil && (!final || errors.Is(a.Err, ctx.Err())): // the error is the context's, or says less than it
+		return interrupted(ctx, *a, ended)
+	case final:
+		return a.Err
+	case a.Number == c.Backoff.Steps:
+		return fmt.Errorf("%w after attempt %d: %w", ErrGaveUp, a.Number, a.Err)
+	}
+	a.Last = false
+	a.Delay = delay(a.Err, c.Backoff.Delay(a.Number-1))
+	return nil
+}
+
+// interrupted adds the end of ctx to the error of the last attempt, which may be none.
+func interrupted(ctx context.Context, last Attempt, ended error) error {
+	if last.Err == nil {
+		return ended
+	}
+	if errors.Is(last.Err, ctx.Err()) && errors.Is(last.Err, context.Cause(ctx)) {
+		return last.Err // it says all
+	}
+	return fmt.Errorf("retry: stopped after attempt %d: %w: %w", last.Number, ended, last.Err)
+}
