@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -82,13 +83,31 @@ func TestAWakeUpOfACancelledWorkerIsPassedOn(t *testing.T) {
 			synctest.Wait()
 			go worker(t.Context())
 			synctest.Wait()
-			q.Add("k") // wakes the first worker,
-			cancel()   // which by now has two reasons to go on
+			cancel()   // the first worker is on its way out,
+			q.Add("k") // but still first in the list, most times
 			synctest.Wait()
 			require.Len(t, got, 1)
 			q.ShutDown()
 		})
 	}
+}
+
+func TestDoneOfADirtyKeyWakesAnotherWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("k")
+		q.Get()
+		q.Add("k")
+		got := make(chan string, 1)
+		go func() {
+			k, _ := q.Get()
+			got <- k
+		}()
+		synctest.Wait()
+		require.Empty(t, got)
+		q.Done("k")
+		require.Equal(t, "k", <-got)
+	})
 }
 
 func TestNextEndsWithItsContextAndSaysWhy(t *testing.T) {
@@ -274,6 +293,30 @@ func TestWakeUpsComeAtTheirTimesAndInTheirOrder(t *testing.T) {
 	})
 }
 
+// Wake-ups that leave from the middle of the heap leave it in order.
+func TestWakeUpsThatAreDroppedDoNotDisturbTheOthers(t *testing.T) {
+	l := &randomLimiter{rand.New(rand.NewPCG(1, 2))}
+	q := workqueue.New(workqueue.Config[int]{RateLimiter: l})
+	for range 300 {
+		q.AddRateLimited(l.r.IntN(1000))
+	}
+	for k := range 1000 {
+		q.Add(k)
+		q.TryGet()
+		q.Done(k)
+		require.NoError(t, q.CheckInvariants())
+	}
+	require.Equal(t, workqueue.Stats{}, q.Stats())
+}
+
+type randomLimiter struct{ r *rand.Rand }
+
+func (l randomLimiter) When(int) time.Duration {
+	return time.Hour + time.Duration(l.r.IntN(1000))*time.Second
+}
+func (randomLimiter) Forget(int)          {}
+func (randomLimiter) NumRequeues(int) int { return 0 }
+
 func TestAWakeUpIsNotSwallowedByAnEarlierAttemptButABackoffIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
@@ -301,9 +344,9 @@ func TestADelayTooLongToCountIsNever(t *testing.T) {
 		time.Sleep(24 * 365 * time.Hour)
 		require.Equal(t, workqueue.Stats{Delayed: 1}, q.Stats())
 		q.AddAfter("k", time.Second)
-		_, shutdown := q.Get()
-		require.False(t, shutdown)
-		q.ShutDown()
+		begin := time.Now()
+		q.Get()
+		require.Equal(t, time.Second, time.Since(begin))
 	})
 }
 
