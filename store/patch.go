@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Patch reads an object, lets change change it, and writes it; and all of it again as long as somebody else was faster:
+// up to 10 times, with pauses that grow from a millisecond to a tenth of a second, about half a second in all. It returns
+// the object as stored. When change has changed nothing, nothing is written.
+//
+// Change may be called several times, each time with a fresh object: it should do nothing but change it. What it does to
+// Key, UID and Version is ignored. When it returns an error, nothing is written, nothing is tried again, and Patch returns
+// that error as it is.
+//
+// A precondition is checked with each write. A conflict with one that can never hold again, since the object has moved on,
+// is returned at once.
+func Patch[T any](
+	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
+) (Object[T], error) {
+	var (
+		result Object[T]
+		final  error // what no further attempt can mend
+	)
+	err := retry.OnConflict(ctx, patchBackoff(), func(ctx context.Context) error {
+		read, err := s.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		seen := Current{Version: read.Version, UID: read.UID}
+		if _, final = Admit(OpUpdate, s.Kind(), key, seen, pre...); final != nil {
+			return nil
+		}
+		next := read
+		if final = change(&next); final != nil {
+			return nil
+		}
+		next.Key, next.UID, next.Version = read.Key, read.UID, read.Version
+		result, err = s.Update(ctx, next, pre...)
+		return err
+	})
+	if final != nil {
+		err = final
+	}
+	if err != nil {
+		return Object[T]{}, err
+	}
+	return result, nil
+}
+
+// patchBackoff lets a crowd that writes one object come apart: a read and a write take less than the first pause, and
+// each pause is drawn from a range as wide as itself.
+func patchBackoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 100 * time.Millisecond}
+}

@@ -1,0 +1,29 @@
+// Package storetest is the suite that every store.Store has to pass.
+//
+// # Usage
+//
+// In a test of the backend, say how to make an empty database, and run it:
+//
+//	func TestSQLiteIsAStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) storetest.Database {
+//			db := openEmpty(t) // closed by t.Cleanup
+//			return storetest.Database{
+//				Open: func(kind string) store.Store[storetest.Thing] {
+//					return sqlite.Open[storetest.Thing](db, kind)
+//				},
+//				History: 100,
+//			}
+//		})
+//	}
+//
+// # Guarantees
+//
+//  1. Each case is a subtest with a database of its own; a failure says which sentence of the contract of store.Store
+//     does not hold.
+//  2. The suite never sleeps. It waits for events that have to come, and gives up after [Patience].
+//  3. What passes is checked for: every method with every precondition and every error; races between writers; the
+//     history that a watch tells, from any version, against what a list holds; copies all the way down; finalizers;
+//     and random histories against a model.
+//
+// What it cannot check is what only a crash or another process shows: that an accepted write stays.
+package storetest

@@ -1,0 +1,123 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// spoil changes all that o refers to.
+func spoil(o *object) {
+	o.Value.Tags[0] = "spoilt"
+	_ = append(o.Value.Tags[:1], "spoilt")
+	o.Value.Labels["tier"] = "spoilt"
+	delete(o.Value.Labels, "zone")
+	o.Value.Main.Name = "spoilt"
+	o.Value.Main.Ports[0] = -1
+	o.Value.Parts[0].Name = "spoilt"
+	o.Value.Parts[0].Ports[0] = -1
+	o.Owners[0].UID = "spoilt"
+	o.Finalizers[0] = "spoilt"
+}
+
+func spoilable() object {
+	return object{Key: "web", Value: full(), Owners: owners(), Finalizers: []string{"dns", "disk"}}
+}
+
+var isolationCases = []testCase{
+	{"nothing that a caller does to an object changes the store", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		given := spoilable()
+		o, err := s.Create(patient(t), given)
+		must(t, err)
+		want := text(o)
+		intact := func(after string) {
+			t.Helper()
+			if got := text(get(t, s, "web")); got != want {
+				t.Fatalf("after %s was changed:\n got %s\nwant %s", after, got, want)
+			}
+			if got := text(list(t, s).Items[0]); got != want {
+				t.Fatalf("after %s was changed, in the list:\n got %s\nwant %s", after, got, want)
+			}
+		}
+		spoil(&given)
+		intact("what was given to Create")
+		spoil(&o)
+		intact("what Create returned")
+		o = get(t, s, "web")
+		spoil(&o)
+		intact("what Get returned")
+		spoil(&list(t, s).Items[0])
+		intact("what List returned")
+		o = watch(t, patient(t), s, 0).next().Object
+		spoil(&o)
+		intact("what Watch yielded")
+
+		given = get(t, s, "web")
+		given.Value.Size++
+		o = update(t, s, given)
+		want = text(o)
+		spoil(&given)
+		intact("what was given to Update")
+		spoil(&o)
+		intact("what Update returned")
+		o = update(t, s, get(t, s, "web"))
+		spoil(&o)
+		intact("what an Update that changed nothing returned")
+	}},
+
+	{"nothing that a caller does to an object changes what another holds", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		given := spoilable()
+		created, err := s.Create(patient(t), given)
+		must(t, err)
+		one, other := get(t, s, "web"), get(t, s, "web")
+		listed := list(t, s).Items[0]
+		seen, seenToo := watch(t, patient(t), s, 0).next().Object, watch(t, patient(t), s, 0).next().Object
+		want := text(created)
+		all := map[string]*object{
+			"Create": &created, "Get": &one, "Get again": &other, "List": &listed, "Watch": &seen, "Watch again": &seenToo,
+		}
+		spoil(&given)
+		for _, name := range []string{"Create", "Get", "Get again", "List", "Watch", "Watch again"} {
+			if got := text(*all[name]); got != want {
+				t.Fatalf("what %s gave was changed through what others hold:\n got %s\nwant %s", name, got, want)
+			}
+			spoil(all[name])
+		}
+	}},
+
+	{"nothing that a caller does to an object changes the history", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		given := spoilable()
+		o, err := s.Create(patient(t), given)
+		must(t, err)
+		first := text(o)
+		o.Value.Size++
+		o = update(t, s, o)
+		second := text(o)
+		spoil(&o)
+		remove(t, s, "web")
+		o = get(t, s, "web")
+		o.Finalizers = nil
+		last := update(t, s, o)
+		third := content(last)
+		o.Value.Tags[0] = "spoilt"
+		last.Value.Tags[0] = "spoilt"
+		for range 2 {
+			w := watch(t, patient(t), s, 0)
+			for i, want := range []string{first, second, "", third} {
+				e := w.next()
+				if got := text(e.Object); i < 2 && got != want {
+					t.Fatalf("event %d:\n got %s\nwant %s", i, got, want)
+				}
+				if got := content(e.Object); e.Type == informer.Deleted && got != want {
+					t.Fatalf("event %d:\n got %s\nwant %s", i, got, want)
+				}
+				if e.Type != informer.Deleted {
+					spoil(&e.Object)
+				}
+			}
+		}
+	}},
+}

@@ -1,0 +1,229 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// steps is how many random writes a model case does when the history of the backend is long enough.
+const steps = 400
+
+// model is a store as simple as can be: a map, and the story of what happened to it. It takes UIDs, times and versions
+// from the store under test, which alone decides them.
+type model struct {
+	t     testing.TB
+	s     store.Store[Thing]
+	rand  *rand.Rand
+	held  map[string]object
+	story []event  // the versions of deletions are those of the last state
+	past  []object // every state that any object had
+}
+
+var modelCases = []testCase{
+	{"random writes do what the model does, and every watch tells the same story", func(t testing.TB, db Database) {
+		for seed := range uint64(3) {
+			n := steps
+			if db.History > 0 {
+				n = min(n, db.History)
+			}
+			s := db.Open(fmt.Sprint("thing", seed))
+			m := &model{t: t, s: s, rand: rand.New(rand.NewPCG(seed, 1)), held: map[string]object{}}
+			from := list(t, s).Version
+			ctx, cancel := context.WithCancel(patient(t))
+			live := make(chan event, n)
+			ended := make(chan struct{})
+			go func() { // reads along while the model writes; ends when cancel ends the watch; the case waits for it
+				defer close(ended)
+				for e, err := range s.Watch(ctx, from) {
+					if err == nil && e.Type != informer.Bookmark {
+						live <- e
+					}
+				}
+			}()
+			lists := []informer.List[object]{list(t, s)}
+			starts := []int{0}
+			for range n {
+				m.step()
+				sameSet(t, m.held, list(t, s))
+				if m.rand.IntN(20) == 0 {
+					lists, starts = append(lists, list(t, s)), append(starts, len(m.story))
+				}
+			}
+			for i, l := range lists {
+				held := map[string]object{}
+				for _, o := range l.Items {
+					held[o.Key] = o
+				}
+				w := watch(t, ctx, s, l.Version)
+				for _, want := range m.story[starts[i]:] {
+					e := w.next()
+					m.same(e, want)
+					fold(t, held, e)
+				}
+				sameSet(t, held, list(t, s))
+			}
+			for _, want := range m.story {
+				select {
+				case e := <-live:
+					m.same(e, want)
+				case <-ctx.Done():
+					t.Fatalf("a watch that read along missed %v of %s", want.Type, text(want.Object))
+				}
+			}
+			cancel()
+			<-ended
+		}
+	}},
+}
+
+// same fails unless the store told what the model did.
+func (m *model) same(got, want event) {
+	m.t.Helper()
+	if want.Type == informer.Deleted {
+		got.Object.Version = want.Object.Version
+	}
+	if got.Type != want.Type {
+		m.t.Fatalf("the watch tells of %v of %q, the model of %v of %q", got.Type, got.Object.Key, want.Type, want.Object.Key)
+	}
+	same(m.t, "the object of "+want.Type.String(), got.Object, want.Object)
+}
+
+// step does one random write to both and compares what came of it.
+func (m *model) step() {
+	m.t.Helper()
+	key := string(rune('a' + m.rand.IntN(4)))
+	old, there := m.held[key]
+	base := old
+	if m.rand.IntN(4) == 0 && len(m.past) > 0 {
+		base = m.past[m.rand.IntN(len(m.past))] // maybe of another key, another life, another version
+		base.Key = key
+	}
+	var pre []store.Precondition
+	wrong := false
+	if m.rand.IntN(4) == 0 {
+		pre = append(pre, store.IfVersion(base.Version), store.IfUID(base.UID))
+		wrong = base.Version != old.Version || base.UID != old.UID
+	}
+	switch m.rand.IntN(5) {
+	case 0:
+		m.create(key, there, wrong, pre)
+	case 1:
+		m.delete(key, old, there, wrong, pre)
+	default:
+		m.update(base, old, there, wrong, pre)
+	}
+}
+
+func (m *model) create(key string, there, wrong bool, pre []store.Precondition) {
+	m.t.Helper()
+	o := object{Key: key, Value: m.value(), Finalizers: m.finalizers()}
+	got, err := m.s.Create(m.t.Context(), o, pre...)
+	switch {
+	case there:
+		m.refused(err, store.ErrExists)
+	case wrong:
+		m.refused(err, store.ErrConflict)
+	default:
+		must(m.t, err)
+		sameContent(m.t, "what Create returned", got, o)
+		m.happened(informer.Added, got)
+	}
+}
+
+func (m *model) update(base, old object, there, wrong bool, pre []store.Precondition) {
+	m.t.Helper()
+	o := base
+	if m.rand.IntN(4) > 0 {
+		o.Value = m.value()
+	}
+	if m.rand.IntN(2) == 0 {
+		o.Finalizers = m.finalizers()
+	}
+	got, err := m.s.Update(m.t.Context(), o, pre...)
+	switch {
+	case !there:
+		m.refused(err, store.ErrNotFound)
+		return
+	case wrong, o.Version != old.Version, o.UID != old.UID:
+		m.refused(err, store.ErrConflict)
+		return
+	}
+	must(m.t, err)
+	sameContent(m.t, "what Update returned", got, o)
+	switch {
+	case !old.Deleting.IsZero() && len(o.Finalizers) == 0:
+		m.happened(informer.Deleted, got)
+	case content(o) == content(old):
+		same(m.t, "what an Update that changed nothing returned", got, old)
+	default:
+		m.happened(informer.Modified, got)
+	}
+}
+
+func (m *model) delete(key string, old object, there, wrong bool, pre []store.Precondition) {
+	m.t.Helper()
+	err := m.s.Delete(m.t.Context(), key, pre...)
+	switch {
+	case !there:
+		m.refused(err, store.ErrNotFound)
+	case wrong:
+		m.refused(err, store.ErrConflict)
+	case len(old.Finalizers) == 0:
+		must(m.t, err)
+		m.happened(informer.Deleted, old)
+	case old.Deleting.IsZero():
+		must(m.t, err)
+		got := get(m.t, m.s, key)
+		sameContent(m.t, "what is being deleted", got, old)
+		if got.Deleting.IsZero() {
+			m.t.Fatalf("Deleting of %q is not set", key)
+		}
+		m.happened(informer.Modified, got)
+	default:
+		must(m.t, err)
+	}
+}
+
+func (m *model) happened(what informer.EventType, o object) {
+	m.story = append(m.story, event{Type: what, Object: o})
+	if what == informer.Deleted {
+		delete(m.held, o.Key)
+	} else {
+		m.held[o.Key] = o
+	}
+	m.past = append(m.past, o)
+}
+
+func (m *model) refused(err, want error) {
+	m.t.Helper()
+	if !errors.Is(err, want) {
+		keys := slices.Sorted(maps.Keys(m.held))
+		m.t.Fatalf("the store returned %v, the model %q; it holds %q", err, want, keys)
+	}
+}
+
+// value returns one of a few values, so that writes that change nothing happen.
+func (m *model) value() Thing {
+	if m.rand.IntN(3) == 0 {
+		return Thing{}
+	}
+	return Thing{Size: m.rand.IntN(3), Tags: m.some("x", "y")}
+}
+
+func (m *model) finalizers() []string { return m.some("dns", "disk") }
+
+// some returns the first few of all, and nil for none: backends may differ about a list that is empty but not nil.
+func (m *model) some(all ...string) []string {
+	if n := m.rand.IntN(len(all) + 1); n > 0 {
+		return all[:n]
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+var preconditionCases = []testCase{
+	{"an update of another version than the stored one is a conflict", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		old := create(t, s, "web")
+		o := grow(t, s, "web")
+		for _, v := range []informer.Version{0, old.Version, o.Version + 1, o.Version + 1000} {
+			_, err := s.Update(patient(t), object{Key: "web", UID: o.UID, Version: v})
+			e := refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+			if e.Have != o.Version || e.Want != v {
+				t.Fatalf("the error has the versions %d and %d, want %d and %d", e.Have, e.Want, o.Version, v)
+			}
+		}
+		_, err := s.Update(patient(t), old)
+		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		same(t, "the object", get(t, s, "web"), o)
+	}},
+
+	{"an update that would change nothing is still a conflict when its version is old", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		old := create(t, s, "web")
+		o := grow(t, s, "web")
+		o.Version = old.Version
+		_, err := s.Update(patient(t), o)
+		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+	}},
+
+	{"an update with another UID is a conflict", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		o := create(t, s, "web")
+		wrong := o
+		wrong.UID += "x"
+		_, err := s.Update(patient(t), wrong)
+		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		same(t, "the object", get(t, s, "web"), o)
+	}},
+
+	{"an update meant for an earlier life of the key is a conflict", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		old := create(t, s, "web")
+		remove(t, s, "web")
+		o := create(t, s, "web")
+		_, err := s.Update(patient(t), old)
+		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		refused(t, s.Delete(patient(t), "web", store.IfUID(old.UID)), store.ErrConflict, store.OpDelete, s, "web")
+		same(t, "the object", get(t, s, "web"), o)
+	}},
+
+	{"IfVersion holds for the version that is stored, and for no other", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		old := create(t, s, "web")
+		o := grow(t, s, "web")
+		for _, v := range []informer.Version{0, old.Version, o.Version + 1} {
+			_, err := s.Update(patient(t), o, store.IfVersion(v))
+			refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+			e := refused(t, s.Delete(patient(t), "web", store.IfVersion(v)), store.ErrConflict, store.OpDelete, s, "web")
+			if e.Have != o.Version || e.Want != v {
+				t.Fatalf("the error has the versions %d and %d, want %d and %d", e.Have, e.Want, o.Version, v)
+			}
+		}
+		same(t, "the object", get(t, s, "web"), o)
+		o.Value.Size = 10
+		o, err := s.Update(patient(t), o, store.IfVersion(o.Version))
+		must(t, err)
+		must(t, s.Delete(patient(t), "web", store.IfVersion(o.Version)))
+		refused(t, s.Delete(patient(t), "web", store.IfVersion(o.Version)), store.ErrNotFound, store.OpDelete, s, "web")
+	}},
+
+	{"IfUID holds for the UID that is stored, and for no other", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		other, o := create(t, s, "other"), create(t, s, "web")
+		for _, uid := range []string{"", other.UID, o.UID + "x"} {
+			_, err := s.Update(patient(t), o, store.IfUID(uid))
+			refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+			refused(t, s.Delete(patient(t), "web", store.IfUID(uid)), store.ErrConflict, store.OpDelete, s, "web")
+		}
+		same(t, "the object", get(t, s, "web"), o)
+		o.Value.Size = 10
+		_, err := s.Update(patient(t), o, store.IfUID(o.UID))
+		must(t, err)
+		must(t, s.Delete(patient(t), "web", store.IfUID(o.UID)))
+	}},
+
+	{"to Create, what is not there has version 0 and no UID", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		_, err := s.Create(patient(t), object{Key: "web"}, store.IfVersion(1))
+		refused(t, err, store.ErrConflict, store.OpCreate, s, "web")
+		_, err = s.Create(patient(t), object{Key: "web"}, store.IfUID("u"))
+		refused(t, err, store.ErrConflict, store.OpCreate, s, "web")
+		_, err = s.Create(patient(t), object{Key: "web"}, store.IfVersion(0), store.IfUID(""))
+		must(t, err)
+	}},
+
+	{"all preconditions have to hold", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		o := create(t, s, "web")
+		good := []store.Precondition{store.IfVersion(o.Version), store.IfUID(o.UID), store.IfTerm(3), {}}
+		for _, bad := range []store.Precondition{store.IfVersion(o.Version + 1), store.IfUID("x")} {
+			for at := range len(good) + 1 {
+				pre := append(append(append([]store.Precondition{}, good[:at]...), bad), good[at:]...)
+				refused(t, s.Delete(patient(t), "web", pre...), store.ErrConflict, store.OpDelete, s, "web")
+			}
+		}
+		must(t, s.Delete(patient(t), "web", good...))
+	}},
+
+	{"a write of an earlier term than one that has written is fenced off", func(t testing.TB, db Database) {
+		s, other := db.Open("thing"), db.Open("other")
+		write := func(term uint64) error {
+			o := get(t, s, "web")
+			o.Value.Size++
+			_, err := s.Update(patient(t), o, store.IfTerm(term))
+			return err
+		}
+		create(t, s, "web")
+		must(t, write(5))
+		must(t, write(5))
+		must(t, write(7))
+		o := get(t, s, "web")
+		for _, term := range []uint64{0, 5, 6} {
+			refused(t, write(term), store.ErrFenced, store.OpUpdate, s, "web")
+			_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm(term))
+			refused(t, err, store.ErrFenced, store.OpCreate, other, "new")
+			refused(t, s.Delete(patient(t), "web", store.IfTerm(term)), store.ErrFenced, store.OpDelete, s, "web")
+			refused(t, s.Delete(patient(t), "web", store.IfTerm(9), store.IfTerm(term)), store.ErrFenced, store.OpDelete, s, "web")
+		}
+		same(t, "the object", get(t, s, "web"), o)
+		must(t, write(7))
+		grow(t, s, "web") // a write without a term is not checked
+		_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm(8))
+		must(t, err)
+		refused(t, write(7), store.ErrFenced, store.OpUpdate, s, "web")
+		must(t, s.Delete(patient(t), "web", store.IfTerm(9)))
+		refused(t, other.Delete(patient(t), "new", store.IfTerm(8)), store.ErrFenced, store.OpDelete, other, "new")
+	}},
+
+	{"a term is seen with an accepted write that has nothing to change, and not with a refused one", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		o := create(t, s, "web", "dns")
+		_, err := s.Create(patient(t), o, store.IfTerm(9))
+		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
+		refused(t, s.Delete(patient(t), "web", store.IfTerm(9), store.IfUID("x")), store.ErrConflict, store.OpDelete, s, "web")
+		_, err = s.Update(patient(t), o, store.IfTerm(2))
+		must(t, err)
+		_, err = s.Update(patient(t), o, store.IfTerm(1))
+		refused(t, err, store.ErrFenced, store.OpUpdate, s, "web")
+		must(t, s.Delete(patient(t), "web", store.IfTerm(3)))
+		must(t, s.Delete(patient(t), "web", store.IfTerm(4)))
+		refused(t, s.Delete(patient(t), "web", store.IfTerm(3)), store.ErrFenced, store.OpDelete, s, "web")
+	}},
+
+	{"who is fenced off hears so first, and who is late that the object is gone", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		_, err := s.Create(patient(t), object{Key: "web"}, store.IfTerm(2))
+		must(t, err)
+		stale := []store.Precondition{store.IfTerm(1), store.IfVersion(1000), store.IfUID("x")}
+		_, err = s.Create(patient(t), object{Key: "web"}, stale...)
+		refused(t, err, store.ErrFenced, store.OpCreate, s, "web")
+		_, err = s.Update(patient(t), object{Key: "gone"}, stale...)
+		refused(t, err, store.ErrFenced, store.OpUpdate, s, "gone")
+		refused(t, s.Delete(patient(t), "web", stale...), store.ErrFenced, store.OpDelete, s, "web")
+		_, err = s.Create(patient(t), object{Key: "web"}, stale[1:]...)
+		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
+		_, err = s.Update(patient(t), object{Key: "gone"}, stale[1:]...)
+		refused(t, err, store.ErrNotFound, store.OpUpdate, s, "gone")
+		refused(t, s.Delete(patient(t), "gone", stale[1:]...), store.ErrNotFound, store.OpDelete, s, "gone")
+	}},
+}

@@ -1,0 +1,248 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// story writes a few changes of every sort and returns them as events, but for the versions of deletions.
+func story(t testing.TB, s store.Store[Thing]) []event {
+	t.Helper()
+	var all []event
+	tell := func(what informer.EventType, o object) {
+		all = append(all, event{Type: what, Object: o, Version: o.Version})
+	}
+	a := create(t, s, "a")
+	tell(informer.Added, a)
+	tell(informer.Added, create(t, s, "b", "dns"))
+	a = grow(t, s, "a")
+	tell(informer.Modified, a)
+	remove(t, s, "b")
+	b := get(t, s, "b")
+	tell(informer.Modified, b)
+	remove(t, s, "a")
+	a.Version = list(t, s).Version
+	tell(informer.Deleted, a)
+	tell(informer.Added, create(t, s, "a"))
+	b.Finalizers = nil
+	tell(informer.Deleted, update(t, s, b))
+	tell(informer.Modified, grow(t, s, "a"))
+	return all
+}
+
+func (w *watcher) seesAll(want []event) {
+	w.t.Helper()
+	for _, e := range want {
+		if e.Type == informer.Deleted {
+			w.seesDeleted(e.Object)
+		} else {
+			w.sees(e.Type, e.Object)
+		}
+	}
+}
+
+var watchCases = []testCase{
+	{"a watch from 0 tells the whole story in order", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		want := story(t, s)
+		watch(t, patient(t), s, 0).seesAll(want)
+	}},
+
+	{"a watch from any version tells the rest of the story, and nothing of before", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		want := story(t, s)
+		for i, e := range want {
+			w := watch(t, patient(t), s, e.Version)
+			w.seesAll(want[i+1:])
+		}
+	}},
+
+	{"a watch from a list tells what came after the list", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		story(t, s)
+		from := list(t, s).Version
+		w := watch(t, patient(t), s, from)
+		o := create(t, s, "new")
+		w.sees(informer.Added, o)
+		w.sees(informer.Modified, grow(t, s, "new"))
+	}},
+
+	{"a watch that is broken off goes on from the last version seen", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		want := story(t, s)
+		var last informer.Version
+		for _, e := range want {
+			one := watch(t, patient(t), s, last)
+			one.seesAll([]event{e})
+			last = one.last
+		}
+	}},
+
+	{"the events after a list turn it into the next list", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		create(t, s, "old")
+		before := list(t, s)
+		want := story(t, s)
+		held := map[string]object{}
+		for _, o := range before.Items {
+			held[o.Key] = o
+		}
+		w := watch(t, patient(t), s, before.Version)
+		for range want {
+			fold(t, held, w.next())
+		}
+		sameSet(t, held, list(t, s))
+	}},
+
+	{"one loop after another over the same watch starts again where it started", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		want := story(t, s)
+		events := s.Watch(patient(t), 0)
+		for range 2 {
+			for e, err := range events {
+				must(t, err)
+				same(t, "the first event", e.Object, want[0].Object)
+				break
+			}
+		}
+	}},
+
+	{"a watch that waits hears of every write, and so does another", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		ctx, cancel := context.WithCancel(patient(t))
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		var heard [2]chan event
+		for i := range heard {
+			heard[i] = make(chan event)
+			wg.Go(func() { // ends when cancel ends the watch; the case waits for it
+				for e, err := range s.Watch(ctx, 0) {
+					if err != nil {
+						return
+					}
+					if e.Type == informer.Bookmark {
+						continue
+					}
+					select {
+					case heard[i] <- e:
+					case <-ctx.Done():
+					}
+				}
+			})
+		}
+		for n := range 10 {
+			o := create(t, s, fmt.Sprint(n))
+			for i := range heard {
+				select {
+				case e := <-heard[i]:
+					same(t, "what a waiting watch heard", e.Object, o)
+				case <-ctx.Done():
+					t.Fatalf("watch %d did not hear of write %d", i, n)
+				}
+			}
+		}
+	}},
+
+	{"a watch ends with the cause of its context", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		cause := errors.New("enough")
+		story(t, s)
+		ctx, cancel := context.WithCancelCause(patient(t))
+		w := watch(t, ctx, s, 0)
+		w.next()
+		cancel(cause)
+		if err := w.ends(); !errors.Is(err, cause) {
+			t.Fatalf("the watch ended with %v, want the cause of the context", err)
+		}
+		if err := watch(t, ctx, s, 0).ends(); !errors.Is(err, cause) {
+			t.Fatalf("a watch that began after the end ended with %v, want the cause of the context", err)
+		}
+	}},
+
+	{"a watch that waits ends with the cause of its context", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(patient(t))
+		ended, from := make(chan error, 1), list(t, s).Version
+		go func() { // ends when cancel ends the watch; the case waits for what it sends
+			var last error
+			for _, err := range s.Watch(ctx, from) {
+				last = err
+			}
+			ended <- last
+		}()
+		cancel(cause)
+		if err := <-ended; !errors.Is(err, cause) {
+			t.Fatalf("the watch ended with %v, want the cause of the context", err)
+		}
+	}},
+
+	{"a consumer may write to the store from inside its loop", func(t testing.TB, db Database) {
+		s, other := db.Open("thing"), db.Open("other")
+		create(t, s, "web")
+		for e, err := range s.Watch(patient(t), 0) {
+			must(t, err)
+			if e.Type == informer.Bookmark {
+				continue
+			}
+			if e.Object.Value.Size == 3 {
+				break
+			}
+			grow(t, s, "web")
+			list(t, s)
+			create(t, other, fmt.Sprint(e.Object.Value.Size))
+		}
+		keys(t, list(t, other), "0", "1", "2")
+	}},
+
+	{"a watch of one kind shows nothing of another", func(t testing.TB, db Database) {
+		s, other := db.Open("thing"), db.Open("other")
+		w := watch(t, patient(t), s, 0)
+		create(t, other, "web")
+		a := create(t, s, "a")
+		w.sees(informer.Added, a)
+		story(t, other)
+		w.sees(informer.Modified, grow(t, s, "a"))
+		keys(t, list(t, s), "a")
+		keys(t, list(t, other), "a", "web")
+	}},
+
+	{"a watch from a version that the store has not reached is expired", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		story(t, s)
+		err := watch(t, patient(t), s, list(t, s).Version+1000).ends()
+		refused(t, err, store.ErrExpired, store.OpWatch, s, "")
+	}},
+}
+
+// fold applies e to what is held.
+func fold(t testing.TB, held map[string]object, e event) {
+	t.Helper()
+	_, there := held[e.Object.Key]
+	switch {
+	case there == (e.Type == informer.Added):
+		t.Fatalf("%v of %q at version %d, which was there: %t", e.Type, e.Object.Key, e.Version, there)
+	case e.Type == informer.Deleted:
+		delete(held, e.Object.Key)
+	default:
+		held[e.Object.Key] = e.Object
+	}
+}
+
+// sameSet fails unless held is what the list holds.
+func sameSet(t testing.TB, held map[string]object, l informer.List[object]) {
+	t.Helper()
+	if len(held) != len(l.Items) {
+		t.Fatalf("the events make %d objects, the list has %d", len(held), len(l.Items))
+	}
+	for _, o := range l.Items {
+		same(t, "what the events made of "+o.Key, held[o.Key], o)
+	}
+}
