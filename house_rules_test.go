@@ -1,0 +1,330 @@
+package setpoint_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/doc/comment"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// rule is one rule of the house: check returns what breaks it, and nothing when the tree keeps it.
+type rule struct {
+	name  string
+	check func(*tree) []string
+}
+
+var rules = []rule{
+	{"top-level directories are those of the design", topLevel},
+	{"go.mod requires what is agreed", goMod},
+	{"code imports the standard library, x/time/rate and the project", foreignImports},
+	{"a package imports only packages below it", layers},
+	{"every package says what it is, and a library package what it guarantees", packageDocs},
+	{"no package changes anything when it is loaded", globals},
+	{"every exported type stands in an example", typesInExamples},
+	{"files are small", fileSizes},
+	{"nothing is left for later", leftovers},
+	{"links between documents lead somewhere", links},
+}
+
+// layer holds the packages of the library and how high they stand; a package imports only what stands lower.
+// A package below one of them, such as store/storetest, stands just above it.
+var layer = map[string]int{
+	"wait":         0,
+	"cache":        1,
+	"workqueue":    1,
+	"retry":        1,
+	"informer":     2,
+	"expectations": 2,
+	"store":        3,
+	"leaderelect":  4,
+	"owner":        4,
+	"events":       4,
+	"controller":   5,
+	"examples":     6,
+}
+
+// alone are the packages that use nothing of the project, so that they can be taken one by one.
+var alone = []string{"wait", "cache", "workqueue", "expectations"}
+
+func topLevel(t *tree) (problems []string) {
+	for _, dir := range t.dirs {
+		_, known := layer[dir]
+		if dir != "." && path.Dir(dir) == "." && !known && dir != "bench" && dir != "docs" {
+			problems = append(problems, dir+": is not a directory of the design")
+		}
+	}
+	return problems
+}
+
+func goMod(t *tree) (problems []string) {
+	direct := []string{"golang.org/x/time", "github.com/google/go-cmp", "github.com/stretchr/testify"}
+	brought := []string{ // by testify
+		"github.com/davecgh/go-spew", "github.com/pmezard/go-difflib", "github.com/stretchr/objx",
+		"go.yaml.in/yaml/v3", "gopkg.in/yaml.v3",
+	}
+	requires, others := modfile(t.files["go.mod"])
+	for _, r := range requires {
+		if !slices.Contains(direct, r.path) && !(r.indirect && slices.Contains(brought, r.path)) {
+			problems = append(problems, "go.mod: requires "+r.path)
+		}
+	}
+	for _, line := range others {
+		if line != "module "+module && line != "go 1.25.0" {
+			problems = append(problems, "go.mod: says "+line)
+		}
+	}
+	return problems
+}
+
+func foreignImports(t *tree) (problems []string) {
+	for _, f := range t.code {
+		if f.nested {
+			continue
+		}
+		_, imports := f.imports()
+		for _, p := range imports {
+			first, _, _ := strings.Cut(p, "/")
+			standard := !strings.Contains(first, ".")
+			forTests := within(p, "github.com/stretchr/testify") || within(p, "github.com/google/go-cmp")
+			if !standard && p != "golang.org/x/time/rate" && !(f.test && forTests) {
+				problems = append(problems, f.path+": imports "+p)
+			}
+		}
+	}
+	return problems
+}
+
+// height returns how high the package in dir stands.
+func height(dir string) (h int, ok bool) {
+	parts := strings.Split(dir, "/")
+	h, ok = layer[parts[0]]
+	return h*10 + len(parts) - 1, ok
+}
+
+func layers(t *tree) (problems []string) {
+	for _, f := range t.code {
+		imports, _ := f.imports()
+		if f.nested || len(imports) == 0 {
+			continue
+		}
+		own, ok := height(f.dir)
+		if !ok && !f.test {
+			problems = append(problems, f.path+": has no place in the layers, so it may import nothing of the project")
+			continue
+		}
+		for _, p := range imports {
+			h, ok := height(p)
+			switch {
+			case f.test && within(p, f.dir): // its own package, and the suites below it
+			case sameProgram(f.dir, p):
+			case !ok || h >= own:
+				problems = append(problems, fmt.Sprintf("%s: imports %s, which does not stand below it", f.path, p))
+			case slices.Contains(alone, f.dir):
+				problems = append(problems, fmt.Sprintf("%s: imports %s, but %s uses nothing of the project", f.path, p, f.dir))
+			}
+		}
+	}
+	return problems
+}
+
+// sameProgram reports whether two packages belong to one example.
+func sameProgram(a, b string) bool {
+	program := func(dir string) string { return strings.Join(strings.SplitN(dir, "/", 3)[:2], "/") }
+	return within(a, "examples") && within(b, "examples") && path.Dir(a) != "." && path.Dir(b) != "." && program(a) == program(b)
+}
+
+func packageDocs(t *tree) (problems []string) {
+	for dir, files := range t.packages {
+		library := inLibrary(files[0])
+		doc, others := "", 0
+		for _, f := range files {
+			switch {
+			case f.ast.Doc == nil:
+			case library && path.Base(f.path) != "doc.go":
+				others++
+			default:
+				doc += f.ast.Doc.Text()
+			}
+		}
+		switch {
+		case onlyTests(files) && dir != ".":
+			problems = append(problems, dir+": has tests and nothing to test")
+		case doc == "" && library:
+			problems = append(problems, dir+": has no package comment in doc.go")
+		case doc == "":
+			problems = append(problems, dir+": has no package comment")
+		case others > 0:
+			problems = append(problems, dir+": has a package comment outside doc.go too")
+		case library && !numbersGuarantees(doc):
+			problems = append(problems, dir+": doc.go has no section Guarantees with a numbered list")
+		}
+	}
+	return problems
+}
+
+func onlyTests(files []*goFile) bool {
+	return !slices.ContainsFunc(files, func(f *goFile) bool { return !f.test })
+}
+
+// numbersGuarantees reports whether a numbered list stands under the heading Guarantees.
+func numbersGuarantees(doc string) bool {
+	heading := ""
+	for _, block := range new(comment.Parser).Parse(doc).Content {
+		switch block := block.(type) {
+		case *comment.Heading:
+			plain, _ := block.Text[0].(comment.Plain)
+			heading = string(plain)
+		case *comment.List:
+			if heading == "Guarantees" && block.Items[0].Number == "1" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func globals(t *tree) (problems []string) {
+	for _, f := range t.code {
+		if !f.library() {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Recv == nil && decl.Name.Name == "init" {
+					problems = append(problems, t.at(decl.Pos(), "func init"))
+				}
+			case *ast.GenDecl:
+				if decl.Tok != token.VAR {
+					continue
+				}
+				for _, spec := range decl.Specs {
+					if spec := spec.(*ast.ValueSpec); !constant(spec) {
+						problems = append(problems, t.at(spec.Pos(), "package variable %s", spec.Names[0].Name))
+					}
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// constant reports whether a package variable never changes: an assertion that a type has an interface, or a sentinel.
+func constant(spec *ast.ValueSpec) bool {
+	if len(spec.Names) != 1 {
+		return false
+	}
+	name := spec.Names[0].Name
+	if name == "_" {
+		return true
+	}
+	if !strings.HasPrefix(strings.ToLower(name), "err") || len(spec.Values) != 1 {
+		return false
+	}
+	value := spec.Values[0]
+	if call, ok := value.(*ast.CallExpr); ok {
+		value = call.Fun
+	}
+	sel, ok := value.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	pkg, ok := sel.X.(*ast.Ident)
+	return ok && (pkg.Name == "errors" || pkg.Name == "fmt" || strings.HasPrefix(sel.Sel.Name, "Err"))
+}
+
+func typesInExamples(t *tree) (problems []string) {
+	for _, files := range t.packages {
+		if !inLibrary(files[0]) {
+			continue
+		}
+		shown := make(map[string]bool)
+		for _, f := range files {
+			if !f.test || !strings.HasPrefix(path.Base(f.path), "example_") {
+				continue
+			}
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.FuncDecl:
+					if name, ok := strings.CutPrefix(n.Name.Name, "Example"); ok {
+						name, _, _ = strings.Cut(name, "_")
+						shown[name] = true
+					}
+				case *ast.Ident:
+					shown[n.Name] = true
+				}
+				return true
+			})
+		}
+		for _, f := range files {
+			if f.test {
+				continue
+			}
+			for _, decl := range f.ast.Decls {
+				decl, ok := decl.(*ast.GenDecl)
+				if !ok || decl.Tok != token.TYPE {
+					continue
+				}
+				for _, spec := range decl.Specs {
+					if name := spec.(*ast.TypeSpec).Name; name.IsExported() && !shown[name.Name] {
+						problems = append(problems, t.at(name.Pos(), "%s stands in no example_*_test.go of its package", name.Name))
+					}
+				}
+			}
+		}
+	}
+	return problems
+}
+
+func fileSizes(t *tree) (problems []string) {
+	for _, f := range t.code {
+		if n := f.lines(); n > 600 {
+			problems = append(problems, fmt.Sprintf("%s: has %d lines, more than 600", f.path, n))
+		}
+	}
+	for name, limit := range map[string]int{"README.md": 120, "ARCHITECTURE.md": 200} {
+		if n := strings.Count(t.files[name], "\n"); n > limit {
+			problems = append(problems, fmt.Sprintf("%s: has %d lines, more than %d", name, n, limit))
+		}
+	}
+	return problems
+}
+
+func leftovers(t *tree) (problems []string) {
+	words := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
+	for _, f := range t.code {
+		if at := words.FindIndex(f.src); at != nil {
+			problems = append(problems, t.at(f.ast.FileStart+token.Pos(at[0]), "says %s", f.src[at[0]:at[1]]))
+		}
+	}
+	return problems
+}
+
+// links checks the links of the Markdown files that lead into the tree.
+func links(t *tree) (problems []string) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for name, text := range t.files {
+		if path.Ext(name) != ".md" {
+			continue
+		}
+		for i, line := range strings.Split(text, "\n") {
+			for _, m := range link.FindAllStringSubmatch(line, -1) {
+				target, _, _ := strings.Cut(m[1], "#")
+				if target == "" || strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+					continue
+				}
+				target = path.Join(path.Dir(name), target)
+				if _, ok := t.files[target]; !ok && !slices.Contains(t.dirs, target) {
+					problems = append(problems, name+":"+strconv.Itoa(i+1)+": links to "+m[1]+", which is not there")
+				}
+			}
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}

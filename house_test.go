@@ -1,0 +1,160 @@
+package setpoint_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheRepositoryKeepsTheRulesOfTheHouse(t *testing.T) {
+	tree, err := loadTree(os.DirFS("."))
+	require.NoError(t, err)
+	require.NotEmpty(t, tree.code)
+	for _, rule := range rules {
+		t.Run(rule.name, func(t *testing.T) {
+			for _, problem := range rule.check(tree) {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+// goodTree keeps every rule.
+var goodTree = map[string]string{
+	"go.mod": "module " + module + "\n\ngo 1.25.0\n\n" +
+		"require golang.org/x/time v0.15.0\n\n" +
+		"require (\n\tgithub.com/stretchr/testify v1.12.1\n\tgo.yaml.in/yaml/v3 v3.0.5 // indirect\n)\n",
+	"doc.go":      "// Package setpoint is a library.\npackage setpoint\n",
+	"README.md":   "See [the store](store), [its code](store/store.go#L1) and [Go](https://go.dev).\n",
+	".ci/x.go":    "no Go at all\n",
+	"docs/why.md": "[back](../README.md)\n",
+
+	"wait/doc.go":          "// Package wait waits.\n//\n// # Guarantees\n//\n//  1. It does.\npackage wait\n",
+	"wait/wait.go":         "package wait\n\nimport \"golang.org/x/time/rate\"\n\nvar ErrGone = errors.New(\"gone\")\n\nvar _ any = (*Timer)(nil)\n\ntype Timer struct{ *rate.Limiter }\n",
+	"wait/wait_test.go":    "package wait_test\n\nimport \"" + module + "/wait\"\nimport \"github.com/stretchr/testify/assert\"\n\nvar table = []int{1}\n",
+	"wait/example_test.go": "package wait_test\n\nfunc ExampleTimer_short() {}\n",
+
+	"store/doc.go":          "// Package store keeps.\n//\n// # Guarantees\n//\n// These:\n//\n//  1. It does.\npackage store\n",
+	"store/store.go":        "package store\n\nimport \"" + module + "/wait\"\n\nvar ErrGone = wait.ErrGone\n\ntype Store struct{}\n",
+	"store/example_test.go": "package store_test\n\nfunc Example() { _ = store.Store{} }\n",
+	"store/suite_test.go":   "package store_test\n\nimport \"" + module + "/store/storetest\"\n",
+
+	"store/storetest/doc.go": "// Package storetest tests.\n//\n// # Guarantees\n//\n//  1. It does.\npackage storetest\n\nimport \"" + module + "/store\"\n",
+
+	"examples/app/main.go":    "// App is a program.\npackage main\n\nimport \"" + module + "/examples/app/lib\"\n\nfunc init() {}\n",
+	"examples/app/lib/lib.go": "// Package lib is a part of it.\npackage lib\n\nimport \"" + module + "/store\"\n",
+
+	"bench/go.mod":        "module " + module + "/bench\n\nrequire k8s.io/client-go v0.37.2\n",
+	"bench/bench_test.go": "package bench_test\n\nimport \"k8s.io/client-go/util/workqueue\"\n\nfunc init() {}\n",
+}
+
+func TestAGoodTreeBreaksNoRule(t *testing.T) {
+	for _, rule := range rules {
+		assert.Empty(t, check(t, rule.name, nil), rule.name)
+	}
+}
+
+func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
+	imports := func(pkg, p string) string { return "package " + pkg + "\n\nimport \"" + p + "\"\n" }
+	later := "FIX" + "ME"
+	cases := []struct {
+		rule    string
+		path    string // the file that is put in place, or taken away when its text is empty
+		text    string
+		problem string
+	}{
+		{"top-level", "util/util.go", "package util\n", "util: is not a directory of the design"},
+		{"top-level", "internal/readme.txt", "here\n", "internal: is not a directory of the design"},
+
+		{"go.mod", "go.mod", "module " + module + "\nrequire k8s.io/client-go v0.37.2\n", "go.mod: requires k8s.io/client-go"},
+		{"go.mod", "go.mod", "module " + module + "\nrequire (\n\tx.org/y v1.0.0 // indirect\n)\n", "go.mod: requires x.org/y"},
+		{"go.mod", "go.mod", "module " + module + "\nrequire go.yaml.in/yaml/v3 v3.0.5\n", "go.mod: requires go.yaml.in/yaml/v3"},
+		{"go.mod", "go.mod", "module " + module + "\ngo 1.26.0\n", "go.mod: says go 1.26.0"},
+		{"go.mod", "go.mod", "replace golang.org/x/time => ../time\n", "go.mod: says replace golang.org/x/time => ../time"},
+
+		{"code imports", "wait/x.go", imports("wait", "github.com/stretchr/testify/assert"), "wait/x.go: imports github.com/stretchr/testify/assert"},
+		{"code imports", "wait/x.go", imports("wait", "golang.org/x/time/rater"), "wait/x.go: imports golang.org/x/time/rater"},
+		{"code imports", "wait/x_test.go", imports("wait", "k8s.io/klog/v2"), "wait/x_test.go: imports k8s.io/klog/v2"},
+		{"code imports", "examples/app/x.go", imports("main", "x.org/y"), "examples/app/x.go: imports x.org/y"},
+
+		{"a package imports", "store/x.go", imports("store", module+"/controller"), "store/x.go: imports controller, which does not stand below it"},
+		{"a package imports", "store/x.go", imports("store", module+"/store/storetest"), "store/x.go: imports store/storetest, which"},
+		{"a package imports", "informer/x.go", imports("informer", module+"/expectations"), "informer/x.go: imports expectations, which"},
+		{"a package imports", "informer/x_test.go", imports("informer_test", module+"/store"), "informer/x_test.go: imports store, which"},
+		{"a package imports", "store/x.go", imports("store", module+"/bench"), "store/x.go: imports bench, which"},
+		{"a package imports", "store/x.go", imports("store", module), "store/x.go: imports ., which"},
+		{"a package imports", "cache/x.go", imports("cache", module+"/wait"), "cache/x.go: imports wait, but cache uses nothing"},
+		{"a package imports", "doc.go", imports("setpoint", module+"/wait"), "doc.go: has no place in the layers"},
+		{"a package imports", "examples/other/x.go", imports("main", module+"/examples/app/lib/lib"), "examples/other/x.go: imports examples/app/lib/lib, which"},
+
+		{"every package", "wait/doc.go", "", "wait: has no package comment in doc.go"},
+		{"every package", "wait/doc.go", "// Package wait waits.\npackage wait\n", "wait: doc.go has no section Guarantees"},
+		{"every package", "wait/doc.go", "// Package wait waits.\n//\n//  1. It does.\npackage wait\n", "wait: doc.go has no section Guarantees"},
+		{"every package", "wait/doc.go", "// Package wait waits.\n//\n// # Guarantees\n//\n//   - It does.\npackage wait\n", "wait: doc.go has no section Guarantees"},
+		{"every package", "wait/doc.go", "// Package wait waits.\n//\n// # Guarantees\n//\n// # Usage\n//\n//  1. Call.\npackage wait\n", "wait: doc.go has no section Guarantees"},
+		{"every package", "wait/x.go", "// Package wait is x.\npackage wait\n", "wait: has a package comment outside doc.go too"},
+		{"every package", "doc.go", "package setpoint\n", ".: has no package comment"},
+		{"every package", "examples/app/main.go", "package main\n", "examples/app: has no package comment"},
+		{"every package", "cache/x_test.go", "package cache_test\n", "cache: has tests and nothing to test"},
+
+		{"no package changes", "wait/x.go", "package wait\n\nfunc init() {}\n", "wait/x.go:3: func init"},
+		{"no package changes", "wait/x.go", "package wait\n\nvar (\n\tcount int\n)\n", "wait/x.go:4: package variable count"},
+		{"no package changes", "wait/x.go", "package wait\n\nvar table = []int{1}\n", "wait/x.go:3: package variable table"},
+		{"no package changes", "wait/x.go", "package wait\n\nvar errs = []error{}\n", "wait/x.go:3: package variable errs"},
+		{"no package changes", "wait/x.go", "package wait\n\nvar a, b = errors.New(\"a\"), 1\n", "wait/x.go:3: package variable a"},
+		{"no package changes", "wait/x.go", "package wait\n\nvar errCount = counter.New()\n", "wait/x.go:3: package variable errCount"},
+
+		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n", "wait/x.go:3: Shown stands in no example"},
+		{"every exported type", "wait/example_test.go", "package wait_test\n\n// Timer\nfunc Example_Timer() {}\n", "wait/wait.go:9: Timer stands in no example"},
+		{"every exported type", "store/example_test.go", "", "store/store.go:7: Store stands in no example"},
+
+		{"files are small", "wait/x.go", "package wait\n" + strings.Repeat("\n", 600), "wait/x.go: has 601 lines, more than 600"},
+		{"files are small", "bench/x_test.go", "package bench\n" + strings.Repeat("\n", 600), "bench/x_test.go: has 601 lines"},
+		{"files are small", "README.md", strings.Repeat("\n", 121), "README.md: has 121 lines, more than 120"},
+		{"files are small", "ARCHITECTURE.md", strings.Repeat("\n", 201), "ARCHITECTURE.md: has 201 lines, more than 200"},
+
+		{"nothing is left", "wait/x.go", "package wait\n\n// " + later + ": mend.\n", "wait/x.go:3: says " + later},
+		{"nothing is left", "bench/x_test.go", "package bench\n\nvar ctx = context.TO" + "DO()\n", "bench/x_test.go:3: says TO"},
+
+		{"links between", "README.md", "see\n[it](docs/missing.md)\n", "README.md:2: links to docs/missing.md"},
+		{"links between", "docs/why.md", "[it](README.md#why)\n", "docs/why.md:1: links to README.md#why"},
+	}
+	tested := make(map[string]bool)
+	for _, c := range cases {
+		t.Run(c.problem, func(t *testing.T) {
+			problems := check(t, c.rule, map[string]string{c.path: c.text})
+			require.Len(t, problems, 1)
+			assert.Contains(t, problems[0], c.problem)
+		})
+		tested[find(t, c.rule).name] = true
+	}
+	assert.Len(t, tested, len(rules), "rules that object to something")
+}
+
+// check applies the rule whose name begins with prefix to the good tree with changes.
+func check(t *testing.T, prefix string, changes map[string]string) []string {
+	fsys := make(fstest.MapFS)
+	for name, text := range goodTree {
+		fsys[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	for name, text := range changes {
+		fsys[name] = &fstest.MapFile{Data: []byte(text)}
+		if text == "" {
+			delete(fsys, name)
+		}
+	}
+	tree, err := loadTree(fsys)
+	require.NoError(t, err)
+	return find(t, prefix).check(tree)
+}
+
+func find(t *testing.T, prefix string) rule {
+	i := slices.IndexFunc(rules, func(r rule) bool { return strings.HasPrefix(r.name, prefix) })
+	require.GreaterOrEqual(t, i, 0, "no rule %s", prefix)
+	return rules[i]
+}
