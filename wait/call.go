@@ -30,11 +30,20 @@ func (e *PanicError) Unwrap() error {
 // Call runs f(ctx) and returns its error. If f panics, Call returns a [*PanicError].
 //
 // Call runs f even if ctx has ended, and does not stop runtime.Goexit.
-func Call(ctx context.Context, f func(context.Context) error) (err error) {
+func Call(ctx context.Context, f func(context.Context) error) error {
+	panicked, err := try(ctx, f)
+	if panicked != nil {
+		return panicked
+	}
+	return err
+}
+
+// try runs f and tells its error from its panic: an f that returns a *PanicError has not panicked, it has handled one.
+func try(ctx context.Context, f func(context.Context) error) (panicked *PanicError, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			panicked = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	return f(ctx)
+	return nil, f(ctx)
 }

@@ -40,9 +40,8 @@ func TestAPanicWithAnErrorIsThatError(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF)
 
 	err = wait.Call(t.Context(), func(context.Context) error {
-		var m map[string]int
-		m["a"] = 1
-		return nil
+		var none []error
+		return none[len(none)]
 	})
 	var r runtime.Error
 	assert.ErrorAs(t, err, &r)

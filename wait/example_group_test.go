@@ -1,0 +1,56 @@
+package wait_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Two loops of one component: both have ended when Wait returns, and what went wrong is known.
+func ExampleGroup() {
+	var g wait.Group
+	g.Start(context.Background(), func(context.Context) error { return errors.New("no route") })
+	g.Start(context.Background(), func(context.Context) error { panic("boom") })
+	fmt.Println(g.Wait())
+	// Output:
+	// no route
+	// wait: recover from panic: boom
+}
+
+// A handler of somebody else must not bring the program down. Its stack goes where the error goes.
+func ExamplePanicError() {
+	err := wait.Call(context.Background(), func(context.Context) error {
+		var handler func()
+		handler()
+		return nil
+	})
+	var p *wait.PanicError
+	if errors.As(err, &p) {
+		fmt.Println(p)
+		fmt.Println(strings.HasPrefix(string(p.Stack), "goroutine"))
+	}
+	// Output:
+	// wait: recover from panic: runtime error: invalid memory address or nil pointer dereference
+	// true
+}
+
+// Six machines, two at a time. Four fail, three of them in one way.
+func ExampleParallelize() {
+	machines := []string{"a", "b", "c", "d", "e", "f"}
+	err := wait.Parallelize(context.Background(), 2, len(machines), func(_ context.Context, i int) error {
+		switch machines[i] {
+		case "b", "c", "f":
+			return errors.New("disk full")
+		case "d":
+			return errors.New("no route")
+		}
+		return nil
+	})
+	fmt.Println(wait.Dedupe(err))
+	// Output:
+	// disk full (3 times)
+	// no route
+}
