@@ -89,22 +89,27 @@ var raceCases = []testCase{
 	{"a counter that many raise loses no update", func(t testing.TB, db Database) {
 		s, ctx := db.Open("thing"), patient(t)
 		create(t, s, "counter")
+		const each = 3
 		for _, err := range race(func(int) error {
-			for {
+			for raised := 0; raised < each; {
 				o, err := s.Get(ctx, "counter")
 				if err != nil {
 					return err
 				}
 				o.Value.Size++
-				if _, err = s.Update(ctx, o); !errors.Is(err, store.ErrConflict) {
+				switch _, err = s.Update(ctx, o); {
+				case err == nil:
+					raised++
+				case !errors.Is(err, store.ErrConflict):
 					return err
 				}
 			}
+			return nil
 		}) {
 			must(t, err)
 		}
-		if got := get(t, s, "counter").Value.Size; got != racers {
-			t.Fatalf("%d writers raised the counter to %d", racers, got)
+		if got := get(t, s, "counter").Value.Size; got != racers*each {
+			t.Fatalf("%d writers raised the counter %d times each, to %d", racers, each, got)
 		}
 	}},
 

@@ -1,0 +1,336 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
+)
+
+type (
+	thing  = storetest.Thing
+	object = store.Object[thing]
+	list   = informer.List[object]
+	events = iter.Seq2[informer.Event[object], error]
+)
+
+const history = 40
+
+// open returns a function that makes databases in memory, whose stores go through wrap.
+func open(t *testing.T, wrap func(store.Store[thing]) store.Store[thing]) func() storetest.Database {
+	return func() storetest.Database {
+		db := store.NewMemory(store.MemoryConfig{History: history})
+		return storetest.Database{
+			Open: func(kind string) store.Store[thing] {
+				s, err := store.Open[thing](db, kind)
+				require.NoError(t, err)
+				return wrap(s)
+			},
+			History: history,
+		}
+	}
+}
+
+func TestTheSuitePassesAStoreThatIsRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.Empty(t, storetest.Failures(t, open(t, func(s store.Store[thing]) store.Store[thing] { return s })))
+	})
+}
+
+// faulty is a store with one fault: what is not nil replaces the method.
+type faulty struct {
+	store.Store[thing]
+	get    func(context.Context, string) (object, error)
+	list   func(context.Context) (list, error)
+	watch  func(context.Context, informer.Version) events
+	create func(context.Context, object, ...store.Precondition) (object, error)
+	update func(context.Context, object, ...store.Precondition) (object, error)
+	delete func(context.Context, string, ...store.Precondition) error
+}
+
+func (f *faulty) Get(ctx context.Context, key string) (object, error) {
+	if f.get != nil {
+		return f.get(ctx, key)
+	}
+	return f.Store.Get(ctx, key)
+}
+
+func (f *faulty) List(ctx context.Context) (list, error) {
+	if f.list != nil {
+		return f.list(ctx)
+	}
+	return f.Store.List(ctx)
+}
+
+func (f *faulty) Watch(ctx context.Context, after informer.Version) events {
+	if f.watch != nil {
+		return f.watch(ctx, after)
+	}
+	return f.Store.Watch(ctx, after)
+}
+
+func (f *faulty) Create(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+	if f.create != nil {
+		return f.create(ctx, o, pre...)
+	}
+	return f.Store.Create(ctx, o, pre...)
+}
+
+func (f *faulty) Update(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+	if f.update != nil {
+		return f.update(ctx, o, pre...)
+	}
+	return f.Store.Update(ctx, o, pre...)
+}
+
+func (f *faulty) Delete(ctx context.Context, key string, pre ...store.Precondition) error {
+	if f.delete != nil {
+		return f.delete(ctx, key, pre...)
+	}
+	return f.Store.Delete(ctx, key, pre...)
+}
+
+// changed returns the events of a watch as change leaves them; those for which it returns false are left out.
+func changed(seq events, change func(*informer.Event[object], *error) bool) events {
+	return func(yield func(informer.Event[object], error) bool) {
+		for e, err := range seq {
+			if change(&e, &err) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// faults are what can be wrong with a store, and the case that has to notice.
+var faults = map[string]struct {
+	noticedBy string
+	make      func(*faulty)
+}{
+	"an update that does not compare": {
+		"an update of another version than the stored one is a conflict", func(f *faulty) {
+			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				now, err := f.Store.Get(ctx, o.Key)
+				if err == nil {
+					o.Version = now.Version
+				}
+				return f.Store.Update(ctx, o, pre...)
+			}
+		},
+	},
+	"an update that compares before it writes, not while": {
+		"a counter that many raise loses no update", func(f *faulty) {
+			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				now, err := f.Store.Get(ctx, o.Key)
+				if err != nil || now.Version != o.Version {
+					return f.Store.Update(ctx, o, pre...)
+				}
+				time.Sleep(1) // all writers that are on their way get here
+				for range 2 * history {
+					now, err = f.Store.Update(ctx, o, pre...)
+					if !errors.Is(err, store.ErrConflict) {
+						break
+					}
+					if there, _ := f.Store.Get(ctx, o.Key); there.Version != 0 {
+						o.Version = there.Version
+					}
+				}
+				return now, err
+			}
+		},
+	},
+	"a UID that is not compared": {
+		"an update with another UID is a conflict", func(f *faulty) {
+			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				o.UID = ""
+				return f.Store.Update(ctx, o, pre...)
+			}
+		},
+	},
+	"preconditions that are forgotten": {
+		"IfUID holds for the UID that is stored, and for no other", func(f *faulty) {
+			f.delete = func(ctx context.Context, key string, _ ...store.Precondition) error {
+				return f.Store.Delete(ctx, key)
+			}
+		},
+	},
+	"only the first precondition is looked at": {
+		"all preconditions have to hold", func(f *faulty) {
+			f.delete = func(ctx context.Context, key string, pre ...store.Precondition) error {
+				return f.Store.Delete(ctx, key, pre[:min(1, len(pre))]...)
+			}
+		},
+	},
+	"errors without a type": {
+		"a key that is taken cannot be created, and stays as it is", func(f *faulty) {
+			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				o, err := f.Store.Create(ctx, o, pre...)
+				if errors.Is(err, store.ErrExists) {
+					err = fmt.Errorf("create: %w", store.ErrExists)
+				}
+				return o, err
+			}
+		},
+	},
+	"finalizers that are ignored": {
+		"an object with finalizers is deleted when the last of them is gone", func(f *faulty) {
+			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				finalizers := o.Finalizers
+				o.Finalizers = nil
+				o, err := f.Store.Create(ctx, o, pre...)
+				o.Finalizers = finalizers
+				return o, err
+			}
+		},
+	},
+	"a list in no order": {
+		"a list is in the order of the bytes of the keys", func(f *faulty) {
+			f.list = func(ctx context.Context) (list, error) {
+				l, err := f.Store.List(ctx)
+				slices.Reverse(l.Items)
+				return l, err
+			}
+		},
+	},
+	"a list that says it is newer than it is": {
+		"a watch from a list tells what came after the list", func(f *faulty) {
+			f.list = func(ctx context.Context) (list, error) {
+				l, err := f.Store.List(ctx)
+				l.Version++
+				return l, err
+			}
+		},
+	},
+	"a watch that repeats": {
+		"a watch from any version tells the rest of the story, and nothing of before", func(f *faulty) {
+			f.watch = func(ctx context.Context, after informer.Version) events {
+				return f.Store.Watch(ctx, max(after, 1)-1)
+			}
+		},
+	},
+	"a watch without deletions": {
+		"the events after a list turn it into the next list", func(f *faulty) {
+			f.watch = func(ctx context.Context, after informer.Version) events {
+				return changed(f.Store.Watch(ctx, after), func(e *informer.Event[object], _ *error) bool {
+					return e.Type != informer.Deleted
+				})
+			}
+		},
+	},
+	"a watch that tells deletions without the object": {
+		"a deletion of an object without finalizers removes it", func(f *faulty) {
+			f.watch = func(ctx context.Context, after informer.Version) events {
+				return changed(f.Store.Watch(ctx, after), func(e *informer.Event[object], _ *error) bool {
+					if e.Type == informer.Deleted {
+						e.Object = object{Key: e.Object.Key, Version: e.Version}
+					}
+					return true
+				})
+			}
+		},
+	},
+	"a watch that hides why it ends": {
+		"a watch ends with the cause of its context", func(f *faulty) {
+			f.watch = func(ctx context.Context, after informer.Version) events {
+				return changed(f.Store.Watch(ctx, after), func(_ *informer.Event[object], err *error) bool {
+					return *err == nil
+				})
+			}
+		},
+	},
+	"a watch that goes on after a gap": {
+		"a watch from before the history expires, and a list helps", func(f *faulty) {
+			f.watch = func(ctx context.Context, after informer.Version) events {
+				return func(yield func(informer.Event[object], error) bool) {
+					for {
+						for e, err := range f.Store.Watch(ctx, after) {
+							if errors.Is(err, store.ErrExpired) {
+								break
+							}
+							if after = e.Version; !yield(e, err) || err != nil {
+								return
+							}
+						}
+						l, err := f.Store.List(ctx)
+						if err != nil {
+							return
+						}
+						after = l.Version
+					}
+				}
+			}
+		},
+	},
+	"a watch that waits for a version from another life of the database": {
+		"a watch from a version that the store has not reached is expired", func(f *faulty) {
+			f.watch = func(ctx context.Context, after informer.Version) events {
+				l, _ := f.Store.List(ctx)
+				return f.Store.Watch(ctx, min(after, l.Version))
+			}
+		},
+	},
+	"reads that share memory": {
+		"nothing that a caller does to an object changes what another holds", func(f *faulty) {
+			var cached sync.Map
+			f.get = func(ctx context.Context, key string) (object, error) {
+				o, err := f.Store.Get(ctx, key)
+				if err != nil {
+					return o, err
+				}
+				c, _ := cached.LoadOrStore(o.Version, o)
+				return c.(object), nil
+			}
+		},
+	},
+	"an update that writes what did not change": {
+		"an update that changes nothing writes nothing", func(f *faulty) {
+			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				size := o.Value.Size
+				o.Value.Size = -1
+				o, err := f.Store.Update(ctx, o, pre...)
+				if err != nil {
+					return o, err
+				}
+				o.Value.Size = size
+				return f.Store.Update(ctx, o)
+			}
+		},
+	},
+	"terms that each kind keeps for itself": {
+		"a write of an earlier term than one that has written is fenced off", func(f *faulty) {
+			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				created, err := f.Store.Create(ctx, o, pre...)
+				if errors.Is(err, store.ErrFenced) && f.Kind() == "other" {
+					return f.Store.Create(ctx, o)
+				}
+				return created, err
+			}
+		},
+	},
+}
+
+func TestTheSuiteNoticesEveryFault(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed := storetest.Failures(t, open(t, func(s store.Store[thing]) store.Store[thing] {
+					f := &faulty{Store: s}
+					fault.make(f)
+					return f
+				}))
+				assert.Contains(t, failed, fault.noticedBy)
+			})
+		})
+	}
+}
