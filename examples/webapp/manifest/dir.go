@@ -1,0 +1,155 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Dir is a directory of manifests: its files *.json, without those whose name begins with a dot. Its methods may be
+// called by several goroutines at once.
+type Dir struct {
+	path string
+	cfg  Config
+
+	mu       sync.Mutex          // guards the following
+	asked    uint64              // lists that have begun
+	merged   uint64              // the last of them to have been merged; later than those that are ignored
+	effects  map[string]Manifest // by file: what is in effect; no two share a name or a port
+	problems map[string]*Error   // by file: what is wrong now, and has been reported
+}
+
+// reading is what one look at a file has given: a manifest or a problem.
+type reading struct {
+	manifest Manifest
+	problem  *Error
+}
+
+// Open returns the Dir over a directory, which has to be there.
+func Open(path string, cfg Config) (*Dir, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: open directory: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("manifest: open directory: %w", &fs.PathError{Op: "open", Path: path, Err: errors.New("not a directory")})
+	}
+	return &Dir{
+		path:     path,
+		cfg:      cfg.withDefaults(),
+		effects:  make(map[string]Manifest),
+		problems: make(map[string]*Error),
+	}, nil
+}
+
+// List reads the directory and returns the manifests that are in effect, by name. It fails when the directory cannot
+// be read; a problem of one file does not make it fail, and leaves in effect what the file said last.
+func (d *Dir) List(ctx context.Context) ([]Manifest, error) {
+	d.mu.Lock()
+	d.asked++
+	turn := d.asked
+	d.mu.Unlock()
+
+	files, err := d.read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: list: %w", err)
+	}
+	list, reports, recovered := d.merge(turn, files)
+	for _, problem := range reports {
+		d.cfg.Report(problem)
+	}
+	for _, file := range recovered {
+		d.cfg.Recovered(file)
+	}
+	return list, nil
+}
+
+// Problems returns what was wrong with the files at the last List, by file.
+func (d *Dir) Problems() []*Error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	problems := make([]*Error, 0, len(d.problems))
+	for _, file := range slices.Sorted(maps.Keys(d.problems)) {
+		problems = append(problems, d.problems[file])
+	}
+	return problems
+}
+
+// merge makes what was read the state of d, unless a list that began later has done so already. It returns what is in
+// effect now, the problems that are new, and the files whose problems have gone.
+func (d *Dir) merge(turn uint64, files map[string]reading) (list []Manifest, reports []*Error, recovered []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if turn > d.merged {
+		d.merged = turn
+		effects, problems := resolve(d.effects, files)
+		for _, file := range slices.Sorted(maps.Keys(files)) {
+			was, is := d.problems[file], problems[file]
+			switch {
+			case is != nil && (was == nil || was.Error() != is.Error()):
+				reports = append(reports, is)
+			case is == nil && was != nil:
+				recovered = append(recovered, file)
+			}
+		}
+		d.effects, d.problems = effects, problems
+	}
+	list = slices.SortedFunc(maps.Values(d.effects), func(a, b Manifest) int { return strings.Compare(a.Name, b.Name) })
+	return list, reports, recovered
+}
+
+// read reads every file of the directory.
+func (d *Dir) read(ctx context.Context) (map[string]reading, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string]reading)
+	for _, entry := range entries {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		name := entry.Name()
+		if !strings.HasSuffix(name, ".json") || strings.HasPrefix(name, ".") {
+			continue
+		}
+		data, err := readFile(filepath.Join(d.path, name))
+		if errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0 {
+			continue // deleted since; a link to nothing is a problem
+		}
+		var r reading
+		if err == nil {
+			r.manifest, err = Parse(name, data)
+		}
+		if err != nil && !errors.As(err, &r.problem) {
+			r.problem = &Error{File: name, Err: err}
+		}
+		files[name] = r
+	}
+	return files, nil
+}
+
+// readFile returns the content of a file, or of as much of it as shows that it is too large.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path) // first: to open a named pipe would block
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxSize+1))
+}
