@@ -77,6 +77,7 @@ func parse(data []byte) (m Manifest, field string, err error) {
 // standard decoder alone would take fields twice, in any case, and null for any of them.
 func members(data []byte) (map[string]json.RawMessage, string, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber() // the error about a number that fits no float would repeat it
 	if token, err := d.Token(); err != nil {
 		return nil, "", whole(err)
 	} else if token != json.Delim('{') {
