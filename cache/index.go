@@ -82,15 +82,16 @@ func AddIndex[K, I comparable, T any](x *Indexer[K, T], values func(T) []I) *Ind
 // All iterates over the objects that have the given value, in the order in which they got it. Its guarantees are those
 // of [Indexer.All], for the objects that have the value from the first step to the last.
 func (ix *Index[I, K, T]) All(value I) iter.Seq2[K, T] {
-	return func(yield func(K, T) bool) {
-		var none ordered[entry[K, T]]
-		ix.x.walk(func() *ordered[entry[K, T]] {
-			if b := ix.byValue.m[value]; b != nil {
-				return &b.members
-			}
-			return &none
-		}, yield)
-	}
+	return func(yield func(K, T) bool) { ix.walk(value, yield) } // small enough to be inlined: nothing escapes
+}
+
+func (ix *Index[I, K, T]) walk(value I, yield func(K, T) bool) {
+	ix.x.walk(func() *ordered[entry[K, T]] {
+		if b := ix.byValue.m[value]; b != nil {
+			return &b.members
+		}
+		return nil
+	}, yield)
 }
 
 // Len returns the number of objects that have the given value.
@@ -106,27 +107,29 @@ func (ix *Index[I, K, T]) Len(value I) int {
 // Values iterates over the values that at least one object has, in the order in which they came. Its guarantees are
 // those of [Indexer.All], for the values that are there from the first step to the last.
 func (ix *Index[I, K, T]) Values() iter.Seq[I] {
-	return func(yield func(I) bool) {
-		var batch [batchSize]*bucket[I, K, T]
+	return func(yield func(I) bool) { ix.walkValues(yield) } // as in All
+}
+
+func (ix *Index[I, K, T]) walkValues(yield func(I) bool) {
+	var batch [batchSize]*bucket[I, K, T]
+	ix.x.mu.RLock()
+	end := ix.x.seq + 1
+	ix.x.mu.RUnlock()
+	for from := uint64(0); from < end; {
+		n := 0
 		ix.x.mu.RLock()
-		end := ix.x.seq + 1
-		ix.x.mu.RUnlock()
-		for from := uint64(0); from < end; {
-			n := 0
-			ix.x.mu.RLock()
-			var slots []slot[bucket[I, K, T]]
-			slots, from = ix.buckets.window(from, end)
-			for _, s := range slots {
-				if s.v != nil {
-					batch[n] = s.v
-					n++
-				}
+		var slots []slot[bucket[I, K, T]]
+		slots, from = ix.buckets.window(from, end)
+		for _, s := range slots {
+			if s.v != nil {
+				batch[n] = s.v
+				n++
 			}
-			ix.x.mu.RUnlock()
-			for _, b := range batch[:n] {
-				if !yield(b.value) {
-					return
-				}
+		}
+		ix.x.mu.RUnlock()
+		for _, b := range batch[:n] {
+			if !yield(b.value) {
+				return
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func (x *Indexer[K, T]) All() iter.Seq2[K, T] {
 	}
 }
 
-// walk yields the objects of a list. It asks for the list anew for each batch, under mu.
+// walk yields the objects of a list, which may be nil. It asks for the list anew for each batch, under mu.
 func (x *Indexer[K, T]) walk(listLocked func() *ordered[entry[K, T]], yield func(K, T) bool) {
 	var batch [batchSize]struct {
 		e   *entry[K, T]

@@ -19,7 +19,7 @@ const (
 // Invariants:
 //  1. The numbers grow strictly along slots. So a value is found by binary search, and a place is never used again.
 //  2. live is the number of slots that are no holes.
-//  3. Unless there are fewer than minSlots, at most one more than half of the slots are holes.
+//  3. A change begins with fewer holes than live values, or with fewer than minSlots slots.
 type ordered[V any] struct {
 	slots []slot[V]
 	live  int
@@ -48,8 +48,11 @@ func (o *ordered[V]) search(seq uint64) int {
 }
 
 // window returns the next slots, holes among them, with numbers in [from, end), batchSize of them at most, and the
-// number to go on from: end when there are no more.
+// number to go on from: end when there are no more. A nil list is empty.
 func (o *ordered[V]) window(from, end uint64) (slots []slot[V], next uint64) {
+	if o == nil {
+		return nil, end
+	}
 	slots = o.slots[o.search(from):]
 	if len(slots) > batchSize {
 		slots = slots[:batchSize]

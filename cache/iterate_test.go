@@ -1,0 +1,230 @@
+package cache_test
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
+)
+
+// TestIterationWhileThingsChange writes in the body of loops that are longer than a batch, and checks the contract:
+// what is there all the time is yielded once and in order, nothing is yielded twice, and the loop ends.
+func TestIterationWhileThingsChange(t *testing.T) {
+	const keys = 300
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		p := newPair()
+		for i := range keys {
+			require.NoError(t, p.upsert(&pod{name: fmt.Sprint("k", i), nodes: []string{"1", fmt.Sprint("v", i)}}))
+		}
+		loops := map[string]struct {
+			seq iter.Seq[string]
+			now func() []string // what is there
+		}{
+			"Indexer.All": {keysOf(p.x.All()), func() []string { return p.model.keys }},
+			"Index.All":   {keysOf(p.indexes[0].All("1")), func() []string { return p.model.indexes[0].members["1"] }},
+			"Values":      {p.indexes[0].Values(), func() []string { return p.model.indexes[0].order }},
+		}
+		for _, name := range []string{"Indexer.All", "Index.All", "Values"} {
+			loop := loops[name]
+			always := slices.Clone(loop.now())
+			var got []string
+			for s := range loop.seq {
+				got = append(got, s)
+				if r.IntN(20) > 0 {
+					continue
+				}
+				require.NoError(t, p.randomly(r, 2*keys, len(got)))
+				now := loop.now()
+				always = slices.DeleteFunc(always, func(s string) bool { return !slices.Contains(now, s) })
+			}
+			kept := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !slices.Contains(always, s) })
+			if !slices.Equal(kept, always) {
+				t.Fatalf("seed %d, %s: %v were there all the time, but %v were yielded", seed, name, always, kept)
+			}
+			slices.Sort(got)
+			require.Len(t, slices.Compact(slices.Clone(got)), len(got), "seed %d, %s: none twice", seed, name)
+			require.NoError(t, p.check())
+		}
+	}
+}
+
+func keysOf[K, V any](seq iter.Seq2[K, V]) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for k := range seq {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func TestAKeyThatGoesAndComesAgainIsNotYieldedTwice(t *testing.T) {
+	x := newPods()
+	byNode := cache.AddIndex(x, podNodes)
+	for i := range 100 {
+		x.Upsert(&pod{name: fmt.Sprint(i), nodes: []string{"n"}})
+	}
+	again := func(name string) {
+		x.Delete(name)
+		x.Upsert(&pod{name: name, nodes: []string{"n"}})
+	}
+	n := 0
+	for name := range x.All() {
+		again(name)
+		n++
+	}
+	require.Equal(t, 100, n)
+	n = 0
+	for name := range byNode.All("n") {
+		again(name)
+		n++
+	}
+	require.Equal(t, 100, n)
+	n = 0
+	for range byNode.Values() {
+		x.Replace(nil)
+		x.Upsert(&pod{name: "a", nodes: []string{"n"}})
+		n++
+	}
+	require.Equal(t, 1, n)
+}
+
+func TestNoCodeOfTheUserRunsUnderALockOfReaders(t *testing.T) {
+	x := newPods()
+	reads := 0
+	read := func() {
+		x.Get("a")
+		x.Len()
+		for range x.All() {
+			break
+		}
+		reads++
+	}
+	values := func(p *pod) []string { read(); return p.nodes }
+	ix := cache.AddIndex(x, values)
+	x.Upsert(&pod{name: "a", nodes: []string{"1"}})
+	x.Replace([]*pod{{name: "a", nodes: []string{"1"}}, {name: "b", nodes: []string{"1"}}})
+	cache.AddIndex(x, values)
+	for range x.All() {
+		x.Upsert(&pod{name: "c", nodes: []string{"2"}}) // would wait for ever for a reader that holds the lock
+	}
+	for range ix.All("1") {
+		x.Delete("c")
+	}
+	for range ix.Values() {
+		x.Upsert(&pod{name: "d", nodes: []string{"3"}})
+	}
+	require.Positive(t, reads)
+}
+
+// TestReadersNeverSeeHalfOfAChange runs readers beside a writer that keeps two promises in each step: all objects of a
+// list have one number, and an object's number is also its only value.
+func TestReadersNeverSeeHalfOfAChange(t *testing.T) {
+	x := newPods()
+	byNumber := cache.AddIndex(x, func(p *pod) []int { return []int{p.n} })
+	list := func(n int) []*pod {
+		var list []*pod
+		for i := range 50 {
+			list = append(list, &pod{name: fmt.Sprint(i), n: n})
+		}
+		return list
+	}
+	x.Replace(list(0))
+
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	// Each reader reads until the writer is done, and the test waits for all of them.
+	reader := func(read func() error) {
+		wg.Go(func() {
+			for {
+				if err := read(); err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	reader(func() error {
+		seen := make(map[int]bool)
+		for _, p := range x.All() { // fewer than a batch: one number
+			seen[p.n] = true
+		}
+		if len(seen) != 1 {
+			return fmt.Errorf("a batch has objects of %d lists", len(seen))
+		}
+		return nil
+	})
+	reader(func() error {
+		for n := range byNumber.Values() {
+			for name, p := range byNumber.All(n) {
+				if p.n != n || p.name != name {
+					return fmt.Errorf("%s in bucket %d has number %d", name, n, p.n)
+				}
+			}
+		}
+		return nil
+	})
+	reader(func() error {
+		first, _ := x.Get("0")
+		last, ok := x.Get("49")
+		if !ok || last.n < first.n {
+			return fmt.Errorf("Get returns %d after %d", last.n, first.n)
+		}
+		if n := x.Len(); n != 50 {
+			return fmt.Errorf("Len returns %d", n)
+		}
+		return nil
+	})
+	for n := range 300 {
+		x.Replace(list(n + 1))
+	}
+	close(done)
+	wg.Wait()
+	require.NoError(t, cache.CheckInvariants(x))
+}
+
+func TestReadersAndWritersMayBeMany(t *testing.T) {
+	x := newPods()
+	byNode := cache.AddIndex(x, podNodes)
+	var wg sync.WaitGroup
+	for w := range 4 {
+		// Writes, reads, ends by itself; the test waits for it.
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 3))
+			for i := range 500 {
+				name := fmt.Sprint(r.IntN(100))
+				switch r.IntN(10) {
+				case 0:
+					x.Delete(name)
+				case 1:
+					for range byNode.All("1") {
+						x.Get(name)
+					}
+				case 2:
+					for value := range byNode.Values() {
+						byNode.Len(value)
+					}
+				case 3:
+					if i%50 == 0 {
+						x.Replace([]*pod{{name: name}, {name: "x", nodes: []string{"1"}}})
+					}
+				default:
+					x.Upsert(&pod{name: name, nodes: []string{fmt.Sprint(r.IntN(3))}})
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, cache.CheckInvariants(x))
+}
