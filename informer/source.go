@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"iter"
 )
 
@@ -10,10 +9,6 @@ import (
 // sequence, a commit-ordered counter in SQL. Zero is the time before the first change. Versions of one source can be
 // compared, so that "has the cache seen at least what I wrote" can be asked; versions of two sources cannot.
 type Version uint64
-
-// ErrExpired ends a watch whose starting version is no longer in the history of the source. The only way on is to
-// list again.
-var ErrExpired = errors.New("informer: version is no longer in the history of the source")
 
 // EventType says what happened to an object.
 type EventType int
@@ -43,9 +38,13 @@ func (t EventType) String() string {
 
 // Event is one change of a source.
 type Event[T any] struct {
-	Type    EventType
-	Object  T
-	Version Version // the version of the source right after the change
+	Type   EventType
+	Object T
+
+	// Version is that of the source right after the change. Versions do not fall from one event to the next. A watch that
+	// breaks is taken up again after the version of its last event; so, when a change of several objects is one version
+	// of the source, only the last of its events has that version, and the others have the one before.
+	Version Version
 }
 
 // List is the whole content of a source at one version.

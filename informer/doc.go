@@ -1,0 +1,83 @@
+// Package informer mirrors a source into a cache and calls handlers for what changes: client-go's reflector and shared
+// informer for any source, typed from end to end.
+//
+// # Usage
+//
+//	sites := informer.New(src, func(s Site) string { return s.Name }, informer.Config{Name: "sites"})
+//	_, err := sites.AddHandler(informer.Handler[string, Site]{
+//		OnAdd:    func(s Site, inInitialList bool) { ... },
+//		OnUpdate: func(old, new Site) { ... },
+//		OnDelete: func(d cache.Tombstone[string, Site]) { ... },
+//	})
+//	go sites.Run(ctx)
+//	err = informer.WaitForSync(ctx, sites)
+//	site, ok := sites.Get("ulm")
+//
+// The source is a [ListWatcher]: what there is, at which version, and what changes from then on. [Poll] makes one of
+// anything that can only be listed. What is said here about a source holds as long as it keeps to the contract of
+// ListWatcher; its methods must return when their context ends.
+//
+// # Data flow
+//
+//	              reflector                         Run
+//	+--------+  list, watch   +-----------+  apply   +---------+
+//	| source | -------------> | DeltaFIFO | -------> | Indexer | <------ Get, indexes
+//	+--------+                +-----------+    |     +---------+
+//	                     waits, merged by key  |
+//	                                           | tell
+//	                                           +-----> backlog ------> callbacks of handler 1
+//	                                           +-----> backlog ------> callbacks of handler 2
+//	                                        waits, merged by key    a goroutine each
+//
+// Nothing on this way waits for what comes after it. What has to wait is merged by key, so it takes no more room than
+// the objects themselves.
+//
+// # Guarantees
+//
+// The cache:
+//
+//  1. The cache is changed before any handler is told. A handler may be behind the cache, never ahead of it.
+//  2. A list is in the cache as a whole before any handler is told of one of its objects.
+//  3. Version is true: every change of the source up to it is in the cache. It never goes down. An object that cannot be
+//     applied, because an index function panics, is reported and keeps Version below it until the object changes again
+//     or is listed again.
+//  4. A list, or an event, that is older than what was seen is refused: the cache never goes back in time.
+//  5. An object that was deleted while nobody watched is found out by the next list, and its deletion told once, with
+//     FinalStateUnknown.
+//
+// The handlers, each for itself:
+//
+//  6. A handler is called by one goroutine, one call at a time. For each key the calls are OnAdd, OnUpdate any number of
+//     times, OnDelete, and so on again. The old state of an update is the new state of the call before.
+//  7. A handler may join at any time. It is told of exactly what the cache holds then, and from then on of every change:
+//     none is missed, none told twice.
+//  8. A slow or blocked handler delays neither the cache nor another handler. For each key it is told at last what is
+//     true at last. States in between may be left out, and so may objects that came and went.
+//  9. An object that was deleted and one that was created under its key are told as OnDelete and OnAdd, unless the
+//     source itself did not tell: if both happened while nobody watched, it is an update.
+//  10. The same state may be told twice as an update: after a list, in a resync, and when the source repeats itself.
+//  11. A callback that panics is reported to Config.OnError, with its stack, and counts as done.
+//  12. Handlers know nothing of each other: between them there is no order.
+//
+// The source:
+//
+//  13. A watch that ends is taken up again from the last version, without a list: at once, or after a backoff if it
+//     ended with an error or was of no use. A panic is an error.
+//  14. [ErrExpired] leads to a list at once; if it comes again before anything new has, lists back off like errors.
+//  15. No error ends Run. Every error that is not the end of the context is reported to Config.OnError, but an ErrExpired
+//     that comes for the first time.
+//
+// # Shutdown
+//
+// [Informer.Run] returns nil when its context ends, after the reflector and the handlers have ended: the source has
+// returned, and callbacks that were running too. No callback runs after that. What waits for a handler is forgotten,
+// because a consumer of states has nothing to do for a state that nobody is interested in any more: whoever starts again
+// is told of the present. The same holds for [Registration.Remove]. The cache can still be read. An informer runs once.
+//
+// # Testing
+//
+// Package informertest has a source whose failures the test commands. In a testing/synctest bubble an informer needs no
+// real time: backoff, resync and polls wait for timers, everything else for channels, and when synctest.Wait returns, all
+// that has happened has been told. Nothing is left in the bubble when Run has returned. Jitter is drawn from the Rand of
+// Config.Backoff.
+package informer

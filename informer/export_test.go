@@ -1,0 +1,83 @@
+package informer
+
+import "fmt"
+
+// MaxBatch is the number of keys after which handlers are told.
+const MaxBatch = maxBatch
+
+// Waiting returns the size of the backlog of each handler that has joined.
+func Waiting[K comparable, T any](in *Informer[K, T]) []int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var sizes []int
+	for _, l := range in.listeners {
+		l.mu.Lock()
+		sizes = append(sizes, len(l.backlog.items))
+		l.mu.Unlock()
+	}
+	return sizes
+}
+
+// Joining returns the number of handlers that wait for the first list.
+func Joining[K comparable, T any](in *Informer[K, T]) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.joining)
+}
+
+// Waiters returns the number of calls that wait for a version.
+func Waiters[K comparable, T any](in *Informer[K, T]) int {
+	in.progress.mu.Lock()
+	defer in.progress.mu.Unlock()
+	return len(in.progress.waiters)
+}
+
+// CheckInvariants returns the first invariant that is broken.
+func CheckInvariants[K comparable, T any](in *Informer[K, T]) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, l := range in.listeners {
+		if err := l.checkInvariants(); err != nil {
+			return fmt.Errorf("%s: %w", l.name, err)
+		}
+	}
+	return nil
+}
+
+func (l *listener[K, T]) checkInvariants() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	initial, n := 0, 0
+	var before *item[K, T]
+	for it := l.backlog.first; it != nil; before, it = it, it.after {
+		n++
+		if it.initial {
+			initial++
+		}
+		switch {
+		case l.backlog.items[it.key] != it:
+			return fmt.Errorf("key %v: the list has an item that the map has not", it.key)
+		case it.before != before:
+			return fmt.Errorf("key %v: the list is broken", it.key)
+		case !it.known.present && !it.now.present:
+			return fmt.Errorf("key %v: nothing is to be told", it.key)
+		case it.gone && !it.known.present:
+			return fmt.Errorf("key %v: it goes, and was not there", it.key)
+		case it.known.present && !it.now.present && !it.gone:
+			return fmt.Errorf("key %v: it is not there, and does not go", it.key)
+		case it.initial && it.known.present:
+			return fmt.Errorf("key %v: it is initial, and known", it.key)
+		}
+	}
+	switch {
+	case l.backlog.last != before:
+		return fmt.Errorf("the last item is not the last")
+	case n != len(l.backlog.items):
+		return fmt.Errorf("%d items in the list, %d in the map", n, len(l.backlog.items))
+	case !l.dismissed && (l.initial < initial || l.initial > initial+1): // one may be with the handler
+		return fmt.Errorf("%d initial items are counted, %d wait", l.initial, initial)
+	case l.joined && !l.dismissed && isClosed(l.synced) != (l.initial == 0):
+		return fmt.Errorf("%d initial items are counted, synced is %t", l.initial, isClosed(l.synced))
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package informer
+
+import "github.com/setpoint-go/setpoint/cache"
+
+// Handler is what an informer calls for each object that appears, changes or disappears. Every field may be nil. What is
+// said here holds for each [Registration] by itself: a Handler that is added twice is two handlers.
+//
+// For one key the calls are OnAdd, any number of OnUpdate, OnDelete, and then OnAdd again; old is what the call before
+// gave as the new state. The calls are made one after the other by one goroutine, so a Handler that is added once needs
+// no locks of its own. They may take their time: what happens in between waits, merged, so that the next call for a key
+// takes it from what it was last told to what is true then. An object that came and went in between is never mentioned.
+// An object that went, and one that came under its key in between, are told as OnDelete and OnAdd, never as an update.
+//
+// Objects are shared with the cache and all other handlers and must not be changed.
+type Handler[K comparable, T any] struct {
+	// OnAdd is told of an object that the handler does not know. inInitialList says that it was in the cache already
+	// when the handler joined.
+	OnAdd func(obj T, inInitialList bool)
+
+	// OnUpdate is told that old has become new. It cannot know whether they differ: after a new list, and in a resync,
+	// it is called for objects that are as they were.
+	OnUpdate func(old, new T)
+
+	// OnDelete is told that an object is gone. The tombstone holds its last state, or, if FinalStateUnknown, the last
+	// that was seen before the deletion was missed.
+	OnDelete func(cache.Tombstone[K, T])
+
+	// Filter chooses the objects that the handler is told of. Defaults to all. An update into the filter is an OnAdd, one
+	// out of it an OnDelete with the last state that was told. Filter must answer the same for the same object each time:
+	// what the handler was told is not remembered but asked again. It is called by the goroutine of the handler.
+	// A panic counts as false.
+	Filter func(T) bool
+}

@@ -1,0 +1,185 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+)
+
+// Informer mirrors a source into a cache and calls handlers for what changes. See the package documentation for what it
+// guarantees. It runs once: [Informer.Run] starts and ends it.
+//
+// Its methods may be called by several goroutines at once.
+type Informer[K comparable, T any] struct {
+	cfg       Config
+	key       cache.KeyFunc[K, T]
+	indexer   *cache.Indexer[K, T]   // written by Run only
+	deltas    *cache.DeltaFIFO[K, T] // written by the reflector, read by Run
+	reflector *reflector[K, T]
+	progress  progress
+
+	synced chan struct{} // closed by Run when the cache holds the first list
+	ended  chan struct{} // closed by Run when it returns
+	wake   chan struct{} // holds a token when Run has something to do; sent by the reflector, AddHandler and Run
+
+	changes []change[K, T] // applied to the cache, not told yet; used by Run only
+
+	mu sync.Mutex
+	// mu guards the following, and started of every listener.
+	running   bool // until the end: an informer that has ended still counts as running
+	added     int  // handlers so far
+	joining   []*listener[K, T]
+	listeners []*listener[K, T] // joined; never changed in place
+}
+
+// New returns an informer of src, whose objects have the key that key returns. It does nothing before Run.
+func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg Config) *Informer[K, T] {
+	if src == nil || key == nil {
+		panic("informer: New needs a source and a key function")
+	}
+	in := &Informer[K, T]{
+		cfg:     withDefaults[T](cfg),
+		key:     key,
+		indexer: cache.NewIndexer(key),
+		synced:  make(chan struct{}),
+		ended:   make(chan struct{}),
+		wake:    make(chan struct{}, 1),
+	}
+	in.deltas = cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[K, T]{Known: in.indexer})
+	in.reflector = &reflector[K, T]{src: src, deltas: in.deltas, cfg: in.cfg, heard: in.heard}
+	return in
+}
+
+// Name returns the name from the Config.
+func (in *Informer[K, T]) Name() string { return in.cfg.Name }
+
+// Indexer returns the cache: it may be read at any time, and only the informer may write to it. Indexes may be added to
+// it at any time.
+func (in *Informer[K, T]) Indexer() *cache.Indexer[K, T] { return in.indexer }
+
+// Get returns the object of the cache with the given key.
+func (in *Informer[K, T]) Get(key K) (T, bool) { return in.indexer.Get(key) }
+
+// Key returns the key of obj, as the function given to New does.
+func (in *Informer[K, T]) Key(obj T) K { return in.key(obj) }
+
+// Run mirrors the source until ctx ends, and then returns nil, when every goroutine that it has started has ended. A
+// callback that runs is waited for; what still waits for a handler is forgotten.
+//
+// A second Run returns an error at once: [ErrRunning] while the first goes on, [ErrEnded] after it.
+func (in *Informer[K, T]) Run(ctx context.Context) error {
+	if err := in.begin(); err != nil {
+		return fmt.Errorf("informer: run %s: %w", in.cfg.Name, err)
+	}
+	// Deferred, so that a panic of the key function or of an index function leaves nothing behind.
+	defer in.end()
+	var goroutines sync.WaitGroup
+	defer goroutines.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	// The source blocks the one that reads it. It ends with ctx; goroutines.Wait waits for it.
+	goroutines.Go(func() { in.reflector.run(ctx) })
+
+	start := func(l *listener[K, T]) {
+		// A handler may block, and shall block no one else. It ends with ctx, or when the handler is removed;
+		// goroutines.Wait waits for it, and so does Remove.
+		goroutines.Go(func() { l.run(ctx) })
+	}
+
+	var resync <-chan time.Time
+	if in.cfg.ResyncPeriod > 0 {
+		ticker := time.NewTicker(in.cfg.ResyncPeriod)
+		defer ticker.Stop()
+		resync = ticker.C
+	}
+	for ctx.Err() == nil {
+		select {
+		case <-in.wake:
+			in.step(start)
+		case <-resync:
+			in.resync()
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// AddHandler adds a handler, at any time before Run ends. It joins when the cache holds the first list: it is given every
+// object that is there, with inInitialList, and from then on every change. It does not matter how many handlers there are
+// or what they do.
+//
+// After Run has ended it returns [ErrEnded].
+func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if isClosed(in.ended) {
+		return nil, fmt.Errorf("informer: add handler to %s: %w", in.cfg.Name, ErrEnded)
+	}
+	in.added++
+	l := newListener(fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h, in.cfg.OnError)
+	in.joining = append(in.joining, l)
+	in.poke()
+	return &Registration{name: l.name, synced: l.synced, remove: func() { in.remove(l) }}, nil
+}
+
+// Synced returns a channel that is closed when the cache holds the first list. It is never closed if Run ends before.
+func (in *Informer[K, T]) Synced() <-chan struct{} { return in.synced }
+
+// HasSynced reports whether Synced is closed.
+func (in *Informer[K, T]) HasSynced() bool { return isClosed(in.synced) }
+
+// Version returns the version of the source up to which every change has been applied to the cache, and passed on to the
+// handlers. It never goes down. It is 0 before the first list.
+func (in *Informer[K, T]) Version() Version { return in.progress.at() }
+
+// WaitForVersion waits until Version is at least v. It returns an error that wraps the cause of ctx when that ends
+// before, or [ErrEnded] when Run does.
+func (in *Informer[K, T]) WaitForVersion(ctx context.Context, v Version) error {
+	if err := in.progress.wait(ctx, v, in.ended); err != nil {
+		return fmt.Errorf("informer: wait for version of %s: %w", in.cfg.Name, err)
+	}
+	return nil
+}
+
+// LastHeard returns when the source last said something: a list, an event or a bookmark. It is zero before the first. A
+// source that has nothing to say and sends no bookmarks cannot be told from one that has died.
+func (in *Informer[K, T]) LastHeard() time.Time { return in.progress.lastHeard() }
+
+// begin lets one Run through.
+func (in *Informer[K, T]) begin() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case isClosed(in.ended):
+		return ErrEnded
+	case in.running:
+		return ErrRunning
+	}
+	in.running = true
+	return nil
+}
+
+// end lets nobody through any more.
+func (in *Informer[K, T]) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	close(in.ended)
+}
+
+// heard notes that the reflector has got something.
+func (in *Informer[K, T]) heard() {
+	in.progress.hear()
+	in.poke()
+}
+
+// poke makes Run take a step. It never blocks.
+func (in *Informer[K, T]) poke() {
+	select {
+	case in.wake <- struct{}{}:
+	default: // a token is there
+	}
+}

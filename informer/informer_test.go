@@ -1,0 +1,294 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+)
+
+func TestRunRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := informer.New(newSource(), nameOf, informer.Config{Name: "sites"})
+		stop := start(t, in)
+		err := in.Run(t.Context())
+		require.ErrorIs(t, err, informer.ErrRunning)
+		assert.EqualError(t, err, "informer: run sites: already running")
+
+		stop()
+		require.ErrorIs(t, in.Run(t.Context()), informer.ErrEnded)
+		_, err = in.AddHandler(informer.Handler[string, site]{})
+		assert.ErrorIs(t, err, informer.ErrEnded)
+	})
+}
+
+func TestNothingHappensBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Put(site{Name: "a", Rev: 1})
+		in := informer.New(src, nameOf, informer.Config{})
+		r := newRecorder(t).add(in)
+		assert.Empty(t, r.take())
+		assert.Zero(t, in.Version())
+		assert.Zero(t, in.LastHeard())
+		assert.False(t, in.HasSynced())
+		r.reg.Remove() // does not wait for a goroutine that was never started
+	})
+}
+
+func TestARunWhoseContextHasEndedListsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := informer.New(scripted{list: func(context.Context) (informer.List[site], error) {
+			t.Error("List was called")
+			return informer.List[site]{}, nil
+		}}, nameOf, informer.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.NoError(t, in.Run(ctx))
+	})
+}
+
+func TestNameDefaultsToTheTypeOfTheObjects(t *testing.T) {
+	assert.Equal(t, "informer_test.site", informer.New(newSource(), nameOf, informer.Config{}).Name())
+	assert.Equal(t, "sites", informer.New(newSource(), nameOf, informer.Config{Name: "sites"}).Name())
+}
+
+func TestNewWithoutASourceOrAKeyPanics(t *testing.T) {
+	assert.Panics(t, func() { informer.New(nil, nameOf, informer.Config{}) })
+	assert.Panics(t, func() { informer.New[string](newSource(), nil, informer.Config{}) })
+	assert.Panics(t, func() { informer.Poll(nil, nameOf, informer.PollConfig[site]{}) })
+}
+
+// many puts n objects, of the given revision.
+func many(src *informertest.Source[string, site], n, rev int) {
+	for i := range n {
+		src.Put(site{Name: fmt.Sprint(i), Rev: rev})
+	}
+}
+
+func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) { // D9
+	const n = 3*informer.MaxBatch + 7
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		many(src, n, 1)
+		in := informer.New(src, nameOf, informer.Config{})
+		var rev, size knob[int]
+		rev.set(1)
+		size.set(n)
+		calls := make(chan struct{}, 2*n)
+		check := func() {
+			calls <- struct{}{}
+			for _, s := range in.Indexer().All() {
+				if s.Rev != rev.get() {
+					t.Errorf("the cache still holds %v", s)
+				}
+			}
+			assert.Equal(t, size.get(), in.Indexer().Len())
+		}
+		_, err := in.AddHandler(informer.Handler[string, site]{
+			OnAdd:    func(site, bool) { check(); assert.True(t, in.HasSynced()) },
+			OnUpdate: func(_, _ site) { check() },
+			OnDelete: func(cache.Tombstone[string, site]) { check() },
+		})
+		require.NoError(t, err)
+		start(t, in)
+		assert.Len(t, calls, n)
+
+		src.Fail(errOutage)
+		rev.set(2)
+		size.set(n - 5)
+		many(src, n, 2)
+		for i := range 5 {
+			src.Delete(fmt.Sprint(i))
+		}
+		src.Compact()
+		src.Fail(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Len(t, calls, 2*n)
+	})
+}
+
+func TestAHandlerIsNeverAheadOfTheCache(t *testing.T) { // SI1
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		in := informer.New(src, nameOf, informer.Config{})
+		atLeast := func(s site) {
+			cached, ok := in.Get(s.Name)
+			assert.True(t, ok)
+			assert.GreaterOrEqual(t, cached.Rev, s.Rev)
+		}
+		_, err := in.AddHandler(informer.Handler[string, site]{
+			OnAdd:    func(s site, _ bool) { atLeast(s) },
+			OnUpdate: func(_, s site) { atLeast(s) },
+		})
+		require.NoError(t, err)
+		start(t, in)
+		for rev := range 1000 {
+			src.Put(site{Name: fmt.Sprint(rev % 7), Rev: rev})
+		}
+		synctest.Wait()
+	})
+}
+
+func TestVersionIsThatOfTheLastChangeInTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Put(site{Name: "a"})
+		in := informer.New(src, nameOf, informer.Config{})
+		start(t, in)
+		assert.Equal(t, informer.Version(1), in.Version())
+		for range 1000 {
+			v := src.Put(site{Name: "a", Rev: int(in.Version())})
+			require.NoError(t, in.WaitForVersion(t.Context(), v))
+			got, ok := in.Get("a")
+			assert.True(t, ok)
+			assert.Equal(t, int(v)-1, got.Rev)
+		}
+		v := src.Bookmark()
+		require.NoError(t, in.WaitForVersion(t.Context(), v))
+		assert.Equal(t, v, in.Version())
+	})
+}
+
+func TestWaitForVersion(t *testing.T) {
+	t.Run("wakes those whose version is reached, and no others", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			src := newSource()
+			in := informer.New(src, nameOf, informer.Config{})
+			start(t, in)
+			reached := make([]error, 6)
+			for v := range reached {
+				reached[v] = errors.New("waits")
+				go func() { reached[v] = in.WaitForVersion(t.Context(), informer.Version(v)) }() // ends with the test's context
+			}
+			src.Put(site{Name: "a"})
+			src.Bookmark()
+			src.Delete("a")
+			synctest.Wait()
+			for v, err := range reached {
+				assert.Equal(t, v <= 3, err == nil, "version %d: %v", v, err)
+			}
+			assert.Equal(t, 2, informer.Waiters(in))
+		})
+	})
+	t.Run("ends with the cause of its context", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			in := informer.New(newSource(), nameOf, informer.Config{Name: "sites"})
+			start(t, in)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too slow"))
+			defer cancel()
+			assert.EqualError(t, in.WaitForVersion(ctx, 7), "informer: wait for version of sites: at version 0, not 7: too slow")
+			assert.Zero(t, informer.Waiters(in))
+		})
+	})
+	t.Run("ends with Run", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			in := informer.New(newSource(), nameOf, informer.Config{})
+			stop := start(t, in)
+			time.AfterFunc(time.Second, stop)
+			assert.ErrorIs(t, in.WaitForVersion(t.Context(), 7), informer.ErrEnded)
+			assert.Zero(t, informer.Waiters(in))
+		})
+	})
+}
+
+func TestLastHeardIsTheTimeOfTheLastListEventOrBookmark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Fail(errOutage)
+		in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+		start(t, in)
+		heardNow := func(want bool) {
+			t.Helper()
+			synctest.Wait()
+			assert.Equal(t, want, in.LastHeard().Equal(time.Now()))
+			time.Sleep(time.Hour)
+		}
+		heardNow(false)
+		src.Fail(nil)
+		time.Sleep(time.Hour)
+		assert.False(t, in.LastHeard().IsZero())
+		src.Put(site{Name: "a"})
+		heardNow(true)
+		src.Bookmark()
+		heardNow(true)
+		src.Fail(errOutage)
+		heardNow(false)
+	})
+}
+
+func TestResyncGivesEveryObjectAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Put(site{Name: "b", Rev: 1})
+		src.Put(site{Name: "a", Rev: 2})
+		in := informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Hour})
+		r := newRecorder(t).add(in)
+		start(t, in)
+		assert.Equal(t, []string{"add b.1 initial=true", "add a.2 initial=true"}, r.take())
+		v, heard := in.Version(), in.LastHeard()
+
+		time.Sleep(time.Hour - 1)
+		assert.Empty(t, r.take())
+		time.Sleep(1)
+		assert.Equal(t, []string{"update b.1 1", "update a.2 2"}, r.take())
+		time.Sleep(time.Hour)
+		assert.Len(t, r.take(), 2)
+		assert.Equal(t, v, in.Version())
+		assert.Equal(t, heard, in.LastHeard())
+	})
+}
+
+func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) { // D3
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Put(site{Name: "a", Rev: 1})
+		in := informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Hour})
+		r := newRecorder(t)
+		r.gate = make(chan struct{})
+		r.add(in)
+		start(t, in) // the handler is in OnAdd
+		src.Put(site{Name: "a", Rev: 2})
+		time.Sleep(time.Hour)
+		src.Put(site{Name: "b", Rev: 3})
+		time.Sleep(time.Hour)
+		src.Delete("a")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		close(r.gate)
+		assert.Equal(t, []string{"add a.1 initial=true", "delete a.2", "add b.3 initial=false"}, r.take())
+	})
+}
+
+func TestAnObjectThatCannotBeIndexedHoldsTheVersionDown(t *testing.T) { // D12
+	synctest.Test(t, func(t *testing.T) {
+		var errs errorLog
+		src := newSource()
+		in := informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
+		r := newRecorder(t).add(in)
+		start(t, in)
+		good := src.Put(site{Name: "a", Rev: 1})
+		src.Put(site{Name: "bad", Rev: 0})
+		src.Put(site{Name: "b", Rev: 2})
+		assert.Equal(t, []string{"add a.1 initial=false", "add b.2 initial=false"}, r.take())
+		assert.Equal(t, good, in.Version())
+		got := errs.take()
+		require.Len(t, got, 1)
+		assert.ErrorContains(t, got[0], "informer: apply bad to the cache of sites: ")
+
+		healed := src.Put(site{Name: "bad", Rev: 3})
+		assert.Equal(t, []string{"add bad.3 initial=false"}, r.take())
+		assert.Equal(t, healed, in.Version())
+	})
+}

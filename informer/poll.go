@@ -1,0 +1,291 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Poller makes a source of something that can only be listed: it lists again and again and compares. It is a
+// [ListWatcher], and works only while someone watches it.
+//
+// A list that fails changes nothing: it is reported, what was known stays, and the next poll comes when it would have
+// come anyway. So a deletion is never concluded from an error, and [Poller.Nudge] works during an outage. A list that
+// holds two items of one key has failed.
+//
+// Versions are counted by the Poller, one for each change that it finds; they mean nothing to another Poller. The changes
+// of one poll are in the order of the list, and after them the deletions in the order in which the keys had appeared.
+// After a poll that found nothing, watchers get a [Bookmark]. Those who watch share the polls. A watcher that misses all
+// changes of a poll and of the next one gets [ErrExpired].
+//
+// Its methods may be called by several goroutines at once.
+type Poller[K comparable, T any] struct {
+	list  func(context.Context) ([]T, error)
+	key   cache.KeyFunc[K, T]
+	cfg   PollConfig[T]
+	delay wait.Backoff
+
+	turn  chan struct{} // whoever has put a token here may poll, and uses known and order
+	nudge chan struct{} // holds a token while a poll is asked for
+
+	known map[K]T // the last good list
+	order []K     // the keys of known in the order in which they appeared
+
+	mu sync.Mutex
+	// mu guards the following.
+	version Version
+	history []Event[T]    // the changes of the last poll that found any; the last has version
+	due     time.Time     // when to poll again
+	polled  chan struct{} // closed, with mu held, and replaced, after each good poll
+}
+
+// PollConfig holds what a [Poller] may be told. Its zero value is ready for use.
+type PollConfig[T any] struct {
+	// Interval is the time from the end of a poll to the next. Defaults to 1 s. If it is negative, only Nudge polls.
+	Interval time.Duration
+
+	// Jitter makes each interval longer by a random part of it, up to this one, so that many pollers spread out. Defaults
+	// to 0.1. If it is negative, there is none.
+	Jitter float64
+
+	// Equal reports whether two states of an object are the same, so that nothing is to be told. Defaults to
+	// reflect.DeepEqual.
+	Equal func(a, b T) bool
+
+	// OnError is told of polls that failed while someone watched, on the goroutine of a watcher. (An error of List is
+	// returned to its caller.) Defaults to a line in the log at level Warn.
+	OnError func(error)
+
+	// Logger receives what nobody else does. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Poll makes a source of the function list, which returns all objects that exist and must not change what it returned
+// afterwards. Calls of list do not overlap. A panic of list, key or Equal is an error of the poll.
+func Poll[K comparable, T any](list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg PollConfig[T]) *Poller[K, T] {
+	if list == nil || key == nil {
+		panic("informer: Poll needs a list function and a key function")
+	}
+	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
+	cfg.Jitter = cmp.Or(cfg.Jitter, 0.1)
+	if cfg.Equal == nil {
+		cfg.Equal = func(a, b T) bool { return reflect.DeepEqual(a, b) }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.OnError == nil {
+		cfg.OnError = warn(cfg.Logger)
+	}
+	return &Poller[K, T]{
+		list: list, key: key, cfg: cfg,
+		delay:  wait.Backoff{Duration: cfg.Interval, Jitter: cfg.Jitter},
+		turn:   make(chan struct{}, 1),
+		nudge:  make(chan struct{}, 1),
+		polled: make(chan struct{}),
+	}
+}
+
+// Nudge polls now, without waiting for the interval to end. Nudges that come before the poll begins are one. A nudge
+// that comes while a poll runs causes one more, since that one may have looked already. A nudge while nobody watches is
+// kept for the next watcher, unless a list comes first.
+func (p *Poller[K, T]) Nudge() {
+	select {
+	case p.nudge <- struct{}{}:
+	default: // one is waiting
+	}
+}
+
+// List polls now and returns what there is.
+func (p *Poller[K, T]) List(ctx context.Context) (List[T], error) {
+	if err := p.take(ctx); err != nil {
+		return List[T]{}, err
+	}
+	defer p.give()
+	items, err := p.poll(ctx)
+	if err != nil {
+		return List[T]{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return List[T]{Items: items, Version: p.version}, nil
+}
+
+// Watch yields the changes after a version that List or Watch of this Poller gave.
+func (p *Poller[K, T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
+	return func(yield func(Event[T], error) bool) {
+		for first := true; ; first = false {
+			events, polled, known := p.since(after)
+			if !known {
+				yield(Event[T]{}, ErrExpired)
+				return
+			}
+			if !first && len(events) == 0 {
+				events = []Event[T]{{Type: Bookmark, Version: after}}
+			}
+			for _, ev := range events {
+				if !yield(ev, nil) {
+					return
+				}
+				after = ev.Version
+			}
+			if err := p.await(ctx, polled); err != nil {
+				yield(Event[T]{}, err)
+				return
+			}
+		}
+	}
+}
+
+// since returns the changes after a version, and a channel that is closed after the next good poll. It reports whether
+// the version is in the history.
+func (p *Poller[K, T]) since(after Version) (events []Event[T], polled <-chan struct{}, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := Version(len(p.history))
+	if after > p.version || after < p.version-n {
+		return nil, nil, false
+	}
+	return p.history[n-(p.version-after):], p.polled, true
+}
+
+// await returns nil when polled is closed, for which it polls itself whenever it is time or someone nudges. Its error is
+// the cause of the end of ctx.
+func (p *Poller[K, T]) await(ctx context.Context, polled <-chan struct{}) error {
+	for ctx.Err() == nil && !isClosed(polled) {
+		nudged := p.idle(ctx, polled)
+		if err := p.visit(ctx, polled, nudged); err != nil && ctx.Err() == nil {
+			p.cfg.OnError(err)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// idle waits until it is time to poll, someone nudges, polled is closed, or ctx ends.
+func (p *Poller[K, T]) idle(ctx context.Context, polled <-chan struct{}) (nudged bool) {
+	var due <-chan time.Time
+	if p.cfg.Interval > 0 {
+		timer := time.NewTimer(p.untilDue())
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-due:
+	case <-p.nudge:
+		nudged = true
+	case <-polled:
+	case <-ctx.Done():
+	}
+	return nudged
+}
+
+// visit takes a turn and polls, unless another watcher has done so in the meantime.
+func (p *Poller[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged bool) error {
+	err := p.take(ctx)
+	if err == nil {
+		defer p.give()
+	}
+	switch {
+	case err != nil || ctx.Err() != nil || isClosed(polled):
+		if nudged {
+			p.Nudge() // for another watcher, or for us when we have told what the other poll found
+		}
+	case nudged || p.cfg.Interval > 0 && p.untilDue() <= 0:
+		_, err = p.poll(ctx)
+	}
+	return err
+}
+
+// poll lists, compares, and notes the changes. Only who has the turn may call it.
+func (p *Poller[K, T]) poll(ctx context.Context) ([]T, error) {
+	select {
+	case <-p.nudge: // it is served by this poll
+	default:
+	}
+	var items []T
+	var changes []Event[T]
+	err := wait.Call(ctx, func(ctx context.Context) (err error) {
+		if items, err = p.list(ctx); err != nil {
+			return err
+		}
+		changes, err = p.compare(items)
+		return err
+	})
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = time.Now().Add(p.delay.Delay(0))
+	if err != nil {
+		return nil, fmt.Errorf("informer: poll: %w", err)
+	}
+	for i := range changes {
+		p.version++
+		changes[i].Version = p.version
+	}
+	if len(changes) > 0 {
+		p.history = changes
+	}
+	close(p.polled)
+	p.polled = make(chan struct{})
+	return items, nil
+}
+
+// compare returns how items differ from what is known, and makes them known, if they are right.
+func (p *Poller[K, T]) compare(items []T) ([]Event[T], error) {
+	var changes []Event[T]
+	var added []K
+	now := make(map[K]T, len(items))
+	for _, obj := range items {
+		key := p.key(obj)
+		if _, twice := now[key]; twice {
+			return nil, fmt.Errorf("key %v is in the list twice", key)
+		}
+		now[key] = obj
+		switch old, existed := p.known[key]; {
+		case !existed:
+			changes = append(changes, Event[T]{Type: Added, Object: obj})
+			added = append(added, key)
+		case !p.cfg.Equal(old, obj):
+			changes = append(changes, Event[T]{Type: Modified, Object: obj})
+		}
+	}
+	p.order = slices.DeleteFunc(p.order, func(key K) bool {
+		_, exists := now[key]
+		if !exists {
+			changes = append(changes, Event[T]{Type: Deleted, Object: p.known[key]})
+		}
+		return !exists
+	})
+	p.order = append(p.order, added...)
+	p.known = now
+	return changes, nil
+}
+
+// take waits for the turn to poll, unless ctx ends first.
+func (p *Poller[K, T]) take(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// give ends the turn.
+func (p *Poller[K, T]) give() { <-p.turn }
+
+// untilDue returns the time until the next poll.
+func (p *Poller[K, T]) untilDue() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Until(p.due)
+}

@@ -1,0 +1,397 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// table is something that can only be listed.
+type table struct {
+	mu    sync.Mutex
+	items []site
+	err   error
+	polls int
+	gate  chan struct{} // each list waits for a token; nil is open
+}
+
+func (b *table) list(context.Context) ([]site, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.polls++
+	if gate := b.gate; gate != nil {
+		b.mu.Unlock()
+		<-gate
+		b.mu.Lock()
+	}
+	return slices.Clone(b.items), b.err
+}
+
+func (b *table) set(err error, items ...site) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.items, b.err = items, err
+}
+
+// got returns the number of polls since the last got, when nothing moves any more.
+func (b *table) got() int {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	polls := b.polls
+	b.polls = 0
+	return polls
+}
+
+// regular polls without jitter.
+var regular = informer.PollConfig[site]{Jitter: -1}
+
+// watch sends what a watch yields until its context ends.
+func watch(t *testing.T, ctx context.Context, p informer.ListWatcher[site], after informer.Version) <-chan string {
+	events := make(chan string, 100)
+	done := make(chan struct{})
+	go func() { // ends with ctx; the cleanup waits for it
+		defer close(done)
+		for ev, err := range p.Watch(ctx, after) {
+			if err != nil {
+				events <- err.Error()
+			} else {
+				events <- fmt.Sprintf("%d %v %s.%d", ev.Version, ev.Type, ev.Object.Name, ev.Object.Rev)
+			}
+		}
+	}()
+	t.Cleanup(func() { <-done })
+	return events
+}
+
+// all returns what is in a channel, when nothing moves any more.
+func all(events <-chan string) (all []string) {
+	synctest.Wait()
+	for len(events) > 0 {
+		all = append(all, <-events)
+	}
+	return all
+}
+
+func TestPollFindsOutWhatHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, regular)
+		b.set(nil, site{Name: "c"}, site{Name: "a"}, site{Name: "b"}, site{Name: "d"})
+		list, err := p.List(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []site{{Name: "c"}, {Name: "a"}, {Name: "b"}, {Name: "d"}}, list.Items)
+		assert.Equal(t, informer.Version(4), list.Version)
+
+		events := watch(t, t.Context(), p, list.Version)
+		time.Sleep(time.Second - 1)
+		assert.Equal(t, 1, b.got())
+		b.set(nil, site{Name: "e"}, site{Name: "b", Rev: 1}, site{Name: "d"})
+		time.Sleep(1)
+		assert.Equal(t, []string{"5 Added e.0", "6 Modified b.1", "7 Deleted c.0", "8 Deleted a.0"}, all(events))
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"8 Bookmark .0"}, all(events))
+		b.set(nil)
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"9 Deleted b.1", "10 Deleted d.0", "11 Deleted e.0"}, all(events), "in the order in which they came")
+		assert.Equal(t, 3, b.got())
+	})
+}
+
+func TestPollFromTheBeginningNeedsNoList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		b.set(nil, site{Name: "a"})
+		p := informer.Poll(b.list, nameOf, regular)
+		assert.Equal(t, []string{"1 Added a.0"}, all(watch(t, t.Context(), p, 0)))
+	})
+}
+
+func TestPollIntervalHasJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: time.Minute, Jitter: 0.5})
+		events := watch(t, t.Context(), p, 0)
+		<-events
+		var pauses []time.Duration
+		for range 30 {
+			began := time.Now()
+			<-events
+			pauses = append(pauses, time.Since(began))
+		}
+		assert.GreaterOrEqual(t, slices.Min(pauses), time.Minute)
+		assert.LessOrEqual(t, slices.Max(pauses), 90*time.Second)
+		assert.Greater(t, slices.Max(pauses)-slices.Min(pauses), 5*time.Second)
+	})
+}
+
+func TestNudgePollsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1}) // never by itself
+		events := watch(t, t.Context(), p, 0)
+		time.Sleep(24 * time.Hour)
+		assert.Zero(t, b.got())
+		b.set(nil, site{Name: "a"})
+		p.Nudge()
+		assert.Equal(t, []string{"1 Added a.0"}, all(events))
+
+		b.gate = make(chan struct{})
+		p.Nudge()
+		synctest.Wait() // the poll has begun
+		for range 3 {
+			p.Nudge()
+		}
+		close(b.gate)
+		assert.Equal(t, 3, b.got(), "one before, one that was going on, and one for all that came then")
+
+		_, err := p.List(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 1, b.got())
+	})
+}
+
+func TestANudgeStartsTheIntervalAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, regular)
+		watch(t, t.Context(), p, 0)
+		time.Sleep(900 * time.Millisecond)
+		p.Nudge()
+		assert.Equal(t, 2, b.got())
+		time.Sleep(time.Second - 1)
+		assert.Zero(t, b.got())
+		time.Sleep(1)
+		assert.Equal(t, 1, b.got())
+	})
+}
+
+func TestAListServesTheNudgeThatCameBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, regular)
+		p.Nudge()
+		list, err := p.List(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, all(watch(t, t.Context(), p, list.Version)))
+		assert.Equal(t, 1, b.got())
+	})
+}
+
+func TestAPollThatFailsChangesNothing(t *testing.T) {
+	twice := []site{{Name: "b", Rev: 7}, {Name: "a", Rev: 8}, {Name: "b", Rev: 9}}
+	for name, c := range map[string]struct {
+		items []site
+		err   error
+		want  string
+	}{
+		"an error":            {nil, errOutage, "informer: poll: no route to host"},
+		"an error and a list": {[]site{{Name: "a"}}, errOutage, "informer: poll: no route to host"},
+		"a key that is twice": {twice, nil, "informer: poll: key b is in the list twice"},
+		"a panic":             {[]site{{}}, nil, "informer: poll: wait: recover from panic: no name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b table
+				var errs, reported errorLog
+				key := func(s site) string {
+					if s.Name == "" {
+						panic("no name")
+					}
+					return s.Name
+				}
+				p := informer.Poll(b.list, key, informer.PollConfig[site]{Jitter: -1, OnError: errs.add})
+				b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: 2})
+				s := &spy{ListWatcher: p}
+				in := informer.New(s, nameOf, informer.Config{OnError: reported.add})
+				r := newRecorder(t).add(in)
+				start(t, in)
+				assert.Len(t, r.take(), 2)
+				heard := in.LastHeard()
+
+				b.set(c.err, c.items...)
+				time.Sleep(3 * time.Second)
+				got := errs.take()
+				require.Len(t, got, 3)
+				assert.EqualError(t, got[0], c.want)
+				p.Nudge()
+				assert.Len(t, errs.take(), 1, "a nudge works")
+				_, err := p.List(t.Context())
+				assert.EqualError(t, err, c.want)
+				assert.Empty(t, r.take())
+				assert.Equal(t, heard, in.LastHeard())
+
+				b.set(nil, site{Name: "a", Rev: 3})
+				time.Sleep(time.Second)
+				assert.Equal(t, []string{"update a.1 3", "delete b.2"}, r.take())
+				assert.Equal(t, 1, s.got().lists)
+				assert.Equal(t, 1, s.got().watches)
+				assert.Empty(t, reported.take())
+			})
+		})
+	}
+}
+
+func TestAListThatFailsIsTriedAgainByTheInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		var errs errorLog
+		b.set(errOutage)
+		in := informer.New(informer.Poll(b.list, nameOf, regular), nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		start(t, in)
+		assert.EqualError(t, errs.take()[0], "informer: list sites: informer: poll: no route to host")
+		b.set(nil)
+		time.Sleep(800 * time.Millisecond)
+		synctest.Wait()
+		assert.True(t, in.HasSynced())
+	})
+}
+
+func TestAPollThatFindsNothingIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		in := informer.New(informer.Poll(b.list, nameOf, regular), nameOf, informer.Config{})
+		start(t, in)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, time.Now(), in.LastHeard())
+	})
+}
+
+func TestPollAsksEqual(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		b.set(nil, site{Name: "a", Life: 1})
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, Equal: func(a, b site) bool { return a.Rev == b.Rev }})
+		events := watch(t, t.Context(), p, 0)
+		all(events)
+		b.set(nil, site{Name: "a", Life: 2})
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"1 Bookmark .0"}, all(events))
+		b.set(nil, site{Name: "a", Life: 2, Rev: 1})
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"2 Modified a.1"}, all(events))
+	})
+}
+
+func TestWatchersOfOnePollerShareThePolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: func(error) {}})
+		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
+		assert.Equal(t, 1, b.got())
+		all(one)
+		all(two)
+		for rev := range 100 {
+			b.set(nil, site{Name: "a", Rev: rev})
+			if rev%2 == 0 {
+				p.Nudge()
+			} else {
+				time.Sleep(time.Second)
+			}
+			want := all(one)
+			require.Len(t, want, 1)
+			assert.Equal(t, want, all(two))
+			assert.Equal(t, 1, b.got())
+		}
+		b.set(errOutage)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 60, b.got(), "also when they fail")
+	})
+}
+
+func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1})
+		b.gate = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		p.Nudge()
+		polling := watch(t, t.Context(), p, 0) // takes the nudge
+		synctest.Wait()
+		leaving := watch(t, ctx, p, 0) // takes the next
+		p.Nudge()
+		synctest.Wait()
+		cancel()
+		assert.Equal(t, []string{"context canceled"}, all(leaving))
+		close(b.gate)
+		assert.Len(t, all(polling), 2)
+		assert.Equal(t, 2, b.got())
+	})
+}
+
+func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, regular)
+		assert.Equal(t, []string{informer.ErrExpired.Error()}, all(watch(t, t.Context(), p, 1)))
+		for rev := range 3 {
+			b.set(nil, site{Name: "a", Rev: rev}, site{Name: "b", Rev: rev})
+			_, err := p.List(t.Context())
+			require.NoError(t, err)
+		}
+		for after, want := range []string{4: "5 Modified a.2", 5: "6 Modified b.2", 3: informer.ErrExpired.Error(), 7: informer.ErrExpired.Error()} {
+			if want != "" {
+				assert.Equal(t, want, all(watch(t, t.Context(), p, informer.Version(after)))[0], "after %d", after)
+			}
+		}
+	})
+}
+
+func TestAPollerAndItsInformersComeToTheSameState(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			var b table
+			p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{OnError: func(error) {}})
+			var informers []*informer.Informer[string, site]
+			var recorders []*recorder
+			for range 3 {
+				in := informer.New(p, nameOf, informer.Config{OnError: func(error) {}})
+				r := newRecorder(t).add(in)
+				r.gaps = true // polls see no lives
+				start(t, in)
+				informers, recorders = append(informers, in), append(recorders, r)
+			}
+			present := map[string]site{}
+			for rev := range 100 {
+				for range rnd.IntN(4) {
+					name := fmt.Sprint(rnd.IntN(6))
+					if delete(present, name); rnd.IntN(3) > 0 {
+						present[name] = site{Name: name, Rev: rev}
+					}
+				}
+				var items []site
+				for _, s := range present {
+					items = append(items, s)
+				}
+				b.set([]error{nil, nil, errOutage}[rnd.IntN(3)], items...)
+				switch rnd.IntN(3) {
+				case 0:
+					p.Nudge()
+				case 1:
+					_, _ = p.List(t.Context())
+				}
+				time.Sleep(time.Duration(rnd.IntN(2000)) * time.Millisecond)
+				if rev%10 == 9 {
+					b.set(nil, items...)
+					time.Sleep(2 * time.Minute)
+					for i, in := range informers {
+						assert.Equal(t, present, contents(in))
+						assert.Equal(t, present, recorders[i].state())
+					}
+				}
+			}
+		})
+	}
+}

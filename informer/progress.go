@@ -1,0 +1,86 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// progress is how far the cache is, and who waits for it to be further.
+type progress struct {
+	mu sync.Mutex
+	// mu guards the following.
+	version Version
+	heard   time.Time
+	waiters map[chan<- struct{}]Version // each is closed, and forgotten, when version reaches its value
+}
+
+// at returns the version that was reached.
+func (p *progress) at() Version {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.version
+}
+
+// reach moves the version to v, unless it is there already, and wakes those who wait for it.
+func (p *progress) reach(v Version) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v <= p.version {
+		return
+	}
+	p.version = v
+	for ch, wanted := range p.waiters {
+		if wanted <= v {
+			close(ch)
+			delete(p.waiters, ch)
+		}
+	}
+}
+
+// wait returns nil when v is reached. When ended is closed before, it returns ErrEnded.
+func (p *progress) wait(ctx context.Context, v Version, ended <-chan struct{}) error {
+	reached := make(chan struct{})
+	p.mu.Lock()
+	if v <= p.version {
+		p.mu.Unlock()
+		return nil
+	}
+	if p.waiters == nil {
+		p.waiters = make(map[chan<- struct{}]Version)
+	}
+	p.waiters[reached] = v
+	p.mu.Unlock()
+
+	err := ErrEnded
+	select {
+	case <-reached:
+		return nil
+	case <-ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v <= p.version {
+		return nil // select takes either if both are ready
+	}
+	delete(p.waiters, reached)
+	return fmt.Errorf("at version %d, not %d: %w", p.version, v, err)
+}
+
+// hear notes that the source has been heard now.
+func (p *progress) hear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = time.Now()
+}
+
+// lastHeard returns when the source was last heard.
+func (p *progress) lastHeard() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heard
+}

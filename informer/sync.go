@@ -1,0 +1,44 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Syncer is something that is ready for use once it has seen the present: an [Informer] when its cache holds the first
+// list, a [Registration] when its handler knows it.
+type Syncer interface {
+	// Name says what it is, for people.
+	Name() string
+
+	// Synced returns a channel that is closed when it is ready.
+	Synced() <-chan struct{}
+}
+
+// WaitForSync waits until every one of ss is ready, or ctx ends. Its error names those that are not ready and wraps
+// [context.Cause] of ctx. If all are ready, it does not matter whether ctx has ended.
+func WaitForSync(ctx context.Context, ss ...Syncer) error {
+	for _, s := range ss {
+		select {
+		case <-s.Synced():
+		case <-ctx.Done():
+			return notSynced(ctx, ss)
+		}
+	}
+	return nil
+}
+
+// notSynced names those of ss that are not ready now, if any.
+func notSynced(ctx context.Context, ss []Syncer) error {
+	var names []string
+	for _, s := range ss {
+		if !isClosed(s.Synced()) {
+			names = append(names, s.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("informer: wait for sync of %s: %w", strings.Join(names, ", "), context.Cause(ctx))
+}
