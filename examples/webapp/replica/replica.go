@@ -1,0 +1,115 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// drainTimeout bounds how long a replica that was told to stop waits for the requests in flight.
+const drainTimeout = 2 * time.Second
+
+// Main runs a replica until SIGTERM or SIGINT and returns the status to exit with: 0 after a signal, 1 after a failure,
+// 2 when the arguments are wrong. The arguments are those after "replica":
+//
+//	-id ID        its name, required
+//	-app APP      the app that it is a part of
+//	-message TEXT what GET / answers
+//	-record FD    the open, inherited record file; none by default
+//
+// It logs to standard error.
+func Main(args []string) int {
+	flags := flag.NewFlagSet("replica", flag.ContinueOnError)
+	id := flags.String("id", "", "the name of this replica")
+	app := flags.String("app", "", "the app that it is a part of")
+	message := flags.String("message", "", "what GET / answers")
+	record := flags.Int("record", -1, "the file descriptor of the record; below 0 for none")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if *id == "" || flags.NArg() > 0 {
+		fmt.Fprintln(flags.Output(), "usage: replica -id ID [-app APP] [-message TEXT] [-record FD]")
+		return 2
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("app", *app, "id", *id, "pid", os.Getpid())
+	if err := run(ctx, *record, newHandler(*id, *app, *message), drainTimeout, logger); err != nil {
+		logger.Error("replica failed", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// run serves until ctx ends, and then for drain at most. The record stays open, and so its lock held, until run returns;
+// the exit of the process follows.
+func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration, logger *slog.Logger) error {
+	var record *os.File
+	if fd >= 0 {
+		record = os.NewFile(uintptr(fd), "record")
+		defer record.Close()
+		if err := claim(record); err != nil {
+			return fmt.Errorf("replica: lock record: %w", err)
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("replica: listen: %w", err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if record != nil {
+		// One write of a whole line: a reader sees all of it or none.
+		if _, err := fmt.Fprintf(record, "{\"pid\":%d,\"port\":%d}\n", os.Getpid(), port); err != nil {
+			return errors.Join(fmt.Errorf("replica: write record: %w", err), listener.Close())
+		}
+	}
+	logger.Info("replica listens", "port", port)
+
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	// Serve blocks, and so does the wait for ctx. Shutdown or Close below ends it; run receives its result.
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("replica: serve: %w", err)
+	case <-ctx.Done():
+	}
+
+	logger.Info("replica stops")
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if err := server.Shutdown(draining); err != nil {
+		logger.Warn("replica cut its last connections", "error", errors.Join(err, server.Close()))
+	}
+	<-served
+	return nil
+}
+
+// newHandler returns what a replica serves.
+func newHandler(id, app, message string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, id+"\n") // a client that has gone is no concern of the server
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil { // a request is in flight until all of it has come
+			return
+		}
+		_, _ = fmt.Fprintf(w, "%s\napp=%s id=%s pid=%d\n", message, app, id, os.Getpid())
+	})
+	return mux
+}
