@@ -17,8 +17,8 @@
 //
 //  1. An ended context is noticed before each attempt, also the first: the function is not called for it. It ends a wait at
 //     once, even one that an error asked for.
-//  2. The error is never older than the last attempt, and never hides the end of the context: errors.Is finds the context's
-//     Err, its Cause and the last attempt's error. Nil means that the function has returned nil.
+//  2. When the end of the context has ended the attempts, errors.Is finds the context's Err, its Cause and the error of the
+//     last attempt; never nil, and never an older error in their place. Nil means that the function has returned nil.
 //  3. With Steps n the function is called at most n times, with n-1 waits in between. Reaching Cap ends nothing.
 //  4. Attempts come one after the other, on the goroutine of the caller. Nothing is started, nothing is kept between calls.
 //  5. Panics pass through.

@@ -11,7 +11,7 @@ import (
 // Do calls fn until it succeeds, its error is final, the steps of cfg.Backoff are used up, or ctx ends. It returns
 //
 //   - nil if fn returned nil, even if ctx has ended meanwhile;
-//   - the error of fn, as it is, if it is [Permanent] or not Config.Retriable;
+//   - the error of fn, as it is, if it is [Permanent] or not Config.Retriable, and not ctx.Err() itself;
 //   - an error that wraps [ErrGaveUp] and the error of the last attempt, if no steps are left;
 //   - an error that wraps ctx.Err(), context.Cause(ctx) and the error of the last attempt, if ctx has ended.
 //

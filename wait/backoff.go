@@ -79,7 +79,7 @@ func (b Backoff) grow(n int) time.Duration {
 
 // jitter adds the random part to d.
 func (b Backoff) jitter(d time.Duration) time.Duration {
-	if d == 0 || !(b.Jitter > 0) {
+	if d == 0 || b.Jitter <= 0 {
 		return d
 	}
 	random := b.Rand
@@ -88,7 +88,7 @@ func (b Backoff) jitter(d time.Duration) time.Duration {
 	}
 	extra := float64(d) * b.Jitter * min(max(random(), 0), 1)
 	if !(extra > 0) {
-		return d // also when Jitter is infinite and the random number 0
+		return d // also when something is not a number: infinity times 0 is none
 	}
 	if room := math.MaxInt64 - d; extra >= float64(room) {
 		return math.MaxInt64

@@ -24,7 +24,7 @@ func TestDelayGrowsByTheFactorUpToTheCap(t *testing.T) {
 		{"the zero value waits for nothing", wait.Backoff{}, []time.Duration{0, 0, 0}},
 		{"without a factor the delay is constant", wait.Backoff{Duration: ms}, []time.Duration{ms, ms, ms}},
 		{"a factor multiplies", wait.Backoff{Duration: ms, Factor: 5}, []time.Duration{ms, 5 * ms, 25 * ms, 125 * ms}},
-		{"a factor need not be whole", wait.Backoff{Duration: 10 * ms, Factor: 1.3}, []time.Duration{10 * ms, 13 * ms, 16900 * time.Microsecond}},
+		{"a factor need not be whole, and the delay is rounded", wait.Backoff{Duration: 10 * ms, Factor: 1.4}, []time.Duration{10 * ms, 14 * ms, 19600 * time.Microsecond}},
 		{"a factor below 1 shrinks", wait.Backoff{Duration: 8 * ms, Factor: 0.5}, []time.Duration{8 * ms, 4 * ms, 2 * ms}},
 		{"a negative factor is none", wait.Backoff{Duration: ms, Factor: -2}, []time.Duration{ms, ms, ms}},
 		{"an undefined factor is none", wait.Backoff{Duration: ms, Factor: math.NaN()}, []time.Duration{ms, ms, ms}},
@@ -87,6 +87,10 @@ func TestJitterIsAFractionAndNothingElse(t *testing.T) {
 	t.Run("it is added to the cap, not cut by it", func(t *testing.T) {
 		b := wait.Backoff{Duration: 100, Factor: 10, Jitter: 0.5, Cap: 200, Rand: always(0.5)}
 		assert.Equal(t, time.Duration(250), b.Delay(4))
+	})
+	t.Run("without jitter no random number is drawn", func(t *testing.T) {
+		b := wait.Backoff{Duration: 100, Rand: func() float64 { panic("drawn") }}
+		assert.Equal(t, time.Duration(100), b.Delay(0))
 	})
 	t.Run("the default source spreads over the range", func(t *testing.T) {
 		b := wait.Backoff{Duration: 1000, Jitter: 0.5}

@@ -18,8 +18,8 @@
 //	Parallelize                     n pieces of work on some workers
 //	Call                            one function; a panic becomes an error
 //
-// Each comes in one form: the context is the first argument, the function to run is the last, and both get and honour
-// the same context. To call something that an attempt may fail, see package retry.
+// Each comes in one form: the context is the first argument; the function to run is the last, and gets that context. For
+// calls that may fail and deserve another attempt, see package retry.
 //
 // A loop whose interval is measured from end to start is [Sliding], one from start to start is [NonSliding]. With an
 // interval of 10s and runs (###) of 3s, of which the third takes 14s:
@@ -32,13 +32,13 @@
 //
 // # Guarantees
 //
-//  1. A context that has ended is noticed first: nothing is run for it, not even once, and an interval that ends at the
-//     very moment of the context's deadline counts as not ended.
+//  1. A context that has ended is noticed first: nothing is run for it, not even once. What is due at the very moment
+//     of the context's deadline has missed it.
 //  2. Every error by which this package reports the end of a context wraps both the context's Err and its Cause.
 //     [Interrupted] recognizes it, and a limit of the wait's own ([ErrTimeout]) too.
 //  3. Functions of the caller run one at a time within a loop or a poll, and each piece of [Parallelize] runs at most once.
 //  4. A panic in a function of the caller ends neither the process nor a sibling. It is returned as a [*PanicError], with
-//     its stack, and ends the loop in which it happened. Nothing is logged and nothing is swallowed.
+//     its stack, and ends the loop in which it happened. It is not logged, and never swallowed.
 //  5. A delay is never negative and never overflows, whatever the fields of its [Backoff]. A Backoff does not change with
 //     use: a loop counts, the Backoff only answers.
 //  6. What has started goroutines returns after they have ended: [Group.Wait] and [Parallelize]. Everything else runs on

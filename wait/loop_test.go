@@ -63,6 +63,7 @@ func TestLoopsMeasureTheIntervalAsTheirPaceSays(t *testing.T) {
 		{"non-sliding: a run's own time is within", nonSliding, seconds(0.5, 0.9, 0), seconds(0, 1, 2, 3, 4, 5)},
 		{"non-sliding: a run that takes one interval is followed at once", nonSliding, seconds(1), seconds(0, 1, 2, 3, 4, 5)},
 		{"non-sliding: a late run is back on the grid", nonSliding, seconds(1.5), seconds(0, 1.5, 2, 3, 4, 5)},
+		{"non-sliding: a run that takes two intervals is followed by one at once", nonSliding, seconds(2), seconds(0, 2, 3, 4, 5)},
 		{"non-sliding: missed rounds are one", nonSliding, seconds(0, 3.5), seconds(0, 1, 4.5, 5)},
 		{"non-sliding: always late", nonSliding, seconds(1.5, 1.5, 1.5, 1.5), seconds(0, 1.5, 3, 4.5)},
 		{"a negative jitter is none, sliding", jitter(wait.Sliding), seconds(0.5), seconds(0, 1.5, 2.5, 3.5, 4.5, 5.5)},

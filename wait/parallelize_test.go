@@ -105,6 +105,24 @@ func TestAnEndedContextRunsNoPieceAndSaysSo(t *testing.T) {
 	assert.EqualError(t, err, "wait: 5 of 5 pieces not begun: context canceled")
 }
 
+func TestTheOneLastPieceThatWasNotBegunIsMissed(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	err := wait.Parallelize(ctx, 1, 3, func(_ context.Context, i int) error {
+		if i == 1 {
+			cancel()
+		}
+		return nil
+	})
+	assert.EqualError(t, err, "wait: 1 of 3 pieces not begun: context canceled")
+}
+
+func TestWorkersWithoutAPieceAreNotStarted(t *testing.T) {
+	allocs := testing.AllocsPerRun(10, func() {
+		_ = wait.Parallelize(t.Context(), 10_000, 3, func(context.Context, int) error { return nil })
+	})
+	assert.Less(t, allocs, 100.0)
+}
+
 func TestACancelDuringTheLastPieceIsNoErrorOfParallelize(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	assert.NoError(t, wait.Parallelize(ctx, 1, 3, func(_ context.Context, i int) error {

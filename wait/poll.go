@@ -84,8 +84,8 @@ func poll(ctx context.Context, b Backoff, start Start, pace Pace, cond Condition
 // explain returns err, the error of a condition. If it is the end of ctx, as the condition has seen it, explain adds what
 // only the context knows: the cause.
 func explain(ctx context.Context, err error) error {
-	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
-		return err
+	if !errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
+		return err // nothing to add, or ctx has not ended: it has no error then
 	}
 	return fmt.Errorf("wait: condition not met: %w: %w", context.Cause(ctx), err)
 }

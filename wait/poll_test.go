@@ -157,6 +157,10 @@ func TestAnErrorOfTheConditionEndsThePollAsItIs(t *testing.T) {
 		assert.Equal(t, 2, n)
 		assert.False(t, wait.Interrupted(err))
 
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err = wait.For(ctx, func(context.Context) (bool, error) { cancel(errStop); return false, io.EOF })
+		assert.Equal(t, io.EOF, err, "a failure of another kind is not a cancellation, even beside one")
+
 		inner := fmt.Errorf("remote call: %w", context.DeadlineExceeded)
 		err = wait.For(t.Context(), func(context.Context) (bool, error) { return false, inner })
 		assert.Equal(t, inner, err, "an inner timeout is not the context's")
