@@ -1,0 +1,107 @@
+// Package leaderelect picks one leader among many processes, by a lease in any store that can compare and swap. It has
+// the words and the defaults of Kubernetes' client-go, and differs from it in what happens when something goes wrong:
+// https://pkg.go.dev/k8s.io/client-go/tools/leaderelection.
+//
+// # Usage
+//
+//	store, err := leaderelect.NewFileStore("/var/lib/shop/leases")
+//	...
+//	elector, err := leaderelect.New(leaderelect.Config{
+//		Store:           store,
+//		Key:             "shop-controller",
+//		ReleaseOnCancel: true,
+//		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
+//			return controller.Run(ctx) // until ctx ends; l.Term() goes with every write
+//		},
+//	})
+//	...
+//	err = elector.Run(ctx) // until ctx ends; leads again after a loss
+//
+// A [LeaseStore] is three methods. [MemoryStore] serves tests, and [FileStore] the processes of one host. Package leasetest
+// tests those of others.
+//
+// # The trust window
+//
+// The record names the holder and how long its lease lasts, but no time that anybody goes by. A leader renews it every
+// RetryPeriod. Each side counts from a moment of its own:
+//
+//	           sent   committed     RenewDeadline after sent             StepDownTimeout later
+//	leader   ───┬────────┬─────────────────────┬───────────────────────────────┬──────────────
+//	            │        │        acts         │    its work has to return     │ nothing runs
+//	            │        │  (reply: no matter) │                               │
+//	            │        └──► read   reply     │                               │
+//	follower ───┼────────────────┬──────┬──────┼───────────────────────────────┼────┬─────────
+//	            │                       │               waits, sees no change  │    │ takes over
+//	            │                       └──────────── LeaseDuration ───────────┼───►│
+//	            └──────────────────── LeaseDuration, slowest clock ────────────┘
+//
+// The leader counts from before it sent a write that was acknowledged; a follower from after the reply that showed that
+// write. The write was committed in between. So the follower's count starts later than the leader's, whatever the clocks
+// show and however long messages take, and lasts longer, as long as clocks differ in speed by less than
+// MaxClockRateSkew: (RenewDeadline + StepDownTimeout) * (1 + MaxClockRateSkew) <= LeaseDuration.
+//
+// And the follower takes over by replacing exactly the version that it has watched. If the leader has renewed without
+// the follower seeing it, the version is another one and nothing happens. So reads that are old, lost or late can delay
+// a change of leader, but never cause one. Every other state of a record follows the same rule:
+//
+//	no record       never seen one: free, term 1    |  seen one before: wait, then the next term
+//	no holder       released: free, the next term
+//	holder          wait for its LeaseDuration without a change, then the next term
+//	not readable    wait, then the next term
+//	older than seen wait, then the term after the greatest that was seen
+//
+// # Guarantees
+//
+//  1. At most one elector of a record runs its work at a time, provided that the work returns within StepDownTimeout,
+//     clocks keep to MaxClockRateSkew, and the store keeps to the contract of [LeaseStore].
+//  2. The contexts of a leadership end at RenewDeadline after its last good renewal was sent, by a timer that waits for no
+//     call of the store. A reply that comes later changes nothing. [Leadership.Err] says so even if the timer is late.
+//  3. A leader that sees the record in other hands stops at once.
+//  4. The term grows with every leadership, by one for each that was claimed. A leader never goes back to a term, and a
+//     store that has forgotten some makes an elector wait for a lease and then continue after the greatest it knows.
+//  5. When the caller cancels, the lease is renewed until the work has returned (or DrainTimeout is over), and released
+//     only after that and after OnStoppedLeading. A release replaces exactly the record that this elector has written.
+//  6. A write without a clear reply is neither taken for a success nor for a failure: the record is read again, and each
+//     record tells which request it comes from.
+//  7. Two electors of one identity are two: each is told apart by a random incarnation. Identities are for people.
+//  8. Callbacks run one at a time, OnNewLeader before OnStartedLeading, and each OnStartedLeading is followed by one
+//     OnStoppedLeading, in the same term. OnStepDownOverrun alone runs beside. A panic is captured; in the work
+//     it ends the term.
+//  9. An elector does not compete again before its work has returned.
+//
+// # What it cannot guarantee
+//
+// A process can be stopped between asking whether it leads and acting on the answer, and go on after another has taken
+// over. No lease prevents that; only the receiver of the action can, by refusing terms that are less than the greatest it
+// has seen: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html. So send [Leadership.Term]
+// along. Terms also help against what else is out of reach:
+//
+//   - Work that goes on after its lease is lost. OnStepDownOverrun reports it, and may end the process.
+//   - A machine that sleeps: Go's clock stops with it (https://go.dev/issue/24595), so a leader that wakes up believes for
+//     up to RenewDeadline that it still leads, until its next renewal, after at most RetryPeriod, shows otherwise. The
+//     same goes for a virtual machine that was moved or restored while it led.
+//   - A store that loses what it has acknowledged, or a record that is deleted by hand. Electors that have seen the record
+//     wait for a lease, but one that is new cannot know, and takes over at once. The old leader notices at its next renewal.
+//
+// # What loses a lease
+//
+// A store that cannot be reached for RenewDeadline: a leader that renews every 2s survives an outage of 8s. A process that
+// is stopped for as long. Somebody else writing the record. None of it ends the process: Run competes again when
+// the work has returned.
+//
+// Fail-over takes, from the last good renewal of a leader that dies, LeaseDuration and up to 1.2 RetryPeriod: so 13s to 17.5s
+// after its death with the defaults. After a release it takes up to 1.2 RetryPeriod. An elector whose own lease has
+// expired takes the record back at once if nobody else has it. A new elector that finds the record of one that died long
+// ago waits for a LeaseDuration as well, because it cannot know.
+//
+// # Shutdown
+//
+// Cancel the context of Run. The work sees its context end, drains, returns; OnStoppedLeading is called; the lease is
+// released if ReleaseOnCancel is set; Run returns nil. Nothing of the elector runs then, with one exception that Run
+// reports by [ErrStoreStuck].
+//
+// # Testing
+//
+// Everything works in a testing/synctest bubble, where a lease of 15s takes no time. Give electors of a test one
+// [MemoryStore] to compete for, and set Config.Rand to a constant.
+package leaderelect

@@ -1,0 +1,52 @@
+package leaderelect
+
+import "errors"
+
+// What a [LeaseStore] answers. Both are definite: the call has changed nothing. After any other error of Create and Update
+// the outcome is unknown: the write may have happened, or may yet happen.
+var (
+	// ErrNotFound says that there is no record under the key.
+	ErrNotFound = errors.New("leaderelect: record not found")
+
+	// ErrConflict says that the record under the key is not the one that the write was meant to replace: Create found a
+	// record, or Update found none, or one with another version.
+	ErrConflict = errors.New("leaderelect: record has changed")
+)
+
+// Why a leadership is over: what [Leadership.Err] returns, and the cause of the contexts of a leadership
+// (context.Cause). They are also in the error of [Elector.RunOnce] and in the cause given to Config.OnStoppedLeading.
+var (
+	// ErrLeaseExpired says that no renewal was acknowledged for RenewDeadline.
+	ErrLeaseExpired = errors.New("leaderelect: lease has expired")
+
+	// ErrLeaseTaken says that the record was seen in the hands of another.
+	ErrLeaseTaken = errors.New("leaderelect: lease was taken by another")
+
+	// ErrStoreRegressed says that the store has forgotten something: the record is gone, or it is older than one that
+	// was seen before. A backup may have been restored, or the record was changed by hand.
+	ErrStoreRegressed = errors.New("leaderelect: record has gone backwards")
+
+	// ErrDrainTimeout says that the work went on for longer than Config.DrainTimeout after the caller had cancelled.
+	ErrDrainTimeout = errors.New("leaderelect: work did not drain in time")
+
+	// ErrTermEnded says that the work had returned. It is for what the work has left behind: nobody else sees it.
+	ErrTermEnded = errors.New("leaderelect: work has returned and its term is over")
+)
+
+// How a run ends that does not end with nil.
+var (
+	// ErrRunning says that the elector is running already.
+	ErrRunning = errors.New("leaderelect: elector is running already")
+
+	// ErrStoreStuck says that calls of the store have not returned, although their contexts have ended. Their goroutines
+	// are left behind.
+	ErrStoreStuck = errors.New("leaderelect: store ignores the end of a context")
+)
+
+var (
+	// errNoReply is the cause with which the context of a store call ends after RequestTimeout.
+	errNoReply = errors.New("no reply in time")
+
+	// errGoexit stands for the reply of a store call that ended its goroutine.
+	errGoexit = errors.New("leaderelect: call store: it called runtime.Goexit")
+)

@@ -1,0 +1,47 @@
+package leasetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+var contextCases = []testCase{
+	{"a call whose context has ended does nothing and says nothing definite", func(t testing.TB, s leaderelect.LeaseStore) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		refuses := func(call string, err error) {
+			t.Helper()
+			switch {
+			case err == nil:
+				t.Fatalf("%s with a context that has ended succeeds", call)
+			case errors.Is(err, leaderelect.ErrNotFound), errors.Is(err, leaderelect.ErrConflict):
+				t.Fatalf("%s with a context that has ended returns a definite error: %v", call, err)
+			}
+		}
+		_, err := s.Get(ctx, key)
+		refuses("Get of what is not there", err)
+		_, err = s.Create(ctx, entry("a"))
+		refuses("Create", err)
+		absent(t, s, key)
+		_, err = s.Update(ctx, entry("a"))
+		refuses("Update of what is not there", err)
+		absent(t, s, key)
+
+		have := create(t, s, entry("a"))
+		_, err = s.Get(ctx, key)
+		refuses("Get", err)
+		_, err = s.Create(ctx, entry("b"))
+		refuses("Create of what exists", err)
+		next := have
+		next.Value = []byte("b")
+		_, err = s.Update(ctx, next)
+		refuses("Update", err)
+		next.Version = "no version"
+		_, err = s.Update(ctx, next)
+		refuses("Update of another version", err)
+		holds(t, s, have)
+	}},
+}

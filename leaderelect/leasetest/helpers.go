@@ -1,0 +1,93 @@
+package leasetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+const key = "controller"
+
+// create stores a first record and returns it.
+func create(t testing.TB, s leaderelect.LeaseStore, e leaderelect.Entry) leaderelect.Entry {
+	t.Helper()
+	got, err := s.Create(context.Background(), e)
+	if err != nil {
+		t.Fatalf("Create of a new record: %v", err)
+	}
+	stored(t, "Create", got, e)
+	return got
+}
+
+// update replaces have by a record with another value and the same term, and returns it.
+func update(t testing.TB, s leaderelect.LeaseStore, have leaderelect.Entry, value string) leaderelect.Entry {
+	t.Helper()
+	next := have
+	next.Value = []byte(value)
+	got, err := s.Update(context.Background(), next)
+	if err != nil {
+		t.Fatalf("Update of the current version %q: %v", have.Version, err)
+	}
+	stored(t, "Update", got, next)
+	if got.Version == have.Version {
+		t.Fatalf("Update returns the version %q that it has replaced", have.Version)
+	}
+	return got
+}
+
+// holds requires that the record of want.Key is want.
+func holds(t testing.TB, s leaderelect.LeaseStore, want leaderelect.Entry) {
+	t.Helper()
+	got, err := s.Get(context.Background(), want.Key)
+	if err != nil {
+		t.Fatalf("Get: %v", err)
+	}
+	stored(t, "Get", got, want)
+	if got.Version != want.Version {
+		t.Fatalf("Get returns version %q, want %q", got.Version, want.Version)
+	}
+}
+
+// absent requires that there is no record.
+func absent(t testing.TB, s leaderelect.LeaseStore, key string) {
+	t.Helper()
+	if e, err := s.Get(context.Background(), key); !errors.Is(err, leaderelect.ErrNotFound) {
+		t.Fatalf("Get of what is not there returns %+v and error %v, want ErrNotFound", e, err)
+	}
+}
+
+// stored requires that got is want, whatever its version.
+func stored(t testing.TB, call string, got, want leaderelect.Entry) {
+	t.Helper()
+	if got.Key != want.Key || string(got.Value) != string(want.Value) || got.Term != want.Term {
+		t.Fatalf("%s returns key %q, term %d, %d bytes %.40q; want key %q, term %d, %d bytes %.40q", call,
+			got.Key, got.Term, len(got.Value), got.Value, want.Key, want.Term, len(want.Value), want.Value)
+	}
+	if got.Version == "" {
+		t.Fatalf("%s returns an empty version", call)
+	}
+}
+
+// conflict requires that err is ErrConflict.
+func conflict(t testing.TB, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, leaderelect.ErrConflict) {
+		t.Fatalf("%s returns error %v, want ErrConflict", what, err)
+	}
+}
+
+// entry returns a record to create.
+func entry(value string) leaderelect.Entry {
+	return leaderelect.Entry{Key: key, Value: []byte(value), Term: 1}
+}
+
+// reopen returns another handle of s, or s itself if there is none.
+func reopen(t testing.TB, s leaderelect.LeaseStore) leaderelect.LeaseStore {
+	t.Helper()
+	if r, ok := s.(Reopener); ok {
+		return r.Reopen(t)
+	}
+	return s
+}

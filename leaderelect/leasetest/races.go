@@ -1,0 +1,118 @@
+package leasetest
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+var raceCases = []testCase{
+	{"of many that create a record one succeeds", func(t testing.TB, s leaderelect.LeaseStore) {
+		other := reopen(t, s)
+		winner := race(t, 32, func(i int) (leaderelect.Entry, error) {
+			h := s
+			if i%2 == 1 {
+				h = other
+			}
+			return h.Create(context.Background(), entry(strconv.Itoa(i)))
+		})
+		holds(t, s, winner)
+	}},
+
+	{"of many that update a version one succeeds", func(t testing.TB, s leaderelect.LeaseStore) {
+		have := create(t, s, entry("a"))
+		other := reopen(t, s)
+		winner := race(t, 32, func(i int) (leaderelect.Entry, error) {
+			h := s
+			if i%2 == 1 {
+				h = other
+			}
+			e := have
+			e.Value = []byte(strconv.Itoa(i))
+			return h.Update(context.Background(), e)
+		})
+		holds(t, s, winner)
+	}},
+
+	{"no update is lost", func(t testing.TB, s leaderelect.LeaseStore) {
+		const workers, each = 8, 10
+		create(t, s, entry("0"))
+		handles := []leaderelect.LeaseStore{s, reopen(t, s)}
+		errs := make([]error, workers)
+		var all sync.WaitGroup
+		for w := range workers {
+			// These goroutines compete. Each ends after its share of updates; the Wait below waits for them.
+			all.Go(func() {
+				for range each {
+					if errs[w] == nil {
+						errs[w] = increment(handles[w%2])
+					}
+				}
+			})
+		}
+		all.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatalf("incrementing a counter: %v", err)
+		}
+		e, err := s.Get(context.Background(), key)
+		if got, want := string(e.Value), strconv.Itoa(workers*each); err != nil || got != want {
+			t.Fatalf("the counter is at %s (error %v) after %s updates that were acknowledged", got, err, want)
+		}
+	}},
+}
+
+// race calls f(0) to f(n-1) at once. It requires that one of them succeeds and the others return ErrConflict, and returns
+// what the one has returned.
+func race(t testing.TB, n int, f func(int) (leaderelect.Entry, error)) leaderelect.Entry {
+	t.Helper()
+	entries, errs := make([]leaderelect.Entry, n), make([]error, n)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		// These goroutines are the race. Each ends after one call; the Wait below waits for them.
+		all.Go(func() {
+			<-start
+			entries[i], errs[i] = f(i)
+		})
+	}
+	close(start)
+	all.Wait()
+
+	winner := -1
+	for i, err := range errs {
+		switch {
+		case err == nil && winner >= 0:
+			t.Fatalf("two calls succeed, want one")
+		case err == nil:
+			winner = i
+		default:
+			conflict(t, "a call that came late", err)
+		}
+	}
+	if winner < 0 {
+		t.Fatalf("no call succeeds")
+	}
+	return entries[winner]
+}
+
+// increment adds 1 to the number in the record.
+func increment(s leaderelect.LeaseStore) error {
+	for {
+		e, err := s.Get(context.Background(), key)
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(string(e.Value))
+		if err != nil {
+			return err
+		}
+		e.Value = []byte(strconv.Itoa(n + 1))
+		if _, err = s.Update(context.Background(), e); !errors.Is(err, leaderelect.ErrConflict) {
+			return err
+		}
+	}
+}

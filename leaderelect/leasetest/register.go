@@ -1,0 +1,108 @@
+package leasetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// writes is how many writes the suite looks at for a version that comes back.
+const writes = 200
+
+var registerCases = []testCase{
+	{"a record that was never created is not found", func(t testing.TB, s leaderelect.LeaseStore) {
+		absent(t, s, key)
+		absent(t, s, "")
+	}},
+
+	{"a record that was created is there", func(t testing.TB, s leaderelect.LeaseStore) {
+		holds(t, s, create(t, s, entry("a")))
+	}},
+
+	{"the version given to Create does not matter", func(t testing.TB, s leaderelect.LeaseStore) {
+		e := entry("a")
+		e.Version = "7"
+		holds(t, s, create(t, s, e))
+	}},
+
+	{"Create does not replace a record", func(t testing.TB, s leaderelect.LeaseStore) {
+		have := create(t, s, entry("a"))
+		for _, e := range []leaderelect.Entry{entry("b"), have} {
+			_, err := s.Create(context.Background(), e)
+			conflict(t, "Create of a record that exists", err)
+			holds(t, s, have)
+		}
+	}},
+
+	{"Update does not create a record", func(t testing.TB, s leaderelect.LeaseStore) {
+		other := entry("a")
+		other.Key = "other"
+		for _, version := range []string{"", "1", create(t, s, other).Version} {
+			e := entry("b")
+			e.Version = version
+			_, err := s.Update(context.Background(), e)
+			conflict(t, "Update of a record that does not exist", err)
+			absent(t, s, key)
+		}
+	}},
+
+	{"Update does not replace another version", func(t testing.TB, s leaderelect.LeaseStore) {
+		have := create(t, s, entry("a"))
+		for _, version := range []string{"", "no version", have.Version + "0"} {
+			e := entry("b")
+			e.Version = version
+			_, err := s.Update(context.Background(), e)
+			conflict(t, fmt.Sprintf("Update of version %q", version), err)
+			holds(t, s, have)
+		}
+	}},
+
+	{"Update makes a new version even of the same bytes", func(t testing.TB, s leaderelect.LeaseStore) {
+		first := create(t, s, entry("a"))
+		second := update(t, s, first, "a")
+		holds(t, s, second)
+		_, err := s.Update(context.Background(), first)
+		conflict(t, "Update of the version before the last", err)
+	}},
+
+	{"a version from two writes ago is refused even if the bytes are back", func(t testing.TB, s leaderelect.LeaseStore) {
+		first := create(t, s, entry("a"))
+		second := update(t, s, first, "b")
+		third := update(t, s, second, "a")
+		for _, old := range []leaderelect.Entry{first, second} {
+			_, err := s.Update(context.Background(), old)
+			conflict(t, "Update of an old version", err)
+		}
+		holds(t, s, third)
+	}},
+
+	{"a version never comes back", func(t testing.TB, s leaderelect.LeaseStore) {
+		e := create(t, s, entry("a"))
+		seen := map[string]bool{e.Version: true}
+		for range writes {
+			e = update(t, s, e, "a")
+			if seen[e.Version] {
+				t.Fatalf("version %q is used twice", e.Version)
+			}
+			seen[e.Version] = true
+		}
+	}},
+
+	{"another handle has the same records", func(t testing.TB, s leaderelect.LeaseStore) {
+		r, ok := s.(Reopener)
+		if !ok {
+			t.Skip("the store is no Reopener")
+		}
+		first := create(t, s, entry("a"))
+		holds(t, r.Reopen(t), first)
+		second := update(t, r.Reopen(t), first, "b")
+		holds(t, s, second)
+		_, err := r.Reopen(t).Create(context.Background(), entry("c"))
+		conflict(t, "Create through another handle", err)
+		_, err = r.Reopen(t).Update(context.Background(), first)
+		conflict(t, "Update of an old version through another handle", err)
+		holds(t, r.Reopen(t), second)
+	}},
+}

@@ -1,0 +1,34 @@
+package leaderelect_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+)
+
+func TestMemoryStoreIsALeaseStore(t *testing.T) {
+	t.Parallel()
+	leasetest.Run(t, func(*testing.T) leaderelect.LeaseStore { return leaderelect.NewMemoryStore() })
+}
+
+func TestARecordInMemoryDoesNotExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { doesNotExpire(t, leaderelect.NewMemoryStore()) })
+}
+
+// doesNotExpire checks that a record is there after a year. It runs in a bubble.
+func doesNotExpire(t *testing.T, s leaderelect.LeaseStore) {
+	t.Helper()
+	want, err := s.Create(context.Background(), leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 3})
+	require.NoError(t, err)
+	time.Sleep(365 * 24 * time.Hour)
+	got, err := s.Get(context.Background(), "lease")
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+}
