@@ -1,0 +1,79 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// contextKey is the key of the *attempt in the context of a reconcile.
+type contextKey struct{}
+
+// attempt is what the context of a reconcile says about it.
+type attempt struct {
+	number     int
+	controller string
+	key        any
+	id         uint64
+	logger     *slog.Logger
+}
+
+// Attempt returns the number of the try that ctx belongs to. It is 1 for a key that did not fail before, and grows with
+// each failure, panic or timeout until the key succeeds or is given up. It is 0 outside of a reconcile.
+func Attempt(ctx context.Context) int {
+	if a, ok := ctx.Value(contextKey{}).(*attempt); ok {
+		return a.number
+	}
+	return 0
+}
+
+// Logger returns a logger that names the controller, the key, the attempt and the reconcile that ctx belongs to, whose
+// number no other reconcile of the controller has. Outside of a reconcile it is slog.Default().
+func Logger(ctx context.Context) *slog.Logger {
+	if a, ok := ctx.Value(contextKey{}).(*attempt); ok {
+		return a.logger.With("controller", a.controller, "key", a.key, "attempt", a.number, "reconcile", a.id)
+	}
+	return slog.Default()
+}
+
+// workContext returns a context for work that is to be finished although ctx has ended. It ends when stop is called, and
+// when the leadership that ctx belongs to, if any, is lost. It has the values of ctx.
+func workContext(ctx context.Context) (work context.Context, stop context.CancelCauseFunc) {
+	parent := context.WithoutCancel(ctx)
+	if l, ok := leaderelect.FromContext(ctx); ok {
+		parent = joined{Context: l.Context(), values: parent}
+	}
+	return context.WithCancelCause(parent)
+}
+
+// joined is a context that ends with one context and has the values of another before its own.
+type joined struct {
+	context.Context
+	values context.Context
+}
+
+// Value asks the ending context as well. So the context package finds in it what it needs to end children without a
+// goroutine, and with the cause.
+func (j joined) Value(key any) any {
+	if v := j.values.Value(key); v != nil {
+		return v
+	}
+	return j.Context.Value(key)
+}
+
+// stopWith calls stop with the cause of ctx when ctx ends. The caller has to call release, after which that happens no
+// more.
+func stopWith(ctx context.Context, stop context.CancelCauseFunc) (release func()) {
+	ended := make(chan struct{})
+	// The goroutine of AfterFunc exists for the one call after ctx has ended. release waits for it.
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		stop(context.Cause(ctx))
+	})
+	return func() {
+		if !cancel() {
+			<-ended
+		}
+	}
+}

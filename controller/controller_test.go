@@ -1,0 +1,334 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNewNamesWhatIsWrong(t *testing.T) {
+	f := controller.Func[string](noop)
+	for _, test := range []struct {
+		name, controller string
+		r                controller.Reconciler[string]
+		cfg              controller.Config[string]
+		want             string
+	}{
+		{"no name", "", f, controller.Config[string]{}, "controller: new: the name is empty"},
+		{"no reconciler", "x", nil, controller.Config[string]{}, `controller: new "x": the reconciler is nil`},
+		{"workers", "x", f, controller.Config[string]{Workers: -1}, `controller: new "x": Config.Workers: -1 is negative`},
+		{"timeout", "x", f, controller.Config[string]{Timeout: -1}, `controller: new "x": Config.Timeout: -1ns is negative`},
+		{"drain", "x", f, controller.Config[string]{DrainTimeout: -1}, `controller: new "x": Config.DrainTimeout: -1ns is negative`},
+		{"sync", "x", f, controller.Config[string]{SyncTimeout: -1}, `controller: new "x": Config.SyncTimeout: -1ns is negative`},
+		{"wait for", "x", f, controller.Config[string]{WaitFor: []informer.Syncer{nil}}, `controller: new "x": Config.WaitFor: element 0 is nil`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := controller.New(test.controller, test.r, test.cfg)
+			require.EqualError(t, err, test.want)
+		})
+	}
+	c, err := controller.New("x", f, controller.Config[string]{})
+	require.NoError(t, err)
+	assert.Equal(t, "x", c.Name())
+}
+
+func TestOneKeyIsNeverReconciledTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inFlight, most, all atomic.Int64
+		c, reports := newController(t, controller.Config[string]{Workers: 8}, func(context.Context, string) (controller.Result, error) {
+			all.Add(1)
+			most.Store(max(most.Load(), inFlight.Add(1)))
+			time.Sleep(10 * time.Millisecond)
+			inFlight.Add(-1)
+			return controller.Result{}, nil
+		})
+		start(t, c.Run)
+		for range 100 {
+			c.Add("a")
+			time.Sleep(3 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 1, most.Load())
+		assert.EqualValues(t, 31, all.Load(), "at 0, 10, ..., 290 and 300 ms")
+		assert.Len(t, reports.take(), 31)
+	})
+}
+
+func TestDifferentKeysAreReconciledAtOnceUpToTheNumberOfWorkers(t *testing.T) {
+	for _, workers := range []int{0, 1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			var inFlight atomic.Int64
+			c, _ := newController(t, controller.Config[string]{Workers: workers}, func(context.Context, string) (controller.Result, error) {
+				inFlight.Add(1)
+				time.Sleep(time.Second)
+				inFlight.Add(-1)
+				return controller.Result{}, nil
+			})
+			start(t, c.Run)
+			for _, key := range []string{"a", "b", "c", "d", "e"} {
+				c.Add(key)
+			}
+			synctest.Wait()
+			assert.EqualValues(t, max(workers, 1), inFlight.Load())
+		})
+	}
+}
+
+func TestAKeyAddedWhileItIsReconciledComesBackOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{Workers: 2}, func(context.Context, string) (controller.Result, error) {
+			time.Sleep(time.Second)
+			return controller.Result{}, nil
+		})
+		start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		c.Add("a")
+		c.Add("a")
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"a", "a"}, keysOf(reports.take()))
+	})
+}
+
+func TestKeysAddedWhileNothingRunsWaitForTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		c.Add("before")
+		r := start(t, c.Run)
+		synctest.Wait()
+		assert.Equal(t, []string{"before"}, keysOf(reports.take()))
+		require.NoError(t, r.stop())
+
+		c.Add("between")
+		time.Sleep(time.Hour)
+		assert.Empty(t, reports.take())
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Equal(t, []string{"between"}, keysOf(reports.take()))
+	})
+}
+
+func TestASecondRunAtOnceIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		r := start(t, c.Run)
+		synctest.Wait()
+		err := c.Run(t.Context())
+		require.ErrorIs(t, err, controller.ErrRunning)
+		assert.True(t, c.Stats().Running, "the first goes on")
+		require.NoError(t, r.stop())
+		assert.False(t, c.Stats().Running)
+	})
+}
+
+func TestTheAttemptGrowsWithEachFailureAndStartsAnewAfterASuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var attempts []int
+		c, reports := newController(t, controller.Config[string]{Timeout: time.Second}, func(ctx context.Context, _ string) (controller.Result, error) {
+			attempts = append(attempts, controller.Attempt(ctx))
+			switch len(attempts) {
+			case 1:
+				return controller.Result{}, errBoom
+			case 2:
+				panic("oh")
+			case 3:
+				<-ctx.Done()
+				return controller.Result{}, ctx.Err()
+			case 4:
+				return controller.Result{}, delayed{time.Minute}
+			case 5:
+				return controller.Result{RequeueAfter: time.Minute}, nil
+			case 6:
+				return controller.Result{}, errBoom
+			case 7:
+				return controller.Result{}, controller.Terminal(errBoom)
+			default:
+				return controller.Result{}, nil
+			}
+		})
+		start(t, c.Run)
+		c.Add("a")
+		time.Sleep(time.Hour)
+		c.Add("a")
+		synctest.Wait()
+		assert.Equal(t, []int{1, 2, 3, 4, 5, 1, 2, 1}, attempts)
+		for i, r := range reports.take() {
+			assert.Equal(t, attempts[i], r.Attempt)
+		}
+	})
+	assert.Zero(t, controller.Attempt(t.Context()))
+}
+
+func TestTheDefaultBackoffGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, errBoom
+		})
+		start(t, c.Run)
+		c.Add("a")
+		time.Sleep(100 * time.Millisecond)
+		var retries []time.Duration
+		for _, r := range reports.take() {
+			retries = append(retries, r.Retry/time.Millisecond)
+		}
+		assert.Equal(t, []time.Duration{5, 10, 20, 40, 80}, retries)
+	})
+}
+
+func TestABackoffIsOverWhenAnEventComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := true
+		c, reports := newController(t, controller.Config[string]{RateLimiter: &limiter{delay: time.Hour}}, func(context.Context, string) (controller.Result, error) {
+			if fail {
+				return controller.Result{}, errBoom
+			}
+			return controller.Result{}, nil
+		})
+		start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		fail = false
+		c.Add("a")
+		synctest.Wait()
+		assert.Len(t, reports.take(), 2)
+		time.Sleep(2 * time.Hour)
+		assert.Empty(t, reports.take(), "the try that the backoff waited for has been")
+	})
+}
+
+func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key {
+			case slog.TimeKey:
+				return slog.Attr{}
+			case "stack":
+				return slog.Bool("stack", strings.Contains(a.Value.String(), "controller_test.go"))
+			}
+			return a
+		}}))
+		n := 0
+		cfg := controller.Config[string]{Logger: logger, RateLimiter: &limiter{delay: time.Minute}, Timeout: time.Second}
+		c, _ := newController(t, cfg, func(ctx context.Context, _ string) (controller.Result, error) {
+			switch n++; n {
+			case 1:
+				controller.Logger(ctx).Info("hello")
+				return controller.Result{}, errBoom
+			case 2:
+				panic("oh")
+			case 3:
+				<-ctx.Done()
+				return controller.Result{}, ctx.Err()
+			case 4:
+				return controller.Result{}, controller.Terminal(errBoom)
+			default:
+				return controller.Result{}, nil
+			}
+		})
+		start(t, c.Run)
+		c.Add("a")
+		time.Sleep(time.Hour)
+		c.Add("a")
+		synctest.Wait()
+		assert.Equal(t, strings.TrimLeft(`
+level=INFO msg=hello controller=test key=a attempt=1 reconcile=1
+level=WARN msg="reconcile failed" controller=test key=a attempt=1 reconcile=1 duration=0s error=boom retry=1m0s
+level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcile=2 duration=0s error="wait: recover from panic: oh" retry=1m0s stack=true
+level=WARN msg="reconcile timed out" controller=test key=a attempt=3 reconcile=3 duration=1s error="controller: the reconcile took too long: 1s have passed: context deadline exceeded" retry=1m0s
+level=ERROR msg="reconcile failed, not tried again" controller=test key=a attempt=4 reconcile=4 duration=0s error="terminal: boom"
+`, "\n"), out.String())
+	})
+	assert.Same(t, slog.Default(), controller.Logger(t.Context()))
+}
+
+func TestProcessNextDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type valueKey struct{}
+		var value any
+		fail := true
+		c, reports := newController(t, controller.Config[string]{RateLimiter: &limiter{delay: time.Minute}},
+			func(ctx context.Context, key string) (controller.Result, error) {
+				value = ctx.Value(valueKey{})
+				if fail && key == "a" {
+					return controller.Result{}, errBoom
+				}
+				return controller.Result{}, nil
+			})
+		ctx := context.WithValue(t.Context(), valueKey{}, 7)
+		_, ok := c.ProcessNext(ctx)
+		assert.False(t, ok)
+
+		c.Add("a")
+		c.Add("b")
+		report, ok := c.ProcessNext(ctx)
+		assert.True(t, ok)
+		assert.Equal(t, controller.Report[string]{Key: "a", Attempt: 1, Outcome: controller.Failed, Err: errBoom, Retry: time.Minute}, report)
+		assert.Equal(t, 7, value)
+		report, ok = c.ProcessNext(ctx)
+		assert.True(t, ok)
+		assert.Equal(t, controller.Report[string]{Key: "b", Attempt: 1, Outcome: controller.Succeeded}, report)
+		_, ok = c.ProcessNext(ctx)
+		assert.False(t, ok, "the other is not due")
+
+		fail = false
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		report, ok = c.ProcessNext(ctx)
+		assert.True(t, ok)
+		assert.Equal(t, controller.Report[string]{Key: "a", Attempt: 2, Outcome: controller.Succeeded}, report)
+		assert.Len(t, reports.take(), 3)
+		c.CheckInvariants(t)
+	})
+}
+
+func TestProcessNextWithAContextThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, _ := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
+			cancel()
+			return controller.Result{}, ctx.Err()
+		})
+		c.Add("a")
+		report, ok := c.ProcessNext(ctx)
+		assert.True(t, ok)
+		assert.Equal(t, controller.Canceled, report.Outcome)
+		_, ok = c.ProcessNext(ctx)
+		assert.False(t, ok, "an ended context does nothing")
+		assert.Equal(t, 1, c.Stats().Queue.Ready, "the key is not lost")
+		report, ok = c.ProcessNext(t.Context())
+		assert.True(t, ok)
+		assert.Equal(t, 1, report.Attempt)
+		c.CheckInvariants(t)
+	})
+}
+
+func TestProcessNextAndRunExcludeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *controller.Controller[string]
+		var inside error
+		c, _ = newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
+			inside = c.Run(ctx)
+			return controller.Result{}, nil
+		})
+		c.Add("a")
+		c.ProcessNext(t.Context())
+		require.ErrorIs(t, inside, controller.ErrRunning)
+
+		r := start(t, c.Run)
+		synctest.Wait()
+		assert.PanicsWithValue(t, "controller: ProcessNext called while Run is under way", func() { c.ProcessNext(t.Context()) })
+		require.NoError(t, r.stop())
+		c.CheckInvariants(t)
+	})
+}

@@ -1,0 +1,69 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrRunning says that a controller is at work already: Run was called while another Run, or a ProcessNext, was
+	// under way.
+	ErrRunning = errors.New("controller: already running")
+
+	// ErrUsed says that Run of a [Manager] was called a second time. A manager runs once; make a new one.
+	ErrUsed = errors.New("controller: the manager has run already")
+
+	// ErrEnded says that a component of a [Manager] returned without an error before it was told to stop.
+	ErrEnded = errors.New("controller: ended by itself")
+
+	// ErrTerminal is in the chain of every error that [Terminal] has made.
+	ErrTerminal = errors.New("controller: terminal error")
+
+	// ErrTimeout is in the chain of the cause with which the context of a Reconcile ends after [Config.Timeout].
+	ErrTimeout = errors.New("controller: the reconcile took too long")
+
+	// ErrSyncTimeout says that a cache was not filled in time.
+	ErrSyncTimeout = errors.New("controller: not synced in time")
+
+	// ErrDrainTimeout is in the chain of the cause with which the context of a Reconcile ends after
+	// [Config.DrainTimeout], and in the error of a Run that did not get done in that time.
+	ErrDrainTimeout = errors.New("controller: not drained in time")
+
+	// ErrStopTimeout is in the chain of the cause with which the context of a stop hook ends after
+	// [ManagerConfig.StopTimeout].
+	ErrStopTimeout = errors.New("controller: not stopped in time")
+)
+
+// Terminal marks err as one that no further try can mend: the key is not tried again until something adds it. The
+// result wraps err; it is nil if err is nil.
+func Terminal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &terminalError{err}
+}
+
+type terminalError struct{ err error }
+
+func (e *terminalError) Error() string        { return "terminal: " + e.err.Error() }
+func (e *terminalError) Unwrap() error        { return e.err }
+func (e *terminalError) Is(target error) bool { return target == ErrTerminal }
+
+func isTerminal(err error) bool { return errors.Is(err, ErrTerminal) }
+
+// retryDelay returns the delay that err carries. It is an error that says when to try again: that of a rate limited
+// API, for example.
+func retryDelay(err error) (time.Duration, bool) {
+	var e interface{ RetryAfter() time.Duration }
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	d := e.RetryAfter()
+	return d, d > 0
+}
+
+// after returns an error, different from every other, that says which limit was passed.
+func after(sentinel error, limit time.Duration) error {
+	return fmt.Errorf("%w: %v have passed", sentinel, limit)
+}

@@ -1,0 +1,8 @@
+package controller
+
+// Hooks are functions that a [Controller] calls. Each may be nil. They are called without locks, by several workers at
+// once, and should be fast: the worker waits for them.
+type Hooks[K comparable] struct {
+	// Reconciled is called after each reconcile, before its key can be handed out again.
+	Reconciled func(Report[K])
+}

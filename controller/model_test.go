@@ -1,0 +1,172 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// world is what the reconciles of the model test bring about.
+type world struct {
+	t    *testing.T
+	rand *rand.Rand // guarded by mu
+
+	mu sync.Mutex
+	// mu guards the following.
+	desired  map[string]int  // what was asked for last
+	observed map[string]int  // what was asked for when the last reconcile of the key began
+	done     map[string]int  // what the last reconcile that succeeded or was given up has brought about
+	inFlight map[string]bool // keys that are being reconciled
+	trouble  bool            // reconciles may fail
+}
+
+// Reconcile implements controller.Reconciler. It ends in any way, after any time.
+func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, error) {
+	w.mu.Lock()
+	assert.False(w.t, w.inFlight[key], "%s is reconciled twice at once", key)
+	w.inFlight[key] = true
+	seen := w.desired[key]
+	w.observed[key] = seen
+	ending, pause := w.rand.IntN(8), time.Duration(w.rand.IntN(3000))*time.Millisecond
+	if !w.trouble {
+		ending = 0
+	}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.inFlight[key] = false
+	}()
+
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return controller.Result{}, context.Cause(ctx)
+	}
+	switch ending {
+	case 1:
+		return controller.Result{}, errBoom
+	case 2:
+		panic("oh")
+	case 3:
+		return controller.Result{}, delayed{pause}
+	case 4:
+		<-ctx.Done() // the timeout, or the end of a drain
+		return controller.Result{}, ctx.Err()
+	}
+	w.mu.Lock()
+	w.done[key] = seen
+	w.mu.Unlock()
+	switch ending {
+	case 5:
+		return controller.Result{}, controller.Terminal(errBoom)
+	case 6:
+		return controller.Result{RequeueAfter: pause}, nil
+	}
+	return controller.Result{}, nil
+}
+
+// ask changes what is desired for key and then tells c.
+func (w *world) ask(c *controller.Controller[string], key string) {
+	w.mu.Lock()
+	w.desired[key]++
+	w.mu.Unlock()
+	c.Add(key)
+}
+
+// TestNothingIsLostWhateverHappens adds keys at random times to a controller whose reconciles end in every way, and which
+// is stopped and started at random times, with and without enough time to drain. When all has come to rest, the last
+// reconcile of each key must have begun after the last add of the key, and must have succeeded.
+func TestNothingIsLostWhateverHappens(t *testing.T) {
+	rounds := 150
+	if testing.Short() {
+		rounds = 20
+	}
+	for seed := range rounds {
+		synctest.Test(t, func(t *testing.T) { model(t, uint64(seed)) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func model(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := &world{
+		t: t, rand: rand.New(rand.NewPCG(seed, 2)), trouble: true,
+		desired: map[string]int{}, observed: map[string]int{}, done: map[string]int{}, inFlight: map[string]bool{},
+	}
+	s := newSource()
+	inf := newInformer("things", s)
+	start(t, inf.Run)
+	cfg := controller.Config[string]{
+		Workers: 1 + r.IntN(4), Timeout: 5 * time.Second, DrainTimeout: 2 * time.Second, Logger: quiet,
+		RateLimiter: &limiter{delay: time.Second}, WaitFor: []informer.Syncer{inf},
+	}
+	c, err := controller.New("model", w, cfg)
+	require.NoError(t, err)
+	controller.Watch(c, inf, func(key string, o object) []string {
+		if o.Value%2 == 0 {
+			return nil
+		}
+		return []string{key}
+	})
+	store := newLeases()
+	running := start(t, c.Run)
+	for range 100 {
+		switch key := fmt.Sprint("k", r.IntN(8)); r.IntN(12) {
+		default:
+			w.ask(c, key)
+		case 0, 1:
+			// An event does for an add while its handler is there. It is there after the Wait, if c runs.
+			synctest.Wait()
+			w.mu.Lock()
+			w.desired[key]++
+			w.mu.Unlock()
+			s.set(object{Key: key, Value: 1})
+			synctest.Wait()
+			if !c.Stats().Running {
+				c.Add(key)
+			}
+		case 2:
+			running.stop()
+			c.CheckInvariants(t)
+			store.cut.Store(false)
+			if running = start(t, c.Run); r.IntN(2) == 0 {
+				running.stop()
+				running = lead(t, store, c.Run)
+			}
+		case 3:
+			store.cut.Store(r.IntN(2) == 0)
+		case 4:
+			time.Sleep(time.Duration(r.IntN(20)) * time.Second)
+		case 5, 6:
+			time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
+		case 7:
+			c.CheckInvariants(t)
+		}
+	}
+	w.mu.Lock()
+	w.trouble = false
+	w.mu.Unlock()
+	store.cut.Store(false)
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	c.CheckInvariants(t)
+	assert.Equal(t, w.desired, w.observed, "the last reconcile of a key began after its last add")
+	assert.Equal(t, w.desired, w.done, "and succeeded")
+	stats := c.Stats()
+	assert.True(t, stats.Running)
+	assert.Zero(t, stats.Queue)
+	assert.Zero(t, c.Accounts(), "nothing is kept of keys that are done")
+	running.stop()
+}

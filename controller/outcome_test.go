@@ -1,0 +1,303 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/wait"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// delayed is an error that says when to try again.
+type delayed struct{ d time.Duration }
+
+func (e delayed) Error() string             { return "try later" }
+func (e delayed) RetryAfter() time.Duration { return e.d }
+
+// endings are the ways in which a Reconcile can end, and what is to follow.
+var endings = []struct {
+	name string
+	end  controller.Func[string]
+
+	outcome controller.Outcome
+	stopped controller.Outcome // if the controller had stopped the reconcile
+	err     error              // is in the chain of the error of the report
+	again   time.Duration      // the next try comes after it; 0 is never
+	whens   int64              // how often the rate limiter was asked
+	forgets int64              // how often it was told to forget
+}{{
+	name:    "success",
+	end:     noop,
+	outcome: controller.Succeeded, stopped: controller.Succeeded, forgets: 1,
+}, {
+	name: "a negative RequeueAfter",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{RequeueAfter: -1}, nil
+	},
+	outcome: controller.Succeeded, stopped: controller.Succeeded, forgets: 1,
+}, {
+	name: "RequeueAfter",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{RequeueAfter: time.Minute}, nil
+	},
+	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
+}, {
+	name:    "error",
+	end:     func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom },
+	outcome: controller.Failed, stopped: controller.Canceled, err: errBoom, again: 7 * time.Second, whens: 1,
+}, {
+	name: "error beside a result",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{RequeueAfter: time.Minute}, errBoom
+	},
+	outcome: controller.Failed, stopped: controller.Canceled, err: errBoom, again: 7 * time.Second, whens: 1,
+}, {
+	name: "error with its own delay",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, fmt.Errorf("api: %w", delayed{time.Hour})
+	},
+	outcome: controller.Failed, stopped: controller.Canceled, err: delayed{time.Hour}, again: time.Hour,
+}, {
+	name:    "error with a delay of its own of zero",
+	end:     func(context.Context, string) (controller.Result, error) { return controller.Result{}, delayed{} },
+	outcome: controller.Failed, stopped: controller.Canceled, err: delayed{}, again: 7 * time.Second, whens: 1,
+}, {
+	name: "terminal error",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{RequeueAfter: time.Minute}, fmt.Errorf("wrapped: %w", controller.Terminal(errBoom))
+	},
+	outcome: controller.GivenUp, stopped: controller.GivenUp, err: errBoom, forgets: 1,
+}, {
+	name: "terminal error with its own delay",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, controller.Terminal(delayed{time.Hour})
+	},
+	outcome: controller.GivenUp, stopped: controller.GivenUp, err: controller.ErrTerminal, forgets: 1,
+}, {
+	name:    "panic",
+	end:     func(context.Context, string) (controller.Result, error) { panic(errBoom) },
+	outcome: controller.Panicked, stopped: controller.Panicked, err: errBoom, again: 7 * time.Second, whens: 1,
+}, {
+	name: "panic with a terminal error",
+	end: func(context.Context, string) (controller.Result, error) {
+		panic(controller.Terminal(errBoom))
+	},
+	outcome: controller.Panicked, stopped: controller.Panicked, err: errBoom, again: 7 * time.Second, whens: 1,
+}, {
+	name: "a returned error of a panic elsewhere",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		return controller.Result{}, wait.Call(ctx, func(context.Context) error { panic(errBoom) })
+	},
+	outcome: controller.Failed, stopped: controller.Canceled, err: errBoom, again: 7 * time.Second, whens: 1,
+}, {
+	name: "timeout",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		<-ctx.Done()
+		return controller.Result{RequeueAfter: time.Minute}, fmt.Errorf("call: %w", ctx.Err())
+	},
+	outcome: controller.TimedOut, stopped: controller.Canceled, err: controller.ErrTimeout, again: 7 * time.Second, whens: 1,
+}, {
+	name: "timeout and an error with its own delay",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		<-ctx.Done()
+		return controller.Result{}, delayed{time.Hour}
+	},
+	outcome: controller.TimedOut, stopped: controller.Canceled, err: controller.ErrTimeout, again: time.Hour,
+}, {
+	name: "timeout and a terminal error",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		<-ctx.Done()
+		return controller.Result{}, controller.Terminal(errBoom)
+	},
+	outcome: controller.GivenUp, stopped: controller.GivenUp, err: errBoom, forgets: 1,
+}, {
+	name: "timeout and success",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		<-ctx.Done()
+		return controller.Result{}, nil
+	},
+	outcome: controller.Succeeded, stopped: controller.Succeeded, forgets: 1,
+}, {
+	name: "a deadline of the user's own",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		<-ctx.Done()
+		return controller.Result{}, ctx.Err()
+	},
+	outcome: controller.Failed, stopped: controller.Canceled, err: context.DeadlineExceeded, again: 7 * time.Second, whens: 1,
+}, {
+	name: "a cancellation of the user's own",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return controller.Result{}, ctx.Err()
+	},
+	outcome: controller.Failed, stopped: controller.Canceled, err: context.Canceled, again: 7 * time.Second, whens: 1,
+}}
+
+func TestEachOutcome(t *testing.T) {
+	for _, e := range endings {
+		bubble(t, e.name, func(t *testing.T) {
+			delays := &limiter{delay: 7 * time.Second}
+			first := true
+			cfg := controller.Config[string]{RateLimiter: delays, Timeout: 10 * time.Second}
+			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
+				if !first {
+					return controller.Result{}, nil
+				}
+				first = false
+				return e.end(ctx, key)
+			})
+			r := start(t, c.Run)
+			c.Add("a")
+			synctest.Wait()
+			for reports.len() == 0 { // some take their time
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+
+			report := reports.take()[0]
+			assert.Equal(t, "a", report.Key)
+			assert.Equal(t, 1, report.Attempt)
+			assert.Equal(t, e.outcome, report.Outcome)
+			assert.Equal(t, e.again, report.Retry)
+			assert.Equal(t, e.whens, delays.whens.Load())
+			assert.Equal(t, e.forgets, delays.forgets.Load())
+			if e.err == nil {
+				require.NoError(t, report.Err)
+			} else {
+				require.ErrorIs(t, report.Err, e.err)
+			}
+			want := map[controller.Outcome]uint64{}
+			for o := controller.Succeeded; o <= controller.Canceled; o++ {
+				want[o] = 0
+			}
+			want[e.outcome] = 1
+			assert.Equal(t, want, c.Stats().Outcomes)
+
+			if e.again > 0 {
+				time.Sleep(e.again - time.Nanosecond)
+				synctest.Wait()
+				assert.Empty(t, reports.take(), "too early")
+				time.Sleep(time.Nanosecond)
+				synctest.Wait()
+				assert.Len(t, reports.take(), 1, "due")
+			}
+			time.Sleep(48 * time.Hour)
+			assert.Empty(t, reports.take())
+			c.CheckInvariants(t)
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
+func TestEachOutcomeOfAReconcileInFlightAtAStop(t *testing.T) {
+	for _, e := range endings {
+		bubble(t, e.name, func(t *testing.T) {
+			entered, leave := make(chan struct{}), make(chan struct{})
+			first := true
+			cfg := controller.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, Timeout: 10 * time.Second}
+			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
+				if !first {
+					return controller.Result{}, nil
+				}
+				first = false
+				close(entered)
+				<-leave
+				return e.end(ctx, key)
+			})
+			r := start(t, c.Run)
+			c.Add("a")
+			<-entered
+			r.cancel()
+			synctest.Wait()
+			assert.False(t, r.ended(), "the reconcile has not")
+			close(leave)
+			require.NoError(t, r.stop(), "what waits for another try is not what was to be drained")
+			assert.Equal(t, e.outcome, reports.take()[0].Outcome, "the stop is no reason to stop the work")
+
+			start(t, c.Run)
+			synctest.Wait()
+			if e.again > 0 {
+				assert.Equal(t, []string{"a"}, keysOf(reports.take()), "the next run does it at once")
+			}
+			time.Sleep(48 * time.Hour)
+			assert.Empty(t, reports.take())
+			c.CheckInvariants(t)
+		})
+	}
+}
+
+func TestEachOutcomeOfAReconcileThatALostLeadershipStops(t *testing.T) {
+	for _, e := range endings {
+		bubble(t, e.name, func(t *testing.T) {
+			entered := make(chan struct{}, 1)
+			first := true
+			var cause error
+			cfg := controller.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, Timeout: time.Hour}
+			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
+				if !first {
+					return controller.Result{}, nil
+				}
+				first = false
+				entered <- struct{}{}
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return e.end(ctx, key)
+			})
+			c.Add("a")
+			store := newLeases()
+			ran := make(chan error, 1)
+			r := lead(t, store, func(ctx context.Context) error {
+				ran <- c.Run(ctx)
+				return nil
+			})
+			<-entered
+			store.cut.Store(true)
+			require.NoError(t, <-ran, "a lost leadership is no failure of the controller")
+			require.NoError(t, r.stop())
+			require.ErrorIs(t, cause, leaderelect.ErrLeaseExpired)
+
+			report := reports.take()[0]
+			assert.Equal(t, e.stopped, report.Outcome)
+			if e.stopped == controller.Canceled {
+				require.ErrorIs(t, report.Err, leaderelect.ErrLeaseExpired)
+				assert.Zero(t, report.Retry)
+			}
+
+			start(t, c.Run)
+			synctest.Wait()
+			if again := reports.take(); e.again > 0 {
+				require.Equal(t, []string{"a"}, keysOf(again), "the next run does it at once")
+				if e.stopped == controller.Canceled {
+					assert.Equal(t, 1, again[0].Attempt, "a stop is not a failed attempt")
+				}
+			} else {
+				assert.Empty(t, again)
+			}
+			c.CheckInvariants(t)
+		})
+	}
+}
+
+func TestOutcomesHaveNames(t *testing.T) {
+	assert.Equal(t, "Succeeded", controller.Succeeded.String())
+	assert.Equal(t, "TimedOut", controller.TimedOut.String())
+	assert.Equal(t, "Canceled", controller.Canceled.String())
+	assert.Equal(t, "Outcome(0)", controller.Outcome(0).String())
+	assert.Equal(t, "Outcome(8)", (controller.Canceled + 1).String())
+}
+
+func TestTerminalOfNilIsNil(t *testing.T) {
+	require.NoError(t, controller.Terminal(nil))
+	require.ErrorIs(t, controller.Terminal(errBoom), errBoom)
+	require.NotErrorIs(t, errBoom, controller.ErrTerminal)
+	require.EqualError(t, controller.Terminal(errBoom), "terminal: boom")
+}

@@ -1,0 +1,27 @@
+package controller
+
+import "github.com/setpoint-go/setpoint/workqueue"
+
+// Stats is what a [Controller] did, and what it has to do, at one moment.
+type Stats struct {
+	// Running is true while Run runs.
+	Running bool
+
+	// Queue counts the keys in the queue: of the present Run, or of the next one if none is under way.
+	Queue workqueue.Stats
+
+	// Outcomes counts the reconciles by their outcome since the controller was made. It has every Outcome, also those
+	// that never occurred.
+	Outcomes map[Outcome]uint64
+}
+
+// Stats returns the numbers of c. The caller may keep and change what it gets.
+func (c *Controller[K]) Stats() Stats {
+	c.mu.Lock()
+	running, queue := c.running, c.draining
+	c.mu.Unlock()
+	if queue == nil {
+		queue = c.intake.Load()
+	}
+	return Stats{Running: running, Queue: queue.Stats(), Outcomes: c.ledger.outcomes()}
+}

@@ -1,0 +1,154 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watched, read := newSource(object{Key: "a"}), newSource(object{Key: "r"})
+		watched.hold, read.hold = make(chan struct{}), make(chan struct{})
+		things, others := newInformer("things", watched), newInformer("others", read)
+		start(t, things.Run)
+		start(t, others.Run)
+		c, reports := newController(t, controller.Config[string]{WaitFor: []informer.Syncer{others}}, func(context.Context, string) (controller.Result, error) {
+			_, ok := things.Get("a")
+			assert.True(t, ok)
+			_, ok = others.Get("r")
+			assert.True(t, ok)
+			return controller.Result{}, nil
+		})
+		controller.Watch(c, things, controller.OwnKey)
+		start(t, c.Run)
+		c.Add("early")
+		time.Sleep(time.Second)
+		assert.Empty(t, reports.take())
+		close(watched.hold)
+		time.Sleep(time.Second)
+		assert.Empty(t, reports.take(), "the other is missing")
+		close(read.hold)
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"early", "a"}, keysOf(reports.take()))
+	})
+}
+
+func TestWorkersWaitUntilAllThatIsThereHasBeenMapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}))
+		start(t, inf.Run)
+		mapped := 0
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			assert.Equal(t, 3, mapped)
+			return controller.Result{}, nil
+		})
+		controller.Watch(c, inf, func(key string, _ object) []string {
+			time.Sleep(time.Second)
+			mapped++
+			return []string{key}
+		})
+		start(t, c.Run)
+		time.Sleep(time.Minute)
+		assert.Len(t, reports.take(), 3)
+	})
+}
+
+func TestACacheThatDoesNotSyncIsNamedAndNothingIsReconciled(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSource(object{Key: "a"})
+			s.hold = make(chan struct{})
+			good, bad := newInformer("good", newSource(object{Key: "b"})), newInformer("bad", s)
+			start(t, good.Run)
+			start(t, bad.Run)
+			cfg := controller.Config[string]{}
+			if wait {
+				cfg.WaitFor = []informer.Syncer{bad}
+				cfg.SyncTimeout = time.Minute
+			}
+			c, reports := newController(t, cfg, noop)
+			controller.Watch(c, good, controller.OwnKey)
+			if !wait {
+				controller.Watch(c, bad, controller.OwnKey)
+			}
+			c.Add("early")
+			began := time.Now()
+			err := c.Run(t.Context())
+			require.ErrorIs(t, err, controller.ErrSyncTimeout)
+			assert.Contains(t, err.Error(), `controller: run "test": `)
+			assert.Contains(t, err.Error(), "bad")
+			assert.NotContains(t, err.Error(), "good")
+			if wait {
+				assert.Equal(t, time.Minute, time.Since(began))
+			} else {
+				assert.Equal(t, 2*time.Minute, time.Since(began))
+			}
+			assert.Empty(t, reports.take())
+
+			close(s.hold)
+			synctest.Wait()
+			r := start(t, c.Run)
+			synctest.Wait()
+			assert.Contains(t, keysOf(reports.take()), "early", "the next run does what this one could not")
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
+func TestAStopWhileTheCachesSyncIsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a"})
+		s.hold = make(chan struct{})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		controller.Watch(c, inf, controller.OwnKey)
+		c.Add("early")
+		r := start(t, c.Run)
+		time.Sleep(time.Second)
+		require.NoError(t, r.stop())
+		assert.Empty(t, reports.take())
+		assert.Equal(t, 1, c.Stats().Queue.Ready, "what was added waits")
+		close(s.hold)
+		synctest.Wait()
+		assert.Equal(t, 1, c.Stats().Queue.Ready, "and the handler is gone")
+	})
+}
+
+func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource()
+		good := newInformer("good", s)
+		dead := newInformer("dead", newSource())
+		start(t, good.Run)
+		require.NoError(t, start(t, dead.Run).stop())
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		controller.Watch(c, good, controller.OwnKey)
+		controller.Watch(c, dead, controller.OwnKey)
+		err := c.Run(t.Context())
+		require.ErrorIs(t, err, informer.ErrEnded)
+		assert.Contains(t, err.Error(), "watch dead: ")
+		s.set(object{Key: "a"})
+		synctest.Wait()
+		assert.Zero(t, c.Stats().Queue.Ready, "the handler at the good one is gone")
+	})
+}
+
+func TestARunThatIsCancelledBeforeItBeginsDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		c.Add("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, c.Run(ctx))
+		assert.Empty(t, reports.take())
+		assert.Equal(t, 1, c.Stats().Queue.Ready)
+	})
+}

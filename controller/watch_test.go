@@ -1,0 +1,234 @@
+package controller_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// owner maps an object to its owner, and to nothing if it has none.
+func owner(_ string, o object) []string {
+	if o.Owner == "" {
+		return nil
+	}
+	return []string{o.Owner}
+}
+
+// sorted returns the keys of the reports in order, each as often as it was reported.
+func sorted(reports []controller.Report[string]) []string {
+	return slices.Sorted(slices.Values(keysOf(reports)))
+}
+
+func TestAWatchAddsThePresentAndWhatChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a"}, object{Key: "b"})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		controller.Watch(c, inf, controller.OwnKey)
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
+
+		s.set(object{Key: "c"})
+		synctest.Wait()
+		assert.Equal(t, []string{"c"}, sorted(reports.take()))
+		s.set(object{Key: "a", Value: 1})
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, sorted(reports.take()), "once, although it is the old and the new key")
+		s.delete("b")
+		synctest.Wait()
+		assert.Equal(t, []string{"b"}, sorted(reports.take()))
+	})
+}
+
+func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a", Owner: "x"})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		controller.Watch(c, inf, owner)
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Equal(t, []string{"x"}, sorted(reports.take()))
+
+		s.set(object{Key: "a", Owner: "y"})
+		synctest.Wait()
+		assert.Equal(t, []string{"x", "y"}, sorted(reports.take()))
+		s.delete("a")
+		synctest.Wait()
+		assert.Equal(t, []string{"y"}, sorted(reports.take()))
+	})
+}
+
+func TestAMapperGetsTheKeyOfTheObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a", Value: 1})
+		inf := informer.New(s, func(o object) int { return o.Value }, informer.Config{})
+		start(t, inf.Run)
+		var keys []int
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		controller.Watch(c, inf, func(key int, o object) []string {
+			keys = append(keys, key)
+			return []string{o.Key, o.Key, "other"}
+		})
+		start(t, c.Run)
+		synctest.Wait()
+		s.delete("a")
+		synctest.Wait()
+		assert.Equal(t, []int{1, 1}, keys)
+		assert.Equal(t, []string{"a", "a", "other", "other"}, sorted(reports.take()))
+	})
+}
+
+func TestAKeyThatOneEventNamesTwiceIsAddedOnce(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		old, new []string
+		want     []string
+	}{
+		{"the same key", []string{"a"}, []string{"a"}, []string{"a"}},
+		{"the same keys", []string{"a", "b"}, []string{"a", "b"}, []string{"a", "b"}},
+		{"another key", []string{"a"}, []string{"b"}, []string{"a", "b"}},
+		{"keys in common", []string{"a", "b"}, []string{"b", "c", "c"}, []string{"a", "b", "c"}},
+		{"only the old", []string{"a"}, nil, []string{"a"}},
+		{"only the new", nil, []string{"b"}, []string{"b"}},
+		{"none", nil, nil, nil},
+	} {
+		bubble(t, test.name, func(t *testing.T) {
+			s := newSource(object{Key: "x"})
+			inf := newInformer("things", s)
+			start(t, inf.Run)
+			c, reports := newController(t, controller.Config[string]{Workers: 8}, slow)
+			controller.Watch(c, inf, func(_ string, o object) []string {
+				switch o.Value {
+				case 1:
+					return test.old
+				case 2:
+					return test.new
+				}
+				return nil
+			})
+			start(t, c.Run)
+			synctest.Wait()
+			s.set(object{Key: "x", Value: 1})
+			time.Sleep(time.Minute)
+			reports.take()
+			s.set(object{Key: "x", Value: 2})
+			time.Sleep(time.Minute)
+			assert.Equal(t, test.want, sorted(reports.take()))
+		})
+	}
+}
+
+func TestAWatchHandlerDecidesForItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a"}, object{Key: "b", Value: 1})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		controller.WatchHandler(c, inf, func(add func(string)) informer.Handler[string, object] {
+			return informer.Handler[string, object]{
+				Filter:   func(o object) bool { return o.Value > 0 },
+				OnAdd:    func(o object, _ bool) { add("add " + o.Key) },
+				OnDelete: func(t cache.Tombstone[string, object]) { add("delete " + t.Key) },
+			}
+		})
+		r := start(t, c.Run)
+		synctest.Wait()
+		s.set(object{Key: "a", Value: 1})
+		synctest.Wait()
+		s.set(object{Key: "a", Value: 2})
+		s.delete("b")
+		synctest.Wait()
+		assert.Equal(t, []string{"add b", "add a", "delete b"}, keysOf(reports.take()))
+
+		require.NoError(t, r.stop())
+		s.delete("a")
+		synctest.Wait()
+		assert.Zero(t, c.Stats().Queue.Ready, "a controller that does not run has no handlers")
+	})
+}
+
+func TestAControllerThatRunsThreeTimesInARowSeesEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a"}, object{Key: "b"})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		seen := map[string]int{}
+		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {
+			o, _ := inf.Get(key)
+			seen[key] = o.Value
+			return controller.Result{}, nil
+		})
+		controller.Watch(c, inf, controller.OwnKey)
+		for n := range 3 {
+			r := start(t, c.Run)
+			synctest.Wait()
+			assert.Equal(t, []string{"a", "b"}, sorted(reports.take()), "all that is there, in each run")
+			assert.Equal(t, map[string]int{"a": n, "b": 0}, seen)
+			s.set(object{Key: "b"})
+			synctest.Wait()
+			assert.Equal(t, []string{"b"}, sorted(reports.take()), "once: the handlers of the runs before are gone")
+			require.NoError(t, r.stop())
+			s.set(object{Key: "a", Value: n + 1})
+			synctest.Wait()
+		}
+	})
+}
+
+func TestADeletionThatALostLeadershipLeftUndoneIsDoneByTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a"}, object{Key: "b"})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		store := newLeases()
+		c, reports := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
+			if _, ok := leaderelect.Term(ctx); ok {
+				<-ctx.Done() // the only worker is busy
+			}
+			return controller.Result{}, context.Cause(ctx)
+		})
+		controller.Watch(c, inf, controller.OwnKey)
+		lead(t, store, c.Run)
+		time.Sleep(time.Second)
+		s.delete("a")
+		s.delete("b")
+		synctest.Wait()
+		store.cut.Store(true)
+		time.Sleep(15 * time.Second)
+		assert.Len(t, reports.take(), 1)
+
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
+	})
+}
+
+func TestWatchIsForBeforeARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer("things", newSource())
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		assert.PanicsWithValue(t, "controller: Watch called with a nil mapper", func() {
+			controller.Watch[string](c, inf, nil)
+		})
+		assert.PanicsWithValue(t, "controller: WatchHandler called with a nil handler", func() {
+			controller.WatchHandler(c, inf, nil)
+		})
+		start(t, c.Run)
+		synctest.Wait()
+		assert.PanicsWithValue(t, "controller: Watch called while Run is under way", func() {
+			controller.Watch(c, inf, controller.OwnKey)
+		})
+	})
+}
