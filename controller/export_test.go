@@ -1,0 +1,46 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/stretchr/testify/assert"
+)
+
+// CheckInvariants tests what is written at the fields of a controller and of its ledger.
+func (c *Controller[K]) CheckInvariants(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	assert.False(t, c.running && c.steps > 0, "running and stepping at once")
+	assert.False(t, c.draining != nil && !c.running, "draining without running")
+	c.mu.Unlock()
+
+	l := c.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seqs := map[uint64]bool{}
+	for key, a := range l.accounts {
+		assert.True(t, a.failures > 0 || a.owed, "an idle account of %v", key)
+		assert.True(t, a.owed || !a.cut, "%v is cut and not owed", key)
+		if a.owed {
+			assert.False(t, seqs[a.seq], "two keys have the number %d", a.seq)
+			seqs[a.seq] = true
+		}
+	}
+}
+
+// Accounts returns the number of keys that the ledger knows.
+func (c *Controller[K]) Accounts() int {
+	c.ledger.mu.Lock()
+	defer c.ledger.mu.Unlock()
+	return len(c.ledger.accounts)
+}
+
+// Elector returns the elector of m.
+func (m *Manager) Elector() *leaderelect.Elector { return m.elector }
+
+// Exports for the black-box tests.
+var (
+	RunUntil    = runUntil
+	WorkContext = workContext
+)
