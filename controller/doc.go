@@ -1,0 +1,111 @@
+// Package controller has the loop that makes the world equal to what is desired, and what starts and stops such loops in
+// the right order.
+//
+// A [Controller] has a queue of keys and calls a [Reconciler] for each of them. Keys come from informers ([Watch]), and
+// from whoever else calls [Controller.Add]. A Reconciler is told a key and nothing else: not what happened, or how often.
+// It reads what is desired and what is there, and changes what differs. So an event that was missed, repeated, merged or
+// late never changes the result.
+//
+// A [Manager] runs informers and controllers, with an election if there are several replicas, and ends them so that
+// nothing is cut off in the middle.
+//
+// # Usage
+//
+//	apps := informer.New(source, keyOf, informer.Config{Name: "apps"})
+//
+//	c, err := controller.New("apps", controller.Func[string](
+//		func(ctx context.Context, key string) (controller.Result, error) {
+//			app, ok := apps.Get(key)
+//			if !ok {
+//				return controller.Result{}, remove(ctx, key)
+//			}
+//			return controller.Result{}, apply(ctx, app)
+//		}), controller.Config[string]{Workers: 4})
+//	controller.Watch(c, apps, controller.OwnKey)
+//
+//	m, err := controller.NewManager(controller.ManagerConfig{})
+//	m.AddSource(apps)
+//	m.AddController(c)
+//	err = controller.RunUntilSignal(context.Background(), m.Run)
+//
+// # Outcomes
+//
+// Each reconcile has one [Outcome], which is counted in [Stats] and reported to [Hooks].
+//
+//	Reconcile                            outcome     its key is reconciled again      backoff   logged
+//	---------                            -------     ---------------------------      -------   ------
+//	returns no error                     Succeeded   when it is added                 reset     Debug
+//	returns no error, RequeueAfter: d    Requeued    after d                          reset     Debug
+//	returns an error                     Failed      after the backoff                grows     Warn
+//	returns an error with a delay d      Failed      after d                          stays     Warn
+//	returns an error of Terminal         GivenUp     when it is added                 reset     Error
+//	panics                               Panicked    after the backoff                grows     Error, with the stack
+//	returns an error after the timeout   TimedOut    as after Failed                  as there  Warn
+//	returns an error after a stop        Canceled    first thing by the next Run      stays     Info
+//
+// A key is also reconciled again, at once, whenever it is added. A Result beside an error is ignored. An error with a delay
+// is one for which errors.As finds a method RetryAfter() time.Duration, and it is positive. Terminal comes before all
+// other errors. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended makes
+// its error Failed. A stop is what the section on shutdown says ends the context of a reconcile.
+//
+// # Guarantees
+//
+//  1. No key is reconciled twice at once. Different keys are, up to Config.Workers.
+//  2. After each Add of a key a reconcile of it begins, in the Run that is under way or in the next. So a key that is added
+//     while it is reconciled comes back. Adds may be merged.
+//  3. No reconcile begins before the informers that are watched, and the caches of Config.WaitFor, hold their first list,
+//     and what they hold has been mapped.
+//  4. Of a change both the old and the new object are mapped; of a deletion the last object known. An event adds no key
+//     twice.
+//  5. A key that failed, panicked or timed out is tried again until it succeeds or is given up. The number of the try is
+//     in its context ([Attempt]). One key does not delay others, except by the worker that it has.
+//  6. When Run returns, its goroutines have ended, no Reconcile and no mapper runs, and its handlers are removed.
+//  7. What a Run did not do, or would have tried again, is done at once by the next Run of the same controller, beside
+//     all that is present. What was added between the two is done too. Not so what was deleted between them: it is not
+//     reported, as it is not after a restart of the process.
+//  8. When a leadership is lost, the contexts of its reconciles have ended before that of Run, and no reconcile begins
+//     after it.
+//
+// # Stages
+//
+// What a Manager does, down the left side, and up the right:
+//
+//	sources run                                     sources have ended
+//	    |                                                   ^
+//	    |  all have synced                                  |
+//	    v                                                   |
+//	standby  <----------------------.               lease is released
+//	    |                           |                       ^
+//	    |  lease is acquired        |                       |
+//	    v                           |               stop hooks have run, the last added first
+//	controllers run  ---------------'                       ^
+//	    |    handlers are added,      lease is lost         |
+//	    |    caches have synced,                    controllers have ended
+//	    |    workers run                                    ^     handlers are removed,
+//	    |                                                   |     queues are drained
+//	    '---------------------------------------------------'
+//	              ctx ends, or a part fails
+//
+// What was not reached on the left is left out on the right: a manager that stops in standby goes straight to the top.
+// A standby has its sources running, so that its caches are warm when it takes over. When the lease is lost the
+// controllers stop at once: nothing is drained, no stop hook is called, and the manager campaigns again.
+//
+// # Shutdown
+//
+// When the context of [Controller.Run] ends, the controller
+//
+//  1. removes its handlers from the informers,
+//  2. puts a new queue, for the next Run, in the place of the old one,
+//  3. reconciles what is in the old queue, is in flight, or was added while it was in flight; keys that wait for another
+//     try, or for a RequeueAfter, are not waited for, but left to the next Run,
+//  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout]; if there is
+//     a leadership, at once when it is lost or its own time to drain is over, with the cause of the leadership,
+//  5. returns when every Reconcile has returned: one that ignores its context holds up everything.
+//
+// The context of a reconcile does not end with that of Run, so work in flight is not disturbed by a stop that has time.
+//
+// # Testing
+//
+// Everything works in a bubble of testing/synctest. [Controller.ProcessNext] reconciles one key in the goroutine of the
+// test, without informers.
+package controller
