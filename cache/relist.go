@@ -37,6 +37,7 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	}
 	f.rewindLocked(v)
 	f.advanceLocked(v)
+	f.lowerLocked(f.below) // everything that waits is about to get a change of version v
 	first := !f.started
 	note := func(it *item[K, T]) {
 		if first && !it.initial {
@@ -70,13 +71,13 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	return nil
 }
 
-// rewindLocked starts a new history when v is lower than what has been seen: nothing that waits says anything about it.
+// rewindLocked starts a new history when v is lower than what has been seen: nothing that was processed says anything
+// about it.
 func (f *DeltaFIFO[K, T]) rewindLocked(v uint64) {
 	if v >= f.seen {
 		return
 	}
 	f.below, f.seen = 0, v
-	f.lowerLocked(0)
 	if f.current != nil {
 		f.current.floor = 0
 	}
