@@ -1,35 +1,233 @@
 package store_test
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
 func TestMemoryIsAStore(t *testing.T) {
-	for name, history := range map[string]int{"with the default history": 0, "with a short history": 40} {
+	for name, history := range map[string]int{"with the default history": 4096, "with a short history": 40} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) storetest.Database {
 				db := store.NewMemory(store.MemoryConfig{History: history})
+				t.Cleanup(func() { assert.NoError(t, db.CheckInvariants()) })
 				return storetest.Database{
-					Open: func(kind string) store.Store[storetest.Thing] {
-						s, err := store.Open[storetest.Thing](db, kind)
-						require.NoError(t, err)
-						return s
-					},
-					History: max(history, 4096*btoi(history == 0)),
+					Open:    func(kind string) store.Store[storetest.Thing] { return open[storetest.Thing](t, db, kind) },
+					History: history,
 				}
 			})
 		})
 	}
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
+func TestTheDefaultHistoryIs4096Changes(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	create(t, apps, "web")
+	for n := range 4095 {
+		scale(t, apps, "web", n+1)
 	}
-	return 0
+	require.NoError(t, firstOf(apps, 0))
+	scale(t, apps, "web", 0)
+	require.ErrorIs(t, firstOf(apps, 0), store.ErrExpired)
+	require.NoError(t, firstOf(apps, 1))
+}
+
+func TestANegativeHistoryKeepsNothing(t *testing.T) {
+	db, apps := newApps(t, store.MemoryConfig{History: -1})
+	o := create(t, apps, "web")
+	require.ErrorIs(t, firstOf(apps, 0), store.ErrExpired)
+	o2 := scale(t, apps, "web", 3)
+	require.ErrorIs(t, firstOf(apps, o.Version), store.ErrExpired)
+	require.NoError(t, db.CheckInvariants())
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, err := range apps.Watch(ctx, o2.Version) {
+		require.ErrorIs(t, err, context.Canceled, "from the newest version, there is nothing to miss")
+	}
+}
+
+// firstOf returns the error of the first pair of a watch. There has to be something to tell.
+func firstOf(s *store.MemoryStore[App], after informer.Version) error {
+	for _, err := range s.Watch(context.Background(), after) {
+		return err
+	}
+	return nil
+}
+
+func TestAKindMayBeOpenedAgainWithTheSameTypeOnly(t *testing.T) {
+	db, apps := newApps(t, store.MemoryConfig{})
+	o := create(t, apps, "web")
+
+	again := open[App](t, db, "app")
+	got, err := again.Get(t.Context(), "web")
+	require.NoError(t, err)
+	assert.Equal(t, o, got)
+
+	type Other App
+	_, err = store.Open[Other](db, "app")
+	var e *store.Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, store.OpOpen, e.Op)
+	assert.Equal(t, "app", e.Kind)
+	assert.ErrorContains(t, err, "Other")
+
+	_, err = open[Other](t, db, "other").Get(t.Context(), "web")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = store.Open[App](db, "")
+	require.ErrorAs(t, err, &e)
+}
+
+func TestVersionsAreCountedOverAllKinds(t *testing.T) {
+	db, apps := newApps(t, store.MemoryConfig{})
+	jobs := open[App](t, db, "job")
+	for want := informer.Version(1); want < 10; want += 2 {
+		require.Equal(t, want, create(t, apps, fmt.Sprint(want)).Version)
+		require.Equal(t, want+1, create(t, jobs, fmt.Sprint(want)).Version)
+		for _, s := range []*store.MemoryStore[App]{apps, jobs} {
+			l, err := s.List(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, want+1, l.Version)
+		}
+	}
+}
+
+func TestUIDsComeFromTheConfig(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{NewUID: numbered()})
+	assert.Equal(t, "u1", create(t, apps, "a").UID)
+	assert.Equal(t, "u2", create(t, apps, "b").UID)
+}
+
+func TestUIDsDifferByDefault(t *testing.T) {
+	seen := map[string]bool{}
+	for range 3 {
+		_, apps := newApps(t, store.MemoryConfig{})
+		for key := range 100 {
+			uid := create(t, apps, fmt.Sprint(key)).UID
+			require.GreaterOrEqual(t, len(uid), 20)
+			seen[uid] = true
+		}
+	}
+	assert.Len(t, seen, 300, "UIDs of three databases")
+}
+
+func TestTimesAreThoseOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, apps := newApps(t, store.MemoryConfig{})
+		start := time.Now()
+		o, err := apps.Create(t.Context(), object{Key: "web", Finalizers: []string{"dns"}})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.NoError(t, apps.Delete(t.Context(), "web"))
+		time.Sleep(time.Minute)
+		require.NoError(t, apps.Delete(t.Context(), "web"))
+		got, err := apps.Get(t.Context(), "web")
+		require.NoError(t, err)
+		assert.True(t, o.Created.Equal(start), o.Created)
+		assert.Equal(t, o.Created, got.Created)
+		assert.True(t, got.Deleting.Equal(start.Add(time.Minute)), "%v: when it was asked for first", got.Deleting)
+		assert.Equal(t, time.UTC, got.Deleting.Location())
+	})
+}
+
+func TestANewUIDMayUseTheStore(t *testing.T) {
+	var db *store.Memory
+	var apps *store.MemoryStore[App]
+	db = store.NewMemory(store.MemoryConfig{NewUID: func() string {
+		l, err := apps.List(context.Background()) // would wait for ever if Create held the lock
+		require.NoError(t, err)
+		return fmt.Sprint("after", l.Version)
+	}})
+	apps = open[App](t, db, "app")
+	assert.Equal(t, "after0", create(t, apps, "a").UID)
+}
+
+// Writers of two kinds with short histories, watchers that fall behind and list again: in the end each holds the truth.
+func TestManyWritersAndSlowWatchersAgree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const writers, writes = 8, 150
+		db, apps := newApps(t, store.MemoryConfig{History: 10})
+		jobs := open[App](t, db, "job")
+		ctx, stop := context.WithCancel(t.Context())
+		var watchers, all sync.WaitGroup
+		held := make([]map[string]object, 6)
+		for i := range held {
+			s := []*store.MemoryStore[App]{apps, jobs}[i%2]
+			watchers.Go(func() { held[i] = mirror(t, ctx, s) }) // ends with stop; waited for below
+		}
+		for w := range writers {
+			all.Go(func() { // ends after its writes; waited for below
+				r := rand.New(rand.NewPCG(uint64(w), 1))
+				for range writes {
+					randomWrite(t, []*store.MemoryStore[App]{apps, jobs}[r.IntN(2)], r)
+				}
+			})
+		}
+		all.Wait()
+		require.NoError(t, db.CheckInvariants())
+		time.Sleep(time.Second) // until the watchers have caught up
+		stop()
+		watchers.Wait()
+		for i, s := range []*store.MemoryStore[App]{apps, jobs, apps, jobs, apps, jobs} {
+			l, err := s.List(t.Context())
+			require.NoError(t, err)
+			want := map[string]object{}
+			for _, o := range l.Items {
+				want[o.Key] = o
+			}
+			assert.Equal(t, want, held[i], "watcher %d", i)
+		}
+	})
+}
+
+// mirror follows s until ctx ends, and returns what it then holds.
+func mirror(t *testing.T, ctx context.Context, s *store.MemoryStore[App]) map[string]object {
+	for {
+		held := map[string]object{}
+		l, err := s.List(context.WithoutCancel(ctx))
+		assert.NoError(t, err)
+		for _, o := range l.Items {
+			held[o.Key] = o
+		}
+		for e, err := range s.Watch(ctx, l.Version) {
+			switch {
+			case ctx.Err() != nil && err != nil:
+				return held
+			case err != nil:
+				assert.ErrorIs(t, err, store.ErrExpired)
+			case e.Type == informer.Deleted:
+				delete(held, e.Object.Key)
+			case e.Type != informer.Bookmark:
+				held[e.Object.Key] = e.Object
+			}
+		}
+	}
+}
+
+func randomWrite(t *testing.T, s *store.MemoryStore[App], r *rand.Rand) {
+	ctx, key := context.Background(), fmt.Sprint(r.IntN(5))
+	var err error
+	switch o, getErr := s.Get(ctx, key); {
+	case getErr != nil:
+		_, err = s.Create(ctx, object{Key: key, Finalizers: []string{"f"}[:r.IntN(2)]})
+	case r.IntN(4) == 0:
+		err = s.Delete(ctx, key)
+	default:
+		o.Value.Replicas, o.Finalizers = r.IntN(10), nil
+		_, err = s.Update(ctx, o)
+	}
+	var e *store.Error
+	assert.True(t, err == nil || assert.ErrorAs(t, err, &e))
 }

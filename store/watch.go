@@ -26,7 +26,6 @@ func (s *MemoryStore[T]) Watch(
 ) iter.Seq2[informer.Event[Object[T]], error] {
 	return func(yield func(informer.Event[Object[T]], error) bool) {
 		c := cursor[T]{store: s, version: after}
-		defer c.stop()
 		for {
 			if ctx.Err() != nil {
 				yield(informer.Event[Object[T]]{}, context.Cause(ctx))
@@ -127,11 +126,5 @@ func (c *cursor[T]) wait(ctx context.Context) {
 	case <-c.anyKind:
 	case <-pauseOver:
 		c.pause = nil
-	}
-}
-
-func (c *cursor[T]) stop() {
-	if c.pause != nil {
-		c.pause.Stop()
 	}
 }

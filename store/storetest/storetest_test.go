@@ -136,7 +136,7 @@ var faults = map[string]struct {
 				if err != nil || now.Version != o.Version {
 					return f.Store.Update(ctx, o, pre...)
 				}
-				time.Sleep(1) // all writers that are on their way get here
+				time.Sleep(time.Nanosecond) // all writers that are on their way get here
 				for range 2 * history {
 					now, err = f.Store.Update(ctx, o, pre...)
 					if !errors.Is(err, store.ErrConflict) {

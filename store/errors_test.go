@@ -1,0 +1,79 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+func TestErrorsSayWhatAndWhy(t *testing.T) {
+	db, apps := newApps(t, store.MemoryConfig{NewUID: numbered(), History: 1})
+	ctx := t.Context()
+	create(t, apps, "web")
+	o := scale(t, apps, "web", 2)
+	old := o
+	old.Version--
+	wrong := o
+	wrong.UID = "u9"
+	_, getErr := apps.Get(ctx, "app/1")
+	_, createErr := apps.Create(ctx, object{Key: "web"})
+	_, keyErr := apps.Create(ctx, object{})
+	_, updateErr := apps.Update(ctx, old)
+	_, uidErr := apps.Update(ctx, wrong)
+	_, _ = apps.Update(ctx, o, store.IfTerm(7))
+	fenceErr := apps.Delete(ctx, "web", store.IfTerm(6))
+	_, openErr := store.Open[int](db, "app")
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{getErr, `store: get app "app/1": object not found`},
+		{createErr, `store: create app "web": object exists already`},
+		{keyErr, `store: create app: an object needs a key`},
+		{updateErr, `store: update app "web": object has changed: version is 2, not 1`},
+		{uidErr, `store: update app "web": object has changed: UID is "u1", not "u9"`},
+		{fenceErr, `store: delete app "web": a later term has written: term 6 is over, 7 has written`},
+		{firstOf(apps, 0), `store: watch app: informer: version is no longer in the history of the source: ` +
+			`version 0 is too old, the first to start from is 1`},
+		{firstOf(apps, 9), `store: watch app: informer: version is no longer in the history of the source: ` +
+			`version 9 is not reached, the store is at 2`},
+		{openErr, `store: open app: it is open as a *store.MemoryStore[github.com/setpoint-go/setpoint/store_test.App] ` +
+			`already, not of int`},
+	} {
+		assert.EqualError(t, c.err, c.want)
+	}
+}
+
+func TestOnlyAConflictIsAConflict(t *testing.T) {
+	assert.True(t, (&store.Error{Err: fmt.Errorf("%w: version", store.ErrConflict)}).Conflict())
+	for _, err := range []error{store.ErrNotFound, store.ErrExists, store.ErrFenced, store.ErrExpired} {
+		assert.False(t, (&store.Error{Err: err}).Conflict(), err)
+	}
+}
+
+func TestExpiredIsTheErrorThatInformersKnow(t *testing.T) {
+	assert.ErrorIs(t, &store.Error{Err: store.ErrExpired}, informer.ErrExpired)
+}
+
+func TestAPreconditionOfNothingHolds(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	create(t, apps, "web")
+	assert.NoError(t, apps.Delete(t.Context(), "web", store.Precondition{}))
+}
+
+func TestTheListOfPreconditionsIsNotWrittenTo(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	o := create(t, apps, "web")
+	backing := []store.Precondition{store.IfUID(o.UID), store.IfTerm(3), {}, {}}
+	_, err := apps.Update(t.Context(), o, backing[:1]...)
+	assert.NoError(t, err)
+	assert.Equal(t, store.Precondition{}, backing[2])
+	next := create(t, apps, "next")
+	_, err = apps.Update(t.Context(), next, backing[1:2]...)
+	assert.NoError(t, err)
+	assert.Equal(t, store.Precondition{}, backing[2])
+}

@@ -1,0 +1,76 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// Who decides on what was read some time ago says so, and does no harm to an object that has come in the meantime.
+func ExamplePrecondition() {
+	ctx := context.Background()
+	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	read, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
+
+	_ = sites.Delete(ctx, "shop")
+	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
+
+	err := sites.Delete(ctx, "shop", store.IfUID(read.UID))
+	fmt.Println(errors.Is(err, store.ErrConflict))
+	// Output: true
+}
+
+// A leader writes in its term. Once its successor has written, its own writes are refused.
+func ExampleIfTerm() {
+	ctx := context.Background()
+	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	_, err := sites.Create(ctx, store.Object[Site]{Key: "shop"}, store.IfTerm(1))
+	fmt.Println(err)
+	_, err = sites.Create(ctx, store.Object[Site]{Key: "blog"}, store.IfTerm(2)) // the successor
+	fmt.Println(err)
+	err = sites.Delete(ctx, "shop", store.IfTerm(1)) // the old leader, which does not know yet
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// <nil>
+	// store: delete site "shop": a later term has written: term 1 is over, 2 has written
+}
+
+// An error says what it is about, and whether to try again.
+func ExampleError() {
+	ctx := context.Background()
+	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	site, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
+	err := sites.Delete(ctx, "shop", store.IfVersion(site.Version+1))
+	var e *store.Error
+	if errors.As(err, &e) {
+		fmt.Println(e.Op, e.Kind, e.Key, e.Have, e.Want, e.Conflict())
+	}
+	// Output: delete site shop 1 2 true
+}
+
+// A backend reads what it has in a transaction, asks, and writes in the same transaction.
+func ExampleAdmit() {
+	have := store.Current{Version: 7, UID: "uid-1", Term: 2}
+
+	term, err := store.Admit(store.OpDelete, "site", "shop", have, store.IfUID("uid-1"), store.IfTerm(3))
+	fmt.Println(term, err)
+
+	_, err = store.Admit(store.OpDelete, "site", "shop", have, store.IfVersion(6))
+	fmt.Println(err)
+	_, err = store.Admit(store.OpCreate, "site", "shop", have)
+	fmt.Println(err)
+	// Output:
+	// 3 <nil>
+	// store: delete site "shop": object has changed: version is 7, not 6
+	// store: create site "shop": object exists already
+}
+
+func ExampleCurrent() {
+	var have store.Current // nothing under the key, no term seen
+	_, err := store.Admit(store.OpUpdate, "site", "shop", have)
+	fmt.Println(err)
+	// Output: store: update site "shop": object not found
+}

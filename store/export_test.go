@@ -1,0 +1,77 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// CheckInvariants returns an error that says which invariant of db does not hold.
+func (db *Memory) CheckInvariants() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	uids := map[string]string{}
+	for kind, s := range db.kinds {
+		if err := s.(interface {
+			checkLocked(uids map[string]string) error
+		}).checkLocked(uids); err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+func (s *MemoryStore[T]) checkLocked(uids map[string]string) error {
+	for key, o := range s.objects {
+		switch {
+		case key == "" || o.Key != key:
+			return fmt.Errorf("%q is under the key %q", o.Key, key)
+		case o.Version == 0 || o.Version > s.db.version:
+			return fmt.Errorf("%q has version %d, the database %d", key, o.Version, s.db.version)
+		case o.UID == "" || uids[o.UID] != "":
+			return fmt.Errorf("%q has the UID %q of %q", key, o.UID, uids[o.UID])
+		case o.Created.IsZero():
+			return fmt.Errorf("%q was never created", key)
+		case !o.Deleting.IsZero() && len(o.Finalizers) == 0:
+			return fmt.Errorf("%q is being deleted and waits for nothing", key)
+		}
+		uids[o.UID] = key
+	}
+	return s.checkHistoryLocked()
+}
+
+// checkHistoryLocked checks the ring, and that it ends in what the store holds.
+func (s *MemoryStore[T]) checkHistoryLocked() error {
+	h := &s.history
+	if h.oldest > h.next || h.next-h.oldest > h.limit || len(h.ring) > h.limit {
+		return fmt.Errorf("the history holds [%d, %d) in %d slots, its limit is %d", h.oldest, h.next, len(h.ring), h.limit)
+	}
+	last := h.dropped
+	newest := map[string]change[T]{}
+	for p := h.oldest; p < h.next; p++ {
+		c := h.at(p)
+		if c.object.Version <= last {
+			return fmt.Errorf("change %d has version %d after version %d", p, c.object.Version, last)
+		}
+		last = c.object.Version
+		newest[c.object.Key] = c
+	}
+	for key, c := range newest {
+		if held := s.objects[key]; (c.kind == informer.Deleted) != (held == nil) || held != nil && held != c.object {
+			return fmt.Errorf("the last change of %q is %v of version %d, which is not what is held", key, c.kind, c.object.Version)
+		}
+	}
+	for key, o := range s.objects {
+		if _, ok := newest[key]; !ok && o.Version > h.dropped {
+			return fmt.Errorf("version %d of %q is missing in the history after %d", o.Version, key, h.dropped)
+		}
+	}
+	return nil
+}
+
+// Term returns the greatest term that db has seen.
+func (db *Memory) Term() uint64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.term
+}

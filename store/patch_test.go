@@ -1,0 +1,189 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// contested is a store in which somebody else changes the object between each read and the next write.
+type contested struct {
+	*store.MemoryStore[App]
+	times  int // how often still
+	writes int
+}
+
+func (c *contested) Update(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+	c.writes++
+	if c.times > 0 {
+		c.times--
+		now, err := c.Get(ctx, o.Key)
+		if err != nil {
+			return now, err
+		}
+		now.Value.Tags = append(now.Value.Tags, "other")
+		if _, err := c.MemoryStore.Update(ctx, now); err != nil {
+			return now, err
+		}
+	}
+	return c.MemoryStore.Update(ctx, o, pre...)
+}
+
+func raise(o *object) error { o.Value.Replicas++; return nil }
+
+func TestPatchReadsChangesAndWrites(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	before := create(t, apps, "web")
+	after, err := store.Patch(t.Context(), apps, "web", raise)
+	require.NoError(t, err)
+	assert.Equal(t, 1, after.Value.Replicas)
+	assert.Equal(t, before.UID, after.UID)
+	got, err := apps.Get(t.Context(), "web")
+	require.NoError(t, err)
+	assert.Equal(t, got, after)
+}
+
+func TestPatchTriesAgainWithFreshDataAfterAConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, apps := newApps(t, store.MemoryConfig{})
+		create(t, apps, "web")
+		c := &contested{MemoryStore: apps, times: 3}
+		start := time.Now()
+		after, err := store.Patch(t.Context(), c, "web", raise)
+		require.NoError(t, err)
+		assert.Equal(t, App{Replicas: 1, Tags: []string{"other", "other", "other"}}, after.Value)
+		assert.Equal(t, 4, c.writes)
+		assert.GreaterOrEqual(t, time.Since(start), 7*time.Millisecond)
+		assert.LessOrEqual(t, time.Since(start), 14*time.Millisecond)
+	})
+}
+
+func TestPatchGivesUpAfterTenConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, apps := newApps(t, store.MemoryConfig{})
+		create(t, apps, "web")
+		c := &contested{MemoryStore: apps, times: 1000}
+		start := time.Now()
+		after, err := store.Patch(t.Context(), c, "web", raise)
+		require.ErrorIs(t, err, store.ErrConflict)
+		assert.True(t, retry.IsConflict(err), "whoever retries Patch can tell")
+		assert.Equal(t, 10, c.writes)
+		assert.Zero(t, after)
+		assert.Less(t, time.Since(start), time.Second)
+	})
+}
+
+func TestManyPatchesLoseNoUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, apps := newApps(t, store.MemoryConfig{})
+		create(t, apps, "web")
+		var wg sync.WaitGroup
+		for range 32 {
+			wg.Go(func() { // ends with the patch; waited for below
+				_, err := store.Patch(context.Background(), apps, "web", raise)
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		got, err := apps.Get(t.Context(), "web")
+		require.NoError(t, err)
+		assert.Equal(t, 32, got.Value.Replicas)
+	})
+}
+
+func TestPatchThatChangesNothingWritesNothing(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	before := create(t, apps, "web")
+	after, err := store.Patch(t.Context(), apps, "web", func(o *object) error { o.Created = time.Now(); return nil })
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+}
+
+func TestPatchWritesNothingWhenTheChangeFails(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	before := create(t, apps, "web")
+	failure := errors.New("no")
+	for _, want := range []error{failure, &store.Error{Err: store.ErrConflict}} {
+		calls := 0
+		_, err := store.Patch(t.Context(), apps, "web", func(o *object) error {
+			calls++
+			o.Value.Replicas = 9
+			o.Value.Tags = append(o.Value.Tags, "x")
+			return want
+		})
+		assert.Equal(t, want, err, "the very error")
+		assert.Equal(t, 1, calls, "also one that looks like a conflict is not tried again")
+	}
+	got, err := apps.Get(t.Context(), "web")
+	require.NoError(t, err)
+	assert.Equal(t, before, got)
+}
+
+func TestPatchCannotTurnToAnotherObject(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	other := create(t, apps, "other")
+	web := create(t, apps, "web")
+	after, err := store.Patch(t.Context(), apps, "web", func(o *object) error {
+		o.Key, o.UID, o.Version, o.Value.Replicas = other.Key, other.UID, other.Version, 5
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "web", after.Key)
+	assert.Equal(t, web.UID, after.UID)
+	got, err := apps.Get(t.Context(), "other")
+	require.NoError(t, err)
+	assert.Equal(t, other, got)
+}
+
+func TestPatchReturnsAtOnceWhatNoRetryCanMend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, apps := newApps(t, store.MemoryConfig{})
+		create(t, apps, "web")
+		first := create(t, apps, "old")
+		now := scale(t, apps, "old", 3)
+		_, err := apps.Create(t.Context(), object{Key: "led"}, store.IfTerm(4))
+		require.NoError(t, err)
+		for _, c := range []struct {
+			key  string
+			pre  store.Precondition
+			want error
+		}{
+			{"gone", store.Precondition{}, store.ErrNotFound},
+			{"old", store.IfVersion(first.Version), store.ErrConflict},
+			{"old", store.IfUID("x"), store.ErrConflict},
+			{"old", store.IfTerm(3), store.ErrFenced},
+		} {
+			start := time.Now()
+			_, err := store.Patch(t.Context(), apps, c.key, raise, c.pre)
+			require.ErrorIs(t, err, c.want)
+			assert.Zero(t, time.Since(start))
+		}
+		after, err := store.Patch(t.Context(), apps, "old", raise,
+			store.IfVersion(now.Version), store.IfUID(now.UID), store.IfTerm(4))
+		require.NoError(t, err)
+		assert.Equal(t, 4, after.Value.Replicas)
+	})
+}
+
+func TestPatchEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, apps := newApps(t, store.MemoryConfig{})
+		create(t, apps, "web")
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(5*time.Millisecond, func() { cancel(cause) })
+		start := time.Now()
+		_, err := store.Patch(ctx, &contested{MemoryStore: apps, times: 1000}, "web", raise)
+		require.ErrorIs(t, err, cause)
+		assert.Equal(t, 5*time.Millisecond, time.Since(start))
+	})
+}

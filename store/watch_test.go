@@ -1,0 +1,213 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// follow watches s in a goroutine of its own, which ends with the test, and returns what the watch has told since the last
+// call, once it waits again.
+func follow(t *testing.T, s *store.MemoryStore[App], after informer.Version) func() []string {
+	ctx, cancel := context.WithCancel(context.Background())
+	var told []string
+	done := make(chan struct{})
+	go func() { // ends when cancel ends the watch; the cleanup waits for it
+		defer close(done)
+		for e, err := range s.Watch(ctx, after) {
+			if err != nil {
+				told = append(told, err.Error())
+				continue
+			}
+			told = append(told, fmt.Sprint(e.Type, " ", e.Object.Key, " ", e.Version))
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return func() []string {
+		synctest.Wait()
+		all := told
+		told = nil
+		return all
+	}
+}
+
+// none is what a watch tells that tells nothing.
+var none []string
+
+func TestAWatchOfAQuietKindLearnsOfTheVersionsOfABusyOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, apps := newApps(t, store.MemoryConfig{})
+		jobs := open[App](t, db, "job")
+		told := follow(t, apps, 0)
+		require.Equal(t, none, told())
+
+		create(t, jobs, "a")
+		assert.Equal(t, []string{"Bookmark  1"}, told(), "the first foreign write is told at once")
+		for n := range 500 {
+			scale(t, jobs, "a", n+1)
+		}
+		assert.Equal(t, none, told(), "the next ones wait")
+		time.Sleep(100*time.Millisecond - 1)
+		assert.Equal(t, none, told(), "they wait for 100ms")
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, []string{"Bookmark  501"}, told(), "one bookmark for all")
+		time.Sleep(time.Hour)
+		assert.Equal(t, none, told(), "nothing happens, nothing is told")
+		scale(t, jobs, "a", 0)
+		assert.Equal(t, []string{"Bookmark  502"}, told())
+	})
+}
+
+func TestAWatchTellsItsOwnKindAtOnceAlsoBetweenBookmarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, apps := newApps(t, store.MemoryConfig{})
+		jobs := open[App](t, db, "job")
+		told := follow(t, apps, 0)
+		create(t, jobs, "a")
+		require.Equal(t, []string{"Bookmark  1"}, told())
+		create(t, jobs, "b")
+		create(t, apps, "web")
+		create(t, jobs, "c")
+		assert.Equal(t, []string{"Added web 3"}, told())
+		time.Sleep(100 * time.Millisecond)
+		assert.Equal(t, []string{"Bookmark  4"}, told())
+		time.Sleep(50 * time.Millisecond)
+		scale(t, apps, "web", 1)
+		assert.Equal(t, []string{"Modified web 5"}, told())
+		time.Sleep(time.Hour)
+		assert.Equal(t, none, told(), "no bookmark where an event has said as much")
+	})
+}
+
+func TestAWatchThatStartsBehindForeignWritesIsToldSoAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, apps := newApps(t, store.MemoryConfig{})
+		jobs := open[App](t, db, "job")
+		create(t, apps, "web")
+		create(t, jobs, "a")
+		assert.Equal(t, []string{"Added web 1", "Bookmark  2"}, follow(t, apps, 0)())
+		assert.Equal(t, []string{"Bookmark  2"}, follow(t, apps, 1)())
+		assert.Equal(t, none, follow(t, apps, 2)())
+	})
+}
+
+func TestABusyKindDoesNotExpireTheWatchOfAQuietOne(t *testing.T) {
+	db, apps := newApps(t, store.MemoryConfig{History: 3})
+	jobs := open[App](t, db, "job")
+	create(t, jobs, "a")
+	create(t, apps, "web")
+	for n := range 100 {
+		scale(t, jobs, "a", n+1)
+	}
+	require.NoError(t, firstOf(apps, 0))
+	require.ErrorIs(t, firstOf(jobs, 0), store.ErrExpired)
+	require.NoError(t, db.CheckInvariants())
+}
+
+func TestAnExpiredWatchSaysFromWhereItCouldStart(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{History: 3})
+	create(t, apps, "web")
+	for n := range 9 {
+		scale(t, apps, "web", n+1)
+	}
+	var e *store.Error
+	require.ErrorAs(t, firstOf(apps, 6), &e)
+	assert.Equal(t, informer.Version(7), e.Have)
+	assert.Equal(t, informer.Version(6), e.Want)
+	assert.NoError(t, firstOf(apps, e.Have))
+}
+
+func TestAWaitingWatchEndsWithTheCauseOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, apps := newApps(t, store.MemoryConfig{})
+		jobs := open[App](t, db, "job")
+		cause := errors.New("enough")
+		for _, busy := range []bool{false, true} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var last error
+			pairs := 0
+			done := make(chan struct{})
+			go func() { // ends when cancel ends the watch; the test waits for it
+				defer close(done)
+				for _, err := range apps.Watch(ctx, 0) {
+					last = err
+					pairs++
+				}
+			}()
+			synctest.Wait()
+			if busy { // now it waits between two bookmarks
+				create(t, jobs, "a")
+				synctest.Wait()
+			}
+			before := pairs
+			start := time.Now()
+			cancel(cause)
+			<-done
+			assert.Equal(t, cause, last, "the cause itself")
+			assert.Equal(t, before+1, pairs)
+			assert.Zero(t, time.Since(start))
+		}
+	})
+}
+
+func TestAContextThatEndsInTheMiddleStopsTheEventsThatAreLeft(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	for n := range 5 {
+		create(t, apps, fmt.Sprint(n))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	pairs := 0
+	for _, err := range apps.Watch(ctx, 0) {
+		if pairs++; pairs == 2 {
+			cancel()
+		}
+		if pairs == 3 {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+	}
+	assert.Equal(t, 3, pairs)
+}
+
+func TestAWatchThatIsNotReadCostsNothingAndExpires(t *testing.T) {
+	db, apps := newApps(t, store.MemoryConfig{History: 3})
+	create(t, apps, "web")
+	n := 0
+	for e, err := range apps.Watch(t.Context(), 0) {
+		if n++; n == 2 {
+			require.ErrorIs(t, err, store.ErrExpired)
+			continue
+		}
+		require.Equal(t, informer.Added, e.Type)
+		for n := range 4 { // the second change falls out of the history while the consumer works
+			scale(t, apps, "web", n+1)
+		}
+	}
+	assert.Equal(t, 2, n)
+	require.NoError(t, db.CheckInvariants())
+}
+
+func TestAWatchAtTheEdgeOfTheHistoryMissesNothing(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{History: 3})
+	create(t, apps, "web")
+	var seen []int
+	for e, err := range apps.Watch(t.Context(), 0) {
+		require.NoError(t, err)
+		if seen = append(seen, e.Object.Value.Replicas); len(seen) == 4 {
+			break
+		}
+		for n := 1; len(seen) == 1 && n <= 3; n++ {
+			scale(t, apps, "web", n)
+		}
+	}
+	assert.Equal(t, []int{0, 1, 2, 3}, seen)
+}
