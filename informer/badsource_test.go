@@ -105,10 +105,10 @@ func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) { // R-9
 		assert.Contains(t, string(crashed.Stack), "badsource_test.go")
 
 		crash.set(false)
-		time.Sleep(800*time.Millisecond - 1)
+		time.Sleep(800*time.Millisecond - time.Nanosecond)
 		synctest.Wait()
 		assert.False(t, in.HasSynced())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		require.NoError(t, in.WaitForVersion(t.Context(), 2))
 		assert.Empty(t, errs.take())
 		t.Cleanup(func() { assert.Empty(t, errs.take()) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -142,14 +143,17 @@ func (s *spy) got() spied {
 
 // recorder is a handler that writes down its calls, and checks that each follows from the ones before.
 type recorder struct {
-	t    testing.TB
-	gate chan struct{} // each call waits for a token; nil is open
-	reg  *informer.Registration
+	t     testing.TB
+	gate  chan struct{} // each call waits for a token; nil is open
+	pause func()        // runs in each call; nil is nothing
+	check func()        // the same, with mu held
+	reg   *informer.Registration
 
 	mu    sync.Mutex
 	busy  bool
 	calls []string
 	known map[string]site
+	tail  bool // the initial objects have been told
 	gaps  bool // changes may be missed, so that an update may lead from one life to another
 }
 
@@ -201,12 +205,22 @@ func (r *recorder) call(what string, check func(known site, ok bool), key string
 	r.mu.Lock()
 	assert.False(r.t, r.busy, "%s while another call runs", what)
 	r.busy = true
+	if r.check != nil {
+		r.check()
+	}
 	known, ok := r.known[key]
 	check(known, ok)
+	initial := strings.HasSuffix(what, "initial=true")
+	assert.False(r.t, initial && r.tail, "%s after others", what)
+	assert.True(r.t, r.gaps || !strings.HasSuffix(what, "unknown"), "%s, but nothing was missed", what)
+	r.tail = r.tail || !initial
 	r.calls = append(r.calls, what)
 	r.mu.Unlock()
 	if r.gate != nil {
 		<-r.gate
+	}
+	if r.pause != nil {
+		r.pause()
 	}
 	r.mu.Lock()
 	r.busy = false
@@ -234,4 +248,12 @@ func (r *recorder) state() map[string]site {
 // contents returns what the cache holds.
 func contents(in *informer.Informer[string, site]) map[string]site {
 	return maps.Collect(in.Indexer().All())
+}
+
+// isBusy reports whether a call runs, when nothing moves any more.
+func (r *recorder) isBusy() bool {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy
 }

@@ -240,7 +240,7 @@ func TestResyncGivesEveryObjectAgain(t *testing.T) {
 
 		time.Sleep(time.Hour - 1)
 		assert.Empty(t, r.take())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, []string{"update b.1 1", "update a.2 2"}, r.take())
 		time.Sleep(time.Hour)
 		assert.Len(t, r.take(), 2)

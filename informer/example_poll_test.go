@@ -1,0 +1,69 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// inventory stands for an API that can only be listed.
+type inventory struct {
+	mu    sync.Mutex
+	sites map[string]Site
+}
+
+func (v *inventory) list(context.Context) ([]Site, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Collect(maps.Values(v.sites)), nil
+}
+
+func (v *inventory) change(f func(map[string]Site)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f(v.sites)
+}
+
+// Something that can only be listed becomes a source by polling. Who knows that something has changed does not wait for
+// the next poll.
+func ExamplePoller_Nudge() {
+	inv := &inventory{sites: map[string]Site{"ulm": {"ulm", "south"}}}
+	src := informer.Poll(inv.list, siteName, informer.PollConfig[Site]{
+		Interval: -1, // an example has no patience: it nudges
+		Equal:    func(a, b Site) bool { return a == b },
+	})
+	sites := informer.New(src, siteName, informer.Config{})
+	told := make(chan string)
+	_, err := sites.AddHandler(informer.Handler[string, Site]{
+		OnAdd:    func(s Site, _ bool) { told <- "add " + s.Name },
+		OnUpdate: func(old, s Site) { told <- "update " + s.Name + " from " + old.Region + " to " + s.Region },
+		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete " + d.Key },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- sites.Run(ctx) }()
+	fmt.Println(<-told)
+
+	inv.change(func(sites map[string]Site) { sites["ulm"] = Site{"ulm", "west"} })
+	src.Nudge()
+	fmt.Println(<-told)
+	inv.change(func(sites map[string]Site) { delete(sites, "ulm") })
+	src.Nudge()
+	fmt.Println(<-told)
+
+	cancel()
+	<-ended
+	// Output:
+	// add ulm
+	// update ulm from south to west
+	// delete ulm
+}

@@ -1,0 +1,53 @@
+package informertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// An outage in which a deletion is missed: the handler is told of it all the same.
+func ExampleSource() {
+	type Site struct{ Name, Region string }
+	src := informertest.NewSource(func(s Site) string { return s.Name })
+	src.Put(Site{"ulm", "south"})
+
+	sites := informer.New(src, src.Key, informer.Config{
+		Name:    "sites",
+		OnError: func(error) {},
+		Backoff: wait.Backoff{Duration: time.Microsecond},
+	})
+	added, deleted := make(chan Site), make(chan cache.Tombstone[string, Site])
+	_, err := sites.AddHandler(informer.Handler[string, Site]{
+		OnAdd:    func(s Site, _ bool) { added <- s },
+		OnDelete: func(d cache.Tombstone[string, Site]) { deleted <- d },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- sites.Run(ctx) }()
+	fmt.Println("added:", <-added)
+
+	src.Fail(errors.New("no route to host"))
+	src.Delete("ulm")
+	src.Compact() // the deletion is no longer in the history
+	src.Fail(nil)
+	d := <-deleted
+	fmt.Println("deleted:", d.Object, "final state unknown:", d.FinalStateUnknown)
+
+	cancel()
+	fmt.Println("ended:", <-ended)
+	// Output:
+	// added: {ulm south}
+	// deleted: {ulm south} final state unknown: true
+	// ended: <nil>
+}
