@@ -17,8 +17,8 @@
 //  2. It appends one line to the record, {"pid":1,"port":2}, after it has begun to listen. Whoever reads a port there
 //     can connect to it.
 //  3. No child of the replica would inherit the record.
-//  4. SIGTERM and SIGINT end it: it accepts no more, finishes the requests in flight within two seconds, and exits
-//     with status 0.
+//  4. SIGTERM and SIGINT end it: it accepts connections for another 150 ms, in which a load balancer in front of it
+//     has time to hear of it, finishes the requests in flight within two seconds, and exits with status 0.
 //
 // # Shutdown
 //

@@ -15,6 +15,9 @@ import (
 	"time"
 )
 
+// linger is how long a replica that was told to stop goes on accepting connections.
+const linger = 150 * time.Millisecond
+
 // drainTimeout bounds how long a replica that was told to stop waits for the requests in flight.
 const drainTimeout = 2 * time.Second
 
@@ -51,7 +54,7 @@ func Main(args []string) int {
 	return 0
 }
 
-// run serves until ctx ends, and then for drain at most. The record stays open, and so its lock held, until run returns;
+// run serves until ctx ends, and then for linger, and drain at most. The record stays open, and so its lock held, until run returns;
 // the exit of the process follows.
 func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration, logger *slog.Logger) error {
 	var record *os.File
@@ -89,7 +92,14 @@ func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration,
 	case <-ctx.Done():
 	}
 
+	// Connections that were made before whoever sends them has heard of the stop are still to be accepted: the
+	// listener stays open for a while.
 	logger.Info("replica stops")
+	select {
+	case err := <-served:
+		return fmt.Errorf("replica: serve: %w", err)
+	case <-time.After(linger):
+	}
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := server.Shutdown(draining); err != nil {

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
+	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// deployments keeps the replicas of each Deployment alive: real processes of this machine.
+type deployments struct {
+	deployments mirror[Deployment]
+	manifests   *informer.Informer[string, manifest.Manifest]
+	byApp       *cache.Index[string, string, machine.Replica] // of the cache of replicas
+	machine     *machine.Machine
+	grace       time.Duration // that a replica gets to end
+	events      *events.Recorder
+
+	// expected holds the replicas that were started or stopped and that the cache does not show so yet. A count of
+	// the cache before that would start them twice, or stop too many. It gives up after patience: a replica that
+	// dies at once may never show.
+	expected *expectations.Tracked[string, string]
+	patience time.Duration
+
+	ended sync.Map // the IDs of replicas that were told to end and are not gone: the others die of something else
+}
+
+// Reconcile takes the next step of one deployment and writes back its status.
+func (c *deployments) Reconcile(ctx context.Context, app string) (controller.Result, error) {
+	if !c.expected.Satisfied(app) {
+		return controller.Result{RequeueAfter: c.patience}, nil // the replica that is awaited comes first, as a rule
+	}
+	var replicas []machine.Replica
+	for _, r := range c.byApp.All(app) {
+		replicas = append(replicas, r)
+	}
+	d, ok := c.deployments.cache.Get(app)
+	if !ok {
+		return c.remove(app, replicas)
+	}
+
+	p := planFor(d.Value.Spec, replicas)
+	if err := c.stop(app, p.kill, c.machine.Kill, "Killed", "it hangs"); err != nil {
+		return controller.Result{}, err
+	}
+	if err := c.stop(app, p.stop, c.machine.Stop, "Stopping", "it is not needed any more"); err != nil {
+		return controller.Result{}, err
+	}
+	if err := c.start(ctx, d, p.start); err != nil {
+		return controller.Result{}, err
+	}
+	if err := c.writeStatus(ctx, d, p, replicas); err != nil {
+		return controller.Result{}, err
+	}
+	return c.escalate(replicas)
+}
+
+// remove stops the replicas of a deployment that does not exist, unless it is about to: after a restart the store is
+// empty, and what runs is adopted by the deployments to come.
+func (c *deployments) remove(app string, replicas []machine.Replica) (controller.Result, error) {
+	if _, wanted := c.manifests.Get(app); wanted {
+		return controller.Result{}, nil
+	}
+	var ids []string
+	for _, r := range replicas {
+		if r.State != machine.Stopping {
+			ids = append(ids, r.ID)
+		}
+	}
+	if err := c.stop(app, ids, c.machine.Stop, "Stopping", "its deployment is gone"); err != nil {
+		return controller.Result{}, err
+	}
+	if len(replicas) > 0 {
+		return controller.Result{RequeueAfter: c.grace}, nil
+	}
+	c.expected.Delete(app)
+	return controller.Result{}, nil
+}
+
+// start starts n replicas. What is expected is said first: the event may be faster than the return of the call.
+func (c *deployments) start(ctx context.Context, d store.Object[Deployment], n int) error {
+	if n == 0 {
+		return nil
+	}
+	spec := d.Value.Spec
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s-%s-%05x", d.Key, spec.Revision()[:4], rand.Uint32N(1<<20))
+	}
+	c.expected.ExpectCreations(d.Key, ids...)
+	for i, id := range ids {
+		err := c.machine.Start(ctx, machine.Spec{ID: id, App: d.Key, Revision: spec.Revision(), Message: spec.Message})
+		if err != nil {
+			for _, id := range ids[i:] {
+				c.expected.CreationObserved(d.Key, id) // it will not be
+			}
+			c.events.Warning(about(kindDeployment, d), "StartFailed", err.Error())
+			return err
+		}
+		c.events.Normal(about(kindDeployment, d), "Started", "replica "+id)
+	}
+	return nil
+}
+
+// stop ends replicas in one of the two ways.
+func (c *deployments) stop(app string, ids []string, end func(id string) error, reason, why string) error {
+	c.expected.ExpectDeletions(app, ids...)
+	var errs []error
+	for _, id := range ids {
+		c.ended.Store(id, nil)
+		if err := end(id); err != nil {
+			c.ended.Delete(id)
+			c.expected.DeletionObserved(app, id) // it will not be
+			errs = append(errs, err)
+			continue
+		}
+		c.events.Normal(events.Ref{Kind: kindDeployment, Key: app}, reason, "replica "+id+": "+why)
+	}
+	return errors.Join(errs...)
+}
+
+// escalate reminds the replicas that were told to stop; after their grace they are killed.
+func (c *deployments) escalate(replicas []machine.Replica) (controller.Result, error) {
+	var result controller.Result
+	var errs []error
+	for _, r := range replicas {
+		if r.State == machine.Stopping {
+			errs = append(errs, c.machine.Stop(r.ID))
+			result.RequeueAfter = c.grace
+		}
+	}
+	return result, errors.Join(errs...)
+}
+
+// writeStatus writes back what there is, before the steps just taken.
+func (c *deployments) writeStatus(ctx context.Context, d store.Object[Deployment], p plan, replicas []machine.Replica) error {
+	spec, status := d.Value.Spec, d.Value.Status
+	status.Ready = 0
+	current := 0
+	for _, r := range replicas {
+		if r.State == machine.Ready {
+			status.Ready++
+			current += count(r.Revision == spec.Revision())
+		}
+	}
+	if p.start == 0 && len(p.stop) == 0 && len(p.kill) == 0 && current == spec.Replicas {
+		status.Rolled, status.Reached = spec, true
+	}
+	if status == d.Value.Status {
+		return nil
+	}
+	_, err := store.Patch(ctx, c.deployments, d.Key, func(o *store.Object[Deployment]) error {
+		o.Value.Status = status
+		return nil
+	}, store.IfUID(d.UID))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // deleted meanwhile
+	}
+	return err
+}
+
+// watch notes what was expected and wakes the deployment that a replica belongs to.
+func (c *deployments) watch(add func(app string)) informer.Handler[string, machine.Replica] {
+	return informer.Handler[string, machine.Replica]{
+		OnAdd: func(r machine.Replica, inInitialList bool) {
+			if inInitialList {
+				c.events.Normal(events.Ref{Kind: kindDeployment, Key: r.App}, "Found", "replica "+r.ID+" runs already")
+			}
+			c.expected.CreationObserved(r.App, r.ID)
+			add(r.App)
+		},
+		OnUpdate: func(old, r machine.Replica) {
+			if r.State != old.State {
+				c.recordState(r)
+			}
+			if r.State == machine.Stopping {
+				c.expected.DeletionObserved(r.App, r.ID)
+			}
+			add(r.App)
+		},
+		OnDelete: func(t cache.Tombstone[string, machine.Replica]) {
+			r := t.Object
+			if _, told := c.ended.LoadAndDelete(r.ID); !told {
+				c.events.Warning(events.Ref{Kind: kindDeployment, Key: r.App}, "Died", fmt.Sprintf("replica %s, process %d", r.ID, r.PID))
+			}
+			c.expected.CreationObserved(r.App, r.ID)
+			c.expected.DeletionObserved(r.App, r.ID)
+			add(r.App)
+		},
+	}
+}
+
+func (c *deployments) recordState(r machine.Replica) {
+	ref := events.Ref{Kind: kindDeployment, Key: r.App}
+	switch r.State {
+	case machine.Ready:
+		c.events.Normal(ref, "Ready", fmt.Sprintf("replica %s, process %d at %s", r.ID, r.PID, r.Addr()))
+	case machine.Unhealthy:
+		c.events.Warning(ref, "Unhealthy", fmt.Sprintf("replica %s, process %d does not answer", r.ID, r.PID))
+	}
+}
+
+// readyBackends returns the addresses of the replicas that can serve, in order.
+func readyBackends(byApp *cache.Index[string, string, machine.Replica], app string) []string {
+	var addrs []string
+	for _, r := range byApp.All(app) {
+		if r.State == machine.Ready {
+			addrs = append(addrs, r.Addr())
+		}
+	}
+	slices.Sort(addrs)
+	return addrs
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
+	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/wait"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// Config is the configuration of an [Orchestrator].
+type Config struct {
+	Manifests string        // the directory of the manifests, which must exist
+	State     string        // the directory of the lease and of the records of the replicas; made when it is missing
+	Lease     time.Duration // how long the others wait when the leader is gone; defaults to 3 s
+	Out       io.Writer     // gets a line for each thing that happens
+	Logger    *slog.Logger  // gets what a developer may want to know
+
+	Observe func(events.Event) // gets each event, beside Out; optional
+}
+
+// Orchestrator keeps what runs on this machine equal to what the manifests say. All of it is wired here: sources and
+// their caches, the controllers, and the manager that starts and stops them in order.
+type Orchestrator struct {
+	cfg      Config
+	election leaderelect.LeaseStore
+	status   net.Listener // of the status page, whose address stands in the lease
+	events   *events.Recorder
+	machine  *machine.Machine
+	manager  *controller.Manager
+
+	// The caches, each filled by a source.
+	manifests   *informer.Informer[string, manifest.Manifest] // the directory, polled
+	replicas    *informer.Informer[string, machine.Replica]   // the processes, polled
+	apps        mirror[WebApp]                                // the store, watched
+	deployments mirror[Deployment]
+	services    mirror[Service]
+	byApp       *cache.Index[string, string, machine.Replica]
+}
+
+// reasonRejected is the reason of the event that a manifest is not valid.
+const reasonRejected = "Rejected"
+
+// The pace of things. All of it is fast, because the replicas are.
+const (
+	pollInterval  = 250 * time.Millisecond
+	probeInterval = 300 * time.Millisecond
+	probeTimeout  = 500 * time.Millisecond
+	grace         = 3 * time.Second // that a replica gets to end
+	patience      = 3 * time.Second // with a replica that does not appear
+	stopTimeout   = 10 * time.Second
+)
+
+// NewOrchestrator opens the directories and wires everything. It starts nothing but the listener of the status page.
+func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
+	o = &Orchestrator{cfg: cfg}
+	print := printer(cfg.Out)
+	o.events = events.NewRecorder(events.Config{Sink: func(e events.Event) {
+		print(e)
+		if cfg.Observe != nil {
+			cfg.Observe(e)
+		}
+	}})
+	dir, err := manifest.Open(cfg.Manifests, manifest.Config{
+		Report: func(err error) { o.events.Warning(problemOf(err), reasonRejected, err.Error()) },
+		Recovered: func(file string) {
+			o.events.Normal(events.Ref{Kind: "File", Key: file}, "Accepted", "it is valid again")
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.election, err = leaderelect.NewFileStore(filepath.Join(cfg.State, "lease")); err != nil {
+		return nil, err
+	}
+	if err := o.openSources(dir); err != nil {
+		return nil, err
+	}
+	if o.status, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("webapp: listen for the status page: %w", err)
+	}
+	if err := o.wire(); err != nil {
+		o.status.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// openSources makes the five sources and their caches.
+func (o *Orchestrator) openSources(dir *manifest.Dir) error {
+	files := informer.Poll(dir.List, func(m manifest.Manifest) string { return m.Name },
+		informer.PollConfig[manifest.Manifest]{Interval: pollInterval})
+	o.manifests = informer.New(files, func(m manifest.Manifest) string { return m.Name },
+		informer.Config{Name: "manifests", Logger: o.cfg.Logger})
+
+	var nudge func()
+	m, err := machine.Open(filepath.Join(o.cfg.State, "replicas"), machine.Config{
+		Grace: grace, Changed: func() { nudge() }, Logger: o.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	o.machine = m
+	processes := informer.Poll(m.List, func(r machine.Replica) string { return r.ID },
+		informer.PollConfig[machine.Replica]{Interval: pollInterval})
+	nudge = processes.Nudge
+	o.replicas = informer.New(processes, func(r machine.Replica) string { return r.ID },
+		informer.Config{Name: "replicas", Logger: o.cfg.Logger})
+	o.byApp = cache.AddIndex(o.replicas.Indexer(), func(r machine.Replica) []string { return []string{r.App} })
+
+	db := store.NewMemory(store.MemoryConfig{})
+	var errApps, errDeployments, errServices error
+	o.apps, errApps = newMirror[WebApp](db, kindWebApp, o.cfg.Logger)
+	o.deployments, errDeployments = newMirror[Deployment](db, kindDeployment, o.cfg.Logger)
+	o.services, errServices = newMirror[Service](db, kindService, o.cfg.Logger)
+	return errors.Join(errApps, errDeployments, errServices)
+}
+
+// wire makes the controllers and the manager. Each controller is fed by caches and writes to the store or to the world;
+// none knows of another.
+func (o *Orchestrator) wire() error {
+	var err error
+	if o.manager, err = controller.NewManager(controller.ManagerConfig{
+		Election: &leaderelect.Config{
+			Store:         o.election,
+			Key:           leaseKey,
+			LeaseDuration: cmp.Or(o.cfg.Lease, 3*time.Second),
+			DrainTimeout:  2 * stopTimeout,
+			Metadata:      map[string]string{statusURL: "http://" + o.status.Addr().String() + "/"},
+			OnNewLeader:   o.announce,
+			Logger:        o.cfg.Logger,
+		},
+		StopTimeout: stopTimeout,
+		Logger:      o.cfg.Logger,
+	}); err != nil {
+		return err
+	}
+	for _, s := range []controller.Source{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache} {
+		o.manager.AddSource(s)
+	}
+	o.manager.AddStopHook("replicas", o.machine.StopAll)
+	return errors.Join(
+		o.wireManifests(), o.wireWebApps(), o.wireDeployments(), o.wireServices(), o.wireProbes(),
+		collect(o, o.deployments), collect(o, o.services),
+	)
+}
+
+func (o *Orchestrator) wireManifests() error {
+	c, err := o.controller("manifests", 1, &manifests{cache: o.manifests, apps: o.apps, events: o.events})
+	if err != nil {
+		return err
+	}
+	controller.Watch(c, o.manifests, controller.OwnKey)
+	controller.Watch(c, o.apps.cache, controller.OwnKey)
+	o.manager.AddController(c)
+	return nil
+}
+
+func (o *Orchestrator) wireWebApps() error {
+	c, err := o.controller("webapps", 2, &webapps{
+		apps: o.apps, deployments: o.deployments, services: o.services, events: o.events,
+	})
+	if err != nil {
+		return err
+	}
+	controller.Watch(c, o.apps.cache, controller.OwnKey)
+	controller.Watch(c, o.deployments.cache, ownerKey[Deployment])
+	controller.Watch(c, o.services.cache, ownerKey[Service])
+	o.manager.AddController(c)
+	return nil
+}
+
+func (o *Orchestrator) wireDeployments() error {
+	r := &deployments{
+		deployments: o.deployments, manifests: o.manifests, byApp: o.byApp,
+		machine: o.machine, grace: grace, events: o.events,
+		expected: expectations.NewTracked[string, string](expectations.Config[string]{TTL: patience, Logger: o.cfg.Logger}),
+		patience: patience,
+	}
+	c, err := o.controller("deployments", 2, r)
+	if err != nil {
+		return err
+	}
+	controller.Watch(c, o.deployments.cache, controller.OwnKey)
+	controller.Watch(c, o.manifests, controller.OwnKey)
+	controller.WatchHandler(c, o.replicas, r.watch)
+	o.manager.AddController(c)
+	return nil
+}
+
+func (o *Orchestrator) wireServices() error {
+	r := &services{services: o.services, byApp: o.byApp, events: o.events}
+	var err error
+	if r.Controller, err = o.controller("services", 2, r); err != nil {
+		return err
+	}
+	controller.Watch(r.Controller, o.services.cache, controller.OwnKey)
+	controller.Watch(r.Controller, o.replicas, func(_ string, r machine.Replica) []string { return []string{r.App} })
+	o.manager.AddController(r)
+	return nil
+}
+
+func (o *Orchestrator) wireProbes() error {
+	c, err := o.controller("probes", 8, &probes{
+		replicas: o.replicas, machine: o.machine, interval: probeInterval, timeout: probeTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	controller.Watch(c, o.replicas, controller.OwnKey)
+	o.manager.AddController(c)
+	return nil
+}
+
+// collect adds a controller that deletes the children of one kind whose app is gone. Each child has the name of its app.
+func collect[C any](o *Orchestrator, children mirror[C]) error {
+	collector := owner.NewCollector(children.Store, owner.AliveIn(o.apps))
+	c, err := o.controller("collector of "+children.Kind(), 1, controller.Func[string](func(ctx context.Context, name string) (controller.Result, error) {
+		deleted, err := collector.Collect(ctx, name)
+		if deleted {
+			o.events.Normal(events.Ref{Kind: children.Kind(), Key: name}, "Deleted", "its app is gone")
+		}
+		return controller.Result{}, err
+	}))
+	if err != nil {
+		return err
+	}
+	controller.Watch(c, children.cache, controller.OwnKey)
+	controller.Watch(c, o.apps.cache, controller.OwnKey)
+	o.manager.AddController(c)
+	return nil
+}
+
+// controller makes a controller that starts when all caches have synced, whichever of them it reads.
+func (o *Orchestrator) controller(name string, workers int, r controller.Reconciler[string]) (*controller.Controller[string], error) {
+	return controller.New(name, r, controller.Config[string]{
+		Workers:      workers,
+		RateLimiter:  workqueue.NewItemExponentialFailureRateLimiter[string](20*time.Millisecond, 5*time.Second),
+		DrainTimeout: stopTimeout,
+		WaitFor:      []informer.Syncer{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache},
+		Logger:       o.cfg.Logger,
+	})
+}
+
+// ownerKey maps a child to the app that controls it.
+func ownerKey[C any](_ string, child store.Object[C]) []string {
+	return owner.ControlledBy[C](kindWebApp)(child)
+}
+
+// Run runs until ctx ends, and then stops in order: no more events, the queues drained, the replicas stopped, the lease
+// released. A copy that does not lead waits for its turn.
+func (o *Orchestrator) Run(ctx context.Context) error {
+	beside, stop := context.WithCancel(context.WithoutCancel(ctx)) // what is needed until the manager has stopped
+	defer stop()
+	var g wait.Group
+	g.Start(beside, o.machine.Run)
+	g.Start(beside, o.serveStatus)
+	err := o.manager.Run(ctx)
+	stop()
+	return errors.Join(err, g.Wait())
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
+	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
+)
+
+// asProgram makes the test binary be the program.
+const asProgram = "WEBAPP_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "replica" {
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// generous bounds what would otherwise wait for ever. No test takes as long.
+const generous = 20 * time.Second
+
+// rig is an orchestrator in directories of its own.
+type rig struct {
+	*Orchestrator
+	t         *testing.T
+	ctx       context.Context
+	manifests string
+	state     string
+	stop      func() // and wait for the end
+
+	mu sync.Mutex
+	// mu guards the following.
+	recorded []events.Event
+}
+
+// newRig makes the directories, with manifests of the given apps.
+func newRig(t *testing.T, apps ...manifest.Manifest) *rig {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), generous)
+	t.Cleanup(cancel)
+	r := &rig{t: t, ctx: ctx, manifests: t.TempDir(), state: t.TempDir()}
+	for _, app := range apps {
+		r.write(app)
+	}
+	return r
+}
+
+func (r *rig) config() Config {
+	return Config{
+		Manifests: r.manifests, State: r.state, Lease: time.Second,
+		Out: io.Discard, Logger: slog.New(slog.DiscardHandler),
+		Observe: func(e events.Event) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.recorded = append(r.recorded, e)
+		},
+	}
+}
+
+// start runs the orchestrator until the test ends, or stop is called.
+func (r *rig) start() *rig {
+	r.t.Helper()
+	var err error
+	r.Orchestrator, err = NewOrchestrator(r.config())
+	require.NoError(r.t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.ctx)) // until stop, even if the test has run out of time
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(r.t, <-ended)
+	})
+	r.t.Cleanup(r.stop)
+	return r
+}
+
+func (r *rig) file(name string) string { return filepath.Join(r.manifests, name+".json") }
+
+func (r *rig) write(app manifest.Manifest) {
+	r.t.Helper()
+	data, err := json.Marshal(app)
+	require.NoError(r.t, err)
+	require.NoError(r.t, os.WriteFile(r.file(app.Name), data, 0o600))
+}
+
+// until waits until cond holds.
+func (r *rig) until(what string, cond func() bool) {
+	r.t.Helper()
+	require.NoError(r.t, r.await(r.ctx, what, cond))
+}
+
+// running waits until the app runs as its manifest says, and returns its processes.
+func (r *rig) running(app manifest.Manifest) (pids []int) {
+	r.t.Helper()
+	r.until(app.Name+" runs", func() bool {
+		pids = nil
+		for _, p := range r.byApp.All(app.Name) {
+			if p.State != machine.Ready || p.Message != app.Message {
+				return false
+			}
+			pids = append(pids, p.PID)
+		}
+		o, _ := r.apps.cache.Get(app.Name)
+		spec := WebAppSpec{Replicas: app.Replicas, Port: app.Port, Message: app.Message}
+		return o.Value.Spec == spec && o.Value.Status.Phase == Running && len(pids) == app.Replicas
+	})
+	return pids
+}
+
+// reasons returns how often each reason was recorded for an object.
+func (r *rig) reasons(kind, key string) map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := map[string]int{}
+	for _, e := range r.recorded {
+		if e.About.Kind == kind && e.About.Key == key {
+			n[e.Reason]++
+		}
+	}
+	return n
+}
+
+// app returns a manifest at a port that is free.
+func app(t *testing.T, name string, replicas int) manifest.Manifest {
+	t.Helper()
+	port, err := freePort()
+	require.NoError(t, err)
+	return manifest.Manifest{Name: name, Replicas: replicas, Port: port, Message: "I am " + name}
+}
+
+// get asks an app, on a new connection.
+func get(port int) (string, error) {
+	client := http.Client{Timeout: generous, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status)
+	}
+	return string(body), err
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/examples/webapp/balancer"
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// portRetry is how often a port that another program has is tried again.
+const portRetry = 2 * time.Second
+
+// services runs a load balancer over the ready replicas of each Service.
+type services struct {
+	*controller.Controller[string]
+	services  mirror[Service]
+	byApp     *cache.Index[string, string, machine.Replica] // of the cache of replicas
+	balancers *balancer.Set                                 // of the present Run
+	events    *events.Recorder
+}
+
+// Run runs the controller, and closes the load balancers when it has ended: whoever leads next needs their ports.
+func (c *services) Run(ctx context.Context) error {
+	var err error
+	if c.balancers, err = balancer.NewSet(balancer.Config{}); err != nil {
+		return err
+	}
+	err = c.Controller.Run(ctx)
+	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	// An error is a connection that was cut off because its client did not hang up. That is what the limit is for.
+	_ = c.balancers.Close(soon)
+	return err
+}
+
+// Reconcile opens, moves, updates or closes the load balancer of one service and writes back its status.
+func (c *services) Reconcile(ctx context.Context, name string) (controller.Result, error) {
+	s, ok := c.services.cache.Get(name)
+	if !ok {
+		c.balancers.Remove(name)
+		return controller.Result{}, nil
+	}
+	backends := readyBackends(c.byApp, name)
+	err := c.balancers.Ensure(name, s.Value.Spec.Port, backends)
+
+	status := ServiceStatus{Backends: len(backends)}
+	if b, ok := c.balancers.Get(name); ok {
+		status.Address = b.Addr().String()
+	}
+	result := controller.Result{}
+	if err != nil {
+		status.Problem = err.Error()
+		result.RequeueAfter = portRetry
+	}
+	return result, c.writeStatus(ctx, s, status)
+}
+
+func (c *services) writeStatus(ctx context.Context, s store.Object[Service], status ServiceStatus) error {
+	if status == s.Value.Status {
+		return nil
+	}
+	var was ServiceStatus // as it is in the store, which the cache may lag behind
+	_, err := store.Patch(ctx, c.services, s.Key, func(o *store.Object[Service]) error {
+		was, o.Value.Status = o.Value.Status, status
+		return nil
+	}, store.IfUID(s.UID))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // deleted meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if status.Problem != was.Problem && status.Problem != "" {
+		c.events.Warning(about(kindService, s), "NoListener", status.Problem)
+	}
+	if status.Address != was.Address && status.Address != "" {
+		c.events.Normal(about(kindService, s), "Listening", "at "+status.Address+" for port "+strconv.Itoa(s.Value.Spec.Port))
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+const (
+	leaseKey  = "webapp"
+	statusURL = "status" // the key of the address of the status page in the metadata of the lease
+)
+
+// WriteStatus writes a table of the apps and one of the replicas.
+func (o *Orchestrator) WriteStatus(ctx context.Context, w io.Writer) error {
+	apps, err := o.apps.List(ctx)
+	if err != nil {
+		return err
+	}
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "APP\tPHASE\tREADY\tADDRESS\tPROBLEM")
+	for _, app := range apps.Items {
+		spec, status := app.Value.Spec, app.Value.Status
+		address := cmp.Or(status.Address, "-")
+		fmt.Fprintf(tab, "%s\t%s\t%d/%d\t%s\t%s\n", app.Key, cmp.Or(status.Phase, Pending), status.Ready, spec.Replicas, address, status.Problem)
+	}
+	fmt.Fprintln(tab, "\t\t\t\t\nREPLICA\tSTATE\tPROCESS\tADDRESS\tAGE")
+	var replicas []machine.Replica
+	for _, r := range o.replicas.Indexer().All() {
+		replicas = append(replicas, r)
+	}
+	slices.SortFunc(replicas, func(a, b machine.Replica) int { return cmp.Compare(a.ID, b.ID) })
+	for _, r := range replicas {
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\n", r.ID, r.State, r.PID, cmp.Or(r.Addr(), "-"), time.Since(r.Created).Round(time.Second))
+	}
+	return tab.Flush()
+}
+
+// serveStatus serves the table until ctx ends.
+func (o *Orchestrator) serveStatus(ctx context.Context) error {
+	server := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_ = o.WriteStatus(r.Context(), w) // a client that is gone has no use for an error
+		}),
+	}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if err := server.Serve(o.status); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("webapp: serve the status page: %w", err)
+	}
+	return nil
+}
+
+// announce says who leads.
+func (o *Orchestrator) announce(l leaderelect.Leader) {
+	o.events.Normal(events.Ref{Kind: "Lease", Key: leaseKey}, "Leader", fmt.Sprintf("%s leads, term %d, status at %s", l.Identity, l.Term, l.Metadata[statusURL]))
+}
+
+// printStatus asks the leader that the state directory knows of for its tables.
+func printStatus(ctx context.Context, w io.Writer, state string) error {
+	leases, err := leaderelect.NewFileStore(filepath.Join(state, "lease"))
+	if err != nil {
+		return err
+	}
+	leader, err := leaderelect.Holder(ctx, leases, leaseKey)
+	if errors.Is(err, leaderelect.ErrNotFound) {
+		return fmt.Errorf("webapp: nobody leads: no copy of the program runs with the state directory %s", state)
+	}
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, leader.Metadata[statusURL], nil)
+	if err != nil {
+		return fmt.Errorf("webapp: the lease of %s has no good address: %w", leader.Identity, err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("webapp: ask %s, who led last: %w", leader.Identity, err)
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(w, resp.Body)
+	return err
+}

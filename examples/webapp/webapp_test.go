@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
+	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+func TestItStartsAndServes(t *testing.T) {
+	hello := app(t, "hello", 2)
+	r := newRig(t, hello).start()
+	r.running(hello)
+	body, err := get(hello.Port)
+	require.NoError(t, err)
+	require.Contains(t, body, hello.Message)
+}
+
+// A worker that ran before the manifests are known would take the replica of an earlier run for an orphan.
+func TestAllCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
+	hello := app(t, "hello", 1)
+	r := newRig(t, hello)
+	m := r.leftBehind(hello)
+
+	hidden := r.manifests + "-hidden"
+	var err error
+	r.Orchestrator, err = NewOrchestrator(r.config())
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(r.manifests, hidden))
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	for _, s := range []<-chan struct{}{r.replicas.Synced(), r.apps.cache.Synced(), r.deployments.cache.Synced(), r.services.cache.Synced()} {
+		<-s
+	}
+	require.False(t, r.manifestsSynced())
+	require.NoError(t, os.Rename(hidden, r.manifests))
+	pids := r.running(hello)
+	assert.Equal(t, []int{m.PID}, pids, "the replica was adopted")
+	assert.Zero(t, r.reasons(kindDeployment, "hello")["Started"])
+	cancel()
+	require.NoError(t, <-ended)
+}
+
+func TestAnAppGetsADeploymentAndAServiceThatNameTheirOwner(t *testing.T) {
+	hello := app(t, "hello", 1)
+	r := newRig(t, hello).start()
+	r.running(hello)
+	o, err := r.apps.Get(r.ctx, "hello")
+	require.NoError(t, err)
+	want := []store.OwnerRef{{Kind: kindWebApp, Key: "hello", UID: o.UID, Controller: true}}
+	d, err := r.deployments.Get(r.ctx, "hello")
+	require.NoError(t, err)
+	assert.Equal(t, want, d.Owners)
+	assert.Equal(t, DeploymentSpec{Replicas: 1, Message: hello.Message}, d.Value.Spec)
+	s, err := r.services.Get(r.ctx, "hello")
+	require.NoError(t, err)
+	assert.Equal(t, want, s.Owners)
+	assert.Equal(t, ServiceSpec{Port: hello.Port}, s.Value.Spec)
+}
+
+func TestADeletedChildIsRecreatedAndItsReplicasGoOn(t *testing.T) {
+	hello := app(t, "hello", 2)
+	r := newRig(t, hello).start()
+	pids := r.running(hello)
+	d, err := r.deployments.Get(r.ctx, "hello")
+	require.NoError(t, err)
+	s, err := r.services.Get(r.ctx, "hello")
+	require.NoError(t, err)
+	require.NoError(t, r.deployments.Delete(r.ctx, "hello"))
+	require.NoError(t, r.services.Delete(r.ctx, "hello"))
+	r.until("the children are back", func() bool {
+		d2, ok := r.deployments.cache.Get("hello")
+		s2, ok2 := r.services.cache.Get("hello")
+		return ok && ok2 && d2.UID != d.UID && s2.UID != s.UID && d2.Value.Status.Reached && s2.Value.Status.Address != ""
+	})
+	assert.ElementsMatch(t, pids, r.running(hello))
+	_, err = get(hello.Port)
+	assert.NoError(t, err)
+}
+
+func TestChangingReplicasChangesTheDeploymentAndStartsNoneTwice(t *testing.T) {
+	hello := app(t, "hello", 1)
+	r := newRig(t, hello).start()
+	for _, n := range []int{1, 4, 2, 0, 1} {
+		hello.Replicas = n
+		r.write(hello)
+		r.running(hello)
+		d, _ := r.deployments.cache.Get("hello")
+		require.Equal(t, n, d.Value.Spec.Replicas)
+	}
+	require.Equal(t, 1+3+1, r.reasons(kindDeployment, "hello")["Started"])
+}
+
+func TestDeletingTheManifestCascades(t *testing.T) {
+	hello, other := app(t, "hello", 2), app(t, "other", 1)
+	r := newRig(t, hello, other).start()
+	r.running(hello)
+	pids := r.running(other)
+	require.NoError(t, os.Remove(r.file("hello")))
+	r.until("everything of the app is gone", func() bool {
+		_, a := r.apps.cache.Get("hello")
+		_, d := r.deployments.cache.Get("hello")
+		_, s := r.services.cache.Get("hello")
+		return !a && !d && !s && r.byApp.Len("hello") == 0
+	})
+	_, err := get(hello.Port)
+	require.Error(t, err)
+	require.Equal(t, pids, r.running(other))
+}
+
+func TestEventsOfCreationUpdateAndDeletionAreRecorded(t *testing.T) {
+	hello := app(t, "hello", 1)
+	r := newRig(t, hello).start()
+	r.running(hello)
+	hello.Message = "I am new"
+	r.write(hello)
+	r.running(hello)
+	require.NoError(t, os.Remove(r.file("hello")))
+	r.until("the app is gone", func() bool { return r.byApp.Len("hello")+r.deployments.cache.Indexer().Len() == 0 })
+	reasons := r.reasons(kindWebApp, "hello")
+	for _, reason := range []string{"Created", "Updated", "Deleted"} {
+		assert.Equal(t, 1, reasons[reason], reason)
+		assert.Equal(t, 1, r.reasons(kindDeployment, "hello")[reason], reason)
+	}
+	assert.GreaterOrEqual(t, reasons["Running"], 2)
+}
+
+func TestAReplicaThatDiesOrHangsIsReplaced(t *testing.T) {
+	hello := app(t, "hello", 3)
+	r := newRig(t, hello).start()
+	pids := r.running(hello)
+	for i, hurt := range []func(int) error{kill, suspend} {
+		pid := pids[i]
+		require.NoError(t, hurt(pid))
+		r.until("it is replaced", func() bool {
+			for _, p := range r.byApp.All("hello") {
+				if p.PID == pid || p.State != machine.Ready {
+					return false
+				}
+			}
+			return r.byApp.Len("hello") == 3
+		})
+	}
+	assert.Equal(t, 5, r.reasons(kindDeployment, "hello")["Started"])
+	assert.Equal(t, 1, r.reasons(kindDeployment, "hello")["Died"])
+	assert.Equal(t, 1, r.reasons(kindDeployment, "hello")["Killed"])
+}
+
+func TestAChangeIsRolledOutWithNMinusOneReadyAndNoRequestFailing(t *testing.T) {
+	hello := app(t, "hello", 3)
+	r := newRig(t, hello).start()
+	r.running(hello)
+
+	least := 3
+	check, err := watching(r.replicas)(func() {
+		ready := 0
+		for _, p := range r.byApp.All("hello") {
+			ready += count(p.State == machine.Ready)
+		}
+		least = min(least, ready)
+	})
+	require.NoError(t, err)
+	asking, stop := context.WithCancel(r.ctx)
+	defer stop()
+	var g wait.Group
+	asked := 0
+	g.Start(asking, func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			if _, err := get(hello.Port); err != nil {
+				return err
+			}
+			asked++
+		}
+		return nil
+	})
+	hello.Message = "I am new"
+	r.write(hello)
+	r.running(hello)
+	stop()
+	require.NoError(t, g.Wait())
+	check.Remove()
+	require.GreaterOrEqual(t, least, 2)
+	require.Positive(t, asked)
+	body, err := get(hello.Port)
+	require.NoError(t, err)
+	require.Contains(t, body, "I am new")
+}
+
+func TestAPortThatIsTakenDegradesOneAppAndHealsWhenItIsFree(t *testing.T) {
+	hello, other := app(t, "hello", 1), app(t, "other", 1)
+	taken, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(hello.Port)))
+	require.NoError(t, err)
+	r := newRig(t, hello, other).start()
+	r.running(other)
+	r.until("hello says that its port is taken", func() bool {
+		o, _ := r.apps.cache.Get("hello")
+		return o.Value.Status.Phase == Degraded && strings.Contains(o.Value.Status.Problem, strconv.Itoa(hello.Port))
+	})
+	require.NoError(t, taken.Close())
+	r.running(hello)
+}
+
+func TestABadManifestIsRejectedAndTheOtherAppsGoOn(t *testing.T) {
+	good := app(t, "good", 1)
+	r := newRig(t, good)
+	for file, text := range map[string]string{
+		"negative": `{"name": "negative", "replicas": -1, "port": 9, "message": "m"}`,
+		"huge":     `{"name": "huge", "replicas": 1000000, "port": 9, "message": "m"}`,
+		"twice":    `{"name": "good", "replicas": 9, "port": 9, "message": "m"}`,
+		"broken":   `{"name": "bro`,
+		"empty":    ``,
+	} {
+		require.NoError(t, os.WriteFile(r.file(file), []byte(text), 0o600))
+	}
+	require.NoError(t, os.Mkdir(r.file("unreadable"), 0o700))
+	r.start()
+	r.running(good)
+	for _, file := range []string{"negative", "huge", "twice", "broken", "empty"} {
+		assert.Equal(t, 1, r.reasons("File", file+".json")["Rejected"], file)
+	}
+	require.Equal(t, 1, r.apps.cache.Indexer().Len())
+
+	// A good file that goes bad keeps its app.
+	pids := r.running(good)
+	require.NoError(t, os.WriteFile(r.file("good"), []byte(`{"name": "good", "repl`), 0o600))
+	require.NoError(t, os.WriteFile(r.file("negative"), []byte(`{"name": "negative", "replicas": 0, "port": 9, "message": "m"}`), 0o600))
+	r.until("the corrected file counts", func() bool { _, ok := r.apps.cache.Get("negative"); return ok })
+	require.Equal(t, 1, r.reasons("File", "good.json")["Rejected"])
+	require.Equal(t, pids, r.running(good))
+}
+
+func TestStoppingStopsTheReplicasAndReleasesTheLease(t *testing.T) {
+	hello := app(t, "hello", 2)
+	r := newRig(t, hello).start()
+	pids := r.running(hello)
+	r.stop()
+	for _, pid := range pids {
+		assert.False(t, alive(pid), "process %d", pid)
+	}
+	_, err := leaderelect.Holder(t.Context(), r.election, leaseKey)
+	assert.ErrorIs(t, err, leaderelect.ErrNotFound)
+	_, err = get(hello.Port)
+	assert.Error(t, err)
+}
+
+// leftBehind starts a replica of an app as an earlier run would have.
+func (r *rig) leftBehind(app manifest.Manifest) machine.Replica {
+	r.t.Helper()
+	m, err := machine.Open(r.state+"/replicas", machine.Config{})
+	require.NoError(r.t, err)
+	require.NoError(r.t, m.Start(r.ctx, machine.Spec{
+		ID: app.Name + "-left", App: app.Name, Message: app.Message,
+		Revision: DeploymentSpec{Message: app.Message}.Revision(),
+	}))
+	r.t.Cleanup(func() { assert.NoError(r.t, m.StopAll(context.Background())) })
+	for {
+		list, err := m.List(r.ctx)
+		require.NoError(r.t, err)
+		require.Len(r.t, list, 1)
+		if list[0].PID != 0 {
+			return list[0]
+		}
+	}
+}
+
+func (r *rig) manifestsSynced() bool { return r.Orchestrator.manifests.HasSynced() }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// webapps gives each WebApp its Deployment and its Service, and writes back how it is doing.
+type webapps struct {
+	apps        mirror[WebApp]
+	deployments mirror[Deployment]
+	services    mirror[Service]
+	events      *events.Recorder
+}
+
+// Reconcile brings the children of one app in line with its spec, and its status in line with them. The children of an
+// app that is gone are the business of the collectors.
+func (c *webapps) Reconcile(ctx context.Context, name string) (controller.Result, error) {
+	app, ok := c.apps.cache.Get(name)
+	if !ok {
+		return controller.Result{}, nil
+	}
+	spec := app.Value.Spec
+	deployment, err := ensure(ctx, c.events, c.deployments, app, func(d *Deployment) {
+		d.Spec = DeploymentSpec{Replicas: spec.Replicas, Message: spec.Message}
+	})
+	if err != nil {
+		return controller.Result{}, err
+	}
+	service, err := ensure(ctx, c.events, c.services, app, func(s *Service) {
+		s.Spec = ServiceSpec{Port: spec.Port}
+	})
+	if err != nil {
+		return controller.Result{}, err
+	}
+
+	status := statusOf(spec, deployment, service)
+	if status == app.Value.Status {
+		return controller.Result{}, nil
+	}
+	var was WebAppStatus // as it is in the store, which the cache may lag behind
+	app, err = store.Patch(ctx, c.apps, name, func(o *store.Object[WebApp]) error {
+		was, o.Value.Status = o.Value.Status, status
+		return nil
+	}, store.IfUID(app.UID))
+	if errors.Is(err, store.ErrNotFound) {
+		return controller.Result{}, nil // deleted meanwhile
+	}
+	if err == nil && status.Phase != was.Phase {
+		c.recordPhase(app)
+	}
+	return controller.Result{}, err
+}
+
+func (c *webapps) recordPhase(app store.Object[WebApp]) {
+	switch s := app.Value.Status; s.Phase {
+	case Degraded:
+		c.events.Warning(about(kindWebApp, app), string(s.Phase), s.Problem)
+	case Running:
+		c.events.Normal(about(kindWebApp, app), string(s.Phase), fmt.Sprintf("%d replicas ready, open http://%s/", s.Ready, s.Address))
+	default:
+		c.events.Normal(about(kindWebApp, app), string(s.Phase), fmt.Sprintf("%d of %d replicas ready", s.Ready, app.Value.Spec.Replicas))
+	}
+}
+
+// ensure creates the child of an app, or brings its spec in line, and returns it as it should now be: zero while a child
+// of the same name that belongs to another app, deleted since, has not been collected. Its going brings the app back
+// here.
+func ensure[C comparable](ctx context.Context, recorder *events.Recorder, children mirror[C], app store.Object[WebApp], spec func(*C)) (child C, err error) {
+	old, ok := children.cache.Get(app.Key)
+	if !ok {
+		spec(&child)
+		o := store.Object[C]{Key: app.Key, Value: child}
+		if err := owner.SetController(&o, app.Ref(kindWebApp)); err != nil {
+			return child, err
+		}
+		o, err = children.Create(ctx, o)
+		if errors.Is(err, store.ErrExists) {
+			return child, nil // the cache lags behind; the event that it waits for brings the app back here
+		}
+		if err == nil {
+			recorder.Normal(about(children.Kind(), o), "Created", "for app "+app.Key)
+		}
+		return child, err
+	}
+	if ref, ok := owner.ControllerOf(old); !ok || ref.UID != app.UID {
+		return child, nil
+	}
+	child = old.Value
+	spec(&child)
+	if child == old.Value {
+		return child, nil
+	}
+	_, err = store.Patch(ctx, children, app.Key, func(o *store.Object[C]) error {
+		spec(&o.Value)
+		return nil
+	}, store.IfUID(old.UID))
+	if errors.Is(err, store.ErrNotFound) {
+		return child, nil // deleted meanwhile
+	}
+	if err == nil {
+		recorder.Normal(about(children.Kind(), old), "Updated", "for app "+app.Key)
+	}
+	return child, err
+}
