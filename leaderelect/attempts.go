@@ -1,0 +1,37 @@
+package leaderelect
+
+import "time"
+
+// attempts numbers the writes of one elector, so that incarnation, term and renewal of a record name one request and no
+// other. When a reply is missing, the record tells by them which request it came from, and so when that was sent.
+//
+// Only the goroutine of Run uses it.
+type attempts struct {
+	term uint64
+	last uint64               // number of the last write of the term
+	sent map[uint64]time.Time // when writes of the term were sent; those that are too old to matter are dropped
+}
+
+// next numbers a write that is about to be sent. Writes from before the horizon are forgotten.
+func (a *attempts) next(term uint64, now, horizon time.Time) uint64 {
+	if term != a.term || a.sent == nil {
+		a.term, a.last, a.sent = term, 0, make(map[uint64]time.Time)
+	}
+	for n, at := range a.sent {
+		if at.Before(horizon) {
+			delete(a.sent, n)
+		}
+	}
+	a.last++
+	a.sent[a.last] = now
+	return a.last
+}
+
+// sentAt returns when the write was sent that left rec behind. It is false for a write that is not ours or was forgotten.
+func (a *attempts) sentAt(rec record) (time.Time, bool) {
+	if rec.Term != a.term {
+		return time.Time{}, false
+	}
+	at, ok := a.sent[rec.Renewal]
+	return at, ok
+}

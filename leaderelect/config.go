@@ -1,0 +1,169 @@
+package leaderelect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"time"
+)
+
+// Config is what an [Elector] needs to know. Store, Key and OnStartedLeading are required. The zero value of every
+// other field is a good one.
+//
+// The three durations of client-go keep their meaning, and its defaults: 15s, 10s and 2s. All electors of one record
+// may have different ones, because a follower goes by the LeaseDuration that the record carries.
+//
+// The callbacks of one elector are called one after the other, never two at once, with the exception of
+// OnStepDownOverrun. A panic in a callback is captured.
+type Config struct {
+	// Store keeps the record.
+	Store LeaseStore
+
+	// Key names the record in the store. Electors that have the same store and the same key compete.
+	Key string
+
+	// Identity names this elector to people. It need not be unique, for nothing is decided by it. Defaults to
+	// host_pid.
+	Identity string
+
+	// LeaseDuration is how long followers wait, after the last change that they have seen, before they take over. At
+	// least 100ms. Defaults to 15s.
+	LeaseDuration time.Duration
+
+	// RenewDeadline is how long after its last good renewal a leader stops leading, counted from before that renewal
+	// was sent. Less than LeaseDuration. Defaults to two thirds of it: 10s.
+	RenewDeadline time.Duration
+
+	// RetryPeriod is the time from one renewal to the next, and from one look of a follower to the next, which adds
+	// up to 20% of jitter. At most half of RenewDeadline. Defaults to a fifth of it: 2s.
+	RetryPeriod time.Duration
+
+	// RequestTimeout ends a call of the store. Each call runs in a goroutine of its own: when it has not returned by
+	// then, it is left alone and what it returns later is dropped. Of a store that ignores the end of its context up
+	// to four calls are left under way at a time; then no more are made until one returns. Less than RenewDeadline.
+	// Defaults to half of it: 5s.
+	RequestTimeout time.Duration
+
+	// StepDownTimeout is how long the work may take to return once the lease is lost. RenewDeadline and StepDownTimeout
+	// together must fit in LeaseDuration, with MaxClockRateSkew to spare. Defaults to all that is left: 4.85s.
+	StepDownTimeout time.Duration
+
+	// DrainTimeout is how long the lease is kept while the work drains after the caller of Run has cancelled. Then
+	// [Leadership.Context] ends and there are no more renewals. Defaults to 0: until the work returns.
+	DrainTimeout time.Duration
+
+	// MaxClockRateSkew is by how much the clocks of two machines may differ in speed. It does not matter what time they
+	// show. Less than 1. Defaults to 0.01, one percent. Negative is none.
+	MaxClockRateSkew float64
+
+	// ReleaseOnCancel gives the lease up when the caller of Run has cancelled and the work has returned, so that
+	// another need not wait for it to expire. When the work returns by itself the lease is released in any case.
+	ReleaseOnCancel bool
+
+	// Metadata is shown to followers in [Leader], for example an address.
+	Metadata map[string]string
+
+	// OnStartedLeading is the work of the leader. It has a goroutine of its own, blocks for as long as there is work, and
+	// must return soon after ctx has ended. ctx ends when the caller of Run cancels, and then the lease is kept while
+	// the work drains; or when the lease is lost, and then every moment counts: see [Leadership.Context].
+	//
+	// If it returns by itself, or panics, the term is over and the lease is released. Required.
+	OnStartedLeading func(ctx context.Context, l *Leadership) error
+
+	// OnStoppedLeading is called after each OnStartedLeading, and before the lease is released. The cause is why
+	// the lease was lost, or the cause of the end of the caller's context, either one joined with what the work has
+	// returned if that says more; or, if the work has returned by itself, what it returned: nil, an error, or a
+	// *wait.PanicError. Optional.
+	OnStoppedLeading func(l *Leadership, cause error)
+
+	// OnNewLeader is called when another leadership than the last one was seen, this elector's own included, and before
+	// its OnStartedLeading. Leaders that came and went while a callback ran are left out. Optional.
+	OnNewLeader func(Leader)
+
+	// OnStepDownOverrun is called when the work has not returned StepDownTimeout after the lease was lost, so that
+	// another may lead beside it. It runs beside OnStartedLeading, once per term. A process that cannot stop its work
+	// otherwise should exit here. Defaults to an error in the log.
+	OnStepDownOverrun func(l *Leadership)
+
+	// Rand returns random numbers in [0, 1), for jitter. Defaults to math/rand/v2's Float64.
+	Rand func() float64
+
+	// Logger gets changes of leadership and failures of the store. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// The jitter of followers: on each look, and before taking over a lease that has expired.
+const (
+	pollJitter     = 0.2
+	takeoverJitter = 50 * time.Millisecond
+)
+
+// withDefaults returns a copy of c with every default in place.
+func (c Config) withDefaults() Config {
+	if c.Identity == "" {
+		if host, err := os.Hostname(); err == nil {
+			c.Identity = fmt.Sprintf("%s_%d", host, os.Getpid())
+		}
+	}
+	if c.MaxClockRateSkew < 0 {
+		c.MaxClockRateSkew = 0
+	} else {
+		c.MaxClockRateSkew = cmp.Or(c.MaxClockRateSkew, 0.01)
+	}
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, 15*time.Second)
+	c.RenewDeadline = cmp.Or(c.RenewDeadline, c.LeaseDuration/3*2)
+	c.RetryPeriod = cmp.Or(c.RetryPeriod, c.RenewDeadline/5)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, c.RenewDeadline/2)
+	c.StepDownTimeout = cmp.Or(c.StepDownTimeout, c.usableLease()-c.RenewDeadline)
+	c.Metadata = maps.Clone(c.Metadata)
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// usableLease is the part of LeaseDuration that has passed on no follower's clock before it has passed on ours.
+func (c Config) usableLease() time.Duration {
+	return time.Duration(float64(c.LeaseDuration) / (1 + c.MaxClockRateSkew))
+}
+
+// validate names every field of c, with its defaults in place, that does not fit.
+func (c Config) validate() error {
+	var errs []error
+	check := func(ok bool, field, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("leaderelect: config: %s %s", field, fmt.Sprintf(format, args...)))
+		}
+	}
+	check(c.Store != nil, "Store", "is required")
+	check(c.Key != "", "Key", "is required")
+	check(c.Identity != "", "Identity", "is required: the host has no name")
+	check(c.OnStartedLeading != nil, "OnStartedLeading", "is required")
+	check(c.LeaseDuration >= 100*time.Millisecond, "LeaseDuration", "must be at least 100ms, is %s", c.LeaseDuration)
+	check(c.RenewDeadline > 0, "RenewDeadline", "must be positive, is %s", c.RenewDeadline)
+	check(c.RetryPeriod > 0, "RetryPeriod", "must be positive, is %s", c.RetryPeriod)
+	check(c.LeaseDuration > c.RenewDeadline, "LeaseDuration", "must be greater than RenewDeadline: %s, %s",
+		c.LeaseDuration, c.RenewDeadline)
+	check(c.RenewDeadline/2 >= c.RetryPeriod, "RenewDeadline", "must be at least twice RetryPeriod: %s, %s",
+		c.RenewDeadline, c.RetryPeriod)
+	check(c.RequestTimeout > 0, "RequestTimeout", "must be positive, is %s", c.RequestTimeout)
+	check(c.RequestTimeout < c.RenewDeadline, "RequestTimeout", "must be less than RenewDeadline: %s, %s",
+		c.RequestTimeout, c.RenewDeadline)
+	check(c.DrainTimeout >= 0, "DrainTimeout", "must not be negative, is %s", c.DrainTimeout)
+	check(c.MaxClockRateSkew < 1, "MaxClockRateSkew", "must be less than 1, is %v", c.MaxClockRateSkew)
+	check(c.StepDownTimeout > 0, "StepDownTimeout",
+		"must be positive, is %s; LeaseDuration leaves %s after RenewDeadline, with MaxClockRateSkew to spare",
+		c.StepDownTimeout, c.usableLease()-c.RenewDeadline)
+	check(c.StepDownTimeout <= c.usableLease()-c.RenewDeadline, "StepDownTimeout",
+		"must fit in LeaseDuration after RenewDeadline, with MaxClockRateSkew to spare: %s in %s",
+		c.StepDownTimeout, c.usableLease()-c.RenewDeadline)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,196 @@
+package leaderelect
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Elector competes for one lease and runs the work of the leader while it holds it. The package documentation has the
+// rules and the guarantees.
+//
+// [Elector.Run] is for a process that stays: it campaigns again after a loss. [Elector.RunOnce] leads for at most one
+// term, as client-go does.
+//
+// The other methods may be called by many goroutines at once, also while nothing runs.
+type Elector struct {
+	cfg         Config
+	log         *slog.Logger
+	incarnation string // random: two electors of one identity are two
+
+	calls calls
+
+	mu sync.Mutex
+	// mu guards the following.
+	running bool
+	current *Leadership // from its acquisition until its callbacks have returned; else nil
+	leader  Leader      // as it was last seen
+	known   bool        // leader is set
+
+	// The following belong to the goroutine of Run. Outside of a run they remember the last one.
+
+	callbacks *callbacks
+	seen      mark
+	attempts  attempts
+	done      uint64 // the last term of ours that must not be led (again)
+}
+
+// Leader is who leads, as the record says.
+type Leader struct {
+	Identity    string            // Config.Identity of the leader
+	Incarnation string            // tells electors of the same identity apart
+	Term        uint64            // the fencing token of this leadership
+	Metadata    map[string]string // Config.Metadata of the leader
+}
+
+// New returns an elector. The error names every field of cfg that does not fit.
+func New(cfg Config) (*Elector, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Elector{
+		cfg:         cfg,
+		log:         cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity),
+		incarnation: rand.Text(),
+	}, nil
+}
+
+// Run competes for the lease until ctx ends. While this elector leads, the work runs; when the term is over and the work
+// has returned, it competes again, after work that returned by itself only when others had a chance.
+//
+// Run returns nil after ctx has ended, the work has returned, and the lease was released if it is to be. It does not
+// return before the work does, and waits for a store that hangs at most RequestTimeout for a write under way, for
+// the release, and for calls that are left. If calls are left even then, the error wraps ErrStoreStuck. It is ErrRunning,
+// at once, if the elector is running already. It may be run again after it has returned.
+func (e *Elector) Run(ctx context.Context) error {
+	return e.run(ctx, func() error {
+		for {
+			l := e.campaign(ctx)
+			if l == nil {
+				return nil
+			}
+			out := e.lead(ctx, l)
+			e.logEnd(ctx, l.term, out)
+			if out.byItself() && wait.Sleep(ctx, 2*e.cfg.RetryPeriod) != nil {
+				return nil
+			}
+		}
+	})
+}
+
+// RunOnce competes for the lease until it has led for one term, or ctx ends. It returns when the work has returned and
+// the lease was released if it is to be: nil if ctx has ended or the work returned nil by itself, otherwise an error that
+// wraps why the lease was lost and what the work returned, if that says more than why its context ended.
+//
+// In everything else it is like Run.
+func (e *Elector) RunOnce(ctx context.Context) error {
+	return e.run(ctx, func() error {
+		l := e.campaign(ctx)
+		if l == nil {
+			return nil
+		}
+		if err := e.lead(ctx, l).err(); err != nil {
+			return fmt.Errorf("leaderelect: lead %q: %w", e.cfg.Key, err)
+		}
+		return nil
+	})
+}
+
+// IsLeader reports whether this elector may act as the leader now. It reads the clock, as [Leadership.Err] does.
+func (e *Elector) IsLeader() bool {
+	e.mu.Lock()
+	l := e.current
+	e.mu.Unlock()
+	return l != nil && l.Err() == nil
+}
+
+// Leader returns the leader that was last seen, and false if there is none: nothing was read yet, the lease was released,
+// or the record is gone. A leader that is dead stays until another takes over.
+func (e *Elector) Leader() (Leader, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.leader
+	l.Metadata = maps.Clone(l.Metadata)
+	return l, e.known
+}
+
+// Check returns an error if the work of the leader still runs although the last good renewal is longer ago than
+// LeaseDuration and the given tolerance: this process should have stopped, and should be ended. It is for a liveness
+// probe, and nil for a follower.
+func (e *Elector) Check(tolerance time.Duration) error {
+	e.mu.Lock()
+	l := e.current
+	e.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	age := time.Since(l.Deadline().Add(-e.cfg.RenewDeadline))
+	if age <= e.cfg.LeaseDuration+tolerance {
+		return nil
+	}
+	return fmt.Errorf("leaderelect: check %q: failed to renew leadership for %s and the work goes on", e.cfg.Key, age)
+}
+
+// run runs f between the begin and the end of a run.
+func (e *Elector) run(ctx context.Context, f func() error) error {
+	e.mu.Lock()
+	busy := e.running
+	e.running = true
+	e.mu.Unlock()
+	if busy {
+		return fmt.Errorf("leaderelect: run %q: %w", e.cfg.Key, ErrRunning)
+	}
+	defer func() {
+		e.mu.Lock()
+		e.running = false
+		e.mu.Unlock()
+	}()
+
+	e.callbacks = startCallbacks(e.log, e.cfg.OnNewLeader)
+	err := f()
+	e.callbacks.stop()
+	if left := e.calls.wait(e.cfg.RequestTimeout); left > 0 {
+		stuck := fmt.Errorf("leaderelect: run %q: %d calls have not returned: %w", e.cfg.Key, left, ErrStoreStuck)
+		err = errors.Join(err, stuck)
+	}
+	return err
+}
+
+// publish makes what was read of the record known to others.
+func (e *Elector) publish(v view) {
+	e.mu.Lock()
+	was, wasKnown := e.leader, e.known
+	e.leader, e.known = Leader{}, v.held()
+	if e.known {
+		e.leader = v.rec.leader()
+	}
+	is := e.leader
+	e.mu.Unlock()
+	if v.held() && (!wasKnown || was.Term != is.Term || was.Incarnation != is.Incarnation) {
+		e.callbacks.newLeader(is)
+	}
+}
+
+// setCurrent makes l what IsLeader and Check look at.
+func (e *Elector) setCurrent(l *Leadership) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.current = l
+}
+
+// logEnd logs the end of a term whose error nobody receives.
+func (e *Elector) logEnd(ctx context.Context, term uint64, out outcome) {
+	if err := out.err(); err != nil {
+		e.log.WarnContext(ctx, "leaderelect: leadership ended", "term", term, "cause", err)
+		return
+	}
+	e.log.InfoContext(ctx, "leaderelect: leadership ended", "term", term)
+}

@@ -1,0 +1,198 @@
+package leaderelect
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// tenure is what the goroutine of Run knows of the record while it leads.
+type tenure struct {
+	*Leadership // nil for a claim whose outcome is not known
+
+	term     uint64
+	acquired time.Time
+	version  string    // of the last write that is known to have happened
+	sent     time.Time // when the last write was sent, whatever became of it
+	unsure   bool      // a later write may have happened: read before the next
+}
+
+// outcome is how a term ended.
+type outcome struct {
+	lost      error // why the lease was lost; nil if it was not
+	cancelled error // why the caller's context ended; nil if it goes on
+	work      error // what the callbacks returned, unless it only says why their context ended
+}
+
+// cause is what OnStoppedLeading gets.
+func (o outcome) cause() error {
+	why := o.lost
+	if why == nil {
+		why = o.cancelled
+	}
+	if o.work == nil {
+		return why
+	}
+	if why == nil {
+		return o.work
+	}
+	return errors.Join(why, o.work)
+}
+
+// err is what is wrong with the term: that the caller has cancelled is not.
+func (o outcome) err() error {
+	if o.lost == nil {
+		return o.work
+	}
+	o.cancelled = nil
+	return o.cause()
+}
+
+// byItself reports whether the work returned although it could have gone on.
+func (o outcome) byItself() bool {
+	return o.lost == nil && o.cancelled == nil
+}
+
+// lead runs the work of a term and renews the lease until the work has returned, then releases it.
+func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
+	// The timer of the drain must start even while a renewal hangs. This goroutine only starts it.
+	started := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(started)
+		t.startDrain(e.cfg.DrainTimeout)
+	})
+	defer func() {
+		if !stop() {
+			<-started
+		}
+	}()
+
+	out := e.renewUntil(t, e.callbacks.lead(func() outcome { return e.perform(ctx, t.Leadership) }))
+	why := t.end(ErrTermEnded)
+	e.setCurrent(nil)
+	if out.lost == nil && !errors.Is(why, ErrTermEnded) {
+		out.lost = why // while OnStoppedLeading ran
+	}
+	ours := out.lost == nil || errors.Is(out.lost, ErrDrainTimeout)
+	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil) {
+		e.release(ctx, t)
+	}
+	return out
+}
+
+// perform runs the callbacks of a term.
+func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
+	if l.Err() != nil || ctx.Err() != nil { // a callback before was slow
+		return judge(ctx, l, nil)
+	}
+	out := judge(ctx, l, guard(l.work, func(ctx context.Context) error { return e.cfg.OnStartedLeading(ctx, l) }))
+	l.endWork(ErrTermEnded)
+	if e.cfg.OnStoppedLeading == nil {
+		return out
+	}
+	err := guard(l.ctx, func(context.Context) error { e.cfg.OnStoppedLeading(l, out.cause()); return nil })
+	out.work = errors.Join(out.work, err)
+	return out
+}
+
+// judge tells why the work returned err.
+func judge(ctx context.Context, l *Leadership, err error) outcome {
+	out := outcome{lost: l.Err(), cancelled: context.Cause(ctx)}
+	switch {
+	case out.byItself():
+		out.work = err
+	case errors.Is(err, context.Canceled), errors.Is(err, out.lost), errors.Is(err, out.cancelled):
+	default:
+		out.work = err
+	}
+	return out
+}
+
+// renewUntil renews the lease every RetryPeriod until the callbacks are done. When the term is over it only waits.
+func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
+	tick := time.NewTimer(time.Until(t.sent.Add(e.cfg.RetryPeriod)))
+	defer tick.Stop()
+	for {
+		select {
+		case out := <-done:
+			return out
+		case <-t.ctx.Done():
+			return e.awaitStepDown(t.Leadership, done)
+		case <-tick.C:
+			e.renew(t)
+			tick.Reset(time.Until(t.sent.Add(e.cfg.RetryPeriod)))
+		}
+	}
+}
+
+// awaitStepDown waits for the callbacks of a term that is over.
+func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
+	overrun := time.NewTimer(time.Until(l.leave()))
+	defer overrun.Stop()
+	select {
+	case out := <-done:
+		return out
+	case <-overrun.C:
+	}
+	if e.cfg.OnStepDownOverrun == nil {
+		e.log.ErrorContext(l.ctx, "leaderelect: the work goes on although another may lead", "term", l.term, "cause", l.Err())
+	} else if err := guard(l.ctx, func(context.Context) error { e.cfg.OnStepDownOverrun(l); return nil }); err != nil {
+		e.log.ErrorContext(l.ctx, "leaderelect: OnStepDownOverrun failed", "term", l.term, "error", err)
+	}
+	return <-done
+}
+
+// renew extends the lease by one write, if it can. Only a definite answer ends the term; silence does not, for that there
+// is the deadline.
+func (e *Elector) renew(t *tenure) {
+	t.sent = time.Now()
+	if t.unsure && !e.verify(t) {
+		return
+	}
+	sent := time.Now()
+	t.sent = sent
+	rec, entry, err := e.write(t.ctx, t.version, record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, sent)
+	if err == nil {
+		t.version = entry.Version
+		e.seen.raise(rec)
+		t.extend(sent)
+		return
+	}
+	t.unsure = true
+	if t.ctx.Err() == nil {
+		e.log.WarnContext(t.ctx, "leaderelect: renewing the lease failed", "term", t.term, "error", err)
+		e.verify(t)
+	}
+}
+
+// verify reads the record to find out what became of the writes of this term. It returns true if the record is still
+// ours, and ends the term if it is not. If the record cannot be read nothing changes.
+func (e *Elector) verify(t *tenure) bool {
+	v, err := e.read(t.ctx)
+	if err != nil {
+		if t.ctx.Err() == nil {
+			e.log.WarnContext(t.ctx, "leaderelect: reading the record failed", "error", err)
+		}
+		return false
+	}
+	regressed := e.seen.regressed(v)
+	own := v.held() && v.rec.Incarnation == e.incarnation
+	if own && !regressed && v.rec.Term == t.term && v.rec.Renewal <= e.attempts.last {
+		if sent, ok := e.attempts.sentAt(v.rec); ok {
+			t.extend(sent)
+		}
+		e.seen.raise(v.rec)
+		t.version, t.unsure = v.version, false
+		return true
+	}
+	if regressed && (own || !v.held() || v.rec.Term < t.term) {
+		t.end(ErrStoreRegressed)
+	} else {
+		t.end(ErrLeaseTaken)
+	}
+	if !regressed {
+		e.seen.raise(v.rec)
+	}
+	e.publish(v)
+	return false
+}

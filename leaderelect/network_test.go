@@ -1,0 +1,285 @@
+package leaderelect_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// fault is what the network, or somebody at the store, does to a call.
+type fault int
+
+const (
+	none          fault = iota
+	lostRequest         // never arrives; an error at once
+	lostReply           // arrives; an error at once
+	slowReply           // arrives, and the reply takes d
+	slowRequest         // arrives after d, whether the caller still waits or not
+	stall               // never arrives; no reply
+	stallLate           // arrives; no reply
+	hang                // never arrives; no reply, and the caller's context is ignored
+	hangLate            // arrives; no reply, and the caller's context is ignored
+	partition           // this call and those of the next d stall
+	conflictAfter       // arrives; but the reply is ErrConflict, as of a driver that tried twice
+	foreignWrite        // somebody takes the lease just before
+	deleteRecord        // somebody deletes the record just before
+	rollBack            // somebody restores the first record just before
+	endOfFaults
+)
+
+var errNetwork = errors.New("connection reset")
+
+// latency is what a call takes, and half of it what a request takes.
+const latency = 2 * time.Millisecond
+
+// network is a store, and what is between it and its callers.
+type network struct {
+	mu sync.Mutex
+	// mu guards the following.
+	entry     *leaderelect.Entry // the record; nil if there is none
+	writes    int
+	plan      func(call) (fault, time.Duration) // nil is none
+	calls     int
+	healed    chan struct{} // closed by heal: the end of hanging
+	dark      map[string]time.Time
+	first     *leaderelect.Entry // the first record
+	committed []commit
+	forgot    bool         // the store has forgotten something
+	onCommit  func(commit) // called with mu held
+}
+
+// call is a call that is about to be made.
+type call struct {
+	n     int // from 1, of all callers
+	party string
+	op    string // get, create, update
+	now   time.Time
+}
+
+// commit is a write that has happened.
+type commit struct {
+	party string
+	entry leaderelect.Entry
+	rec   record
+	at    time.Time
+}
+
+// record is the value of an entry, as others may read it.
+type record struct {
+	Holder      string            `json:"holder"`
+	Incarnation string            `json:"incarnation"`
+	Term        uint64            `json:"term"`
+	Renewal     uint64            `json:"renewal"`
+	LeaseMillis int64             `json:"leaseMillis"`
+	AcquireTime time.Time         `json:"acquireTime"`
+	RenewTime   time.Time         `json:"renewTime"`
+	Metadata    map[string]string `json:"metadata"`
+}
+
+func newNetwork() *network {
+	return &network{healed: make(chan struct{}), dark: make(map[string]time.Time)}
+}
+
+// heal ends all faults, also those under way.
+func (n *network) heal() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.plan = nil
+	clear(n.dark)
+	close(n.healed)
+	n.healed = make(chan struct{})
+}
+
+// cut makes every call of party stall for d.
+func (n *network) cut(party string, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dark[party] = time.Now().Add(d)
+}
+
+// history returns all writes so far.
+func (n *network) history() []commit {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.committed
+}
+
+// link is the store as one party reaches it.
+type link struct {
+	*network
+	party string
+	slow  float64 // its clock: what it takes for a second takes so many; 0 is 1
+}
+
+// convert changes the lease in a record to another clock.
+func convert(e leaderelect.Entry, factor float64) leaderelect.Entry {
+	var rec record
+	if factor != 0 && factor != 1 && json.Unmarshal(e.Value, &rec) == nil {
+		rec.LeaseMillis = int64(float64(rec.LeaseMillis) * factor)
+		e.Value, _ = json.Marshal(rec)
+	}
+	return e
+}
+
+func (l link) Get(ctx context.Context, _ string) (leaderelect.Entry, error) {
+	e, err := l.call(ctx, "get", l.load)
+	return convert(e, l.slow), err
+}
+
+func (l link) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	e.Version = ""
+	return l.call(ctx, "create", func() (leaderelect.Entry, error) { return l.swap(l.party, convert(e, 1/max(l.slow, 1))) })
+}
+
+func (l link) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	return l.call(ctx, "update", func() (leaderelect.Entry, error) { return l.swap(l.party, convert(e, 1/max(l.slow, 1))) })
+}
+
+// load is what Get does when it arrives.
+func (n *network) load() (leaderelect.Entry, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.entry == nil {
+		return leaderelect.Entry{}, leaderelect.ErrNotFound
+	}
+	return *n.entry, nil
+}
+
+// swap is what a write does when it arrives. It replaces the version of e; "" is no record.
+func (n *network) swap(party string, e leaderelect.Entry) (leaderelect.Entry, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	version := ""
+	if n.entry != nil {
+		version = n.entry.Version
+	}
+	if e.Version != version {
+		return leaderelect.Entry{}, leaderelect.ErrConflict
+	}
+	n.putLocked(party, e)
+	return *n.entry, nil
+}
+
+func (n *network) putLocked(party string, e leaderelect.Entry) {
+	n.writes++
+	e.Version = strconv.Itoa(n.writes)
+	n.entry = &e
+	if n.first == nil {
+		n.first = &e
+	}
+	c := commit{party: party, entry: e, at: time.Now()}
+	_ = json.Unmarshal(e.Value, &c.rec)
+	n.committed = append(n.committed, c)
+	if n.onCommit != nil {
+		n.onCommit(c)
+	}
+}
+
+// call makes a call in the way that the plan has for it.
+func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.Entry, error)) (leaderelect.Entry, error) {
+	l.mu.Lock()
+	l.calls++
+	f, d := none, time.Duration(0)
+	if l.plan != nil {
+		f, d = l.plan(call{n: l.calls, party: l.party, op: op, now: time.Now()})
+	}
+	if f == partition {
+		l.dark[l.party] = time.Now().Add(d)
+	}
+	if time.Now().Before(l.dark[l.party]) {
+		f = stall
+	}
+	healed := l.healed
+	l.mu.Unlock()
+
+	switch f {
+	case lostRequest:
+		return leaderelect.Entry{}, errNetwork
+	case stall:
+		<-ctx.Done()
+		return leaderelect.Entry{}, ctx.Err()
+	case hang:
+		<-healed
+		return leaderelect.Entry{}, errNetwork
+	case slowRequest:
+		time.AfterFunc(d, func() { _, _ = arrive() })
+		if err := wait.Sleep(ctx, d+latency); err != nil {
+			return leaderelect.Entry{}, err
+		}
+		return leaderelect.Entry{}, errNetwork // the one that arrived had no reply
+	case foreignWrite, deleteRecord, rollBack:
+		l.meddle(f)
+	}
+
+	if err := wait.Sleep(ctx, latency/2); err != nil {
+		return leaderelect.Entry{}, err
+	}
+	e, err := arrive()
+	switch f {
+	case lostReply:
+		return leaderelect.Entry{}, errNetwork
+	case stallLate:
+		<-ctx.Done()
+		return leaderelect.Entry{}, ctx.Err()
+	case hangLate:
+		<-healed
+		return e, err
+	case conflictAfter:
+		if op != "get" {
+			return leaderelect.Entry{}, leaderelect.ErrConflict
+		}
+	case slowReply:
+		if err := wait.Sleep(ctx, d); err != nil {
+			return leaderelect.Entry{}, err
+		}
+	}
+	if err := wait.Sleep(ctx, latency/2); err != nil {
+		return leaderelect.Entry{}, err
+	}
+	return e, err
+}
+
+// meddle changes the record, if there is one, behind the back of everybody.
+func (n *network) meddle(f fault) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.entry == nil {
+		return
+	}
+	switch f {
+	case foreignWrite:
+		n.writeLocked(record{Holder: "foreigner", Incarnation: "foreign", Term: n.entry.Term + 1, Renewal: 1, LeaseMillis: 15_000})
+	case deleteRecord:
+		n.entry, n.forgot = nil, true
+	case rollBack:
+		n.forgot = true
+		n.putLocked("backup", *n.first)
+	}
+}
+
+// write replaces the record, whatever it is, by rec.
+func (n *network) write(rec record) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.writeLocked(rec)
+}
+
+func (n *network) writeLocked(rec record) {
+	value, _ := json.Marshal(rec)
+	n.putLocked("foreigner", leaderelect.Entry{Key: key, Value: value, Term: rec.Term})
+}
+
+// read returns the record as it is.
+func (n *network) read() record {
+	var rec record
+	if e, err := n.load(); err == nil {
+		_ = json.Unmarshal(e.Value, &rec)
+	}
+	return rec
+}

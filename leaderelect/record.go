@@ -1,0 +1,99 @@
+package leaderelect
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"time"
+)
+
+// record is the value of the entry: who leads. A record without a holder is a tombstone: the lease was released and is
+// free. Nothing is ever decided by its two times, which come from somebody else's clock.
+type record struct {
+	Holder      string            `json:"holder"`            // identity, for people; "" is a tombstone
+	Incarnation string            `json:"incarnation"`       // of the elector that wrote it, also in a tombstone
+	Term        uint64            `json:"term"`              // grows by 1 with every leadership
+	Renewal     uint64            `json:"renewal"`           // number of the write within the term; never used twice
+	LeaseMillis int64             `json:"leaseMillis"`       // LeaseDuration of the holder
+	AcquireTime time.Time         `json:"acquireTime"`       // informational
+	RenewTime   time.Time         `json:"renewTime"`         // informational
+	Metadata    map[string]string `json:"metadata,omitzero"` // for whoever reads
+}
+
+// lease returns the LeaseDuration of the holder; 0 if the record does not say.
+func (r record) lease() time.Duration {
+	if r.LeaseMillis <= 0 {
+		return 0
+	}
+	return time.Duration(min(r.LeaseMillis, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
+// leader returns what the record says to followers.
+func (r record) leader() Leader {
+	return Leader{Identity: r.Holder, Incarnation: r.Incarnation, Term: r.Term, Metadata: maps.Clone(r.Metadata)}
+}
+
+// millis returns d in milliseconds, rounded up: a lease in the record is never shorter than the one in the Config.
+func millis(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return ms
+}
+
+// view is the record as it was read.
+type view struct {
+	exists   bool
+	version  string
+	readable bool // rec could be decoded; if not, only its Term is set
+	rec      record
+	at       time.Time // after the reply, so not before the write of what was read
+}
+
+// viewOf decodes e.
+func viewOf(e Entry, at time.Time) view {
+	v := view{exists: true, version: e.Version, at: at}
+	v.readable = json.Unmarshal(e.Value, &v.rec) == nil
+	if !v.readable {
+		v.rec = record{}
+	}
+	v.rec.Term = max(v.rec.Term, e.Term)
+	return v
+}
+
+// held reports whether v shows a holder that can be named.
+func (v view) held() bool {
+	return v.exists && v.readable && v.rec.Holder != ""
+}
+
+// mark is the newest state of the record that an elector has seen, in a read or in a write of its own that was
+// acknowledged.
+type mark struct {
+	term        uint64
+	incarnation string
+	renewal     uint64
+	lease       time.Duration // of the last holder that said
+}
+
+// regressed reports whether v is older than the mark, or from another history.
+func (m *mark) regressed(v view) bool {
+	switch {
+	case m.term == 0:
+		return false
+	case !v.exists || v.rec.Term < m.term:
+		return true
+	case v.rec.Term > m.term:
+		return false
+	default:
+		return v.rec.Incarnation != m.incarnation || v.rec.Renewal < m.renewal
+	}
+}
+
+// raise moves the mark to r, which has not regressed.
+func (m *mark) raise(r record) {
+	m.term, m.incarnation, m.renewal = r.Term, r.Incarnation, r.Renewal
+	if lease := r.lease(); lease > 0 {
+		m.lease = lease
+	}
+}

@@ -1,0 +1,41 @@
+package leaderelect
+
+import (
+	"context"
+	"time"
+)
+
+// releaseAttempts bounds the writes of a release: one, and one after each look at what became of the one before.
+const releaseAttempts = 3
+
+// release replaces our record by a tombstone: the same term, and no holder. The work must have returned. It replaces only
+// the version that was last seen to be ours, so it cannot touch the record of a successor.
+func (e *Elector) release(ctx context.Context, t *tenure) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.RequestTimeout, errNoReply)
+	defer cancel()
+	e.done = max(e.done, t.term) // a tombstone that is under way may replace a record of this term, and only of this
+	var err error
+	for range releaseAttempts {
+		if t.unsure {
+			var v view
+			if v, err = e.read(ctx); err != nil {
+				break
+			}
+			if !v.held() || v.rec.Incarnation != e.incarnation || v.rec.Term != t.term {
+				e.publish(v)
+				return // it is not ours
+			}
+			t.version, t.acquired = v.version, v.rec.AcquireTime
+		}
+		var rec record
+		sent := time.Now()
+		rec, _, err = e.write(ctx, t.version, record{Term: t.term, AcquireTime: t.acquired}, sent)
+		if err == nil {
+			e.seen.raise(rec)
+			e.publish(view{exists: true, readable: true, rec: rec})
+			return
+		}
+		t.unsure = true
+	}
+	e.log.WarnContext(ctx, "leaderelect: releasing the lease failed", "term", t.term, "error", err)
+}

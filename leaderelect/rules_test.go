@@ -1,0 +1,229 @@
+package leaderelect_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// on returns a plan: the n-th call of a kind that party makes has the fault, and no other.
+func on(party, op string, n int, f fault, d time.Duration) func(call) (fault, time.Duration) {
+	return func(c call) (fault, time.Duration) {
+		if c.party == party && c.op == op {
+			if n--; n == 0 {
+				return f, d
+			}
+		}
+		return none, 0
+	}
+}
+
+// from returns a plan: the n-th call of a kind and all later ones have the fault.
+func from(party, op string, n int, f fault) func(call) (fault, time.Duration) {
+	return func(c call) (fault, time.Duration) {
+		if c.party == party && c.op == op {
+			if n--; n <= 0 {
+				return f, 0
+			}
+		}
+		return none, 0
+	}
+}
+
+func TestTheDeadlineCountsFromBeforeTheRequestWasSent(t *testing.T) {
+	for what, plan := range map[string]func(call) (fault, time.Duration){
+		"the claim":   on("a", "create", 1, slowReply, 3*time.Second),
+		"the renewal": on("a", "update", 1, slowReply, 3*time.Second),
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.plan = plan
+				a := w.join(t, "a", nil)
+				a.start()
+				sent := latency // the read comes first
+				if what == "the renewal" {
+					sent += retry
+				}
+				after(sent + latency + 3*time.Second)
+				require.True(t, a.IsLeader())
+				l := w.term(t, 1).leadership
+				assert.Equal(t, sent+renew, w.at(l.Deadline()))
+				after(latency) // it is behind with the next one
+				assert.Equal(t, sent+latency+3*time.Second+renew, w.at(l.Deadline()))
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestNoCallDelaysTheEndOfALease(t *testing.T) {
+	for _, f := range []fault{stall, stallLate, hang, hangLate, lostRequest, lostReply} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.plan = func(c call) (fault, time.Duration) {
+				if c.n <= 2 { // a read, a claim
+					return none, 0
+				}
+				return f, 0
+			}
+			a := w.join(t, "a", nil)
+			a.start()
+			after(2 * latency)
+			l := w.term(t, 1).leadership
+			end := latency + renew // whatever happened later, nobody said so
+			assert.Equal(t, end, w.at(l.Deadline()))
+
+			after(end - 2*latency - 1)
+			require.NoError(t, l.Err())
+			require.NoError(t, l.Context().Err())
+			require.True(t, a.IsLeader())
+			after(1)
+			require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
+			require.ErrorIs(t, context.Cause(l.Context()), leaderelect.ErrLeaseExpired)
+			require.False(t, a.IsLeader())
+			assert.Equal(t, end, w.at(w.term(t, 1).returned))
+			w.finish(t)
+		})
+	}
+}
+
+func TestErrReadsTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = from("a", "update", 1, stall)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		l := w.term(t, 1).leadership
+		l.StopTimer()
+		after(time.Until(l.Deadline()) - 1)
+		require.NoError(t, l.Err())
+		require.True(t, a.IsLeader())
+		after(1)
+		require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
+		require.False(t, a.IsLeader())
+		w.finish(t)
+	})
+}
+
+func TestAReplyAfterTheDeadlineIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = from("a", "update", 1, hangLate)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RequestTimeout = renew - 1 })
+		a.behave = work{linger: stepDown}.run
+		a.start()
+		after(renew + 2*latency)
+		l := w.term(t, 1).leadership
+		require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
+		deadline := l.Deadline()
+		w.heal() // and the reply comes: the renewal was a success
+		synctest.Wait()
+		require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
+		assert.Equal(t, deadline, l.Deadline())
+		require.False(t, a.IsLeader())
+		w.finish(t)
+	})
+}
+
+func TestAForeignHolderStopsTheLeaderAtOnce(t *testing.T) {
+	for what, foreign := range map[string]record{
+		"a later term":   {Holder: "x", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000},
+		"the same term":  {Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 15_000},
+		"our own name":   {Holder: "a", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000},
+		"a tombstone":    {Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000},
+		"nothing inside": {Term: 2},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.join(t, "a", nil)
+				a.start()
+				after(time.Second)
+				l := w.term(t, 1).leadership
+				w.write(foreign)
+				after(retry - time.Second)
+				require.NoError(t, l.Err(), "it has not seen it")
+				after(3 * latency) // a write that fails, and a read
+				require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseTaken)
+				assert.Less(t, time.Now(), l.Deadline().Add(-renew/2))
+				assert.False(t, w.term(t, 1).returned.IsZero())
+				require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrLeaseTaken)
+				w.mu.Lock()
+				w.forgot = true // x is not in the history
+				w.mu.Unlock()
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestARenewalWithoutAClearReplyIsResolvedByReading(t *testing.T) {
+	const sent = latency + retry // the first renewal
+	for what, c := range map[string]struct {
+		fault    fault
+		d        time.Duration
+		resolved time.Duration // when it is known what has happened
+		deadline time.Duration // then
+	}{
+		"the reply was lost":                {lostReply, 0, sent + latency/2 + latency, sent + renew},
+		"there was no reply":                {stallLate, 0, sent + request + latency, sent + renew},
+		"the store ignored the context":     {hangLate, 0, sent + request + latency, sent + renew},
+		"a retry made it a conflict":        {conflictAfter, 0, sent + 2*latency, sent + renew},
+		"the request was late, but it came": {slowRequest, 4 * time.Second, sent + 4*time.Second + 2*latency, sent + renew},
+		"the request was lost":              {lostRequest, 0, sent + latency, latency + renew},
+		"the request came after the read":   {slowRequest, request + latency, sent + request + latency, latency + renew},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.plan = on("a", "update", 1, c.fault, c.d)
+				w.join(t, "a", nil).start()
+				after(sent)
+				l := w.term(t, 1).leadership
+				require.Equal(t, latency+renew, w.at(l.Deadline()), "nothing is known yet")
+				after(c.resolved - sent)
+				assert.Equal(t, c.deadline, w.at(l.Deadline()))
+				after(time.Minute)
+				require.NoError(t, l.Err())
+				assert.Equal(t, 1, w.led())
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestAClaimWithoutAClearReplyIsResolvedByReading(t *testing.T) {
+	for what, c := range map[string]struct {
+		fault fault
+		wait  time.Duration
+	}{
+		"the reply was lost":            {lostReply, 3 * latency},
+		"there was no reply":            {stallLate, request + 2*latency},
+		"the store ignored the context": {hangLate, request + 2*latency},
+		"a retry made it a conflict":    {conflictAfter, 3 * latency},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.plan = on("a", "create", 1, c.fault, 0)
+				a := w.join(t, "a", nil)
+				a.start()
+				after(c.wait)
+				require.True(t, a.IsLeader())
+				first := w.term(t, 1)
+				assert.Equal(t, uint64(1), first.term)
+				assert.Equal(t, latency+renew, w.at(first.leadership.Deadline()))
+				assert.Len(t, w.history(), 1)
+				w.finish(t)
+			})
+		})
+	}
+}

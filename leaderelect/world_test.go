@@ -1,0 +1,294 @@
+package leaderelect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+const key = "lease"
+
+// The durations of the tests: the defaults.
+const (
+	lease   = 15 * time.Second
+	renew   = 10 * time.Second
+	retry   = 2 * time.Second
+	request = 5 * time.Second
+)
+
+// stepDown is how long the work may go on after its lease is lost.
+var stepDown = func() time.Duration {
+	leaseNanos := float64(lease)
+	return time.Duration(leaseNanos/1.01) - renew
+}()
+
+// world is a network and some parties that compete. It watches them, and remembers what must not have happened.
+// It lives in a bubble.
+type world struct {
+	*network
+	begin   time.Time
+	parties []*party
+
+	// network.mu guards the following.
+	terms      []*termLog
+	violations []string
+}
+
+// party is a process with an elector.
+type party struct {
+	*leaderelect.Elector
+	world  *world
+	name   string
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when err is set; nil before the first start
+	err    error         // what the elector returned
+
+	// world.mu guards the following.
+
+	// behave is the work; nil is to work until told to stop, and then to stop at once.
+	behave func(ctx context.Context, l *leaderelect.Leadership) error
+
+	open    *termLog // the term whose work runs
+	paired  int      // OnStartedLeading minus OnStoppedLeading
+	inside  bool     // a callback runs
+	leaders []leaderelect.Leader
+}
+
+// termLog is what happened in a term.
+type termLog struct {
+	party      string
+	term       uint64
+	leadership *leaderelect.Leadership
+	began      time.Time
+	returned   time.Time // zero while the work runs
+	stopped    bool      // OnStoppedLeading was called
+	cause      error     // that OnStoppedLeading got
+}
+
+func newWorld(t testing.TB) *world {
+	w := &world{network: newNetwork(), begin: time.Now()}
+	w.onCommit = w.checkCommitLocked
+	t.Cleanup(w.end) // so that a test that fails says why, and not that goroutines are left
+	return w
+}
+
+// end stops everybody.
+func (w *world) end() {
+	w.heal()
+	for _, p := range w.parties {
+		if p.done != nil {
+			p.cancel(context.Canceled)
+		}
+	}
+	for _, p := range w.parties {
+		if p.done != nil {
+			<-p.done
+		}
+	}
+}
+
+// join adds a party that has yet to run. change may be nil.
+func (w *world) join(t testing.TB, name string, change func(*leaderelect.Config)) *party {
+	t.Helper()
+	p := &party{world: w, name: name}
+	cfg := leaderelect.Config{
+		Store:            link{network: w.network, party: name},
+		Key:              key,
+		Identity:         name,
+		ReleaseOnCancel:  true,
+		OnStartedLeading: p.onStarted,
+		OnStoppedLeading: p.onStopped,
+		OnNewLeader:      p.onNewLeader,
+		Rand:             func() float64 { return 0.5 },
+		Logger:           slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	e, err := leaderelect.New(cfg)
+	require.NoError(t, err)
+	p.Elector = e
+	w.parties = append(w.parties, p)
+	return p
+}
+
+// start runs the elector of p.
+func (p *party) start() { p.startWith(p.Run) }
+
+// startWith runs f, which is Run or RunOnce.
+func (p *party) startWith(f func(context.Context) error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	p.cancel, p.done = cancel, make(chan struct{})
+	go func() {
+		defer close(p.done)
+		p.err = f(ctx)
+	}()
+}
+
+// stop cancels and waits for the elector to return.
+func (p *party) stop() error {
+	p.cancel(context.Canceled)
+	<-p.done
+	return p.err
+}
+
+// at returns t as the time since the world began.
+func (w *world) at(t time.Time) time.Duration { return t.Sub(w.begin) }
+
+// after lets d pass, and all that happens at its end.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// finish stops everybody and checks what has to hold at the end of every test.
+func (w *world) finish(t testing.TB) {
+	t.Helper()
+	w.end()
+	w.checkInvariants(t)
+	for _, p := range w.parties {
+		require.Nil(t, p.open, "%s returned before its work", p.name)
+		require.Zero(t, p.paired, "callbacks of %s come in pairs", p.name)
+		require.False(t, p.IsLeader(), p.name)
+	}
+}
+
+// errExpected is the error of work that fails on purpose.
+var errExpected = errors.New("failed on purpose")
+
+// checkInvariants requires that nothing has happened that must not. What depends on time is noted when it happens.
+func (w *world) checkInvariants(t testing.TB) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Empty(t, w.violations)
+
+	var held uint64
+	for i, c := range w.committed {
+		if i == 0 || w.forgot || c.party == "foreigner" {
+			held = c.rec.Term
+			continue
+		}
+		before := w.committed[i-1].rec
+		require.Equal(t, c.entry.Term, c.rec.Term)
+		switch {
+		case c.rec.Term == held:
+			require.Equal(t, before.Incarnation, c.rec.Incarnation, "write %d keeps the term of another", i)
+			require.Greater(t, c.rec.Renewal, before.Renewal, "write %d", i)
+			require.NotEmpty(t, before.Holder, "write %d revives a term that was released", i)
+		default:
+			require.Equal(t, held+1, c.rec.Term, "write %d", i)
+			require.NotEmpty(t, c.rec.Holder, "write %d", i)
+		}
+		held = c.rec.Term
+	}
+}
+
+// checkCommitLocked is called for every write.
+func (w *world) checkCommitLocked(c commit) {
+	for _, log := range w.terms {
+		if c.rec.Holder == "" && log.party == c.party && log.term == c.rec.Term && !log.stopped {
+			w.violateLocked("%s releases term %d before OnStoppedLeading", c.party, c.rec.Term)
+		}
+	}
+}
+
+func (w *world) violateLocked(format string, args ...any) {
+	w.violations = append(w.violations, time.Now().Format("04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error {
+	w := p.world
+	w.mu.Lock()
+	log := &termLog{party: p.name, term: l.Term(), leadership: l, began: time.Now()}
+	for _, other := range w.parties {
+		if other.open != nil {
+			w.violateLocked("%s starts term %d while %s works in term %d", p.name, l.Term(), other.name, other.open.term)
+		}
+	}
+	if n := len(w.terms); n > 0 && !w.forgot && w.terms[n-1].term >= l.Term() {
+		w.violateLocked("%s starts term %d after term %d", p.name, l.Term(), w.terms[n-1].term)
+	}
+	if n := len(p.leaders); n == 0 || p.leaders[n-1].Term != l.Term() {
+		w.violateLocked("%s starts term %d before OnNewLeader", p.name, l.Term())
+	}
+	p.enterLocked("OnStartedLeading")
+	p.paired++
+	p.open = log
+	w.terms = append(w.terms, log)
+	behave := p.behave
+	w.mu.Unlock()
+
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		log.returned = time.Now()
+		p.open, p.inside = nil, false
+	}()
+	if behave != nil {
+		return behave(ctx, l)
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (p *party) onStopped(l *leaderelect.Leadership, cause error) {
+	w := p.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.enterLocked("OnStoppedLeading")
+	p.inside = false
+	p.paired--
+	i := slices.IndexFunc(w.terms, func(log *termLog) bool { return log.leadership == l })
+	if i < 0 || w.terms[i].returned.IsZero() || w.terms[i].stopped {
+		w.violateLocked("%s is told that it stopped in term %d, which it did not lead", p.name, l.Term())
+		return
+	}
+	w.terms[i].stopped, w.terms[i].cause = true, cause
+}
+
+func (p *party) onNewLeader(l leaderelect.Leader) {
+	w := p.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.enterLocked("OnNewLeader")
+	p.inside = false
+	if n := len(p.leaders); l.Identity == "" ||
+		n > 0 && p.leaders[n-1].Term == l.Term && p.leaders[n-1].Incarnation == l.Incarnation && !w.forgot {
+		w.violateLocked("%s is told of leader %+v", p.name, l)
+	}
+	p.leaders = append(p.leaders, l)
+}
+
+// enterLocked notes that a callback begins. It checks nothing about OnStartedLeading's end, which the others wait for.
+func (p *party) enterLocked(callback string) {
+	if p.inside {
+		p.world.violateLocked("%s of %s is called during another callback", callback, p.name)
+	}
+	p.inside = true
+}
+
+// term returns what is known of the n-th term that was led, from 1, and fails the test if there is none.
+func (w *world) term(t testing.TB, n int) termLog {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.GreaterOrEqual(t, len(w.terms), n, "terms that were led")
+	return *w.terms[n-1]
+}
+
+// led returns how many terms were led.
+func (w *world) led() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.terms)
+}
