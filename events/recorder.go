@@ -1,0 +1,94 @@
+package events
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// Recorder takes down events, merges repeats, and remembers the newest. Use [NewRecorder] to make one. Its methods may be
+// called by several goroutines at once.
+type Recorder struct {
+	cfg Config
+
+	mu sync.Mutex
+
+	// mu guards the following. Invariants:
+	//  1. ring and held have the same events, at most cfg.Size, each in held under its own identity.
+	//  2. ring is in the order of Last, oldest first.
+
+	ring *list.List // of *Event
+	held map[identity]*list.Element
+}
+
+// NewRecorder returns a recorder that holds nothing yet.
+func NewRecorder(cfg Config) *Recorder {
+	return &Recorder{cfg: cfg.withDefaults(), ring: list.New(), held: make(map[identity]*list.Element)}
+}
+
+// Normal records that something was done about an object.
+func (r *Recorder) Normal(about Ref, reason, message string) {
+	r.record(identity{about, Normal, reason, message})
+}
+
+// Warning records that something could not be done about an object, or not as it should be.
+func (r *Recorder) Warning(about Ref, reason, message string) {
+	r.record(identity{about, Warning, reason, message})
+}
+
+// Events returns a copy of all events that are held, oldest first.
+func (r *Recorder) Events() []Event {
+	return r.collect(func(Ref) bool { return true })
+}
+
+// EventsFor returns a copy of the events that are held about one object, oldest first. An empty UID stands for any, so that
+// it gives the events of all lives of a key.
+func (r *Recorder) EventsFor(about Ref) []Event {
+	return r.collect(func(ref Ref) bool {
+		return ref.Kind == about.Kind && ref.Key == about.Key && (about.UID == "" || ref.UID == about.UID)
+	})
+}
+
+func (r *Recorder) collect(wanted func(Ref) bool) []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Event, 0, r.ring.Len())
+	for el := r.ring.Front(); el != nil; el = el.Next() {
+		if e := el.Value.(*Event); wanted(e.About) {
+			all = append(all, *e)
+		}
+	}
+	return all
+}
+
+func (r *Recorder) record(id identity) {
+	r.mu.Lock()
+	e := r.recordLocked(id)
+	r.mu.Unlock()
+	r.cfg.Sink(e)
+}
+
+func (r *Recorder) recordLocked(id identity) Event {
+	now := time.Now() // under the lock, so that the order of the ring is that of the times
+	if el, ok := r.held[id]; ok {
+		e := el.Value.(*Event)
+		e.Count++
+		e.Last = now
+		r.ring.MoveToBack(el)
+		return *e
+	}
+	e := &Event{About: id.about, Type: id.kind, Reason: id.reason, Message: id.message, Count: 1, First: now, Last: now}
+	r.held[id] = r.ring.PushBack(e)
+	if r.ring.Len() > r.cfg.Size {
+		gone := r.ring.Remove(r.ring.Front()).(*Event)
+		delete(r.held, identity{gone.About, gone.Type, gone.Reason, gone.Message})
+	}
+	return *e
+}
+
+// identity is what repeats have in common.
+type identity struct {
+	about           Ref
+	kind            Type
+	reason, message string
+}

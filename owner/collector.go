@@ -1,0 +1,90 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// Collector deletes children whose controlling owner is gone: background collection of one kind of children. Its method
+// may be called by several goroutines at once, if the store and the function that it was made of may.
+type Collector[C any] struct {
+	children store.Store[C]
+	alive    func(ctx context.Context, ref store.OwnerRef) (bool, error)
+}
+
+// NewCollector returns a collector of children. The function alive says whether the object that ref refers to exists: not
+// another one under its key, and by a fresh read, not from a cache that may not have seen the owner yet. [AliveIn] makes
+// one for owners of one kind; if there are several kinds, choose by ref.Kind. When it returns an error, nothing is deleted.
+func NewCollector[C any](
+	children store.Store[C], alive func(ctx context.Context, ref store.OwnerRef) (bool, error),
+) *Collector[C] {
+	return &Collector[C]{children: children, alive: alive}
+}
+
+// Collect deletes the child under key if its controlling owner is gone. It reports whether it asked the store to delete it:
+// a child with finalizers is still there then, and is being deleted.
+//
+// There is nothing to do, and no error, when there is no such child, when it has no controlling owner, and when it is
+// already being deleted. Every error is worth trying again; one that wraps store.ErrConflict says that somebody changed the
+// child in the meantime. The preconditions, store.IfTerm for one, are those of the deletion.
+func (c *Collector[C]) Collect(ctx context.Context, key string, pre ...store.Precondition) (deleted bool, err error) {
+	child, err := c.children.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, c.fail(key, err)
+	}
+	ref, ok := ControllerOf(child)
+	if !ok || !child.Deleting.IsZero() {
+		return false, nil
+	}
+	alive, err := c.alive(ctx, ref)
+	if err != nil {
+		return false, c.fail(key, fmt.Errorf("ask for its owner %s: %w", name(ref), err))
+	}
+	if alive {
+		return false, nil
+	}
+	all := append([]store.Precondition{store.IfUID(child.UID), store.IfVersion(child.Version)}, pre...)
+	err = c.children.Delete(ctx, key, all...)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil // somebody else did it
+	}
+	if err != nil {
+		return false, c.fail(key, err)
+	}
+	return true, nil
+}
+
+func (c *Collector[C]) fail(key string, err error) error {
+	return fmt.Errorf("owner: collect %s %q: %w", c.children.Kind(), key, err)
+}
+
+// Owners is where owners of one kind are read. Every store.Store is one.
+type Owners[T any] interface {
+	Kind() string
+	Get(ctx context.Context, key string) (store.Object[T], error)
+}
+
+// AliveIn returns a function that says whether an owner is one of owners, for a [Collector]. It reads the owner each time.
+// An owner that is being deleted is alive until it is gone. To be asked about an owner of another kind is an error: else a
+// child of another kind of owner would seem an orphan.
+func AliveIn[T any](owners Owners[T]) func(ctx context.Context, ref store.OwnerRef) (bool, error) {
+	return func(ctx context.Context, ref store.OwnerRef) (bool, error) {
+		if kind := owners.Kind(); ref.Kind != kind {
+			return false, fmt.Errorf("owner: look for %s: the owners looked at are of kind %s", name(ref), kind)
+		}
+		o, err := owners.Get(ctx, ref.Key)
+		if errors.Is(err, store.ErrNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		return o.UID == ref.UID, nil
+	}
+}

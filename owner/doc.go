@@ -1,0 +1,37 @@
+// Package owner says which object exists for which other, and removes what exists for nobody any more.
+//
+// An object carries references to its owners (store.OwnerRef): kind, key and UID. One of them at most is the controller:
+// the one that decides about the object. UIDs make the difference between an owner and another object that was created
+// under the same key after the owner was deleted.
+//
+// # Usage
+//
+// Who creates a child says whose it is:
+//
+//	child := store.Object[Replica]{Key: "web-1"}
+//	err := owner.SetController(&child, app.Ref("app"))
+//
+// Whoever watches children turns them into keys of owners with [ControlledBy], and finds the children of an owner with an
+// index by [ControllerUID]. And a [Collector] deletes the children of owners that are gone, one key at a time, which makes
+// it the work of a reconcile loop over the children, triggered by children and by deletions of owners:
+//
+//	c := owner.NewCollector(replicas, owner.AliveIn(apps))
+//	deleted, err := c.Collect(ctx, key)
+//
+// # Guarantees
+//
+//  1. [SetController] never takes an object away from another controller, nor from an earlier life of the same one.
+//  2. A [Collector] deletes a child only if a read that began after the read of the child found its controlling owner gone,
+//     and only in the very state that it read: if anybody has changed the child since, the deletion is a conflict.
+//  3. It never deletes a child without a controlling owner, nor one whose owner could not be asked for.
+//  4. A key that is used again does not keep the children of its former owner alive, nor does their deletion touch those
+//     of the new one.
+//
+// What it does not do: a child is not deleted together with its owner but after it, when the key of the child is
+// collected. A child that is created for an owner which is already gone is collected likewise, so that a lost event or a
+// crash leaves no orphan for longer than it takes to look at every child once.
+//
+// # Testing
+//
+// Nothing here has a goroutine, a clock or a cache: with a store.Memory, each call can be tested by itself.
+package owner

@@ -1,0 +1,72 @@
+package owner_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// A child says whose it is; when its owner is gone, it is collected.
+func ExampleCollector() {
+	ctx := context.Background()
+	db := store.NewMemory(store.MemoryConfig{})
+	apps, _ := store.Open[App](db, "app")
+	replicas, _ := store.Open[Replica](db, "replica")
+
+	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
+	child := store.Object[Replica]{Key: "web-1"}
+	fmt.Println(owner.SetController(&child, app.Ref("app")))
+	_, _ = replicas.Create(ctx, child)
+
+	// The work of a reconcile loop over the keys of replicas.
+	collector := owner.NewCollector(replicas, owner.AliveIn(apps))
+	fmt.Println(collector.Collect(ctx, "web-1"))
+	_ = apps.Delete(ctx, "web")
+	_, _ = apps.Create(ctx, store.Object[App]{Key: "web"}) // another life of the key
+	fmt.Println(collector.Collect(ctx, "web-1"))
+	// Output:
+	// <nil>
+	// false <nil>
+	// true <nil>
+}
+
+// Children may have owners of several kinds: choose by the kind of the reference.
+func ExampleAliveIn() {
+	db := store.NewMemory(store.MemoryConfig{})
+	apps, _ := store.Open[App](db, "app")
+	jobs, _ := store.Open[App](db, "job")
+	inApps, inJobs := owner.AliveIn(apps), owner.AliveIn(jobs)
+	alive := func(ctx context.Context, ref store.OwnerRef) (bool, error) {
+		switch ref.Kind {
+		case "app":
+			return inApps(ctx, ref)
+		case "job":
+			return inJobs(ctx, ref)
+		default:
+			return true, nil // not ours to judge
+		}
+	}
+	job, _ := jobs.Create(context.Background(), store.Object[App]{Key: "backup"})
+	fmt.Println(alive(context.Background(), job.Ref("job")))
+	// Output: true <nil>
+}
+
+// A change of a child concerns its owner.
+func ExampleControlledBy() {
+	child := store.Object[Replica]{Key: "web-1"}
+	_ = owner.SetController(&child, store.OwnerRef{Kind: "app", Key: "web", UID: "u1"})
+	appsOf := owner.ControlledBy[Replica]("app")
+	fmt.Println(appsOf(child), owner.ControllerUID(child))
+	// Output: [web] [u1]
+}
+
+// Any store is a place to look for owners.
+func ExampleOwners() {
+	var owners owner.Owners[App]
+	owners, _ = store.Open[App](store.NewMemory(store.MemoryConfig{}), "app")
+	_, err := owners.Get(context.Background(), "web")
+	fmt.Println(err)
+	// Output: store: get app "web": object not found
+}
