@@ -1,0 +1,69 @@
+package machine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// recordFD is the descriptor at which a replica finds its record.
+const recordFD = 3
+
+// Config sets up a [Machine]. Its zero value is usable.
+type Config struct {
+	// Command makes the command that runs a replica, without starting it. The machine sets its standard streams, its
+	// extra files and its system attributes; the record is its descriptor 3. The process that it starts has to be the
+	// replica itself, not a parent of it.
+	// Defaults to this executable with the arguments replica -id ID -app APP -message MESSAGE -record 3.
+	Command func(Spec) *exec.Cmd
+
+	// Grace is how long a replica has to end after SIGTERM, before another Stop kills it. Defaults to 3s.
+	Grace time.Duration
+
+	// Failures is the number of failed probes in a row that make a replica Unhealthy. Defaults to 3.
+	Failures int
+
+	// Changed is called after a change that this Machine made or noticed, so that a poller can list at once. It is
+	// called without locks and may call the Machine. Other processes' changes do not call it. Defaults to nothing.
+	Changed func()
+
+	// Logger receives what a reader of the log can act on. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Command == nil {
+		program, err := os.Executable() // now: the file may be replaced while we run
+		if err != nil {
+			return c, fmt.Errorf("default of Command: %w", err)
+		}
+		c.Command = func(s Spec) *exec.Cmd {
+			return exec.Command(program, "replica",
+				"-id", s.ID, "-app", s.App, "-message", s.Message, "-record", strconv.Itoa(recordFD))
+		}
+	}
+	if c.Changed == nil {
+		c.Changed = func() {}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.Grace = cmp.Or(c.Grace, 3*time.Second)
+	c.Failures = cmp.Or(c.Failures, 3)
+	return c, c.validate()
+}
+
+func (c Config) validate() error {
+	if c.Grace < 0 {
+		return errors.New("config: Grace is negative")
+	}
+	if c.Failures < 0 {
+		return errors.New("config: Failures is negative")
+	}
+	return nil
+}

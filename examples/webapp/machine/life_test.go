@@ -1,0 +1,278 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package machine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
+)
+
+func TestAReplicaStartsGetsReadyAndStops(t *testing.T) {
+	w := run(t, machine.Config{})
+	before := time.Now()
+	w.start("a-1")
+	r := find(w.list(), "a-1")
+	require.NotZero(t, r.PID)
+	require.Contains(t, []machine.State{machine.Starting, machine.Running}, r.State)
+
+	r = find(w.until(func(rs []machine.Replica) bool { return find(rs, "a-1").State == machine.Running }), "a-1")
+	require.WithinRange(t, r.Created, before, time.Now())
+	require.Equal(t, machine.Replica{ID: "a-1", App: "app", Revision: "r1", Message: "hello",
+		PID: r.PID, Port: r.Port, Created: r.Created, State: machine.Running}, r)
+	require.Equal(t, fmt.Sprintf("127.0.0.1:%d", r.Port), r.Addr())
+	require.NoError(t, w.Probe(context.Background(), r))
+	require.Equal(t, []string{"a-1.replica.json", "a-1.replica.log"}, w.files())
+
+	w.ReportHealth("a-1", true)
+	w.until(func(rs []machine.Replica) bool { return find(rs, "a-1").State == machine.Ready })
+	require.NoError(t, w.Stop("a-1"))
+	w.until(func(rs []machine.Replica) bool { return len(rs) == 0 || rs[0].State == machine.Stopping })
+	w.untilGone()
+	w.logged("id=a-1", `status="exit status 0"`)
+	require.NoError(t, w.Stop("a-1"), "what is gone is stopped")
+	require.NoError(t, w.Kill("a-1"))
+}
+
+func TestADeathFromOutsideIsSeen(t *testing.T) {
+	w := run(t, machine.Config{})
+	r := w.running("a-1")
+	signal(t, r.PID, syscall.SIGKILL)
+	w.untilGone()
+	w.logged("id=a-1", "signal: killed")
+	require.ErrorIs(t, w.Probe(context.Background(), r), machine.ErrUnhealthy)
+}
+
+func TestFailedProbesInARowMakeAReplicaUnhealthy(t *testing.T) {
+	w := run(t, machine.Config{Failures: 2})
+	w.running("a-1")
+	state := func() machine.State { return find(w.list(), "a-1").State }
+	for _, step := range []struct {
+		ok   bool
+		want machine.State
+	}{
+		{false, machine.Running},
+		{false, machine.Unhealthy},
+		{false, machine.Unhealthy},
+		{true, machine.Ready},
+		{false, machine.Ready},
+		{true, machine.Ready},
+		{false, machine.Ready},
+		{false, machine.Unhealthy},
+	} {
+		w.ReportHealth("a-1", step.ok)
+		require.Equal(t, step.want, state())
+	}
+	w.ReportHealth("nobody", false)
+	require.NoError(t, w.Kill("a-1"))
+	w.ReportHealth("a-1", true)
+	w.untilGone()
+
+	w.running("a-1") // another one: what was known of the last does not count
+	w.ReportHealth("a-1", false)
+	require.Equal(t, machine.Running, state())
+}
+
+func TestOnlyAChangeOfHealthIsAChange(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.running("a-1")
+	w.ReportHealth("a-1", true)
+	<-w.changed
+	w.ReportHealth("a-1", true)
+	w.ReportHealth("a-1", false)
+	require.Empty(t, w.changed)
+}
+
+func TestASuspendedReplicaFailsProbesAndCanBeKilled(t *testing.T) {
+	w := run(t, machine.Config{Grace: time.Hour})
+	r := w.running("a-1")
+	suspend(t, r.PID)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	err := w.Probe(ctx, r)
+	require.ErrorIs(t, err, machine.ErrUnhealthy)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, w.Stop("a-1"))
+	require.Equal(t, machine.Stopping, find(w.list(), "a-1").State)
+	require.NoError(t, w.Kill("a-1"))
+	w.untilGone()
+	w.logged("id=a-1", "signal: killed")
+}
+
+func TestStopKillsOnlyWhenTheGraceIsOver(t *testing.T) {
+	t.Run("before, another Stop does nothing", func(t *testing.T) {
+		w := run(t, machine.Config{Grace: time.Hour})
+		r := w.running("a-1")
+		suspend(t, r.PID)
+		require.NoError(t, w.Stop("a-1"))
+		require.NoError(t, w.Stop("a-1"))
+		signal(t, r.PID, syscall.SIGCONT)
+		w.untilGone()
+		w.logged("id=a-1", `status="exit status 0"`)
+	})
+	t.Run("afterwards it kills", func(t *testing.T) {
+		w := run(t, machine.Config{Grace: time.Nanosecond})
+		r := w.running("a-1")
+		suspend(t, r.PID)
+		require.NoError(t, w.Stop("a-1"))
+		require.Len(t, w.list(), 1, "the first Stop does not kill")
+		require.NoError(t, w.Stop("a-1"))
+		w.untilGone()
+		w.logged("id=a-1", "signal: killed")
+	})
+}
+
+func TestAProbeIsOfThisReplica(t *testing.T) {
+	w := run(t, machine.Config{})
+	r := w.running("a-1")
+	impostor := r
+	impostor.ID = "a-2"
+	require.ErrorContains(t, w.Probe(context.Background(), impostor), `machine: probe "a-2": it is not healthy: "a-1" answers in its place`)
+	require.ErrorContains(t, w.Probe(context.Background(), machine.Replica{ID: "a-3"}), "does not listen yet")
+	require.Empty(t, machine.Replica{}.Addr())
+
+	broken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan struct{})
+	// Answers one connection; the test waits.
+	go func() {
+		defer close(served)
+		c, err := broken.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = c.Read(make([]byte, 1024))
+		_, _ = fmt.Fprint(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\na-1\n")
+	}()
+	impostor = r
+	impostor.Port = broken.Addr().(*net.TCPAddr).Port
+	require.ErrorContains(t, w.Probe(context.Background(), impostor), "status 503")
+	<-served
+	require.NoError(t, broken.Close())
+}
+
+func TestTwentyReplicasStartAtOnceAndStopAllLeavesNothing(t *testing.T) {
+	w := run(t, machine.Config{})
+	const n = 20
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := w.Start(context.Background(), spec(fmt.Sprintf("a-%02d", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	rs := w.until(func(rs []machine.Replica) bool {
+		running := 0
+		for _, r := range rs {
+			if r.State == machine.Running {
+				running++
+			}
+		}
+		return running == n
+	})
+	for i, r := range rs {
+		require.Equal(t, fmt.Sprintf("a-%02d", i), r.ID)
+	}
+	require.NoError(t, w.StopAll(context.Background()))
+	require.Empty(t, w.list())
+	require.Empty(t, w.files())
+	for _, r := range rs {
+		w.logged("replica exited", "id="+r.ID, `status="exit status 0"`)
+	}
+}
+
+func TestStopAllKillsWhatDoesNotStop(t *testing.T) {
+	for name, start := range map[string]func() (machine.Config, context.Context){
+		"when the grace is over": func() (machine.Config, context.Context) {
+			return machine.Config{Grace: 20 * time.Millisecond}, context.Background()
+		},
+		"when the context ends": func() (machine.Config, context.Context) {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			t.Cleanup(cancel)
+			return machine.Config{Grace: time.Hour}, ctx
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, ctx := start()
+			w := run(t, cfg)
+			suspend(t, w.running("a-1").PID)
+			w.running("a-2")
+			require.NoError(t, w.StopAll(ctx))
+			require.Empty(t, w.list())
+		})
+	}
+}
+
+func TestReplicasHaveASessionAndFilesOfTheirOwn(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.running("a-1")
+	r := w.running("a-2")
+	group, err := syscall.Getpgid(r.PID)
+	require.NoError(t, err)
+	require.Equal(t, r.PID, group)
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID))
+	if err != nil {
+		return // no /proc
+	}
+	have := make(map[string]string)
+	for _, f := range files {
+		target, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", r.PID, f.Name()))
+		if f.Name() == "0" || strings.HasPrefix(target, w.dir) {
+			have[f.Name()] = target
+		}
+	}
+	record, err := os.Stat(w.path("a-2.replica.json"))
+	require.NoError(t, err)
+	third, err := os.Stat(fmt.Sprintf("/proc/%d/fd/3", r.PID))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(record, third))
+	delete(have, "3")
+	log := w.path("a-2.replica.log")
+	require.Equal(t, map[string]string{"0": "/dev/null", "1": log, "2": log}, have)
+}
+
+func TestRunRunsOnce(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.running("a-1") // Run has told: it runs
+	require.ErrorIs(t, w.Run(context.Background()), machine.ErrRunning)
+}
+
+func TestOpenChecksItsConfig(t *testing.T) {
+	for want, cfg := range map[string]machine.Config{
+		"Grace is negative":    {Grace: -1},
+		"Failures is negative": {Failures: -1},
+	} {
+		_, err := machine.Open(t.TempDir(), cfg)
+		require.ErrorContains(t, err, want)
+	}
+	file := t.TempDir() + "/file"
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := machine.Open(file, machine.Config{})
+	require.ErrorIs(t, err, syscall.ENOTDIR)
+}
+
+func TestAContextThatHasEndedIsTheCause(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.running("a-1")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cause := errors.New("enough")
+	cancel(cause)
+	_, err := w.List(ctx)
+	require.ErrorIs(t, err, cause)
+	require.ErrorIs(t, w.Start(ctx, spec("a-2")), cause)
+	require.Len(t, w.list(), 1)
+}

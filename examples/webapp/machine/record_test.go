@@ -1,0 +1,295 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package machine_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
+)
+
+const record = `{"app":"app","revision":"r1","message":"hello","created":"2024-02-29T12:00:00Z"}` + "\n"
+
+func TestAnOrphanIsAdopted(t *testing.T) {
+	w := run(t, machine.Config{})
+	startElsewhere(t, w.dir, "")
+	r := find(w.list(), "orphan")
+	require.Equal(t, "app", r.App)
+	for r.State != machine.Running { // nobody tells: it is not a child of ours
+		r = find(w.list(), "orphan")
+	}
+	require.NoError(t, w.Probe(context.Background(), r))
+	w.ReportHealth("orphan", true)
+	require.Equal(t, machine.Ready, find(w.list(), "orphan").State)
+	require.ErrorIs(t, w.Start(context.Background(), spec("orphan")), machine.ErrExists)
+	require.NoError(t, w.Stop("orphan"))
+	w.awaitDeath("orphan")
+	require.Empty(t, w.list())
+	require.Empty(t, w.files())
+}
+
+func TestASuspendedReplicaOutlivesItsStarter(t *testing.T) {
+	w := run(t, machine.Config{})
+	starter := exec.Command(os.Args[0], "starter", w.dir, "")
+	output, err := starter.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, starter.Start())
+	_, err = bufio.NewReader(output).ReadString('\n')
+	require.NoError(t, err)
+	r := find(w.list(), "orphan")
+	for r.State != machine.Running {
+		r = find(w.list(), "orphan")
+	}
+	suspend(t, r.PID)
+	require.NoError(t, starter.Process.Kill())
+	require.Error(t, starter.Wait())
+	signal(t, r.PID, syscall.SIGCONT)
+	require.NoError(t, w.Probe(context.Background(), r))
+}
+
+func TestACrashBeforeTheProcessIsThereLeavesAStaleRecord(t *testing.T) {
+	w := run(t, machine.Config{})
+	startElsewhere(t, w.dir, "in the middle")
+	require.Equal(t, []string{"orphan.replica.json", "orphan.replica.log"}, w.files())
+	require.Empty(t, w.list())
+	require.Empty(t, w.files())
+}
+
+func TestListRemovesStaleRecordsAndNothingElse(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.write("a-1.replica.json", record+`{"pid":1,"port":80}`+"\n")
+	w.write("a-1.replica.log", "log")
+	w.write("a-2.replica.json", "")
+	w.write("a-3.replica.json", "not a record")
+	w.write("shop.json", `{"name": "shop"}`)
+	w.write("-.replica.json", record)
+	require.NoError(t, os.Mkdir(w.path("a-4.replica.json"), 0o700))
+	require.NoError(t, os.Symlink(w.path("shop.json"), w.path("a-5.replica.json")))
+	require.Empty(t, w.list())
+	require.Equal(t, []string{"-.replica.json", "a-4.replica.json", "a-5.replica.json", "shop.json"}, w.files())
+	require.ErrorContains(t, w.Start(context.Background(), spec("a-4")), "a-4.replica.json: not a regular file")
+	require.ErrorContains(t, w.Start(context.Background(), spec("a-5")), "other processes keep getting in the way")
+}
+
+func TestARecordThatIsNotWholeIsAReplicaThatIsStarting(t *testing.T) {
+	w := run(t, machine.Config{})
+	created := time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
+	for i, test := range []struct {
+		content string
+		want    machine.Replica
+	}{
+		{"", machine.Replica{State: machine.Starting}},
+		{record[:10], machine.Replica{State: machine.Starting}},
+		{record, machine.Replica{App: "app", Revision: "r1", Message: "hello", Created: created, State: machine.Starting}},
+		{record + `{"pid":7,"por`, machine.Replica{App: "app", Revision: "r1", Message: "hello", Created: created, State: machine.Starting}},
+		{record + `{"pid":7,"port":80}`, machine.Replica{App: "app", Revision: "r1", Message: "hello", Created: created, State: machine.Starting}},
+		{record + `{"pid":7}` + "\n", machine.Replica{App: "app", Revision: "r1", Message: "hello", Created: created, PID: 7, State: machine.Starting}},
+		{record + `{"pid":7,"po{"pid":7}` + "\n" + `{"port":80}` + "\n", machine.Replica{App: "app", Revision: "r1", Message: "hello", Created: created, Port: 80, State: machine.Running}},
+		{record + `{"pid":7,"port":"x"}` + "\n", machine.Replica{App: "app", Revision: "r1", Message: "hello", Created: created, State: machine.Starting}},
+		{record + `{"pid":7}` + "\n" + `{"pid":7,"port":80}` + "\n", machine.Replica{App: "app", Revision: "r1", Message: "hello", Created: created, PID: 7, Port: 80, State: machine.Running}},
+	} {
+		t.Run(fmt.Sprintf("%q", test.content), func(t *testing.T) {
+			id := fmt.Sprintf("a-%d", i)
+			test.want.ID = id
+			w.write(id+".replica.json", test.content)
+			process := w.hold(id + ".replica.json")
+			require.Equal(t, []machine.Replica{test.want}, w.list())
+			if test.want.PID == 0 {
+				require.ErrorIs(t, w.Stop(id), machine.ErrNoPID)
+			}
+			require.NoError(t, process.Close())
+			require.Empty(t, w.list())
+		})
+	}
+}
+
+func TestASignalGoesToNobodyElse(t *testing.T) {
+	w := run(t, machine.Config{})
+	innocent := exec.Command("cat")
+	in, err := innocent.StdinPipe()
+	require.NoError(t, err)
+	out, err := innocent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, innocent.Start())
+	w.write("a-1.replica.json", record+fmt.Sprintf("{\"pid\":%d,\"port\":80}\n", innocent.Process.Pid))
+	require.NoError(t, w.Stop("a-1"))
+	require.NoError(t, w.Kill("a-1"))
+	require.NoError(t, w.Kill("../a-1"))
+	_, err = io.WriteString(in, "alive")
+	require.NoError(t, err)
+	require.NoError(t, in.Close())
+	output, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Equal(t, "alive", string(output))
+	require.NoError(t, innocent.Wait())
+}
+
+func TestStartRefusesWhatCannotBeAReplica(t *testing.T) {
+	w := run(t, machine.Config{})
+	for _, id := range []string{"", ".", "..", "a/b", "-a", ".a", "a b", "ä", strings.Repeat("a", 101)} {
+		require.ErrorIs(t, w.Start(context.Background(), machine.Spec{ID: id}), machine.ErrInvalid, id)
+	}
+	require.ErrorIs(t, w.Start(context.Background(), machine.Spec{ID: "a", Message: strings.Repeat("m", 40_000)}), machine.ErrInvalid)
+	require.ErrorIs(t, w.Start(context.Background(), machine.Spec{ID: "a", Message: "\x00"}), syscall.EINVAL)
+	require.Empty(t, w.files())
+	w.start(strings.Repeat("Z", 97) + "-_.")
+}
+
+func TestAStartThatFailsLeavesNothing(t *testing.T) {
+	w := run(t, machine.Config{Command: func(machine.Spec) *exec.Cmd { return exec.Command("/nowhere/to/be/found") }})
+	require.ErrorIs(t, w.Start(context.Background(), spec("a-1")), os.ErrNotExist)
+	require.Empty(t, w.files())
+	require.Empty(t, w.list())
+}
+
+func TestAReplicaThatDiesAtOnceIsSeenDead(t *testing.T) {
+	w := run(t, machine.Config{Command: func(machine.Spec) *exec.Cmd { return exec.Command("false") }})
+	for i := range 10 {
+		w.start(fmt.Sprintf("a-%d", i))
+	}
+	w.untilGone()
+}
+
+func TestOneIDIsStartedOnce(t *testing.T) {
+	w := run(t, machine.Config{})
+	other := runIn(t, w.dir, machine.Config{})
+	w.write("a-1.replica.json", record) // stale: both want to make way
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			m := w.Machine
+			if i%2 == 0 {
+				m = other.Machine
+			}
+			errs[i] = m.Start(context.Background(), spec("a-1"))
+		})
+	}
+	wg.Wait()
+	started := 0
+	for _, err := range errs {
+		if err == nil {
+			started++
+		} else {
+			require.ErrorIs(t, err, machine.ErrExists)
+		}
+	}
+	require.Equal(t, 1, started)
+	require.Len(t, w.list(), 1)
+}
+
+func TestOpenSweepsWhatACrashLeft(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.write(".dead.replica.new", record)
+	w.write(".alive.replica.new", record)
+	w.write(".other", record)
+	w.hold(".alive.replica.new")
+	_, err := machine.Open(w.dir, machine.Config{})
+	require.NoError(t, err)
+	require.Equal(t, []string{".alive.replica.new", ".other"}, w.files())
+}
+
+func TestASuspendedRemoverHoldsNobodyUp(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.write("a-1.replica.json", record)
+	remover := w.hold(".") // the lock that it would hold
+	require.Empty(t, w.list())
+	require.Len(t, w.files(), 1)
+	require.Error(t, w.Start(context.Background(), spec("a-1")))
+	w.start("a-2")
+	require.NoError(t, remover.Close())
+	require.Len(t, w.list(), 1)
+	w.start("a-1")
+}
+
+// TestListsAtOnceAreTrue has two Machines list while a third starts and stops: none may fail, and none may miss a
+// replica for which Start has returned and Stop was not called, or take one that is dead for alive.
+func TestListsAtOnceAreTrue(t *testing.T) {
+	w := run(t, machine.Config{})
+	var mu sync.Mutex
+	phase := make(map[string]int) // by ID: 1 alive, 2 dying, 3 dead
+	snapshot := func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		s := make(map[string]int, len(phase))
+		for id, p := range phase {
+			s[id] = p
+		}
+		return s
+	}
+	set := func(id string, p int) {
+		mu.Lock()
+		defer mu.Unlock()
+		phase[id] = p
+	}
+	done := make(chan struct{})
+	var listers, starters sync.WaitGroup
+	for range 2 {
+		m, err := machine.Open(w.dir, machine.Config{})
+		require.NoError(t, err)
+		listers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				before := snapshot()
+				rs, err := m.List(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				after := snapshot()
+				for id, p := range after {
+					there := find(rs, id).ID != ""
+					if p == 1 && before[id] == 1 && !there {
+						t.Errorf("%s is alive, and not in the list", id)
+					}
+					if before[id] == 3 && there {
+						t.Errorf("%s is dead, and in the list", id)
+					}
+				}
+				for _, r := range rs {
+					if r.App != "app" {
+						t.Errorf("a record that is not whole: %+v", r)
+					}
+				}
+			}
+		})
+	}
+	for i := range 3 {
+		starters.Go(func() {
+			for n := range 8 {
+				id := fmt.Sprintf("a-%d-%d", i, n)
+				if err := w.Start(context.Background(), spec(id)); err != nil {
+					t.Error(err)
+					return
+				}
+				set(id, 1)
+				set(id, 2)
+				if err := w.Kill(id); err != nil {
+					t.Error(err)
+				}
+				w.awaitDeath(id)
+				set(id, 3)
+			}
+		})
+	}
+	starters.Wait()
+	close(done)
+	listers.Wait()
+	w.untilGone()
+}

@@ -1,0 +1,159 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	stopPoll = 10 * time.Millisecond // how often StopAll looks whether all are gone
+	killWait = 2 * time.Second       // how long StopAll waits for what it has killed without grace
+)
+
+// Stop asks a replica to end: the first call sends SIGTERM, a call after Config.Grace has passed since sends SIGKILL,
+// and calls in between do nothing. So whoever wants the replica gone calls Stop each time it finds it there. Stop does
+// not wait, and returns nil when the replica is gone.
+func (m *Machine) Stop(id string) error {
+	if err := m.end(id, false); err != nil {
+		return fmt.Errorf("machine: stop %q: %w", id, err)
+	}
+	return nil
+}
+
+// Kill ends a replica at once, with SIGKILL; a process that was suspended dies of it too. Kill does not wait, and
+// returns nil when the replica is gone.
+func (m *Machine) Kill(id string) error {
+	if err := m.end(id, true); err != nil {
+		return fmt.Errorf("machine: kill %q: %w", id, err)
+	}
+	return nil
+}
+
+func (m *Machine) end(id string, now bool) error {
+	if !validID(id) {
+		return nil // there is none
+	}
+	rec, err := openRecord(m.dir, id)
+	if err != nil || rec == nil {
+		return err
+	}
+	defer rec.Close()
+	r, err := rec.read()
+	if err != nil {
+		return err
+	}
+
+	signal, first := m.nextSignal(r, now)
+	if signal == nil {
+		return nil
+	}
+	sent, err := rec.signal(r.PID, signal)
+	if err != nil || !sent {
+		return err
+	}
+	if first {
+		m.mu.Lock()
+		if mk := m.markLocked(id, r.Created); mk.stopping.IsZero() {
+			mk.stopping = time.Now()
+		}
+		m.mu.Unlock()
+		m.cfg.Changed()
+	}
+	return nil
+}
+
+// nextSignal returns what to send to r, nil for nothing, and whether it is the first signal that r gets.
+func (m *Machine) nextSignal(r Replica, kill bool) (signal os.Signal, first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stopping := m.markLocked(r.ID, r.Created).stopping
+	switch {
+	case kill || !stopping.IsZero() && time.Since(stopping) >= m.cfg.Grace:
+		return os.Kill, stopping.IsZero()
+	case stopping.IsZero():
+		return syscall.SIGTERM, true
+	default:
+		return nil, false
+	}
+}
+
+// signal sends a signal to the process of the record, whose pid is given. It reports false when the process is gone.
+func (r *record) signal(pid int, s os.Signal) (bool, error) {
+	// The handle first, the lock second: a process that is alive when the lock is looked at had this pid all the
+	// time before, so the handle is its handle, whatever becomes of the pid afterwards.
+	var process *os.Process
+	if pid != 0 {
+		var err error
+		if process, err = os.FindProcess(pid); err != nil {
+			return false, err
+		}
+		defer process.Release()
+	}
+	held, err := r.held()
+	if err != nil || !held {
+		return false, err
+	}
+	if process == nil {
+		return false, ErrNoPID
+	}
+	err = process.Signal(s)
+	if errors.Is(err, os.ErrProcessDone) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// StopAll ends every replica on the machine, whoever started it, and returns when all are gone. It stops them as Stop
+// does. When ctx ends it kills what is left, and waits two seconds at most for the end of that; an error names what is
+// there even so. A replica that is started meanwhile is stopped too.
+func (m *Machine) StopAll(ctx context.Context) error {
+	tick := time.NewTicker(stopPoll)
+	defer tick.Stop()
+	grace := ctx.Done()
+	var late <-chan time.Time // set when ctx has ended
+	var gaveUp bool
+	for {
+		m.look()
+		left, err := m.List(context.WithoutCancel(ctx))
+		if err != nil {
+			return fmt.Errorf("machine: stop all: %w", err)
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		var errs []error
+		for _, r := range left {
+			if late != nil {
+				errs = append(errs, m.Kill(r.ID))
+			} else {
+				errs = append(errs, m.Stop(r.ID))
+			}
+		}
+		if gaveUp {
+			return fmt.Errorf("machine: stop all: still there: %s: %w", idsOf(left), errors.Join(append(errs, context.Cause(ctx))...))
+		}
+		select {
+		case <-tick.C:
+		case <-grace:
+			grace = nil
+			timer := time.NewTimer(killWait)
+			defer timer.Stop()
+			late = timer.C
+		case <-late:
+			gaveUp = true
+		}
+	}
+}
+
+func idsOf(rs []Replica) string {
+	ids := make([]string, len(rs))
+	for i, r := range rs {
+		ids[i] = r.ID
+	}
+	return strings.Join(ids, ", ")
+}
