@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -73,6 +74,15 @@ func ExampleMemoryStore_Watch() {
 	// 2 Added blog
 	// 3 Deleted shop
 	// seen enough
+}
+
+// Objects go into a cache under their keys.
+func ExampleKey() {
+	sites := cache.NewIndexer(store.Key[Site])
+	sites.Upsert(store.Object[Site]{Key: "shop", Value: Site{Replicas: 3}})
+	site, ok := sites.Get("shop")
+	fmt.Println(site.Value.Replicas, ok)
+	// Output: 3 true
 }
 
 // Patch reads, changes and writes, and does so again when somebody else was faster.

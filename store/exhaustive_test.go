@@ -2,14 +2,13 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
@@ -142,27 +141,33 @@ func (w *world) delete(key string, pre ...store.Precondition) {
 }
 
 func (w *world) want(got, want error) {
-	if want == nil {
-		require.NoError(w.t, got, w.ops)
-	} else {
-		require.ErrorIs(w.t, got, want, w.ops)
+	if !errors.Is(got, want) {
+		w.t.Fatalf("%v: the store returned %v, want %v", w.ops, got, want)
 	}
 }
 
 func (w *world) sameRow(got object, want row) {
-	require.Equal(w.t, want, toRow(got), w.ops)
+	equal(w, toRow(got), want)
+}
+
+// equal compares without reflection, which the many sequences have no time for.
+func equal[V comparable](w *world, got, want V) {
+	w.t.Helper()
+	if got != want {
+		w.t.Fatalf("%v:\n got %v\nwant %v", w.ops, got, want)
+	}
 }
 
 // check compares everything that can be asked.
 func (w *world) check() {
-	require.NoError(w.t, w.db.CheckInvariants(), w.ops)
-	require.Equal(w.t, w.term, w.db.Term(), w.ops)
+	w.want(w.db.CheckInvariants(), nil)
+	equal(w, w.db.Term(), w.term)
 	l, err := w.apps.List(context.Background())
-	require.NoError(w.t, err)
-	require.Equal(w.t, informer.Version(len(w.story)), l.Version, w.ops)
-	require.Len(w.t, l.Items, len(w.held), w.ops)
+	w.want(err, nil)
+	equal(w, l.Version, informer.Version(len(w.story)))
+	equal(w, len(l.Items), len(w.held))
 	for i, key := range slices.Sorted(maps.Keys(w.held)) {
-		require.Equal(w.t, key, l.Items[i].Key, w.ops)
+		equal(w, l.Items[i].Key, key)
 		w.sameRow(l.Items[i], w.held[key])
 	}
 }
@@ -174,18 +179,18 @@ func (w *world) checkWatches() {
 		seen := after
 		for e, err := range w.apps.Watch(context.Background(), informer.Version(after)) {
 			if missing > w.history {
-				require.ErrorIs(w.t, err, store.ErrExpired, w.ops)
+				w.want(err, store.ErrExpired)
 				seen = len(w.story)
 				break
 			}
-			require.NoError(w.t, err, w.ops)
-			require.Equal(w.t, w.story[seen], fmt.Sprint(e.Type, " ", e.Object.Key, " ", toRow(e.Object)), w.ops)
-			require.Equal(w.t, e.Version, e.Object.Version, w.ops)
+			w.want(err, nil)
+			equal(w, fmt.Sprint(e.Type, " ", e.Object.Key, " ", toRow(e.Object)), w.story[seen])
+			equal(w, e.Object.Version, e.Version)
 			if seen++; seen == len(w.story) {
 				break
 			}
 		}
-		require.Equal(w.t, len(w.story), seen, w.ops)
+		equal(w, seen, len(w.story))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,21 +20,26 @@ import (
 // call, once it waits again.
 func follow(t *testing.T, s *store.MemoryStore[App], after informer.Version) func() []string {
 	ctx, cancel := context.WithCancel(context.Background())
-	var told []string
+	var mu sync.Mutex
+	var told []string // guarded by mu
 	done := make(chan struct{})
 	go func() { // ends when cancel ends the watch; the cleanup waits for it
 		defer close(done)
 		for e, err := range s.Watch(ctx, after) {
+			line := fmt.Sprint(e.Type, " ", e.Object.Key, " ", e.Version)
 			if err != nil {
-				told = append(told, err.Error())
-				continue
+				line = err.Error()
 			}
-			told = append(told, fmt.Sprint(e.Type, " ", e.Object.Key, " ", e.Version))
+			mu.Lock()
+			told = append(told, line)
+			mu.Unlock()
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	return func() []string {
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		all := told
 		told = nil
 		return all
