@@ -46,7 +46,8 @@ type item[K comparable, T any] struct {
 	bare    bool        // deltas[0] is a Sync or a tombstone without an object: it is looked up when the item is popped
 	initial bool        // belongs to the first list
 	floor   uint64      // every change up to here came before the oldest one of this item
-	next    *item[K, T] // in the queue
+
+	prev, next *item[K, T] // in its line
 }
 
 // add folds d into what waits, so that a consumer who is interested in states, not in steps, ends up the same:

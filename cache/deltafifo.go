@@ -27,18 +27,16 @@ type DeltaFIFO[K comparable, T any] struct {
 	synced  chan struct{} // closed, under mu, when HasSynced becomes true
 	popping atomic.Bool   // the consumer is at work
 
-	mu        sync.Mutex            // guards the following
-	items     table[K, *item[K, T]] // what waits; see item
-	head      *item[K, T]           // the same in order of arrival; nil when nothing waits
-	tail      *item[K, T]           // the last one after head
-	current   *item[K, T]           // what the consumer works on; not in items; nil when it does not
-	failed    map[K]uint64          // the floor of the oldest change of each key that process has failed on
-	replacing int                   // Replace calls that look at known right now
-	popped    []K                   // keys that were current since the first of them began
-	seen      uint64                // the version of the last call
-	below     uint64                // the one before that is lower
-	started   bool                  // a call other than Bookmark and Resync has come
-	initial   int                   // items of the first list that have not been processed yet
+	mu        sync.Mutex  // guards the following
+	waiting   line[K, T]  // what waits; floors never fall from head to tail
+	current   *item[K, T] // what the consumer works on; not in waiting; nil when it does not
+	failed    line[K, T]  // what process has failed on, without deltas; floors as in waiting, and none is higher than there
+	replacing int         // Replace calls that look at known right now
+	popped    []K         // keys that were current since the first of them began
+	seen      uint64      // the version of the last call
+	below     uint64      // the one before that is lower
+	started   bool        // a call other than Bookmark and Resync has come
+	initial   int         // items of the first list that have not been processed yet
 	closed    bool
 }
 
@@ -53,8 +51,8 @@ func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K,
 		transform: cfg.Transform,
 		wake:      make(chan struct{}, 1),
 		synced:    make(chan struct{}),
-		items:     newTable[K, *item[K, T]](0),
-		failed:    make(map[K]uint64),
+		waiting:   line[K, T]{byKey: newTable[K, *item[K, T]](0)},
+		failed:    line[K, T]{byKey: newTable[K, *item[K, T]](0)},
 	}
 }
 
@@ -102,7 +100,7 @@ func (f *DeltaFIFO[K, T]) Resync() {
 	defer f.signal()
 	for key := range f.known.All() {
 		f.mu.Lock()
-		if f.items.m[key] == nil && !f.closed {
+		if f.waiting.byKey.m[key] == nil && !f.closed {
 			// No change waits here, so all that has been seen is below it.
 			f.enqueueLocked(key, Delta[T]{Type: Sync}, true, f.seen)
 		}
@@ -114,7 +112,7 @@ func (f *DeltaFIFO[K, T]) Resync() {
 func (f *DeltaFIFO[K, T]) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.items.m)
+	return len(f.waiting.byKey.m)
 }
 
 // HasSynced says whether everything in the first list has been processed: each object, and each deletion that the list
@@ -143,14 +141,10 @@ func (f *DeltaFIFO[K, T]) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.seen
-	if f.head != nil {
-		v = min(v, f.head.floor) // floors never fall along the queue
-	}
-	if f.current != nil {
-		v = min(v, f.current.floor)
-	}
-	for _, floor := range f.failed {
-		v = min(v, floor)
+	for _, oldest := range [...]*item[K, T]{f.waiting.head, f.current, f.failed.head} {
+		if oldest != nil {
+			v = min(v, oldest.floor)
+		}
 	}
 	return v
 }
@@ -188,29 +182,16 @@ func (f *DeltaFIFO[K, T]) advanceLocked(v uint64) {
 
 // enqueueLocked adds d, which came right after version floor, to what waits for key.
 func (f *DeltaFIFO[K, T]) enqueueLocked(key K, d Delta[T], bare bool, floor uint64) *item[K, T] {
-	if f.tail != nil && f.tail.floor > floor {
-		f.lowerLocked(floor) // a Sync waits, and now another change comes with the version that was the last one then
+	if last := f.waiting.tail; last != nil && last.floor > floor {
+		f.waiting.lower(floor) // a Sync waits, and now another change comes with the version that was the last one then
 	}
-	it := f.items.m[key]
+	it := f.waiting.byKey.m[key]
 	if it == nil {
 		it = &item[K, T]{key: key, floor: floor}
-		f.items.put(key, it)
-		if f.head == nil {
-			f.head = it
-		} else {
-			f.tail.next = it
-		}
-		f.tail = it
+		f.waiting.push(it)
 	}
 	it.add(d, bare)
 	return it
-}
-
-// lowerLocked sees to it that no floor in the queue is higher than this one.
-func (f *DeltaFIFO[K, T]) lowerLocked(floor uint64) {
-	for it := f.head; it != nil; it = it.next {
-		it.floor = min(it.floor, floor)
-	}
 }
 
 // startLocked takes note of the first call, and reports sync when nothing is left to wait for.

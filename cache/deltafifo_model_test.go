@@ -19,6 +19,7 @@ type fifoModel struct {
 	current *modelItem
 	taken   []string                // the keys that were current, one after the other
 	failed  map[string][]*operation // what process has failed on
+	fails   []string                // the keys of failed, in order
 	ops     []*operation
 	started bool
 	synced  bool
@@ -111,7 +112,7 @@ func (m *fifoModel) replace(list []*pod, v uint64, known []string) {
 	if m.current != nil {
 		gone = append(gone, m.current.key)
 	}
-	gone = append(gone, slices.Sorted(maps.Keys(m.failed))...)
+	gone = append(gone, m.fails...)
 	for i, key := range gone {
 		if m.truth[key] == nil && !slices.Contains(gone[:i], key) {
 			m.say(key, cache.Delta[*pod]{Type: cache.Deleted, FinalStateUnknown: true}, v, first)
@@ -153,7 +154,11 @@ func (m *fifoModel) finish(ok bool) {
 			op.applied = true
 		}
 		delete(m.failed, it.key)
+		m.fails = slices.DeleteFunc(m.fails, func(key string) bool { return key == it.key })
 	default:
+		if m.failed[it.key] == nil {
+			m.fails = append(m.fails, it.key)
+		}
 		m.failed[it.key] = append(m.failed[it.key], it.ops...)
 	}
 	if it.initial {

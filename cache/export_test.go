@@ -128,4 +128,4 @@ func (ix *Index[I, K, T]) Room(value I) (values, buckets, members int) {
 }
 
 // Room returns for how many keys the queue has room.
-func (f *DeltaFIFO[K, T]) Room() int { return f.items.peak }
+func (f *DeltaFIFO[K, T]) Room() int { return f.waiting.byKey.peak }

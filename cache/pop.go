@@ -58,7 +58,7 @@ func (f *DeltaFIFO[K, T]) pop(process func(K, []Delta[T], bool) error) (popped b
 func (f *DeltaFIFO[K, T]) take() (*item[K, T], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	it := f.head
+	it := f.waiting.head
 	switch {
 	case it != nil:
 	case f.closed:
@@ -66,15 +66,8 @@ func (f *DeltaFIFO[K, T]) take() (*item[K, T], error) {
 	default:
 		return nil, nil
 	}
-	f.head, f.current = it.next, it
-	if f.head == nil {
-		f.tail = nil
-	}
-	it.next = nil
-	delete(f.items.m, it.key)
-	if f.items.wasteful() {
-		f.items = f.items.smaller()
-	}
+	f.waiting.remove(it)
+	f.current = it
 	if f.replacing > 0 {
 		f.popped = append(f.popped, it.key)
 	}
@@ -120,12 +113,12 @@ func (f *DeltaFIFO[K, T]) finish(it *item[K, T], sync, done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.current = nil
-	switch floor, failed := f.failed[it.key]; {
+	switch failed := f.failed.byKey.m[it.key]; {
 	case sync:
-	case done:
-		delete(f.failed, it.key)
-	case !failed || it.floor < floor:
-		f.failed[it.key] = it.floor
+	case done && failed != nil:
+		f.failed.remove(failed)
+	case !done && failed == nil: // otherwise the older failure stays
+		f.failed.push(&item[K, T]{key: it.key, floor: it.floor})
 	}
 	if it.initial {
 		f.initial--

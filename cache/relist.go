@@ -37,7 +37,7 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	}
 	f.rewindLocked(v)
 	f.advanceLocked(v)
-	f.lowerLocked(f.below) // everything that waits is about to get a change of version v
+	f.waiting.lower(f.below) // everything that waits is about to get a change of version v
 	first := !f.started
 	note := func(it *item[K, T]) {
 		if first && !it.initial {
@@ -50,20 +50,19 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 		note(f.enqueueLocked(key, Delta[T]{Type: Replaced, Object: objs[i]}, false, f.below))
 	}
 	tombstone := Delta[T]{Type: Deleted, FinalStateUnknown: true}
-	for it := f.head; it != nil; it = it.next {
+	for it := f.waiting.head; it != nil; it = it.next {
 		if _, ok := listed[it.key]; !ok {
 			it.add(tombstone, true)
 			note(it)
 		}
 	}
 	gone = append(gone, f.popped...)
-	for key := range f.failed {
-		// It is known, and then among the others already, or its tombstone is dropped and takes the failure along.
-		gone = append(gone, key)
+	for it := f.failed.head; it != nil; it = it.next {
+		gone = append(gone, it.key) // if it is not known, its tombstone is dropped, and takes the failure along
 	}
 	for _, key := range gone {
 		_, ok := listed[key]
-		if !ok && f.items.m[key] == nil {
+		if !ok && f.waiting.byKey.m[key] == nil {
 			note(f.enqueueLocked(key, tombstone, true, f.below))
 		}
 	}
@@ -81,9 +80,7 @@ func (f *DeltaFIFO[K, T]) rewindLocked(v uint64) {
 	if f.current != nil {
 		f.current.floor = 0
 	}
-	for key := range f.failed {
-		f.failed[key] = 0
-	}
+	f.failed.lower(0)
 }
 
 // watchPops starts to write down which keys the consumer takes out.

@@ -1,0 +1,68 @@
+package cache_test
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/setpoint-go/setpoint/cache"
+)
+
+type site struct{ host, state string }
+
+// A queue between a source and a cache. The source goes away for a while; the list that comes after it shows what was
+// missed.
+func ExampleDeltaFIFO() {
+	key := func(s site) string { return s.host }
+	sites := cache.NewIndexer(key)
+	var known cache.Known[string, site] = sites
+	changes := cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, site]{Known: known})
+
+	apply := func(host string, deltas []cache.Delta[site], initial bool) error {
+		for _, d := range deltas {
+			fmt.Println(host, d.Type, d.Object.state, "initial:", initial)
+			if d.Type == cache.Deleted {
+				sites.Delete(host)
+				onDelete(cache.Tombstone[string, site]{Key: host, Object: d.Object, FinalStateUnknown: d.FinalStateUnknown})
+			} else {
+				sites.Upsert(d.Object)
+			}
+		}
+		return nil
+	}
+	drain := func() {
+		for popped := true; popped; {
+			popped, _ = changes.TryPop(apply)
+		}
+		fmt.Println("version", changes.Version(), "synced", changes.HasSynced())
+	}
+
+	_ = changes.Replace([]site{{"a", "up"}, {"b", "up"}}, 10)
+	drain()
+	_ = changes.Update(site{"a", "slow"}, 11)
+	_ = changes.Update(site{"a", "down"}, 12) // the state before was seen by nobody, and never will be
+	drain()
+	_ = changes.Replace([]site{{"a", "up"}}, 20)
+	drain()
+	fmt.Println(maps.Collect(sites.All()))
+	// Output:
+	// a Replaced up initial: true
+	// b Replaced up initial: true
+	// version 10 synced true
+	// a Updated down initial: false
+	// version 12 synced true
+	// a Replaced up initial: false
+	// b Deleted up initial: false
+	// b is gone; its last state was missed: true
+	// version 20 synced true
+	// map[a:{a up}]
+}
+
+func onDelete(t cache.Tombstone[string, site]) {
+	fmt.Printf("%s is gone; its last state was missed: %v\n", t.Key, t.FinalStateUnknown)
+}
+
+// Types are printed by name, which serves for logs.
+func ExampleDeltaType() {
+	fmt.Println(cache.Added, cache.Updated, cache.Deleted, cache.Replaced, cache.Sync)
+	// Output: Added Updated Deleted Replaced Sync
+}

@@ -1,0 +1,52 @@
+package cache_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
+)
+
+func FuzzParseName(f *testing.F) {
+	for _, text := range []string{"", "a", "a/b", "/", "/a", "a/", "a/b/c", "ä/\x00", "//"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := cache.ParseName(text)
+		if err != nil {
+			require.ErrorIs(t, err, cache.ErrName)
+			require.Zero(t, n)
+			return
+		}
+		require.Equal(t, text, n.String(), "what is taken comes back")
+		require.NotEmpty(t, n.Name)
+	})
+}
+
+func FuzzDeltaFIFO(f *testing.F) {
+	f.Add(0, []byte{0, 4, 1, 5, 2})
+	f.Add(64, []byte{12, 5, 9, 2, 7, 6, 3, 13, 5})
+	f.Add(210, []byte{12, 6, 6, 2, 0}) // two failures, in order
+	f.Fuzz(func(t *testing.T, equal int, actions []byte) {
+		if len(actions) > 200 {
+			return
+		}
+		require.NoError(t, newHistory(actions, equal).finish(), "%v", actions)
+	})
+}
+
+func FuzzIndexer(f *testing.F) {
+	f.Add(uint64(1), 10, 50)
+	f.Fuzz(func(t *testing.T, seed uint64, keys, steps int) {
+		if keys < 1 || keys > 100 || steps > 1000 {
+			return
+		}
+		r := rand.New(rand.NewPCG(seed, 5))
+		p := newPair()
+		for i := range steps {
+			require.NoError(t, p.randomly(r, keys, i))
+			require.NoError(t, p.check())
+		}
+	})
+}
