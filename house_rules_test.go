@@ -2,7 +2,6 @@ package setpoint_test
 
 import (
 	"fmt"
-	"go/ast"
 	"go/doc/comment"
 	"go/token"
 	"path"
@@ -29,6 +28,7 @@ var rules = []rule{
 	{"files are small", fileSizes},
 	{"nothing is left for later", leftovers},
 	{"links between documents lead somewhere", links},
+	{"the program in the README is an example", readmeCode},
 }
 
 // layer holds the packages of the library and how high they stand; a package imports only what stands lower.
@@ -188,99 +188,6 @@ func numbersGuarantees(doc string) bool {
 	return false
 }
 
-func globals(t *tree) (problems []string) {
-	for _, f := range t.code {
-		if !f.library() {
-			continue
-		}
-		for _, decl := range f.ast.Decls {
-			switch decl := decl.(type) {
-			case *ast.FuncDecl:
-				if decl.Recv == nil && decl.Name.Name == "init" {
-					problems = append(problems, t.at(decl.Pos(), "func init"))
-				}
-			case *ast.GenDecl:
-				if decl.Tok != token.VAR {
-					continue
-				}
-				for _, spec := range decl.Specs {
-					if spec := spec.(*ast.ValueSpec); !constant(spec) {
-						problems = append(problems, t.at(spec.Pos(), "package variable %s", spec.Names[0].Name))
-					}
-				}
-			}
-		}
-	}
-	return problems
-}
-
-// constant reports whether a package variable never changes: an assertion that a type has an interface, or a sentinel.
-func constant(spec *ast.ValueSpec) bool {
-	if len(spec.Names) != 1 {
-		return false
-	}
-	name := spec.Names[0].Name
-	if name == "_" {
-		return true
-	}
-	if !strings.HasPrefix(strings.ToLower(name), "err") || len(spec.Values) != 1 {
-		return false
-	}
-	value := spec.Values[0]
-	if call, ok := value.(*ast.CallExpr); ok {
-		value = call.Fun
-	}
-	sel, ok := value.(*ast.SelectorExpr)
-	if !ok {
-		return false
-	}
-	pkg, ok := sel.X.(*ast.Ident)
-	return ok && (pkg.Name == "errors" || pkg.Name == "fmt" || strings.HasPrefix(sel.Sel.Name, "Err"))
-}
-
-func typesInExamples(t *tree) (problems []string) {
-	for _, files := range t.packages {
-		if !inLibrary(files[0]) {
-			continue
-		}
-		shown := make(map[string]bool)
-		for _, f := range files {
-			if !f.test || !strings.HasPrefix(path.Base(f.path), "example_") {
-				continue
-			}
-			ast.Inspect(f.ast, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.FuncDecl:
-					if name, ok := strings.CutPrefix(n.Name.Name, "Example"); ok {
-						name, _, _ = strings.Cut(name, "_")
-						shown[name] = true
-					}
-				case *ast.Ident:
-					shown[n.Name] = true
-				}
-				return true
-			})
-		}
-		for _, f := range files {
-			if f.test {
-				continue
-			}
-			for _, decl := range f.ast.Decls {
-				decl, ok := decl.(*ast.GenDecl)
-				if !ok || decl.Tok != token.TYPE {
-					continue
-				}
-				for _, spec := range decl.Specs {
-					if name := spec.(*ast.TypeSpec).Name; name.IsExported() && !shown[name.Name] {
-						problems = append(problems, t.at(name.Pos(), "%s stands in no example_*_test.go of its package", name.Name))
-					}
-				}
-			}
-		}
-	}
-	return problems
-}
-
 func fileSizes(t *tree) (problems []string) {
 	for _, f := range t.code {
 		if n := f.lines(); n > 600 {
@@ -312,7 +219,7 @@ func links(t *tree) (problems []string) {
 		if path.Ext(name) != ".md" {
 			continue
 		}
-		for i, line := range strings.Split(text, "\n") {
+		for i, line := range strings.Split(prose(text), "\n") {
 			for _, m := range link.FindAllStringSubmatch(line, -1) {
 				target, _, _ := strings.Cut(m[1], "#")
 				if target == "" || strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
@@ -326,5 +233,34 @@ func links(t *tree) (problems []string) {
 		}
 	}
 	slices.Sort(problems)
+	return problems
+}
+
+// prose returns a Markdown text without its code; the lines stay where they are.
+func prose(text string) string {
+	span := regexp.MustCompile("`[^`]*`")
+	var b strings.Builder
+	code := false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		} else if !code {
+			b.WriteString(span.ReplaceAllString(strings.TrimSuffix(line, "\n"), ""))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// readmeCode checks that each Go program in the README is an example, to the letter, so that it is compiled and tested.
+func readmeCode(t *tree) (problems []string) {
+	block := regexp.MustCompile("(?s)```go\n(.*?)```")
+	for _, m := range block.FindAllStringSubmatch(t.files["README.md"], -1) {
+		same := func(f *goFile) bool { return within(f.dir, "examples") && strings.HasSuffix(string(f.src), m[1]) }
+		if !slices.ContainsFunc(t.code, same) {
+			first, _, _ := strings.Cut(m[1], "\n")
+			problems = append(problems, "README.md: shows code that is not an example: "+first)
+		}
+	}
 	return problems
 }

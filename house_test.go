@@ -29,15 +29,17 @@ var goodTree = map[string]string{
 	"go.mod": "module " + module + "\n\ngo 1.25.0\n\n" +
 		"require golang.org/x/time v0.15.0\n\n" +
 		"require (\n\tgithub.com/stretchr/testify v1.12.1\n\tgo.yaml.in/yaml/v3 v3.0.5 // indirect\n)\n",
-	"doc.go":      "// Package setpoint is a library.\npackage setpoint\n",
-	"README.md":   "See [the store](store), [its code](store/store.go#L1) and [Go](https://go.dev).\n",
+	"doc.go": "// Package setpoint is a library.\npackage setpoint\n",
+	"README.md": "See [the store](store), [its code](store/store.go#L1) and [Go](https://go.dev).\n" +
+		"```go\nfunc init() {}\n```\n`a[0](b)`\n```sh\n[x](y)\n```\n",
 	".ci/x.go":    "no Go at all\n",
 	"docs/why.md": "[back](../README.md)\n",
 
 	"wait/doc.go":          "// Package wait waits.\n//\n// # Guarantees\n//\n//  1. It does.\npackage wait\n",
-	"wait/wait.go":         "package wait\n\nimport \"golang.org/x/time/rate\"\n\nvar ErrGone = errors.New(\"gone\")\n\nvar _ any = (*Timer)(nil)\n\ntype Timer struct{ *rate.Limiter }\n",
-	"wait/wait_test.go":    "package wait_test\n\nimport \"" + module + "/wait\"\nimport \"github.com/stretchr/testify/assert\"\n\nvar table = []int{1}\n",
-	"wait/example_test.go": "package wait_test\n\nfunc ExampleTimer_short() {}\n",
+	"wait/wait.go":         "package wait\n\nimport \"golang.org/x/time/rate\"\n\nvar ErrGone = errors.New(\"gone\")\n\nvar _ any = (*Timer)(nil)\n\ntype Timer struct{ *rate.Limiter }\n\nvar table = []int{1}\n",
+	"wait/wait_test.go":    "package wait_test\n\nimport \"" + module + "/wait\"\nimport \"github.com/stretchr/testify/assert\"\n\nvar count int\n",
+	"wait/example_test.go": "package wait_test\n\nfunc ExampleTimer_short() { wait.Begin(wait.Second) }\n",
+	"wait/kind.go":         "package wait\n\ntype Kind int\n\nconst (\n\tFirst Kind = iota\n\tSecond\n)\n\ntype Begun int\n\nfunc Begin(Kind) *Begun { return nil }\n",
 
 	"store/doc.go":          "// Package store keeps.\n//\n// # Guarantees\n//\n// These:\n//\n//  1. It does.\npackage store\n",
 	"store/store.go":        "package store\n\nimport \"" + module + "/wait\"\n\nvar ErrGone = wait.ErrGone\n\ntype Store struct{}\n",
@@ -104,13 +106,19 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 
 		{"no package changes", "wait/x.go", "package wait\n\nfunc init() {}\n", "wait/x.go:3: func init"},
 		{"no package changes", "wait/x.go", "package wait\n\nvar (\n\tcount int\n)\n", "wait/x.go:4: package variable count"},
-		{"no package changes", "wait/x.go", "package wait\n\nvar table = []int{1}\n", "wait/x.go:3: package variable table"},
-		{"no package changes", "wait/x.go", "package wait\n\nvar errs = []error{}\n", "wait/x.go:3: package variable errs"},
+		{"no package changes", "wait/x.go", "package wait\n\nvar Table = []int{1}\n", "wait/x.go:3: package variable Table"},
+		{"no package changes", "wait/x.go", "package wait\n\nvar pool = sync.Pool{}\n", "wait/x.go:3: package variable pool"},
 		{"no package changes", "wait/x.go", "package wait\n\nvar a, b = errors.New(\"a\"), 1\n", "wait/x.go:3: package variable a"},
 		{"no package changes", "wait/x.go", "package wait\n\nvar errCount = counter.New()\n", "wait/x.go:3: package variable errCount"},
+		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { table[0]++ }\n", "wait/wait.go:11: package variable table"},
+		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { table = nil }\n", "wait/wait.go:11: package variable table"},
+		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { g(&table) }\n", "wait/wait.go:11: package variable table"},
+		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { clear(table) }\n", "wait/wait.go:11: package variable table"},
 
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n", "wait/x.go:3: Shown stands in no example"},
-		{"every exported type", "wait/example_test.go", "package wait_test\n\n// Timer\nfunc Example_Timer() {}\n", "wait/wait.go:9: Timer stands in no example"},
+		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nconst One Shown = 1\n", "wait/x.go:3: Shown stands in no example"},
+		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nfunc New() Shown\n", "wait/x.go:3: Shown stands in no example"},
+		{"every exported type", "wait/example_test.go", "package wait_test\n\n// Timer\nfunc Example_Timer() { wait.Begin(wait.Second) }\n", "wait/wait.go:9: Timer stands in no example"},
 		{"every exported type", "store/example_test.go", "", "store/store.go:7: Store stands in no example"},
 
 		{"files are small", "wait/x.go", "package wait\n" + strings.Repeat("\n", 600), "wait/x.go: has 601 lines, more than 600"},
@@ -122,7 +130,10 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"nothing is left", "bench/x_test.go", "package bench\n\nvar ctx = context.TO" + "DO()\n", "bench/x_test.go:3: says TO"},
 
 		{"links between", "README.md", "see\n[it](docs/missing.md)\n", "README.md:2: links to docs/missing.md"},
+		{"links between", "README.md", "```\n```\n[it](docs/missing.md)\n", "README.md:3: links to docs/missing.md"},
 		{"links between", "docs/why.md", "[it](README.md#why)\n", "docs/why.md:1: links to README.md#why"},
+
+		{"the program", "README.md", "```go\npackage main // new\n```\n", "README.md: shows code that is not an example: package main // new"},
 	}
 	tested := make(map[string]bool)
 	for _, c := range cases {

@@ -1,0 +1,219 @@
+package setpoint_test
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"strings"
+)
+
+func globals(t *tree) (problems []string) {
+	for _, files := range t.packages {
+		written := writtenNames(files)
+		for _, f := range files {
+			if !f.library() {
+				continue
+			}
+			for _, decl := range f.ast.Decls {
+				if decl, ok := decl.(*ast.FuncDecl); ok && decl.Recv == nil && decl.Name.Name == "init" {
+					problems = append(problems, t.at(decl.Pos(), "func init"))
+				}
+			}
+			for spec := range valueSpecs(f, token.VAR) {
+				if name := spec.Names[0].Name; !fixed(spec) || written[name] {
+					problems = append(problems, t.at(spec.Pos(), "package variable %s may change", name))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// fixed reports whether a package variable is one of those that are there to be read: an assertion that a type has an
+// interface, a sentinel, a table, the description of a type.
+func fixed(spec *ast.ValueSpec) bool {
+	name := spec.Names[0]
+	switch {
+	case len(spec.Names) != 1:
+		return false
+	case name.Name == "_":
+		return true
+	case len(spec.Values) != 1:
+		return false
+	}
+	switch value := spec.Values[0].(type) {
+	case *ast.SelectorExpr: // a sentinel of another package
+		return strings.HasPrefix(value.Sel.Name, "Err")
+	case *ast.CallExpr:
+		made := callee(value)
+		sentinel := strings.HasPrefix(strings.ToLower(name.Name), "err") && (made == "errors.New" || made == "fmt.Errorf")
+		return sentinel || made == "reflect.TypeFor"
+	case *ast.CompositeLit: // nobody outside may write to it, so that it is enough to look at this package
+		switch value.Type.(type) {
+		case *ast.ArrayType, *ast.MapType:
+			return !name.IsExported()
+		}
+	}
+	return false
+}
+
+// callee returns "package.Func" for a call of that.
+func callee(call *ast.CallExpr) string {
+	fun := call.Fun
+	if index, ok := fun.(*ast.IndexExpr); ok {
+		fun = index.X // its type arguments
+	}
+	if sel, ok := fun.(*ast.SelectorExpr); ok {
+		if pkg, ok := sel.X.(*ast.Ident); ok {
+			return pkg.Name + "." + sel.Sel.Name
+		}
+	}
+	return ""
+}
+
+// writtenNames returns the names that are assigned to, in whole or in part, or whose address is taken.
+func writtenNames(files []*goFile) map[string]bool {
+	names := make(map[string]bool)
+	write := func(e ast.Expr) {
+		for {
+			switch x := e.(type) {
+			case *ast.IndexExpr:
+				e = x.X
+			case *ast.SelectorExpr:
+				e = x.X
+			case *ast.Ident:
+				names[x.Name] = true
+				return
+			default:
+				return
+			}
+		}
+	}
+	for _, f := range files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				if n.Tok != token.DEFINE {
+					for _, e := range n.Lhs {
+						write(e)
+					}
+				}
+			case *ast.IncDecStmt:
+				write(n.X)
+			case *ast.UnaryExpr:
+				if n.Op == token.AND {
+					write(n.X)
+				}
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "delete" || f.Name == "clear" || f.Name == "copy") && len(n.Args) > 0 {
+					write(n.Args[0])
+				}
+			}
+			return true
+		})
+	}
+	return names
+}
+
+// valueSpecs yields the package variables or constants of f.
+func valueSpecs(f *goFile, tok token.Token) func(yield func(*ast.ValueSpec) bool) {
+	return func(yield func(*ast.ValueSpec) bool) {
+		for _, decl := range f.ast.Decls {
+			decl, ok := decl.(*ast.GenDecl)
+			if !ok || decl.Tok != tok {
+				continue
+			}
+			for _, spec := range decl.Specs {
+				if !yield(spec.(*ast.ValueSpec)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// typesInExamples wants an example of every exported type: one that names it, or one of its constants, or calls what
+// takes or returns it. The package of a conformance suite is exempt: it is called by a test.
+func typesInExamples(t *tree) (problems []string) {
+	for dir, files := range t.packages {
+		if !inLibrary(files[0]) || strings.HasSuffix(dir, "test") {
+			continue
+		}
+		shown, called := make(map[string]bool), make(map[string]bool)
+		for _, f := range files {
+			if f.test && strings.HasPrefix(path.Base(f.path), "example_") {
+				collectShown(f, shown, called)
+			}
+		}
+		for _, f := range files {
+			for _, name := range shownIndirectly(f, shown, called) {
+				shown[name] = true
+			}
+		}
+		for _, f := range files {
+			for _, decl := range f.ast.Decls {
+				decl, ok := decl.(*ast.GenDecl)
+				if !ok || decl.Tok != token.TYPE || f.test {
+					continue
+				}
+				for _, spec := range decl.Specs {
+					if name := spec.(*ast.TypeSpec).Name; name.IsExported() && !shown[name.Name] {
+						problems = append(problems, t.at(name.Pos(), "%s stands in no example_*_test.go of its package", name.Name))
+					}
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// collectShown adds the names that an example file uses, and those that it calls.
+func collectShown(f *goFile, shown, called map[string]bool) {
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if name, ok := strings.CutPrefix(n.Name.Name, "Example"); ok {
+				name, _, _ = strings.Cut(name, "_")
+				shown[name] = true
+			}
+		case *ast.Ident:
+			shown[n.Name] = true
+		case *ast.CallExpr:
+			fun := n.Fun
+			if index, ok := fun.(*ast.IndexExpr); ok {
+				fun = index.X
+			}
+			if sel, ok := fun.(*ast.SelectorExpr); ok {
+				called[sel.Sel.Name] = true
+			}
+		}
+		return true
+	})
+}
+
+// shownIndirectly returns the types of the constants that are shown, and those in the signatures of what is called.
+func shownIndirectly(f *goFile, shown, called map[string]bool) (names []string) {
+	if f.test {
+		return nil
+	}
+	var typ ast.Expr // goes on through a group with iota
+	for spec := range valueSpecs(f, token.CONST) {
+		if spec.Type != nil || spec.Values != nil {
+			typ = spec.Type
+		}
+		if name, ok := typ.(*ast.Ident); ok && shown[spec.Names[0].Name] {
+			names = append(names, name.Name)
+		}
+	}
+	for _, decl := range f.ast.Decls {
+		if decl, ok := decl.(*ast.FuncDecl); ok && called[decl.Name.Name] {
+			ast.Inspect(decl.Type, func(n ast.Node) bool {
+				if name, ok := n.(*ast.Ident); ok {
+					names = append(names, name.Name)
+				}
+				return true
+			})
+		}
+	}
+	return names
+}
