@@ -64,9 +64,6 @@ func (in *Informer[K, T]) applyDelta(key K, d cache.Delta[T]) {
 	if d.Type == cache.Deleted {
 		c.old.object, c.old.present = in.indexer.Delete(key)
 		c.tombstone = cache.Tombstone[K, T]{Key: key, Object: d.Object, FinalStateUnknown: d.FinalStateUnknown}
-		if !c.old.present {
-			return
-		}
 	} else {
 		c.old.object, c.old.present = in.indexer.Upsert(d.Object)
 		c.new = state[T]{d.Object, true}
@@ -74,11 +71,12 @@ func (in *Informer[K, T]) applyDelta(key K, d cache.Delta[T]) {
 	in.changes = append(in.changes, c)
 }
 
-// resync tells the handlers of every object once more.
+// resync tells the handlers of every object once more. Where a change waits, nothing comes of it: both lead to what the
+// cache holds.
 func (in *Informer[K, T]) resync() {
 	for key, obj := range in.indexer.All() {
 		same := state[T]{obj, true}
-		in.changes = append(in.changes, change[K, T]{key: key, old: same, new: same, sync: true})
+		in.changes = append(in.changes, change[K, T]{key: key, old: same, new: same})
 	}
 	in.tell()
 }

@@ -2,14 +2,13 @@ package informer
 
 import "github.com/setpoint-go/setpoint/cache"
 
-// change is one step in the life of a key: what the cache held before, and what it holds after.
+// change is one step in the life of a key: what the cache held before, and what it holds after. A resync is one too.
 type change[K comparable, T any] struct {
 	key K
 	old state[T]
 	new state[T]
 
 	tombstone cache.Tombstone[K, T] // how it went; only without a new state
-	sync      bool                  // nothing happened: new is old
 }
 
 // state is an object, or that there is none.
@@ -48,12 +47,9 @@ type item[K comparable, T any] struct {
 // now.
 func (b *backlog[K, T]) add(c change[K, T], initial bool) (dropped bool) {
 	it, waits := b.items[c.key]
-	switch {
-	case !waits:
+	if !waits {
 		it = &item[K, T]{key: c.key, known: c.old, initial: initial}
 		b.append(it)
-	case c.sync:
-		return false // what waits is the present state already
 	}
 	switch {
 	case c.new.present:

@@ -27,8 +27,8 @@ type Config struct {
 	Backoff wait.Backoff
 
 	// OnError is told what goes wrong: lists and watches that failed, panics of handlers as a [*wait.PanicError]. The
-	// informer goes on by itself in every case. It is called from several goroutines at once, without locks, and holds
-	// up the one that calls it. Defaults to a line in the log at level Warn.
+	// informer goes on by itself in every case. It is called from several goroutines at once, without locks, holds up the
+	// one that calls it, and must not panic. Defaults to a line in the log at level Warn.
 	OnError func(error)
 
 	// Logger receives what nobody else does. Defaults to slog.Default().

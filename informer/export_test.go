@@ -32,6 +32,9 @@ func Waiters[K comparable, T any](in *Informer[K, T]) int {
 	return len(in.progress.waiters)
 }
 
+// Reach lets in be at version v.
+func Reach[K comparable, T any](in *Informer[K, T], v Version) { in.progress.reach(v) }
+
 // CheckInvariants returns the first invariant that is broken.
 func CheckInvariants[K comparable, T any](in *Informer[K, T]) error {
 	in.mu.Lock()

@@ -74,7 +74,7 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	if err := in.begin(); err != nil {
 		return fmt.Errorf("informer: run %s: %w", in.cfg.Name, err)
 	}
-	// Deferred, so that a panic of the key function or of an index function leaves nothing behind.
+	// Deferred, so that a panic of OnError, which is not captured, leaves nothing behind.
 	defer in.end()
 	var goroutines sync.WaitGroup
 	defer goroutines.Wait()

@@ -76,7 +76,7 @@ func many(src *informertest.Source[string, site], n, rev int) {
 }
 
 func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) { // D9
-	const n = 3*informer.MaxBatch + 7
+	const n = 2*informer.MaxBatch + 7
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		many(src, n, 1)
@@ -160,6 +160,22 @@ func TestVersionIsThatOfTheLastChangeInTheCache(t *testing.T) {
 	})
 }
 
+func TestWhatWaitsForASlowCacheIsAppliedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		in := informer.New(src, nameOf, informer.Config{})
+		slow := make(chan struct{})
+		cache.AddIndex(in.Indexer(), func(s site) []int { <-slow; return nil })
+		r := newRecorder(t).add(in)
+		start(t, in)
+		many(src, 5*informer.MaxBatch, 1)
+		synctest.Wait()
+		close(slow)
+		assert.Len(t, r.take(), 5*informer.MaxBatch)
+		assert.Equal(t, src.Version(), in.Version())
+	})
+}
+
 func TestWaitForVersion(t *testing.T) {
 	t.Run("wakes those whose version is reached, and no others", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -189,6 +205,22 @@ func TestWaitForVersion(t *testing.T) {
 			defer cancel()
 			assert.EqualError(t, in.WaitForVersion(ctx, 7), "informer: wait for version of sites: at version 0, not 7: too slow")
 			assert.Zero(t, informer.Waiters(in))
+		})
+	})
+	t.Run("does not say that it was in vain when it was not", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			in := informer.New(newSource(), nameOf, informer.Config{})
+			for v := informer.Version(1); v < 200; v++ {
+				ctx, cancel := context.WithCancel(t.Context())
+				err := make(chan error, 1)
+				go func() { err <- in.WaitForVersion(ctx, v) }() // ends with ctx
+				synctest.Wait()
+				cancel()
+				informer.Reach(in, v) // most often before the one that waits has noticed that
+				if err := <-err; err != nil {
+					require.ErrorContains(t, err, fmt.Sprintf("at version %d, not %d: ", v-1, v))
+				}
+			}
 		})
 	})
 	t.Run("ends with Run", func(t *testing.T) {

@@ -65,7 +65,7 @@ func (p *progress) wait(ctx context.Context, v Version, ended <-chan struct{}) e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if v <= p.version {
-		return nil // select takes either if both are ready
+		return nil // it was reached since
 	}
 	delete(p.waiters, reached)
 	return fmt.Errorf("at version %d, not %d: %w", p.version, v, err)

@@ -1,0 +1,146 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+func TestWatchersOfOnePollerShareThePolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: func(error) {}})
+		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
+		assert.Equal(t, 1, b.got())
+		all(one)
+		all(two)
+		for rev := range 100 {
+			b.set(nil, site{Name: "a", Rev: rev})
+			if rev%2 == 0 {
+				p.Nudge()
+			} else {
+				time.Sleep(time.Second)
+			}
+			want := all(one)
+			require.Len(t, want, 1)
+			assert.Equal(t, want, all(two))
+			assert.Equal(t, 1, b.got())
+		}
+		b.set(errOutage)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 60, b.got(), "also when they fail")
+	})
+}
+
+func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1})
+		b.gate = make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		p.Nudge()
+		polling := watch(t, t.Context(), p, 0) // takes the nudge
+		synctest.Wait()
+		leaving := watch(t, ctx, p, 0) // takes the next
+		p.Nudge()
+		synctest.Wait()
+		cancel()
+		assert.Equal(t, []string{"context canceled"}, all(leaving))
+		close(b.gate)
+		assert.Len(t, all(polling), 2)
+		assert.Equal(t, 2, b.got())
+	})
+}
+
+func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := table{gate: make(chan struct{})}
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1})
+		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
+		p.Nudge()
+		synctest.Wait() // one of them polls
+		p.Nudge()
+		synctest.Wait() // the other wants to
+		b.set(nil, site{Name: "a", Rev: 1})
+		b.gate <- struct{}{}
+		synctest.Wait()
+		b.set(nil, site{Name: "a", Rev: 2})
+		b.gate <- struct{}{}
+		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, all(one))
+		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, all(two))
+	})
+}
+
+func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := informer.Poll(b.list, nameOf, regular)
+		assert.Equal(t, []string{informer.ErrExpired.Error()}, all(watch(t, t.Context(), p, 1)))
+		for rev := range 3 {
+			b.set(nil, site{Name: "a", Rev: rev}, site{Name: "b", Rev: rev})
+			_, err := p.List(t.Context())
+			require.NoError(t, err)
+		}
+		for after, want := range []string{4: "5 Modified a.2", 5: "6 Modified b.2", 3: informer.ErrExpired.Error(), 7: informer.ErrExpired.Error()} {
+			if want != "" {
+				assert.Equal(t, want, all(watch(t, t.Context(), p, informer.Version(after)))[0], "after %d", after)
+			}
+		}
+	})
+}
+
+func TestAPollerAndItsInformersComeToTheSameState(t *testing.T) {
+	for seed := range uint64(12) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			var b table
+			p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{OnError: func(error) {}})
+			var informers []*informer.Informer[string, site]
+			var recorders []*recorder
+			for range 3 {
+				in := informer.New(p, nameOf, informer.Config{OnError: func(error) {}})
+				r := newRecorder(t).add(in)
+				r.gaps = true // polls see no lives
+				start(t, in)
+				informers, recorders = append(informers, in), append(recorders, r)
+			}
+			present := map[string]site{}
+			for rev := range 100 {
+				for range rnd.IntN(4) {
+					name := fmt.Sprint(rnd.IntN(6))
+					if delete(present, name); rnd.IntN(3) > 0 {
+						present[name] = site{Name: name, Rev: rev}
+					}
+				}
+				var items []site
+				for _, s := range present {
+					items = append(items, s)
+				}
+				b.set([]error{nil, nil, errOutage}[rnd.IntN(3)], items...)
+				switch rnd.IntN(3) {
+				case 0:
+					p.Nudge()
+				case 1:
+					_, _ = p.List(t.Context())
+				}
+				time.Sleep(time.Duration(rnd.IntN(2000)) * time.Millisecond)
+				if rev%10 == 9 {
+					b.set(nil, items...)
+					time.Sleep(2 * time.Minute)
+					for i, in := range informers {
+						assert.Equal(t, present, contents(in))
+						assert.Equal(t, present, recorders[i].state())
+					}
+				}
+			}
+		})
+	}
+}
