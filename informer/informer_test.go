@@ -62,6 +62,10 @@ func TestNameDefaultsToTheTypeOfTheObjects(t *testing.T) {
 	assert.Equal(t, "sites", informer.New(newSource(), nameOf, informer.Config{Name: "sites"}).Name())
 }
 
+func TestKeyIsThatOfTheKeyFunction(t *testing.T) {
+	assert.Equal(t, "ulm", informer.New(newSource(), nameOf, informer.Config{}).Key(site{Name: "ulm"}))
+}
+
 func TestNewWithoutASourceOrAKeyPanics(t *testing.T) {
 	assert.Panics(t, func() { informer.New(nil, nameOf, informer.Config{}) })
 	assert.Panics(t, func() { informer.New[string](newSource(), nil, informer.Config{}) })
