@@ -173,12 +173,12 @@ func (e *Elector) write(ctx context.Context, version string, rec record, sent ti
 	if err != nil {
 		return rec, Entry{}, fmt.Errorf("leaderelect: encode record: %w", err)
 	}
-	entry := Entry{Key: e.cfg.Key, Value: value, Term: rec.Term, Version: version}
+	next := Entry{Key: e.cfg.Key, Value: value, Term: rec.Term, Version: version} // a call that is late still reads it
 	put := e.cfg.Store.Update
 	if version == "" {
 		put = e.cfg.Store.Create
 	}
-	entry, err = e.calls.do(ctx, e.cfg.RequestTimeout, func(ctx context.Context) (Entry, error) { return put(ctx, entry) })
+	entry, err := e.calls.do(ctx, e.cfg.RequestTimeout, func(ctx context.Context) (Entry, error) { return put(ctx, next) })
 	return rec, entry, err
 }
 

@@ -119,6 +119,9 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 		case <-t.ctx.Done():
 			return e.awaitStepDown(t.Leadership, done)
 		case <-tick.C:
+			if len(done) > 0 || t.ctx.Err() != nil {
+				continue // select takes any that is ready
+			}
 			e.renew(t)
 			tick.Reset(time.Until(t.sent.Add(e.cfg.RetryPeriod)))
 		}

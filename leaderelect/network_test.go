@@ -27,6 +27,7 @@ const (
 	hangLate            // arrives; no reply, and the caller's context is ignored
 	partition           // this call and those of the next d stall
 	conflictAfter       // arrives; but the reply is ErrConflict, as of a driver that tried twice
+	falseConflict       // never arrives; but the reply of a write is ErrConflict, as after an old read
 	foreignWrite        // somebody takes the lease just before
 	deleteRecord        // somebody deletes the record just before
 	rollBack            // somebody restores the first record just before
@@ -114,13 +115,13 @@ func (n *network) history() []commit {
 type link struct {
 	*network
 	party string
-	slow  float64 // its clock: what it takes for a second takes so many; 0 is 1
+	slow  float64 // its clock: what it takes for a second takes so many
 }
 
 // convert changes the lease in a record to another clock.
 func convert(e leaderelect.Entry, factor float64) leaderelect.Entry {
 	var rec record
-	if factor != 0 && factor != 1 && json.Unmarshal(e.Value, &rec) == nil {
+	if factor != 1 && json.Unmarshal(e.Value, &rec) == nil {
 		rec.LeaseMillis = int64(float64(rec.LeaseMillis) * factor)
 		e.Value, _ = json.Marshal(rec)
 	}
@@ -134,11 +135,11 @@ func (l link) Get(ctx context.Context, _ string) (leaderelect.Entry, error) {
 
 func (l link) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
 	e.Version = ""
-	return l.call(ctx, "create", func() (leaderelect.Entry, error) { return l.swap(l.party, convert(e, 1/max(l.slow, 1))) })
+	return l.call(ctx, "create", func() (leaderelect.Entry, error) { return l.swap(l.party, convert(e, 1/l.slow)) })
 }
 
 func (l link) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	return l.call(ctx, "update", func() (leaderelect.Entry, error) { return l.swap(l.party, convert(e, 1/max(l.slow, 1))) })
+	return l.call(ctx, "update", func() (leaderelect.Entry, error) { return l.swap(l.party, convert(e, 1/l.slow)) })
 }
 
 // load is what Get does when it arrives.
@@ -201,6 +202,10 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 	switch f {
 	case lostRequest:
 		return leaderelect.Entry{}, errNetwork
+	case falseConflict:
+		if op != "get" {
+			return leaderelect.Entry{}, leaderelect.ErrConflict
+		}
 	case stall:
 		<-ctx.Done()
 		return leaderelect.Entry{}, ctx.Err()

@@ -101,7 +101,7 @@ func (w *world) join(t testing.TB, name string, change func(*leaderelect.Config)
 	t.Helper()
 	p := &party{world: w, name: name}
 	cfg := leaderelect.Config{
-		Store:            link{network: w.network, party: name},
+		Store:            link{network: w.network, party: name, slow: 1},
 		Key:              key,
 		Identity:         name,
 		ReleaseOnCancel:  true,

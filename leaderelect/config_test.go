@@ -1,0 +1,119 @@
+package leaderelect_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+func valid() leaderelect.Config {
+	return leaderelect.Config{
+		Store:            leaderelect.NewMemoryStore(),
+		Key:              key,
+		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
+	}
+}
+
+func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
+	for want, change := range map[string]func(*leaderelect.Config){
+		"Store is required":            func(c *leaderelect.Config) { c.Store = nil },
+		"Key is required":              func(c *leaderelect.Config) { c.Key = "" },
+		"OnStartedLeading is required": func(c *leaderelect.Config) { c.OnStartedLeading = nil },
+
+		"LeaseDuration must be at least 100ms, is 99ms": func(c *leaderelect.Config) { c.LeaseDuration = 99 * time.Millisecond },
+		"LeaseDuration must be greater than RenewDeadline: 15s, 15s": func(c *leaderelect.Config) {
+			c.LeaseDuration, c.RenewDeadline, c.StepDownTimeout = lease, lease, time.Second
+		},
+		"RenewDeadline must be positive, is -1s":                  func(c *leaderelect.Config) { c.RenewDeadline = -time.Second },
+		"RetryPeriod must be positive, is -1s":                    func(c *leaderelect.Config) { c.RetryPeriod = -time.Second },
+		"RenewDeadline must be at least twice RetryPeriod: 3s, 2": func(c *leaderelect.Config) { c.RenewDeadline, c.RetryPeriod = 3*time.Second, 2*time.Second },
+		"RequestTimeout must be positive, is -1s":                 func(c *leaderelect.Config) { c.RequestTimeout = -time.Second },
+		"RequestTimeout must be less than RenewDeadline: 10s, 10": func(c *leaderelect.Config) { c.RequestTimeout = 10 * time.Second },
+		"DrainTimeout must not be negative, is -1s":               func(c *leaderelect.Config) { c.DrainTimeout = -time.Second },
+		"StepDownTimeout must be positive, is -1s":                func(c *leaderelect.Config) { c.StepDownTimeout = -time.Second },
+		"StepDownTimeout must fit in LeaseDuration after RenewDeadline, with MaxClockRateSkew to spare: 4.9s in 4.85": func(c *leaderelect.Config) {
+			c.StepDownTimeout = 4900 * time.Millisecond
+		},
+		"StepDownTimeout must be positive, is -48.514852ms; LeaseDuration leaves": func(c *leaderelect.Config) {
+			c.RenewDeadline = 14900 * time.Millisecond // less than the lease, but not by the skew
+		},
+		"MaxClockRateSkew must be less than 1, is 1":   func(c *leaderelect.Config) { c.MaxClockRateSkew = 1 },
+		"MaxClockRateSkew must be less than 1, is NaN": func(c *leaderelect.Config) { c.MaxClockRateSkew = math.NaN() },
+	} {
+		t.Run(want, func(t *testing.T) {
+			cfg := valid()
+			change(&cfg)
+			e, err := leaderelect.New(cfg)
+			require.ErrorContains(t, err, "leaderelect: config: "+want)
+			require.Nil(t, e)
+		})
+	}
+}
+
+func TestEveryFieldThatDoesNotFitIsNamed(t *testing.T) {
+	_, err := leaderelect.New(leaderelect.Config{DrainTimeout: -1})
+	for _, field := range []string{"Store", "Key", "OnStartedLeading", "DrainTimeout"} {
+		require.ErrorContains(t, err, "config: "+field+" ")
+	}
+	assert.Equal(t, 4, strings.Count(err.Error(), "leaderelect: config: "))
+}
+
+func TestAConfigThatJustFitsIsTaken(t *testing.T) {
+	for what, change := range map[string]func(*leaderelect.Config){
+		"the defaults":     func(*leaderelect.Config) {},
+		"a short lease":    func(c *leaderelect.Config) { c.LeaseDuration = 100 * time.Millisecond },
+		"a long lease":     func(c *leaderelect.Config) { c.LeaseDuration = 1000 * time.Hour },
+		"an odd lease":     func(c *leaderelect.Config) { c.LeaseDuration = 15*time.Second + 7 },
+		"OpenShift's":      func(c *leaderelect.Config) { c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 137e9, 107e9, 26e9 },
+		"no skew":          func(c *leaderelect.Config) { c.MaxClockRateSkew, c.StepDownTimeout = -1, 5*time.Second },
+		"the longest stop": func(c *leaderelect.Config) { c.StepDownTimeout = stepDown },
+		"two tries":        func(c *leaderelect.Config) { c.RetryPeriod = 5 * time.Second },
+		"slow requests":    func(c *leaderelect.Config) { c.RequestTimeout = renew - 1 },
+	} {
+		cfg := valid()
+		change(&cfg)
+		_, err := leaderelect.New(cfg)
+		assert.NoError(t, err, what)
+	}
+}
+
+func TestTheDefaultsAreThoseOfClientGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var calls []time.Duration
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Identity = "" })
+		w.plan = func(c call) (fault, time.Duration) {
+			calls = append(calls, w.at(c.now))
+			if w.at(c.now) < 10*time.Second {
+				return none, 0
+			}
+			return stall, 0
+		}
+		begin := time.Now()
+		a.start()
+		after(9 * time.Second)
+		l := w.term(t, 1).leadership
+		assert.Equal(t, latency+8*time.Second+10*time.Second, l.Deadline().Sub(begin), "RenewDeadline")
+		after(9 * time.Second)
+		assert.Equal(t, []time.Duration{
+			0, latency, // reads, claims
+			latency + 2*time.Second, latency + 4*time.Second, latency + 6*time.Second, latency + 8*time.Second, // RetryPeriod
+			latency + 10*time.Second, latency + 15*time.Second, // RequestTimeout
+		}, calls)
+		assert.Equal(t, int64(15_000), w.read().LeaseMillis, "LeaseDuration")
+		host, err := os.Hostname()
+		require.NoError(t, err)
+		assert.Equal(t, fmt.Sprintf("%s_%d", host, os.Getpid()), w.read().Holder)
+		w.finish(t)
+	})
+}

@@ -1,0 +1,269 @@
+package leaderelect_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+func TestAReleaseLeavesATombstoneOfTheSameTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		held := w.read()
+		require.NoError(t, a.stop())
+		rec := w.read()
+		assert.Empty(t, rec.Holder)
+		assert.Equal(t, held.Term, rec.Term)
+		assert.Equal(t, held.Incarnation, rec.Incarnation)
+		assert.Equal(t, held.Renewal+1, rec.Renewal)
+		assert.Equal(t, held.LeaseMillis, rec.LeaseMillis)
+		assert.Equal(t, held.Term, w.history()[1].entry.Term)
+
+		a.start() // and its own tombstone is as free as any
+		after(2 * latency)
+		assert.Equal(t, uint64(2), w.term(t, 2).term)
+		w.finish(t)
+	})
+}
+
+func TestWithoutReleaseOnCancelTheLeaseStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
+		b := w.join(t, "b", nil)
+		a.start()
+		after(time.Second)
+		begin := time.Now()
+		require.NoError(t, a.stop())
+		assert.Equal(t, begin, time.Now(), "without a call")
+		assert.Equal(t, "a", w.read().Holder)
+		b.start()
+		after(lease)
+		require.False(t, b.IsLeader())
+		after(time.Second)
+		require.True(t, b.IsLeader())
+		w.finish(t)
+	})
+}
+
+func TestARelease(t *testing.T) {
+	for what, c := range map[string]struct {
+		fault    fault
+		d        time.Duration
+		takes    time.Duration
+		released bool
+	}{
+		"that is acknowledged":           {none, 0, latency, true},
+		"whose reply is lost":            {lostReply, 0, latency/2 + latency, true},
+		"whose request is lost":          {lostRequest, 0, 2 * latency, true},
+		"that a retry makes a conflict":  {conflictAfter, 0, latency + latency, true},
+		"that conflicts with an old one": {falseConflict, 0, latency + latency + latency, true},
+		"that has no reply":              {stall, 0, request, false},
+		"whose reply is slow":            {slowReply, 2 * time.Second, latency + 2*time.Second, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.plan = on("a", "update", 1, c.fault, c.d)
+				a := w.join(t, "a", nil)
+				a.start()
+				after(time.Second)
+				begin := time.Now()
+				require.NoError(t, a.stop())
+				if c.fault == falseConflict {
+					c.takes -= latency // the conflict comes at half time, twice
+				}
+				assert.InDelta(t, c.takes, time.Since(begin), float64(latency))
+				assert.Equal(t, c.released, w.read().Holder == "")
+				_, known := a.Leader()
+				assert.Equal(t, !c.released, known)
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestAReleaseReadsFirstWhenTheLastRenewalIsUnclear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = func(c call) (fault, time.Duration) {
+			if at := w.at(c.now); at > time.Second && at < 7*time.Second {
+				return stallLate, 0 // the renewal happens, but neither it nor a read has a reply
+			}
+			return none, 0
+		}
+		a := w.join(t, "a", nil)
+		a.start()
+		after(6 * time.Second)
+		a.cancel(context.Canceled) // in the middle of the renewal
+		after(time.Minute)
+		assert.Equal(t, record{}.Holder, w.read().Holder)
+		assert.Equal(t, uint64(3), w.read().Renewal)
+		require.NoError(t, a.stop())
+		w.finish(t)
+	})
+}
+
+func TestALeaseThatIsLostIsNotReleased(t *testing.T) {
+	for what, lose := range map[string]func(w *world){
+		"expired": func(w *world) { w.cut("a", renew+retry) },
+		"taken": func(w *world) {
+			w.write(record{Holder: "x", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000})
+		},
+		"forgotten": func(w *world) { w.meddle(deleteRecord) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.join(t, "a", nil)
+				a.startWith(a.RunOnce)
+				after(time.Second)
+				lose(w)
+				<-a.done
+				require.Error(t, a.err)
+				after(time.Minute)
+				for _, c := range w.history() {
+					assert.NotEmpty(t, c.rec.Holder)
+				}
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestAClaimThatIsUnderWayWhenTheCallerCancelsIsReleased(t *testing.T) {
+	for what, f := range map[string]fault{"with a slow reply": slowReply, "without a reply": stallLate, "with a reply that is lost": lostReply} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.plan = on("a", "create", 1, f, 3*time.Second)
+				a := w.join(t, "a", nil)
+				a.start()
+				after(latency + latency/2) // it has arrived
+				require.NoError(t, a.stop())
+				assert.Empty(t, w.read().Holder)
+				assert.Equal(t, uint64(1), w.read().Term)
+				assert.Zero(t, w.led(), "nothing was started")
+				assert.LessOrEqual(t, w.at(time.Now()), request+4*latency)
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestATermWhoseReleaseIsUnderWayIsNotLed(t *testing.T) {
+	// The claim of a happens without a reply; a is cancelled, and releases what it may have; the tombstone takes its
+	// time; and a starts again. If it led the term of its claim, the tombstone would free the lease under its feet.
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = func(c call) (fault, time.Duration) {
+			switch {
+			case c.party == "a" && c.op == "create":
+				return stallLate, 0
+			case c.party == "a" && c.op == "update" && w.at(c.now) < 2*time.Second:
+				return slowRequest, 3 * time.Second
+			}
+			return none, 0
+		}
+		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+			cfg.RetryPeriod = 5 * time.Second
+			cfg.RequestTimeout = time.Second
+		})
+		b := w.join(t, "b", nil)
+		a.start()
+		after(500 * time.Millisecond)
+		require.NoError(t, a.stop())
+		require.Less(t, w.at(time.Now()), 3*time.Second)
+		a.start()
+		after(10 * time.Millisecond)
+		assert.True(t, a.IsLeader())
+		assert.Equal(t, uint64(2), w.term(t, 1).term)
+		b.start()
+		after(20 * time.Second)
+		assert.Equal(t, 1, w.led())
+		w.finish(t)
+	})
+}
+
+func TestTheWorkDrainsWhileTheLeaseIsRenewedAndOnlyThenIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.behave = work{drain: time.Minute}.run
+		a.start()
+		after(time.Second)
+		stop := errors.New("a new version is there")
+		a.cancel(stop)
+		after(59 * time.Second)
+		first := w.term(t, 1)
+		require.True(t, first.returned.IsZero())
+		require.True(t, a.IsLeader())
+		require.NoError(t, first.leadership.Err())
+		require.NoError(t, first.leadership.Context().Err())
+		after(time.Second + latency)
+		require.NoError(t, a.stop())
+		first = w.term(t, 1)
+		require.ErrorIs(t, first.cause, stop)
+		assert.Len(t, w.history(), 1+30+1)
+		w.finish(t)
+	})
+}
+
+func TestADrainThatTakesTooLongEndsTheLeadershipEvenIfTheStoreHangs(t *testing.T) {
+	for _, f := range []fault{none, stall, hang} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.plan = from("a", "update", 1, f)
+			a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.DrainTimeout = 3 * time.Second })
+			a.behave = func(_ context.Context, l *leaderelect.Leadership) error {
+				<-l.Context().Done() // it does not notice the caller
+				return l.Err()
+			}
+			a.start()
+			after(3 * time.Second) // a renewal hangs
+			a.cancel(context.Canceled)
+			after(3*time.Second - 1)
+			l := w.term(t, 1).leadership
+			require.NoError(t, l.Err())
+			after(1)
+			require.ErrorIs(t, l.Err(), leaderelect.ErrDrainTimeout)
+			require.ErrorIs(t, context.Cause(l.Context()), leaderelect.ErrDrainTimeout)
+			assert.False(t, w.term(t, 1).returned.IsZero())
+			require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrDrainTimeout)
+			after(latency)
+			if f == none {
+				assert.Empty(t, w.read().Holder, "the lease was still ours to release")
+			}
+			w.end()
+			w.finish(t)
+		})
+	}
+}
+
+func TestALeaseThatIsLostWhileTheWorkDrainsEndsTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.behave = work{drain: time.Minute}.run
+		a.start()
+		after(time.Second)
+		a.cancel(context.Canceled)
+		w.write(record{Holder: "x", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000})
+		after(retry)
+		first := w.term(t, 1)
+		require.False(t, first.returned.IsZero())
+		require.ErrorIs(t, first.cause, leaderelect.ErrLeaseTaken)
+		require.NoError(t, a.stop(), "the caller had cancelled")
+		w.finish(t)
+	})
+}

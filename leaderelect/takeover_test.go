@@ -1,0 +1,275 @@
+package leaderelect_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// pause is the jitter before a takeover, with the Rand of the tests.
+const pause = 25 * time.Millisecond
+
+func TestAnEmptyStoreIsTakenAtOnceWithTermOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.join(t, "a", nil).start()
+		after(2 * latency)
+		first := w.term(t, 1)
+		assert.Equal(t, 2*latency, w.at(first.began))
+		assert.Equal(t, uint64(1), first.term)
+		w.finish(t)
+	})
+}
+
+func TestATakeoverWaitsForTheLeaseOfTheRecordFromAfterTheReply(t *testing.T) {
+	for what, c := range map[string]struct {
+		millis int64
+		want   time.Duration
+	}{
+		"longer than ours":  {30_000, 30 * time.Second},
+		"shorter than ours": {5_000, 5 * time.Second},
+		"none":              {0, lease},
+		"negative":          {-1, lease},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.write(record{Holder: "x", Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: c.millis})
+				w.plan = on("a", "get", 1, slowReply, 3*time.Second)
+				w.join(t, "a", nil).start()
+				seen := 3*time.Second + latency
+				after(seen + c.want + pause - 1)
+				require.Equal(t, uint64(6), w.read().Term)
+				after(1 + latency)
+				first := w.term(t, 1)
+				assert.Equal(t, uint64(7), first.term)
+				assert.Equal(t, seen+c.want+pause+latency, w.at(first.began))
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestARenewalThatAFollowerHasNotSeenPreventsItsTakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
+		a.start()
+		after(time.Second)
+		w.plan = func(c call) (fault, time.Duration) {
+			if c.party == "b" && c.op == "get" && c.now.Sub(w.begin) > time.Second {
+				return stall, 0 // it has seen the record once
+			}
+			return none, 0
+		}
+		b.start()
+		after(2 * time.Minute)
+		assert.True(t, a.IsLeader())
+		assert.Equal(t, 1, w.led())
+		w.finish(t)
+	})
+}
+
+func TestAFollowerThatSeesRenewalsNeverTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
+		a.start()
+		after(time.Second)
+		b.start()
+		after(time.Hour)
+		assert.True(t, a.IsLeader())
+		for _, c := range w.history() {
+			require.Equal(t, "a", c.party)
+		}
+		w.finish(t)
+	})
+}
+
+func TestAReleasedLeaseIsFreeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(record{Incarnation: "x", Term: 6, Renewal: 9, LeaseMillis: 15_000})
+		w.join(t, "a", nil).start()
+		after(2 * latency)
+		assert.Equal(t, uint64(7), w.term(t, 1).term)
+		w.finish(t)
+	})
+}
+
+func TestAnElectorTakesItsOwnExpiredLeaseBackAtOnceWithTheNextTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = func(c call) (fault, time.Duration) {
+			if at := w.at(c.now); at > time.Second && at < renew+time.Second {
+				return lostRequest, 0
+			}
+			return none, 0
+		}
+		w.join(t, "a", nil).start()
+		after(lease)
+		end := latency + renew
+		require.Equal(t, end, w.at(w.term(t, 1).returned))
+		second := w.term(t, 2)
+		assert.Equal(t, uint64(2), second.term)
+		assert.Equal(t, end+retry*11/10+2*latency, w.at(second.began), "at the first look that works")
+		w.finish(t)
+	})
+}
+
+func TestARecordThatNobodyCanReadIsReplacedAfterALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.mu.Lock()
+		w.putLocked("foreigner", leaderelect.Entry{Key: key, Value: []byte(`{"term": "ten"`), Term: 10})
+		w.mu.Unlock()
+		a := w.join(t, "a", nil)
+		a.start()
+		after(latency + lease + pause - 1)
+		require.Len(t, w.history(), 1)
+		_, known := a.Leader()
+		assert.False(t, known)
+		after(1 + latency)
+		assert.Equal(t, uint64(11), w.term(t, 1).term)
+		w.forgot = true // the history cannot be read
+		w.finish(t)
+	})
+}
+
+func TestAStoreThatHasForgottenIsNotTrustedForALease(t *testing.T) {
+	for what, forget := range map[string]func(w *world){
+		"the record was deleted": func(w *world) { w.meddle(deleteRecord) },
+		"an older renewal":       func(w *world) { w.meddle(rollBack) },
+		"an older term": func(w *world) {
+			w.write(record{Holder: "a", Incarnation: "old", Term: 1, Renewal: 1, LeaseMillis: 15_000})
+		},
+		"an older tombstone": func(w *world) {
+			w.write(record{Incarnation: "old", Term: 1, Renewal: 1, LeaseMillis: 15_000})
+		},
+		"an older one that is not readable": func(w *world) { w.write(record{}) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.write(record{Incarnation: "old", Term: 4, Renewal: 1, LeaseMillis: 15_000})
+				w.mu.Lock()
+				w.first = nil
+				w.mu.Unlock()
+				a := w.join(t, "a", nil)
+				a.start()
+				after(5 * time.Second)
+				w.mu.Lock()
+				w.forgot = true
+				w.mu.Unlock()
+				forget(w)
+				require.Equal(t, uint64(5), w.term(t, 1).term)
+				after(retry)
+				first := w.term(t, 1)
+				require.ErrorIs(t, first.leadership.Err(), leaderelect.ErrStoreRegressed)
+				require.ErrorIs(t, first.cause, leaderelect.ErrStoreRegressed)
+				require.ErrorIs(t, context.Cause(first.leadership.Context()), leaderelect.ErrStoreRegressed)
+
+				noticed := w.at(first.returned)
+				after(time.Until(first.returned) + latency + lease + pause - 1)
+				require.Equal(t, 1, w.led(), "it waits, even for its own record")
+				after(2 * latency)
+				second := w.term(t, 2)
+				assert.Equal(t, uint64(6), second.term, "after the greatest that it has seen")
+				assert.Equal(t, noticed+latency+lease+pause+latency, w.at(second.began))
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestAFollowerNeitherBelievesAnOlderRecordNorTakesItFromOneThatRenews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(record{Holder: "x", Incarnation: "x", Term: 9, Renewal: 1, LeaseMillis: 15_000})
+		w.mu.Lock()
+		w.forgot = true
+		w.mu.Unlock()
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		for n := range uint64(20) { // a backup was restored, and one of then leads
+			w.write(record{Holder: "y", Incarnation: "y", Term: 3, Renewal: n, LeaseMillis: 15_000})
+			after(retry)
+		}
+		require.Zero(t, w.led())
+		leader, known := a.Leader()
+		require.True(t, known)
+		assert.Equal(t, "y", leader.Identity)
+		after(lease + 2*retry)
+		assert.Equal(t, uint64(10), w.term(t, 1).term)
+		w.finish(t)
+	})
+}
+
+func TestADeletedRecordIsCreatedAgainWithTheNextTermAfterALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(record{Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: 20_000})
+		b := w.join(t, "b", nil)
+		w.plan = on("b", "get", 2, deleteRecord, 0)
+		w.mu.Lock()
+		w.writeLocked(record{Holder: "x", Incarnation: "x", Term: 7, Renewal: 1, LeaseMillis: 20_000})
+		w.mu.Unlock()
+		b.start()
+		look := latency + retry*11/10 + latency // with half of the jitter
+		after(look + 20*time.Second + pause - 1)
+		require.Len(t, w.history(), 2)
+		after(1 + latency)
+		assert.Equal(t, uint64(8), w.term(t, 1).term)
+		w.finish(t)
+	})
+}
+
+func TestFollowersLookEveryRetryPeriodWithJitter(t *testing.T) {
+	for _, random := range []float64{0, 0.25, 0.999} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var looks []time.Duration
+			w.write(record{Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 60_000})
+			w.plan = func(c call) (fault, time.Duration) {
+				looks = append(looks, w.at(c.now))
+				return none, 0
+			}
+			w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Rand = func() float64 { return random } }).start()
+			after(time.Minute + 60*time.Millisecond)
+			period := latency + retry + time.Duration(random*0.2*float64(retry))
+			for i, at := range looks[:len(looks)-1] {
+				require.InDelta(t, time.Duration(i)*period, at, 1000) // nanoseconds, of rounding
+			}
+			takeover := time.Minute + latency + time.Duration(random*float64(50*time.Millisecond))
+			assert.InDelta(t, takeover, looks[len(looks)-1], 1000, "and up to 50ms before a takeover")
+			w.finish(t)
+		})
+	}
+}
+
+func TestAStoreThatRefusesEveryWriteIsNotAskedMoreOften(t *testing.T) {
+	for _, f := range []fault{lostRequest, falseConflict} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			writes := 0
+			w.plan = func(c call) (fault, time.Duration) {
+				if c.op == "get" {
+					return none, 0
+				}
+				writes++
+				return f, 0
+			}
+			w.join(t, "a", nil).start()
+			after(time.Minute)
+			assert.InDelta(t, time.Minute/retry, writes, 1)
+			w.finish(t)
+		})
+	}
+}
