@@ -54,8 +54,8 @@ func Main(args []string) int {
 	return 0
 }
 
-// run serves until ctx ends, and then for linger, and drain at most. The record stays open, and so its lock held, until run returns;
-// the exit of the process follows.
+// run serves until ctx ends, then for linger, and then finishes for drain at most. The record stays open, and so its
+// lock held, until run returns; the exit of the process follows.
 func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration, logger *slog.Logger) error {
 	var record *os.File
 	if fd >= 0 {

@@ -37,6 +37,7 @@ type process struct {
 	*exec.Cmd
 	record string        // path
 	addr   string        // where it listens
+	stops  chan struct{} // closed when it has said that it stops
 	exited chan struct{} // closed when it has exited
 }
 
@@ -45,7 +46,8 @@ func start(t *testing.T) *process {
 	t.Helper()
 	record := create(t)
 	lock(t, record)
-	p := &process{Cmd: command("-id", "a-1", "-app", "a", "-message", "hello", "-record", "3"), record: record.Name(), exited: make(chan struct{})}
+	p := &process{Cmd: command("-id", "a-1", "-app", "a", "-message", "hello", "-record", "3"), record: record.Name(),
+		stops: make(chan struct{}), exited: make(chan struct{})}
 	p.ExtraFiles = []*os.File{record}
 	log, err := p.StderrPipe()
 	require.NoError(t, err)
@@ -58,10 +60,14 @@ func start(t *testing.T) *process {
 	found := regexp.MustCompile(`replica listens.*port=(\d+)`).FindStringSubmatch(line)
 	require.NotNil(t, found, line)
 	p.addr = "127.0.0.1:" + found[1]
-	// Takes the exit status once the log is at its end, which is when the process has exited.
+	// Reads the log, which is at its end when the process has exited, and takes the exit status. The cleanup waits.
 	go func() {
 		defer close(p.exited)
-		_, _ = io.Copy(io.Discard, lines)
+		for err := error(nil); err == nil; line, err = lines.ReadString('\n') {
+			if strings.Contains(line, "replica stops") {
+				close(p.stops)
+			}
+		}
 		_ = p.Wait()
 	}()
 	t.Cleanup(func() {
@@ -149,6 +155,23 @@ func TestASignalEndsItWithStatusZero(t *testing.T) {
 			require.Equal(t, "exit status 0", p.ProcessState.String())
 		})
 	}
+}
+
+// TestItLingersForConnectionsThatAreOnTheirWay tries a few times, because the lingering is short.
+func TestItLingersForConnectionsThatAreOnTheirWay(t *testing.T) {
+	for range 10 {
+		p := start(t)
+		require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+		<-p.stops
+		transport := &http.Transport{DisableKeepAlives: true}
+		response, err := (&http.Client{Transport: transport}).Get("http://" + p.addr + "/healthz")
+		if err == nil {
+			require.NoError(t, response.Body.Close())
+			require.Equal(t, http.StatusOK, response.StatusCode)
+			return
+		}
+	}
+	t.Fatal("it never takes a connection after it was told to stop")
 }
 
 func TestARequestInFlightIsFinishedAndNoOtherIsTaken(t *testing.T) {

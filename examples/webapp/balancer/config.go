@@ -1,0 +1,46 @@
+package balancer
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Config sets up a [Balancer] or a [Set]. Its zero value is usable.
+type Config struct {
+	_ [0]func()
+
+	// DialTimeout bounds one attempt to reach a backend. Defaults to 500ms.
+	DialTimeout time.Duration
+
+	// Host is the address on which a Set listens; Listen ignores it. Defaults to 127.0.0.1.
+	Host string
+
+	// Drain bounds how long the connections of a balancer that a Set has removed, or moved to another port, may go
+	// on; Listen ignores it. Defaults to 5s.
+	Drain time.Duration
+
+	// Logger receives what goes wrong with connections. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	c.DialTimeout = cmp.Or(c.DialTimeout, 500*time.Millisecond)
+	c.Host = cmp.Or(c.Host, "127.0.0.1")
+	c.Drain = cmp.Or(c.Drain, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, c.validate()
+}
+
+func (c Config) validate() error {
+	if c.DialTimeout < 0 {
+		return errors.New("config: DialTimeout is negative")
+	}
+	if c.Drain < 0 {
+		return errors.New("config: Drain is negative")
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package balancer
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+)
+
+// pass passes one connection on to a backend, until both have ended.
+func (b *Balancer) pass(client *net.TCPConn) {
+	refused := false
+	defer func() {
+		b.mu.Lock()
+		b.stats.Open--
+		if refused {
+			b.stats.Refused++
+		}
+		b.mu.Unlock()
+	}()
+	defer b.untrack(client)
+	if !b.track(client) {
+		return
+	}
+	backend := b.dial()
+	if backend == nil {
+		refused = true
+		return
+	}
+	defer b.untrack(backend)
+	if !b.track(backend) {
+		return
+	}
+	join(client, backend)
+}
+
+// dial connects to the first backend that can be reached; it returns nil when none can.
+func (b *Balancer) dial() *net.TCPConn {
+	addrs := b.inTurn()
+	for _, addr := range addrs {
+		if c, err := b.dialOne(addr); err == nil {
+			return c.(*net.TCPConn)
+		} else if b.cut.Err() == nil {
+			b.cfg.Logger.Debug("balancer: backend skipped", "addr", b.Addr(), "backend", addr, "error", err)
+		}
+	}
+	return nil
+}
+
+func (b *Balancer) dialOne(addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(b.cut, b.cfg.DialTimeout)
+	defer cancel()
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// join copies both ways until both sides have ended, or one of them breaks.
+func join(a, b *net.TCPConn) {
+	forward := func(to, from *net.TCPConn) {
+		if _, err := io.Copy(to, from); err != nil {
+			a.Close() // and so ends the other direction, which might wait for ever
+			b.Close()
+			return
+		}
+		_ = to.CloseWrite() // the side that has gone altogether shows in the other direction
+	}
+	var back sync.WaitGroup
+	// The other direction. It ends when b ends or either breaks; join waits.
+	back.Go(func() { forward(a, b) })
+	forward(b, a)
+	back.Wait()
+}

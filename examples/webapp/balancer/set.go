@@ -1,0 +1,153 @@
+package balancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// Set is a balancer per name. Close has to be called. All methods may be called by several goroutines at once.
+type Set struct {
+	cfg    Config
+	drains context.Context    // ends when Close cuts what still drains
+	cutNow context.CancelFunc // ends drains
+	ended  sync.WaitGroup     // balancers that drain
+
+	// mu guards the following. Under it ports are opened and closed, which does not wait for anybody.
+	mu      sync.Mutex
+	closed  bool
+	members map[string]*Balancer
+}
+
+// NewSet returns an empty Set.
+func NewSet(cfg Config) (*Set, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("balancer: new set: %w", err)
+	}
+	s := &Set{cfg: cfg, members: make(map[string]*Balancer)}
+	s.drains, s.cutNow = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Ensure makes the balancer of a name listen on a port and have these backends. Port 0 is any: the one that it has, or one
+// that is free. The connections of a balancer that moves to another port may go on for Config.Drain.
+//
+// It fails with ErrPortTaken when the port is in use. A balancer that is on another port stays there, with the new
+// backends, for as long as it is another program that has the port. When it is another balancer of the Set it gives its
+// own port up, which nobody wants it to have any more, so that two balancers that swap ports do not wait for each other.
+func (s *Set) Ensure(name string, port int, backends []string) error {
+	if port < 0 || port > 65535 {
+		return fmt.Errorf("balancer: ensure %q: port %d: the limits are 0 and 65535", name, port)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("balancer: ensure %q: %w", name, ErrClosed)
+	}
+	old, exists := s.members[name]
+	if exists {
+		old.SetBackends(backends)
+		if port == 0 || old.port() == port {
+			return nil
+		}
+	}
+	if other := s.holderLocked(port); other != "" {
+		if exists {
+			s.retireLocked(name)
+		}
+		return fmt.Errorf("balancer: ensure %q: port %d: %w by %q", name, port, ErrPortTaken, other)
+	}
+	b, err := Listen(net.JoinHostPort(s.cfg.Host, strconv.Itoa(port)), s.cfg)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: %w", ErrPortTaken, err)
+		}
+		return fmt.Errorf("balancer: ensure %q: port %d: %w", name, port, err)
+	}
+	b.SetBackends(backends)
+	if exists {
+		s.retireLocked(name)
+	}
+	s.members[name] = b
+	return nil
+}
+
+// Remove closes the balancer of a name, if there is one. Its port is free when Remove returns; its connections may go
+// on for Config.Drain.
+func (s *Set) Remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, exists := s.members[name]; exists {
+		s.retireLocked(name)
+	}
+}
+
+// Get returns the balancer of a name. It is the Set's to close.
+func (s *Set) Get(name string) (*Balancer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, exists := s.members[name]
+	return b, exists
+}
+
+// Names returns the names that have a balancer, in order.
+func (s *Set) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.members))
+}
+
+// Close closes all balancers, also those that were removed and still drain, as [Balancer.Close] does. Ensure fails from
+// then on.
+func (s *Set) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	members := s.members
+	s.members = nil
+	s.mu.Unlock()
+
+	stop := context.AfterFunc(ctx, s.cutNow)
+	defer stop()
+	var wg sync.WaitGroup
+	errs := make([]error, len(members))
+	for i, name := range slices.Sorted(maps.Keys(members)) {
+		// All drain at once. Each ends when ctx does, at the latest; waited for below.
+		wg.Go(func() { errs[i] = members[name].Close(ctx) })
+	}
+	wg.Wait()
+	s.ended.Wait()
+	s.cutNow()
+	return errors.Join(errs...)
+}
+
+// holderLocked returns the name whose balancer listens on port, "" when none does.
+func (s *Set) holderLocked(port int) string {
+	for name, b := range s.members { // at most one does
+		if b.port() == port {
+			return name
+		}
+	}
+	return ""
+}
+
+// retireLocked takes a balancer out of the Set and lets it drain.
+func (s *Set) retireLocked(name string) {
+	b := s.members[name]
+	delete(s.members, name)
+	b.shut()
+	// Drains what is open. It ends when that has, when Config.Drain is over, or when Close cuts; Close waits.
+	s.ended.Go(func() {
+		ctx, cancel := context.WithTimeout(s.drains, s.cfg.Drain)
+		defer cancel()
+		if err := b.Close(ctx); err != nil {
+			s.cfg.Logger.Info("balancer: drained", "name", name, "error", err)
+		}
+	})
+}
