@@ -217,3 +217,27 @@ func shownIndirectly(f *goFile, shown, called map[string]bool) (names []string) 
 	}
 	return names
 }
+
+// locksOf returns where the mutexes in the structs of f are, by package.Type.field.
+func locksOf(f *goFile) map[string]token.Pos {
+	locks := make(map[string]token.Pos)
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		if structure, ok := spec.Type.(*ast.StructType); ok {
+			for _, field := range structure.Fields.List {
+				sel, ok := field.Type.(*ast.SelectorExpr)
+				if !ok || sel.Sel.Name != "Mutex" && sel.Sel.Name != "RWMutex" {
+					continue
+				}
+				for _, name := range field.Names {
+					locks[f.ast.Name.Name+"."+spec.Name.Name+"."+name.Name] = name.Pos()
+				}
+			}
+		}
+		return true
+	})
+	return locks
+}

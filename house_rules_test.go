@@ -25,6 +25,7 @@ var rules = []rule{
 	{"every package says what it is, and a library package what it guarantees", packageDocs},
 	{"no package changes anything when it is loaded", globals},
 	{"every exported type stands in an example", typesInExamples},
+	{"the lock table of ARCHITECTURE.md is complete", lockTable},
 	{"files are small", fileSizes},
 	{"nothing is left for later", leftovers},
 	{"links between documents lead somewhere", links},
@@ -186,6 +187,30 @@ func numbersGuarantees(doc string) bool {
 		}
 	}
 	return false
+}
+
+// lockTable compares the rows of the lock table, `package.Type.field`, with the locks of the library.
+func lockTable(t *tree) (problems []string) {
+	text := t.files["ARCHITECTURE.md"]
+	locks := make(map[string]bool)
+	for _, f := range t.code {
+		if !f.library() {
+			continue
+		}
+		for lock, pos := range locksOf(f) {
+			locks[lock] = true
+			if !strings.Contains(text, "| `"+lock+"` |") {
+				problems = append(problems, t.at(pos, "%s is not in the lock table of ARCHITECTURE.md", lock))
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+\\.\\w+\\.\\w+)` \\|").FindAllStringSubmatch(text, -1) {
+		if !locks[m[1]] {
+			problems = append(problems, "ARCHITECTURE.md: there is no lock "+m[1])
+		}
+	}
+	slices.Sort(problems)
+	return problems
 }
 
 func fileSizes(t *tree) (problems []string) {

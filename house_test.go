@@ -32,8 +32,11 @@ var goodTree = map[string]string{
 	"doc.go": "// Package setpoint is a library.\npackage setpoint\n",
 	"README.md": "See [the store](store), [its code](store/store.go#L1) and [Go](https://go.dev).\n" +
 		"```go\nfunc init() {}\n```\n`a[0](b)`\n```sh\n[x](y)\n```\n",
-	".ci/x.go":    "no Go at all\n",
-	"docs/why.md": "[back](../README.md)\n",
+	".ci/x.go": "no Go at all\n",
+
+	"ARCHITECTURE.md": "| lock | guards |\n|---|---|\n| `wait.timers.mu` | timers |\n",
+	"wait/lock.go":    "package wait\n\ntype timers struct {\n\tmu sync.RWMutex\n}\n",
+	"docs/why.md":     "[back](../README.md)\n",
 
 	"wait/doc.go":          "// Package wait waits.\n//\n// # Guarantees\n//\n//  1. It does.\npackage wait\n",
 	"wait/wait.go":         "package wait\n\nimport \"golang.org/x/time/rate\"\n\nvar ErrGone = errors.New(\"gone\")\n\nvar _ any = (*Timer)(nil)\n\ntype Timer struct{ *rate.Limiter }\n\nvar table = []int{1}\n",
@@ -120,6 +123,9 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nfunc New() Shown\n", "wait/x.go:3: Shown stands in no example"},
 		{"every exported type", "wait/example_test.go", "package wait_test\n\n// Timer\nfunc Example_Timer() { wait.Begin(wait.Second) }\n", "wait/wait.go:9: Timer stands in no example"},
 		{"every exported type", "store/example_test.go", "", "store/store.go:7: Store stands in no example"},
+
+		{"the lock table", "wait/x.go", "package wait\n\ntype group struct {\n\tmu sync.Mutex\n}\n", "wait/x.go:4: wait.group.mu is not in the lock table"},
+		{"the lock table", "wait/lock.go", "package wait\n", "ARCHITECTURE.md: there is no lock wait.timers.mu"},
 
 		{"files are small", "wait/x.go", "package wait\n" + strings.Repeat("\n", 600), "wait/x.go: has 601 lines, more than 600"},
 		{"files are small", "bench/x_test.go", "package bench\n" + strings.Repeat("\n", 600), "bench/x_test.go: has 601 lines"},
