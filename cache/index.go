@@ -47,8 +47,9 @@ type posting[I, K comparable, T any] struct {
 }
 
 // AddIndex adds an index to x: values returns the values under which an object can be found. It may return none, and
-// the same one twice, which counts once. It must return the same values whenever it is called for an object; it may
-// read x, but must not write to it. The objects that are in x already are indexed before AddIndex returns.
+// the same one twice, which counts once. A handful is meant: the time of a write grows with the square of their number.
+// The function may read x, but must not write to it. The objects that are in x already are indexed before AddIndex
+// returns.
 //
 // When values panics, x is as it was before. It also panics when a value is not equal to itself (a NaN).
 func AddIndex[K, I comparable, T any](x *Indexer[K, T], values func(T) []I) *Index[I, K, T] {

@@ -124,7 +124,6 @@ func (x *Indexer[K, T]) Upsert(obj T) (old T, existed bool) {
 	}
 	if !existed {
 		e = &entry[K, T]{key: key, postings: make([]any, len(x.indexes))}
-		x.byKey.tidy(&x.mu)
 		x.entries.tidy(&x.mu)
 	}
 

@@ -203,6 +203,7 @@ func (p *pair) actions() []func() error {
 }
 
 func TestEveryShortHistoryOfAnIndexerEqualsTheModel(t *testing.T) {
+	t.Parallel()
 	n := len(newPair().actions())
 	histories := 0
 	var extend func(history []int)

@@ -1,6 +1,9 @@
 package cache
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
 // minPeak is the size below which a table is never copied to a smaller map: it would save next to nothing.
 const minPeak = 64
@@ -31,9 +34,7 @@ func (t *table[K, V]) wasteful() bool {
 // smaller returns a copy with as much room as is needed.
 func (t *table[K, V]) smaller() table[K, V] {
 	small := newTable[K, V](len(t.m))
-	for k, v := range t.m {
-		small.m[k] = v
-	}
+	maps.Copy(small.m, t.m)
 	return small
 }
 

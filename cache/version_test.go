@@ -149,3 +149,31 @@ func TestAListOfAnOlderVersionStartsANewHistory(t *testing.T) {
 	drain(t, f, x)
 	require.EqualValues(t, 41, f.Version())
 }
+
+func TestAFailureOfAnOlderHistoryHoldsTheNewOneDownToo(t *testing.T) {
+	bad := errors.New("bad")
+	t.Run("a key that failed before", func(t *testing.T) {
+		x := newPods()
+		f := newFIFO(x)
+		f.Bookmark(100)
+		require.NoError(t, f.Add(a(1), 150))
+		step(t, f, x, bad)
+		require.NoError(t, f.Replace([]*pod{a(2)}, 120))
+		step(t, f, x, bad)
+		require.Zero(t, f.Version())
+	})
+	t.Run("a key that was being processed", func(t *testing.T) {
+		x := newPods()
+		f := newFIFO(x)
+		f.Bookmark(100)
+		require.NoError(t, f.Add(a(1), 150))
+		_, err := f.TryPop(func(string, []cache.Delta[*pod], bool) error {
+			require.NoError(t, f.Replace([]*pod{a(2)}, 120))
+			require.Zero(t, f.Version())
+			return bad
+		})
+		require.Equal(t, bad, err)
+		step(t, f, x, bad)
+		require.Zero(t, f.Version())
+	})
+}
