@@ -33,6 +33,7 @@ func TestSetController(t *testing.T) {
 		{"again changes nothing", []store.OwnerRef{controlling(web)}, web, []store.OwnerRef{controlling(web)}},
 		{"keeps other owners and their order", []store.OwnerRef{shop, job}, web, []store.OwnerRef{shop, job, controlling(web)}},
 		{"promotes an owner where it stands", []store.OwnerRef{shop, web, job}, web, []store.OwnerRef{shop, controlling(web), job}},
+		{"promotes an only owner", []store.OwnerRef{web}, web, []store.OwnerRef{controlling(web)}},
 		{"does not promote an earlier life", []store.OwnerRef{web}, webAgain, []store.OwnerRef{web, controlling(webAgain)}},
 		{"of another's child", []store.OwnerRef{controlling(shop)}, web, nil},
 		{"of another kind's child", []store.OwnerRef{controlling(job)}, web, nil},

@@ -75,3 +75,10 @@ func (db *Memory) Term() uint64 {
 	defer db.mu.Unlock()
 	return db.term
 }
+
+// Waiting returns whether any watch waits for a change of any kind.
+func (db *Memory) Waiting() bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.changed.ch != nil
+}

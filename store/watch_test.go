@@ -73,6 +73,28 @@ func TestAWatchOfAQuietKindLearnsOfTheVersionsOfABusyOne(t *testing.T) {
 	})
 }
 
+func TestAForeignWriteWakesNoWatchThatHasJustHeardOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, apps := newApps(t, store.MemoryConfig{})
+		jobs := open[App](t, db, "job")
+		told := follow(t, apps, 0)
+		told()
+		assert.True(t, db.Waiting())
+		create(t, jobs, "a")
+		told()
+		assert.False(t, db.Waiting(), "after a bookmark")
+		create(t, jobs, "b")
+		told()
+		assert.False(t, db.Waiting())
+		time.Sleep(100 * time.Millisecond) // the second bookmark
+		told()
+		assert.False(t, db.Waiting())
+		time.Sleep(100 * time.Millisecond) // nothing to tell
+		told()
+		assert.True(t, db.Waiting())
+	})
+}
+
 func TestAWatchTellsItsOwnKindAtOnceAlsoBetweenBookmarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})

@@ -153,8 +153,8 @@ var preconditionCases = []testCase{
 		_, err = s.Update(patient(t), o, store.IfTerm(1))
 		refused(t, err, store.ErrFenced, store.OpUpdate, s, "web")
 		must(t, s.Delete(patient(t), "web", store.IfTerm(3)))
-		must(t, s.Delete(patient(t), "web", store.IfTerm(4)))
-		refused(t, s.Delete(patient(t), "web", store.IfTerm(3)), store.ErrFenced, store.OpDelete, s, "web")
+		must(t, s.Delete(patient(t), "web", store.IfTerm(5), store.IfTerm(4))) // the greatest counts
+		refused(t, s.Delete(patient(t), "web", store.IfTerm(4)), store.ErrFenced, store.OpDelete, s, "web")
 	}},
 
 	{"who is fenced off hears so first, and who is late that the object is gone", func(t testing.TB, db Database) {

@@ -217,8 +217,10 @@ var watchCases = []testCase{
 	{"a watch from a version that the store has not reached is expired", func(t testing.TB, db Database) {
 		s := db.Open("thing")
 		story(t, s)
-		err := watch(t, patient(t), s, list(t, s).Version+1000).ends()
-		refused(t, err, store.ErrExpired, store.OpWatch, s, "")
+		for _, beyond := range []informer.Version{1, 1000} {
+			err := watch(t, patient(t), s, list(t, s).Version+beyond).ends()
+			refused(t, err, store.ErrExpired, store.OpWatch, s, "")
+		}
 	}},
 }
 
