@@ -22,7 +22,7 @@ const modelRetry = 4 * time.Second
 
 func TestNoSingleFaultMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
-	for f := none; f < endOfFaults; f++ {
+	for f := range endOfFaults {
 		t.Run(fmt.Sprintf("fault %d on every call", f), func(t *testing.T) {
 			t.Parallel()
 			const calls = 40

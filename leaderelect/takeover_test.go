@@ -83,7 +83,7 @@ func TestAFollowerThatSeesRenewalsNeverTakesOver(t *testing.T) {
 		a.start()
 		after(time.Second)
 		b.start()
-		after(time.Hour)
+		after(10 * time.Minute)
 		assert.True(t, a.IsLeader())
 		for _, c := range w.history() {
 			require.Equal(t, "a", c.party)
