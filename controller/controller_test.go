@@ -206,6 +206,30 @@ func TestABackoffIsOverWhenAnEventComesFirst(t *testing.T) {
 	})
 }
 
+func TestTheLastResultCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var after atomic.Int64
+		after.Store(int64(time.Hour))
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{RequeueAfter: time.Duration(after.Load())}, nil
+		})
+		start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		after.Store(int64(2 * time.Hour))
+		c.Add("a")
+		synctest.Wait()
+		assert.Len(t, reports.take(), 2)
+		time.Sleep(2*time.Hour - time.Nanosecond)
+		assert.Empty(t, reports.take(), "the wake-up that the first one asked for is gone")
+		after.Store(0)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		assert.Len(t, reports.take(), 1)
+	})
+}
+
 func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -295,20 +319,33 @@ func TestProcessNextDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
 func TestProcessNextWithAContextThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c, _ := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
+		n := 0
+		cfg := controller.Config[string]{RateLimiter: &limiter{delay: -time.Second}}
+		c, _ := newController(t, cfg, func(ctx context.Context, _ string) (controller.Result, error) {
+			if n++; n <= 2 {
+				return controller.Result{}, errBoom
+			}
 			cancel()
 			return controller.Result{}, ctx.Err()
 		})
 		c.Add("a")
+		for range 2 {
+			report, ok := c.ProcessNext(ctx)
+			assert.True(t, ok)
+			assert.Equal(t, controller.Failed, report.Outcome)
+			assert.Zero(t, report.Retry, "a negative delay is none")
+		}
 		report, ok := c.ProcessNext(ctx)
 		assert.True(t, ok)
 		assert.Equal(t, controller.Canceled, report.Outcome)
+		assert.Equal(t, 3, report.Attempt)
 		_, ok = c.ProcessNext(ctx)
 		assert.False(t, ok, "an ended context does nothing")
 		assert.Equal(t, 1, c.Stats().Queue.Ready, "the key is not lost")
 		report, ok = c.ProcessNext(t.Context())
 		assert.True(t, ok)
-		assert.Equal(t, 1, report.Attempt)
+		assert.Equal(t, controller.Succeeded, report.Outcome)
+		assert.Equal(t, 3, report.Attempt, "a stop is neither a failure nor a success")
 		c.CheckInvariants(t)
 	})
 }

@@ -43,7 +43,8 @@
 //	returns an error after the timeout   TimedOut    as after Failed                  as there  Warn
 //	returns an error after a stop        Canceled    first thing by the next Run      stays     Info
 //
-// A key is also reconciled again, at once, whenever it is added. A Result beside an error is ignored. An error with a delay
+// A key is also reconciled again, at once, whenever it is added; then what that reconcile asks for counts, and what this one
+// asked for does not. A Result beside an error is ignored. An error with a delay
 // is one for which errors.As finds a method RetryAfter() time.Duration, and it is positive. Terminal comes before all
 // other errors. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended makes
 // its error Failed. A stop is what the section on shutdown says ends the context of a reconcile.

@@ -3,14 +3,12 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -53,18 +51,20 @@ func TestADrainDoesNotWaitForDelayedKeysAndTheNextRunDoesThemAtOnce(t *testing.T
 			return controller.Result{RequeueAfter: after}, nil
 		})
 		r := start(t, c.Run)
-		c.Add("a")
-		c.Add("b")
+		keys := []string{"h", "a", "g", "b", "f", "c", "e", "d"}
+		for _, key := range keys {
+			c.Add(key)
+		}
 		synctest.Wait()
 		began := time.Now()
 		require.NoError(t, r.stop())
 		assert.Zero(t, time.Since(began))
-		assert.Len(t, reports.take(), 2)
+		assert.Len(t, reports.take(), len(keys))
 
 		after = 0
 		start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b"}, keysOf(reports.take()), "in the order in which they came")
+		assert.Equal(t, keys, keysOf(reports.take()), "in the order in which they came")
 		time.Sleep(2 * time.Hour)
 		assert.Empty(t, reports.take(), "the wake-up of the run before is gone")
 		c.CheckInvariants(t)
@@ -166,130 +166,108 @@ func TestTheContextOfAReconcileKeepsTheValuesOfRunAndOutlivesIt(t *testing.T) {
 	})
 }
 
-func TestALostLeadershipStopsTheWorkAtOnceAndDrainsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
-		var terms []uint64
-		var began atomic.Int64
-		c, reports := newController(t, controller.Config[string]{Workers: 2}, func(ctx context.Context, _ string) (controller.Result, error) {
-			began.Add(1)
-			l, _ := leaderelect.FromContext(ctx)
-			if term, ok := leaderelect.Term(ctx); ok && l.Term() == 1 {
-				<-ctx.Done()
-				assert.Equal(t, uint64(1), term)
-				assert.ErrorIs(t, context.Cause(ctx), leaderelect.ErrLeaseExpired)
-				assert.False(t, time.Now().After(l.Deadline()), "at the moment of the loss, not later")
-				return controller.Result{}, nil // even a success does not lead to the next key
-			}
-			return controller.Result{}, nil
-		})
-		for i := range 10 {
-			c.Add(fmt.Sprint("k", i))
-		}
-		lead(t, store, func(ctx context.Context) error {
-			term, _ := leaderelect.Term(ctx)
-			terms = append(terms, term)
-			return c.Run(ctx)
-		})
-		time.Sleep(time.Second)
-		synctest.Wait()
-		store.cut.Store(true)
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		assert.EqualValues(t, 2, began.Load(), "no reconcile began after the loss")
-		assert.False(t, c.Stats().Running)
-		assert.Equal(t, 8, c.Stats().Queue.Ready, "the others wait")
-		reports.take()
-
-		store.cut.Store(false)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		assert.Equal(t, []uint64{1, 2}, terms)
-		assert.Len(t, reports.take(), 8, "the next term does them")
-	})
+func TestAKeyThatComesAsTheWorkHasToStopIsNotReconciledAndNotLost(t *testing.T) {
+	c, reports := newController(t, controller.Config[string]{}, noop)
+	c.Add("a")
+	c.Work(&endsLate{Context: t.Context()})
+	assert.Empty(t, reports.take())
+	c.CheckInvariants(t)
+	assert.Equal(t, 1, c.Accounts(), "it is owed")
+	assert.Zero(t, c.Stats().Queue, "the queue has it back")
 }
 
-func TestACancelledLeaderDrainsAndALossDuringTheDrainStopsIt(t *testing.T) {
-	for _, lose := range []bool{false, true} {
-		bubble(t, fmt.Sprintf("lost: %v", lose), func(t *testing.T) {
-			store := newLeases()
-			c, reports := newController(t, controller.Config[string]{}, func(ctx context.Context, key string) (controller.Result, error) {
-				for range 6 {
-					if r, err := slow(ctx, key); err != nil {
-						return r, err
-					}
-				}
-				return controller.Result{}, nil
-			})
-			for i := range 4 {
-				c.Add(fmt.Sprint("k", i))
-			}
-			var err error
-			r := lead(t, store, func(ctx context.Context) error {
-				err = c.Run(ctx)
-				return err
-			})
-			time.Sleep(time.Second)
-			r.cancel()
-			synctest.Wait()
-			store.cut.Store(lose)
-			r.stop()
-			require.NoError(t, err)
-			if lose {
-				reported := reports.take()
-				assert.Less(t, len(reported), 4)
-				assert.Equal(t, controller.Canceled, reported[len(reported)-1].Outcome)
-				assert.Equal(t, 4-len(reported)+1, c.Stats().Queue.Ready)
-			} else {
-				assert.Len(t, reports.take(), 4)
-			}
-		})
+// endsLate is a context that ends between the first and the second look at it.
+type endsLate struct {
+	context.Context
+	looks int
+}
+
+func (c *endsLate) Err() error {
+	if c.looks++; c.looks == 1 {
+		return nil
 	}
+	return context.Canceled
 }
 
-func TestAnElectionThatDoesNotWaitForTheDrainLeavesTheRestNamed(t *testing.T) {
+func TestAMapperThatBlocksDoesNotKeepTheWorkFromStoppingAndNoKeyIsNamedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := newController(t, controller.Config[string]{}, slow)
-		for i := range 4 {
-			c.Add(fmt.Sprint("k", i))
-		}
-		cfg := *election(newLeases())
-		cfg.DrainTimeout = 1500 * time.Millisecond
-		var err error
-		cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
-			err = c.Run(ctx)
-			return err
-		}
-		elector, newErr := leaderelect.New(cfg)
-		require.NoError(t, newErr)
-		r := start(t, elector.Run)
-		synctest.Wait()
-		r.stop()
-		require.ErrorIs(t, err, leaderelect.ErrDrainTimeout)
-		assert.Contains(t, err.Error(), "3 keys left: k1, k2, k3")
-	})
-}
-
-func TestTheContextOfTheWorkEndsBeforeThatOfRunWhenTheLeadershipIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
-		r := lead(t, store, func(ctx context.Context) error {
-			work, stop := controller.WorkContext(ctx)
-			defer stop(nil)
-			child, cancel := context.WithTimeout(work, time.Hour)
-			defer cancel()
-			stacks := make([]byte, 1<<20)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			assert.NotContains(t, string(stacks), "propagateCancel", "no goroutine passes the end on")
-			_, hasDeadline := work.Deadline()
-			assert.False(t, hasDeadline)
+		s := newSource()
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		var ended time.Time
+		c, _ := newController(t, controller.Config[string]{DrainTimeout: time.Second}, func(ctx context.Context, _ string) (controller.Result, error) {
 			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(child), leaderelect.ErrLeaseExpired)
+			ended = time.Now()
+			return controller.Result{}, ctx.Err()
+		})
+		controller.Watch(c, inf, func(string, object) []string {
+			time.Sleep(time.Minute)
 			return nil
 		})
+		r := start(t, c.Run)
+		c.Add("a")
 		synctest.Wait()
-		store.cut.Store(true)
-		time.Sleep(15 * time.Second)
-		r.stop()
+		s.set(object{Key: "x"})
+		synctest.Wait()
+		began := time.Now()
+		require.ErrorContains(t, r.stop(), "1 keys left: a")
+		assert.Equal(t, time.Second, ended.Sub(began))
+		assert.Equal(t, time.Minute, time.Since(began), "Run waits for the mapper")
+	})
+}
+
+// large is a key, its first number, that takes long to compare: so a stop has the time to come between the steps of an
+// Add.
+type large [8192]int
+
+func TestNoKeyIsLostThatIsAddedAsARunStops(t *testing.T) {
+	const runs = 20
+	synctest.Test(t, func(t *testing.T) {
+		var seen sync.Map
+		began := make(chan struct{}, 1)
+		c, err := controller.New("test", controller.Func[large](func(_ context.Context, key large) (controller.Result, error) {
+			if key[0] == 0 {
+				began <- struct{}{}
+			}
+			seen.Store(key[0], true)
+			return controller.Result{}, nil
+		}), controller.Config[large]{Logger: quiet})
+		require.NoError(t, err)
+		n := 0
+		for range runs {
+			r := start(t, c.Run)
+			c.Add(large{})
+			<-began
+			r.cancel()
+			for !r.ended() { // one goroutine adds, while another stops
+				n++
+				c.Add(large{n})
+			}
+			require.NoError(t, r.stop())
+		}
+		start(t, c.Run)
+		synctest.Wait()
+		for i := range n {
+			_, ok := seen.Load(i)
+			require.True(t, ok, "key %d of %d", i, n)
+		}
+	})
+}
+
+func TestAKeyThatWaitsForAnotherTryIsNotNamedAmongWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := controller.Config[string]{DrainTimeout: time.Second, RateLimiter: &limiter{delay: time.Hour}}
+		c, _ := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
+			if key == "slow" {
+				<-ctx.Done()
+			}
+			return controller.Result{}, errBoom
+		})
+		r := start(t, c.Run)
+		c.Add("failed")
+		c.Add("slow")
+		synctest.Wait()
+		require.ErrorContains(t, r.stop(), "1 keys left: slow")
+		assert.Equal(t, 2, c.Stats().Queue.Ready)
 	})
 }

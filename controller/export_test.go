@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -35,6 +36,12 @@ func (c *Controller[K]) Accounts() int {
 	defer c.ledger.mu.Unlock()
 	return len(c.ledger.accounts)
 }
+
+// Work is what a worker does.
+func (c *Controller[K]) Work(ctx context.Context) { c.work(ctx, c.intake.Load()) }
+
+// AddAll is what an event with these keys adds.
+func AddAll(add func(string), a, b []string) { addAll(add, a, b) }
 
 // Elector returns the elector of m.
 func (m *Manager) Elector() *leaderelect.Elector { return m.elector }

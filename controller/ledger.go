@@ -15,8 +15,7 @@ type ledger[K comparable] struct {
 	// mu guards the following. Invariants:
 	//
 	//  1. A key has an account if and only if it failed last, or is owed a reconcile.
-	//  2. owed is true from the settlement that asks for another reconcile until that reconcile begins, or the key is
-	//     collected.
+	//  2. owed is true from the settlement that asks for another reconcile until that reconcile begins.
 	//  3. cut implies owed.
 	accounts map[K]*account
 	seq      uint64 // of the last key that came to be owed
@@ -44,7 +43,8 @@ func (l *ledger[K]) begin(key K) int {
 	if a == nil {
 		return 1
 	}
-	l.clearLocked(key, a)
+	a.owed, a.cut = false, false
+	l.closeLocked(key, a)
 	return a.failures + 1
 }
 
@@ -80,9 +80,9 @@ func (l *ledger[K]) cut(key K) {
 	l.oweLocked(a)
 }
 
-// collect returns the keys that are owed a reconcile, those first that the controller stopped, in the order in which they
-// came to be owed. They are owed no more: the caller adds them to a queue.
-func (l *ledger[K]) collect() (cut, others []K) {
+// owed returns the keys that are owed a reconcile, in the order in which they came to be owed: cut are those that the
+// controller stopped.
+func (l *ledger[K]) owed() (cut, others []K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var keys []K
@@ -93,13 +93,11 @@ func (l *ledger[K]) collect() (cut, others []K) {
 	}
 	slices.SortFunc(keys, func(x, y K) int { return cmp.Compare(l.accounts[x].seq, l.accounts[y].seq) })
 	for _, key := range keys {
-		a := l.accounts[key]
-		if a.cut {
+		if l.accounts[key].cut {
 			cut = append(cut, key)
 		} else {
 			others = append(others, key)
 		}
-		l.clearLocked(key, a)
 	}
 	return cut, others
 }
@@ -154,12 +152,6 @@ func (l *ledger[K]) oweLocked(a *account) {
 		l.seq++
 		a.owed, a.seq = true, l.seq
 	}
-}
-
-// clearLocked says that key is not owed any more.
-func (l *ledger[K]) clearLocked(key K, a *account) {
-	a.owed, a.cut = false, false
-	l.closeLocked(key, a)
 }
 
 // closeLocked drops the account of key if it says nothing.

@@ -185,10 +185,11 @@ func TestAPartThatReturnsTheEndOfItsContextIsNoFailure(t *testing.T) {
 			return fmt.Errorf("stopped: %w", ctx.Err())
 		}
 		s.source.run = ended
-		s.controller.run = func(ctx context.Context) error {
+		s.controller.run = ended
+		s.manager.AddController(&fakeRunner{name: "other", events: s.events, run: func(ctx context.Context) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
-		}
+		}})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r := startIn(t, ctx, s.manager.Run)
 		synctest.Wait()

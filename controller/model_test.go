@@ -87,7 +87,7 @@ func (w *world) ask(c *controller.Controller[string], key string) {
 // is stopped and started at random times, with and without enough time to drain. When all has come to rest, the last
 // reconcile of each key must have begun after the last add of the key, and must have succeeded.
 func TestNothingIsLostWhateverHappens(t *testing.T) {
-	rounds := 150
+	rounds := 100
 	if testing.Short() {
 		rounds = 20
 	}

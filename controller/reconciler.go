@@ -18,8 +18,8 @@ type Reconciler[K comparable] interface {
 // Result is what a Reconcile without an error asks for. The zero value asks for nothing: the key is reconciled again
 // when something adds it. Beside an error the Result is ignored.
 type Result struct {
-	// RequeueAfter is the time after which the key is reconciled again, if nothing adds it before. Zero or less is
-	// never.
+	// RequeueAfter is the time after which the key is reconciled again. If it is added before, the result of that
+	// reconcile takes the place of this one. Zero or less is never.
 	RequeueAfter time.Duration
 }
 

@@ -98,7 +98,7 @@ func (c *Controller[K]) connect() (handlers []*informer.Registration, err error)
 	for _, w := range c.watches {
 		h, err := w.connect()
 		if err != nil {
-			return handlers, fmt.Errorf("watch %s: %w", w.informer.Name(), err)
+			return handlers, fmt.Errorf("watch %s: %w", w.name, err)
 		}
 		handlers = append(handlers, h)
 	}
@@ -114,12 +114,8 @@ func disconnect(handlers []*informer.Registration) {
 
 // waitForSync waits for the caches, and until what they hold has been added. The end of ctx is no error.
 func (c *Controller[K]) waitForSync(ctx context.Context, handlers []*informer.Registration) error {
-	var syncers []informer.Syncer
-	for _, w := range c.watches {
-		syncers = append(syncers, w.informer)
-	}
-	syncers = append(syncers, c.cfg.WaitFor...)
-	for _, h := range handlers {
+	syncers := slices.Clone(c.cfg.WaitFor)
+	for _, h := range handlers { // not before its informer
 		syncers = append(syncers, h)
 	}
 	return waitForSync(ctx, c.cfg.SyncTimeout, syncers)
@@ -152,7 +148,7 @@ func (c *Controller[K]) replace(q *workqueue.Queue[K]) {
 // carryOver adds, for the next Run, what is owed another reconcile and what is left in q. It returns the keys that should
 // have been done by this one: those whose reconcile was cut short, and those whose turn did not come.
 func (c *Controller[K]) carryOver(q *workqueue.Queue[K]) (left []K) {
-	cut, others := c.ledger.collect()
+	cut, others := c.ledger.owed()
 	left = cut
 	for key, ok := q.TryGet(); ok; key, ok = q.TryGet() {
 		q.Done(key)

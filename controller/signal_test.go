@@ -17,10 +17,10 @@ func TestTheFirstSignalStopsAndTheSecondExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal, 2)
 		exited := make(chan int, 1)
-		release := make(chan struct{})
+		release, exiting := make(chan struct{}), make(chan struct{})
 		var cause error
 		r := start(t, func(ctx context.Context) error {
-			return controller.RunUntil(ctx, signals, func(status int) { exited <- status }, func(ctx context.Context) error {
+			return controller.RunUntil(ctx, signals, func(status int) { exited <- status; <-exiting }, func(ctx context.Context) error {
 				<-ctx.Done()
 				cause = context.Cause(ctx)
 				<-release
@@ -38,6 +38,9 @@ func TestTheFirstSignalStopsAndTheSecondExits(t *testing.T) {
 		require.Len(t, exited, 1)
 		assert.Equal(t, 1, <-exited)
 		close(release)
+		synctest.Wait()
+		assert.False(t, r.ended(), "its goroutine has not")
+		close(exiting)
 		<-r.done
 		require.ErrorIs(t, r.err, errBoom)
 	})

@@ -19,13 +19,15 @@ func TestCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 		things, others := newInformer("things", watched), newInformer("others", read)
 		start(t, things.Run)
 		start(t, others.Run)
-		c, reports := newController(t, controller.Config[string]{WaitFor: []informer.Syncer{others}}, func(context.Context, string) (controller.Result, error) {
+		waitFor := []informer.Syncer{others}
+		c, reports := newController(t, controller.Config[string]{WaitFor: waitFor}, func(context.Context, string) (controller.Result, error) {
 			_, ok := things.Get("a")
 			assert.True(t, ok)
 			_, ok = others.Get("r")
 			assert.True(t, ok)
 			return controller.Result{}, nil
 		})
+		waitFor[0] = nil // it was copied
 		controller.Watch(c, things, controller.OwnKey)
 		start(t, c.Run)
 		c.Add("early")

@@ -9,8 +9,8 @@ import (
 
 // watch is an informer whose events add keys to a controller while it runs.
 type watch struct {
-	informer informer.Syncer
-	connect  func() (*informer.Registration, error)
+	name    string // of the informer
+	connect func() (*informer.Registration, error)
 }
 
 // Watch makes c reconcile the keys to which mapper maps the objects of inf: all that are there when a Run of c begins,
@@ -61,8 +61,8 @@ func WatchHandler[K, S comparable, T any](
 		panic("controller: Watch called while Run is under way")
 	}
 	c.watches = append(c.watches, watch{
-		informer: inf,
-		connect:  func() (*informer.Registration, error) { return inf.AddHandler(handler(c.Add)) },
+		name:    inf.Name(),
+		connect: func() (*informer.Registration, error) { return inf.AddHandler(handler(c.Add)) },
 	})
 }
 

@@ -95,11 +95,8 @@ func (c *Controller[K]) delay(key K, result Result, outcome Outcome, err error) 
 // then the ledger alone has it, for the next Run.
 func (c *Controller[K]) settle(q *workqueue.Queue[K], r Report[K]) {
 	c.ledger.settle(r.Key, r.Outcome, r.Retry)
-	switch {
-	case r.Outcome == Requeued:
-		q.AddAfter(r.Key, r.Retry) // a fact of its own about the key: an attempt before it does not replace it
-	case r.Outcome.retried():
-		q.AddRateLimited(r.Key) // after the delay that was settled
+	if r.Outcome.retried() {
+		q.AddRateLimited(r.Key) // after the delay that was settled; an attempt before that takes its place
 	}
 }
 
