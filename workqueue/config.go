@@ -3,28 +3,82 @@ package workqueue
 import (
 	"cmp"
 	"log/slog"
+	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// Config is the configuration of a [Queue]. The zero value is ready for use.
+// Config is the configuration of a [Queue]. The zero value is ready for use: first in, first out, with a backoff for each
+// key. What is not configured costs nothing.
 type Config[K comparable] struct {
 	// Name stands in the log beside what goes wrong. Defaults to "workqueue".
 	Name string
 
 	// RateLimiter gives the delays of AddRateLimited. Do not share one between queues: a Forget in one would reset
-	// the other. Defaults to DefaultControllerRateLimiter.
+	// the other. Defaults to what DefaultControllerRateLimiter gives, counted by the queue itself: it remembers the
+	// failures of a key that it has nothing else to do with for an hour. A limiter remembers for itself.
 	RateLimiter RateLimiter[K]
+
+	// MaxAttempts is the number of attempts that a key gets: an AddRateLimited after the last one parks it. Zero is no
+	// limit.
+	MaxAttempts int
+
+	// MaxElapsed is the time that a key gets from its first failure on: an AddRateLimited after that parks it. Zero is no
+	// limit.
+	MaxElapsed time.Duration
+
+	// Ageing is the wait that is worth one priority: a key that is ready is overtaken by keys of a priority that is p
+	// higher only if these became ready within p times Ageing. Defaults to 10 s. Negative is none: then what is of low
+	// priority waits for as long as there is something higher.
+	Ageing time.Duration
+
+	// Group names the group of a key. Within a priority the groups take turns, so that the many keys of one do not delay
+	// the few of another. It is called without locks, should be fast, and must answer the same for a key each time. Nil is
+	// no groups.
+	Group func(key K) string
+
+	// GroupLimit is the number of keys of one group that may be in process at once. What is above it waits, and keeps no
+	// worker from the other groups. Zero is no limit.
+	GroupLimit int
+
+	// Debounce makes an added key wait until no Add of it has come for so long. It concerns additions without a delay
+	// of their own alone. Zero is none.
+	Debounce time.Duration
+
+	// DebounceLimit is the longest time for which Debounce makes a key wait, however many Adds come. Defaults to ten
+	// times Debounce.
+	DebounceLimit time.Duration
+
+	// HandOut limits how fast keys are handed out, all of them together. Nil is no limit.
+	HandOut *rate.Limiter
+
+	// Timestamps makes the queue note when each key got into its state, for Snapshot and Stats. It costs two looks at the
+	// clock for each key. Defaults to true when there is a hook that needs it.
+	Timestamps bool
+
+	// Hooks observe the queue.
+	Hooks Hooks[K]
 
 	// Logger receives misuse of the queue that cannot be returned to the caller. Defaults to slog.Default().
 	Logger *slog.Logger
-
-	_ [0]func() // not comparable, so that a field of any type can be added
 }
 
 func (c Config[K]) withDefaults() Config[K] {
 	c.Name = cmp.Or(c.Name, "workqueue")
-	if c.RateLimiter == nil {
-		c.RateLimiter = DefaultControllerRateLimiter[K]()
-	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Ageing = cmp.Or(c.Ageing, 10*time.Second)
+	c.DebounceLimit = max(cmp.Or(c.DebounceLimit, 10*c.Debounce), c.Debounce)
+	c.Timestamps = c.Timestamps || c.Hooks.HandedOut != nil || c.Hooks.Done != nil
+	if c.Hooks.StrayDone == nil {
+		logger, name := c.Logger, c.Name
+		c.Hooks.StrayDone = func(key K) {
+			logger.Error("workqueue: Done of a key that is not in process", "queue", name, "key", key)
+		}
+	}
 	return c
+}
+
+// counts reports whether the queue counts the failures of each key itself: for its own backoff, or for a budget.
+func (c *Config[K]) counts() bool {
+	return c.RateLimiter == nil || c.MaxAttempts > 0 || c.MaxElapsed > 0
 }

@@ -26,6 +26,7 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 		"ready":   func(q queue) { q.Add("k") },
 		"process": func(q queue) { q.Add("k"); q.TryGet() },
 		"dirty":   func(q queue) { q.Add("k"); q.TryGet(); q.Add("k") },
+		"parked":  func(q queue) { q.Add("k"); q.TryGet(); q.AddRateLimited("k"); q.Done("k") },
 	}
 	calls := []struct {
 		name string
@@ -38,16 +39,25 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 		{"Done", func(q queue, log *strings.Builder) string {
 			q.Done("k")
 			if log.Len() > 0 {
-				return "logged"
+				return "reported"
 			}
 			return ""
 		}},
 		{"due", func(q queue, _ *strings.Builder) string { time.Sleep(wait); synctest.Wait(); return "" }},
+		{"Cancel", func(q queue, _ *strings.Builder) string {
+			before := q.Stats()
+			before.Remembered = 0
+			cancelled := q.Cancel("k")
+			after := q.Stats()
+			after.Remembered = 0
+			assert.Equal(t, before != after, cancelled)
+			return ""
+		}},
 		{"ShutDown", func(q queue, _ *strings.Builder) string { q.ShutDown(); return "" }},
 	}
 
 	rows := contractTable(t)
-	require.Len(t, rows, 12)
+	require.Len(t, rows, 14)
 	for _, row := range rows {
 		state := row[0]
 		for i, call := range calls {
@@ -56,8 +66,12 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var log strings.Builder
 					limiter := &settableLimiter{d: wait}
-					q := workqueue.New(workqueue.Config[string]{RateLimiter: limiter, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 					base, scheduled, _ := strings.Cut(state, "+")
+					cfg := workqueue.Config[string]{RateLimiter: limiter, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+					if base == "parked" {
+						cfg.MaxAttempts = 1
+					}
+					q := workqueue.New(cfg)
 					states[base](q)
 					switch scheduled {
 					case "d":
@@ -70,8 +84,8 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 					limiter.d = wait / 2
 					got := call.do(q, &log)
 					switch want := cell; {
-					case want == "logged":
-						assert.Equal(t, "logged", got)
+					case want == "reported":
+						assert.Equal(t, "reported", got)
 						assert.Equal(t, state, stateOf(q, scheduled))
 					case want == "-":
 						assert.Empty(t, got)
@@ -128,6 +142,8 @@ func stateOf(q *workqueue.Queue[string], kind string) string {
 	s := q.Stats()
 	name := "absent"
 	switch {
+	case s.Parked > 0:
+		name = "parked"
 	case s.Dirty > 0:
 		name = "dirty"
 	case s.InProcess > 0:
@@ -180,7 +196,7 @@ func contractTable(t *testing.T) [][]string {
 			}
 			row = append(row, strings.TrimSpace(line[from:to]))
 		}
-		require.Len(t, row, 8, line)
+		require.Len(t, row, 9, line)
 		rows = append(rows, row)
 	}
 	return rows

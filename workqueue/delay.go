@@ -5,84 +5,231 @@ import (
 	"time"
 )
 
+// AddOptions says how [Queue.AddWith] adds a key. The zero value is Add.
+type AddOptions struct {
+	// After is how long the key waits before it is added. At most one of After, At and RateLimited is set.
+	After time.Duration
+
+	// At is when the key is added; a time in the past is now.
+	At time.Time
+
+	// RateLimited makes the key wait as AddRateLimited does, and counts a failure of it.
+	RateLimited bool
+
+	// Policy says what becomes of a wake-up that is scheduled already, when the key is not to be added at once.
+	Policy Policy
+
+	// Priority is the priority of the key: what is higher is handed out first. It is kept until the queue has nothing
+	// more to do with the key, and only ever raised: of two priorities the higher counts. The other ways to add
+	// have priority 0. A key that is added for later keeps the priority that it has, if Priority is 0.
+	Priority int
+
+	// Reason says why, for people: it is shown by Snapshot and in an Item. The queue keeps the last 8 of a key.
+	Reason string
+}
+
+// Policy says which of two wake-ups of a key counts.
+type Policy int
+
+const (
+	Earliest Policy = iota // the earlier of the two
+	Latest                 // the later of the two
+	Replace                // the new one
+)
+
+// AddWith adds key as the options say. It is the general form of Add, AddAfter and AddRateLimited. It panics if more than
+// one of After, At and RateLimited is set.
+func (q *Queue[K]) AddWith(key K, opts AddOptions) {
+	var d time.Duration
+	switch {
+	case opts.RateLimited && (opts.After != 0 || !opts.At.IsZero()), opts.After != 0 && !opts.At.IsZero():
+		panic("workqueue: AddWith: only one of After, At and RateLimited can be set")
+	case opts.RateLimited:
+		q.addRateLimited(key, opts)
+		return
+	case !opts.At.IsZero():
+		d = time.Until(opts.At)
+	default:
+		d = opts.After
+	}
+	q.addAfter(key, d, opts)
+}
+
 // AddAfter adds key when d has passed; at once if d is not positive. Of several wake-ups of one key the earliest counts
 // and the others are dropped. An Add in the meantime does not drop the wake-up: it is a fact of its own about the key.
 // After a shutdown AddAfter does nothing.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
-	q.addAfter(key, d, false)
+	q.addAfter(key, d, AddOptions{})
 }
 
-// AddRateLimited adds key after the delay that the rate limiter gives it, which grows with each call until Forget. This
-// wake-up is a backoff: when the key is handed out before, because it was added meanwhile, that attempt takes its place.
-func (q *Queue[K]) AddRateLimited(key K) {
+func (q *Queue[K]) addAfter(key K, d time.Duration, opts AddOptions) {
 	checkKey(key)
-	q.addAfter(key, q.limiter.When(key), true)
-}
-
-// Forget tells the rate limiter that key is done with, so that its next backoff starts small again. Neither the key's
-// place in line nor its wake-up changes.
-func (q *Queue[K]) Forget(key K) {
-	checkKey(key)
-	q.limiter.Forget(key)
-}
-
-// NumRequeues returns how often key was added by AddRateLimited since it was last forgotten.
-func (q *Queue[K]) NumRequeues(key K) int {
-	checkKey(key)
-	return q.limiter.NumRequeues(key)
-}
-
-func (q *Queue[K]) addAfter(key K, d time.Duration, backoff bool) {
-	if d <= 0 {
-		q.Add(key)
-		return
-	}
-	checkKey(key)
-	now := q.now()
-	due := now + int64(d)
-	if due < now { // overflow: as good as never
-		due = math.MaxInt64
-	}
+	group := q.groupOf(key)
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.shutdown {
+		q.mu.Unlock()
 		return
 	}
-	e := q.entryLocked(key)
-	if e.slot >= 0 && q.delayed.due(e) <= due {
-		return
-	}
-	e.backoff = backoff
-	q.delayed.set(e, due)
-	if e.slot == 0 {
-		q.armLocked(now)
-	}
-}
-
-// fire is run by the timer. It makes ready what is due.
-func (q *Queue[K]) fire() {
-	now := q.now()
-	var wake []*waiter
-	q.mu.Lock()
-	for q.delayed.len() > 0 && q.delayed.first().due <= now {
-		e := q.delayed.first().e
-		q.unscheduleLocked(e)
-		if w := q.makeReadyLocked(e); w != nil {
-			wake = append(wake, w)
+	e := q.entryLocked(key, group)
+	q.noteReasonLocked(e, opts.Reason)
+	var w *waiter
+	added := false
+	if d > 0 {
+		if opts.Priority != 0 {
+			q.raiseLocked(e, opts.Priority)
 		}
-	}
-	if q.delayed.len() > 0 {
-		q.armLocked(now)
+		q.wakeUpByLocked(e, d, false, opts.Policy)
+	} else {
+		q.raiseLocked(e, opts.Priority)
+		w, added = q.addLocked(e)
 	}
 	q.mu.Unlock()
-	for _, w := range wake {
-		w.wake()
+	w.wake()
+	if d > 0 && q.cfg.Hooks.Delayed != nil {
+		q.cfg.Hooks.Delayed(key, d)
+	}
+	if added && q.cfg.Hooks.Added != nil {
+		q.cfg.Hooks.Added(key)
 	}
 }
 
-// armLocked sets the timer to the earliest wake-up.
-func (q *Queue[K]) armLocked(now int64) {
-	d := time.Duration(q.delayed.first().due - now)
+// Cancel takes back what was added: key is no longer ready, nothing is scheduled for it any more, and when it is in process
+// it does not come back. It reports whether there was anything to take back. Work in process goes on; what is known of
+// failures stays, and so does a key that is parked.
+func (q *Queue[K]) Cancel(key K) bool {
+	checkKey(key)
+	q.mu.Lock()
+	e := q.entries[key]
+	if e == nil {
+		q.mu.Unlock()
+		return false
+	}
+	scheduled := e.slot >= 0
+	cancelled := scheduled || e.dirty || e.state == ready
+	if scheduled {
+		e.wakeAt, e.backoff, e.calmAt, e.calmBy = 0, false, 0, 0
+		q.rescheduleLocked(e)
+	}
+	if e.dirty {
+		e.dirty = false
+		q.dirty--
+	}
+	if e.state == ready {
+		q.order.remove(e)
+		e.state = resting
+	}
+	q.restLocked(e)
+	ended := q.endedLocked()
+	idle := q.idleLocked()
+	q.mu.Unlock()
+	wakeAll(ended)
+	closeAll(idle)
+	return cancelled
+}
+
+// raiseLocked gives e a priority, unless its own is higher. An entry that is new has none yet.
+func (q *Queue[K]) raiseLocked(e *entry[K], priority int) {
+	fresh := e.state == resting && e.slot < 0 && e.failures == 0
+	if priority == e.priority || priority < e.priority && !fresh {
+		return
+	}
+	q.gradeLocked()
+	if e.state == ready {
+		q.order.remove(e)
+		e.priority = priority
+		q.order.push(e)
+		return
+	}
+	e.priority = priority
+}
+
+// gradeLocked makes the order one of priorities, from the first on.
+func (q *Queue[K]) gradeLocked() {
+	if !q.order.graded() {
+		q.order.grade(q.now())
+	}
+}
+
+// debounceLocked makes e wait for its Adds to become quiet. It reports whether it did not before.
+func (q *Queue[K]) debounceLocked(e *entry[K]) (first bool) {
+	now := q.now()
+	first = e.calmAt == 0
+	if first {
+		e.calmBy = later(now, q.cfg.DebounceLimit)
+	}
+	e.calmAt = min(later(now, q.cfg.Debounce), e.calmBy)
+	q.rescheduleLocked(e)
+	return first
+}
+
+// wakeUpByLocked schedules e, unless what is scheduled already counts.
+func (q *Queue[K]) wakeUpByLocked(e *entry[K], d time.Duration, backoff bool, policy Policy) {
+	at := later(q.now(), d)
+	if old := e.wakeAt; old != 0 && (policy == Earliest && old <= at || policy == Latest && old >= at) {
+		return
+	}
+	q.wakeUpLocked(e, at, backoff)
+}
+
+// wakeUpLocked schedules e, for never if at is 0.
+func (q *Queue[K]) wakeUpLocked(e *entry[K], at int64, backoff bool) {
+	e.wakeAt, e.backoff = at, backoff
+	q.rescheduleLocked(e)
+}
+
+// rescheduleLocked gives e its place in the schedule, after its times have changed. When nothing is due earlier than before,
+// the timer stays: at worst it finds nothing due.
+func (q *Queue[K]) rescheduleLocked(e *entry[K]) {
+	due := e.wakeAt
+	if due == 0 || e.calmAt != 0 && e.calmAt < due {
+		due = e.calmAt
+	}
+	if due == 0 {
+		if e.slot >= 0 {
+			q.schedule.remove(e)
+		}
+		return
+	}
+	q.schedule.set(e, due)
+	if e.slot == 0 {
+		q.armLocked()
+	}
+}
+
+// fire is run by the timer. It adds what is due.
+func (q *Queue[K]) fire() {
+	var wake []*waiter
+	var added []K
+	q.mu.Lock()
+	now := q.now()
+	for q.schedule.len() > 0 && q.schedule.first().due <= now {
+		e := q.schedule.first().e
+		if e.wakeAt != 0 && e.wakeAt <= now {
+			e.wakeAt, e.backoff = 0, false
+		}
+		e.calmAt, e.calmBy = 0, 0 // it is due, or what it waits for is
+		q.rescheduleLocked(e)
+		w, changed := q.makeReadyLocked(e)
+		if w != nil {
+			wake = append(wake, w)
+		}
+		if changed && q.cfg.Hooks.Added != nil {
+			added = append(added, e.key)
+		}
+	}
+	if q.schedule.len() > 0 {
+		q.armLocked()
+	}
+	q.mu.Unlock()
+	wakeAll(wake)
+	for _, key := range added {
+		q.cfg.Hooks.Added(key)
+	}
+}
+
+// armLocked sets the timer to what is scheduled first.
+func (q *Queue[K]) armLocked() {
+	d := time.Duration(q.schedule.first().due - q.now())
 	if q.timer == nil {
 		q.timer = time.AfterFunc(d, q.fire)
 	} else {
@@ -90,11 +237,10 @@ func (q *Queue[K]) armLocked(now int64) {
 	}
 }
 
-// unscheduleLocked drops the wake-up of e. The timer stays: at worst it finds nothing due.
-func (q *Queue[K]) unscheduleLocked(e *entry[K]) {
-	q.delayed.remove(e)
-	e.backoff = false
+// later returns the time that is d after t; one that cannot be told is as good as never.
+func later(t int64, d time.Duration) int64 {
+	if t += int64(d); t < 0 {
+		return math.MaxInt64
+	}
+	return t
 }
-
-// now returns the time since the queue was made, on the monotonic clock, in nanoseconds.
-func (q *Queue[K]) now() int64 { return int64(time.Since(q.start)) }

@@ -21,44 +21,62 @@
 //		q.Done(key)
 //	}
 //
+// [Queue.Run] is that loop, with as many workers as you like.
+//
 // # Guarantees
 //
 //  1. A key that is ready is in line once, however often it is added.
-//  2. Keys that are ready are handed out first in, first out.
+//  2. Keys that are ready are handed out first in, first out, unless priorities or groups are used.
 //  3. Between Get and Done a key is handed out to nobody else.
 //  4. An Add that comes after a Get of its key and before the Done makes the key ready after the Done, once.
-//  5. A key that is ready does not wait while a worker waits.
-//  6. Of several wake-ups of one key the earliest counts. A wake-up never comes early, and wake-ups that are due
-//     together come in the order of their times.
+//  5. A key that may be handed out does not wait while a worker waits.
+//  6. Of several wake-ups of one key the earliest counts, unless a [Policy] says otherwise. A wake-up never comes early,
+//     and wake-ups that are due together come in the order of their times.
 //  7. A wake-up of AddAfter is not dropped by an Add or an attempt before it. A wake-up of AddRateLimited is dropped by
 //     an attempt before it, which is the attempt that it waited for.
 //  8. After a shutdown everything that is ready is still handed out, and [Queue.Drain] returns nil only when nothing is
 //     ready, in process or added while in process, however many drain.
-//  9. A call has taken effect when it returns: no goroutine does anything later, but for the timer of the wake-ups.
+//  9. A call has taken effect when it returns: no goroutine does anything later, but for the timer of what is scheduled.
 //  10. The memory that a burst of keys took is given back when the burst is over.
+//  11. A key of priority p that is ready is overtaken by keys of a higher priority r only if these became ready within
+//     (r-p) times Config.Ageing after it. So no key waits for ever.
+//  12. Within a priority the groups that have something to hand out take turns, and each hands out its own first in, first
+//     out. No group has more keys in process than Config.GroupLimit.
+//  13. A failure is never the last that is heard of a key: it is scheduled again, or it is parked, where it can be listed
+//     and retried, and where an addition revives it.
 //
 // # The contract
 //
 // The states of a key, and what each call makes of them. "+d" is a key that has a wake-up of AddAfter scheduled as well,
 // "+b" one that has a backoff of AddRateLimited.
 //
-//	state        Add          AddAfter(t)   AddRateLimited  handed out   Done         due          ShutDown
-//	-----        ---          -----------   --------------  ----------   ----         ---          --------
-//	absent       ready        absent+d      absent+b        -            logged       -            absent
-//	absent+d     ready+d      earlier of    earlier of      -            logged       ready        absent
-//	absent+b     ready+b      earlier of    earlier of      -            logged       ready        absent
-//	ready        -            ready+d       ready+b         process      logged       -            ready
-//	ready+d      -            earlier of    earlier of      process+d    logged       ready        ready
-//	ready+b      -            earlier of    earlier of      process      logged       ready        ready
-//	process      dirty        process+d     process+b       -            absent       -            process
-//	process+d    dirty+d      earlier of    earlier of      -            absent+d     dirty        process
-//	process+b    dirty+b      earlier of    earlier of      -            absent+b     dirty        process
-//	dirty        -            dirty+d       dirty+b         -            ready        -            dirty
-//	dirty+d      -            earlier of    earlier of      -            ready+d      dirty        dirty
-//	dirty+b      -            earlier of    earlier of      -            ready+b      dirty        dirty
+//	state        Add          AddAfter(t)   AddRateLimited  handed out   Done         due          Cancel       ShutDown
+//	-----        ---          -----------   --------------  ----------   ----         ---          ------       --------
+//	absent       ready        absent+d      absent+b        -            reported     -            -            absent
+//	absent+d     ready+d      earlier of    earlier of      -            reported     ready        absent       absent
+//	absent+b     ready+b      earlier of    earlier of      -            reported     ready        absent       absent
+//	ready        -            ready+d       ready+b         process      reported     -            absent       ready
+//	ready+d      -            earlier of    earlier of      process+d    reported     ready        absent       ready
+//	ready+b      -            earlier of    earlier of      process      reported     ready        absent       ready
+//	process      dirty        process+d     process+b       -            absent       -            -            process
+//	process+d    dirty+d      earlier of    earlier of      -            absent+d     dirty        process      process
+//	process+b    dirty+b      earlier of    earlier of      -            absent+b     dirty        process      process
+//	dirty        -            dirty+d       dirty+b         -            ready        -            process      dirty
+//	dirty+d      -            earlier of    earlier of      -            ready+d      dirty        process      dirty
+//	dirty+b      -            earlier of    earlier of      -            ready+b      dirty        process      dirty
+//	parked       ready        parked+d      -               -            reported     -            -            parked
+//	parked+d     ready+d      earlier of    -               -            reported     ready        parked       parked
 //
-// "-" is no change or not possible, "earlier of" keeps the earlier of the two wake-ups, of whichever kind it is. After a
-// shutdown Add, AddAfter and AddRateLimited change nothing; all else is as in the table.
+// "-" is no change or not possible, "earlier of" keeps the earlier of the two wake-ups, of whichever kind it is; the other
+// values of [Policy] keep the later one, or the new one. After a shutdown Add, AddAfter, AddRateLimited and AddWith change
+// nothing; all else is as in the table. "absent" may remember failures: see [Stats].
+//
+// An AddRateLimited that spends the budget of a key, which Config.MaxAttempts and Config.MaxElapsed limit, schedules
+// nothing: the key is parked, after its Done if it is in process. If it is added before that it is not parked, and has a
+// new budget.
+//
+// With Config.Debounce an Add of a key that is absent, in process or parked makes the key wait until its Adds are quiet,
+// and has the effect that the table gives it then. Cancel takes it back, a shutdown lets it have its effect at once.
 //
 // For the methods that client-go's workqueue has, its behaviour is the model, and the method sets are equal, so that a
 // Queue takes the place of a client-go queue. It differs where client-go is at fault: a drain there does not wait for

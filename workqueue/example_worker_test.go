@@ -71,8 +71,9 @@ func ExampleStats() {
 	q := workqueue.New(workqueue.Config[string]{Name: "sites"})
 	q.Add("berlin")
 	q.AddAfter("paris", time.Hour)
-	fmt.Printf("%+v\n", q.Stats())
-	// Output: {Ready:1 InProcess:0 Dirty:0 Delayed:1}
+	s := q.Stats()
+	fmt.Println(s.Ready, s.Delayed)
+	// Output: 1 1
 }
 
 // The interfaces are what a consumer asks for; a Queue is all three.

@@ -1,62 +1,177 @@
 package workqueue
 
 import (
+	"errors"
 	"fmt"
 )
 
-// CheckInvariants returns what is wrong with the invariants of Queue.mu, by their numbers; nil if nothing is.
+// CheckInvariants returns what is wrong with the invariants of Queue.mu and of its parts; nil if nothing is.
 func (q *Queue[K]) CheckInvariants() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	inLine := map[*entry[K]]int{}
-	for i, e := range q.ready.buf {
-		inside := (i-q.ready.first+len(q.ready.buf))%max(1, len(q.ready.buf)) < q.ready.n
-		if inside != (e != nil) {
-			return fmt.Errorf("2: slot %d of the line: in the line %v, entry %v", i, inside, e)
-		}
-		if e != nil {
-			inLine[e]++
-		}
-	}
-	processing, dirty, queued, delayed := 0, 0, 0, 0
+	return errors.Join(q.checkEntries(), q.order.check(), q.schedule.check(), q.checkWaiters())
+}
+
+func (q *Queue[K]) checkEntries() error {
+	in := map[state]map[*entry[K]]bool{ready: q.order.all(), parked: q.parked.all(), remembered: q.memory.all(), resting: {}}
+	in[processing] = q.busy.all()
+	n := map[state]int{}
+	dirty, scheduled := 0, 0
+	groups := map[*group[K]][2]int{}
 	for k, e := range q.entries {
+		n[e.state]++
 		switch {
 		case e.key != k:
 			return fmt.Errorf("1: %v stands under %v", e.key, k)
-		case !e.queued && !e.processing && e.slot < 0:
+		case e.state == resting && e.slot < 0:
 			return fmt.Errorf("1: the entry of %v has no reason to be", k)
-		case e.queued != (inLine[e] == 1):
-			return fmt.Errorf("2: %v queued %v, %d times in line", k, e.queued, inLine[e])
-		case e.queued && e.processing, e.dirty && !e.processing:
+		case e.state == remembered && (e.slot >= 0 || e.failures == 0):
+			return fmt.Errorf("1: there is nothing to remember of %v", k)
+		case !in[e.state][e] && e.state != resting && (e.state != processing || q.cfg.Timestamps):
+			return fmt.Errorf("2: %v is not in the list of its state %d", k, e.state)
+		case (e.dirty || e.spent) && e.state != processing, e.backoff && e.wakeAt == 0, (e.calmAt == 0) != (e.calmBy == 0):
 			return fmt.Errorf("3: %+v", *e)
-		case e.slot >= 0 && q.delayed.heap[e.slot].e != e:
-			return fmt.Errorf("5: %v is not in its slot", k)
-		case e.backoff && e.slot < 0:
-			return fmt.Errorf("5: %v has a backoff without a wake-up", k)
+		case (e.slot >= 0) != (e.wakeAt != 0 || e.calmAt != 0):
+			return fmt.Errorf("5: %+v", *e)
 		}
-		processing, dirty, queued, delayed = processing+count(e.processing), dirty+count(e.dirty), queued+count(e.queued), delayed+count(e.slot >= 0)
-	}
-	if queued != q.ready.n {
-		return fmt.Errorf("2: %d queued, %d in line", queued, q.ready.n)
-	}
-	if processing != q.inProcess || dirty != q.dirty {
-		return fmt.Errorf("4: %d in process, counted %d; %d dirty, counted %d", processing, q.inProcess, dirty, q.dirty)
-	}
-	if delayed != len(q.delayed.heap) {
-		return fmt.Errorf("5: %d scheduled, %d in the heap", delayed, len(q.delayed.heap))
-	}
-	for i := range q.delayed.heap {
-		if i > 0 && q.delayed.before(i, (i-1)/4) {
-			return fmt.Errorf("5: slot %d is before its parent", i)
+		if e.slot >= 0 {
+			scheduled++
+			due := e.wakeAt
+			if due == 0 || e.calmAt != 0 && e.calmAt < due {
+				due = e.calmAt
+			}
+			if w := q.schedule.heap[e.slot]; w.e != e || w.due != due {
+				return fmt.Errorf("5: %v is not in its slot, at its time", k)
+			}
+		}
+		dirty += count(e.dirty)
+		if e.group != nil {
+			g := groups[e.group]
+			groups[e.group] = [2]int{g[0] + 1, g[1] + count(e.state == processing)}
 		}
 	}
-	if q.shutdown && (q.waiters.first != nil || len(q.delayed.heap) > 0 || q.timer != nil && q.timer.Stop()) {
+	for s, list := range in {
+		if len(list) != n[s] && (s != processing || q.cfg.Timestamps) && s != resting {
+			return fmt.Errorf("2: %d in the list of state %d, %d in that state", len(list), s, n[s])
+		}
+	}
+	if n[processing] != q.inProcess || dirty != q.dirty {
+		return fmt.Errorf("4: %d in process, counted %d; %d dirty, counted %d", n[processing], q.inProcess, dirty, q.dirty)
+	}
+	if scheduled != len(q.schedule.heap) {
+		return fmt.Errorf("5: %d scheduled, %d in the heap", scheduled, len(q.schedule.heap))
+	}
+	for name, g := range q.order.groups {
+		if got := [2]int{g.keys, g.inProcess}; g.name != name || got != groups[g] {
+			return fmt.Errorf("9: group %q counts %v, there are %v", name, got, groups[g])
+		}
+	}
+	if len(groups) != len(q.order.groups) {
+		return fmt.Errorf("9: %d groups, %d in use", len(q.order.groups), len(groups))
+	}
+	return nil
+}
+
+func (q *Queue[K]) checkWaiters() error {
+	if q.shutdown && (q.waiters.first != nil && q.order.n == 0 || len(q.schedule.heap) > 0 || q.timer != nil && q.timer.Stop()) {
 		return fmt.Errorf("6, 7: something waits after the shutdown")
 	}
 	if len(q.idle) > 0 && q.isIdleLocked() {
 		return fmt.Errorf("8: somebody waits for an idle queue to be idle")
 	}
 	return nil
+}
+
+func (s *schedule[K]) check() error {
+	for i := range s.heap {
+		if i > 0 && s.before(i, (i-1)/4) {
+			return fmt.Errorf("schedule: slot %d is before its parent", i)
+		}
+	}
+	return nil
+}
+
+func (o *order[K]) check() error {
+	if o.graded() && o.plain.n > 0 {
+		return errors.New("order 1: there are levels and a plain line")
+	}
+	n, turns := o.plain.n, 0
+	for i, l := range o.levels {
+		if i > 0 && l.priority >= o.levels[i-1].priority {
+			return errors.New("order 2: the levels are not sorted")
+		}
+		lanes := []*lane[K]{l.only}
+		for _, g := range o.groups {
+			for _, n := range g.lanes {
+				if n.n == 0 {
+					return errors.New("order: a lane of a group is empty")
+				}
+				if n.level == l {
+					lanes = append(lanes, n)
+				}
+			}
+		}
+		ring := map[*lane[K]]bool{}
+		for n := l.turn; n != nil && !ring[n]; n = n.next {
+			if n.next.prev != n {
+				return errors.New("order: a ring is broken")
+			}
+			ring[n] = true
+		}
+		inLevel := 0
+		for _, n := range lanes {
+			if ring[n] != (n.n > 0 && o.mayStart(n.group)) {
+				return fmt.Errorf("order 3: a lane with %d keys takes turns: %v", n.n, ring[n])
+			}
+			for e := n.first; e != nil; e = e.next {
+				if e.priority != l.priority || e.group != n.group {
+					return fmt.Errorf("order 1: %v is in the wrong lane", e.key)
+				}
+			}
+			inLevel += n.n
+		}
+		if inLevel != l.n {
+			return fmt.Errorf("order 4: %d keys in a level, counted %d", inLevel, l.n)
+		}
+		n, turns = n+l.n, turns+len(ring)
+	}
+	if n != o.n || turns != o.turns {
+		return fmt.Errorf("order 4: %d ready, counted %d; %d lanes take turns, counted %d", n, o.n, turns, o.turns)
+	}
+	return nil
+}
+
+// all returns what is ready.
+func (o *order[K]) all() map[*entry[K]]bool {
+	all := o.plain.all()
+	for _, l := range o.levels {
+		for e := range l.only.all() {
+			all[e] = true
+		}
+	}
+	for _, g := range o.groups {
+		for _, n := range g.lanes {
+			for e := range n.all() {
+				all[e] = true
+			}
+		}
+	}
+	return all
+}
+
+func (l *line[K]) all() map[*entry[K]]bool {
+	all := map[*entry[K]]bool{}
+	var prev *entry[K]
+	for e := l.first; e != nil; prev, e = e, e.next {
+		if e.prev != prev || all[e] {
+			panic("a line is broken")
+		}
+		all[e] = true
+	}
+	if l.last != prev || len(all) != l.n {
+		panic("a line is broken")
+	}
+	return all
 }
 
 func count(b bool) int {
@@ -66,9 +181,9 @@ func count(b bool) int {
 	return 0
 }
 
-// Kept returns the number of entries, slots and map cells that the queue holds memory for.
+// Kept returns the number of entries, groups, slots and map cells that the queue holds memory for.
 func (q *Queue[K]) Kept() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(q.peak, q.freeLen, len(q.ready.buf), cap(q.delayed.heap))
+	return max(q.peak, len(q.spare), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes))
 }

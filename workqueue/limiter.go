@@ -1,7 +1,6 @@
 package workqueue
 
 import (
-	"math"
 	"sync"
 	"time"
 
@@ -34,11 +33,7 @@ func NewItemExponentialFailureRateLimiter[K comparable](base, limit time.Duratio
 
 // When implements [RateLimiter].
 func (r *ItemExponentialFailureRateLimiter[K]) When(key K) time.Duration {
-	n := r.failures.add(key)
-	if n >= 62 || r.base > math.MaxInt64>>n {
-		return r.limit
-	}
-	return min(r.base<<n, r.limit)
+	return exponential(r.base, r.limit, r.failures.add(key))
 }
 
 // Forget implements [RateLimiter].

@@ -1,6 +1,7 @@
 package workqueue_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -106,6 +107,16 @@ func (m *model) tick() {
 	}
 }
 
+func (m *model) cancel(k string) bool {
+	_, scheduled := m.due[k]
+	cancelled := scheduled || m.dirty[k] || slices.Contains(m.line, k)
+	delete(m.due, k)
+	delete(m.backoff, k)
+	delete(m.dirty, k)
+	m.line = slices.DeleteFunc(m.line, func(l string) bool { return l == k })
+	return cancelled
+}
+
 func (m *model) shutDown() {
 	m.shutdown = true
 	clear(m.due)
@@ -135,6 +146,11 @@ func newPair() pair {
 
 // step does one step on both and compares what can be seen.
 func (p pair) step(op byte) error {
+	return errors.Join(p.do(op), p.check())
+}
+
+// do does one step on both.
+func (p pair) do(op byte) error {
 	k := string('a' + rune(op>>4&1))
 	switch op & 15 {
 	case 0:
@@ -160,12 +176,19 @@ func (p pair) step(op byte) error {
 		time.Sleep(time.Duration(1+5*(op>>5)) * time.Millisecond)
 		synctest.Wait()
 		p.m.tick()
+	case 7:
+		if got, want := p.q.Cancel(k), p.m.cancel(k); got != want {
+			return fmt.Errorf("Cancel: %v, want %v", got, want)
+		}
 	case 6:
 		p.q.ShutDown()
 		p.m.shutDown()
-	default:
-		return nil
 	}
+	return nil
+}
+
+// check compares what can be seen.
+func (p pair) check() error {
 	if got, want := p.q.Stats(), p.m.stats(); got != want {
 		return fmt.Errorf("stats %+v, want %+v", got, want)
 	}
@@ -193,31 +216,56 @@ func (p pair) drain() error {
 	return nil
 }
 
-// All sequences of Add, Get, Done and ShutDown up to a length, over two keys.
+// legal reports whether op does anything worth a test in the present state: no Get from an empty queue, no Done of what is
+// not in process, no Cancel of nothing, nothing but Get and Done after a shutdown.
+func (m *model) legal(op byte) bool {
+	k := string('a' + rune(op>>4&1))
+	switch op & 15 {
+	case 1:
+		return len(m.line) > 0
+	case 2:
+		return m.processing[k]
+	case 7:
+		return m.dirty[k] || slices.Contains(m.line, k)
+	default:
+		return !m.shutdown
+	}
+}
+
+// All legal sequences of calls up to a length, over two keys, each with a drain as its last call.
 func TestAllShortSequencesOfCallsAgreeWithTheModel(t *testing.T) {
-	ops := []byte{0, 0 | 16, 1, 2, 2 | 16, 6}
-	n := 0
-	var walk func(prefix []byte, depth int)
-	walk = func(prefix []byte, depth int) {
-		p := newPair()
-		for i, op := range prefix {
-			require.NoError(t, p.step(op), "%v at %d", prefix, i)
+	for _, c := range []struct {
+		ops   []byte
+		depth int
+	}{
+		{[]byte{0, 0 | 16, 1, 2, 2 | 16}, 8},
+		{[]byte{0, 0 | 16, 1, 2, 2 | 16, 6, 7, 7 | 16}, 6},
+	} {
+		n := 0
+		var walk func(prefix []byte, depth int)
+		walk = func(prefix []byte, depth int) {
+			p := newPair()
+			for i, op := range prefix {
+				require.NoError(t, p.do(op), "%v at %d", prefix, i)
+			}
+			require.NoError(t, p.check(), "%v", prefix)
+			legal := slices.DeleteFunc(slices.Clone(c.ops), func(op byte) bool { return !p.m.legal(op) })
+			require.NoError(t, p.drain(), "%v, then drained", prefix)
+			n++
+			if depth == 0 {
+				return
+			}
+			for _, op := range legal {
+				walk(append(prefix[:len(prefix):len(prefix)], op), depth-1)
+			}
 		}
-		require.NoError(t, p.drain(), "%v, then drained", prefix)
-		n++
-		if depth == 0 {
-			return
+		depth := c.depth
+		if raceEnabled {
+			depth -= 2
 		}
-		for _, op := range ops {
-			walk(append(prefix[:len(prefix):len(prefix)], op), depth-1)
-		}
+		walk(nil, depth)
+		t.Logf("%d sequences up to length %d", n, depth)
 	}
-	depth := 6
-	if testing.Short() || raceEnabled {
-		depth = 5
-	}
-	walk(nil, depth)
-	t.Logf("%d sequences", n)
 }
 
 func TestRandomSequencesWithDelaysAgreeWithTheModel(t *testing.T) {

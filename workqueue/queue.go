@@ -1,213 +1,292 @@
 package workqueue
 
 import (
-	"log/slog"
-	"maps"
+	"context"
 	"sync"
 	"time"
 )
 
 // Queue is a work queue of keys. A key that waits is there once, however often it is added; a key that is handed out
 // goes to nobody else until Done; a key that is added meanwhile comes back after Done, once. Keys are handed out in
-// the order in which they became ready.
+// the order in which they became ready, unless priorities or groups say otherwise.
 //
-// Producers call Add, AddAfter or AddRateLimited. A worker calls Get (or Next, which ends with a context, or TryGet,
-// which does not wait), does the work, and calls Done. The table in the package documentation says what each call
-// does in each state of a key.
+// Producers call Add, AddAfter or AddRateLimited; AddWith is the general form. A worker calls Get (or Next, which ends
+// with a context, or TryGet, which does not wait), does the work, and calls Done; or Take, which gives an [Item]; or it
+// leaves all of that to Run. The table in the package documentation says what each call does in each state of a key.
 //
 // A Queue starts no goroutine. All its methods are safe for concurrent use.
 type Queue[K comparable] struct {
-	name    string
-	limiter RateLimiter[K]
-	logger  *slog.Logger
-	start   time.Time // the zero of entry.due
+	cfg   Config[K]
+	start time.Time // the zero of all times within the queue: a nanosecond before it was made, since zero stands for never
 
 	mu sync.Mutex
 	// mu guards the following. Invariants, which checkInvariants tests:
 	//
-	//  1. A key has an entry if and only if it is ready, in process or scheduled. Each entry's key is its map key.
-	//  2. An entry is in ready if and only if it is queued, and then once.
-	//  3. queued and processing exclude each other; dirty implies processing.
-	//  4. inProcess counts the entries that are processing, dirty those that are dirty.
-	//  5. An entry is in delayed if and only if its slot is not negative, and then at that slot; the heap is ordered.
-	//  6. A waiter is in waiters only while the queue is not shut down.
+	//  1. A key has an entry if and only if its state is not resting or something is scheduled for it. Each entry's key
+	//     is its map key.
+	//  2. An entry is in the list of its state, once, and in no other.
+	//  3. dirty and spent imply the state processing; backoff implies wakeAt, and calmAt implies calmBy.
+	//  4. inProcess counts the entries in process, dirty those that are dirty.
+	//  5. An entry is in schedule if and only if its wakeAt or its calmAt is set, and then at its slot, by the earlier of
+	//     the two; the heap is ordered.
+	//  6. After a shutdown a waiter is in waiters only while something is ready that may not be handed out yet.
 	//  7. After a shutdown nothing is scheduled and the timer does not run.
 	//  8. idle is empty whenever the queue is idle.
+	//  9. A group counts its entries, and those of them that are in process.
 	entries   map[K]*entry[K]
-	ready     ring[K]
-	delayed   schedule[K]
+	peak      int // the most entries since the map was made
+	order     order[K]
+	schedule  schedule[K]
+	parked    line[K]
+	memory    line[K] // of what is remembered, the longest remembered first
+	busy      line[K] // of what is in process, if there are timestamps
 	inProcess int
 	dirty     int
+	hands     uint64 // keys handed out
 	waiters   waitlist
 	idle      []chan struct{} // closed, and dropped, when nothing is ready or in process
 	released  chan struct{}   // closed, and made anew, by ShutDown: whoever drains stops waiting
 	shutdown  bool
-	timer     *time.Timer // runs fire at the earliest due time; nil until something is scheduled
-	free      *entry[K]   // entries to use again, linked by next
-	freeLen   int
-	peak      int // the most entries since the map was made
+	timer     *time.Timer // runs fire at the earliest time of schedule; nil until something is scheduled
+	gate      gate
+	spare     []*entry[K] // to use again, keep of them at most
 }
-
-// entry is a key that the queue has something to do with.
-type entry[K comparable] struct {
-	key        K
-	queued     bool // waits in ready
-	processing bool // handed out, not done
-	dirty      bool // added while processing
-	backoff    bool // the wake-up is one of AddRateLimited
-	slot       int  // place in delayed, -1 when nothing is scheduled
-	next       *entry[K]
-}
-
-// keep is the number of keys for which a queue keeps its memory when a burst is over.
-const keep = 4096
 
 // New returns a queue.
 func New[K comparable](cfg Config[K]) *Queue[K] {
-	cfg = cfg.withDefaults()
-	return &Queue[K]{
-		name:     cfg.Name,
-		limiter:  cfg.RateLimiter,
-		logger:   cfg.Logger,
-		start:    time.Now(),
+	q := &Queue[K]{
+		cfg:      cfg.withDefaults(),
+		start:    time.Now().Add(-1),
 		entries:  make(map[K]*entry[K]),
 		released: make(chan struct{}),
 	}
+	q.order.ageing = int64(q.cfg.Ageing)
+	if q.cfg.Group != nil {
+		q.order.limit = q.cfg.GroupLimit
+		q.order.groups = make(map[string]*group[K])
+		q.order.grade(0)
+	}
+	return q
 }
 
 // Add makes key ready. A key that is ready already stays where it is in line; a key in process becomes ready again when
-// it is done. After a shutdown Add does nothing. Add panics if key is not equal to itself (a NaN) or not comparable (an
-// interface that holds a slice): such a key could never be found again.
+// it is done; one that is parked is revived. After a shutdown Add does nothing. Add panics if key is not equal to itself
+// (a NaN) or not comparable (an interface that holds a slice): such a key could never be found again.
 func (q *Queue[K]) Add(key K) {
 	checkKey(key)
+	group := q.groupOf(key)
 	q.mu.Lock()
 	if q.shutdown {
 		q.mu.Unlock()
 		return
 	}
-	w := q.makeReadyLocked(q.entryLocked(key))
+	e := q.entryLocked(key, group)
+	if e.priority < 0 {
+		q.raiseLocked(e, 0)
+	}
+	w, added := q.addLocked(e)
 	q.mu.Unlock()
 	w.wake()
+	if added && q.cfg.Hooks.Added != nil {
+		q.cfg.Hooks.Added(key)
+	}
 }
 
 // Get waits for a key that is ready and hands it out: no other worker gets it until Done. After a shutdown Get hands
 // out what is still ready, and then answers true for shutdown.
 func (q *Queue[K]) Get() (key K, shutdown bool) {
-	key, result := q.next(nil)
+	key, result := q.next(nil, nil)
 	return key, result != gotKey
 }
 
-// TryGet is [Queue.Get] that does not wait: it answers false when no key is ready.
+// Next is [Queue.Get] that ends with a context. It returns [ErrShutDown] when the queue is shut down and nothing is
+// ready any more, and the cause of ctx when ctx ends; an ended ctx takes no key.
+func (q *Queue[K]) Next(ctx context.Context) (K, error) {
+	return q.nextUntil(ctx, nil)
+}
+
+// TryGet is [Queue.Get] that does not wait: it answers false when no key may be handed out.
 func (q *Queue[K]) TryGet() (key K, ok bool) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.takeLocked()
+	e := q.takeLocked()
+	if e == nil {
+		q.mu.Unlock()
+		return key, false
+	}
+	return q.handOut(e), true
 }
 
 // Done says that the work on key, which was handed out to the caller, has ended. A key that was added meanwhile is
-// ready again, at the end of the line. Done of a key that is not in process changes nothing and is logged as an error:
-// it is a mistake in the worker loop.
+// ready again, at the end of the line. Done of a key that is not in process changes nothing and is reported to
+// Hooks.StrayDone: it is a mistake in the worker loop.
 func (q *Queue[K]) Done(key K) {
 	checkKey(key)
 	q.mu.Lock()
 	e := q.entries[key]
-	if e == nil || !e.processing {
+	if e == nil || e.state != processing {
 		q.mu.Unlock()
-		q.logger.Error("workqueue: Done of a key that is not in process", "queue", q.name, "key", key)
+		q.cfg.Hooks.StrayDone(key)
 		return
 	}
-	e.processing = false
-	q.inProcess--
-	var w *waiter
-	if e.dirty {
-		e.dirty = false
-		q.dirty--
-		w = q.makeReadyLocked(e)
-	} else {
-		q.releaseLocked(e)
-	}
-	idle := q.idleLocked()
-	q.mu.Unlock()
-	w.wake()
-	closeAll(idle)
+	q.done(e)
 }
 
 // Len returns the number of keys that are ready. Keys in process and keys scheduled for later do not count.
 func (q *Queue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ready.len()
+	return q.order.n
 }
 
-// makeReadyLocked puts e in line, or marks it when it is in process. It returns the worker to wake, if there is one.
-func (q *Queue[K]) makeReadyLocked(e *entry[K]) *waiter {
-	switch {
-	case e.processing:
-		if !e.dirty {
-			e.dirty = true
-			q.dirty++
+// addLocked adds e now, or when its Adds have become quiet. It returns the worker to wake, if there is one, and whether
+// the addition was not one too many.
+func (q *Queue[K]) addLocked(e *entry[K]) (w *waiter, added bool) {
+	if q.cfg.Debounce > 0 && e.state != ready && !e.dirty {
+		return nil, q.debounceLocked(e)
+	}
+	return q.makeReadyLocked(e)
+}
+
+// makeReadyLocked puts e in line, or marks it when it is in process. It returns the worker to wake, if there is one, and
+// whether it made a difference.
+func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
+	switch e.state {
+	case ready:
+		return nil, false
+	case processing:
+		if e.dirty {
+			return nil, false
 		}
-		return nil
-	case e.queued:
-		return nil
+		e.dirty = true
+		q.dirty++
+	case parked:
+		q.reviveLocked(e)
+		fallthrough
 	default:
-		e.queued = true
-		q.ready.push(e)
-		return q.waiterToWakeLocked()
+		q.lineUpLocked(e)
+		w = q.waiterToWakeLocked()
 	}
+	if e.calmAt != 0 { // what its Adds have waited for has come
+		e.calmAt, e.calmBy = 0, 0
+		q.rescheduleLocked(e)
+	}
+	return w, true
 }
 
-// takeLocked hands out the key that is first in line. The attempt that now begins is the one that a backoff waited
-// for, so the backoff is over.
-func (q *Queue[K]) takeLocked() (key K, ok bool) {
-	if q.ready.len() == 0 {
-		return key, false
+// lineUpLocked makes e, which is in no list, ready.
+func (q *Queue[K]) lineUpLocked(e *entry[K]) {
+	e.state = ready
+	if q.cfg.Timestamps || q.order.graded() {
+		e.since = q.now()
 	}
-	e := q.ready.pop()
-	e.queued = false
-	e.processing = true
+	q.order.push(e)
+}
+
+// takeLocked takes the entry of the key that is to be handed out next, nil if none may be. The attempt that now begins is
+// the one that a backoff waited for, so the backoff is over. The caller goes on with handOut.
+func (q *Queue[K]) takeLocked() *entry[K] {
+	if q.cfg.HandOut != nil && !q.passLocked() {
+		return nil
+	}
+	e := q.order.pop()
+	if e == nil {
+		return nil
+	}
+	q.order.begin(e.group)
+	e.state = processing
 	q.inProcess++
+	q.hands++
+	e.hand = q.hands
 	if e.backoff {
-		q.unscheduleLocked(e)
+		q.wakeUpLocked(e, 0, false)
 	}
-	return e.key, true
-}
-
-// entryLocked returns the entry of key, a new one if there is none.
-func (q *Queue[K]) entryLocked(key K) *entry[K] {
-	if e := q.entries[key]; e != nil {
-		return e
-	}
-	e := q.free
-	if e != nil {
-		q.free = e.next
-		q.freeLen--
-		e.key, e.next = key, nil
-	} else {
-		e = &entry[K]{key: key, slot: -1}
-	}
-	q.entries[key] = e
-	q.peak = max(q.peak, len(q.entries))
 	return e
 }
 
-// releaseLocked drops e if the queue has nothing more to do with it. A map keeps the memory of its largest size, so
-// that a small one takes its place when a burst is over.
-func (q *Queue[K]) releaseLocked(e *entry[K]) {
-	if e.queued || e.processing || e.slot >= 0 {
-		return
+// handOut gives up the lock, does what is due when e was taken, and returns its key.
+func (q *Queue[K]) handOut(e *entry[K]) K {
+	key := e.key
+	var waited int64
+	if q.cfg.Timestamps {
+		now := q.now()
+		waited, e.since = now-e.since, now
+		q.busy.push(e)
 	}
-	delete(q.entries, e.key)
-	if q.freeLen < keep {
-		*e = entry[K]{slot: -1, next: q.free}
-		q.free = e
-		q.freeLen++
+	var w *waiter
+	if q.cfg.HandOut != nil {
+		w = q.waiterToWakeLocked() // to wait for the limiter
 	}
-	if q.peak > keep && len(q.entries) <= q.peak/16 {
-		entries := make(map[K]*entry[K], len(q.entries))
-		maps.Copy(entries, q.entries)
-		q.entries, q.peak = entries, len(entries)
+	ended := q.endedLocked()
+	q.mu.Unlock()
+	w.wake()
+	wakeAll(ended)
+	if q.cfg.Hooks.HandedOut != nil {
+		q.cfg.Hooks.HandedOut(key, time.Duration(waited))
 	}
+	return key
+}
+
+// done gives up the lock, after it has ended the work on e.
+func (q *Queue[K]) done(e *entry[K]) {
+	key := e.key
+	var took int64
+	if q.cfg.Timestamps {
+		took = q.now() - e.since
+		q.busy.remove(e)
+	}
+	q.inProcess--
+	freed := q.order.end(e.group)
+	parkedAfter := 0
+	var w, other *waiter
+	e.state = resting
+	switch {
+	case e.dirty:
+		e.dirty = false
+		q.dirty--
+		if e.spent {
+			q.reviveLocked(e)
+		}
+		q.lineUpLocked(e)
+		w = q.waiterToWakeLocked()
+	case e.spent:
+		parkedAfter = e.failures
+		q.parkLocked(e)
+	default:
+		q.restLocked(e)
+	}
+	if freed {
+		other = q.waiterToWakeLocked()
+	}
+	idle := q.idleLocked()
+	q.mu.Unlock()
+	w.wake()
+	other.wake()
+	closeAll(idle)
+	if q.cfg.Hooks.Done != nil {
+		q.cfg.Hooks.Done(key, time.Duration(took))
+	}
+	if parkedAfter > 0 && q.cfg.Hooks.Parked != nil {
+		q.cfg.Hooks.Parked(key, parkedAfter)
+	}
+}
+
+// groupOf returns the name of the group of key. It calls the code of the user, and so is called without the lock.
+func (q *Queue[K]) groupOf(key K) string {
+	if q.cfg.Group == nil {
+		return ""
+	}
+	return q.cfg.Group(key)
+}
+
+// now returns the time since the queue was made, on the monotonic clock, in nanoseconds.
+func (q *Queue[K]) now() int64 { return int64(time.Since(q.start)) }
+
+// time returns a time within the queue as one outside of it, the zero time for never.
+func (q *Queue[K]) time(t int64) time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	return q.start.Add(time.Duration(t))
 }
 
 // checkKey panics if key could not be found in a map again.

@@ -303,6 +303,7 @@ func TestWakeUpsThatAreDroppedDoNotDisturbTheOthers(t *testing.T) {
 	for k := range 1000 {
 		q.Add(k)
 		q.TryGet()
+		q.Forget(k)
 		q.Done(k)
 		require.NoError(t, q.CheckInvariants())
 	}
@@ -328,7 +329,7 @@ func TestAWakeUpIsNotSwallowedByAnEarlierAttemptButABackoffIs(t *testing.T) {
 			k, _ := q.Get()
 			q.Done(k)
 		}
-		require.Equal(t, workqueue.Stats{Delayed: 1}, q.Stats())
+		require.Equal(t, workqueue.Stats{Delayed: 1, Remembered: 1}, q.Stats(), "the failure of retry is remembered")
 		begin := time.Now()
 		k, _ := q.Get()
 		require.Equal(t, "scheduled", k)

@@ -13,14 +13,16 @@ type wakeup[K comparable] struct {
 	e   *entry[K]
 }
 
-func (s *schedule[K]) len() int              { return len(s.heap) }
-func (s *schedule[K]) first() wakeup[K]      { return s.heap[0] }
-func (s *schedule[K]) due(e *entry[K]) int64 { return s.heap[e.slot].due }
-func (s *schedule[K]) before(i, j int) bool  { return s.heap[i].before(s.heap[j]) }
-func (a wakeup[K]) before(b wakeup[K]) bool  { return a.due < b.due || a.due == b.due && a.seq < b.seq }
+func (s *schedule[K]) len() int             { return len(s.heap) }
+func (s *schedule[K]) first() wakeup[K]     { return s.heap[0] }
+func (s *schedule[K]) before(i, j int) bool { return s.heap[i].before(s.heap[j]) }
+func (a wakeup[K]) before(b wakeup[K]) bool { return a.due < b.due || a.due == b.due && a.seq < b.seq }
 
 // set schedules e, or moves it.
 func (s *schedule[K]) set(e *entry[K], due int64) {
+	if e.slot >= 0 && s.heap[e.slot].due == due {
+		return
+	}
 	s.seq++
 	if e.slot < 0 {
 		e.slot = len(s.heap)

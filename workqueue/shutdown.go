@@ -15,9 +15,7 @@ func (q *Queue[K]) ShutDown() {
 	q.released = make(chan struct{})
 	q.mu.Unlock()
 	close(released)
-	for _, w := range wake {
-		w.wake()
-	}
+	wakeAll(wake)
 }
 
 // ShutDownWithDrain ends the intake and waits until every key that is ready, in process or added while in process is
@@ -36,9 +34,7 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 	wake := q.shutDownLocked()
 	idle, released := q.waitIdleLocked(), q.released
 	q.mu.Unlock()
-	for _, w := range wake {
-		w.wake()
-	}
+	wakeAll(wake)
 	if idle == nil {
 		return nil
 	}
@@ -49,7 +45,7 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 		return ErrShutDown
 	case <-ctx.Done():
 		s := q.Stats()
-		return fmt.Errorf("workqueue: drain %s: %d keys ready, %d in process: %w", q.name, s.Ready, s.InProcess, context.Cause(ctx))
+		return fmt.Errorf("workqueue: drain %s: %d keys ready, %d in process: %w", q.cfg.Name, s.Ready, s.InProcess, context.Cause(ctx))
 	}
 }
 
@@ -77,7 +73,8 @@ func (q *Queue[K]) ShuttingDown() bool {
 	return q.shutdown
 }
 
-// shutDownLocked ends the intake and returns the workers to wake.
+// shutDownLocked ends the intake and returns the workers to wake. What waits for its Adds to become quiet was added, and so
+// becomes ready.
 func (q *Queue[K]) shutDownLocked() (wake []*waiter) {
 	if q.shutdown {
 		return nil
@@ -86,15 +83,26 @@ func (q *Queue[K]) shutDownLocked() (wake []*waiter) {
 	if q.timer != nil {
 		q.timer.Stop()
 	}
-	for _, w := range q.delayed.clear() {
-		w.e.backoff = false
-		q.releaseLocked(w.e)
+	for _, w := range q.schedule.clear() {
+		w.e.wakeAt, w.e.backoff = 0, false
+		if w.e.calmAt == 0 {
+			q.restLocked(w.e)
+			continue
+		}
+		w.e.calmAt, w.e.calmBy = 0, 0
+		if w, _ := q.makeReadyLocked(w.e); w != nil {
+			wake = append(wake, w)
+		}
 	}
-	for w := q.waiters.first; w != nil; w = q.waiters.first {
-		q.waiters.remove(w)
-		wake = append(wake, w)
+	return append(wake, q.waiters.clear()...)
+}
+
+// endedLocked returns all workers, to be told to stop, if the queue is shut down and has nothing more to hand out.
+func (q *Queue[K]) endedLocked() []*waiter {
+	if !q.shutdown || q.order.n > 0 {
+		return nil
 	}
-	return wake
+	return q.waiters.clear()
 }
 
 // waitIdleLocked returns a channel that is closed when the queue is idle, nil if it is so now.
@@ -117,7 +125,7 @@ func (q *Queue[K]) idleLocked() []chan struct{} {
 	return idle
 }
 
-func (q *Queue[K]) isIdleLocked() bool { return q.ready.len() == 0 && q.inProcess == 0 }
+func (q *Queue[K]) isIdleLocked() bool { return q.order.n == 0 && q.inProcess == 0 }
 
 func closeAll(cs []chan struct{}) {
 	for _, c := range cs {

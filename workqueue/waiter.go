@@ -17,6 +17,12 @@ func (w *waiter) wake() {
 	}
 }
 
+func wakeAll(ws []*waiter) {
+	for _, w := range ws {
+		w.wake()
+	}
+}
+
 // waitlist is a list of waiters, the longest waiting first, and a stock of waiters to use again.
 type waitlist struct {
 	first, last *waiter
@@ -56,6 +62,15 @@ func (l *waitlist) remove(w *waiter) {
 	w.prev, w.next, w.listed = nil, nil, false
 }
 
+// clear takes all waiters off the list.
+func (l *waitlist) clear() (ws []*waiter) {
+	for w := l.first; w != nil; w = l.first {
+		l.remove(w)
+		ws = append(ws, w)
+	}
+	return ws
+}
+
 // restock keeps a waiter that is off the list, and whose signal is empty, for the next one who waits.
 func (l *waitlist) restock(w *waiter) {
 	w.next = l.stock
@@ -71,14 +86,13 @@ const (
 	gotCancelled
 )
 
-// Next is [Queue.Get] that ends with a context. It returns [ErrShutDown] when the queue is shut down and nothing is
-// ready any more, and the cause of ctx when ctx ends; an ended ctx takes no key.
-func (q *Queue[K]) Next(ctx context.Context) (K, error) {
+// nextUntil is Next, which notes the item if one is asked for.
+func (q *Queue[K]) nextUntil(ctx context.Context, item *Item[K]) (K, error) {
 	var zero K
 	if ctx.Err() != nil {
 		return zero, context.Cause(ctx)
 	}
-	switch key, r := q.next(ctx.Done()); r {
+	switch key, r := q.next(ctx.Done(), item); r {
 	case gotKey:
 		return key, nil
 	case gotShutdown:
@@ -88,15 +102,18 @@ func (q *Queue[K]) Next(ctx context.Context) (K, error) {
 	}
 }
 
-// next waits until a key is ready, the queue is shut down or done is closed.
-func (q *Queue[K]) next(done <-chan struct{}) (key K, r result) {
+// next waits until a key may be handed out, the queue is shut down or done is closed. It notes the item if one is asked
+// for.
+func (q *Queue[K]) next(done <-chan struct{}, item *Item[K]) (key K, r result) {
 	q.mu.Lock()
 	for {
-		if key, ok := q.takeLocked(); ok {
-			q.mu.Unlock()
-			return key, gotKey
+		if e := q.takeLocked(); e != nil {
+			if item != nil {
+				q.noteLocked(item, e)
+			}
+			return q.handOut(e), gotKey
 		}
-		if q.shutdown {
+		if q.shutdown && q.order.n == 0 {
 			q.mu.Unlock()
 			return key, gotShutdown
 		}
@@ -134,12 +151,12 @@ func (q *Queue[K]) next(done <-chan struct{}) (key K, r result) {
 	}
 }
 
-// waiterToWakeLocked takes the longest waiting worker off the list if a key is ready. The caller wakes it after it has
-// given up the lock. Whenever a key gets in line, and whenever a worker gives up a wake-up, one waiter leaves the list:
-// so no key is ready while all workers sleep.
+// waiterToWakeLocked takes the longest waiting worker off the list if a key may be handed out. The caller wakes it after it
+// has given up the lock. Whenever a key gets in line, a group gets below its limit, or a worker gives up a wake-up, one
+// waiter leaves the list: so nothing may be handed out while all workers sleep.
 func (q *Queue[K]) waiterToWakeLocked() *waiter {
 	w := q.waiters.first
-	if w == nil || q.ready.len() == 0 {
+	if w == nil || !q.order.available() {
 		return nil
 	}
 	q.waiters.remove(w)

@@ -1,0 +1,208 @@
+package workqueue
+
+import (
+	"math"
+	"time"
+)
+
+// remember is how long the failures of a key are known that was never forgotten and that the queue has nothing else to do
+// with.
+const remember = time.Hour
+
+// The backoff of a queue without a limiter of its own.
+const (
+	baseDelay = 5 * time.Millisecond
+	maxDelay  = 1000 * time.Second
+)
+
+// AddRateLimited says that an attempt has failed. It adds key after a delay, which grows with each call until Forget, or
+// parks it when that was the last attempt that it gets. The wake-up is a backoff: when the key is handed out before,
+// because it was added meanwhile, that attempt takes its place. Of several wake-ups of one key the earliest counts.
+// After a shutdown AddRateLimited does nothing.
+func (q *Queue[K]) AddRateLimited(key K) {
+	q.addRateLimited(key, AddOptions{})
+}
+
+func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
+	checkKey(key)
+	group := q.groupOf(key)
+	var d time.Duration
+	if q.cfg.RateLimiter != nil {
+		d = q.cfg.RateLimiter.When(key)
+	}
+	q.mu.Lock()
+	if q.shutdown {
+		q.mu.Unlock()
+		return
+	}
+	e := q.entryLocked(key, group)
+	q.noteReasonLocked(e, opts.Reason)
+	if opts.Priority != 0 {
+		q.raiseLocked(e, opts.Priority)
+	}
+	if q.cfg.counts() {
+		if e.failures == 0 {
+			e.failedAt = q.now()
+		}
+		e.failures++
+	}
+	if q.cfg.RateLimiter == nil {
+		d = exponential(baseDelay, maxDelay, e.failures-1)
+	}
+	parkedAfter := 0
+	var w *waiter
+	added := false
+	switch {
+	case q.isSpentLocked(e):
+		parkedAfter = q.spendLocked(e)
+	case d > 0:
+		q.wakeUpByLocked(e, d, true, opts.Policy)
+	default:
+		w, added = q.makeReadyLocked(e)
+	}
+	q.mu.Unlock()
+	w.wake()
+	hooks := &q.cfg.Hooks
+	if hooks.Delayed != nil {
+		hooks.Delayed(key, d)
+	}
+	if added && hooks.Added != nil {
+		hooks.Added(key)
+	}
+	if parkedAfter > 0 && hooks.Parked != nil {
+		hooks.Parked(key, parkedAfter)
+	}
+}
+
+// Forget says that key has succeeded, or is given up: its next backoff starts small again, and its budget is whole. Its
+// place in line and its wake-up stay as they are, and so does a key that is parked.
+func (q *Queue[K]) Forget(key K) {
+	checkKey(key)
+	if q.cfg.RateLimiter != nil {
+		q.cfg.RateLimiter.Forget(key)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	if e == nil || e.failures == 0 || e.state == parked {
+		return
+	}
+	e.failures, e.failedAt, e.spent = 0, 0, false
+	if e.state == remembered {
+		q.memory.remove(e)
+		q.dropLocked(e)
+	}
+}
+
+// NumRequeues returns how often key was added by AddRateLimited since it was last forgotten.
+func (q *Queue[K]) NumRequeues(key K) int {
+	checkKey(key)
+	if q.cfg.RateLimiter != nil {
+		return q.cfg.RateLimiter.NumRequeues(key)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.entries[key]; e != nil {
+		return e.failures
+	}
+	return 0
+}
+
+// RetryParked makes a key that is parked ready, with a whole budget. It reports whether the key was parked. Any other
+// addition does the same.
+func (q *Queue[K]) RetryParked(key K) bool {
+	checkKey(key)
+	q.mu.Lock()
+	e := q.entries[key]
+	if e == nil || e.state != parked || q.shutdown {
+		q.mu.Unlock()
+		return false
+	}
+	w, _ := q.makeReadyLocked(e)
+	q.mu.Unlock()
+	w.wake()
+	if q.cfg.Hooks.Added != nil {
+		q.cfg.Hooks.Added(key)
+	}
+	return true
+}
+
+// DropParked forgets a key that is parked. It reports whether the key was parked.
+func (q *Queue[K]) DropParked(key K) bool {
+	checkKey(key)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	if e == nil || e.state != parked {
+		return false
+	}
+	q.reviveLocked(e)
+	q.restLocked(e)
+	return true
+}
+
+// isSpentLocked reports whether the last failure of e was the last that it may have.
+func (q *Queue[K]) isSpentLocked(e *entry[K]) bool {
+	return q.cfg.MaxAttempts > 0 && e.failures >= q.cfg.MaxAttempts ||
+		q.cfg.MaxElapsed > 0 && q.now()-e.failedAt >= int64(q.cfg.MaxElapsed)
+}
+
+// spendLocked parks e, at once or when it is done. A key that was added since is not parked: the addition gives it a new
+// budget. It returns the attempts after which e was parked, 0 if it was not, or not yet.
+func (q *Queue[K]) spendLocked(e *entry[K]) (attempts int) {
+	if e.backoff {
+		q.wakeUpLocked(e, 0, false)
+	}
+	switch e.state {
+	case processing:
+		e.spent = true
+	case ready:
+		e.failures, e.failedAt = 0, 0
+	case resting:
+		attempts = e.failures
+		q.parkLocked(e)
+	}
+	return attempts
+}
+
+// parkLocked parks e, which is in no list.
+func (q *Queue[K]) parkLocked(e *entry[K]) {
+	e.spent = false
+	e.state = parked
+	e.since = q.now()
+	q.parked.push(e)
+}
+
+// reviveLocked gives e a whole budget, and takes it out of those that are parked.
+func (q *Queue[K]) reviveLocked(e *entry[K]) {
+	if e.state == parked {
+		q.parked.remove(e)
+		e.state = resting
+	}
+	e.failures, e.failedAt, e.spent = 0, 0, false
+}
+
+// rememberLocked keeps e, with which there is nothing to do, for what is known of its failures. It lets those go that were
+// kept for long enough: two at most, so that no call takes long, and their number goes down all the same.
+func (q *Queue[K]) rememberLocked(e *entry[K]) {
+	now := q.now()
+	e.state = remembered
+	e.since = now
+	q.memory.push(e)
+	for range 2 {
+		old := q.memory.first
+		if now-old.since < int64(remember) {
+			break
+		}
+		q.memory.remove(old)
+		q.dropLocked(old)
+	}
+}
+
+// exponential returns base doubled n times, at most limit.
+func exponential(base, limit time.Duration, n int) time.Duration {
+	if n >= 62 || base > math.MaxInt64>>n {
+		return limit
+	}
+	return min(base<<n, limit)
+}

@@ -1,0 +1,118 @@
+package workqueue
+
+// entry is a key that the queue has something to do with, or remembers something of.
+type entry[K comparable] struct {
+	key K
+
+	// Its place in the list of its state: every state but resting has one.
+	prev, next *entry[K]
+
+	state   state
+	dirty   bool // in process, and added since
+	backoff bool // wakeAt was set by AddRateLimited
+	spent   bool // in process, and the last failure spent its budget: it is parked when it is done
+
+	slot   int   // place in the schedule, -1 when nothing is scheduled
+	wakeAt int64 // when it is to be added; 0 for never
+	calmAt int64 // when its Adds have been quiet for long enough; 0 when there are none
+	calmBy int64 // when they have waited for long enough, quiet or not
+
+	priority int
+	group    *group[K] // nil without groups
+	since    int64     // when it got into its state; in the states ready and in process only where somebody asks
+	hand     uint64    // the number of the hand-out, which tells one from the next
+	failures int
+	failedAt int64 // when the first of them was
+	reasons  *reasons
+}
+
+// state is what a key does, apart from what is scheduled for it.
+type state uint8
+
+const (
+	resting    state = iota // nothing, but that something is scheduled
+	remembered              // nothing is scheduled either, but it has failed and was not forgotten
+	ready                   // it waits to be handed out
+	processing              // it is handed out
+	parked                  // it has spent its budget
+)
+
+// keep is the number of keys for which a queue keeps its memory when a burst is over.
+const keep = 4096
+
+// entryLocked returns the entry of key, a new one if there is none.
+func (q *Queue[K]) entryLocked(key K, group string) *entry[K] {
+	if e := q.entries[key]; e != nil {
+		if e.state == remembered {
+			q.memory.remove(e)
+			e.state = resting
+		}
+		return e
+	}
+	e := reuse(&q.spare)
+	e.key, e.slot = key, -1
+	if q.order.groups != nil {
+		e.group = q.order.join(group)
+	}
+	q.entries[key] = e
+	q.peak = max(q.peak, len(q.entries))
+	return e
+}
+
+// restLocked lets e go if the queue has nothing to do with it and nothing to remember.
+func (q *Queue[K]) restLocked(e *entry[K]) {
+	if e.state != resting || e.slot >= 0 {
+		return
+	}
+	if e.failures > 0 {
+		q.rememberLocked(e)
+		return
+	}
+	q.dropLocked(e)
+}
+
+// dropLocked forgets e, which is in no list.
+func (q *Queue[K]) dropLocked(e *entry[K]) {
+	delete(q.entries, e.key)
+	if e.group != nil {
+		q.order.leave(e.group)
+	}
+	if len(q.spare) < keep {
+		*e = entry[K]{}
+		q.spare = append(q.spare, e)
+	}
+	q.entries, q.peak = shrunk(q.entries, q.peak)
+}
+
+// line is a list of entries, first in, first out. The zero value is empty.
+type line[K comparable] struct {
+	first, last *entry[K]
+	n           int
+}
+
+func (l *line[K]) push(e *entry[K]) {
+	e.prev, e.next = l.last, nil
+	if l.last != nil {
+		l.last.next = e
+	} else {
+		l.first = e
+	}
+	l.last = e
+	l.n++
+}
+
+// remove takes e, which is in the line, out of it.
+func (l *line[K]) remove(e *entry[K]) {
+	if e.prev != nil {
+		e.prev.next = e.next
+	} else {
+		l.first = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	} else {
+		l.last = e.prev
+	}
+	e.prev, e.next = nil, nil
+	l.n--
+}
