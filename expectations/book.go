@@ -32,6 +32,10 @@ func newBook[K comparable, E any](cfg Config[K]) book[K, E] {
 // lock locks mu and forgets what has expired. Its result is for unlock: defer b.unlock(b.lock()).
 func (b *book[K, E]) lock() (expired []K) {
 	b.mu.Lock()
+	return b.sweepLocked()
+}
+
+func (b *book[K, E]) sweepLocked() (expired []K) {
 	now := time.Now()
 	for p := b.oldest; p != nil && !p.expires.IsZero() && !now.Before(p.expires); p = b.oldest {
 		b.removeLocked(p)

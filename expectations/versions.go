@@ -27,9 +27,7 @@ func NewVersions[K comparable](cfg Config[K]) *Versions[K] {
 func (v *Versions[K]) Satisfied(key K, seen uint64) bool {
 	v.book.mu.Lock()
 	v.seen = max(v.seen, seen)
-	v.book.mu.Unlock()
-
-	defer v.book.unlock(v.book.lock())
+	defer v.book.unlock(v.book.sweepLocked())
 	p := v.book.pages[key]
 	if p != nil && p.expected > seen {
 		return false

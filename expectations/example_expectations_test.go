@@ -1,0 +1,75 @@
+package expectations_test
+
+import (
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/expectations"
+)
+
+// A controller wants three children, and its cache shows none yet. It counts what it has created, and leaves the key
+// alone until the cache has shown as many.
+func ExampleCounted() {
+	exp := expectations.NewCounted(expectations.Config[string]{Name: "sites"})
+	reconcile := func(shown int) {
+		if !exp.SatisfiedExpectations("web") {
+			fmt.Println("shown", shown, "- wait")
+			return
+		}
+		missing := 3 - shown
+		fmt.Println("shown", shown, "- create", missing)
+		exp.ExpectCreations("web", missing) // first expect, then act
+	}
+	reconcile(0)
+	reconcile(0)
+	exp.CreationObserved("web") // from the handler of the cache
+	exp.CreationObserved("web")
+	reconcile(2)
+	exp.LowerExpectations("web", 1, 0) // the third could not be created
+	reconcile(2)
+	// Output:
+	// shown 0 - create 3
+	// shown 0 - wait
+	// shown 2 - wait
+	// shown 2 - create 1
+}
+
+// A deletion is often told twice: when it begins, and when it is done. It counts once.
+func ExampleTracked() {
+	exp := expectations.NewTracked[string, string](expectations.Config[string]{})
+	exp.ExpectDeletions("web", "web-1", "web-2")
+	exp.DeletionObserved("web", "web-1")
+	exp.DeletionObserved("web", "web-1")
+	fmt.Println(exp.Satisfied("web"))
+	exp.DeletionObserved("web", "web-2")
+	fmt.Println(exp.Satisfied("web"))
+	// Output:
+	// false
+	// true
+}
+
+// A write returns the version of the source after it. The key waits for a cache that has come as far.
+func ExampleVersions() {
+	exp := expectations.NewVersions(expectations.Config[string]{})
+	exp.ExpectVersion("web", 17)
+	fmt.Println(exp.Satisfied("web", 16))
+	fmt.Println(exp.Satisfied("other", 16))
+	fmt.Println(exp.Satisfied("web", 18))
+	// Output:
+	// false
+	// true
+	// true
+}
+
+// What has expired can be tried again at once: here it goes back to the queue.
+func ExampleConfig() {
+	var queue []string
+	exp := expectations.NewVersions(expectations.Config[string]{
+		TTL:       1, // a nanosecond: it expires at once
+		OnExpired: func(key string) { queue = append(queue, key) },
+	})
+	exp.ExpectVersion("web", 17)
+	for !exp.Satisfied("web", 0) {
+	}
+	fmt.Println(queue)
+	// Output: [web]
+}
