@@ -104,8 +104,8 @@ func (s *Set) Names() []string {
 	return slices.Sorted(maps.Keys(s.members))
 }
 
-// Close closes all balancers, also those that were removed and still drain, as [Balancer.Close] does. Ensure fails from
-// then on.
+// Close closes all balancers, and those that were removed and still drain, as [Balancer.Close] does; that connections of
+// the latter had to be cut is in the log and no error. Ensure fails from then on.
 func (s *Set) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true

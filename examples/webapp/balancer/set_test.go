@@ -153,6 +153,20 @@ func TestAClosedSetIsEmptyAndStaysSo(t *testing.T) {
 	closes(t, s, nil)
 }
 
+func TestCloseWaitsForWhatStillDrains(t *testing.T) {
+	s := newSet(t, balancer.Config{Drain: time.Hour})
+	require.NoError(t, s.Ensure("a", 0, []string{named(t, "x")}))
+	a, _ := s.Get("a")
+	c := dial(t, a.Addr().String())
+	require.Equal(t, "x", answer(t, c))
+	s.Remove("a")
+	require.Equal(t, 1, a.Stats().Open)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NoError(t, s.Close(ctx))
+	require.Zero(t, a.Stats().Open)
+}
+
 func TestPortsAreWithinTheirLimits(t *testing.T) {
 	s := newSet(t, balancer.Config{})
 	for _, port := range []int{-1, 65536} {

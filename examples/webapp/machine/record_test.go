@@ -77,9 +77,11 @@ func TestListRemovesStaleRecordsAndNothingElse(t *testing.T) {
 	w.write("-.replica.json", record)
 	require.NoError(t, os.Mkdir(w.path("a-4.replica.json"), 0o700))
 	require.NoError(t, os.Symlink(w.path("shop.json"), w.path("a-5.replica.json")))
+	require.NoError(t, syscall.Mkfifo(w.path("a-6.replica.json"), 0o600))
 	require.Empty(t, w.list())
-	require.Equal(t, []string{"-.replica.json", "a-4.replica.json", "a-5.replica.json", "shop.json"}, w.files())
+	require.Equal(t, []string{"-.replica.json", "a-4.replica.json", "a-5.replica.json", "a-6.replica.json", "shop.json"}, w.files())
 	require.ErrorContains(t, w.Start(context.Background(), spec("a-4")), "a-4.replica.json: not a regular file")
+	require.ErrorContains(t, w.Start(context.Background(), spec("a-6")), "a-6.replica.json: not a regular file")
 	require.ErrorContains(t, w.Start(context.Background(), spec("a-5")), "other processes keep getting in the way")
 }
 

@@ -123,7 +123,7 @@ func (m *Machine) StopAll(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("machine: stop all: %w", err)
 		}
-		if len(left) == 0 {
+		if len(left) == 0 && m.childless() {
 			return nil
 		}
 		var errs []error
@@ -148,6 +148,14 @@ func (m *Machine) StopAll(ctx context.Context) error {
 			gaveUp = true
 		}
 	}
+}
+
+// childless reports whether the kernel has no exit status left for this Machine: a process gives up its lock a moment before
+// it can be waited for.
+func (m *Machine) childless() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.children) == 0
 }
 
 func idsOf(rs []Replica) string {
