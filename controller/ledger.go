@@ -2,7 +2,6 @@ package controller
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -106,13 +105,11 @@ func (l *ledger[K]) owed() (cut, others []K) {
 func (l *ledger[K]) outcomes() map[Outcome]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Collect(func(yield func(Outcome, uint64) bool) {
-		for o := Succeeded; o <= Canceled; o++ {
-			if !yield(o, l.counts[o]) {
-				return
-			}
-		}
-	})
+	counts := make(map[Outcome]uint64)
+	for o := Succeeded; o <= Canceled; o++ {
+		counts[o] = l.counts[o]
+	}
+	return counts
 }
 
 // When implements workqueue.RateLimiter.

@@ -21,9 +21,10 @@ import (
 // If ctx belongs to a leadership (see leaderelect.FromContext), it also ends, at once, when the leadership is lost, and
 // then nothing is drained.
 //
-// Run returns nil when ctx ends and all is done, or the leadership is lost; an error that wraps [ErrDrainTimeout], or that
-// of package leaderelect if the election allows less time, and names the keys that were left; an error that wraps [ErrSyncTimeout] and names the caches that did not sync; or
-// [ErrRunning]. What was not done, and what waits for another try, is done first thing by the next Run.
+// Run returns nil when ctx ends and all is done, or the leadership is lost; an error that names the keys that were left,
+// and wraps [ErrDrainTimeout], or that of package leaderelect if the election allows less time; an error that names the
+// caches that did not sync, and wraps [ErrSyncTimeout]; or [ErrRunning]. What was not done, and what waits for another
+// try, is done first thing by the next Run.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if !c.enter() {
 		return fmt.Errorf("controller: run %q: %w", c.name, ErrRunning)
