@@ -33,7 +33,7 @@ func (r *rig) program(args ...string) *program {
 	r.t.Helper()
 	self, err := os.Executable()
 	require.NoError(r.t, err)
-	cmd := exec.CommandContext(r.ctx, self, append([]string{"-manifests", r.manifests, "-state", r.state, "-lease", "1s"}, args...)...)
+	cmd := exec.CommandContext(r.ctx, self, append([]string{"-manifests", r.manifests, "-state", r.state}, args...)...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	out, err := cmd.StdoutPipe()
 	require.NoError(r.t, err)
@@ -109,7 +109,7 @@ func TestCtrlCStopsInOrder(t *testing.T) {
 func TestASecondCtrlCExitsAtOnceAndTheNextRunTakesCareOfTheRest(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello)
-	p := r.program()
+	p := r.program("-lease", "1s")
 	p.line("Running", "1 replicas ready")
 	pid := r.list()[0].PID
 	require.NoError(t, suspend(pid)) // so that the stop takes its grace
@@ -133,9 +133,9 @@ func TestASecondCtrlCExitsAtOnceAndTheNextRunTakesCareOfTheRest(t *testing.T) {
 func TestOneOfTwoCopiesWorksAndTheOtherTakesOverAndAdopts(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello)
-	first := r.program()
+	first := r.program("-lease", "1s")
 	first.line("Running", "2 replicas ready")
-	second := r.program()
+	second := r.program("-lease", "1s")
 	second.line("Leader", "term 1,")
 	pids := pidsOf(r.list())
 	require.NoError(t, first.Process.Kill())
