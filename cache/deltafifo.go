@@ -101,7 +101,7 @@ func (f *DeltaFIFO[K, T]) Resync() {
 	for key := range f.known.All() {
 		f.mu.Lock()
 		if f.waiting.byKey.m[key] == nil && !f.closed {
-			// No change waits here, so all that has been seen is below it.
+			// It is no change, so it holds the version down as little as it can.
 			f.enqueueLocked(key, Delta[T]{Type: Sync}, true, f.seen)
 		}
 		f.mu.Unlock()
@@ -167,7 +167,7 @@ func (f *DeltaFIFO[K, T]) prepare(obj T) (T, K, error) {
 		}
 	}
 	key := f.key(obj)
-	if key != key {
+	if key != key { // which also panics for an interface whose value has no hash
 		panic("cache: a key is not equal to itself")
 	}
 	return obj, key, nil

@@ -170,7 +170,7 @@ func (x *Indexer[K, T]) Delete(key K) (old T, existed bool) {
 // again.
 func (x *Indexer[K, T]) keyOf(obj T) K {
 	key := x.key(obj)
-	if key != key {
+	if key != key { // which also panics for an interface whose value has no hash
 		panic("cache: a key is not equal to itself")
 	}
 	return key

@@ -221,6 +221,17 @@ func TestKeysThatCannotBeFoundAgainAreRefused(t *testing.T) {
 	require.NoError(t, cache.CheckInvariants(y))
 }
 
+func TestAQueueRefusesSuchKeysBeforeAnythingHasChanged(t *testing.T) {
+	f := cache.NewDeltaFIFO(func(v any) any { return v }, cache.DeltaFIFOConfig[any, any]{})
+	for _, bad := range []any{[]int{1}, math.NaN()} {
+		require.Panics(t, func() { _ = f.Add(bad, 5) })
+		require.Panics(t, func() { _ = f.Replace([]any{1, bad}, 5) })
+	}
+	require.Zero(t, f.Version())
+	require.Zero(t, f.Len())
+	require.False(t, f.HasSynced())
+}
+
 func TestAFunctionThatIsMissingIsMisuse(t *testing.T) {
 	require.PanicsWithValue(t, "cache: NewIndexer: the key function is nil", func() { cache.NewIndexer[string, *pod](nil) })
 	require.PanicsWithValue(t, "cache: NewDeltaFIFO: the key function is nil", func() {
