@@ -60,7 +60,7 @@ func (e *Elector) campaign(ctx context.Context) *tenure {
 		}
 	}
 	if unsure > e.done && e.cfg.ReleaseOnCancel {
-		e.release(ctx, &tenure{term: unsure, unsure: true})
+		e.release(ctx, &tenure{term: unsure}, true)
 	}
 	return nil
 }

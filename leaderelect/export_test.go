@@ -6,3 +6,6 @@ func (l *Leadership) StopTimer() {
 	defer l.mu.Unlock()
 	l.expiry.Stop()
 }
+
+// FireTimer serves the timer, as it may be served when it has just been set anew.
+func (l *Leadership) FireTimer() { l.expire() }

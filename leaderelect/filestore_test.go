@@ -106,7 +106,7 @@ func TestWhatAKilledWriterLeavesBehindDoesNoHarm(t *testing.T) {
 	require.NoError(t, err)
 	old, err := os.ReadFile(filepath.Join(dir, "lease.lease"))
 	require.NoError(t, err)
-	next := bytes.Replace(old, []byte("first"), []byte("other"), 1)
+	next := append(bytes.Clone(old), bytes.Repeat([]byte("longer"), 20)...)
 
 	for n := 0; n <= len(next); n += len(next) / 9 {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "lease.tmp"), next[:n], 0o644))

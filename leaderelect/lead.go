@@ -14,7 +14,6 @@ type tenure struct {
 	acquired time.Time
 	version  string    // of the last write that is known to have happened
 	sent     time.Time // when the last write was sent, whatever became of it
-	unsure   bool      // a later write may have happened: read before the next
 }
 
 // outcome is how a term ended.
@@ -75,7 +74,7 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 	}
 	ours := out.lost == nil || errors.Is(out.lost, ErrDrainTimeout)
 	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil) {
-		e.release(ctx, t)
+		e.release(ctx, t, false)
 	}
 	return out
 }
@@ -119,10 +118,13 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 		case <-t.ctx.Done():
 			return e.awaitStepDown(t.Leadership, done)
 		case <-tick.C:
-			if len(done) > 0 || t.ctx.Err() != nil {
-				continue // select takes any that is ready
+			switch { // select takes any that is ready, and after a pause the timer of the lease may come last
+			case len(done) > 0:
+			case t.Err() != nil:
+				t.end(ErrLeaseExpired)
+			default:
+				e.renew(t)
 			}
-			e.renew(t)
 			tick.Reset(time.Until(t.sent.Add(e.cfg.RetryPeriod)))
 		}
 	}
@@ -146,37 +148,32 @@ func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
 }
 
 // renew extends the lease by one write, if it can. Only a definite answer ends the term; silence does not, for that there
-// is the deadline.
+// is the deadline. After a write whose outcome is not known, the next may replace a version that is old: then it conflicts,
+// and the record is read.
 func (e *Elector) renew(t *tenure) {
 	t.sent = time.Now()
-	if t.unsure && !e.verify(t) {
-		return
-	}
-	sent := time.Now()
-	t.sent = sent
-	rec, entry, err := e.write(t.ctx, t.version, record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, sent)
+	rec, entry, err := e.write(t.ctx, t.version, record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
 	if err == nil {
 		t.version = entry.Version
 		e.seen.raise(rec)
-		t.extend(sent)
+		t.extend(t.sent)
 		return
 	}
-	t.unsure = true
 	if t.ctx.Err() == nil {
 		e.log.WarnContext(t.ctx, "leaderelect: renewing the lease failed", "term", t.term, "error", err)
 		e.verify(t)
 	}
 }
 
-// verify reads the record to find out what became of the writes of this term. It returns true if the record is still
-// ours, and ends the term if it is not. If the record cannot be read nothing changes.
-func (e *Elector) verify(t *tenure) bool {
+// verify reads the record to find out what became of the writes of this term. It ends the term if the record is not ours
+// any more. If it cannot be read nothing changes.
+func (e *Elector) verify(t *tenure) {
 	v, err := e.read(t.ctx)
 	if err != nil {
 		if t.ctx.Err() == nil {
 			e.log.WarnContext(t.ctx, "leaderelect: reading the record failed", "error", err)
 		}
-		return false
+		return
 	}
 	regressed := e.seen.regressed(v)
 	own := v.held() && v.rec.Incarnation == e.incarnation
@@ -185,8 +182,8 @@ func (e *Elector) verify(t *tenure) bool {
 			t.extend(sent)
 		}
 		e.seen.raise(v.rec)
-		t.version, t.unsure = v.version, false
-		return true
+		t.version = v.version
+		return
 	}
 	if regressed && (own || !v.held() || v.rec.Term < t.term) {
 		t.end(ErrStoreRegressed)
@@ -197,5 +194,4 @@ func (e *Elector) verify(t *tenure) bool {
 		e.seen.raise(v.rec)
 	}
 	e.publish(v)
-	return false
 }

@@ -93,19 +93,18 @@ func Term(ctx context.Context) (uint64, bool) {
 }
 
 // extend moves the deadline for a write that was acknowledged, or is proven to have happened, and was sent at the given
-// time. A term that is over stays over: it returns false.
-func (l *Leadership) extend(sent time.Time) bool {
+// time. A term that is over stays over, even if its timer is late.
+func (l *Leadership) extend(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	if l.errLocked(now) != nil {
-		return false
+		return
 	}
 	if deadline := sent.Add(l.renewDeadline); deadline.After(l.deadline) {
 		l.deadline = deadline
 		l.expiry.Reset(deadline.Sub(now))
 	}
-	return true
 }
 
 // expire is what the expiry timer runs.

@@ -223,11 +223,22 @@ func TestALostLeaseEndsTheContextOfTheWork(t *testing.T) {
 func TestWhatTheWorkLeavesBehindIsToldToStopBeforeTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.join(t, "a", nil)
+		var stopped func()
+		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+			on := cfg.OnStoppedLeading
+			cfg.OnStoppedLeading = func(l *leaderelect.Leadership, cause error) {
+				stopped()
+				on(l, cause)
+			}
+		})
 		var left, last context.Context
 		a.behave = func(ctx context.Context, l *leaderelect.Leadership) error {
 			left, last = ctx, l.Context()
 			return nil
+		}
+		stopped = func() {
+			assert.ErrorIs(t, context.Cause(left), leaderelect.ErrTermEnded)
+			assert.NoError(t, context.Cause(last), "what tidies up may still write")
 		}
 		released := false
 		w.mu.Lock()

@@ -81,7 +81,7 @@ func (m *mark) regressed(v view) bool {
 	switch {
 	case m.term == 0:
 		return false
-	case !v.exists || v.rec.Term < m.term:
+	case v.rec.Term < m.term: // also when there is no record
 		return true
 	case v.rec.Term > m.term:
 		return false

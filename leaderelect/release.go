@@ -9,14 +9,15 @@ import (
 const releaseAttempts = 3
 
 // release replaces our record by a tombstone: the same term, and no holder. The work must have returned. It replaces only
-// the version that was last seen to be ours, so it cannot touch the record of a successor.
-func (e *Elector) release(ctx context.Context, t *tenure) {
+// the version that was last seen to be ours, so it cannot touch the record of a successor. If that version is not known,
+// it begins by reading it.
+func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.RequestTimeout, errNoReply)
 	defer cancel()
 	e.done = max(e.done, t.term) // a tombstone that is under way may replace a record of this term, and only of this
 	var err error
 	for range releaseAttempts {
-		if t.unsure {
+		if read {
 			var v view
 			if v, err = e.read(ctx); err != nil {
 				break
@@ -35,7 +36,7 @@ func (e *Elector) release(ctx context.Context, t *tenure) {
 			e.publish(view{exists: true, readable: true, rec: rec})
 			return
 		}
-		t.unsure = true
+		read = true
 	}
 	e.log.WarnContext(ctx, "leaderelect: releasing the lease failed", "term", t.term, "error", err)
 }

@@ -93,7 +93,7 @@ func TestARelease(t *testing.T) {
 	}
 }
 
-func TestAReleaseReadsFirstWhenTheLastRenewalIsUnclear(t *testing.T) {
+func TestAReleaseFindsWhatALastRenewalWithoutAReplyHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = func(c call) (fault, time.Duration) {

@@ -133,11 +133,65 @@ func TestAReplyAfterTheDeadlineIsIgnored(t *testing.T) {
 	})
 }
 
+func TestAReplyThatComesAfterAPauseIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = on("a", "update", 1, slowReply, 8500*time.Millisecond)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RequestTimeout = 9 * time.Second })
+		a.start()
+		after(time.Second)
+		l := w.term(t, 1).leadership
+		l.StopTimer()
+		after(latency + renew + 500*time.Millisecond)
+		renewal := w.history()[1]
+		require.Less(t, w.at(renewal.at), w.at(l.Deadline()), "it has happened in time, but nobody knew")
+		require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
+		require.Equal(t, latency+renew, w.at(l.Deadline()))
+		require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrLeaseExpired)
+		w.finish(t)
+	})
+}
+
+func TestATimerThatIsServedTooEarlyEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		w.term(t, 1).leadership.FireTimer()
+		after(time.Minute)
+		require.True(t, a.IsLeader())
+		require.Equal(t, 1, w.led())
+		w.finish(t)
+	})
+}
+
+func TestAClaimThatIsFoundTooLateIsNotATerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = func(c call) (fault, time.Duration) {
+			if w.at(c.now) > 0 && w.at(c.now) < renew {
+				return stallLate, 0 // the claim happens, and nobody says so before it is worth nothing
+			}
+			return none, 0
+		}
+		a := w.join(t, "a", nil)
+		a.startWith(a.RunOnce)
+		after(lease)
+		require.True(t, a.IsLeader(), "RunOnce goes on to a term that can be led")
+		first := w.term(t, 1)
+		assert.Equal(t, uint64(2), first.term)
+		assert.Greater(t, w.at(first.leadership.Deadline()), 2*renew)
+		w.finish(t)
+	})
+}
+
 func TestAForeignHolderStopsTheLeaderAtOnce(t *testing.T) {
 	for what, foreign := range map[string]record{
 		"a later term":   {Holder: "x", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000},
 		"the same term":  {Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 15_000},
 		"our own name":   {Holder: "a", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000},
+		"our own term":   {Holder: "a", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 15_000},
 		"a tombstone":    {Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000},
 		"nothing inside": {Term: 2},
 	} {
