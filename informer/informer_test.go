@@ -85,6 +85,10 @@ func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) { // D9
 		src := newSource()
 		many(src, n, 1)
 		in := informer.New(src, nameOf, informer.Config{})
+		cache.AddIndex(in.Indexer(), func(site) []int { // slow, so that handlers have the time to look
+			time.Sleep(time.Millisecond)
+			return nil
+		})
 		var rev, size knob[int]
 		rev.set(1)
 		size.set(n)
@@ -105,6 +109,8 @@ func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) { // D9
 		})
 		require.NoError(t, err)
 		start(t, in)
+		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Len(t, calls, n)
 
 		src.Fail(errOutage)
