@@ -84,6 +84,32 @@ func TestFailedProbesInARowMakeAReplicaUnhealthy(t *testing.T) {
 	require.Equal(t, machine.Running, state())
 }
 
+func TestAnIDThatIsUsedAgainIsAnotherReplica(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.running("a-1")
+	w.ReportHealth("a-1", true)
+	require.NoError(t, w.Kill("a-1"))
+	w.awaitDeath("a-1")
+	w.start("a-1") // and nobody has listed in between
+	require.Contains(t, []machine.State{machine.Starting, machine.Running}, find(w.list(), "a-1").State)
+}
+
+func TestEveryStepOfTheMachineIsAChange(t *testing.T) {
+	w := run(t, machine.Config{})
+	changes := 0
+	m, err := machine.Open(w.dir, machine.Config{Changed: func() { changes++ }})
+	require.NoError(t, err)
+	require.NoError(t, m.Start(context.Background(), spec("a-1")))
+	require.Equal(t, 1, changes)
+	require.NoError(t, m.Stop("a-1"))
+	require.Equal(t, 2, changes)
+	require.NoError(t, m.StopAll(context.Background()))
+	for changes == 2 { // the process dies before its exit can be seen
+		require.NoError(t, m.StopAll(context.Background()))
+	}
+	require.Equal(t, 3, changes)
+}
+
 func TestOnlyAChangeOfHealthIsAChange(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")

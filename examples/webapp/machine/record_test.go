@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -80,6 +81,7 @@ func TestListRemovesStaleRecordsAndNothingElse(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(w.path("a-6.replica.json"), 0o600))
 	require.Empty(t, w.list())
 	require.Equal(t, []string{"-.replica.json", "a-4.replica.json", "a-5.replica.json", "a-6.replica.json", "shop.json"}, w.files())
+	require.Empty(t, w.log.String())
 	require.ErrorContains(t, w.Start(context.Background(), spec("a-4")), "a-4.replica.json: not a regular file")
 	require.ErrorContains(t, w.Start(context.Background(), spec("a-6")), "a-6.replica.json: not a regular file")
 	require.ErrorContains(t, w.Start(context.Background(), spec("a-5")), "other processes keep getting in the way")
@@ -203,6 +205,22 @@ func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 	require.Equal(t, []string{".alive.replica.new", ".other"}, w.files())
 }
 
+func TestALateRemoverLeavesTheNextRecordAlone(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.write("a-1.replica.json", record)
+	remove, err := machine.RemoverOf(w.dir, "a-1")
+	require.NoError(t, err)
+	w.start("a-1") // which makes way, too
+	require.NoError(t, remove())
+	require.Len(t, w.list(), 1)
+
+	remove, err = machine.RemoverOf(w.dir, "a-1")
+	require.NoError(t, err)
+	require.NoError(t, w.Kill("a-1"))
+	w.untilGone()
+	require.NoError(t, remove())
+}
+
 func TestASuspendedRemoverHoldsNobodyUp(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.write("a-1.replica.json", record)
@@ -216,7 +234,7 @@ func TestASuspendedRemoverHoldsNobodyUp(t *testing.T) {
 	w.start("a-1")
 }
 
-// TestListsAtOnceAreTrue has two Machines list while a third starts and stops: none may fail, and none may miss a
+// TestListsAtOnceAreTrue has two Machines list, and others open, while one starts and stops: none may fail, and none may miss a
 // replica for which Start has returned and Stop was not called, or take one that is dead for alive.
 func TestListsAtOnceAreTrue(t *testing.T) {
 	w := run(t, machine.Config{})
@@ -225,11 +243,7 @@ func TestListsAtOnceAreTrue(t *testing.T) {
 	snapshot := func() map[string]int {
 		mu.Lock()
 		defer mu.Unlock()
-		s := make(map[string]int, len(phase))
-		for id, p := range phase {
-			s[id] = p
-		}
-		return s
+		return maps.Clone(phase)
 	}
 	set := func(id string, p int) {
 		mu.Lock()
@@ -241,6 +255,18 @@ func TestListsAtOnceAreTrue(t *testing.T) {
 	for range 2 {
 		m, err := machine.Open(w.dir, machine.Config{})
 		require.NoError(t, err)
+		listers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, err := machine.Open(w.dir, machine.Config{}); err != nil { // sweeps
+					t.Error(err)
+				}
+			}
+		})
 		listers.Go(func() {
 			for {
 				select {
@@ -274,7 +300,7 @@ func TestListsAtOnceAreTrue(t *testing.T) {
 	}
 	for i := range 3 {
 		starters.Go(func() {
-			for n := range 8 {
+			for n := range 6 {
 				id := fmt.Sprintf("a-%d-%d", i, n)
 				if err := w.Start(context.Background(), spec(id)); err != nil {
 					t.Error(err)
