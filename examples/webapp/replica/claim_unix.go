@@ -13,3 +13,13 @@ func claim(record *os.File) error {
 	syscall.CloseOnExec(int(record.Fd()))
 	return syscall.Flock(int(record.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
+
+// removed reports whether the record has no name any more, so that nobody can find it.
+func removed(record *os.File) bool {
+	info, err := record.Stat()
+	if err != nil {
+		return false // not known
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Nlink == 0
+}

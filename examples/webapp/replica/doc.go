@@ -19,6 +19,8 @@
 //  3. No child of the replica would inherit the record.
 //  4. SIGTERM and SIGINT end it: it accepts connections for another 150 ms, in which a load balancer in front of it
 //     has time to hear of it, finishes the requests in flight within two seconds, and exits with status 0.
+//  5. When its record is removed while it is alive, which no machine does, it ends in the same way: nobody can find it
+//     any more, and it would live for ever.
 //
 // # Shutdown
 //

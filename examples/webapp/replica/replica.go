@@ -18,6 +18,9 @@ import (
 // linger is how long a replica that was told to stop goes on accepting connections.
 const linger = 150 * time.Millisecond
 
+// recordCheck is how often a replica looks whether its record is still there.
+const recordCheck = 250 * time.Millisecond
+
 // drainTimeout bounds how long a replica that was told to stop waits for the requests in flight.
 const drainTimeout = 2 * time.Second
 
@@ -54,8 +57,8 @@ func Main(args []string) int {
 	return 0
 }
 
-// run serves until ctx ends, then for linger, and then finishes for drain at most. The record stays open, and so its
-// lock held, until run returns; the exit of the process follows.
+// run serves until ctx ends or the record is gone, then for linger, and then finishes for drain at most. The record
+// stays open, and so its lock held, until run returns; the exit of the process follows.
 func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration, logger *slog.Logger) error {
 	var record *os.File
 	if fd >= 0 {
@@ -86,10 +89,8 @@ func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration,
 	served := make(chan error, 1)
 	// Serve blocks, and so does the wait for ctx. Shutdown or Close below ends it; run receives its result.
 	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
+	if err := untilStop(ctx, record, served); err != nil {
 		return fmt.Errorf("replica: serve: %w", err)
-	case <-ctx.Done():
 	}
 
 	// Connections that were made before whoever sends them has heard of the stop are still to be accepted: the
@@ -107,6 +108,25 @@ func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration,
 	}
 	<-served
 	return nil
+}
+
+// untilStop waits until ctx ends or the record, if there is one, is gone. It returns an error that comes from served
+// before.
+func untilStop(ctx context.Context, record *os.File, served <-chan error) error {
+	look := time.NewTicker(recordCheck)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			if record != nil && removed(record) {
+				return nil
+			}
+		}
+	}
 }
 
 // newHandler returns what a replica serves.

@@ -157,6 +157,16 @@ func TestASignalEndsItWithStatusZero(t *testing.T) {
 	}
 }
 
+func TestAReplicaWhoseRecordIsRemovedEnds(t *testing.T) {
+	p := start(t)
+	require.NoError(t, os.Rename(p.record, p.record+"-renamed"))
+	status, _ := get(t, p.addr, "/")
+	require.Equal(t, http.StatusOK, status)
+	require.NoError(t, os.Remove(p.record+"-renamed"))
+	<-p.exited
+	require.Equal(t, "exit status 0", p.ProcessState.String())
+}
+
 // TestItLingersForConnectionsThatAreOnTheirWay requires that one of a few replicas serves several connections, one after
 // the other, after it was told to stop. More than that the short lingering cannot promise on a busy machine.
 func TestItLingersForConnectionsThatAreOnTheirWay(t *testing.T) {
