@@ -36,6 +36,10 @@ func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
 		return
 	}
 	e := q.entryLocked(key, group)
+	if e.state == parked {
+		q.mu.Unlock()
+		return
+	}
 	q.noteReasonLocked(e, opts.Reason)
 	if opts.Priority != 0 {
 		q.raiseLocked(e, opts.Priority)
@@ -52,8 +56,9 @@ func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
 	parkedAfter := 0
 	var w *waiter
 	added := false
+	spent := q.isSpentLocked(e)
 	switch {
-	case q.isSpentLocked(e):
+	case spent:
 		parkedAfter = q.spendLocked(e)
 	case d > 0:
 		q.wakeUpByLocked(e, d, true, opts.Policy)
@@ -63,8 +68,8 @@ func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
 	q.mu.Unlock()
 	w.wake()
 	hooks := &q.cfg.Hooks
-	if hooks.Delayed != nil {
-		hooks.Delayed(key, d)
+	if !spent && hooks.Delayed != nil {
+		hooks.Delayed(key, max(d, 0))
 	}
 	if added && hooks.Added != nil {
 		hooks.Added(key)
@@ -108,8 +113,8 @@ func (q *Queue[K]) NumRequeues(key K) int {
 	return 0
 }
 
-// RetryParked makes a key that is parked ready, with a whole budget. It reports whether the key was parked. Any other
-// addition does the same.
+// RetryParked makes a key that is parked ready, with a whole budget. It reports whether it did: after a shutdown it does
+// nothing. An Add does the same, after Config.Debounce, and so does an AddAfter when it is due.
 func (q *Queue[K]) RetryParked(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
@@ -127,7 +132,8 @@ func (q *Queue[K]) RetryParked(key K) bool {
 	return true
 }
 
-// DropParked forgets a key that is parked. It reports whether the key was parked.
+// DropParked forgets a key that is parked, but for a wake-up of AddAfter that is scheduled for it. It reports whether the
+// key was parked.
 func (q *Queue[K]) DropParked(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
@@ -137,6 +143,7 @@ func (q *Queue[K]) DropParked(key K) bool {
 		return false
 	}
 	q.reviveLocked(e)
+	e.since = q.now()
 	q.restLocked(e)
 	return true
 }
@@ -168,7 +175,7 @@ func (q *Queue[K]) spendLocked(e *entry[K]) (attempts int) {
 // parkLocked parks e, which is in no list.
 func (q *Queue[K]) parkLocked(e *entry[K]) {
 	e.spent = false
-	e.state = parked
+	q.enterLocked(e, parked)
 	e.since = q.now()
 	q.parked.push(e)
 }
@@ -177,25 +184,32 @@ func (q *Queue[K]) parkLocked(e *entry[K]) {
 func (q *Queue[K]) reviveLocked(e *entry[K]) {
 	if e.state == parked {
 		q.parked.remove(e)
-		e.state = resting
+		q.enterLocked(e, resting)
 	}
 	e.failures, e.failedAt, e.spent = 0, 0, false
 }
 
-// rememberLocked keeps e, with which there is nothing to do, for what is known of its failures. It lets those go that were
-// kept for long enough: two at most, so that no call takes long, and their number goes down all the same.
+// rememberLocked keeps e, with which there is nothing to do, for what is known of its failures.
 func (q *Queue[K]) rememberLocked(e *entry[K]) {
-	now := q.now()
-	e.state = remembered
-	e.since = now
+	q.enterLocked(e, remembered)
+	e.since = q.now()
+	e.priority = 0
 	q.memory.push(e)
-	for range 2 {
-		old := q.memory.first
-		if now-old.since < int64(remember) {
-			break
+	if q.memory.n == 1 {
+		q.armLocked()
+	}
+}
+
+// forgetOldLocked lets those go that were remembered for long enough. Some at most, so that nobody waits for long: the
+// timer comes again for the others.
+func (q *Queue[K]) forgetOldLocked(now int64) {
+	for range 1000 {
+		e := q.memory.first
+		if e == nil || now-e.since < int64(remember) {
+			return
 		}
-		q.memory.remove(old)
-		q.dropLocked(old)
+		q.memory.remove(e)
+		q.dropLocked(e)
 	}
 }
 

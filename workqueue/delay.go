@@ -10,7 +10,7 @@ type AddOptions struct {
 	// After is how long the key waits before it is added. At most one of After, At and RateLimited is set.
 	After time.Duration
 
-	// At is when the key is added; a time in the past is now.
+	// At is when the key is added. A time in the past is now.
 	At time.Time
 
 	// RateLimited makes the key wait as AddRateLimited does, and counts a failure of it.
@@ -38,10 +38,12 @@ const (
 )
 
 // AddWith adds key as the options say. It is the general form of Add, AddAfter and AddRateLimited. It panics if more than
-// one of After, At and RateLimited is set.
+// one of After, At and RateLimited is set, or if there is no such Policy.
 func (q *Queue[K]) AddWith(key K, opts AddOptions) {
 	var d time.Duration
 	switch {
+	case opts.Policy < Earliest || opts.Policy > Replace:
+		panic("workqueue: AddWith: there is no such Policy")
 	case opts.RateLimited && (opts.After != 0 || !opts.At.IsZero()), opts.After != 0 && !opts.At.IsZero():
 		panic("workqueue: AddWith: only one of After, At and RateLimited can be set")
 	case opts.RateLimited:
@@ -52,17 +54,18 @@ func (q *Queue[K]) AddWith(key K, opts AddOptions) {
 	default:
 		d = opts.After
 	}
-	q.addAfter(key, d, opts)
+	q.addAfter(key, d, opts, opts.After != 0 || !opts.At.IsZero())
 }
 
 // AddAfter adds key when d has passed; at once if d is not positive. Of several wake-ups of one key the earliest counts
 // and the others are dropped. An Add in the meantime does not drop the wake-up: it is a fact of its own about the key.
 // After a shutdown AddAfter does nothing.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
-	q.addAfter(key, d, AddOptions{})
+	q.addAfter(key, d, AddOptions{}, true)
 }
 
-func (q *Queue[K]) addAfter(key K, d time.Duration, opts AddOptions) {
+// addAfter adds key. What is delayed is told to the hook for that, even if the delay is nothing.
+func (q *Queue[K]) addAfter(key K, d time.Duration, opts AddOptions, delayed bool) {
 	checkKey(key)
 	group := q.groupOf(key)
 	q.mu.Lock()
@@ -85,8 +88,8 @@ func (q *Queue[K]) addAfter(key K, d time.Duration, opts AddOptions) {
 	}
 	q.mu.Unlock()
 	w.wake()
-	if d > 0 && q.cfg.Hooks.Delayed != nil {
-		q.cfg.Hooks.Delayed(key, d)
+	if delayed && q.cfg.Hooks.Delayed != nil {
+		q.cfg.Hooks.Delayed(key, max(d, 0))
 	}
 	if added && q.cfg.Hooks.Added != nil {
 		q.cfg.Hooks.Added(key)
@@ -116,20 +119,20 @@ func (q *Queue[K]) Cancel(key K) bool {
 	}
 	if e.state == ready {
 		q.order.remove(e)
-		e.state = resting
+		q.enterLocked(e, resting)
 	}
 	q.restLocked(e)
 	ended := q.endedLocked()
 	idle := q.idleLocked()
 	q.mu.Unlock()
 	wakeAll(ended)
-	closeAll(idle)
+	announce(idle)
 	return cancelled
 }
 
 // raiseLocked gives e a priority, unless its own is higher. An entry that is new has none yet.
 func (q *Queue[K]) raiseLocked(e *entry[K], priority int) {
-	fresh := e.state == resting && e.slot < 0 && e.failures == 0
+	fresh := e.state == resting && e.slot < 0
 	if priority == e.priority || priority < e.priority && !fresh {
 		return
 	}
@@ -143,32 +146,48 @@ func (q *Queue[K]) raiseLocked(e *entry[K], priority int) {
 	e.priority = priority
 }
 
-// gradeLocked makes the order one of priorities, from the first on.
+// gradeLocked makes the order one of priorities, from the first on. What is ready counts as ready since now, if nobody has
+// noted since when it is.
 func (q *Queue[K]) gradeLocked() {
-	if !q.order.graded() {
-		q.order.grade(q.now())
+	if q.order.graded() {
+		return
 	}
+	if !q.cfg.Timestamps {
+		now := q.now()
+		for e := q.order.plain.first; e != nil; e = e.next {
+			e.since = now
+		}
+	}
+	q.order.grade()
 }
 
-// debounceLocked makes e wait for its Adds to become quiet. It reports whether it did not before.
-func (q *Queue[K]) debounceLocked(e *entry[K]) (first bool) {
+// debounceLocked makes e wait for its Adds to become quiet.
+func (q *Queue[K]) debounceLocked(e *entry[K]) {
 	now := q.now()
-	first = e.calmAt == 0
-	if first {
+	if e.calmAt == 0 {
 		e.calmBy = later(now, q.cfg.DebounceLimit)
 	}
 	e.calmAt = min(later(now, q.cfg.Debounce), e.calmBy)
-	q.rescheduleLocked(e)
-	return first
+	q.rescheduleAtLocked(e, now)
 }
 
 // wakeUpByLocked schedules e, unless what is scheduled already counts.
 func (q *Queue[K]) wakeUpByLocked(e *entry[K], d time.Duration, backoff bool, policy Policy) {
-	at := later(q.now(), d)
+	now := q.now()
+	at := later(now, d)
 	if old := e.wakeAt; old != 0 && (policy == Earliest && old <= at || policy == Latest && old >= at) {
 		return
 	}
-	q.wakeUpLocked(e, at, backoff)
+	e.wakeAt, e.backoff = at, backoff
+	q.rescheduleAtLocked(e, now)
+}
+
+// rescheduleAtLocked is rescheduleLocked for an entry that may begin to be delayed now.
+func (q *Queue[K]) rescheduleAtLocked(e *entry[K], now int64) {
+	if e.state == resting && e.slot < 0 {
+		e.since = now
+	}
+	q.rescheduleLocked(e)
 }
 
 // wakeUpLocked schedules e, for never if at is 0.
@@ -177,8 +196,7 @@ func (q *Queue[K]) wakeUpLocked(e *entry[K], at int64, backoff bool) {
 	q.rescheduleLocked(e)
 }
 
-// rescheduleLocked gives e its place in the schedule, after its times have changed. When nothing is due earlier than before,
-// the timer stays: at worst it finds nothing due.
+// rescheduleLocked gives e its place in the schedule, after its times have changed.
 func (q *Queue[K]) rescheduleLocked(e *entry[K]) {
 	due := e.wakeAt
 	if due == 0 || e.calmAt != 0 && e.calmAt < due {
@@ -196,11 +214,12 @@ func (q *Queue[K]) rescheduleLocked(e *entry[K]) {
 	}
 }
 
-// fire is run by the timer. It adds what is due.
+// fire is run by the timer. It adds what is due, and lets those go that were remembered for long enough.
 func (q *Queue[K]) fire() {
 	var wake []*waiter
 	var added []K
 	q.mu.Lock()
+	q.armedFor = 0
 	now := q.now()
 	for q.schedule.len() > 0 && q.schedule.first().due <= now {
 		e := q.schedule.first().e
@@ -217,19 +236,28 @@ func (q *Queue[K]) fire() {
 			added = append(added, e.key)
 		}
 	}
-	if q.schedule.len() > 0 {
-		q.armLocked()
-	}
+	q.forgetOldLocked(now)
+	q.armLocked()
 	q.mu.Unlock()
 	wakeAll(wake)
-	for _, key := range added {
-		q.cfg.Hooks.Added(key)
-	}
+	q.tellAdded(added)
 }
 
-// armLocked sets the timer to what is scheduled first.
+// armLocked sets the timer to what is due first, of what is scheduled and what is remembered, unless it comes early enough:
+// at worst it finds nothing due.
 func (q *Queue[K]) armLocked() {
-	d := time.Duration(q.schedule.first().due - q.now())
+	due := int64(math.MaxInt64)
+	if q.memory.n > 0 {
+		due = later(q.memory.first.since, remember)
+	}
+	if q.schedule.len() > 0 {
+		due = min(due, q.schedule.first().due)
+	}
+	if due == math.MaxInt64 || q.shutdown || q.armedFor != 0 && q.armedFor <= due {
+		return
+	}
+	q.armedFor = due
+	d := time.Duration(due - q.now())
 	if q.timer == nil {
 		q.timer = time.AfterFunc(d, q.fire)
 	} else {

@@ -19,8 +19,9 @@ type entry[K comparable] struct {
 
 	priority int
 	group    *group[K] // nil without groups
-	since    int64     // when it got into its state; in the states ready and in process only where somebody asks
-	hand     uint64    // the number of the hand-out, which tells one from the next
+	since    int64     // when it got into its state; 0 where nobody asks
+	number   uint64    // of the last change of its state: what is ready is in order by it, and each hand-out has its own
+	raised   int       // its place among those of its lane that were raised, counted from 1; 0 if it is not one of them
 	failures int
 	failedAt int64 // when the first of them was
 	reasons  *reasons
@@ -45,18 +46,25 @@ func (q *Queue[K]) entryLocked(key K, group string) *entry[K] {
 	if e := q.entries[key]; e != nil {
 		if e.state == remembered {
 			q.memory.remove(e)
-			e.state = resting
+			q.enterLocked(e, resting)
 		}
 		return e
 	}
 	e := reuse(&q.spare)
 	e.key, e.slot = key, -1
+	q.enterLocked(e, resting)
 	if q.order.groups != nil {
 		e.group = q.order.join(group)
 	}
 	q.entries[key] = e
 	q.peak = max(q.peak, len(q.entries))
 	return e
+}
+
+// enterLocked brings e, which is in no list, into a state. The caller puts it in the list of that state.
+func (q *Queue[K]) enterLocked(e *entry[K], s state) {
+	q.changes++
+	e.state, e.number = s, q.changes
 }
 
 // restLocked lets e go if the queue has nothing to do with it and nothing to remember.

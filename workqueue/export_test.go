@@ -3,6 +3,7 @@ package workqueue
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // CheckInvariants returns what is wrong with the invariants of Queue.mu and of its parts; nil if nothing is.
@@ -29,6 +30,12 @@ func (q *Queue[K]) checkEntries() error {
 			return fmt.Errorf("1: there is nothing to remember of %v", k)
 		case !in[e.state][e] && e.state != resting && (e.state != processing || q.cfg.Timestamps):
 			return fmt.Errorf("2: %v is not in the list of its state %d", k, e.state)
+		case e.number == 0 || e.number > q.changes:
+			return fmt.Errorf("1: the number of %v is %d of %d", k, e.number, q.changes)
+		case e.state == remembered && e.priority != 0:
+			return fmt.Errorf("1: the priority of %v is remembered", k)
+		case e.raised > 0 && e.state != ready:
+			return fmt.Errorf("2: %v is in a lane and not ready", k)
 		case (e.dirty || e.spent) && e.state != processing, e.backoff && e.wakeAt == 0, (e.calmAt == 0) != (e.calmBy == 0):
 			return fmt.Errorf("3: %+v", *e)
 		case (e.slot >= 0) != (e.wakeAt != 0 || e.calmAt != 0):
@@ -76,10 +83,26 @@ func (q *Queue[K]) checkWaiters() error {
 	if q.shutdown && (q.waiters.first != nil && q.order.n == 0 || len(q.schedule.heap) > 0 || q.timer != nil && q.timer.Stop()) {
 		return fmt.Errorf("6, 7: something waits after the shutdown")
 	}
-	if len(q.idle) > 0 && q.isIdleLocked() {
+	if due := q.firstDue(); due != 0 && !q.shutdown && (q.armedFor == 0 || q.armedFor > due) {
+		return fmt.Errorf("7: the timer comes at %d, something is due at %d", q.armedFor, due)
+	}
+	if q.idle != nil && q.isIdleLocked() {
 		return fmt.Errorf("8: somebody waits for an idle queue to be idle")
 	}
 	return nil
+}
+
+func (q *Queue[K]) firstDue() (due int64) {
+	if q.memory.n > 0 {
+		due = q.memory.first.since + int64(remember)
+	}
+	if q.schedule.len() > 0 && (due == 0 || q.schedule.first().due < due) {
+		due = q.schedule.first().due
+	}
+	if due == math.MaxInt64 {
+		return 0
+	}
+	return due
 }
 
 func (s *schedule[K]) check() error {
@@ -103,7 +126,7 @@ func (o *order[K]) check() error {
 		lanes := []*lane[K]{l.only}
 		for _, g := range o.groups {
 			for _, n := range g.lanes {
-				if n.n == 0 {
+				if n.len() == 0 {
 					return errors.New("order: a lane of a group is empty")
 				}
 				if n.level == l {
@@ -120,15 +143,18 @@ func (o *order[K]) check() error {
 		}
 		inLevel := 0
 		for _, n := range lanes {
-			if ring[n] != (n.n > 0 && o.mayStart(n.group)) {
-				return fmt.Errorf("order 3: a lane with %d keys takes turns: %v", n.n, ring[n])
+			if ring[n] != (n.len() > 0 && o.mayStart(n.group)) {
+				return fmt.Errorf("order 3: a lane with %d keys takes turns: %v", n.len(), ring[n])
 			}
-			for e := n.first; e != nil; e = e.next {
+			if err := n.check(); err != nil {
+				return err
+			}
+			for e := range n.all() {
 				if e.priority != l.priority || e.group != n.group {
 					return fmt.Errorf("order 1: %v is in the wrong lane", e.key)
 				}
 			}
-			inLevel += n.n
+			inLevel += n.len()
 		}
 		if inLevel != l.n {
 			return fmt.Errorf("order 4: %d keys in a level, counted %d", inLevel, l.n)
@@ -139,6 +165,28 @@ func (o *order[K]) check() error {
 		return fmt.Errorf("order 4: %d ready, counted %d; %d lanes take turns, counted %d", n, o.n, turns, o.turns)
 	}
 	return nil
+}
+
+func (n *lane[K]) check() error {
+	for e := n.line.first; e != nil && e.next != nil; e = e.next {
+		if e.number >= e.next.number || e.since > e.next.since {
+			return errors.New("order 5: a line is not in the order of its numbers")
+		}
+	}
+	for i, e := range n.raised {
+		if e.raised != i+1 || i > 0 && n.raised[(i-1)/2].number >= e.number {
+			return errors.New("order 5: what was raised is not a heap")
+		}
+	}
+	return nil
+}
+
+func (n *lane[K]) all() map[*entry[K]]bool {
+	all := n.line.all()
+	for _, e := range n.raised {
+		all[e] = true
+	}
+	return all
 }
 
 // all returns what is ready.
@@ -185,5 +233,21 @@ func count(b bool) int {
 func (q *Queue[K]) Kept() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(q.peak, len(q.spare), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes))
+	return max(q.peak, len(q.spare), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
+		len(q.order.levels))
+}
+
+// Known returns the number of keys that the limiter remembers.
+func (r *ItemExponentialFailureRateLimiter[K]) Known() int { return r.failures.known() }
+
+// Known returns the number of keys that the limiter remembers.
+func (r *ItemJitteredRateLimiter[K]) Known() int { return r.failures.known() }
+
+// Known returns the number of keys that the limiter remembers.
+func (r *ItemFastSlowRateLimiter[K]) Known() int { return r.failures.known() }
+
+func (c *counter[K]) known() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.counts) + len(c.older)
 }

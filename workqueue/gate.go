@@ -2,10 +2,10 @@ package workqueue
 
 import "time"
 
-// gate is the limit to how fast keys are handed out. It holds a place in the limiter for the next key, one at most, so that
-// nothing is reserved for keys that are not there.
+// gate is the limit to how fast keys are handed out. A token is taken when a key is handed out, none is reserved before:
+// so nothing waits behind keys that are not there, and a burst is never larger than the limiter allows.
 type gate struct {
-	openAt time.Time   // when the place comes up; zero without one
+	openAt time.Time   // the limiter allows nothing before that, as far as is known
 	timer  *time.Timer // wakes a worker then; nil until it was needed
 }
 
@@ -15,23 +15,25 @@ func (q *Queue[K]) passLocked() bool {
 		return false
 	}
 	now := time.Now()
-	if q.gate.openAt.IsZero() {
-		place := q.cfg.HandOut.ReserveN(now, 1)
-		if !place.OK() { // a burst of nothing: never
+	wait := q.gate.openAt.Sub(now)
+	if wait <= 0 {
+		token := q.cfg.HandOut.ReserveN(now, 1)
+		if !token.OK() { // a burst of nothing: never
 			return false
 		}
-		q.gate.openAt = now.Add(place.DelayFrom(now))
-	}
-	if wait := q.gate.openAt.Sub(now); wait > 0 {
-		if q.gate.timer == nil {
-			q.gate.timer = time.AfterFunc(wait, q.pass)
-		} else {
-			q.gate.timer.Reset(wait)
+		wait = token.DelayFrom(now)
+		if wait <= 0 {
+			return true
 		}
-		return false
+		token.CancelAt(now)
+		q.gate.openAt = now.Add(wait)
 	}
-	q.gate.openAt = time.Time{}
-	return true
+	if q.gate.timer == nil {
+		q.gate.timer = time.AfterFunc(wait, q.pass)
+	} else {
+		q.gate.timer.Reset(wait)
+	}
+	return false
 }
 
 // pass is run by the timer.

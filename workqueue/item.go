@@ -15,8 +15,8 @@ type Item[K comparable] struct {
 	Priority     int
 	Reasons      []Reason // why it was added, the oldest first
 
-	queue *Queue[K]
-	hand  uint64
+	queue  *Queue[K]
+	number uint64 // of the hand-out
 }
 
 // Take is [Queue.Next] that gives an [Item]: a handle whose Done can do no harm.
@@ -55,7 +55,7 @@ func (i Item[K]) Done() {
 	q := i.queue
 	q.mu.Lock()
 	e := q.entries[i.Key]
-	if e == nil || e.state != processing || e.hand != i.hand {
+	if e == nil || e.state != processing || e.number != i.number {
 		q.mu.Unlock()
 		return
 	}
@@ -100,6 +100,6 @@ func (q *Queue[K]) runOne(ctx context.Context, item Item[K], work func(context.C
 func (q *Queue[K]) noteLocked(item *Item[K], e *entry[K]) {
 	*item = Item[K]{
 		Key: e.key, Attempt: e.failures + 1, FirstFailure: q.time(e.failedAt), Priority: e.priority, Reasons: e.reasons.list(),
-		queue: q, hand: e.hand,
+		queue: q, number: e.number,
 	}
 }

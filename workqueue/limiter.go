@@ -1,7 +1,7 @@
 package workqueue
 
 import (
-	"sync"
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -20,7 +20,8 @@ func DefaultItemBasedRateLimiter[K comparable]() RateLimiter[K] {
 }
 
 // ItemExponentialFailureRateLimiter gives each key a delay that doubles with each of its failures, up to a limit. It
-// remembers a key until Forget. It is safe for concurrent use.
+// remembers a key until Forget, or until it has not failed for at least an hour, and at least twice the limit: then it
+// is forgotten before twice that time is over. It is safe for concurrent use.
 type ItemExponentialFailureRateLimiter[K comparable] struct {
 	base, limit time.Duration
 	failures    counter[K]
@@ -28,7 +29,7 @@ type ItemExponentialFailureRateLimiter[K comparable] struct {
 
 // NewItemExponentialFailureRateLimiter returns a limiter whose delays are base, 2*base, 4*base and so on, at most limit.
 func NewItemExponentialFailureRateLimiter[K comparable](base, limit time.Duration) *ItemExponentialFailureRateLimiter[K] {
-	return &ItemExponentialFailureRateLimiter[K]{base: base, limit: limit}
+	return &ItemExponentialFailureRateLimiter[K]{base: base, limit: limit, failures: counterFor[K](limit)}
 }
 
 // When implements [RateLimiter].
@@ -42,8 +43,43 @@ func (r *ItemExponentialFailureRateLimiter[K]) Forget(key K) { r.failures.forget
 // NumRequeues implements [RateLimiter].
 func (r *ItemExponentialFailureRateLimiter[K]) NumRequeues(key K) int { return r.failures.get(key) }
 
+// ItemJitteredRateLimiter gives each key a delay that doubles with each of its failures, up to a limit, and of which half is
+// random: so keys that failed together do not come back together, time and again. It is the backoff with "equal jitter" of
+// Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015,
+// https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/. "Full jitter" spreads them a little better, but it
+// is no backoff at all for those that are lucky. It remembers a key as [ItemExponentialFailureRateLimiter] does. It is
+// safe for concurrent use.
+type ItemJitteredRateLimiter[K comparable] struct {
+	base, limit time.Duration
+	random      func() float64
+	failures    counter[K]
+}
+
+// NewItemJitteredRateLimiter returns a limiter whose n-th delay of a key is drawn from d/2 to d, where d is base, 2*base,
+// 4*base and so on, at most limit. The function random gives numbers from 0 up to but not including 1, and is safe for
+// concurrent use; nil is that of math/rand/v2.
+func NewItemJitteredRateLimiter[K comparable](base, limit time.Duration, random func() float64) *ItemJitteredRateLimiter[K] {
+	if random == nil {
+		random = rand.Float64
+	}
+	return &ItemJitteredRateLimiter[K]{base: base, limit: limit, random: random, failures: counterFor[K](limit)}
+}
+
+// When implements [RateLimiter].
+func (r *ItemJitteredRateLimiter[K]) When(key K) time.Duration {
+	d := exponential(r.base, r.limit, r.failures.add(key))
+	return d - time.Duration(float64(d/2)*r.random())
+}
+
+// Forget implements [RateLimiter].
+func (r *ItemJitteredRateLimiter[K]) Forget(key K) { r.failures.forget(key) }
+
+// NumRequeues implements [RateLimiter].
+func (r *ItemJitteredRateLimiter[K]) NumRequeues(key K) int { return r.failures.get(key) }
+
 // ItemFastSlowRateLimiter gives each key a short delay for its first failures and a long one from then on. It remembers
-// a key until Forget. It is safe for concurrent use.
+// a key until Forget, or until it has not failed for at least an hour, and at least twice the longer delay: then it is
+// forgotten before twice that time is over. It is safe for concurrent use.
 type ItemFastSlowRateLimiter[K comparable] struct {
 	fast, slow  time.Duration
 	maxAttempts int
@@ -52,7 +88,7 @@ type ItemFastSlowRateLimiter[K comparable] struct {
 
 // NewItemFastSlowRateLimiter returns a limiter whose first maxAttempts delays of a key are fast, all others slow.
 func NewItemFastSlowRateLimiter[K comparable](fast, slow time.Duration, maxAttempts int) *ItemFastSlowRateLimiter[K] {
-	return &ItemFastSlowRateLimiter[K]{fast: fast, slow: slow, maxAttempts: maxAttempts}
+	return &ItemFastSlowRateLimiter[K]{fast: fast, slow: slow, maxAttempts: maxAttempts, failures: counterFor[K](max(fast, slow))}
 }
 
 // When implements [RateLimiter].
@@ -141,34 +177,3 @@ func (r *WithMaxWaitRateLimiter[K]) Forget(key K) { r.limiter.Forget(key) }
 
 // NumRequeues implements [RateLimiter].
 func (r *WithMaxWaitRateLimiter[K]) NumRequeues(key K) int { return r.limiter.NumRequeues(key) }
-
-// counter counts the failures of each key. The zero value is ready for use.
-type counter[K comparable] struct {
-	mu sync.Mutex
-	// mu guards the following.
-	counts map[K]int
-}
-
-// add counts a failure and returns how many there were before.
-func (c *counter[K]) add(key K) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.counts == nil {
-		c.counts = make(map[K]int)
-	}
-	n := c.counts[key]
-	c.counts[key] = n + 1
-	return n
-}
-
-func (c *counter[K]) get(key K) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.counts[key]
-}
-
-func (c *counter[K]) forget(key K) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.counts, key)
-}

@@ -3,6 +3,7 @@ package workqueue
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
 )
 
@@ -11,7 +12,7 @@ import (
 //
 // While nobody uses priorities or groups there is one line and nothing else. Otherwise there is a level for each priority
 // in use, and in each level a lane for each group that has something ready there, or one lane for all. The lanes of a level take
-// turns. Between levels age decides: see age.
+// turns. Between levels age decides: see isOlder.
 //
 // Invariants, which check tests:
 //
@@ -20,6 +21,7 @@ import (
 //  2. levels is sorted, the highest priority first.
 //  3. A lane takes turns if and only if it is not empty and its group may have one more key in process.
 //  4. n counts what is ready, turns the lanes that take turns.
+//  5. A lane hands out in the order of the numbers, which is that in which its keys became ready.
 type order[K comparable] struct {
 	n      int
 	plain  line[K]
@@ -43,9 +45,11 @@ type level[K comparable] struct {
 	n        int
 }
 
-// lane is what is ready of one priority and one group.
+// lane is what is ready of one priority and one group. What was raised to the priority while it was ready became so before
+// some of the line did, so it stands apart: the next is the first of either.
 type lane[K comparable] struct {
-	line[K]
+	line       line[K]
+	raised     raised[K]
 	level      *level[K]
 	group      *group[K]
 	prev, next *lane[K] // the ring of those that take turns; nil outside of it
@@ -60,20 +64,14 @@ type group[K comparable] struct {
 	lanes     []*lane[K] // those that are not empty
 }
 
-// maxLevels is the number of levels for which a queue keeps empty ones.
+// maxLevels is the number of levels up to which a queue keeps those that are empty.
 const maxLevels = 16
 
 // graded reports whether there are levels: then each push needs the time.
 func (o *order[K]) graded() bool { return len(o.levels) > 0 }
 
-// grade makes the levels. What is ready counts as ready since now.
-func (o *order[K]) grade(now int64) {
-	if o.graded() {
-		return
-	}
-	for e := o.plain.first; e != nil; e = e.next {
-		e.since = now
-	}
+// grade makes the levels.
+func (o *order[K]) grade() {
 	l := o.level(0)
 	l.n = o.plain.n
 	l.only.line, o.plain = o.plain, line[K]{}
@@ -82,7 +80,7 @@ func (o *order[K]) grade(now int64) {
 	}
 }
 
-// push puts e at the end of its line.
+// push puts e in its line, by its number: at the end, unless it was raised.
 func (o *order[K]) push(e *entry[K]) {
 	o.n++
 	if !o.graded() {
@@ -93,7 +91,7 @@ func (o *order[K]) push(e *entry[K]) {
 	n := o.lane(l, e.group)
 	n.push(e)
 	l.n++
-	if n.n == 1 && o.mayStart(e.group) {
+	if o.mayStart(e.group) {
 		o.open(n)
 	}
 }
@@ -110,7 +108,7 @@ func (o *order[K]) pop() *entry[K] {
 	}
 	var best *level[K]
 	for _, l := range o.levels {
-		if l.turn != nil && (best == nil || o.ageing > 0 && o.age(l) < o.age(best)) {
+		if l.turn != nil && (best == nil || o.isOlder(l, best)) {
 			best = l
 		}
 	}
@@ -119,15 +117,22 @@ func (o *order[K]) pop() *entry[K] {
 	}
 	n := best.turn
 	best.turn = n.next
-	e := n.first
+	e := n.first()
 	o.removeFrom(n, e)
 	return e
 }
 
-// age is the time at which the next key of l became ready, moved back by what its priority is worth. The least is next: so
-// a key is overtaken by what comes after it only for as long as the difference of the priorities is worth.
-func (o *order[K]) age(l *level[K]) float64 {
-	return float64(l.turn.first.since) - float64(l.priority)*float64(o.ageing)
+// isOlder reports whether the next key of l became ready so long before that of best, which has a higher priority, that it
+// is not overtaken: longer before than the difference of the priorities is worth. It is the exact comparison of
+// the times at which they became ready, each moved back by what the priority is worth.
+func (o *order[K]) isOlder(l, best *level[K]) bool {
+	if o.ageing <= 0 {
+		return false
+	}
+	before := best.turn.first().since - l.turn.first().since
+	// The difference of any two priorities fits in 64 bits without a sign, their product with Ageing perhaps not.
+	high, low := bits.Mul64(uint64(best.priority)-uint64(l.priority), uint64(o.ageing))
+	return before > 0 && high == 0 && uint64(before) > low
 }
 
 // remove takes e, which is ready, out of its line.
@@ -142,12 +147,17 @@ func (o *order[K]) remove(e *entry[K]) {
 
 func (o *order[K]) removeFrom(n *lane[K], e *entry[K]) {
 	n.remove(e)
-	n.level.n--
+	l := n.level
+	l.n--
 	o.n--
-	if n.n > 0 {
+	if n.len() > 0 {
 		return
 	}
 	o.close(n)
+	n.raised = nil
+	if l.n == 0 && len(o.levels) > maxLevels && l.priority != 0 {
+		o.levels = slices.DeleteFunc(o.levels, func(other *level[K]) bool { return other == l })
+	}
 	if g := n.group; g != nil {
 		i := slices.Index(g.lanes, n)
 		g.lanes = slices.Delete(g.lanes, i, i+1)
@@ -172,14 +182,14 @@ func (o *order[K]) begin(g *group[K]) {
 	}
 }
 
-// end notes that a key of g is done. It reports whether others of the group may be handed out for that.
+// end notes that a key of g is done. It reports whether one more of the group may be handed out for that: each time, since
+// each time it is another worker who can take it.
 func (o *order[K]) end(g *group[K]) bool {
 	if g == nil {
 		return false
 	}
-	could := o.mayStart(g)
 	g.inProcess--
-	if could || len(g.lanes) == 0 {
+	if o.limit <= 0 || len(g.lanes) == 0 || !o.mayStart(g) {
 		return false
 	}
 	for _, n := range g.lanes {
@@ -231,10 +241,6 @@ func (o *order[K]) level(priority int) *level[K] {
 	i, ok := slices.BinarySearchFunc(o.levels, priority, func(l *level[K], p int) int { return cmp.Compare(p, l.priority) })
 	if ok {
 		return o.levels[i]
-	}
-	if len(o.levels) >= maxLevels {
-		o.levels = slices.DeleteFunc(o.levels, func(l *level[K]) bool { return l.n == 0 && l.priority != 0 })
-		i, _ = slices.BinarySearchFunc(o.levels, priority, func(l *level[K], p int) int { return cmp.Compare(p, l.priority) })
 	}
 	l := &level[K]{priority: priority}
 	l.only = &lane[K]{level: l}

@@ -30,8 +30,9 @@ type Queue[K comparable] struct {
 	//  5. An entry is in schedule if and only if its wakeAt or its calmAt is set, and then at its slot, by the earlier of
 	//     the two; the heap is ordered.
 	//  6. After a shutdown a waiter is in waiters only while something is ready that may not be handed out yet.
-	//  7. After a shutdown nothing is scheduled and the timer does not run.
-	//  8. idle is empty whenever the queue is idle.
+	//  7. After a shutdown nothing is scheduled and the timer does not run. Before it, the timer comes in time for what is
+	//     scheduled and for what is remembered.
+	//  8. Nobody waits for idle whenever the queue is idle.
 	//  9. A group counts its entries, and those of them that are in process.
 	entries   map[K]*entry[K]
 	peak      int // the most entries since the map was made
@@ -42,12 +43,13 @@ type Queue[K comparable] struct {
 	busy      line[K] // of what is in process, if there are timestamps
 	inProcess int
 	dirty     int
-	hands     uint64 // keys handed out
+	changes   uint64 // of the state of any key
 	waiters   waitlist
-	idle      []chan struct{} // closed, and dropped, when nothing is ready or in process
-	released  chan struct{}   // closed, and made anew, by ShutDown: whoever drains stops waiting
+	idle      chan struct{} // closed, and dropped, when nothing is ready or in process; nil while nobody waits for that
+	released  chan struct{} // closed, and made anew, by ShutDown: whoever drains stops waiting
 	shutdown  bool
-	timer     *time.Timer // runs fire at the earliest time of schedule; nil until something is scheduled
+	timer     *time.Timer // runs fire; nil until there is something to wait for
+	armedFor  int64       // when the timer fires, at the latest when something is due; 0 when it does not run
 	gate      gate
 	spare     []*entry[K] // to use again, keep of them at most
 }
@@ -64,7 +66,7 @@ func New[K comparable](cfg Config[K]) *Queue[K] {
 	if q.cfg.Group != nil {
 		q.order.limit = q.cfg.GroupLimit
 		q.order.groups = make(map[string]*group[K])
-		q.order.grade(0)
+		q.order.grade()
 	}
 	return q
 }
@@ -139,10 +141,11 @@ func (q *Queue[K]) Len() int {
 }
 
 // addLocked adds e now, or when its Adds have become quiet. It returns the worker to wake, if there is one, and whether
-// the addition was not one too many.
+// the addition has had its effect.
 func (q *Queue[K]) addLocked(e *entry[K]) (w *waiter, added bool) {
 	if q.cfg.Debounce > 0 && e.state != ready && !e.dirty {
-		return nil, q.debounceLocked(e)
+		q.debounceLocked(e)
+		return nil, false
 	}
 	return q.makeReadyLocked(e)
 }
@@ -175,7 +178,7 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 
 // lineUpLocked makes e, which is in no list, ready.
 func (q *Queue[K]) lineUpLocked(e *entry[K]) {
-	e.state = ready
+	q.enterLocked(e, ready)
 	if q.cfg.Timestamps || q.order.graded() {
 		e.since = q.now()
 	}
@@ -193,10 +196,8 @@ func (q *Queue[K]) takeLocked() *entry[K] {
 		return nil
 	}
 	q.order.begin(e.group)
-	e.state = processing
+	q.enterLocked(e, processing)
 	q.inProcess++
-	q.hands++
-	e.hand = q.hands
 	if e.backoff {
 		q.wakeUpLocked(e, 0, false)
 	}
@@ -229,16 +230,18 @@ func (q *Queue[K]) handOut(e *entry[K]) K {
 // done gives up the lock, after it has ended the work on e.
 func (q *Queue[K]) done(e *entry[K]) {
 	key := e.key
-	var took int64
+	var now, took int64
 	if q.cfg.Timestamps {
-		took = q.now() - e.since
+		now = q.now()
+		took = now - e.since
 		q.busy.remove(e)
 	}
 	q.inProcess--
 	freed := q.order.end(e.group)
 	parkedAfter := 0
 	var w, other *waiter
-	e.state = resting
+	q.enterLocked(e, resting)
+	e.since = now
 	switch {
 	case e.dirty:
 		e.dirty = false
@@ -261,7 +264,7 @@ func (q *Queue[K]) done(e *entry[K]) {
 	q.mu.Unlock()
 	w.wake()
 	other.wake()
-	closeAll(idle)
+	announce(idle)
 	if q.cfg.Hooks.Done != nil {
 		q.cfg.Hooks.Done(key, time.Duration(took))
 	}
@@ -287,6 +290,16 @@ func (q *Queue[K]) time(t int64) time.Time {
 		return time.Time{}
 	}
 	return q.start.Add(time.Duration(t))
+}
+
+// tellAdded tells the hook of keys that were added.
+func (q *Queue[K]) tellAdded(keys []K) {
+	if q.cfg.Hooks.Added == nil {
+		return
+	}
+	for _, key := range keys {
+		q.cfg.Hooks.Added(key)
+	}
 }
 
 // checkKey panics if key could not be found in a map again.

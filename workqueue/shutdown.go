@@ -1,8 +1,10 @@
 package workqueue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 )
 
 // ShutDown ends the intake: from now on nothing can be added, and wake-ups that are scheduled are dropped. Workers
@@ -10,12 +12,13 @@ import (
 // ShutDown does not wait, releases whoever drains, and may be called again.
 func (q *Queue[K]) ShutDown() {
 	q.mu.Lock()
-	wake := q.shutDownLocked()
+	wake, added := q.shutDownLocked()
 	released := q.released
 	q.released = make(chan struct{})
 	q.mu.Unlock()
 	close(released)
 	wakeAll(wake)
+	q.tellAdded(added)
 }
 
 // ShutDownWithDrain ends the intake and waits until every key that is ready, in process or added while in process is
@@ -31,10 +34,11 @@ func (q *Queue[K]) ShutDownWithDrain() {
 // says what is left, when ctx ends first. The queue is shut down in each case. Several may drain at once.
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.mu.Lock()
-	wake := q.shutDownLocked()
+	wake, added := q.shutDownLocked()
 	idle, released := q.waitIdleLocked(), q.released
 	q.mu.Unlock()
 	wakeAll(wake)
+	q.tellAdded(added)
 	if idle == nil {
 		return nil
 	}
@@ -74,15 +78,17 @@ func (q *Queue[K]) ShuttingDown() bool {
 }
 
 // shutDownLocked ends the intake and returns the workers to wake. What waits for its Adds to become quiet was added, and so
-// becomes ready.
-func (q *Queue[K]) shutDownLocked() (wake []*waiter) {
+// has its effect: those keys are returned as well, in the order of their times.
+func (q *Queue[K]) shutDownLocked() (wake []*waiter, added []K) {
 	if q.shutdown {
-		return nil
+		return nil, nil
 	}
 	q.shutdown = true
 	if q.timer != nil {
 		q.timer.Stop()
+		q.armedFor = 0
 	}
+	var calm []wakeup[K]
 	for _, w := range q.schedule.clear() {
 		w.e.wakeAt, w.e.backoff = 0, false
 		if w.e.calmAt == 0 {
@@ -90,11 +96,15 @@ func (q *Queue[K]) shutDownLocked() (wake []*waiter) {
 			continue
 		}
 		w.e.calmAt, w.e.calmBy = 0, 0
-		if w, _ := q.makeReadyLocked(w.e); w != nil {
-			wake = append(wake, w)
+		calm = append(calm, w)
+	}
+	slices.SortFunc(calm, func(a, b wakeup[K]) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.seq, b.seq)) })
+	for _, w := range calm {
+		if _, changed := q.makeReadyLocked(w.e); changed {
+			added = append(added, w.e.key)
 		}
 	}
-	return append(wake, q.waiters.clear()...)
+	return q.waiters.clear(), added
 }
 
 // endedLocked returns all workers, to be told to stop, if the queue is shut down and has nothing more to hand out.
@@ -110,14 +120,15 @@ func (q *Queue[K]) waitIdleLocked() <-chan struct{} {
 	if q.isIdleLocked() {
 		return nil
 	}
-	c := make(chan struct{})
-	q.idle = append(q.idle, c)
-	return c
+	if q.idle == nil {
+		q.idle = make(chan struct{})
+	}
+	return q.idle
 }
 
-// idleLocked returns the channels to close because the queue is idle.
-func (q *Queue[K]) idleLocked() []chan struct{} {
-	if len(q.idle) == 0 || !q.isIdleLocked() {
+// idleLocked returns the channel to close because the queue is idle, nil if it is not or nobody waits for that.
+func (q *Queue[K]) idleLocked() chan struct{} {
+	if q.idle == nil || !q.isIdleLocked() {
 		return nil
 	}
 	idle := q.idle
@@ -127,8 +138,9 @@ func (q *Queue[K]) idleLocked() []chan struct{} {
 
 func (q *Queue[K]) isIdleLocked() bool { return q.order.n == 0 && q.inProcess == 0 }
 
-func closeAll(cs []chan struct{}) {
-	for _, c := range cs {
+// announce tells whoever waits for c. A nil c is nobody.
+func announce(c chan struct{}) {
+	if c != nil {
 		close(c)
 	}
 }

@@ -12,7 +12,7 @@ type KeyInfo[K comparable] struct {
 	State State
 	Dirty bool // in process, and to be ready again after that
 
-	Since    time.Time // when it got into its state; zero if that was not noted: see Config.Timestamps
+	Since    time.Time // when it got into its state; zero if that was not noted, as it is with Config.Timestamps
 	Next     time.Time // when it is to be added; zero for never
 	Calm     time.Time // when its Adds will have been quiet for long enough; zero if it does not wait for that
 	Priority int
@@ -52,30 +52,37 @@ func (s State) String() string {
 	}
 }
 
-// Snapshot returns every key that the queue has something to do with, all as it was at one moment: by state, those of a
-// state in the order in which they got into it, as far as that was noted. It holds the lock for a copy of the keys, some
-// milliseconds for 100,000 of them, and does the rest without.
+// Snapshot returns every key that the queue has something to do with, all as it was at one moment: by state, those that are
+// delayed in the order in which they are due, the others in the order in which they got into their state. It holds the lock
+// for a copy of the keys, some milliseconds for 100,000 of them, and does the rest without.
 func (q *Queue[K]) Snapshot() []KeyInfo[K] {
-	infos, raw := q.copyKeys()
-	for i := range infos {
-		infos[i].Since, infos[i].Next, infos[i].Calm = q.time(raw[i].since), q.time(raw[i].wakeAt), q.time(raw[i].calmAt)
-		infos[i].FirstFailure = q.time(raw[i].failedAt)
-	}
-	slices.SortStableFunc(infos, func(a, b KeyInfo[K]) int {
-		return cmp.Or(cmp.Compare(a.State, b.State), a.Since.Compare(b.Since), a.Next.Compare(b.Next))
+	copies := q.copyKeys()
+	slices.SortFunc(copies, func(a, b keyCopy[K]) int {
+		return cmp.Or(cmp.Compare(a.info.State, b.info.State), cmp.Compare(a.due, b.due), cmp.Compare(a.rank, b.rank))
 	})
+	infos := make([]KeyInfo[K], len(copies))
+	for i, c := range copies {
+		infos[i] = c.info
+		infos[i].Since, infos[i].Next, infos[i].Calm = q.time(c.since), q.time(c.wakeAt), q.time(c.calmAt)
+		infos[i].FirstFailure = q.time(c.failedAt)
+	}
 	return infos
 }
 
-// times are the times of an entry, as the queue has them.
-type times struct{ since, wakeAt, calmAt, failedAt int64 }
+// keyCopy is a key with its times as the queue has them, and its place among those of its state.
+type keyCopy[K comparable] struct {
+	info                            KeyInfo[K]
+	since, wakeAt, calmAt, failedAt int64
+	due                             int64 // 0 unless it is delayed
+	rank                            uint64
+}
 
-func (q *Queue[K]) copyKeys() ([]KeyInfo[K], []times) {
+func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	q.mu.Lock()
 	n := len(q.entries)
 	q.mu.Unlock()
 	n += n/8 + 8 // some may come meanwhile
-	infos, raw := make([]KeyInfo[K], 0, n), make([]times, 0, n)
+	copies := make([]keyCopy[K], 0, n)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range q.entries {
@@ -84,14 +91,17 @@ func (q *Queue[K]) copyKeys() ([]KeyInfo[K], []times) {
 			info.Group = e.group.name
 		}
 		info.Reasons = e.reasons.list()
-		infos = append(infos, info)
-		since := e.since
-		if (e.state == ready || e.state == processing) && !q.cfg.Timestamps {
-			since = 0
+		c := keyCopy[K]{info, e.since, e.wakeAt, e.calmAt, e.failedAt, 0, e.number}
+		switch {
+		case e.state == resting:
+			w := q.schedule.heap[e.slot]
+			c.due, c.rank = w.due, w.seq
+		case (e.state == ready || e.state == processing) && !q.cfg.Timestamps:
+			c.since = 0
 		}
-		raw = append(raw, times{since, e.wakeAt, e.calmAt, e.failedAt})
+		copies = append(copies, c)
 	}
-	return infos, raw
+	return copies
 }
 
 func (e *entry[K]) publicState() State {
