@@ -44,6 +44,23 @@ func TestEveryChangeOfLeaderIsReportedOnce(t *testing.T) {
 	})
 }
 
+func TestAnotherLeaderOfTheSameTermIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		for _, who := range []string{"x", "y"} {
+			w.write(record{Holder: "pod-0", Incarnation: who, Term: 1, Renewal: 1, LeaseMillis: 15_000})
+			if who == "x" {
+				a.start()
+			}
+			after(2 * retry)
+		}
+		assert.Len(t, a.leaders, 2)
+		w.forgot = true
+		w.finish(t)
+	})
+}
+
 func TestASlowCallbackDelaysNoRenewalAndSkipsLeadersOfThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

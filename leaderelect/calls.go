@@ -49,11 +49,6 @@ func (c *calls) do(ctx context.Context, timeout time.Duration, f func(context.Co
 	case r := <-reply:
 		return r.entry, r.err
 	case <-ctx.Done():
-	}
-	select { // a reply that is there counts, even if the time is up
-	case r := <-reply:
-		return r.entry, r.err
-	default:
 		// %v: whatever the cause is, it is not an answer of the store.
 		return Entry{}, fmt.Errorf("leaderelect: call store: %v", context.Cause(ctx))
 	}

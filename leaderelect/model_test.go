@@ -23,7 +23,7 @@ const modelRetry = 4 * time.Second
 func TestNoSingleFaultMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
 	for f := range endOfFaults {
-		t.Run(fmt.Sprintf("fault %d on every call", f), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s at any call", f), func(t *testing.T) {
 			t.Parallel()
 			const calls = 40
 			for n := 1; n <= calls; n++ {
@@ -38,7 +38,7 @@ func TestNoSingleFaultMakesTwoLeaders(t *testing.T) {
 // durations returns what to try for a fault that has one.
 func durations(f fault) []time.Duration {
 	switch f {
-	case slowReply, slowRequest:
+	case slowReply, slowRequest, lateRequest:
 		return []time.Duration{3 * time.Second, 4900 * time.Millisecond, 9900 * time.Millisecond, 16 * time.Second}
 	case partition:
 		return []time.Duration{renew, 40 * time.Second}

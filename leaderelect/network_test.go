@@ -21,6 +21,7 @@ const (
 	lostReply           // arrives; an error at once
 	slowReply           // arrives, and the reply takes d
 	slowRequest         // arrives after d, whether the caller still waits or not
+	lateRequest         // the same, and an error at once
 	stall               // never arrives; no reply
 	stallLate           // arrives; no reply
 	hang                // never arrives; no reply, and the caller's context is ignored
@@ -33,6 +34,15 @@ const (
 	rollBack            // somebody restores the first record just before
 	endOfFaults
 )
+
+// String returns the name of f, for the names of tests.
+func (f fault) String() string {
+	return [...]string{
+		"no fault", "a lost request", "a lost reply", "a slow reply", "a slow request", "a late request", "a stall",
+		"a stall after the write", "a hang", "a hang after the write", "a partition", "a conflict after the write",
+		"a false conflict", "a foreign write", "a deleted record", "a restored record",
+	}[f]
+}
 
 var errNetwork = errors.New("connection reset")
 
@@ -211,6 +221,9 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 		return leaderelect.Entry{}, ctx.Err()
 	case hang:
 		<-healed
+		return leaderelect.Entry{}, errNetwork
+	case lateRequest:
+		time.AfterFunc(d, func() { _, _ = arrive() })
 		return leaderelect.Entry{}, errNetwork
 	case slowRequest:
 		time.AfterFunc(d, func() { _, _ = arrive() })

@@ -3,7 +3,6 @@ package leaderelect
 import (
 	"encoding/json"
 	"maps"
-	"math"
 	"time"
 )
 
@@ -20,12 +19,12 @@ type record struct {
 	Metadata    map[string]string `json:"metadata,omitzero"` // for whoever reads
 }
 
+// maxLease bounds what a record can say, so that no sum overflows.
+const maxLease = 100 * 365 * 24 * time.Hour
+
 // lease returns the LeaseDuration of the holder; 0 if the record does not say.
 func (r record) lease() time.Duration {
-	if r.LeaseMillis <= 0 {
-		return 0
-	}
-	return time.Duration(min(r.LeaseMillis, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+	return time.Duration(min(max(r.LeaseMillis, 0), maxLease.Milliseconds())) * time.Millisecond
 }
 
 // leader returns what the record says to followers.

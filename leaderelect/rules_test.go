@@ -254,6 +254,49 @@ func TestARenewalWithoutAClearReplyIsResolvedByReading(t *testing.T) {
 	}
 }
 
+func TestARequestThatArrivesAfterALaterOneWasLostCountsFromWhenItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := 0
+		w.plan = func(c call) (fault, time.Duration) {
+			if c.op == "update" {
+				n++
+				switch n {
+				case 1:
+					return lateRequest, 3 * time.Second
+				case 2:
+					return lostRequest, 0
+				}
+			}
+			return none, 0
+		}
+		w.join(t, "a", nil).start()
+		after(latency + 3*retry)
+		l := w.term(t, 1).leadership
+		require.Equal(t, latency+renew, w.at(l.Deadline()))
+		after(2 * latency) // the third conflicts with the first, and the record is read
+		require.Equal(t, latency+retry+renew, w.at(l.Deadline()))
+		after(time.Minute)
+		require.NoError(t, l.Err())
+		w.finish(t)
+	})
+}
+
+func TestAWriteOfACloneIsNotTakenForOnesOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		rec := w.read()
+		rec.Renewal = 100 // this elector has not written it
+		w.write(rec)
+		after(retry)
+		require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrLeaseTaken)
+		w.finish(t)
+	})
+}
+
 func TestAClaimWithoutAClearReplyIsResolvedByReading(t *testing.T) {
 	for what, c := range map[string]struct {
 		fault fault

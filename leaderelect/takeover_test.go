@@ -2,6 +2,7 @@ package leaderelect_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,17 @@ func TestATakeoverWaitsForTheLeaseOfTheRecordFromAfterTheReply(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestALeaseOfAgesIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(record{Holder: "x", Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: math.MaxInt64})
+		w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RetryPeriod = renew / 2 }).start()
+		after(time.Hour)
+		require.Zero(t, w.led())
+		w.finish(t)
+	})
 }
 
 func TestARenewalThatAFollowerHasNotSeenPreventsItsTakeover(t *testing.T) {
@@ -151,6 +163,9 @@ func TestAStoreThatHasForgottenIsNotTrustedForALease(t *testing.T) {
 		},
 		"an older tombstone": func(w *world) {
 			w.write(record{Incarnation: "old", Term: 1, Renewal: 1, LeaseMillis: 15_000})
+		},
+		"the same term of another": func(w *world) {
+			w.write(record{Incarnation: "other", Term: 5, Renewal: 100, LeaseMillis: 15_000})
 		},
 		"an older one that is not readable": func(w *world) { w.write(record{}) },
 	} {
