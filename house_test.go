@@ -55,7 +55,9 @@ var goodTree = map[string]string{
 	"examples/app/lib/lib.go": "// Package lib is a part of it.\npackage lib\n\nimport \"" + module + "/store\"\n",
 
 	"bench/go.mod":        "module " + module + "/bench\n\nrequire k8s.io/client-go v0.37.2\n",
-	"bench/bench_test.go": "package bench_test\n\nimport \"k8s.io/client-go/util/workqueue\"\n\nfunc init() {}\n",
+	"bench/bench.go":      "package bench\n\nvar count int\n\ntype Floor struct {\n\tmu sync.Mutex\n}\n",
+	"bench/bench_test.go": "package bench_test\n\nimport \"k8s.io/client-go/util/workqueue\"\nimport \"" + module + "/store\"\n\nfunc init() {}\n",
+	"store/testdata/x.go": "no Go at all\n",
 }
 
 func TestAGoodTreeBreaksNoRule(t *testing.T) {
@@ -112,6 +114,7 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"no package changes", "wait/x.go", "package wait\n\nvar Table = []int{1}\n", "wait/x.go:3: package variable Table"},
 		{"no package changes", "wait/x.go", "package wait\n\nvar pool = sync.Pool{}\n", "wait/x.go:3: package variable pool"},
 		{"no package changes", "wait/x.go", "package wait\n\nvar a, b = errors.New(\"a\"), 1\n", "wait/x.go:3: package variable a"},
+		{"no package changes", "wait/x.go", "package wait\n\nvar _, count = 1, 2\n", "wait/x.go:3: package variable _"},
 		{"no package changes", "wait/x.go", "package wait\n\nvar errCount = counter.New()\n", "wait/x.go:3: package variable errCount"},
 		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { table[0]++ }\n", "wait/wait.go:11: package variable table"},
 		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { table = nil }\n", "wait/wait.go:11: package variable table"},
