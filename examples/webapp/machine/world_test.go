@@ -77,8 +77,11 @@ type world struct {
 	log     *logBuffer
 }
 
-// run returns a world whose Machine runs, and whose replicas are gone when the test is over.
+// run returns a world whose Machine runs, and whose replicas are gone when the test is over. Tests run at once: most of
+// their time is that of replicas which start and stop.
 func run(t *testing.T, cfg machine.Config) *world {
+	t.Helper()
+	t.Parallel()
 	return runIn(t, t.TempDir(), cfg)
 }
 
