@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "replica" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // of the processes to come: they need not linger for the race detector
 	os.Exit(m.Run())
 }
 
