@@ -25,15 +25,17 @@
 // The record names the holder and how long its lease lasts, but no time that anybody goes by. A leader renews it every
 // RetryPeriod. Each side counts from a moment of its own:
 //
-//	           sent   committed     RenewDeadline after sent             StepDownTimeout later
-//	leader   ───┬────────┬─────────────────────┬───────────────────────────────┬──────────────
-//	            │        │        acts         │    its work has to return     │ nothing runs
-//	            │        │  (reply: no matter) │                               │
-//	            │        └──► read   reply     │                               │
-//	follower ───┼────────────────┬──────┬──────┼───────────────────────────────┼────┬─────────
-//	            │                       │               waits, sees no change  │    │ takes over
-//	            │                       └──────────── LeaseDuration ───────────┼───►│
-//	            └──────────────────── LeaseDuration, slowest clock ────────────┘
+//	          request  commit                        deadline                    work has returned
+//	             │        │                             │                             │
+//	leader    ───┼────────┼─────────────────────────────┼─────────────────────────────┼───────────────► time
+//	             │◄──────── RenewDeadline: acts ───────►│◄─ StepDownTimeout: stops ──►│
+//	             │        │
+//	             │        └─► read ─► reply
+//	             │                      │
+//	follower  ───┼──────────────────────┼────────────────────────────────────────────────────────┼──► time
+//	             │                      │◄────────── LeaseDuration: sees no change ─────────────►│ takes over
+//	             │                                                                    │
+//	             │◄────── LeaseDuration, on the fastest clock that is allowed ───────►│
 //
 // The leader counts from before it sent a write that was acknowledged; a follower from after the reply that showed that
 // write. The write was committed in between. So the follower's count starts later than the leader's, whatever the clocks
@@ -44,11 +46,14 @@
 // the follower seeing it, the version is another one and nothing happens. So reads that are old, lost or late can delay
 // a change of leader, but never cause one. Every other state of a record follows the same rule:
 //
-//	no record       never seen one: free, term 1    |  seen one before: wait, then the next term
-//	no holder       released: free, the next term
-//	holder          wait for its LeaseDuration without a change, then the next term
-//	not readable    wait, then the next term
-//	older than seen wait, then the term after the greatest that was seen
+//	what is seen                 what follows
+//	a holder                     wait for its LeaseDuration without a change, then the next term
+//	no holder: it was released   free at once, the next term
+//	ourselves, in a term before  free at once, the next term: our work has returned
+//	no record, nor ever one      free at once, term 1
+//	no record any more           wait for a lease, then the next term
+//	a record older than before   wait for a lease, then the term after the greatest that was seen
+//	a record that is unreadable  wait for a lease, then the next term
 //
 // # Guarantees
 //
@@ -85,9 +90,9 @@
 //
 // # What loses a lease
 //
-// A store that cannot be reached for RenewDeadline: a leader that renews every 2s survives an outage of 8s. A process that
-// is stopped for as long. Somebody else writing the record. None of it ends the process: Run competes again when
-// the work has returned.
+// A store that cannot be reached: with the defaults a leader survives an outage of 5s (RequestTimeout) whenever it begins,
+// and none of 10s (RenewDeadline). A process that is stopped for as long. Somebody else writing the record. None of it
+// ends the process: Run competes again when the work has returned.
 //
 // Fail-over takes, from the last good renewal of a leader that dies, LeaseDuration and up to 1.2 RetryPeriod: so 13s to 17.5s
 // after its death with the defaults. After a release it takes up to 1.2 RetryPeriod. An elector whose own lease has

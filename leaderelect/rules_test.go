@@ -94,6 +94,27 @@ func TestNoCallDelaysTheEndOfALease(t *testing.T) {
 	}
 }
 
+func TestALeaderSurvivesAnOutageOfFiveSecondsWheneverItBegins(t *testing.T) {
+	for _, f := range []fault{stall, lostRequest, lostReply, stallLate} {
+		for begin := retry / 2; begin <= 2*retry; begin += retry / 20 {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.plan = func(c call) (fault, time.Duration) {
+					if at := w.at(c.now); at >= begin && at < begin+5*time.Second {
+						return f, 0
+					}
+					return none, 0
+				}
+				w.join(t, "a", nil).start()
+				after(time.Minute)
+				require.Equal(t, 1, w.led())
+				require.NoError(t, w.term(t, 1).leadership.Err())
+				w.finish(t)
+			})
+		}
+	}
+}
+
 func TestErrReadsTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
