@@ -251,3 +251,10 @@ func (c *counter[K]) known() int {
 	defer c.mu.Unlock()
 	return len(c.counts) + len(c.older)
 }
+
+// Levels returns the number of levels, with those that are empty.
+func (q *Queue[K]) Levels() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.order.levels)
+}

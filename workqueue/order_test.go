@@ -1,0 +1,412 @@
+package workqueue_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+func prio(p int) workqueue.AddOptions { return workqueue.AddOptions{Priority: p} }
+
+// takeAll hands out all that may be, without Done.
+func takeAll(q *workqueue.Queue[string]) (keys []string) {
+	for k, ok := q.TryGet(); ok; k, ok = q.TryGet() {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// finishAll hands out all that is ready, one after the other.
+func finishAll(q *workqueue.Queue[string]) (keys []string) {
+	for k, ok := q.TryGet(); ok; k, ok = q.TryGet() {
+		keys = append(keys, k)
+		q.Forget(k)
+		q.Done(k)
+	}
+	return keys
+}
+
+func TestWithoutAgeingAHigherPriorityAlwaysComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{Ageing: -1})
+		for i, p := range []int{0, math.MinInt, 5, -1, math.MaxInt, 5, 0} {
+			q.AddWith(fmt.Sprint(p, " ", i), prio(p))
+			time.Sleep(time.Hour)
+		}
+		require.Equal(t, []string{
+			fmt.Sprint(math.MaxInt, " 4"), "5 2", "5 5", "0 0", "0 6", "-1 3", fmt.Sprint(math.MinInt, " 1"),
+		}, takeAll(q), "and within a priority first in, first out")
+	})
+}
+
+// Guarantee 11, to the nanosecond.
+func TestAKeyIsOvertakenOnlyWithinWhatThePrioritiesAreWorth(t *testing.T) {
+	const ageing = 3 * time.Second
+	for _, p := range []int{-2, 0, 1, 1 << 30} {
+		for _, timestamps := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q := workqueue.New(workqueue.Config[string]{Ageing: ageing, Timestamps: timestamps})
+				q.AddWith("grade", prio(7))
+				finishAll(q)
+
+				q.AddWith("low", prio(p))
+				time.Sleep(2 * ageing)
+				q.AddWith("high", prio(p+2))
+				require.Equal(t, []string{"high", "low"}, finishAll(q), "just in time")
+
+				q.AddWith("low", prio(p))
+				time.Sleep(2*ageing + 1)
+				q.AddWith("high", prio(p+2))
+				require.Equal(t, []string{"low", "high"}, finishAll(q), "a nanosecond late")
+			})
+		}
+	}
+}
+
+// Times and priorities must not be compared by rounded numbers, nor by products that overflow.
+func TestAgeingIsExactWithHugePrioritiesAndTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{Ageing: 1})
+		q.AddWith("lowest", prio(math.MinInt))
+		q.AddWith("high", prio(math.MaxInt))
+		q.AddWith("higher", prio(math.MaxInt-1))
+		time.Sleep(100 * 365 * 24 * time.Hour)
+		q.AddWith("highest", prio(math.MaxInt))
+		require.Equal(t, []string{"high", "higher", "highest", "lowest"}, takeAll(q))
+		q.AddWith("low", prio(1))
+		time.Sleep(1)
+		q.AddWith("just in time", prio(2))
+		require.Equal(t, []string{"just in time", "low"}, takeAll(q))
+		q.AddWith("low 2", prio(1))
+		time.Sleep(2)
+		q.AddWith("late", prio(2))
+		require.Equal(t, []string{"low 2", "late"}, takeAll(q))
+	})
+}
+
+func TestDefaultAgeingIsTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith("low", prio(-1))
+		time.Sleep(10 * time.Second)
+		q.Add("in time")
+		time.Sleep(1)
+		q.Add("late")
+		require.Equal(t, []string{"in time", "low", "late"}, takeAll(q))
+	})
+}
+
+func TestAPriorityIsKeptOnRequeue(t *testing.T) {
+	requeue := map[string]func(*workqueue.Queue[string]){
+		"added while in process": func(q *workqueue.Queue[string]) { q.Add("k") },
+		"by AddRateLimited":      func(q *workqueue.Queue[string]) { q.AddRateLimited("k") },
+		"by AddAfter":            func(q *workqueue.Queue[string]) { q.AddAfter("k", time.Second) },
+		"by AddAfter, at once":   func(q *workqueue.Queue[string]) { q.AddAfter("k", 0) },
+	}
+	for name, again := range requeue {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := workqueue.New(workqueue.Config[string]{Ageing: -1})
+				q.AddWith("k", prio(3))
+				q.TryGet()
+				again(q)
+				q.Done("k")
+				q.AddWith("lower", prio(2))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.Equal(t, []string{"k", "lower"}, finishAll(q))
+
+				q.AddWith("lower", prio(2))
+				q.Add("k")
+				require.Equal(t, []string{"lower", "k"}, finishAll(q), "gone when there was nothing more to do")
+			})
+		})
+	}
+}
+
+func TestANegativePriorityIsKeptOnRequeueAndRaisedByAPlainAdd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{Ageing: -1})
+		q.AddWith("k", prio(-3))
+		q.TryGet()
+		q.AddAfter("k", time.Second)
+		q.Done("k")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, -3, q.Snapshot()[0].Priority)
+		q.Add("k")
+		require.Equal(t, 0, q.Snapshot()[0].Priority)
+	})
+}
+
+func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
+	states := map[string]func(*workqueue.Queue[string]){
+		"ready":      func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)) },
+		"delayed":    func(q *workqueue.Queue[string]) { q.AddWith("k", workqueue.AddOptions{Priority: 1, After: time.Hour}) },
+		"in process": func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)); q.TryGet() },
+		"dirty":      func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)); q.TryGet(); q.Add("k") },
+		"parked": func(q *workqueue.Queue[string]) {
+			q.AddWith("k", workqueue.AddOptions{Priority: 1, RateLimited: true})
+		},
+	}
+	for name, enter := range states {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := workqueue.New(workqueue.Config[string]{Ageing: -1, MaxAttempts: 1})
+				enter(q)
+				q.AddWith("k", prio(0))
+				q.AddWith("k", prio(-5))
+				require.Equal(t, 1, q.Snapshot()[0].Priority)
+				q.AddWith("k", prio(2))
+				require.Equal(t, 2, q.Snapshot()[0].Priority)
+				require.NoError(t, q.CheckInvariants())
+				q.Done("k")
+				q.AddWith("before", prio(2))
+				q.AddWith("after", prio(1))
+				if name != "in process" && name != "dirty" {
+					require.Equal(t, []string{"k", "before", "after"}, finishAll(q))
+				}
+				q.ShutDown()
+			})
+		})
+	}
+}
+
+// A key that is raised stands where it would stand if it had had the priority from the first on: it does not lose its wait.
+func TestARaisedKeyStandsBeforeWhatBecameReadyAfterIt(t *testing.T) {
+	for _, ageing := range []time.Duration{-1, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			q := workqueue.New(workqueue.Config[string]{Ageing: ageing})
+			for i := range 10 {
+				q.AddWith(fmt.Sprint("low ", i), prio(1))
+				time.Sleep(1)
+				q.AddWith(fmt.Sprint("high ", i), prio(2))
+				time.Sleep(1)
+			}
+			for _, i := range []int{3, 8, 1, 9, 0} {
+				q.AddWith(fmt.Sprint("low ", i), prio(2))
+				require.NoError(t, q.CheckInvariants())
+			}
+			require.True(t, q.Cancel("low 8"))
+			require.NoError(t, q.CheckInvariants())
+			require.Equal(t, strings.Split("low 0,high 0,low 1,high 1,high 2,low 3,high 3,high 4,high 5,high 6,high 7,high 8,low 9,high 9", ","),
+				takeAll(q)[:14])
+		})
+	}
+}
+
+func TestTheFirstPriorityKeepsWhatIsReadyInOrder(t *testing.T) {
+	for _, timestamps := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			q := workqueue.New(workqueue.Config[string]{Timestamps: timestamps})
+			q.Add("a")
+			q.Add("b")
+			time.Sleep(11 * time.Second)
+			q.AddWith("first with a priority", prio(1))
+			require.NoError(t, q.CheckInvariants())
+			want := []string{"first with a priority", "a", "b"} // as if a and b were ready since now
+			if timestamps {
+				want = []string{"a", "b", "first with a priority"}
+			}
+			require.Equal(t, want, takeAll(q))
+		})
+	}
+}
+
+func TestMoreThanSixteenPrioritiesAreKeptApartAndGivenBack(t *testing.T) {
+	q := workqueue.New(workqueue.Config[string]{Ageing: -1})
+	var want []string
+	for i := range 10_000 {
+		p := i*7919%10_000 - 5000
+		q.AddWith(fmt.Sprint(p), prio(p))
+		want = append(want, fmt.Sprint(4999-i))
+	}
+	require.NoError(t, q.CheckInvariants())
+	require.Equal(t, want, finishAll(q))
+	require.NoError(t, q.CheckInvariants())
+	require.LessOrEqual(t, q.Levels(), 16)
+}
+
+// byLetter makes the first letter of a key its group.
+func byLetter(k string) string { return k[:1] }
+
+func TestGroupsTakeTurnsWithinAPriority(t *testing.T) {
+	q := workqueue.New(workqueue.Config[string]{Group: byLetter, Ageing: -1})
+	for _, k := range []string{"a1", "a2", "a3", "b1", "c1", "b2"} {
+		q.Add(k)
+	}
+	q.AddWith("a0", prio(1))
+	require.Equal(t, []string{"a0", "a1", "b1", "c1", "a2", "b2", "a3"}, takeAll(q))
+	require.NoError(t, q.CheckInvariants())
+}
+
+func TestAGroupOfTenThousandKeysDoesNotDelayAnother(t *testing.T) {
+	q := workqueue.New(workqueue.Config[string]{Group: byLetter})
+	for i := range 10_000 {
+		q.Add(fmt.Sprint("a", i))
+	}
+	for i := range 5 {
+		q.Add(fmt.Sprint("b", i))
+	}
+	first := finishAll(q)[:11]
+	require.Equal(t, "a0 b0 a1 b1 a2 b2 a3 b3 a4 b4 a5", strings.Join(first, " "))
+}
+
+func TestAGroupAtItsLimitKeepsNoWorkerFromTheOthers(t *testing.T) {
+	q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 2, Ageing: -1})
+	for _, k := range []string{"a1", "a2", "a3", "b1"} {
+		q.AddWith(k, prio(int('c'-k[0])))
+	}
+	require.Equal(t, []string{"a1", "a2", "b1"}, takeAll(q))
+	require.Equal(t, 1, q.Len())
+	q.Add("a4")
+	_, ok := q.TryGet()
+	require.False(t, ok)
+	q.Done("a2")
+	require.Equal(t, []string{"a3"}, takeAll(q))
+	q.Add("a1") // dirty, at the limit
+	q.Done("a1")
+	require.Equal(t, []string{"a1"}, takeAll(q), "of priority 2, before a4, which has 0")
+	require.NoError(t, q.CheckInvariants())
+}
+
+// Each Done of a group at its limit lets one more worker go on, also when several are done before the first worker looks.
+func TestEachFreedPlaceInAGroupWakesAWorkerOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 3})
+		for i := range 9 {
+			q.Add(fmt.Sprint("a", i))
+		}
+		first := takeAll(q)
+		require.Len(t, first, 3)
+		got := make(chan string, 9)
+		for range 4 {
+			go func() {
+				k, _ := q.Get()
+				got <- k
+			}()
+		}
+		synctest.Wait()
+		require.Empty(t, got)
+		for _, k := range first {
+			q.Done(k)
+		}
+		synctest.Wait()
+		require.Len(t, got, 3)
+		require.True(t, q.Cancel("a6"))
+		q.Done(<-got)
+		synctest.Wait()
+		require.Len(t, got, 3, "the fourth worker got the last place")
+		require.NoError(t, q.CheckInvariants())
+		q.ShutDown()
+	})
+}
+
+func TestAShutdownHandsOutWhatWaitsForItsGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1})
+		for _, k := range []string{"a1", "a2", "a3"} {
+			q.Add(k)
+		}
+		var order []string
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for k, shutdown := q.Get(); !shutdown; k, shutdown = q.Get() {
+					mu.Lock()
+					order = append(order, k)
+					mu.Unlock()
+					time.Sleep(time.Second)
+					q.Done(k)
+				}
+			})
+		}
+		synctest.Wait()
+		require.NoError(t, q.Drain(t.Context()))
+		wg.Wait()
+		require.Equal(t, []string{"a1", "a2", "a3"}, order)
+		require.NoError(t, q.CheckInvariants())
+	})
+}
+
+// Cancel of what was left lets the workers and those who drain go.
+func TestCancelOfTheLastReadyKeyEndsAShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1})
+		q.Add("a1")
+		q.Add("a2")
+		q.TryGet()
+		ended, drained := make(chan bool, 2), make(chan error, 1)
+		for range 2 {
+			go func() {
+				_, shutdown := q.Get()
+				ended <- shutdown
+			}()
+		}
+		go func() { drained <- q.Drain(t.Context()) }()
+		synctest.Wait()
+		require.Empty(t, ended)
+		require.True(t, q.Cancel("a2"))
+		require.True(t, <-ended)
+		require.True(t, <-ended)
+		require.Empty(t, drained, "a1 is in process")
+		q.Done("a1")
+		require.NoError(t, <-drained)
+	})
+}
+
+func TestAGroupLimitIsNeverExceededUnderLoad(t *testing.T) {
+	const limit = 2
+	q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: limit})
+	var working [3]atomic.Int32
+	var done atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for k, shutdown := q.Get(); !shutdown; k, shutdown = q.Get() {
+				assert.LessOrEqual(t, working[k[0]-'a'].Add(1), int32(limit))
+				done.Add(1)
+				working[k[0]-'a'].Add(-1)
+				q.Done(k)
+			}
+		})
+	}
+	for i := range 3000 {
+		q.AddWith(fmt.Sprintf("%c%d", 'a'+i%3, i), prio(i%5))
+	}
+	require.NoError(t, q.Drain(t.Context()))
+	wg.Wait()
+	require.EqualValues(t, 3000, done.Load())
+	require.NoError(t, q.CheckInvariants())
+}
+
+func TestMemoryOfManyGroupsIsGivenBack(t *testing.T) {
+	q := workqueue.New(workqueue.Config[int]{Group: func(k int) string { return fmt.Sprint(k) }})
+	for i := range 50_000 {
+		q.AddWith(i, prio(i%3))
+	}
+	for i := range 50_000 { // raise some: they are kept apart
+		if i%3 == 0 {
+			q.AddWith(i, prio(2))
+		}
+	}
+	require.GreaterOrEqual(t, q.Kept(), 50_000)
+	for k, ok := q.TryGet(); ok; k, ok = q.TryGet() {
+		q.Done(k)
+	}
+	require.LessOrEqual(t, q.Kept(), 4096)
+	require.NoError(t, q.CheckInvariants())
+	require.False(t, slices.ContainsFunc(q.Snapshot(), func(workqueue.KeyInfo[int]) bool { return true }))
+}
