@@ -99,12 +99,13 @@ func (q *Queue[K]) shutDownLocked() (wake []*waiter, added []K) {
 		calm = append(calm, w)
 	}
 	slices.SortFunc(calm, func(a, b wakeup[K]) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.seq, b.seq)) })
+	wake = q.waiters.clear()
 	for _, w := range calm {
-		if _, changed := q.makeReadyLocked(w.e); changed {
+		if _, changed := q.makeReadyLocked(w.e); changed { // all workers are on the list of those to wake already
 			added = append(added, w.e.key)
 		}
 	}
-	return q.waiters.clear(), added
+	return wake, added
 }
 
 // endedLocked returns all workers, to be told to stop, if the queue is shut down and has nothing more to hand out.
