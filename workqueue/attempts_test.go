@@ -1,0 +1,331 @@
+package workqueue_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// fail takes the only key, when it is ready, and fails at it.
+func fail(t *testing.T, q *workqueue.Queue[string]) workqueue.Item[string] {
+	t.Helper()
+	item, err := q.Take(t.Context())
+	require.NoError(t, err)
+	q.AddRateLimited(item.Key)
+	item.Done()
+	require.NoError(t, q.CheckInvariants())
+	return item
+}
+
+func TestAnItemTellsItsAttemptAndTheFirstFailure(t *testing.T) {
+	for name, cfg := range map[string]workqueue.Config[string]{
+		"counted by the queue":   {},
+		"counted by the limiter": {RateLimiter: workqueue.DefaultControllerRateLimiter[string]()},
+		"counted by both":        {RateLimiter: workqueue.DefaultControllerRateLimiter[string](), MaxElapsed: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := workqueue.New(cfg)
+				q.Add("k")
+				sleep(time.Second)
+				begin := time.Now()
+				for attempt := 1; attempt < 5; attempt++ {
+					item := fail(t, q)
+					require.Equal(t, attempt, item.Attempt)
+					require.Equal(t, attempt, q.NumRequeues("k"))
+					if name == "counted by the limiter" || attempt == 1 {
+						require.Zero(t, item.FirstFailure)
+					} else {
+						require.True(t, item.FirstFailure.Equal(begin), item.FirstFailure)
+					}
+				}
+				q.Forget("k")
+				require.Zero(t, q.NumRequeues("k"))
+				item, _ := q.Take(t.Context())
+				require.Equal(t, 1, item.Attempt)
+				require.Zero(t, item.FirstFailure)
+			})
+		})
+	}
+}
+
+func TestTheBackoffOfTheQueueDoublesUpToAThousandSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		d := 5 * time.Millisecond
+		for range 70 {
+			q.AddRateLimited("k")
+			require.Equal(t, d, dueAfter(t, q))
+			d = min(2*d, 1000*time.Second)
+		}
+		q.Forget("k")
+		q.AddRateLimited("k")
+		require.Equal(t, 5*time.Millisecond, dueAfter(t, q))
+	})
+}
+
+func TestAKeyGetsItsAttemptsAndIsParkedThen(t *testing.T) {
+	for name, limiter := range map[string]workqueue.RateLimiter[string]{"own": nil, "custom": limiterOf(time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var parked []int
+				cfg := workqueue.Config[string]{MaxAttempts: 3, RateLimiter: limiter}
+				cfg.Hooks.Parked = func(_ string, attempts int) { parked = append(parked, attempts) }
+				q := workqueue.New(cfg)
+				q.Add("k")
+				for range 2 {
+					fail(t, q)
+					require.Equal(t, workqueue.Stats{Delayed: 1}, q.Stats())
+				}
+				item, _ := q.Take(t.Context())
+				q.AddRateLimited("k")
+				require.Equal(t, workqueue.Stats{InProcess: 1}, q.Stats())
+				require.Empty(t, parked)
+				item.Done()
+				require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
+				require.Equal(t, []int{3}, parked)
+				sleep(24 * time.Hour)
+				require.Equal(t, []string{"k"}, q.Parked(), "for as long as it takes")
+				q.Forget("k")
+				require.Equal(t, []string{"k"}, q.Parked(), "it has not succeeded")
+			})
+		})
+	}
+}
+
+func TestAKeyGetsItsTimeAndIsParkedThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{MaxElapsed: time.Minute, RateLimiter: limiterOf(1)})
+		q.Add("k")
+		sleep(time.Hour) // it counts from the first failure
+		fail(t, q)
+		q.Get()
+		sleep(time.Minute - 2)
+		q.AddRateLimited("k")
+		q.Done("k")
+		require.Equal(t, workqueue.Stats{Delayed: 1}, q.Stats(), "a nanosecond before the time is over")
+		fail(t, q)
+		require.Equal(t, []string{"k"}, q.Parked())
+		q.Add("k")
+		fail(t, q)
+		require.Empty(t, q.Parked(), "the time began anew")
+	})
+}
+
+func TestParkedKeysAreListedInOrderRetriedAndDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var added []string
+		cfg := workqueue.Config[string]{MaxAttempts: 1}
+		cfg.Hooks.Added = func(k string) { added = append(added, k) }
+		q := workqueue.New(cfg)
+		for _, k := range []string{"c", "a", "b", "d"} {
+			q.AddRateLimited(k)
+		}
+		require.Equal(t, []string{"c", "a", "b", "d"}, q.Parked())
+		require.False(t, q.RetryParked("unknown"))
+		require.False(t, q.DropParked("unknown"))
+		require.True(t, q.RetryParked("a"))
+		require.False(t, q.RetryParked("a"), "it is ready")
+		require.False(t, q.DropParked("a"))
+		require.Equal(t, []string{"a"}, added)
+		require.True(t, q.DropParked("c"))
+		require.Equal(t, []string{"b", "d"}, q.Parked())
+		require.Equal(t, workqueue.Stats{Ready: 1, Parked: 2}, q.Stats(), "nothing is remembered of what was dropped")
+		item := fail(t, q)
+		require.Equal(t, 1, item.Attempt, "the budget is whole")
+		require.Equal(t, []string{"b", "d", "a"}, q.Parked())
+
+		q.AddAfter("b", time.Minute)
+		require.True(t, q.DropParked("b"), "but for its wake-up")
+		require.Equal(t, workqueue.Stats{Delayed: 1, Parked: 2}, q.Stats())
+		require.NoError(t, q.CheckInvariants())
+		q.ShutDown()
+		require.False(t, q.RetryParked("d"))
+		require.True(t, q.DropParked("d"))
+		require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
+	})
+}
+
+func TestRetryParkedWakesAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 1})
+		q.AddRateLimited("k")
+		got := make(chan string, 1)
+		go func() { k, _ := q.Get(); got <- k }()
+		synctest.Wait()
+		require.Empty(t, got)
+		q.RetryParked("k")
+		require.Equal(t, "k", <-got)
+	})
+}
+
+func TestAParkedKeyIsRevivedByAnAddAtOnceAndByAWakeUpWhenItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 1, RateLimiter: limiterOf(0)})
+		q.AddRateLimited("k")
+		q.AddRateLimited("k") // does not revive, whatever the limiter says, and is no failure of an attempt
+		require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
+		require.Equal(t, 1, q.Snapshot()[0].Failures)
+		q.AddAfter("k", time.Minute)
+		require.Equal(t, workqueue.Stats{Parked: 1, Delayed: 1}, q.Stats())
+		sleep(time.Minute - 1)
+		require.Equal(t, []string{"k"}, q.Parked())
+		sleep(1)
+		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+		require.Zero(t, q.Snapshot()[0].Failures)
+		fail(t, q)
+		q.Add("k")
+		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+		require.NoError(t, q.CheckInvariants())
+	})
+}
+
+// What was added after the failure that spent the budget is not parked.
+func TestAnAddBeforeTheDoneOfASpentKeyGivesItANewBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parked := 0
+		cfg := workqueue.Config[string]{MaxAttempts: 1}
+		cfg.Hooks.Parked = func(string, int) { parked++ }
+		q := workqueue.New(cfg)
+		q.Add("k")
+		for _, after := range []bool{true, false} {
+			item, _ := q.TryTake()
+			if !after {
+				q.Add("k")
+			}
+			q.AddRateLimited("k")
+			if after {
+				q.Add("k")
+			}
+			require.NoError(t, q.CheckInvariants())
+			item.Done()
+			require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+			require.Zero(t, q.Snapshot()[0].Failures)
+		}
+		q.AddRateLimited("k") // a failure of a key that is ready: the attempt comes
+		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+		require.Zero(t, q.Snapshot()[0].Failures)
+
+		q.TryGet()
+		q.AddRateLimited("k")
+		q.Forget("k") // succeeded after all
+		q.Done("k")
+		require.Equal(t, workqueue.Stats{}, q.Stats())
+		require.Zero(t, parked)
+	})
+}
+
+func TestASpentKeyIsNotTriedAgainByAnOlderBackoffButByAWakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+		q.AddRateLimited("k")
+		q.AddRateLimited("k") // spends it, while the first backoff is scheduled
+		require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
+		require.NoError(t, q.CheckInvariants())
+		q.DropParked("k")
+
+		q.AddAfter("k", time.Second)
+		q.AddRateLimited("k") // the earlier of the two, so the wake-up is a backoff now
+		q.AddRateLimited("k")
+		require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
+		q.DropParked("k")
+
+		q.AddAfter("k", time.Millisecond)
+		q.AddRateLimited("k")
+		q.AddRateLimited("k")
+		require.Equal(t, workqueue.Stats{Parked: 1, Delayed: 1}, q.Stats())
+		require.Equal(t, time.Millisecond, dueAfter(t, q))
+	})
+}
+
+func TestFailuresAreRememberedForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("k")
+		fail(t, q)
+		fail(t, q)
+		require.Equal(t, 2, q.NumRequeues("k"))
+		q.Get()
+		q.Done("k") // neither forgotten nor failed
+		for range 2 {
+			sleep(time.Hour - 1)
+			require.Equal(t, workqueue.Stats{Remembered: 1}, q.Stats())
+			require.Equal(t, 2, q.NumRequeues("k"))
+			q.Add("k") // the hour begins anew
+			q.Get()
+			q.Done("k")
+		}
+		sleep(time.Hour - 1)
+		require.Equal(t, 2, q.NumRequeues("k"))
+		sleep(1)
+		require.Equal(t, workqueue.Stats{}, q.Stats())
+		require.Zero(t, q.NumRequeues("k"))
+		require.NoError(t, q.CheckInvariants())
+
+		q.AddRateLimited("k")
+		require.Equal(t, 5*time.Millisecond, dueAfter(t, q))
+		q.Forget("k")
+		require.Equal(t, workqueue.Stats{}, q.Stats(), "of what is forgotten nothing is remembered")
+	})
+}
+
+func TestMemoryOfKeysThatWereNeverForgottenIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 100_000
+		q := workqueue.New(workqueue.Config[int]{RateLimiter: nil, Group: func(k int) string { return fmt.Sprint(k % 7) }})
+		for k := range n {
+			q.AddRateLimited(k)
+		}
+		for range n {
+			k, _ := q.Get()
+			q.Done(k)
+		}
+		require.Equal(t, workqueue.Stats{Remembered: n}, q.Stats())
+		sleep(time.Hour)
+		require.Equal(t, workqueue.Stats{}, q.Stats(), "without any call")
+		require.LessOrEqual(t, q.Kept(), 4096)
+		require.NoError(t, q.CheckInvariants())
+	})
+}
+
+func TestNothingIsForgottenByTimeAfterAShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddRateLimited("a")
+		q.Add("b")
+		q.TryGet()
+		q.AddRateLimited("b")
+		q.ShutDown()
+		require.Equal(t, workqueue.Stats{InProcess: 1, Remembered: 1}, q.Stats())
+		q.Done("b")
+		require.NoError(t, q.CheckInvariants(), "no timer runs")
+		sleep(2 * time.Hour)
+		require.Equal(t, workqueue.Stats{Remembered: 2}, q.Stats())
+		q.Forget("a")
+		require.Equal(t, workqueue.Stats{Remembered: 1}, q.Stats())
+	})
+}
+
+func TestACustomLimiterDecidesAndRemembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)
+		q := workqueue.New(workqueue.Config[string]{RateLimiter: l})
+		q.AddRateLimited("k")
+		require.Equal(t, time.Second, dueAfter(t, q))
+		require.Equal(t, workqueue.Stats{}, q.Stats(), "the queue remembers nothing")
+		q.AddRateLimited("k")
+		require.Equal(t, time.Minute, dueAfter(t, q))
+		require.Equal(t, 2, q.NumRequeues("k"))
+		q.Forget("k")
+		require.Zero(t, l.NumRequeues("k"))
+
+		at := workqueue.New(workqueue.Config[string]{RateLimiter: limiterOf(-1)})
+		at.AddRateLimited("k")
+		require.Equal(t, workqueue.Stats{Ready: 1}, at.Stats(), "a limiter that wants no delay")
+	})
+}
