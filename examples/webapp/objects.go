@@ -101,6 +101,8 @@ func statusOf(app WebAppSpec, d Deployment, s Service) WebAppStatus {
 	case d.Status.Ready < app.Replicas:
 		status.Phase = Degraded
 		status.Problem = fmt.Sprintf("%d of %d replicas are ready", d.Status.Ready, app.Replicas)
+	case s.Status.Backends < app.Replicas:
+		status.Phase = Deploying // the load balancer has still to hear of some
 	default:
 		status.Phase = Running
 	}

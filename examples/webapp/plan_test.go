@@ -119,7 +119,7 @@ func TestARevisionThatNeverGetsReadyIsReplacedByTheNext(t *testing.T) {
 func TestStatusSaysHowAnAppIsDoing(t *testing.T) {
 	app := WebAppSpec{Replicas: 2, Port: 80, Message: "m"}
 	spec := DeploymentSpec{Replicas: 2, Message: "m"}
-	service := Service{Spec: ServiceSpec{Port: 80}, Status: ServiceStatus{Address: "127.0.0.1:80"}}
+	service := Service{Spec: ServiceSpec{Port: 80}, Status: ServiceStatus{Address: "127.0.0.1:80", Backends: 2}}
 	deployment := func(ready int, reached bool) Deployment {
 		d := Deployment{Spec: spec, Status: DeploymentStatus{Ready: ready, Reached: reached}}
 		if reached {
@@ -136,6 +136,8 @@ func TestStatusSaysHowAnAppIsDoing(t *testing.T) {
 		"nothing ready yet":      {d: deployment(0, false), s: service, want: WebAppStatus{Phase: Pending, Address: "127.0.0.1:80"}},
 		"one of two for a start": {d: deployment(1, false), s: service, want: WebAppStatus{Phase: Deploying, Ready: 1, Address: "127.0.0.1:80"}},
 		"all there":              {d: deployment(2, true), s: service, want: WebAppStatus{Phase: Running, Ready: 2, Address: "127.0.0.1:80"}},
+		"ready, but not in the load balancer yet": {d: deployment(2, true), s: Service{Spec: service.Spec, Status: ServiceStatus{Address: "127.0.0.1:80", Backends: 1}},
+			want: WebAppStatus{Phase: Deploying, Ready: 2, Address: "127.0.0.1:80"}},
 		"one lost": {d: deployment(1, true), s: service,
 			want: WebAppStatus{Phase: Degraded, Ready: 1, Address: "127.0.0.1:80", Problem: "1 of 2 replicas are ready"}},
 		"another revision": {d: Deployment{Status: DeploymentStatus{Ready: 2, Reached: true, Rolled: DeploymentSpec{Replicas: 2, Message: "old"}}}, s: service,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,6 +31,10 @@ func TestMain(m *testing.M) {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // of the processes to come: they need not linger for the race detector
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // they wait most of the time
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -259,7 +260,7 @@ func TestStoppingStopsTheReplicasAndReleasesTheLease(t *testing.T) {
 // leftBehind starts a replica of an app as an earlier run would have.
 func (r *rig) leftBehind(app manifest.Manifest) machine.Replica {
 	r.t.Helper()
-	m, err := machine.Open(r.state+"/replicas", machine.Config{})
+	m, err := machine.Open(r.state+"/replicas", machine.Config{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(r.t, err)
 	require.NoError(r.t, m.Start(r.ctx, machine.Spec{
 		ID: app.Name + "-left", App: app.Name, Message: app.Message,
