@@ -1,0 +1,195 @@
+package workqueue_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// metrics are the seven of client-go's workqueue, made of hooks and Stats.
+type metrics struct {
+	adds, depth, retries int
+	latency, work        []time.Duration
+	unfinished, longest  time.Duration
+}
+
+func observed(m *metrics, cfg workqueue.Config[string]) *workqueue.Queue[string] {
+	cfg.Logger = discard
+	cfg.Hooks = workqueue.Hooks[string]{
+		Added:     func(string) { m.adds++ },
+		HandedOut: func(_ string, d time.Duration) { m.latency = append(m.latency, d) },
+		Done:      func(_ string, d time.Duration) { m.work = append(m.work, d) },
+		Delayed:   func(string, time.Duration) { m.retries++ },
+	}
+	return workqueue.New(cfg)
+}
+
+func (m *metrics) collect(q *workqueue.Queue[string]) metrics {
+	s := q.Stats()
+	m.depth, m.unfinished, m.longest = s.Ready+s.Dirty, s.Unfinished, s.LongestRunning
+	return *m
+}
+
+func TestHooksAndStatsGiveTheSevenMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m metrics
+		q := observed(&m, workqueue.Config[string]{RateLimiter: limiterOf(11 * time.Second)})
+		q.Add("a")
+		q.Add("b")
+		q.Add("a") // one too many
+		sleep(time.Second)
+		q.AddWith("b", prio(1)) // does not begin the wait of b anew, nor that of a
+		require.Equal(t, metrics{adds: 2, depth: 2}, m.collect(q))
+
+		sleep(time.Second)
+		q.Get() // b, after 2 s
+		sleep(3 * time.Second)
+		q.Get()    // a, after 5 s
+		q.Add("a") // dirty
+		q.Add("a") // one too many
+		sleep(4 * time.Second)
+		want := metrics{
+			adds: 3, depth: 1, latency: []time.Duration{2 * time.Second, 5 * time.Second},
+			unfinished: 11 * time.Second, longest: 7 * time.Second,
+		}
+		require.Equal(t, want, m.collect(q))
+
+		q.AddRateLimited("b")
+		q.Done("b") // after 7 s
+		q.Done("a") // after 4 s; ready from now on
+		sleep(11 * time.Second)
+		// b is due, and is ready since now: what it waited for before is not the fault of the workers.
+		want.adds, want.depth, want.retries, want.unfinished, want.longest = 4, 2, 1, 0, 0
+		want.work = []time.Duration{7 * time.Second, 4 * time.Second}
+		require.Equal(t, want, m.collect(q))
+
+		sleep(time.Second)
+		q.Get() // a, after 12 s, for b has a priority that is worth only 10 s
+		q.Done("a")
+		q.Get() // b, after 1 s
+		q.Done("b")
+		q.AddAfter("c", 0) // client-go counts it as well
+		q.AddAfter("d", time.Second)
+		q.AddAfter("d", time.Minute) // later: changes nothing, but it was called
+		sleep(time.Second)
+		q.TryGet()
+		q.TryGet()
+		q.Done("c")
+		q.Done("d")
+		want.adds, want.depth, want.retries = 6, 0, 4
+		want.latency = append(want.latency, 12*time.Second, time.Second, time.Second, 0)
+		want.work = append(want.work, 0, 0, 0, 0)
+		require.Equal(t, want, m.collect(q))
+		q.Done("d")
+		q.ShutDown()
+		q.Add("e")
+		q.AddAfter("e", 1)
+		q.AddRateLimited("e")
+		require.Equal(t, want, m.collect(q), "nothing of that has happened")
+	})
+}
+
+// A key that is added, and has its effect later, is added once.
+func TestAnAddThatIsDebouncedIsCountedOnceWhenItHasItsEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m metrics
+		q := observed(&m, workqueue.Config[string]{Debounce: quiet})
+		q.Add("k")
+		q.Add("k")
+		require.Zero(t, m.adds)
+		sleep(quiet)
+		require.Equal(t, metrics{adds: 1, depth: 1}, m.collect(q))
+		sleep(time.Minute)
+		q.Get()
+		q.Done("k")
+		require.Equal(t, metrics{adds: 1, latency: []time.Duration{time.Minute}, work: []time.Duration{0}}, m.collect(q))
+		q.Add("k")
+		q.ShutDown()
+		require.Equal(t, 2, m.adds)
+	})
+}
+
+// The depth that a caller counts from Added and HandedOut is that of Stats, and so never negative.
+func TestTheDepthIsWhatWasAddedAndNotHandedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m metrics
+		q := observed(&m, workqueue.Config[string]{MaxAttempts: 2})
+		steps := []func(k string){
+			q.Add, func(string) { q.TryGet() }, q.Done, q.AddRateLimited, func(k string) { q.AddAfter(k, 3) },
+			func(string) { sleep(2) }, func(k string) { q.RetryParked(k) }, func(k string) { q.DropParked(k) },
+		}
+		for i := range 5000 {
+			steps[i*i*7%31%len(steps)](fmt.Sprint(i * 13 % 11 % 3))
+			depth := m.collect(q).depth
+			require.Equal(t, m.adds-len(m.latency), depth, "step %d", i)
+			require.GreaterOrEqual(t, depth, 0)
+			require.NoError(t, q.CheckInvariants())
+		}
+		require.Greater(t, len(m.work), 100)
+		q.ShutDown()
+	})
+}
+
+func TestHooksAreToldTheirDelaysAndAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		say := func(format string, args ...any) { log = append(log, fmt.Sprintf(format, args...)) }
+		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Hooks: workqueue.Hooks[string]{
+			Added:     func(k string) { say("added %s", k) },
+			HandedOut: func(k string, d time.Duration) { say("handed out %s after %v", k, d) },
+			Done:      func(k string, d time.Duration) { say("done %s after %v", k, d) },
+			Delayed:   func(k string, d time.Duration) { say("delayed %s by %v", k, d) },
+			Parked:    func(k string, n int) { say("parked %s after %d", k, n) },
+			StrayDone: func(k string) { say("stray %s", k) },
+		}})
+		q.AddWith("k", workqueue.AddOptions{At: time.Now().Add(-time.Hour)})
+		q.Get()
+		q.AddRateLimited("k")
+		q.Done("k")
+		sleep(time.Second)
+		q.Get()
+		q.AddRateLimited("k") // the last: nothing is delayed
+		q.Done("k")
+		q.Done("k")
+		q.AddRateLimited("k") // of a key that is parked: nothing
+		q.RetryParked("k")
+		q.AddWith("k", workqueue.AddOptions{})
+		q.AddRateLimited("other")
+		q.AddRateLimited("other")
+		require.Equal(t, []string{
+			"delayed k by 0s", "added k", "handed out k after 0s", "delayed k by 5ms", "done k after 0s",
+			"added k", "handed out k after 995ms", "done k after 0s", "parked k after 2", "stray k",
+			"added k", "delayed other by 5ms", "parked other after 2",
+		}, log)
+	})
+}
+
+// A hook may call the queue: it is called without locks.
+func TestHooksMayCallTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q *workqueue.Queue[string]
+		calls := 0
+		look := func(string) { calls++; q.Stats(); q.Snapshot(); q.Len() }
+		q = workqueue.New(workqueue.Config[string]{MaxAttempts: 1, Debounce: 1, Hooks: workqueue.Hooks[string]{
+			Added: look, StrayDone: look,
+			HandedOut: func(k string, _ time.Duration) { look(k) },
+			Done:      func(k string, _ time.Duration) { look(k) },
+			Delayed:   func(k string, _ time.Duration) { look(k) },
+			Parked:    func(k string, _ int) { look(k) },
+		}})
+		q.AddAfter("k", 1) // delayed,
+		sleep(1)           // added,
+		q.TryGet()         // handed out,
+		q.AddRateLimited("k")
+		q.Done("k") // done, parked,
+		q.Done("k") // stray,
+		q.Add("k")
+		q.ShutDown() // added
+		require.Equal(t, 7, calls)
+	})
+}
