@@ -179,7 +179,7 @@ func TestAPriorityIsNotRemembered(t *testing.T) {
 
 func TestCancelTakesBackWhatWasAddedInEachState(t *testing.T) {
 	type queue = *workqueue.Queue[string]
-	soon := func(q queue) { q.AddAfter("k", 1); time.Sleep(1); synctest.Wait() } // not debounced
+	soon := func(q queue) { q.AddAfter("k", 1); time.Sleep(time.Nanosecond); synctest.Wait() } // not debounced
 	for _, c := range []struct {
 		state     string
 		enter     func(queue)

@@ -2,6 +2,8 @@ package workqueue_test
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,26 +20,32 @@ type metrics struct {
 	unfinished, longest  time.Duration
 }
 
-func observed(m *metrics, cfg workqueue.Config[string]) *workqueue.Queue[string] {
+// observer collects them.
+type observer struct {
+	metrics
+	added atomic.Int32 // the timer calls that hook as well
+}
+
+func observed(o *observer, cfg workqueue.Config[string]) *workqueue.Queue[string] {
 	cfg.Logger = discard
 	cfg.Hooks = workqueue.Hooks[string]{
-		Added:     func(string) { m.adds++ },
-		HandedOut: func(_ string, d time.Duration) { m.latency = append(m.latency, d) },
-		Done:      func(_ string, d time.Duration) { m.work = append(m.work, d) },
-		Delayed:   func(string, time.Duration) { m.retries++ },
+		Added:     func(string) { o.added.Add(1) },
+		HandedOut: func(_ string, d time.Duration) { o.latency = append(o.latency, d) },
+		Done:      func(_ string, d time.Duration) { o.work = append(o.work, d) },
+		Delayed:   func(string, time.Duration) { o.retries++ },
 	}
 	return workqueue.New(cfg)
 }
 
-func (m *metrics) collect(q *workqueue.Queue[string]) metrics {
+func (o *observer) collect(q *workqueue.Queue[string]) metrics {
 	s := q.Stats()
-	m.depth, m.unfinished, m.longest = s.Ready+s.Dirty, s.Unfinished, s.LongestRunning
-	return *m
+	o.adds, o.depth, o.unfinished, o.longest = int(o.added.Load()), s.Ready+s.Dirty, s.Unfinished, s.LongestRunning
+	return o.metrics
 }
 
 func TestHooksAndStatsGiveTheSevenMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m metrics
+		var m observer
 		q := observed(&m, workqueue.Config[string]{RateLimiter: limiterOf(11 * time.Second)})
 		q.Add("a")
 		q.Add("b")
@@ -97,11 +105,11 @@ func TestHooksAndStatsGiveTheSevenMetrics(t *testing.T) {
 // A key that is added, and has its effect later, is added once.
 func TestAnAddThatIsDebouncedIsCountedOnceWhenItHasItsEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m metrics
+		var m observer
 		q := observed(&m, workqueue.Config[string]{Debounce: quiet})
 		q.Add("k")
 		q.Add("k")
-		require.Zero(t, m.adds)
+		require.Zero(t, m.added.Load())
 		sleep(quiet)
 		require.Equal(t, metrics{adds: 1, depth: 1}, m.collect(q))
 		sleep(time.Minute)
@@ -110,14 +118,14 @@ func TestAnAddThatIsDebouncedIsCountedOnceWhenItHasItsEffect(t *testing.T) {
 		require.Equal(t, metrics{adds: 1, latency: []time.Duration{time.Minute}, work: []time.Duration{0}}, m.collect(q))
 		q.Add("k")
 		q.ShutDown()
-		require.Equal(t, 2, m.adds)
+		require.EqualValues(t, 2, m.added.Load())
 	})
 }
 
 // The depth that a caller counts from Added and HandedOut is that of Stats, and so never negative.
 func TestTheDepthIsWhatWasAddedAndNotHandedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m metrics
+		var m observer
 		q := observed(&m, workqueue.Config[string]{MaxAttempts: 2})
 		steps := []func(k string){
 			q.Add, func(string) { q.TryGet() }, q.Done, q.AddRateLimited, func(k string) { q.AddAfter(k, 3) },
@@ -137,8 +145,13 @@ func TestTheDepthIsWhatWasAddedAndNotHandedOut(t *testing.T) {
 
 func TestHooksAreToldTheirDelaysAndAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var log []string
-		say := func(format string, args ...any) { log = append(log, fmt.Sprintf(format, args...)) }
+		say := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprintf(format, args...))
+		}
 		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Hooks: workqueue.Hooks[string]{
 			Added:     func(k string) { say("added %s", k) },
 			HandedOut: func(k string, d time.Duration) { say("handed out %s after %v", k, d) },
@@ -173,8 +186,8 @@ func TestHooksAreToldTheirDelaysAndAttempts(t *testing.T) {
 func TestHooksMayCallTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *workqueue.Queue[string]
-		calls := 0
-		look := func(string) { calls++; q.Stats(); q.Snapshot(); q.Len() }
+		var calls atomic.Int32
+		look := func(string) { calls.Add(1); q.Stats(); q.Snapshot(); q.Len() }
 		q = workqueue.New(workqueue.Config[string]{MaxAttempts: 1, Debounce: 1, Hooks: workqueue.Hooks[string]{
 			Added: look, StrayDone: look,
 			HandedOut: func(k string, _ time.Duration) { look(k) },
@@ -190,6 +203,6 @@ func TestHooksMayCallTheQueue(t *testing.T) {
 		q.Done("k") // stray,
 		q.Add("k")
 		q.ShutDown() // added
-		require.Equal(t, 7, calls)
+		require.EqualValues(t, 7, calls.Load())
 	})
 }

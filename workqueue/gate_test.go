@@ -1,0 +1,193 @@
+package workqueue_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+func gated(every time.Duration, burst int) *workqueue.Queue[string] {
+	return workqueue.New(workqueue.Config[string]{HandOut: rate.NewLimiter(rate.Every(every), burst)})
+}
+
+func TestHandOutLimitsTheRateOfAllKeysTogetherExactly(t *testing.T) {
+	for _, workers := range []int{1, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			const n, burst = 23, 3
+			q := gated(time.Second, burst)
+			for i := range n {
+				q.Add(fmt.Sprint(i))
+			}
+			begin := time.Now()
+			took := make(chan time.Duration, n)
+			for range workers {
+				go func() {
+					for k, shutdown := q.Get(); !shutdown; k, shutdown = q.Get() {
+						took <- time.Since(begin)
+						q.Done(k)
+					}
+				}()
+			}
+			for i := range n {
+				require.Equal(t, max(0, time.Duration(i-burst+1)*time.Second), <-took, "hand-out %d", i)
+			}
+			q.ShutDown()
+		})
+	}
+}
+
+// What was not used while nothing was ready does not add to the burst.
+func TestABurstIsNeverLargerThanTheLimiterAllows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := gated(time.Second, 2)
+		for i := range 3 {
+			q.Add(fmt.Sprint(i))
+		}
+		require.Len(t, takeAll(q), 2)
+		require.True(t, q.Cancel("2")) // which waits for its token
+		sleep(time.Hour)
+		for i := range 9 {
+			q.Add(fmt.Sprint("again ", i))
+		}
+		require.Len(t, takeAll(q), 2)
+		sleep(time.Second - 1)
+		require.Empty(t, takeAll(q))
+		sleep(1)
+		require.Len(t, takeAll(q), 1)
+	})
+}
+
+func TestAKeyDoesNotWaitBehindReservationsOfKeysThatAreNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := gated(time.Second, 1)
+		for i := range 1000 {
+			q.AddRateLimited(fmt.Sprint(i))
+		}
+		for i := range 1000 {
+			require.True(t, q.Cancel(fmt.Sprint(i)))
+		}
+		q.AddRateLimited("first failure")
+		require.Equal(t, 5*time.Millisecond, dueAfter(t, q))
+	})
+}
+
+func TestAWorkerThatGivesUpAtTheGatePassesItsTurnOn(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			q := gated(time.Second, 1)
+			q.Add("a")
+			q.Get()
+			q.Add("b")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // when the gate opens
+			defer cancel()
+			for _, ctx := range []context.Context{ctx, t.Context()} {
+				go func() { _, _ = q.Next(ctx) }()
+				synctest.Wait()
+			}
+			sleep(time.Second - 1)
+			require.Equal(t, 1, q.Len())
+			sleep(1)
+			require.Zero(t, q.Len(), "one of the two has it")
+			q.ShutDown()
+		})
+	}
+}
+
+func TestNoWorkerIsLostAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := gated(time.Second, 1)
+		q.Add("held")
+		q.Get()
+		got := make(chan time.Duration, 9)
+		begin := time.Now()
+		for range 3 {
+			go func() {
+				q.Get()
+				got <- time.Since(begin)
+			}()
+		}
+		synctest.Wait()
+		sleep(time.Minute) // the tokens are all there again
+		for _, k := range []string{"a", "b", "c"} {
+			q.Add(k)
+		}
+		for i := range 3 {
+			require.Equal(t, time.Minute+time.Duration(i)*time.Second, <-got)
+		}
+	})
+}
+
+func TestTryGetAnswersNoAtAClosedGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := gated(time.Second, 1)
+		q.Add("a")
+		q.Add("b")
+		require.Equal(t, []string{"a"}, takeAll(q))
+		_, ok := q.TryTake()
+		require.False(t, ok)
+		sleep(time.Second)
+		item, ok := q.TryTake()
+		require.True(t, ok)
+		require.Equal(t, "b", item.Key)
+	})
+}
+
+// A worker that takes the token first makes the one who was promised it wait for the next, not for ever.
+func TestATokenThatSomebodyElseTookIsWaitedForAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := rate.NewLimiter(rate.Every(time.Second), 1)
+		q := workqueue.New(workqueue.Config[string]{HandOut: limiter})
+		q.Add("a")
+		q.Get()
+		q.Add("b")
+		go func() {
+			time.Sleep(time.Second)
+			limiter.Allow() // another user of the limiter, at the same moment
+		}()
+		begin := time.Now()
+		q.Get()
+		require.Contains(t, []time.Duration{time.Second, 2 * time.Second}, time.Since(begin))
+		limiter.Reserve() // one who is ahead
+		q.Add("c")
+		before := time.Now()
+		q.Get()
+		require.GreaterOrEqual(t, time.Since(before), 2*time.Second)
+	})
+}
+
+func TestAShutdownHandsOutWhatWaitsAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := gated(time.Second, 1)
+		for i := range 4 {
+			q.Add(fmt.Sprint(i))
+		}
+		ended := make(chan error, 1)
+		begin := time.Now()
+		go func() {
+			ended <- q.Run(t.Context(), 3, func(context.Context, workqueue.Item[string]) error { return nil })
+		}()
+		synctest.Wait()
+		require.NoError(t, q.Drain(t.Context()))
+		require.NoError(t, <-ended)
+		require.Equal(t, 3*time.Second, time.Since(begin))
+	})
+}
+
+func TestALimiterWithoutABurstHandsOutNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := gated(time.Second, 0)
+		q.Add("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := q.Next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 1, q.Len())
+	})
+}
