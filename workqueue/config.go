@@ -20,7 +20,7 @@ type Config[K comparable] struct {
 	RateLimiter RateLimiter[K]
 
 	// MaxAttempts is the number of attempts that a key gets: an AddRateLimited after the last one parks it. Zero is no
-	// limit.
+	// limit. An attempt is a call of AddRateLimited here, and the count begins anew with Forget.
 	MaxAttempts int
 
 	// MaxElapsed is the time that a key gets from its first failure on: an AddRateLimited after that parks it. Zero is no
@@ -28,7 +28,8 @@ type Config[K comparable] struct {
 	MaxElapsed time.Duration
 
 	// Ageing is the wait that is worth one priority: a key that is ready is overtaken by keys of a priority that is p
-	// higher only if these became ready within p times Ageing. Defaults to 10 s. Negative is none: then what is of low
+	// higher only if these became ready within p times Ageing after it. What was ready before there was any priority but
+	// 0, and without Timestamps, counts as ready since then. Defaults to 10 s. Negative is none: then what is of low
 	// priority waits for as long as there is something higher.
 	Ageing time.Duration
 
@@ -38,7 +39,7 @@ type Config[K comparable] struct {
 	Group func(key K) string
 
 	// GroupLimit is the number of keys of one group that may be in process at once. What is above it waits, and keeps no
-	// worker from the other groups. Zero is no limit.
+	// worker from the other groups. Zero is no limit; without Group there is none.
 	GroupLimit int
 
 	// Debounce makes an added key wait until no Add of it has come for so long. It concerns additions without a delay
@@ -49,7 +50,9 @@ type Config[K comparable] struct {
 	// times Debounce.
 	DebounceLimit time.Duration
 
-	// HandOut limits how fast keys are handed out, all of them together. Nil is no limit.
+	// HandOut limits how fast keys are handed out, all of them together. A token is taken when a key is handed out, and none
+	// is reserved before, so that those who reserve tokens of the same limiter go first. A change of its limit counts from
+	// the next key on. Nil is no limit.
 	HandOut *rate.Limiter
 
 	// Timestamps makes the queue note when each key got into its state, for Snapshot and Stats. It costs two looks at the

@@ -21,7 +21,8 @@ type AddOptions struct {
 
 	// Priority is the priority of the key: what is higher is handed out first. It is kept until the queue has nothing
 	// more to do with the key, and only ever raised: of two priorities the higher counts. The other ways to add
-	// have priority 0. A key that is added for later keeps the priority that it has, if Priority is 0.
+	// have priority 0. A key that is added for later keeps the priority that it has, if Priority is 0. A hand-out takes time
+	// for each priority in use: a few are as good as one.
 	Priority int
 
 	// Reason says why, for people: it is shown by Snapshot and in an Item. The queue keeps the last 8 of a key.

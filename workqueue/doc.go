@@ -39,11 +39,12 @@
 //  9. A call has taken effect when it returns: no goroutine does anything later, but for the timer of what is scheduled.
 //  10. The memory that a burst of keys took is given back when the burst is over.
 //  11. A key of priority p that is ready is overtaken by keys of a higher priority r only if these became ready within
-//     (r-p) times Config.Ageing after it. So no key waits for ever.
+//     (r-p) times Config.Ageing after it. So no key waits for ever. With groups this holds of those keys whose turn it is
+//     in their priority. A key that is raised stands where it would if it had had that priority since it became ready.
 //  12. Within a priority the groups that have something to hand out take turns, and each hands out its own first in, first
 //     out. No group has more keys in process than Config.GroupLimit.
-//  13. A failure is never the last that is heard of a key: it is scheduled again, or it is parked, where it can be listed
-//     and retried, and where an addition revives it.
+//  13. Until a shutdown, a failure is never the last that is heard of a key: it is scheduled again, or it is parked, where
+//     it can be listed and retried, and where an addition revives it.
 //
 // # The contract
 //
@@ -73,7 +74,8 @@
 //
 // An AddRateLimited that spends the budget of a key, which Config.MaxAttempts and Config.MaxElapsed limit, schedules
 // nothing: the key is parked, after its Done if it is in process. If it is added before that it is not parked, and has a
-// new budget.
+// new budget. An AddRateLimited of a key that is ready and spends its budget gives it a new one: the attempt that comes was
+// asked for by an addition.
 //
 // With Config.Debounce an Add of a key that is absent, in process or parked makes the key wait until its Adds are quiet,
 // and has the effect that the table gives it then. Cancel takes it back, a shutdown lets it have its effect at once.

@@ -2,8 +2,9 @@ package workqueue
 
 import "time"
 
-// Hooks observe a [Queue]. Each may be nil. They are called without locks, by the goroutine whose call made it happen, and
-// should be fast. Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
+// Hooks observe a [Queue]. Each may be nil. They are called without locks, so they may call the queue, by the goroutine whose
+// call made it happen, or by that of the timer when something is due; several may be called at once. They should be
+// fast. Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
 //
 //	workqueue_adds_total                     Added
 //	workqueue_depth                          Stats: Ready + Dirty
@@ -13,17 +14,20 @@ import "time"
 //	workqueue_unfinished_work_seconds        Stats: Unfinished
 //	workqueue_longest_running_processor_seconds  Stats: LongestRunning
 type Hooks[K comparable] struct {
-	// Added is called when a key was added that did not wait to be handed out: an addition that was not one too many.
+	// Added is called when a key has become ready, or has become dirty, by an addition: one that was not one too many. What
+	// is delayed or debounced is added when it is due. So the calls of Added less those of HandedOut are the depth, but
+	// for keys that Cancel took back.
 	Added func(key K)
 
-	// HandedOut is called when a key is handed out, after it was ready for so long.
+	// HandedOut is called when a key is handed out, after it was ready for so long. What it waited for before, as a delay
+	// or the Done of the attempt before, does not count.
 	HandedOut func(key K, waited time.Duration)
 
 	// Done is called when a key is done, after it was in process for so long.
 	Done func(key K, took time.Duration)
 
-	// Delayed is called when a key is to be added later, by AddAfter, AddRateLimited or AddWith, also when an earlier
-	// wake-up stands.
+	// Delayed is called by AddAfter, by AddRateLimited unless it parks the key, and by AddWith with After, At or RateLimited,
+	// with the delay: also when an earlier wake-up stands, and when the delay is nothing.
 	Delayed func(key K, d time.Duration)
 
 	// Parked is called when a key has spent its budget, after so many attempts.

@@ -12,7 +12,7 @@ type KeyInfo[K comparable] struct {
 	State State
 	Dirty bool // in process, and to be ready again after that
 
-	Since    time.Time // when it got into its state; zero if that was not noted, as it is with Config.Timestamps
+	Since    time.Time // when it got into its state; zero if it was not noted, for want of Config.Timestamps
 	Next     time.Time // when it is to be added; zero for never
 	Calm     time.Time // when its Adds will have been quiet for long enough; zero if it does not wait for that
 	Priority int

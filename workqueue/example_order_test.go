@@ -1,0 +1,68 @@
+package workqueue_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// What a person waits for goes before what a full sync adds; a key of low priority that a person asks for is raised.
+func ExampleAddOptions() {
+	q := workqueue.New(workqueue.Config[string]{})
+	for _, app := range []string{"blog", "shop", "wiki"} {
+		q.AddWith(app, workqueue.AddOptions{Priority: -1, Reason: "sync"})
+	}
+	q.AddWith("wiki", workqueue.AddOptions{Reason: "changed"})
+	q.AddWith("mail", workqueue.AddOptions{After: time.Hour, Priority: 5})
+
+	for app, ok := q.TryGet(); ok; app, ok = q.TryGet() {
+		fmt.Println(app)
+	}
+	// Output:
+	// wiki
+	// blog
+	// shop
+}
+
+// A key has one wake-up. A policy says which of two counts.
+func ExamplePolicy() {
+	q := workqueue.New(workqueue.Config[string]{})
+	in := func(hours time.Duration, policy workqueue.Policy) {
+		q.AddWith("lease", workqueue.AddOptions{After: hours * time.Hour, Policy: policy})
+		fmt.Println(time.Until(q.Snapshot()[0].Next).Round(time.Hour))
+	}
+	in(5, workqueue.Earliest)
+	in(7, workqueue.Earliest) // later, so it does not count
+	in(7, workqueue.Latest)
+	in(6, workqueue.Replace)
+	// Output:
+	// 5h0m0s
+	// 5h0m0s
+	// 7h0m0s
+	// 6h0m0s
+}
+
+// The groups take turns, and none has more than two keys in process: a customer with many sites does not delay another.
+func ExampleConfig() {
+	q := workqueue.New(workqueue.Config[string]{
+		Group: func(site string) string {
+			customer, _, _ := strings.Cut(site, "/")
+			return customer
+		},
+		GroupLimit: 2,
+	})
+	for _, site := range []string{"big/1", "big/2", "big/3", "big/4", "small/1"} {
+		q.Add(site)
+	}
+	for site, ok := q.TryGet(); ok; site, ok = q.TryGet() {
+		fmt.Println(site)
+	}
+	fmt.Println(q.Len(), "wait for one of big to be done")
+	// Output:
+	// big/1
+	// small/1
+	// big/2
+	// 2 wait for one of big to be done
+}

@@ -1,0 +1,123 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// Run is the loop of a worker. What fails is tried again, and parked when its attempts are spent.
+func ExampleQueue_Run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	q := workqueue.New(workqueue.Config[string]{
+		MaxAttempts: 3,
+		Hooks:       workqueue.Hooks[string]{Parked: func(string, int) { cancel() }},
+	})
+	q.Add("berlin")
+	q.Add("atlantis")
+	err := q.Run(ctx, 1, func(_ context.Context, item workqueue.Item[string]) error {
+		fmt.Println(item.Key, "attempt", item.Attempt)
+		if item.Key == "atlantis" {
+			return errors.New("no such city")
+		}
+		return nil
+	})
+	fmt.Println(err, q.Parked())
+	// Output:
+	// berlin attempt 1
+	// atlantis attempt 1
+	// atlantis attempt 2
+	// atlantis attempt 3
+	// <nil> [atlantis]
+}
+
+// An item is a handle: a Done too many, also one that comes when somebody else has the key, does nothing.
+func ExampleItem() {
+	q := workqueue.New(workqueue.Config[string]{})
+	q.AddWith("berlin", workqueue.AddOptions{Reason: "the map has changed"})
+	item, err := q.Take(context.Background())
+	if err != nil {
+		return
+	}
+	defer item.Done()
+	fmt.Println(item.Key, item.Attempt, item.Reasons[0].Text)
+	item.Done()
+	fmt.Println(q.Stats().InProcess)
+	// Output:
+	// berlin 1 the map has changed
+	// 0
+}
+
+// Snapshot shows what the queue does, and why.
+func ExampleKeyInfo() {
+	q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+	q.AddWith("paris", workqueue.AddOptions{After: time.Hour, Reason: "certificate expires"})
+	q.AddWith("berlin", workqueue.AddOptions{Reason: "created"})
+	for range 2 {
+		q.AddWith("atlantis", workqueue.AddOptions{RateLimited: true, Reason: "no such city"})
+	}
+	for _, info := range q.Snapshot() {
+		fmt.Println(info.State, info.Key, info.Failures, info.Reasons[len(info.Reasons)-1].Text)
+	}
+	// Output:
+	// Ready berlin 0 created
+	// Delayed paris 0 certificate expires
+	// Parked atlantis 2 no such city
+}
+
+// The reasons of a key are those of its last additions, with their times.
+func ExampleReason() {
+	q := workqueue.New(workqueue.Config[string]{})
+	for i := range 10 {
+		q.AddWith("berlin", workqueue.AddOptions{Reason: fmt.Sprint("change ", i)})
+	}
+	reasons := q.Snapshot()[0].Reasons
+	var first workqueue.Reason = reasons[0]
+	fmt.Println(len(reasons), first.Text, time.Since(first.At) < time.Hour)
+	// Output: 8 change 2 true
+}
+
+// A state has a name.
+func ExampleState() {
+	q := workqueue.New(workqueue.Config[string]{})
+	q.Add("berlin")
+	fmt.Println(q.Snapshot()[0].State)
+	q.TryGet()
+	fmt.Println(q.Snapshot()[0].State == workqueue.InProcess)
+	// Output:
+	// Ready
+	// true
+}
+
+// Hooks count what happens, Stats tells what is.
+func ExampleHooks() {
+	adds, retries := 0, 0
+	q := workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
+		Added:   func(string) { adds++ },
+		Delayed: func(string, time.Duration) { retries++ },
+		Done:    func(key string, took time.Duration) { fmt.Println(key, took < time.Minute) },
+	}})
+	q.Add("berlin")
+	q.Add("berlin") // waits already
+	q.Add("paris")
+	city, _ := q.TryGet()
+	q.AddAfter(city, time.Hour)
+	q.Done(city)
+	s := q.Stats()
+	fmt.Println("adds", adds, "retries", retries, "depth", s.Ready+s.Dirty)
+	// Output:
+	// berlin true
+	// adds 2 retries 1 depth 1
+}
+
+// Half of each delay is random, so that keys that failed together do not come back together.
+func ExampleItemJitteredRateLimiter() {
+	half := func() float64 { return 0.5 } // nil is the real thing
+	q := workqueue.NewItemJitteredRateLimiter[string](time.Second, time.Minute, half)
+	fmt.Println(q.When("a"), q.When("a"), q.When("a"))
+	// Output: 750ms 1.5s 3s
+}
