@@ -20,7 +20,7 @@ type Config[K comparable] struct {
 	RateLimiter RateLimiter[K]
 
 	// MaxAttempts is the number of attempts that a key gets: an AddRateLimited after the last one parks it. Zero is no
-	// limit. An attempt is a call of AddRateLimited here, and the count begins anew with Forget.
+	// limit. A call of AddRateLimited is a failed attempt, and Forget begins the count anew.
 	MaxAttempts int
 
 	// MaxElapsed is the time that a key gets from its first failure on: an AddRateLimited after that parks it. Zero is no
