@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -176,7 +177,7 @@ func runOrder(config byte, ops []byte) (err error) {
 		k := int(op >> 3 % 12)
 		switch op & 7 {
 		case 0, 1, 2:
-			p := []int{0, 0, 1, 2, -1, 30, 1 << 40, -1 << 40}[(i+int(op>>3))%8]
+			p := []int{0, 0, 1, 2, -1, 30, math.MaxInt, math.MinInt}[(i+int(op>>3))%8]
 			q.AddWith(k, workqueue.AddOptions{Priority: p})
 			m.add(k, p)
 		case 3, 4:

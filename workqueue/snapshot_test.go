@@ -55,8 +55,8 @@ func TestASnapshotShowsEveryState(t *testing.T) {
 	for _, timestamps := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
-			at := func(n int) time.Time { return begin.Add(time.Duration(n)) }
-			noted := func(n int) time.Time {
+			at := func(n int64) time.Time { return begin.Add(time.Duration(n)) }
+			noted := func(n int64) time.Time {
 				if !timestamps {
 					return time.Time{}
 				}
@@ -64,7 +64,7 @@ func TestASnapshotShowsEveryState(t *testing.T) {
 			}
 			q := everyState(workqueue.Config[string]{Timestamps: timestamps})
 			require.NoError(t, q.CheckInvariants())
-			why := func(k string, ns ...int) (reasons []workqueue.Reason) {
+			why := func(k string, ns ...int64) (reasons []workqueue.Reason) {
 				for _, n := range ns {
 					reasons = append(reasons, workqueue.Reason{Text: "for " + k, At: at(n)})
 				}
@@ -77,7 +77,7 @@ func TestASnapshotShowsEveryState(t *testing.T) {
 				{Key: "dirty", State: workqueue.InProcess, Dirty: true, Since: noted(6), Priority: 1, Group: "d", Reasons: why("dirty", 5, 7)},
 				{Key: "early", State: workqueue.Delayed, Since: at(11), Next: at(31), Group: "e"},
 				{Key: "late", State: workqueue.Delayed, Since: at(10), Next: at(60), Group: "l"},
-				{Key: "quiet", State: workqueue.Delayed, Since: at(12), Calm: at(12 + int(time.Hour)), Group: "q"},
+				{Key: "quiet", State: workqueue.Delayed, Since: at(12), Calm: at(12 + int64(time.Hour)), Group: "q"},
 				{Key: "parked", State: workqueue.Parked, Since: at(3), Next: at(103), Group: "p", Failures: 2, FirstFailure: at(2)},
 				{
 					Key: "remembered", State: workqueue.Remembered, Since: at(2), Group: "r", Failures: 1, FirstFailure: at(2),
