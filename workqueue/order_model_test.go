@@ -84,7 +84,7 @@ func (m *orderModel) next() (best, priority int, ok bool) {
 				first, found = k, true
 			}
 		}
-		worth := time.Duration(min(priority-p, 1000)) * m.cfg.Ageing // more than there is time in the test
+		worth := time.Duration(min(int64(priority)-int64(p), 1000)) * m.cfg.Ageing // more than there is time in the test
 		if !ok || m.cfg.Ageing > 0 && m.keys[first].since.Add(worth).Before(m.keys[best].since) {
 			best, priority, ok = first, p, true
 		}
@@ -177,7 +177,7 @@ func runOrder(config byte, ops []byte) (err error) {
 		k := int(op >> 3 % 12)
 		switch op & 7 {
 		case 0, 1, 2:
-			p := []int{0, 0, 1, 2, -1, 30, math.MaxInt, math.MinInt}[(i+int(op>>3))%8]
+			p := []int{0, 0, 1, 2, -1, 30, math.MaxInt32, math.MinInt32}[(i+int(op>>3))%8]
 			q.AddWith(k, workqueue.AddOptions{Priority: p})
 			m.add(k, p)
 		case 3, 4:
