@@ -53,9 +53,10 @@ var layer = map[string]int{
 var alone = []string{"wait", "cache", "workqueue", "expectations"}
 
 func topLevel(t *tree) (problems []string) {
+	others := []string{"bench", "docs", "lincheck"}
 	for _, dir := range t.dirs {
 		_, known := layer[dir]
-		if dir != "." && path.Dir(dir) == "." && !known && dir != "bench" && dir != "docs" {
+		if dir != "." && path.Dir(dir) == "." && !known && !slices.Contains(others, dir) {
 			problems = append(problems, dir+": is not a directory of the design")
 		}
 	}

@@ -1,0 +1,178 @@
+package lincheck_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+func TestABrokenQueueIsNoticed(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault fault
+	}{
+		{"an Add of a key in process is lost", losesReAdd},
+		{"a wake-up is lost", losesWakeUp},
+		{"a key in process is handed out again", handsOutTwice},
+		{"TryGet finds nothing although a key is ready", findsNothing},
+		{"Done is forgotten", losesDone},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// One fault does no harm if something else adds the key again before anybody can tell.
+			for seed := range uint64(1000) {
+				var q *broken
+				history := record(t, seed, func() queue {
+					q = newBroken(c.fault)
+					return q
+				})
+				if check(history) == porcupine.Illegal {
+					t.Logf("noticed in history %d", seed)
+					return
+				}
+			}
+			t.Error("nobody has noticed")
+		})
+	}
+}
+
+// fault is what a broken queue does wrong, once.
+type fault int
+
+const (
+	losesReAdd fault = iota
+	losesWakeUp
+	handsOutTwice
+	findsNothing
+	losesDone
+)
+
+// broken is a queue with a fault.
+type broken struct {
+	*workqueue.Queue[int]
+	fault fault
+
+	mu sync.Mutex
+	// mu guards the following.
+	happened  bool
+	inProcess [keys]int // how often each key is with a worker
+}
+
+func newBroken(f fault) *broken {
+	return &broken{fault: f, Queue: workqueue.New(workqueue.Config[int]{
+		// A key that is handed out twice is done twice.
+		Hooks: workqueue.Hooks[int]{StrayDone: func(int) {}},
+	})}
+}
+
+// goesWrong reports whether the fault happens now.
+func (q *broken) goesWrong(f fault, key int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.fault != f || q.happened {
+		return false
+	}
+	switch f {
+	case losesReAdd, handsOutTwice:
+		q.happened = q.inProcess[key] > 0
+	case findsNothing:
+		q.happened = q.Len() > 0
+	default:
+		q.happened = true
+	}
+	return q.happened
+}
+
+func (q *broken) count(key, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.inProcess[key] += n
+}
+
+func (q *broken) Add(key int) {
+	if !q.goesWrong(losesReAdd, key) {
+		q.Queue.Add(key)
+	}
+}
+
+func (q *broken) AddAfter(key int, d time.Duration) {
+	if !q.goesWrong(losesWakeUp, key) {
+		q.Queue.AddAfter(key, d)
+	}
+}
+
+func (q *broken) Get() (int, bool) {
+	key, shutdown := q.Queue.Get()
+	if !shutdown {
+		q.count(key, 1)
+	}
+	return key, shutdown
+}
+
+func (q *broken) TryGet() (int, bool) {
+	if q.goesWrong(findsNothing, 0) {
+		return 0, false
+	}
+	for key := range keys {
+		if q.goesWrong(handsOutTwice, key) {
+			q.count(key, 1)
+			return key, true
+		}
+	}
+	key, ok := q.Queue.TryGet()
+	if ok {
+		q.count(key, 1)
+	}
+	return key, ok
+}
+
+func (q *broken) Done(key int) {
+	q.count(key, -1)
+	if !q.goesWrong(losesDone, key) {
+		q.Queue.Done(key)
+	}
+}
+
+func TestTheMachineKnowsRightFromWrong(t *testing.T) {
+	type calls = []op
+	const nothing = " none" // the answer of get and tryGet
+	for _, c := range []struct {
+		name  string
+		legal bool
+		calls calls
+	}{
+		{"a key that is added is handed out", true, calls{add, get, done, drained}},
+		{"a key that is added twice is handed out once", true, calls{add, add, get, done, drained}},
+		{"a key that is added twice is handed out twice", false, calls{add, add, get, done, get}},
+		{"a key that is added while in process comes back", true, calls{add, get, add, done, get, done, drained}},
+		{"a key that is added while in process does not come back", false, calls{add, get, add, done, drained}},
+		{"a key that is added while in process comes back too early", false, calls{add, get, add, get}},
+		{"a key that nobody added is handed out", false, calls{tryGet}},
+		{"a key that is ready is not found", false, calls{add, tryGet + nothing}},
+		{"a key in process is not found", true, calls{add, get, tryGet + nothing}},
+		{"a key is lost", false, calls{add, drained}},
+		{"a key is never done", false, calls{add, get, drained}},
+		{"a key is done too often", false, calls{add, get, done, done}},
+		{"a worker stops without a shutdown", false, calls{get + nothing}},
+		{"a worker stops after a shutdown", true, calls{shutDown, get + nothing, drained}},
+		{"a worker stops before the queue is empty", false, calls{add, shutDown, get + nothing}},
+		{"a key that is ready is handed out after a shutdown", true, calls{add, shutDown, get, done, get + nothing, drained}},
+		{"a key is taken in after a shutdown", false, calls{shutDown, add, get}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var history []porcupine.Operation
+			for i, o := range c.calls {
+				name, none := strings.CutSuffix(string(o), nothing)
+				history = append(history, porcupine.Operation{
+					Input: call{op: op(name)}, Output: answer{none: none}, Call: int64(2 * i), Return: int64(2*i + 1),
+				})
+			}
+			assert.Equal(t, c.legal, check(history) == porcupine.Ok)
+		})
+	}
+}

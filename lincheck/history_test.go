@@ -1,0 +1,179 @@
+package lincheck_test
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+const (
+	keys      = 3
+	producers = 3
+	workers   = 3
+	phases    = 3
+	calls     = 8 // of each producer in each phase
+)
+
+// queue is what is checked.
+type queue interface {
+	Add(key int)
+	AddAfter(key int, d time.Duration)
+	Get() (key int, shutdown bool)
+	TryGet() (key int, ok bool)
+	Done(key int)
+	ShutDown()
+}
+
+// recorder notes the calls of a queue. Its clock counts the calls and returns: what returned before another call began has
+// a lower number, and no number comes twice.
+type recorder struct {
+	queue queue
+	clock atomic.Int64
+
+	mu      sync.Mutex
+	history []porcupine.Operation // guarded by mu
+}
+
+func (r *recorder) note(c call, a answer, from, to int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history = append(r.history, porcupine.Operation{Input: c, Output: a, Call: from, Return: to})
+}
+
+func (r *recorder) add(key int) {
+	from := r.clock.Add(1)
+	r.queue.Add(key)
+	r.note(call{add, key}, answer{}, from, r.clock.Add(1))
+}
+
+func (r *recorder) addAfter(key int, d time.Duration) {
+	from := r.clock.Add(1)
+	r.queue.AddAfter(key, d)
+	r.note(call{addAfter, key}, answer{}, from, math.MaxInt64)
+}
+
+func (r *recorder) get() (key int, ok bool) {
+	from := r.clock.Add(1)
+	key, shutdown := r.queue.Get()
+	r.note(call{op: get}, answer{key, shutdown}, from, r.clock.Add(1))
+	return key, !shutdown
+}
+
+func (r *recorder) tryGetAndDone() bool {
+	from := r.clock.Add(1)
+	key, ok := r.queue.TryGet()
+	r.note(call{op: tryGet}, answer{key, !ok}, from, r.clock.Add(1))
+	if ok {
+		runtime.Gosched()
+		r.done(key)
+	}
+	return ok
+}
+
+func (r *recorder) done(key int) {
+	from := r.clock.Add(1)
+	r.queue.Done(key)
+	r.note(call{done, key}, answer{}, from, r.clock.Add(1))
+}
+
+func (r *recorder) shutDown() {
+	from := r.clock.Add(1)
+	r.queue.ShutDown()
+	r.note(call{op: shutDown}, answer{}, from, r.clock.Add(1))
+}
+
+// drained asks whether each key is at rest. Nothing runs when it is called, and what was scheduled is over.
+func (r *recorder) drained() {
+	now := r.clock.Add(1)
+	r.mu.Lock()
+	for i := range r.history {
+		r.history[i].Return = min(r.history[i].Return, now)
+	}
+	r.mu.Unlock()
+	for key := range keys {
+		from := r.clock.Add(1)
+		r.note(call{drained, key}, answer{}, from, r.clock.Add(1))
+	}
+}
+
+// record lets producers and workers loose on a queue and returns what happened. There are a few phases, at the end of each
+// of which everything has to be at rest; in the last the queue is shut down while they work. It runs in a bubble, so that
+// a wake-up is due at the very moment at which a producer goes on, and so that rest can be known: then all that is left are
+// workers who wait. A worker that nobody woke for a key does not come back, and the key is not at rest.
+func record(t *testing.T, seed uint64, make func() queue) []porcupine.Operation {
+	var r *recorder
+	synctest.Test(t, func(t *testing.T) {
+		r = &recorder{queue: make()}
+		var working, producing sync.WaitGroup
+		for range workers {
+			// A worker. It ends after the shutdown; record waits for it.
+			working.Go(r.work)
+		}
+		for phase := range phases {
+			for p := range producers {
+				// A producer. It ends after its calls; record waits for it.
+				producing.Go(func() { r.produce(rand.New(rand.NewPCG(seed, uint64(phase*producers+p)))) })
+			}
+			if phase == phases-1 {
+				runtime.Gosched()
+				r.shutDown()
+			}
+			producing.Wait()
+			time.Sleep(2 * maxDelay)
+			synctest.Wait()
+			if phase == phases-1 {
+				// A key that a producer had in hand when all workers were told to stop, and that was added meanwhile.
+				for r.tryGetAndDone() {
+				}
+			}
+			r.drained()
+		}
+		working.Wait()
+	})
+	slices.SortFunc(r.history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	return r.history
+}
+
+func (r *recorder) work() {
+	for {
+		key, ok := r.get()
+		if !ok {
+			return
+		}
+		runtime.Gosched()
+		r.done(key)
+	}
+}
+
+// tick is the unit of delays and of the pauses of producers.
+const (
+	tick     = time.Millisecond
+	maxDelay = 3 * tick
+)
+
+func (r *recorder) produce(random *rand.Rand) {
+	for range calls {
+		key := random.IntN(keys)
+		switch n := random.IntN(16); {
+		case n < 8:
+			r.add(key)
+		case n < 10:
+			r.addAfter(key, tick*time.Duration(1+random.IntN(int(maxDelay/tick))))
+		case n < 13:
+			r.tryGetAndDone()
+		case n < 15:
+			runtime.Gosched()
+		default:
+			time.Sleep(tick)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package lincheck_test
+
+import (
+	"fmt"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// call is what was asked of the queue.
+type call struct {
+	op  op
+	key int // of add, addAfter, done and drained
+}
+
+type op string
+
+const (
+	add      op = "Add"
+	addAfter op = "AddAfter" // an Add at a time that nobody knows, after the call: it has returned when all wake-ups are over
+	get      op = "Get"
+	tryGet   op = "TryGet"
+	done     op = "Done"
+	shutDown op = "ShutDown"
+	drained  op = "drained?" // asked when nothing runs any more
+)
+
+// answer is what came back from get and tryGet: a key, or none.
+type answer struct {
+	key  int
+	none bool
+}
+
+// state is that of one key, or rather of a queue of one key. The key is ready when it is dirty and not in process.
+type state struct{ dirty, processing, shutdown bool }
+
+// step is the machine: it reports whether the call may have the answer in the state, and returns the state that follows.
+func (s state) step(c call, a answer) (bool, state) {
+	ready := s.dirty && !s.processing
+	switch c.op {
+	case add, addAfter:
+		s.dirty = s.dirty || !s.shutdown
+		return true, s
+	case get, tryGet:
+		if a.none { // Get tells a worker to stop, TryGet has found nothing
+			return !ready && (s.shutdown || c.op == tryGet), s
+		}
+		s.dirty, s.processing = false, true
+		return ready, s
+	case done:
+		ok := s.processing
+		s.processing = false
+		return ok, s
+	case shutDown:
+		s.shutdown = true
+		return true, s
+	default:
+		return !s.dirty && !s.processing, s
+	}
+}
+
+// model is the machine for porcupine. What concerns all keys, a shutdown or an answer of none, is in the history of each: if
+// there is an order of the calls of all keys, then its part that concerns one key is an order for that.
+func model() porcupine.Model {
+	return porcupine.Model{
+		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+			parts := make([][]porcupine.Operation, keys)
+			for _, o := range history {
+				for key := range parts {
+					if k, all := concerns(o); all || k == key {
+						parts[key] = append(parts[key], o)
+					}
+				}
+			}
+			return parts
+		},
+		Init: func() any { return state{} },
+		Step: func(s, c, a any) (bool, any) { return s.(state).step(c.(call), a.(answer)) },
+	}
+}
+
+// concerns returns the key that an operation is about; all is true if it is about every key.
+func concerns(o porcupine.Operation) (key int, all bool) {
+	c, a := o.Input.(call), o.Output.(answer)
+	switch {
+	case c.op == shutDown || a.none:
+		return 0, true
+	case c.op == get || c.op == tryGet:
+		return a.key, false
+	default:
+		return c.key, false
+	}
+}
+
+// describe writes an operation and when it ran.
+func describe(o porcupine.Operation) string {
+	c, a := o.Input.(call), o.Output.(answer)
+	text := fmt.Sprintf("%s(%d)", c.op, c.key)
+	switch {
+	case c.op == shutDown:
+		text = "ShutDown()"
+	case a.none:
+		text = fmt.Sprintf("%s() none", c.op)
+	case c.op == get || c.op == tryGet:
+		text = fmt.Sprintf("%s() %d", c.op, a.key)
+	}
+	return fmt.Sprintf("%5d to %5d: %s", o.Call, o.Return, text)
+}
