@@ -20,6 +20,7 @@ type rule struct {
 var rules = []rule{
 	{"top-level directories are those of the design", topLevel},
 	{"go.mod requires what is agreed", goMod},
+	{"go.work has every module", workspace},
 	{"code imports the standard library, x/time/rate and the project", foreignImports},
 	{"a package imports only packages below it", layers},
 	{"every package says what it is, and a library package what it guarantees", packageDocs},
@@ -78,6 +79,22 @@ func goMod(t *tree) (problems []string) {
 	for _, line := range others {
 		if line != "module "+module && line != "go 1.25.0" {
 			problems = append(problems, "go.mod: says "+line)
+		}
+	}
+	return problems
+}
+
+// workspace compares the directories that go.work uses with those that have a go.mod.
+func workspace(t *tree) (problems []string) {
+	_, directives := modfile(t.files["go.work"])
+	for _, dir := range t.dirs {
+		_, module := t.files[path.Join(dir, "go.mod")]
+		used := slices.ContainsFunc(directives, func(d string) bool {
+			use, ok := strings.CutPrefix(d, "use ")
+			return ok && path.Clean(use) == dir
+		})
+		if module && !used {
+			problems = append(problems, "go.work: does not use "+dir)
 		}
 	}
 	return problems

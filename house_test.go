@@ -29,7 +29,8 @@ var goodTree = map[string]string{
 	"go.mod": "module " + module + "\n\ngo 1.25.0\n\n" +
 		"require golang.org/x/time v0.15.0\n\n" +
 		"require (\n\tgithub.com/stretchr/testify v1.12.1\n\tgo.yaml.in/yaml/v3 v3.0.5 // indirect\n)\n",
-	"doc.go": "// Package setpoint is a library.\npackage setpoint\n",
+	"go.work": "go 1.26.0\n\nuse (\n\t.\n\t./bench\n)\n",
+	"doc.go":  "// Package setpoint is a library.\npackage setpoint\n",
 	"README.md": "See [the store](store), [its code](store/store.go#L1) and [Go](https://go.dev).\n" +
 		"```go\nfunc init() {}\n```\n`a[0](b)`\n```sh\n[x](y)\n```\n",
 	".ci/x.go": "no Go at all\n",
@@ -83,6 +84,9 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"go.mod", "go.mod", "module " + module + "\nrequire go.yaml.in/yaml/v3 v3.0.5\n", "go.mod: requires go.yaml.in/yaml/v3"},
 		{"go.mod", "go.mod", "module " + module + "\ngo 1.26.0\n", "go.mod: says go 1.26.0"},
 		{"go.mod", "go.mod", "replace golang.org/x/time => ../time\n", "go.mod: says replace golang.org/x/time => ../time"},
+
+		{"go.work", "go.work", "go 1.26.0\n\nuse .\n", "go.work: does not use bench"},
+		{"go.work", "go.work", "go 1.26.0\n\nuse ./bench\n", "go.work: does not use ."},
 
 		{"code imports", "wait/x.go", imports("wait", "github.com/stretchr/testify/assert"), "wait/x.go: imports github.com/stretchr/testify/assert"},
 		{"code imports", "wait/x.go", imports("wait", "golang.org/x/time/rater"), "wait/x.go: imports golang.org/x/time/rater"},
