@@ -2,13 +2,14 @@ package bench_test
 
 import "sync"
 
-// floor is what a queue without duplicates costs at the very least: one mutex, one map and one ring, and no features.
-// It does not know which keys are in process, and hands a key out to anybody.
+// floor is what a queue costs at the very least that has a key once, and hands it to one worker at a time: one mutex, one
+// map and one ring, and no features.
 type floor struct {
 	mu sync.Mutex
-	// mu guards the following. waiting holds the keys in ring, of which there are n, from first on. sleepers wait for
-	// arrived, for there to be a key or a shutdown.
-	waiting  map[string]struct{}
+	// mu guards the following. keys says of each key whether it waits, is in process, or is in process and was added
+	// again; those that wait are in ring, of which there are n, from first on. sleepers wait for arrived, for there to be
+	// a key or a shutdown.
+	keys     map[string]floorState
 	ring     []string
 	first, n int
 	arrived  *sync.Cond
@@ -16,8 +17,16 @@ type floor struct {
 	shutdown bool
 }
 
+type floorState uint8
+
+const (
+	waits floorState = iota + 1
+	inProcess
+	inProcessAgain
+)
+
 func newFloor() *floor {
-	f := &floor{waiting: make(map[string]struct{})}
+	f := &floor{keys: make(map[string]floorState)}
 	f.arrived = sync.NewCond(&f.mu)
 	return f
 }
@@ -25,10 +34,16 @@ func newFloor() *floor {
 func (f *floor) Add(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.waiting[key]; ok {
-		return
+	switch f.keys[key] {
+	case 0:
+		f.keys[key] = waits
+		f.push(key)
+	case inProcess:
+		f.keys[key] = inProcessAgain
 	}
-	f.waiting[key] = struct{}{}
+}
+
+func (f *floor) push(key string) {
 	if f.n == len(f.ring) {
 		grown := make([]string, max(16, 2*f.n))
 		copy(grown[copy(grown, f.ring[f.first:]):], f.ring[:f.first])
@@ -55,11 +70,20 @@ func (f *floor) Get() (key string, shutdown bool) {
 	key, f.ring[f.first] = f.ring[f.first], ""
 	f.first = (f.first + 1) & (len(f.ring) - 1)
 	f.n--
-	delete(f.waiting, key)
+	f.keys[key] = inProcess
 	return key, false
 }
 
-func (f *floor) Done(string) {}
+func (f *floor) Done(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.keys[key] == inProcessAgain {
+		f.keys[key] = waits
+		f.push(key)
+		return
+	}
+	delete(f.keys, key)
+}
 
 func (f *floor) Len() int {
 	f.mu.Lock()

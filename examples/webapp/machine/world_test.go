@@ -77,11 +77,10 @@ type world struct {
 	log     *logBuffer
 }
 
-// run returns a world whose Machine runs, and whose replicas are gone when the test is over. Tests run at once: most of
-// their time is that of replicas which start and stop.
+// run returns a world whose Machine runs, and whose replicas are gone when the test is over. Tests do not run at once: a
+// process that one forks would hold the locks of the others until its exec.
 func run(t *testing.T, cfg machine.Config) *world {
 	t.Helper()
-	t.Parallel()
 	return runIn(t, t.TempDir(), cfg)
 }
 
