@@ -93,6 +93,7 @@ func TestAKeyGetsItsAttemptsAndIsParkedThen(t *testing.T) {
 				require.Equal(t, []string{"k"}, q.Parked(), "for as long as it takes")
 				q.Forget("k")
 				require.Equal(t, []string{"k"}, q.Parked(), "it has not succeeded")
+				require.Equal(t, 3, q.Snapshot()[0].Failures)
 			})
 		})
 	}

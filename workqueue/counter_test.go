@@ -70,6 +70,22 @@ func TestALimiterKnowsAKeyForAtLeastOnePeriodAndForgetsItBeforeTwo(t *testing.T)
 	}
 }
 
+// The calls of other keys do not move the periods.
+func TestALimiterThatIsCalledAtOddTimesForgetsInTimeAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := workqueue.NewItemExponentialFailureRateLimiter[int](1, time.Second)
+		r.When(1)
+		time.Sleep(3 * time.Hour / 2)
+		r.When(2)
+		require.Equal(t, 1, r.NumRequeues(1))
+		time.Sleep(time.Hour/2 - 1)
+		require.Equal(t, 1, r.NumRequeues(1))
+		time.Sleep(time.Nanosecond)
+		require.Zero(t, r.NumRequeues(1))
+		require.Equal(t, 1, r.NumRequeues(2))
+	})
+}
+
 func TestForgetReachesBothPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := workqueue.NewItemExponentialFailureRateLimiter[int](1, time.Second)

@@ -1,6 +1,7 @@
 package workqueue_test
 
 import (
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -209,5 +210,10 @@ func TestDebounceDoesNotOverflow(t *testing.T) {
 		q.Add("k")
 		require.NoError(t, q.CheckInvariants())
 		require.Equal(t, time.Duration(1<<62), dueAfter(t, q))
+
+		never := workqueue.New(workqueue.Config[string]{Debounce: quiet, DebounceLimit: math.MaxInt64})
+		sleep(1)
+		never.Add("k")
+		require.Equal(t, quiet, dueAfter(t, never))
 	})
 }

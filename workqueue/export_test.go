@@ -83,6 +83,9 @@ func (q *Queue[K]) checkWaiters() error {
 	if q.shutdown && (q.waiters.first != nil && q.order.n == 0 || len(q.schedule.heap) > 0 || q.timer != nil && q.timer.Stop()) {
 		return fmt.Errorf("6, 7: something waits after the shutdown")
 	}
+	if q.shutdown && q.armedFor != 0 {
+		return fmt.Errorf("7: the timer is armed after the shutdown")
+	}
 	if due := q.firstDue(); due != 0 && !q.shutdown && (q.armedFor == 0 || q.armedFor > due) {
 		return fmt.Errorf("7: the timer comes at %d, something is due at %d", q.armedFor, due)
 	}
@@ -233,7 +236,11 @@ func count(b bool) int {
 func (q *Queue[K]) Kept() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(q.peak, len(q.spare), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
+	raised := 0
+	for _, l := range q.order.levels {
+		raised += cap(l.only.raised)
+	}
+	return max(q.peak, raised, len(q.spare), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
 		len(q.order.levels))
 }
 

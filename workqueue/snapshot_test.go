@@ -91,6 +91,25 @@ func TestASnapshotShowsEveryState(t *testing.T) {
 	}
 }
 
+func TestAKeyThatIsDelayedAfterItsDoneIsSoSinceThen(t *testing.T) {
+	for _, timestamps := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			q := workqueue.New(workqueue.Config[string]{Timestamps: timestamps})
+			q.Add("k")
+			sleep(time.Second)
+			q.TryGet()
+			sleep(time.Second)
+			q.AddAfter("k", time.Hour)
+			sleep(time.Second)
+			q.Done("k")
+			since := q.Snapshot()[0].Since
+			require.Equal(t, timestamps, since.Equal(time.Now()))
+			require.Equal(t, timestamps, !since.IsZero())
+			q.ShutDown()
+		})
+	}
+}
+
 func TestASnapshotAgreesWithStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := everyState(workqueue.Config[string]{})

@@ -17,9 +17,9 @@ import (
 
 // Mistakes that queues of this kind have made, and that no other test is named after.
 
-func TestAQueueThatIsIdleOrDrainedHasNoGoroutine(t *testing.T) {
+// The bubble ends only when its goroutines have, and a timer that runs is against the invariants.
+func TestAQueueThatIsDrainedHasNoGoroutineAndNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before := runtime.NumGoroutine()
 		q := workqueue.New(workqueue.Config[string]{
 			Group: byLetter, GroupLimit: 1, Debounce: 1, MaxAttempts: 2, HandOut: rate.NewLimiter(rate.Every(time.Second), 1),
 		})
@@ -30,7 +30,6 @@ func TestAQueueThatIsIdleOrDrainedHasNoGoroutine(t *testing.T) {
 			sleep(1)
 		}
 		require.Equal(t, []string{"a1"}, takeAll(q))
-		require.Equal(t, before, runtime.NumGoroutine(), "idle")
 		drained := make(chan error)
 		go func() { drained <- q.Drain(t.Context()) }()
 		sleep(10 * time.Second)
@@ -40,9 +39,7 @@ func TestAQueueThatIsIdleOrDrainedHasNoGoroutine(t *testing.T) {
 			q.Done(k)
 		}
 		require.NoError(t, <-drained)
-		synctest.Wait()
-		require.Equal(t, before, runtime.NumGoroutine(), "drained")
-		require.NoError(t, q.CheckInvariants(), "no timer runs either")
+		require.NoError(t, q.CheckInvariants())
 	})
 }
 
