@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) { // R-6, D12
+func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) {
 	cases := []struct {
 		name string
 		bad  informer.Event[site]
@@ -72,7 +72,7 @@ func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) { // R-
 	}
 }
 
-func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
+func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		var crash knob[bool]

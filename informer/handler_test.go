@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestALateHandlerGetsThePresentAndThenTheTail(t *testing.T) { // I3
+func TestALateHandlerGetsThePresentAndThenTheTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := informer.New(src, nameOf, informer.Config{})
@@ -36,7 +36,7 @@ func TestALateHandlerGetsThePresentAndThenTheTail(t *testing.T) { // I3
 	})
 }
 
-func TestOneHandlerAddedTwiceIsTwoHandlers(t *testing.T) { // I5
+func TestOneHandlerAddedTwiceIsTwoHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
@@ -58,7 +58,7 @@ func TestOneHandlerAddedTwiceIsTwoHandlers(t *testing.T) { // I5
 	})
 }
 
-func TestAHandlerHasSyncedWhenItHasReturnedFromEveryInitialObject(t *testing.T) { // I1
+func TestAHandlerHasSyncedWhenItHasReturnedFromEveryInitialObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -119,7 +119,7 @@ func TestAHandlerOfAnEmptySourceHasSynced(t *testing.T) {
 	})
 }
 
-func TestAPanicCountsAsDelivered(t *testing.T) { // I2
+func TestAPanicCountsAsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		src := newSource()
@@ -167,7 +167,7 @@ func TestAPanicCountsAsDelivered(t *testing.T) { // I2
 	})
 }
 
-func TestABlockedHandlerDelaysNobody(t *testing.T) { // I10
+func TestABlockedHandlerDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := informer.New(src, nameOf, informer.Config{})

@@ -45,7 +45,7 @@ func TestNothingHappensBeforeRun(t *testing.T) {
 	})
 }
 
-func TestARunWhoseContextHasEndedListsNothing(t *testing.T) {
+func TestARunWhoseContextHasEndedListsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := informer.New(scripted{list: func(context.Context) (informer.List[site], error) {
 			t.Error("List was called")
@@ -79,7 +79,7 @@ func many(src *informertest.Source[string, site], n, rev int) {
 	}
 }
 
-func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) { // D9
+func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) {
 	const n = 2*informer.MaxBatch + 7
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
@@ -128,7 +128,7 @@ func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) { // D9
 	})
 }
 
-func TestAHandlerIsNeverAheadOfTheCache(t *testing.T) { // SI1
+func TestAHandlerIsNeverAheadOfTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := informer.New(src, nameOf, informer.Config{})
@@ -291,7 +291,7 @@ func TestResyncGivesEveryObjectAgain(t *testing.T) {
 	})
 }
 
-func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) { // D3
+func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
@@ -312,7 +312,7 @@ func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) { // D3
 	})
 }
 
-func TestAnObjectThatCannotBeIndexedHoldsTheVersionDown(t *testing.T) { // D12
+func TestAnObjectThatCannotBeIndexedHoldsTheVersionDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		src := newSource()

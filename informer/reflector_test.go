@@ -18,7 +18,7 @@ import (
 // exact is the default backoff without chance.
 var exact = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Cap: 30 * time.Second}
 
-func TestAWatchThatEndsGoesOnFromTheLastVersionWithoutAList(t *testing.T) {
+func TestAWatchThatEndsGoesOnFromTheLastVersionWithoutAList(t *testing.T) {
 	for _, broken := range []error{nil, errOutage} {
 		t.Run(fmt.Sprint(broken), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestAWatchThatEndsGoesOnFromTheLastVersionWithoutAList(t *testing.T) { // R
 	}
 }
 
-func TestAWatchThatEndsAtOnceWithNothingNewBacksOff(t *testing.T) {
+func TestAWatchThatEndsAtOnceWithNothingNewBacksOff(t *testing.T) {
 	for name, events := range map[string][]informer.Event[site]{
 		"no event":     nil,
 		"an old event": {{Type: informer.Added, Object: site{Name: "a"}, Version: 1}},
@@ -79,7 +79,7 @@ func TestAWatchThatEndsAtOnceWithNothingNewBacksOff(t *testing.T) { // R-4
 	}
 }
 
-func TestAWatchThatEndsAfterSomethingNewGoesOnAtOnce(t *testing.T) {
+func TestAWatchThatEndsAfterSomethingNewGoesOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(yield func(informer.Event[site], error) bool) {
@@ -97,7 +97,7 @@ func TestAWatchThatEndsAfterSomethingNewGoesOnAtOnce(t *testing.T) { // R-4
 	})
 }
 
-func TestAQuietWatchThatEndsIsNoError(t *testing.T) {
+func TestAQuietWatchThatEndsIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(func(informer.Event[site], error) bool) { time.Sleep(time.Second) }
@@ -111,7 +111,7 @@ func TestAQuietWatchThatEndsIsNoError(t *testing.T) { // R-4
 	})
 }
 
-func TestBackoffGrowsAsLongAsTheOutageAndStartsAnewAfterIt(t *testing.T) {
+func TestBackoffGrowsAsLongAsTheOutageAndStartsAnewAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -166,7 +166,7 @@ func TestAListThatSucceedsStartsTheBackoffAnew(t *testing.T) {
 	})
 }
 
-func TestRunDoesNotSitOutABackoff(t *testing.T) {
+func TestRunDoesNotSitOutABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -179,7 +179,7 @@ func TestRunDoesNotSitOutABackoff(t *testing.T) { // R-5
 	})
 }
 
-func TestAnExpiredVersionListsAgainAtOnce(t *testing.T) {
+func TestAnExpiredVersionListsAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		s := &spy{ListWatcher: src}
@@ -252,7 +252,7 @@ func TestAVersionThatExpiresNowAndThenListsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAListOlderThanWhatWasSeenIsRefused(t *testing.T) {
+func TestAListOlderThanWhatWasSeenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		var list knob[informer.List[site]]

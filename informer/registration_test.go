@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) { // I6, I9
+func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		for i := range 10 {
@@ -83,7 +83,7 @@ func TestACallbackMayRemoveAnotherHandlerAndAddOne(t *testing.T) {
 	})
 }
 
-func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) { // I7, I9
+func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		for i := range 10 {
@@ -106,7 +106,7 @@ func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) { // I7, I9
 	})
 }
 
-func TestAnUpdateThatCrossesTheFilterIsAnAddOrADelete(t *testing.T) { // I11
+func TestAnUpdateThatCrossesTheFilterIsAnAddOrADelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
@@ -136,7 +136,7 @@ func TestAnUpdateThatCrossesTheFilterIsAnAddOrADelete(t *testing.T) { // I11
 	})
 }
 
-func TestTheFilterSeesWhatTheHandlerWasToldNotWhatItMissed(t *testing.T) { // I11
+func TestTheFilterSeesWhatTheHandlerWasToldNotWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := informer.New(src, nameOf, informer.Config{})
@@ -233,7 +233,7 @@ func TestWaitForSync(t *testing.T) {
 }
 
 // TestHandlersComeAndGoWhileEventsFlow is a stress test for the race detector.
-func TestHandlersComeAndGoWhileEventsFlow(t *testing.T) { // I4
+func TestHandlersComeAndGoWhileEventsFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const goroutines, rounds, events = 16, 25, 2000
 		src := newSource()

@@ -97,14 +97,16 @@ func ensure[C comparable](ctx context.Context, recorder *events.Recorder, childr
 	if child == old.Value {
 		return child, nil
 	}
-	_, err = store.Patch(ctx, children, app.Key, func(o *store.Object[C]) error {
+	var was C // as it is in the store, which the cache may lag behind
+	changed, err := store.Patch(ctx, children, app.Key, func(o *store.Object[C]) error {
+		was = o.Value
 		spec(&o.Value)
 		return nil
 	}, store.IfUID(old.UID))
 	if errors.Is(err, store.ErrNotFound) {
 		return child, nil // deleted meanwhile
 	}
-	if err == nil {
+	if err == nil && changed.Value != was {
 		recorder.Normal(about(children.Kind(), old), "Updated", "for app "+app.Key)
 	}
 	return child, err

@@ -107,7 +107,8 @@ func TestEveryStepOfTheMachineIsAChange(t *testing.T) {
 	for changes == 2 { // the process dies before its exit can be seen
 		require.NoError(t, m.StopAll(context.Background()))
 	}
-	require.Equal(t, 3, changes)
+	require.GreaterOrEqual(t, changes, 3)
+	require.LessOrEqual(t, changes, 4, "that it listened may have been seen as well")
 }
 
 func TestOnlyAChangeOfHealthIsAChange(t *testing.T) {

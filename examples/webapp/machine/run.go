@@ -16,6 +16,7 @@ const (
 type child struct {
 	id      string
 	listens bool // its port was seen on record
+	exited  bool // its exit status was taken; its lock is not free yet
 }
 
 // Run calls Config.Changed soon after a replica that was started here begins to listen or exits, until ctx ends; then
@@ -35,7 +36,7 @@ func (m *Machine) Run(ctx context.Context) error {
 	wait := firstLook
 	for {
 		var again <-chan time.Time
-		if starting := m.look(); starting {
+		if m.look() {
 			again = time.After(wait)
 			wait = min(2*wait, lastLook)
 		}
@@ -51,8 +52,9 @@ func (m *Machine) Run(ctx context.Context) error {
 }
 
 // look takes the exit status of every child that has exited, sees which have begun to listen, and calls Config.Changed
-// when there was any of either. It reports whether there are children that do not listen yet.
-func (m *Machine) look() (starting bool) {
+// when there was any of either. It reports whether to look again soon: there are children that do not listen yet, or whose
+// lock is not free yet.
+func (m *Machine) look() (again bool) {
 	type exit struct {
 		pid    int
 		id     string
@@ -60,15 +62,21 @@ func (m *Machine) look() (starting bool) {
 	}
 	var exits []exit
 	waiting := make(map[int]string)
+	ended := make(map[int]*child)
 	m.mu.Lock()
 	for pid, c := range m.children {
 		// Under the lock, which is short because it does not wait: once the status is taken the pid can be that of
 		// the next child.
-		if status, exited := exitStatus(pid); exited {
-			exits = append(exits, exit{pid, c.id, status})
-			delete(m.children, pid)
-		} else if !c.listens {
-			waiting[pid] = c.id
+		if !c.exited {
+			if status, exited := exitStatus(pid); exited {
+				exits = append(exits, exit{pid, c.id, status})
+				c.exited = true
+			} else if !c.listens {
+				waiting[pid] = c.id
+			}
+		}
+		if c.exited {
+			ended[pid] = c
 		}
 	}
 	m.mu.Unlock()
@@ -77,9 +85,23 @@ func (m *Machine) look() (starting bool) {
 		m.cfg.Logger.Info("machine: replica exited", "id", e.id, "pid", e.pid, "status", e.status)
 	}
 	changed := len(exits) > 0
+	for pid, c := range ended {
+		// A process that was forked here in the meantime has a copy of the lock until its exec: then whoever lists now
+		// finds the dead one alive, and has to be told again.
+		if m.holds(c.id) {
+			again = true
+			continue
+		}
+		changed = true
+		m.mu.Lock()
+		if m.children[pid] == c {
+			delete(m.children, pid)
+		}
+		m.mu.Unlock()
+	}
 	for pid, id := range waiting {
 		if !m.listens(id) {
-			starting = true
+			again = true
 			continue
 		}
 		changed = true
@@ -92,7 +114,18 @@ func (m *Machine) look() (starting bool) {
 	if changed {
 		m.cfg.Changed()
 	}
-	return starting
+	return again
+}
+
+// holds reports whether the record of the replica is locked. One that cannot be read is not.
+func (m *Machine) holds(id string) bool {
+	rec, err := openRecord(m.dir, id)
+	if err != nil || rec == nil {
+		return false
+	}
+	defer rec.Close()
+	held, err := rec.held()
+	return err == nil && held
 }
 
 // listens reports whether the record of the replica says that its process listens.
