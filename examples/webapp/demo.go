@@ -136,7 +136,7 @@ func (d *demo) create(ctx context.Context) error {
 }
 
 func (d *demo) curl(context.Context) error {
-	body, err := d.get()
+	body, err := get(d.app.Port)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (d *demo) roll(ctx context.Context) error {
 	g.Start(asking, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			asked.Add(1)
-			if _, err := d.get(); err != nil {
+			if _, err := get(d.app.Port); err != nil {
 				failed.Add(1)
 				return err
 			}
@@ -220,7 +220,7 @@ func (d *demo) remove(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := d.get(); err == nil {
+	if _, err := get(d.app.Port); err == nil {
 		return errors.New("something still answers at the port")
 	}
 	return nil
@@ -265,10 +265,10 @@ func (d *demo) write() error {
 	return os.WriteFile(d.file, data, 0o600)
 }
 
-// get asks the app, on a new connection.
-func (d *demo) get() (string, error) {
+// get asks the app at a port, on a new connection.
+func get(port int) (string, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", d.app.Port))
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 	if err != nil {
 		return "", err
 	}

@@ -71,9 +71,9 @@ const (
 // NewOrchestrator opens the directories and wires everything. It starts nothing but the listener of the status page.
 func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
 	o = &Orchestrator{cfg: cfg}
-	print := printer(cfg.Out)
+	show := printer(cfg.Out)
 	o.events = events.NewRecorder(events.Config{Sink: func(e events.Event) {
-		print(e)
+		show(e)
 		if cfg.Observe != nil {
 			cfg.Observe(e)
 		}

@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -148,19 +145,4 @@ func app(t *testing.T, name string, replicas int) manifest.Manifest {
 	port, err := freePort()
 	require.NoError(t, err)
 	return manifest.Manifest{Name: name, Replicas: replicas, Port: port, Message: "I am " + name}
-}
-
-// get asks an app, on a new connection.
-func get(port int) (string, error) {
-	client := http.Client{Timeout: generous, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = errors.New(resp.Status)
-	}
-	return string(body), err
 }
