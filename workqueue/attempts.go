@@ -48,10 +48,12 @@ func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
 		if e.failures == 0 {
 			e.failedAt = q.now()
 		}
-		e.failures++
+		if e.failures < maxFailures {
+			e.failures++
+		}
 	}
 	if q.cfg.RateLimiter == nil {
-		d = exponential(baseDelay, maxDelay, e.failures-1)
+		d = exponential(baseDelay, maxDelay, int(e.failures)-1)
 	}
 	parkedAfter := 0
 	var w *waiter
@@ -88,7 +90,7 @@ func (q *Queue[K]) Forget(key K) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entries[key]
+	e := q.entries.get(key)
 	if e == nil || e.failures == 0 || e.state == parked {
 		return
 	}
@@ -107,8 +109,8 @@ func (q *Queue[K]) NumRequeues(key K) int {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.entries[key]; e != nil {
-		return e.failures
+	if e := q.entries.get(key); e != nil {
+		return int(e.failures)
 	}
 	return 0
 }
@@ -118,7 +120,7 @@ func (q *Queue[K]) NumRequeues(key K) int {
 func (q *Queue[K]) RetryParked(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
-	e := q.entries[key]
+	e := q.entries.get(key)
 	if e == nil || e.state != parked || q.shutdown {
 		q.mu.Unlock()
 		return false
@@ -138,7 +140,7 @@ func (q *Queue[K]) DropParked(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entries[key]
+	e := q.entries.get(key)
 	if e == nil || e.state != parked {
 		return false
 	}
@@ -150,7 +152,7 @@ func (q *Queue[K]) DropParked(key K) bool {
 
 // isSpentLocked reports whether the last failure of e was the last that it may have.
 func (q *Queue[K]) isSpentLocked(e *entry[K]) bool {
-	return q.cfg.MaxAttempts > 0 && e.failures >= q.cfg.MaxAttempts ||
+	return q.cfg.MaxAttempts > 0 && int(e.failures) >= q.cfg.MaxAttempts ||
 		q.cfg.MaxElapsed > 0 && q.now()-e.failedAt >= int64(q.cfg.MaxElapsed)
 }
 
@@ -166,7 +168,7 @@ func (q *Queue[K]) spendLocked(e *entry[K]) (attempts int) {
 	case ready:
 		e.failures, e.failedAt = 0, 0
 	case resting:
-		attempts = e.failures
+		attempts = int(e.failures)
 		q.parkLocked(e)
 	}
 	return attempts

@@ -103,12 +103,12 @@ func (q *Queue[K]) addAfter(key K, d time.Duration, opts AddOptions, delayed boo
 func (q *Queue[K]) Cancel(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
-	e := q.entries[key]
+	e := q.entries.get(key)
 	if e == nil {
 		q.mu.Unlock()
 		return false
 	}
-	scheduled := e.slot >= 0
+	scheduled := e.isScheduled()
 	cancelled := scheduled || e.dirty || e.state == ready
 	if scheduled {
 		e.wakeAt, e.backoff, e.calmAt, e.calmBy = 0, false, 0, 0
@@ -133,7 +133,7 @@ func (q *Queue[K]) Cancel(key K) bool {
 
 // raiseLocked gives e a priority, unless its own is higher. An entry that is new has none yet.
 func (q *Queue[K]) raiseLocked(e *entry[K], priority int) {
-	fresh := e.state == resting && e.slot < 0
+	fresh := e.state == resting && !e.isScheduled()
 	if priority == e.priority || priority < e.priority && !fresh {
 		return
 	}
@@ -185,7 +185,7 @@ func (q *Queue[K]) wakeUpByLocked(e *entry[K], d time.Duration, backoff bool, po
 
 // rescheduleAtLocked is rescheduleLocked for an entry that may begin to be delayed now.
 func (q *Queue[K]) rescheduleAtLocked(e *entry[K], now int64) {
-	if e.state == resting && e.slot < 0 {
+	if e.state == resting && !e.isScheduled() {
 		e.since = now
 	}
 	q.rescheduleLocked(e)
@@ -199,18 +199,14 @@ func (q *Queue[K]) wakeUpLocked(e *entry[K], at int64, backoff bool) {
 
 // rescheduleLocked gives e its place in the schedule, after its times have changed.
 func (q *Queue[K]) rescheduleLocked(e *entry[K]) {
-	due := e.wakeAt
-	if due == 0 || e.calmAt != 0 && e.calmAt < due {
-		due = e.calmAt
-	}
+	due := e.due()
 	if due == 0 {
-		if e.slot >= 0 {
+		if e.isScheduled() {
 			q.schedule.remove(e)
 		}
 		return
 	}
-	q.schedule.set(e, due)
-	if e.slot == 0 {
+	if q.schedule.set(e, due) {
 		q.armLocked()
 	}
 }
@@ -222,8 +218,8 @@ func (q *Queue[K]) fire() {
 	q.mu.Lock()
 	q.armedFor = 0
 	now := q.now()
-	for q.schedule.len() > 0 && q.schedule.first().due <= now {
-		e := q.schedule.first().e
+	for q.schedule.n > 0 && q.schedule.first().due <= now {
+		e := q.schedule.first().entry
 		if e.wakeAt != 0 && e.wakeAt <= now {
 			e.wakeAt, e.backoff = 0, false
 		}
@@ -251,7 +247,7 @@ func (q *Queue[K]) armLocked() {
 	if q.memory.n > 0 {
 		due = later(q.memory.first.since, remember)
 	}
-	if q.schedule.len() > 0 {
+	if q.schedule.n > 0 {
 		due = min(due, q.schedule.first().due)
 	}
 	if due == math.MaxInt64 || q.shutdown || q.armedFor != 0 && q.armedFor <= due {

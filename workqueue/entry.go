@@ -1,31 +1,37 @@
 package workqueue
 
-// entry is a key that the queue has something to do with, or remembers something of.
+import "math"
+
+// entry is a key that the queue has something to do with, or remembers something of. The first 64 bytes are what nearly each
+// call looks at, if the key is a string.
 type entry[K comparable] struct {
 	key K
 
 	// Its place in the list of its state: every state but resting has one.
 	prev, next *entry[K]
 
-	state   state
-	dirty   bool // in process, and added since
-	backoff bool // wakeAt was set by AddRateLimited
-	spent   bool // in process, and the last failure spent its budget: it is parked when it is done
-
-	slot   int   // place in the schedule, -1 when nothing is scheduled
-	wakeAt int64 // when it is to be added; 0 for never
-	calmAt int64 // when its Adds have been quiet for long enough; 0 when there are none
-	calmBy int64 // when they have waited for long enough, quiet or not
-
+	hash     uint32 // of key
+	state    state
+	dirty    bool // in process, and added since
+	backoff  bool // wakeAt was set by AddRateLimited
+	spent    bool // in process, and the last failure spent its budget: it is parked when it is done
 	priority int
+	number   uint64 // of the last change of its state: what is ready is in order by it, and each hand-out has its own
+	wakeup   uint64 // number of what is scheduled for it, 0 for nothing
+
 	group    *group[K] // nil without groups
+	wakeAt   int64     // when it is to be added; 0 for never
+	calmAt   int64     // when its Adds have been quiet for long enough; 0 when there are none
+	calmBy   int64     // when they have waited for long enough, quiet or not
 	since    int64     // when it got into its state; 0 where nobody asks
-	number   uint64    // of the last change of its state: what is ready is in order by it, and each hand-out has its own
-	raised   int       // its place among those of its lane that were raised, counted from 1; 0 if it is not one of them
-	failures int
-	failedAt int64 // when the first of them was
+	raised   int32     // its place among those of its lane that were raised, counted from 1; 0 if it is not one of them
+	failures int32     // at most maxFailures
+	failedAt int64     // when the first of them was
 	reasons  *reasons
 }
+
+// maxFailures is how many failures of a key are counted, and more than one can have in a hundred years.
+const maxFailures = math.MaxInt32
 
 // state is what a key does, apart from what is scheduled for it.
 type state uint8
@@ -38,26 +44,36 @@ const (
 	parked                  // it has spent its budget
 )
 
+// due returns when something is scheduled for e, 0 for never.
+func (e *entry[K]) due() int64 {
+	if e.wakeAt == 0 || e.calmAt != 0 && e.calmAt < e.wakeAt {
+		return e.calmAt
+	}
+	return e.wakeAt
+}
+
+func (e *entry[K]) isScheduled() bool { return e.wakeup != 0 }
+
 // keep is the number of keys for which a queue keeps its memory when a burst is over.
 const keep = 4096
 
 // entryLocked returns the entry of key, a new one if there is none.
 func (q *Queue[K]) entryLocked(key K, group string) *entry[K] {
-	if e := q.entries[key]; e != nil {
+	e, hash := q.entries.find(key)
+	if e != nil {
 		if e.state == remembered {
 			q.memory.remove(e)
 			q.enterLocked(e, resting)
 		}
 		return e
 	}
-	e := reuse(&q.spare)
-	e.key, e.slot = key, -1
+	e = reuse(&q.spare)
+	e.key, e.hash = key, hash
+	q.entries.add(e)
 	q.enterLocked(e, resting)
 	if q.order.groups != nil {
 		e.group = q.order.join(group)
 	}
-	q.entries[key] = e
-	q.peak = max(q.peak, len(q.entries))
 	return e
 }
 
@@ -69,7 +85,7 @@ func (q *Queue[K]) enterLocked(e *entry[K], s state) {
 
 // restLocked lets e go if the queue has nothing to do with it and nothing to remember.
 func (q *Queue[K]) restLocked(e *entry[K]) {
-	if e.state != resting || e.slot >= 0 {
+	if e.state != resting || e.isScheduled() {
 		return
 	}
 	if e.failures > 0 {
@@ -81,15 +97,12 @@ func (q *Queue[K]) restLocked(e *entry[K]) {
 
 // dropLocked forgets e, which is in no list.
 func (q *Queue[K]) dropLocked(e *entry[K]) {
-	delete(q.entries, e.key)
+	q.entries.remove(e)
 	if e.group != nil {
 		q.order.leave(e.group)
 	}
-	if len(q.spare) < keep {
-		*e = entry[K]{}
-		q.spare = append(q.spare, e)
-	}
-	q.entries, q.peak = shrunk(q.entries, q.peak)
+	*e = entry[K]{} // which its key, and a wake-up that does not count any more, would keep
+	q.spare = spare(q.spare, e)
 }
 
 // line is a list of entries, first in, first out. The zero value is empty.

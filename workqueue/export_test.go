@@ -10,7 +10,7 @@ import (
 func (q *Queue[K]) CheckInvariants() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return errors.Join(q.checkEntries(), q.order.check(), q.schedule.check(), q.checkWaiters())
+	return errors.Join(q.checkEntries(), q.entries.check(), q.order.check(), q.schedule.check(), q.checkWaiters())
 }
 
 func (q *Queue[K]) checkEntries() error {
@@ -18,15 +18,20 @@ func (q *Queue[K]) checkEntries() error {
 	in[processing] = q.busy.all()
 	n := map[state]int{}
 	dirty, scheduled := 0, 0
+	due := map[*entry[K]]int64{}
+	for _, w := range q.schedule.heap {
+		if w.counts() {
+			due[w.entry] = w.due
+		}
+	}
 	groups := map[*group[K]][2]int{}
-	for k, e := range q.entries {
+	for e := range q.entries.all() {
+		k := e.key
 		n[e.state]++
 		switch {
-		case e.key != k:
-			return fmt.Errorf("1: %v stands under %v", e.key, k)
-		case e.state == resting && e.slot < 0:
+		case e.state == resting && !e.isScheduled():
 			return fmt.Errorf("1: the entry of %v has no reason to be", k)
-		case e.state == remembered && (e.slot >= 0 || e.failures == 0):
+		case e.state == remembered && (e.isScheduled() || e.failures == 0):
 			return fmt.Errorf("1: there is nothing to remember of %v", k)
 		case !in[e.state][e] && e.state != resting && (e.state != processing || q.cfg.Timestamps):
 			return fmt.Errorf("2: %v is not in the list of its state %d", k, e.state)
@@ -38,17 +43,13 @@ func (q *Queue[K]) checkEntries() error {
 			return fmt.Errorf("2: %v is in a lane and not ready", k)
 		case (e.dirty || e.spent) && e.state != processing, e.backoff && e.wakeAt == 0, (e.calmAt == 0) != (e.calmBy == 0):
 			return fmt.Errorf("3: %+v", *e)
-		case (e.slot >= 0) != (e.wakeAt != 0 || e.calmAt != 0):
+		case e.isScheduled() != (e.wakeAt != 0 || e.calmAt != 0):
 			return fmt.Errorf("5: %+v", *e)
 		}
-		if e.slot >= 0 {
+		if e.isScheduled() {
 			scheduled++
-			due := e.wakeAt
-			if due == 0 || e.calmAt != 0 && e.calmAt < due {
-				due = e.calmAt
-			}
-			if w := q.schedule.heap[e.slot]; w.e != e || w.due != due {
-				return fmt.Errorf("5: %v is not in its slot, at its time", k)
+			if w := due[e]; w != e.due() {
+				return fmt.Errorf("5: %v is scheduled for %d, not for %d", k, w, e.due())
 			}
 		}
 		dirty += count(e.dirty)
@@ -65,22 +66,25 @@ func (q *Queue[K]) checkEntries() error {
 	if n[processing] != q.inProcess || dirty != q.dirty {
 		return fmt.Errorf("4: %d in process, counted %d; %d dirty, counted %d", n[processing], q.inProcess, dirty, q.dirty)
 	}
-	if scheduled != len(q.schedule.heap) {
-		return fmt.Errorf("5: %d scheduled, %d in the heap", scheduled, len(q.schedule.heap))
+	if scheduled != q.schedule.n {
+		return fmt.Errorf("5: %d scheduled, counted %d", scheduled, q.schedule.n)
+	}
+	if q.last != nil && (q.last.state != processing || q.entries.get(q.last.key) != q.last) {
+		return fmt.Errorf("9: the last that was handed out is %+v", *q.last)
 	}
 	for name, g := range q.order.groups {
 		if got := [2]int{g.keys, g.inProcess}; g.name != name || got != groups[g] {
-			return fmt.Errorf("9: group %q counts %v, there are %v", name, got, groups[g])
+			return fmt.Errorf("10: group %q counts %v, there are %v", name, got, groups[g])
 		}
 	}
 	if len(groups) != len(q.order.groups) {
-		return fmt.Errorf("9: %d groups, %d in use", len(q.order.groups), len(groups))
+		return fmt.Errorf("10: %d groups, %d in use", len(q.order.groups), len(groups))
 	}
 	return nil
 }
 
 func (q *Queue[K]) checkWaiters() error {
-	if q.shutdown && (q.waiters.first != nil && q.order.n == 0 || len(q.schedule.heap) > 0 || q.timer != nil && q.timer.Stop()) {
+	if q.shutdown && (q.waiters.first != nil && q.order.n == 0 || q.schedule.n > 0 || q.timer != nil && q.timer.Stop()) {
 		return fmt.Errorf("6, 7: something waits after the shutdown")
 	}
 	if q.shutdown && q.armedFor != 0 {
@@ -99,7 +103,7 @@ func (q *Queue[K]) firstDue() (due int64) {
 	if q.memory.n > 0 {
 		due = q.memory.first.since + int64(remember)
 	}
-	if q.schedule.len() > 0 && (due == 0 || q.schedule.first().due < due) {
+	if q.schedule.n > 0 && (due == 0 || q.schedule.first().due < due) {
 		due = q.schedule.first().due
 	}
 	if due == math.MaxInt64 {
@@ -109,10 +113,37 @@ func (q *Queue[K]) firstDue() (due int64) {
 }
 
 func (s *schedule[K]) check() error {
-	for i := range s.heap {
-		if i > 0 && s.before(i, (i-1)/4) {
-			return fmt.Errorf("schedule: slot %d is before its parent", i)
+	counted := 0
+	for i, w := range s.heap {
+		counted += count(w.counts())
+		if i > 0 && w.before(s.heap[(i-1)/4]) {
+			return fmt.Errorf("schedule 3: %d is before its parent", i)
 		}
+	}
+	if counted != s.n || len(s.heap) > 2*s.n+slack {
+		return fmt.Errorf("schedule 1, 2: of %d in the heap %d count, counted %d", len(s.heap), counted, s.n)
+	}
+	return nil
+}
+
+func (t *table[K]) check() error {
+	n, size := 0, len(t.slots)
+	for i, s := range t.slots {
+		if s.entry == nil {
+			continue
+		}
+		n++
+		if s.hash != s.entry.hash {
+			return fmt.Errorf("table 2: slot %d has the hash of another", i)
+		}
+		for j := int(s.hash) & (size - 1); j != i; j = (j + 1) & (size - 1) {
+			if t.slots[j].entry == nil {
+				return fmt.Errorf("table 2: slot %d is empty, before the entry in %d that asks for %d", j, i, int(s.hash)&(size-1))
+			}
+		}
+	}
+	if n != t.n || size&(size-1) != 0 || 5*n > 4*size {
+		return fmt.Errorf("table 1: %d entries in %d slots, counted %d", n, size, t.n)
 	}
 	return nil
 }
@@ -177,7 +208,7 @@ func (n *lane[K]) check() error {
 		}
 	}
 	for i, e := range n.raised {
-		if e.raised != i+1 || i > 0 && n.raised[(i-1)/2].number >= e.number {
+		if int(e.raised) != i+1 || i > 0 && n.raised[(i-1)/2].number >= e.number {
 			return errors.New("order 5: what was raised is not a heap")
 		}
 	}
@@ -240,7 +271,7 @@ func (q *Queue[K]) Kept() int {
 	for _, l := range q.order.levels {
 		raised += cap(l.only.raised)
 	}
-	return max(q.peak, raised, len(q.spare), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
+	return max(len(q.entries.slots)/2, raised, len(q.spare), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
 		len(q.order.levels))
 }
 

@@ -54,7 +54,7 @@ func (i Item[K]) counted() Item[K] {
 func (i Item[K]) Done() {
 	q := i.queue
 	q.mu.Lock()
-	e := q.entries[i.Key]
+	e := q.handedOutLocked(i.Key)
 	if e == nil || e.state != processing || e.number != i.number {
 		q.mu.Unlock()
 		return
@@ -99,7 +99,7 @@ func (q *Queue[K]) runOne(ctx context.Context, item Item[K], work func(context.C
 // noteLocked fills in the item of e, which was taken.
 func (q *Queue[K]) noteLocked(item *Item[K], e *entry[K]) {
 	*item = Item[K]{
-		Key: e.key, Attempt: e.failures + 1, FirstFailure: q.time(e.failedAt), Priority: e.priority, Reasons: e.reasons.list(),
+		Key: e.key, Attempt: int(e.failures) + 1, FirstFailure: q.time(e.failedAt), Priority: e.priority, Reasons: e.reasons.list(),
 		queue: q, number: e.number,
 	}
 }

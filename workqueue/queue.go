@@ -22,25 +22,24 @@ type Queue[K comparable] struct {
 	mu sync.Mutex
 	// mu guards the following. Invariants, which checkInvariants tests:
 	//
-	//  1. A key has an entry if and only if its state is not resting or something is scheduled for it. Each entry's key
-	//     is its map key.
+	//  1. A key has an entry if and only if its state is not resting or something is scheduled for it.
 	//  2. An entry is in the list of its state, once, and in no other.
 	//  3. dirty and spent imply the state processing; backoff implies wakeAt, and calmAt implies calmBy.
 	//  4. inProcess counts the entries in process, dirty those that are dirty.
-	//  5. An entry is in schedule if and only if its wakeAt or its calmAt is set, and then at its slot, by the earlier of
-	//     the two; the heap is ordered.
+	//  5. An entry is scheduled if and only if its wakeAt or its calmAt is set, and then for the earlier of the two.
 	//  6. After a shutdown a waiter is in waiters only while something is ready that may not be handed out yet.
 	//  7. After a shutdown nothing is scheduled and the timer does not run. Before it, the timer comes in time for what is
 	//     scheduled and for what is remembered.
 	//  8. Nobody waits for idle whenever the queue is idle.
-	//  9. A group counts its entries, and those of them that are in process.
-	entries   map[K]*entry[K]
-	peak      int // the most entries since the map was made
+	//  9. last is nil or in process.
+	// 10. A group counts its entries, and those of them that are in process.
+	entries   table[K]
 	order     order[K]
 	schedule  schedule[K]
 	parked    line[K]
-	memory    line[K] // of what is remembered, the longest remembered first
-	busy      line[K] // of what is in process, if there are timestamps
+	memory    line[K]   // of what is remembered, the longest remembered first
+	busy      line[K]   // of what is in process, if there are timestamps
+	last      *entry[K] // that was handed out: its Done, which comes next where there is one worker, need not look for it
 	inProcess int
 	dirty     int
 	changes   uint64 // of the state of any key
@@ -59,7 +58,7 @@ func New[K comparable](cfg Config[K]) *Queue[K] {
 	q := &Queue[K]{
 		cfg:      cfg.withDefaults(),
 		start:    time.Now().Add(-1),
-		entries:  make(map[K]*entry[K]),
+		entries:  newTable[K](),
 		released: make(chan struct{}),
 	}
 	q.order.ageing = int64(q.cfg.Ageing)
@@ -83,6 +82,10 @@ func (q *Queue[K]) Add(key K) {
 		return
 	}
 	e := q.entryLocked(key, group)
+	if e.state == ready && e.priority >= 0 { // so in most cases, which need no more than this
+		q.mu.Unlock()
+		return
+	}
 	if e.priority < 0 {
 		q.raiseLocked(e, 0)
 	}
@@ -124,7 +127,7 @@ func (q *Queue[K]) TryGet() (key K, ok bool) {
 func (q *Queue[K]) Done(key K) {
 	checkKey(key)
 	q.mu.Lock()
-	e := q.entries[key]
+	e := q.handedOutLocked(key)
 	if e == nil || e.state != processing {
 		q.mu.Unlock()
 		q.cfg.Hooks.StrayDone(key)
@@ -198,6 +201,7 @@ func (q *Queue[K]) takeLocked() *entry[K] {
 	q.order.begin(e.group)
 	q.enterLocked(e, processing)
 	q.inProcess++
+	q.last = e
 	if e.backoff {
 		q.wakeUpLocked(e, 0, false)
 	}
@@ -237,6 +241,9 @@ func (q *Queue[K]) done(e *entry[K]) {
 		q.busy.remove(e)
 	}
 	q.inProcess--
+	if q.last == e {
+		q.last = nil
+	}
 	freed := q.order.end(e.group)
 	parkedAfter := 0
 	var w, other *waiter
@@ -252,7 +259,7 @@ func (q *Queue[K]) done(e *entry[K]) {
 		q.lineUpLocked(e)
 		w = q.waiterToWakeLocked()
 	case e.spent:
-		parkedAfter = e.failures
+		parkedAfter = int(e.failures)
 		q.parkLocked(e)
 	default:
 		q.restLocked(e)
@@ -271,6 +278,14 @@ func (q *Queue[K]) done(e *entry[K]) {
 	if parkedAfter > 0 && q.cfg.Hooks.Parked != nil {
 		q.cfg.Hooks.Parked(key, parkedAfter)
 	}
+}
+
+// handedOutLocked returns the entry of key, which was handed out; nil, or one that is in another state, if it was not.
+func (q *Queue[K]) handedOutLocked(key K) *entry[K] {
+	if e := q.last; e != nil && e.key == key {
+		return e
+	}
+	return q.entries.get(key)
 }
 
 // groupOf returns the name of the group of key. It calls the code of the user, and so is called without the lock.

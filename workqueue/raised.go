@@ -14,7 +14,7 @@ func (n *lane[K]) push(e *entry[K]) {
 // remove takes e out of the lane.
 func (n *lane[K]) remove(e *entry[K]) {
 	if e.raised > 0 {
-		heap.Remove(&n.raised, e.raised-1)
+		heap.Remove(&n.raised, int(e.raised)-1)
 		return
 	}
 	n.line.remove(e)
@@ -40,19 +40,19 @@ func (r raised[K]) Less(i, j int) bool { return r[i].number < r[j].number }
 
 func (r raised[K]) Swap(i, j int) {
 	r[i], r[j] = r[j], r[i]
-	r[i].raised, r[j].raised = i+1, j+1
+	r[i].raised, r[j].raised = int32(i+1), int32(j+1)
 }
 
 // Push implements [heap.Interface].
 func (r *raised[K]) Push(x any) {
 	e := x.(*entry[K])
 	*r = append(*r, e)
-	e.raised = len(*r)
+	e.raised = int32(len(*r))
 }
 
 // Pop implements [heap.Interface].
 func (r *raised[K]) Pop() any {
-	last := len(*r) - 1
+	last := int32(len(*r)) - 1
 	e := (*r)[last]
 	(*r)[last] = nil
 	*r = (*r)[:last]

@@ -1,91 +1,121 @@
 package workqueue
 
+import "slices"
+
 // schedule holds the wake-ups, the earliest first; of equal ones the one that was set first. It is a heap of four
-// branches, which needs fewer cache misses than one of two. The zero value is empty.
+// branches, which needs fewer cache misses than one of two. A wake-up that no longer counts stays in the heap until it
+// gets to the top or there are many of them, so that nothing in the heap needs to be found, and no entry needs to know
+// where its wake-up is: moving those would touch an entry at each step. The zero value is empty.
+//
+// Invariants, which check tests:
+//
+//  1. A wake-up counts if and only if its number is that of its entry. n is the number of those that count.
+//  2. At most n+slack of those in the heap do not count.
+//  3. No wake-up is before its parent.
 type schedule[K comparable] struct {
-	heap []wakeup[K] // heap[i].e.slot == i
-	seq  uint64
+	heap []wakeup[K]
+	n    int
+	last uint64 // number of a wake-up
 }
 
 type wakeup[K comparable] struct {
-	due int64 // nanoseconds on the clock of the queue
-	seq uint64
-	e   *entry[K]
+	due    int64 // nanoseconds on the clock of the queue
+	number uint64
+	entry  *entry[K]
 }
 
-func (s *schedule[K]) len() int             { return len(s.heap) }
-func (s *schedule[K]) first() wakeup[K]     { return s.heap[0] }
-func (s *schedule[K]) before(i, j int) bool { return s.heap[i].before(s.heap[j]) }
-func (a wakeup[K]) before(b wakeup[K]) bool { return a.due < b.due || a.due == b.due && a.seq < b.seq }
+// slack is how many wake-ups that do not count are in a heap without harm.
+const slack = 32
 
-// set schedules e, or moves it.
-func (s *schedule[K]) set(e *entry[K], due int64) {
-	if e.slot >= 0 && s.heap[e.slot].due == due {
+func (w wakeup[K]) counts() bool { return w.number == w.entry.wakeup }
+
+func (w wakeup[K]) before(other wakeup[K]) bool {
+	return w.due < other.due || w.due == other.due && w.number < other.number
+}
+
+// first returns the wake-up that is due first. There must be one.
+func (s *schedule[K]) first() wakeup[K] {
+	for !s.heap[0].counts() {
+		last := len(s.heap) - 1
+		moved := s.heap[last]
+		s.heap[last] = wakeup[K]{}
+		s.heap = s.heap[:last]
+		s.down(0, moved)
+		s.shrink()
+	}
+	return s.heap[0]
+}
+
+// set schedules e, or moves it. It reports whether e is now the first.
+func (s *schedule[K]) set(e *entry[K], due int64) bool {
+	if e.wakeup == 0 {
+		s.n++
+	}
+	s.last++
+	e.wakeup = s.last
+	w := wakeup[K]{due, s.last, e}
+	i := len(s.heap)
+	s.heap = append(s.heap, w)
+	for i > 0 && w.before(s.heap[(i-1)/4]) {
+		s.heap[i] = s.heap[(i-1)/4]
+		i = (i - 1) / 4
+	}
+	s.heap[i] = w
+	s.tidy()
+	return s.first().entry == e
+}
+
+// remove takes e, which is scheduled, off the schedule.
+func (s *schedule[K]) remove(e *entry[K]) {
+	e.wakeup = 0
+	s.n--
+	s.tidy()
+}
+
+// tidy takes out what does not count, when that is much of the heap.
+func (s *schedule[K]) tidy() {
+	if len(s.heap) <= 2*s.n+slack {
 		return
 	}
-	s.seq++
-	if e.slot < 0 {
-		e.slot = len(s.heap)
-		s.heap = append(s.heap, wakeup[K]{})
+	s.heap = slices.DeleteFunc(s.heap, func(w wakeup[K]) bool { return !w.counts() })
+	s.shrink()
+	for i := (len(s.heap) - 2) / 4; i >= 0 && len(s.heap) > 1; i-- {
+		s.down(i, s.heap[i])
 	}
-	s.heap[e.slot] = wakeup[K]{due, s.seq, e}
-	s.down(s.up(e.slot))
 }
 
-// remove takes e, which is scheduled, off the heap.
-func (s *schedule[K]) remove(e *entry[K]) {
-	i, last := e.slot, len(s.heap)-1
-	s.swap(i, last)
-	s.heap[last] = wakeup[K]{}
-	s.heap = s.heap[:last]
-	e.slot = -1
-	if i < last {
-		s.down(s.up(i))
-	}
-	if c := cap(s.heap); c > keep && last <= c/4 {
+// shrink gives memory back after a burst.
+func (s *schedule[K]) shrink() {
+	if c := cap(s.heap); c > keep && len(s.heap) <= c/4 {
 		s.heap = append(make([]wakeup[K], 0, c/2), s.heap...)
 	}
 }
 
-// clear drops all wake-ups and returns their entries.
+// clear drops all wake-ups and returns those that counted.
 func (s *schedule[K]) clear() []wakeup[K] {
-	heap := s.heap
-	for _, w := range heap {
-		w.e.slot = -1
+	counted := slices.DeleteFunc(s.heap, func(w wakeup[K]) bool { return !w.counts() })
+	for _, w := range counted {
+		w.entry.wakeup = 0
 	}
-	s.heap = nil
-	return heap
+	s.heap, s.n = nil, 0
+	return counted
 }
 
-func (s *schedule[K]) up(i int) int {
-	for i > 0 {
-		parent := (i - 1) / 4
-		if !s.before(i, parent) {
-			break
-		}
-		s.swap(i, parent)
-		i = parent
-	}
-	return i
-}
-
-func (s *schedule[K]) down(i int) {
+// down puts w into place i or, as long as something comes before it there, below.
+func (s *schedule[K]) down(i int, w wakeup[K]) {
 	for {
-		least := i
+		least, first := i, w
 		for c := 4*i + 1; c <= 4*i+4 && c < len(s.heap); c++ {
-			if s.before(c, least) {
-				least = c
+			if s.heap[c].before(first) {
+				least, first = c, s.heap[c]
 			}
+		}
+		if i < len(s.heap) {
+			s.heap[i] = first
 		}
 		if least == i {
 			return
 		}
-		s.swap(i, least)
 		i = least
 	}
-}
-
-func (s *schedule[K]) swap(i, j int) {
-	s.heap[i], s.heap[j] = s.heap[j], s.heap[i]
-	s.heap[i].e.slot, s.heap[j].e.slot = i, j
 }

@@ -90,19 +90,19 @@ func (q *Queue[K]) shutDownLocked() (wake []*waiter, added []K) {
 	}
 	var calm []wakeup[K]
 	for _, w := range q.schedule.clear() {
-		w.e.wakeAt, w.e.backoff = 0, false
-		if w.e.calmAt == 0 {
-			q.restLocked(w.e)
+		w.entry.wakeAt, w.entry.backoff = 0, false
+		if w.entry.calmAt == 0 {
+			q.restLocked(w.entry)
 			continue
 		}
-		w.e.calmAt, w.e.calmBy = 0, 0
+		w.entry.calmAt, w.entry.calmBy = 0, 0
 		calm = append(calm, w)
 	}
-	slices.SortFunc(calm, func(a, b wakeup[K]) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.seq, b.seq)) })
+	slices.SortFunc(calm, func(a, b wakeup[K]) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.number, b.number)) })
 	wake = q.waiters.clear()
 	for _, w := range calm {
-		if _, changed := q.makeReadyLocked(w.e); changed { // all workers are on the list of those to wake already
-			added = append(added, w.e.key)
+		if _, changed := q.makeReadyLocked(w.entry); changed { // all workers are on the list of those to wake already
+			added = append(added, w.entry.key)
 		}
 	}
 	return wake, added

@@ -79,14 +79,14 @@ type keyCopy[K comparable] struct {
 
 func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	q.mu.Lock()
-	n := len(q.entries)
+	n := q.entries.n
 	q.mu.Unlock()
 	n += n/8 + 8 // some may come meanwhile
 	copies := make([]keyCopy[K], 0, n)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, e := range q.entries {
-		info := KeyInfo[K]{Key: e.key, State: e.publicState(), Dirty: e.dirty, Priority: e.priority, Failures: e.failures}
+	for e := range q.entries.all() {
+		info := KeyInfo[K]{Key: e.key, State: e.publicState(), Dirty: e.dirty, Priority: e.priority, Failures: int(e.failures)}
 		if e.group != nil {
 			info.Group = e.group.name
 		}
@@ -94,8 +94,7 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 		c := keyCopy[K]{info, e.since, e.wakeAt, e.calmAt, e.failedAt, 0, e.number}
 		switch {
 		case e.state == resting:
-			w := q.schedule.heap[e.slot]
-			c.due, c.rank = w.due, w.seq
+			c.due, c.rank = e.due(), e.wakeup
 		case (e.state == ready || e.state == processing) && !q.cfg.Timestamps:
 			c.since = 0
 		}

@@ -22,7 +22,7 @@ func (q *Queue[K]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Ready: q.order.n, InProcess: q.inProcess, Dirty: q.dirty, Delayed: q.schedule.len(),
+		Ready: q.order.n, InProcess: q.inProcess, Dirty: q.dirty, Delayed: q.schedule.n,
 		Parked: q.parked.n, Remembered: q.memory.n,
 	}
 	if first := q.busy.first; first != nil {

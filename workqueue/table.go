@@ -1,0 +1,116 @@
+package workqueue
+
+import (
+	"hash/maphash"
+	"iter"
+)
+
+// table finds the entry of a key. It is a hash table with open addressing and linear probing, with the hashes in it: what is
+// removed is found without its key, and a table that grows looks at no key at all. (See D. E. Knuth, The Art of Computer
+// Programming, volume 3, section 6.4, algorithms L and R.) A map of Go needs about half as much time again, since it can
+// neither be told the hash nor be asked for the place of what it found.
+//
+// Invariants, which check tests:
+//
+//  1. The number of slots is a power of two; at most four fifths of them are used, of which n is the number.
+//  2. Between the slot that the hash of an entry asks for and its own there is no empty one.
+type table[K comparable] struct {
+	seed  maphash.Seed
+	slots []slot[K]
+	n     int
+}
+
+type slot[K comparable] struct {
+	entry *entry[K] // nil if the slot is empty
+	hash  uint32
+}
+
+// minSlots is the number of slots of a table at first.
+const minSlots = 8
+
+func newTable[K comparable]() table[K] { return table[K]{seed: maphash.MakeSeed()} }
+
+// find returns the entry of key, nil if there is none, and the hash of key.
+func (t *table[K]) find(key K) (*entry[K], uint32) {
+	hash := uint32(maphash.Comparable(t.seed, key))
+	if t.n == 0 {
+		return nil, hash
+	}
+	for i := hash; ; i++ {
+		s := &t.slots[int(i)&(len(t.slots)-1)]
+		if s.entry == nil {
+			return nil, hash
+		}
+		if s.hash == hash && s.entry.key == key {
+			return s.entry, hash
+		}
+	}
+}
+
+// get returns the entry of key, nil if there is none.
+func (t *table[K]) get(key K) *entry[K] {
+	e, _ := t.find(key)
+	return e
+}
+
+// add adds e, whose key is not in the table, by its hash.
+func (t *table[K]) add(e *entry[K]) {
+	if 5*(t.n+1) > 4*len(t.slots) {
+		t.resize(max(minSlots, 2*len(t.slots)))
+	}
+	t.n++
+	t.put(slot[K]{e, e.hash})
+}
+
+// put puts s in the first empty slot.
+func (t *table[K]) put(s slot[K]) {
+	for i := s.hash; ; i++ {
+		if to := &t.slots[int(i)&(len(t.slots)-1)]; to.entry == nil {
+			*to = s
+			return
+		}
+	}
+}
+
+// remove removes e, which is in the table.
+func (t *table[K]) remove(e *entry[K]) {
+	mask := uint32(len(t.slots) - 1)
+	empty := e.hash & mask
+	for t.slots[empty].entry != e {
+		empty = (empty + 1) & mask
+	}
+	// What comes after it, up to an empty slot, moves up, unless it would move before the slot that its hash asks for.
+	for i := (empty + 1) & mask; t.slots[i].entry != nil; i = (i + 1) & mask {
+		if (i-t.slots[i].hash)&mask >= (i-empty)&mask {
+			t.slots[empty] = t.slots[i]
+			empty = i
+		}
+	}
+	t.slots[empty] = slot[K]{}
+	t.n--
+	if len(t.slots) > 2*keep && 8*t.n < len(t.slots) {
+		t.resize(len(t.slots) / 2)
+	}
+}
+
+// resize gives t another number of slots.
+func (t *table[K]) resize(n int) {
+	old := t.slots
+	t.slots = make([]slot[K], n)
+	for _, s := range old {
+		if s.entry != nil {
+			t.put(s)
+		}
+	}
+}
+
+// all returns all entries, in no order.
+func (t *table[K]) all() iter.Seq[*entry[K]] {
+	return func(yield func(*entry[K]) bool) {
+		for _, s := range t.slots {
+			if s.entry != nil && !yield(s.entry) {
+				return
+			}
+		}
+	}
+}
