@@ -26,7 +26,7 @@ type slot[K comparable] struct {
 }
 
 // minSlots is the number of slots of a table at first.
-const minSlots = 8
+const minSlots = 4
 
 func newTable[K comparable]() table[K] { return table[K]{seed: maphash.MakeSeed()} }
 
