@@ -296,3 +296,108 @@ func (q *Queue[K]) Levels() int {
 	defer q.mu.Unlock()
 	return len(q.order.levels)
 }
+
+// Table is a table whose entries have hashes of choice.
+type Table struct {
+	table   table[int]
+	entries map[int]*entry[int]
+}
+
+// NewTable returns an empty table.
+func NewTable() *Table { return &Table{newTable[int](), map[int]*entry[int]{}} }
+
+// Hash returns the hash by which Has looks for key.
+func (t *Table) Hash(key int) uint32 { _, hash := t.table.find(key); return hash }
+
+// Add adds an entry of key, which is not in the table.
+func (t *Table) Add(key int, hash uint32) {
+	t.entries[key] = &entry[int]{key: key, hash: hash}
+	t.table.add(t.entries[key])
+}
+
+// Has reports whether the table finds the entry of key; it panics if it finds another.
+func (t *Table) Has(key int) bool {
+	e := t.table.get(key)
+	if e != nil && e != t.entries[key] {
+		panic("the table has found the entry of another key")
+	}
+	return e != nil
+}
+
+// Remove removes the entry of key, which is in the table.
+func (t *Table) Remove(key int) { t.table.remove(t.entries[key]); delete(t.entries, key) }
+
+// Keys returns the keys of what is in the table, and the number that the table counts.
+func (t *Table) Keys() (keys []int, n int) {
+	for e := range t.table.all() {
+		keys = append(keys, e.key)
+	}
+	return keys, t.table.n
+}
+
+// Slots returns the number of slots.
+func (t *Table) Slots() int { return len(t.table.slots) }
+
+// Check returns what is wrong with the invariants.
+func (t *Table) Check() error { return t.table.check() }
+
+// Schedule is a schedule of entries that are known by an index.
+type Schedule struct {
+	schedule schedule[int]
+	entries  []*entry[int]
+}
+
+// NewSchedule returns an empty schedule for n entries.
+func NewSchedule(n int) *Schedule {
+	s := &Schedule{}
+	for i := range n {
+		s.entries = append(s.entries, &entry[int]{key: i})
+	}
+	return s
+}
+
+// Set schedules an entry, or moves it. It reports whether that is now the first.
+func (s *Schedule) Set(i int, due int64) bool { return s.schedule.set(s.entries[i], due) }
+
+// Remove takes an entry, which is scheduled, off the schedule.
+func (s *Schedule) Remove(i int) { s.schedule.remove(s.entries[i]) }
+
+// Renew makes the entry, which is not scheduled, one that was dropped and taken out of stock again.
+func (s *Schedule) Renew(i int) { *s.entries[i] = entry[int]{key: i} }
+
+// First returns what is due first. There must be one.
+func (s *Schedule) First() (i int, due int64) {
+	w := s.schedule.first()
+	return w.entry.key, w.due
+}
+
+// Clear drops everything, and returns what was scheduled.
+func (s *Schedule) Clear() (due map[int]int64) {
+	due = map[int]int64{}
+	for _, w := range s.schedule.clear() {
+		if w.entry.isScheduled() {
+			panic("what was cleared is still scheduled")
+		}
+		due[w.entry.key] = w.due
+	}
+	return due
+}
+
+// Len returns the number of what is scheduled.
+func (s *Schedule) Len() int { return s.schedule.n }
+
+// Cap returns the number of wake-ups for which there is memory.
+func (s *Schedule) Cap() int { return cap(s.schedule.heap) }
+
+// Unused reports whether the memory behind the heap holds nothing that would keep an entry alive.
+func (s *Schedule) Unused() bool {
+	for _, w := range s.schedule.heap[len(s.schedule.heap):cap(s.schedule.heap)] {
+		if w.entry != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Check returns what is wrong with the invariants.
+func (s *Schedule) Check() error { return s.schedule.check() }

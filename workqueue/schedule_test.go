@@ -1,0 +1,154 @@
+package workqueue_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// planned is a wake-up of the model of a schedule, which is a slice in order.
+type planned struct {
+	entry  int
+	due    int64
+	number int
+}
+
+// runSchedule plays bytes on a schedule and on a slice.
+func runSchedule(ops []byte) error {
+	const entries = 12
+	s := workqueue.NewSchedule(entries)
+	var model []planned
+	for i, op := range ops {
+		e := int(op>>3) % entries
+		without := slices.DeleteFunc(slices.Clone(model), func(p planned) bool { return p.entry == e })
+		scheduled := len(without) < len(model)
+		switch op & 7 {
+		case 0, 1, 2, 3: // with many that are equal, and each moves now to the front, now to the back
+			due := int64(op&3)*3 + int64(i)%5 + int64(i)/40
+			model = append(without, planned{e, due, i})
+			slices.SortFunc(model, func(a, b planned) int {
+				return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.number, b.number))
+			})
+			if first := s.Set(e, due); first != (model[0].entry == e) {
+				return fmt.Errorf("step %d: %d is the first: %v", i, e, first)
+			}
+		case 4, 5:
+			if scheduled {
+				s.Remove(e)
+				model = without
+			}
+		case 6: // the first is done
+			if len(model) > 0 {
+				s.Remove(model[0].entry)
+				model = model[1:]
+			}
+		case 7:
+			if !scheduled {
+				s.Renew(e)
+			} else if i%16 == 0 {
+				due := s.Clear()
+				for _, p := range model {
+					if due[p.entry] != p.due {
+						return fmt.Errorf("step %d: cleared %v, want %v", i, due, model)
+					}
+				}
+				if len(due) != len(model) {
+					return fmt.Errorf("step %d: cleared %v, want %v", i, due, model)
+				}
+				model = nil
+			}
+		}
+		if err := s.Check(); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+		if s.Len() != len(model) {
+			return fmt.Errorf("step %d: %d are scheduled, want %d", i, s.Len(), len(model))
+		}
+		if len(model) > 0 && i%3 == 0 { // not each time: First takes out what does not count
+			if e, due := s.First(); e != model[0].entry || due != model[0].due {
+				return fmt.Errorf("step %d: %d is due first, at %d; want %+v", i, e, due, model[0])
+			}
+		}
+		if !s.Unused() {
+			return fmt.Errorf("step %d: what was taken out of the heap is still referred to", i)
+		}
+	}
+	for _, p := range model {
+		if e, due := s.First(); e != p.entry || due != p.due {
+			return fmt.Errorf("at the end: %d is due first, at %d; want %+v", e, due, p)
+		}
+		s.Remove(p.entry)
+	}
+	return nil
+}
+
+func TestAScheduleAgreesWithASliceInOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		ops := make([]byte, 300)
+		for i := range ops {
+			ops[i] = byte(r.Uint32())
+			if seed%2 == 1 && ops[i]&4 != 0 { // moved time and again, and hardly ever removed: much that does not count
+				ops[i] &= byte(r.Uint32())
+			}
+		}
+		require.NoError(t, runSchedule(ops), "seed %d", seed)
+	}
+}
+
+func FuzzAScheduleAgreesWithASliceInOrder(f *testing.F) {
+	f.Add([]byte{0, 8, 16, 1, 9, 6, 12, 7, 15, 3, 3, 3})
+	f.Fuzz(func(t *testing.T, ops []byte) { require.NoError(t, runSchedule(ops[:min(len(ops), 500)])) })
+}
+
+// A key that is moved time and again leaves no more behind than there is scheduled, and a little.
+func TestWakeUpsThatDoNotCountTakeLittleMemory(t *testing.T) {
+	s := workqueue.NewSchedule(100)
+	for i := range 20_000 {
+		s.Set(i%100, int64(20_000-i)) // each comes before all others, so that nothing old gets to the top
+		if s.Cap() > 1024 {
+			t.Fatalf("memory for %d, of which 100 are scheduled", s.Cap())
+		}
+	}
+	require.NoError(t, s.Check())
+	require.Equal(t, 100, s.Len())
+}
+
+func TestAScheduleGivesMemoryBackAfterABurst(t *testing.T) {
+	const n = 10_000
+	for name, finish := range map[string]func(*workqueue.Schedule){
+		"the first is removed each time": func(s *workqueue.Schedule) {
+			for i := range n {
+				e, due := s.First()
+				if e != i || due != int64(i) {
+					t.Fatalf("%d is due first, at %d, and not %d", e, due, i)
+				}
+				s.Remove(e)
+			}
+		},
+		"the last is removed each time": func(s *workqueue.Schedule) {
+			for i := range n {
+				s.Remove(n - 1 - i)
+			}
+		},
+		"all are cleared": func(s *workqueue.Schedule) { s.Clear() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := workqueue.NewSchedule(n)
+			for i := range n {
+				s.Set(i, int64(i))
+			}
+			require.GreaterOrEqual(t, s.Cap(), n)
+			finish(s)
+			require.Zero(t, s.Len())
+			require.LessOrEqual(t, s.Cap(), 4096)
+			require.NoError(t, s.Check())
+		})
+	}
+}
