@@ -1,0 +1,111 @@
+package cache
+
+import (
+	"iter"
+	"math"
+	"sync"
+	"time"
+)
+
+// Expiring holds objects by key for a limited time after they were last stored. Who asks for an object that has expired
+// does not find it.
+//
+// It has no goroutine and no timer. Each Upsert, Get and Delete drops a few objects that have expired, so that the
+// memory is given back as the store is used; [Expiring.Len] and [Expiring.All] drop all of them. Objects are shared with
+// the caller, never copied.
+//
+// All methods may be called by several goroutines at once.
+type Expiring[K comparable, T any] struct {
+	key KeyFunc[K, T]
+
+	mu   sync.Mutex // guards the following
+	objs aging[K, T]
+}
+
+// NewExpiring returns an empty store whose objects expire when ttl has passed since they were last stored. It panics
+// when there is no key function, or ttl is not positive.
+func NewExpiring[K comparable, T any](key KeyFunc[K, T], ttl time.Duration) *Expiring[K, T] {
+	if key == nil {
+		panic("cache: NewExpiring: the key function is nil")
+	}
+	if ttl <= 0 {
+		panic("cache: NewExpiring: the time to live is not positive")
+	}
+	return &Expiring[K, T]{key: key, objs: aging[K, T]{ttl: ttl, byKey: newTable[K, *aged[K, T]](0)}}
+}
+
+// Get returns the object with the given key, unless it has expired. Reading does not make it live longer.
+func (x *Expiring[K, T]) Get(key K) (obj T, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	x.objs.expire(now, sweep)
+	if e := x.objs.get(key, now); e != nil {
+		return e.v, true
+	}
+	return obj, false
+}
+
+// Upsert stores obj for the whole time to live, in the place of the object with the same key if there is one that has
+// not expired, which it returns.
+func (x *Expiring[K, T]) Upsert(obj T) (old T, existed bool) {
+	key := x.key(obj)
+	if key != key {
+		panic("cache: a key is not equal to itself")
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	x.objs.expire(now, sweep)
+	if e := x.objs.get(key, now); e != nil {
+		old, existed = e.v, true
+	}
+	x.objs.put(key, obj, now)
+	return old, existed
+}
+
+// Delete removes the object with the given key, and returns it. There need not be one.
+func (x *Expiring[K, T]) Delete(key K) (old T, existed bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	now := time.Now()
+	x.objs.expire(now, sweep)
+	e := x.objs.get(key, now)
+	if e == nil {
+		return old, false
+	}
+	x.objs.drop(e)
+	return e.v, true
+}
+
+// Len returns the number of objects that have not expired.
+func (x *Expiring[K, T]) Len() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.objs.expire(time.Now(), math.MaxInt)
+	return len(x.objs.byKey.m)
+}
+
+// All iterates over the objects that have not expired when the loop begins, as they were then, the one that was stored
+// longest ago first. It copies them; no lock is held while the loop's body runs.
+func (x *Expiring[K, T]) All() iter.Seq2[K, T] {
+	return func(yield func(K, T) bool) {
+		for _, e := range x.live() {
+			if !yield(e.key, e.v) {
+				return
+			}
+		}
+	}
+}
+
+// live returns what has not expired. Entries do not change their key and value once they are in.
+func (x *Expiring[K, T]) live() []*aged[K, T] {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.objs.expire(time.Now(), math.MaxInt)
+	live := make([]*aged[K, T], 0, len(x.objs.byKey.m))
+	for e := x.objs.first; e != nil; e = e.next {
+		live = append(live, e)
+	}
+	return live
+}
