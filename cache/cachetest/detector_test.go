@@ -1,0 +1,125 @@
+package cachetest_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/cache/cachetest"
+	"github.com/stretchr/testify/require"
+)
+
+// thing has everything that a type can have.
+type thing struct {
+	name  string
+	n     loud
+	u     uint8
+	f     float64
+	c     complex64
+	ok    bool
+	list  []int
+	array [2]string
+	m     map[[2]int]*thing
+	any   any
+	next  *thing
+	fn    func()
+	ch    chan int
+	at    time.Time
+}
+
+// loud panics when it is printed.
+type loud int
+
+func (loud) String() string { panic("a method of the object was called") }
+
+func thingName(x *thing) string { return x.name }
+
+// witness is a test whose failures are what is tested.
+type witness struct {
+	testing.TB
+	errors  []string
+	cleanup []func()
+}
+
+func (w *witness) Helper()           {}
+func (w *witness) Error(args ...any) { w.errors = append(w.errors, fmt.Sprint(args...)) }
+func (w *witness) Cleanup(f func())  { w.cleanup = append(w.cleanup, f) }
+
+func newThing() *thing {
+	x := &thing{name: "a", f: math.NaN(), list: []int{1, 2}, m: map[[2]int]*thing{{1, 2}: {}, {0, 3}: {}}, any: 1, fn: func() {}, ch: make(chan int)}
+	x.next = x
+	return x
+}
+
+func TestEveryKindOfChangeIsFoundAndSaid(t *testing.T) {
+	for want, change := range map[string]func(*thing){
+		".n is 3, was 0":                      func(x *thing) { x.n = 3 },
+		".u is 3, was 0":                      func(x *thing) { x.u = 3 },
+		".f is 1, was NaN":                    func(x *thing) { x.f = 1 },
+		".c is (0+1i), was (0+0i)":            func(x *thing) { x.c = 1i },
+		".ok is true, was false":              func(x *thing) { x.ok = true },
+		".list[1] is 3, was 2":                func(x *thing) { x.list[1] = 3 },
+		"len(.list) is 3, was 2":              func(x *thing) { x.list = append(x.list, 4) },
+		".list[2] is 4, was not there":        func(x *thing) { x.list = append(x.list, 4) },
+		".list is nil, was not there":         func(x *thing) { x.list = nil },
+		`.array[1] is "b", was ""`:            func(x *thing) { x.array[1] = "b" },
+		"[[0] 1 [1] 2].u is 7, was 0":         func(x *thing) { x.m[[2]int{1, 2}].u = 7 },
+		"[[0] 0 [1] 3] is nil, was not there": func(x *thing) { x.m[[2]int{0, 3}] = nil },
+		"len(.m) is 1, was 2":                 func(x *thing) { delete(x.m, [2]int{1, 2}) },
+		"[[0] 1 [1] 2].u is gone, was 0":      func(x *thing) { delete(x.m, [2]int{1, 2}) },
+		".any.(type) is int64, was int":       func(x *thing) { x.any = int64(1) },
+		".next is nil, was itself":            func(x *thing) { x.next = nil },
+		".fn is 0x0, was 0x":                  func(x *thing) { x.fn = nil },
+		".ch is 0x0, was 0x":                  func(x *thing) { x.ch = nil },
+		".at.wall is 1, was 0":                func(x *thing) { x.at = time.Time{}.Add(1) },
+		`object a was changed`:                func(x *thing) { x.name = "b" },
+	} {
+		w := &witness{}
+		x := cache.NewIndexer(thingName)
+		cachetest.Detect(w, x, thingName)
+		obj := newThing()
+		x.Upsert(obj)
+		change(obj)
+		for _, f := range w.cleanup {
+			f()
+		}
+		require.Len(t, w.errors, 1, want)
+		require.Contains(t, w.errors[0], want)
+		require.Contains(t, w.errors[0], "object a was changed after it was cached:\n\t")
+	}
+}
+
+func TestWhatDoesNotChangeIsNotReported(t *testing.T) {
+	x := cache.NewIndexer(thingName)
+	x.Upsert(newThing())
+	d := cachetest.Detect(t, x, thingName) // t itself fails
+	x.Replace([]*thing{newThing(), {name: "b"}})
+	x.Upsert(newThing())
+	x.Delete("b")
+	d.Check()
+}
+
+func TestAChangeIsReportedOnceAndInTheOrderOfTheKeys(t *testing.T) {
+	w := &witness{}
+	x := cache.NewIndexer(thingName)
+	before, after := &thing{name: "before"}, &thing{name: "after"}
+	x.Upsert(before)
+	d := cachetest.Detect(w, x, thingName)
+	x.Upsert(after)
+	after.u, before.u = 1, 1
+	d.Check()
+	d.Check()
+	require.Len(t, w.errors, 2)
+	require.Contains(t, w.errors[0], "object before was")
+	require.Contains(t, w.errors[1], "object after was")
+
+	after.u = 2
+	x.Upsert(after) // the change would be hidden from now on
+	before.u = 2
+	x.Delete("before")
+	d.Check()
+	require.Len(t, w.errors, 4)
+	require.Contains(t, w.errors[2], ".u is 2, was 1")
+}
