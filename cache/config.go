@@ -14,6 +14,12 @@ type DeltaFIFOConfig[K comparable, T any] struct {
 	// is not called for tombstones and Syncs, whose objects have been through it. When it returns an error, the caller
 	// gets it and the call has changed nothing. Nil leaves objects as they are.
 	Transform func(T) (T, error)
+
+	// Equal reports whether a known object is the one that a list has, so that there is nothing to tell: most often,
+	// whether their versions are the same. It is called for the objects given to Replace, after Transform, in the
+	// goroutine of the caller and without locks. Objects of a list that are equal to what is known are not queued, and
+	// do not count as part of the first list. Nil means that no object is equal to another.
+	Equal func(known, listed T) bool
 }
 
 // Known is a read-only view of the cache that a [DeltaFIFO] feeds. Its methods may be called by several goroutines at

@@ -22,6 +22,7 @@ type DeltaFIFO[K comparable, T any] struct {
 	key       KeyFunc[K, T]
 	known     Known[K, T]
 	transform func(T) (T, error)
+	equal     func(known, listed T) bool
 
 	wake    chan struct{} // holds one; producers and Close fill it, after they have let go of mu; the consumer empties it
 	synced  chan struct{} // closed, under mu, when HasSynced becomes true
@@ -49,6 +50,7 @@ func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K,
 		key:       key,
 		known:     cfg.Known,
 		transform: cfg.Transform,
+		equal:     cfg.Equal,
 		wake:      make(chan struct{}, 1),
 		synced:    make(chan struct{}),
 		waiting:   line[K, T]{byKey: newTable[K, *item[K, T]](0)},

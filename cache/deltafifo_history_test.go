@@ -15,7 +15,8 @@ import (
 // history runs one sequence of actions on a DeltaFIFO and on the model.
 type history struct {
 	actions []byte
-	equal   int // in so many of 256 calls the version stays the same
+	equal   int  // in so many of 256 calls the version stays the same
+	compare bool // the queue compares lists with what is known
 	x       *cache.Indexer[string, *pod]
 	f       *fifo
 	m       fifoModel
@@ -44,9 +45,13 @@ func (r racing) All() iter.Seq2[string, *pod] {
 }
 
 // newHistory begins with a cache that is empty, or warm.
-func newHistory(actions []byte, equal int, warm bool) *history {
-	h := &history{actions: actions, equal: equal, x: newPods()}
-	h.f = newFIFO(racing{h})
+func newHistory(actions []byte, equal int, warm, compare bool) *history {
+	h := &history{actions: actions, equal: equal, compare: compare, x: newPods()}
+	cfg := cache.DeltaFIFOConfig[string, *pod]{Known: racing{h}}
+	if compare {
+		cfg.Equal = func(known, listed *pod) bool { return known == listed }
+	}
+	h.f = cache.NewDeltaFIFO(podName, cfg)
 	h.m.failed, h.m.truth = make(map[string][]*operation), make(map[string]*pod)
 	if warm {
 		h.m.truth["b"] = h.pod("b")
@@ -83,17 +88,40 @@ func (h *history) change(t cache.DeltaType, name string) {
 	h.m.change(d, v)
 }
 
-// replace reads known after the call, in which it may have grown.
 func (h *history) replace(known *[]string, names ...string) {
 	var list []*pod
 	for _, name := range names {
 		list = append(list, h.pod(name))
 	}
-	v := h.version()
+	h.list(known, list)
+}
+
+// list reads known after the call, in which it may have grown.
+func (h *history) list(known *[]string, list []*pod) {
+	v, taken := h.version(), len(h.m.taken)
 	if err := h.f.Replace(list, v); err != nil {
 		h.fail("Replace: %v", err)
 	}
-	h.m.replace(list, v, *known)
+	h.m.replace(list, v, *known, func(p *pod) bool {
+		cached, _ := h.x.Get(p.name)
+		return h.compare && cached == p && !slices.Contains(h.m.taken[taken:], p.name)
+	})
+}
+
+// popDuring lets the consumer take a key out while Replace reads the cache.
+func (h *history) popDuring(known *[]string, result error) {
+	h.during = func() {
+		taken := len(h.m.taken)
+		h.pop(false, result)
+		*known = append(*known, h.m.taken[taken:]...) // they may be known now, or not: it does no harm
+	}
+}
+
+func (h *history) cached() (list []*pod) {
+	for _, p := range h.x.All() {
+		list = append(list, p)
+	}
+	return list
 }
 
 // pop pops one key, with actions in the middle. They are those that follow in h.actions, up to one that ends it.
@@ -155,13 +183,9 @@ func (h *history) run(inside bool) error {
 				return errProcess
 			}
 			h.pop(false, errProcess)
-		case 7: // the consumer takes a key out while Replace reads the cache
+		case 7:
 			if !inside {
-				h.during = func() {
-					taken := len(h.m.taken)
-					h.pop(false, nil)
-					known = append(known, h.m.taken[taken:]...) // they may be known now, or not: it does no harm
-				}
+				h.popDuring(&known, nil)
 			}
 			h.replace(&known, "b")
 		case 8:
@@ -179,15 +203,25 @@ func (h *history) run(inside bool) error {
 			v := h.version()
 			h.f.Bookmark(v)
 			h.m.operation(v, true)
+		case 14: // the source says that everything is as the cache has it
+			h.list(&known, h.cached())
+		case 15:
+			if !inside {
+				h.popDuring(&known, nil)
+			}
+			h.list(&known, h.cached())
 		}
 		h.check()
 	}
 	return nil
 }
 
-const numActions = 14
+const numActions = 16
 
 func (h *history) check() {
+	if err := h.f.CheckInvariants(); err != nil {
+		h.fail("%w", err)
+	}
 	got, want := h.f.Version(), h.m.version()
 	if got > want || got != want && !h.m.resyncs {
 		h.fail("Version = %d, want %d", got, want)
@@ -227,7 +261,7 @@ func TestEveryShortHistoryOfAQueueEqualsTheModel(t *testing.T) {
 	extend = func(history []byte, actions byte, length int) {
 		if len(history) == length {
 			histories++
-			if err := newHistory(history, 0, length == 5).finish(); err != nil {
+			if err := newHistory(history, 0, length == 5, true).finish(); err != nil {
 				t.Fatalf("%v: %v", history, err)
 			}
 			return
@@ -251,7 +285,7 @@ func TestLongHistoriesOfAQueueEqualTheModel(t *testing.T) {
 				actions[i] = 5 // without Sync the version is exact
 			}
 		}
-		if err := newHistory(actions, []int{0, 64}[seed/2%2], seed%3 == 0).finish(); err != nil {
+		if err := newHistory(actions, []int{0, 64}[seed/2%2], seed%3 == 0, seed%5 != 0).finish(); err != nil {
 			t.Fatalf("seed %d, %v: %v", seed, actions, err)
 		}
 	}

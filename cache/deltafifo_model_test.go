@@ -89,14 +89,19 @@ func (m *fifoModel) start() {
 	m.synced = m.synced || !left && (m.current == nil || !m.current.initial)
 }
 
-// replace takes the keys that the cache may have held at any time during the call, in order.
-func (m *fifoModel) replace(list []*pod, v uint64, known []string) {
+// replace takes the keys that the cache may have held at any time during the call, in order, and what tells whether the
+// cache has held an object all the time.
+func (m *fifoModel) replace(list []*pod, v uint64, known []string, held func(*pod) bool) {
 	m.operation(v, true)
 	first := !m.started
 	clear(m.truth)
 	for _, p := range list {
-		m.say(p.name, cache.Delta[*pod]{Type: cache.Replaced, Object: p}, v, first)
 		m.truth[p.name] = p
+		current := m.current != nil && m.current.key == p.name
+		if m.waiting(p.name) == nil && !current && m.failed[p.name] == nil && held(p) {
+			continue
+		}
+		m.say(p.name, cache.Delta[*pod]{Type: cache.Replaced, Object: p}, v, first)
 	}
 	var gone []string
 	for _, it := range m.queue {

@@ -25,14 +25,15 @@ func FuzzParseName(f *testing.F) {
 }
 
 func FuzzDeltaFIFO(f *testing.F) {
-	f.Add(0, false, []byte{0, 4, 1, 5, 2})
-	f.Add(64, true, []byte{12, 5, 9, 2, 7, 6, 3, 13, 5})
-	f.Add(210, false, []byte{12, 6, 6, 2, 0}) // two failures, in order
-	f.Fuzz(func(t *testing.T, equal int, warm bool, actions []byte) {
+	f.Add(0, false, false, []byte{0, 4, 1, 5, 2})
+	f.Add(64, true, true, []byte{12, 5, 9, 2, 7, 6, 3, 13, 5})
+	f.Add(210, false, false, []byte{12, 6, 6, 2, 0})      // two failures, in order
+	f.Add(0, true, true, []byte{0, 5, 14, 10, 15, 6, 14}) // lists of what is known
+	f.Fuzz(func(t *testing.T, equal int, warm, compare bool, actions []byte) {
 		if len(actions) > 200 {
 			return
 		}
-		require.NoError(t, newHistory(actions, equal, warm).finish(), "%v", actions)
+		require.NoError(t, newHistory(actions, equal, warm, compare).finish(), "%v", actions)
 	})
 }
 

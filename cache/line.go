@@ -36,9 +36,16 @@ func (l *line[K, T]) remove(it *item[K, T]) {
 	}
 }
 
-// lower sees to it that no floor is higher than this one.
+// reserve makes room for n items more, if there are none yet.
+func (l *line[K, T]) reserve(n int) {
+	if l.head == nil && n >= minPeak {
+		l.byKey = newTable[K, *item[K, T]](n)
+	}
+}
+
+// lower sees to it that no floor is higher than this one. Floors never fall from head to tail.
 func (l *line[K, T]) lower(floor uint64) {
-	for it := l.head; it != nil; it = it.next {
-		it.floor = min(it.floor, floor)
+	for it := l.tail; it != nil && it.floor > floor; it = it.prev {
+		it.floor = floor
 	}
 }

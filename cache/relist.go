@@ -2,31 +2,23 @@ package cache
 
 // Replace reports the whole content of the source at version v. It queues a Replaced for each object of list, in its
 // order (the last one counts when a key comes twice), and a tombstone for each key that list lacks and that is known,
-// waits, or is being processed. A tombstone has the newest state known. A version lower than that of the call before
-// means that the source has started a new history; see [DeltaFIFO.Version].
+// waits, or is being processed. A tombstone has the newest state known. An object that is known already, as
+// [DeltaFIFOConfig].Equal says, is not queued when nothing else has happened to its key.
+//
+// A version lower than that of the call before means that the source has started a new history; see
+// [DeltaFIFO.Version].
 func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
-	objs, keys := make([]T, len(list)), make([]K, len(list))
-	listed := make(map[K]struct{}, len(list))
-	for i, obj := range list {
-		var err error
-		if objs[i], keys[i], err = f.prepare(obj); err != nil {
-			return err
-		}
-		listed[keys[i]] = struct{}{}
+	l, err := f.newListing(list)
+	if err != nil {
+		return err
 	}
-
 	// Known is read without a lock, while the consumer may move keys from the queue to it. So the keys that it takes
-	// out meanwhile are written down. To take note of too many does no harm: a tombstone of a key that turns out to be
-	// unknown when its turn comes is dropped.
-	var gone []K
+	// out meanwhile are written down, and nothing is concluded from what known has said about them. To take note of too
+	// many does no harm: a tombstone of a key that turns out to be unknown when its turn comes is dropped.
 	if f.known != nil {
 		f.watchPops()
 		defer f.unwatchPops()
-		for key := range f.known.All() {
-			if _, ok := listed[key]; !ok {
-				gone = append(gone, key)
-			}
-		}
+		l.compare(f.known, f.equal)
 	}
 
 	defer f.signal()
@@ -37,6 +29,67 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	}
 	f.rewindLocked(v)
 	f.advanceLocked(v)
+	f.replaceLocked(l)
+	f.startLocked()
+	return nil
+}
+
+// listing is a list on its way into the queue.
+type listing[K comparable, T any] struct {
+	objs  []T
+	keys  []K       // of objs; each once
+	at    map[K]int // where in keys
+	equal []bool    // objs that are known to be in the cache; nil when nobody has compared
+	gone  []K       // keys that the list lacks
+}
+
+// newListing runs the code of the user on the objects.
+func (f *DeltaFIFO[K, T]) newListing(list []T) (*listing[K, T], error) {
+	l := &listing[K, T]{objs: make([]T, 0, len(list)), keys: make([]K, 0, len(list)), at: make(map[K]int, len(list))}
+	for _, obj := range list {
+		obj, key, err := f.prepare(obj)
+		if err != nil {
+			return nil, err
+		}
+		if i, twice := l.at[key]; twice {
+			l.objs[i] = obj
+			continue
+		}
+		l.at[key] = len(l.keys)
+		l.objs, l.keys = append(l.objs, obj), append(l.keys, key)
+	}
+	return l, nil
+}
+
+// compare finds out what is known and not listed, and what is known and equal.
+func (l *listing[K, T]) compare(known Known[K, T], equal func(known, listed T) bool) {
+	if equal != nil {
+		l.equal = make([]bool, len(l.keys))
+	}
+	for key, obj := range known.All() {
+		i, ok := l.at[key]
+		switch {
+		case !ok:
+			l.gone = append(l.gone, key)
+		case equal != nil:
+			l.equal[i] = equal(obj, l.objs[i])
+		}
+	}
+}
+
+// doubt notes that something happens to key: what was known of it does not count, and if it is not listed, it is gone.
+func (l *listing[K, T]) doubt(key K) {
+	i, ok := l.at[key]
+	switch {
+	case !ok:
+		l.gone = append(l.gone, key)
+	case l.equal != nil:
+		l.equal[i] = false
+	}
+}
+
+// replaceLocked queues what l brings.
+func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 	f.waiting.lower(f.below) // everything that waits is about to get a change of version v
 	first := !f.started
 	note := func(it *item[K, T]) {
@@ -45,29 +98,35 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 			f.initial++
 		}
 	}
-
-	for i, key := range keys {
-		note(f.enqueueLocked(key, Delta[T]{Type: Replaced, Object: objs[i]}, false, f.below))
-	}
 	tombstone := Delta[T]{Type: Deleted, FinalStateUnknown: true}
 	for it := f.waiting.head; it != nil; it = it.next {
-		if _, ok := listed[it.key]; !ok {
+		if i, ok := l.at[it.key]; !ok {
 			it.add(tombstone, true)
 			note(it)
+		} else if l.equal != nil {
+			l.equal[i] = false
 		}
 	}
-	gone = append(gone, f.popped...)
-	for it := f.failed.head; it != nil; it = it.next {
-		gone = append(gone, it.key) // if it is not known, its tombstone is dropped, and takes the failure along
+	for _, key := range f.popped {
+		l.doubt(key)
 	}
-	for _, key := range gone {
-		_, ok := listed[key]
-		if !ok && f.waiting.byKey.m[key] == nil {
+	for it := f.failed.head; it != nil; it = it.next {
+		l.doubt(it.key) // if it is not known, its tombstone is dropped, and takes the failure along
+	}
+
+	if l.equal == nil { // otherwise it is likely that there are few
+		f.waiting.reserve(len(l.keys))
+	}
+	for i, key := range l.keys {
+		if l.equal == nil || !l.equal[i] {
+			note(f.enqueueLocked(key, Delta[T]{Type: Replaced, Object: l.objs[i]}, false, f.below))
+		}
+	}
+	for _, key := range l.gone {
+		if f.waiting.byKey.m[key] == nil {
 			note(f.enqueueLocked(key, tombstone, true, f.below))
 		}
 	}
-	f.startLocked()
-	return nil
 }
 
 // rewindLocked starts a new history when v is lower than what has been seen: nothing that was processed says anything
