@@ -1,142 +1,171 @@
 package informer
 
 import (
-	"context"
 	"fmt"
-	"slices"
+	"runtime/debug"
+	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// maxBatch is the number of keys that are applied to the cache before the handlers are told of them.
+// maxBatch is the number of inputs that are applied to the cache before the handlers are told of them.
 const maxBatch = 256
 
-// step applies what waits to the cache, then tells the handlers, then lets new handlers join. All of this is done by
-// Run's goroutine alone, so that there is no change of which a handler that joins has heard twice, or not at all.
-func (in *Informer[K, T]) step(start func(*listener[K, T])) {
-	if in.apply() {
-		in.poke()
-	}
-	in.tell()
-	in.progress.reach(Version(in.deltas.Version()))
-	if !in.HasSynced() && in.deltas.HasSynced() {
-		close(in.synced)
-	}
-	if in.HasSynced() {
-		in.join(start)
+// applier changes the cache. It is used by Run's goroutine alone.
+//
+// Invariants:
+//
+//  1. The cache holds every change up to at, but those of the keys in failed.
+//  2. A key in failed has changes that the cache does not hold; all of them came after the version noted there.
+type applier[K comparable, T any] struct {
+	name    string
+	indexer *cache.Indexer[K, T]
+	onError func(error)
+
+	changes []change[K, T] // applied, and not told yet
+	at      Version
+	failed  map[K]Version
+	broke   bool // something has failed since a list was asked for
+	retries int  // lists that were asked for since nothing failed
+}
+
+// apply applies inputs. A list is applied as a whole.
+func (a *applier[K, T]) apply(inputs []input[K, T]) {
+	for i := 0; i < len(inputs); {
+		if l := inputs[i].list; l != nil {
+			a.replace(l)
+			a.at = inputs[i].version
+			i++
+		} else {
+			i = a.events(inputs, i)
+		}
 	}
 }
 
-// apply applies what waits to the cache. It reports whether it has left something, for handlers not to wait for too
-// long. A list is never left half applied, so that no handler is told of one object of a list when the cache does not
-// hold another.
-func (in *Informer[K, T]) apply() (more bool) {
-	for n := 0; n < maxBatch || in.deltas.Version() < in.reflector.listing.Load(); n++ {
-		popped, err := in.deltas.TryPop(in.process)
-		if err != nil {
-			in.cfg.OnError(err)
+// events applies the inputs from place i to the next list, or to one that cannot be applied, and returns the place after
+// that. The code of the user in it is that of indexes. When it panics, the cache stays as it was.
+func (a *applier[K, T]) events(inputs []input[K, T], i int) (next int) {
+	next = i
+	defer func() {
+		if v := recover(); v != nil {
+			a.fail(inputs[next].key, v)
+			a.at = inputs[next].version
+			next++
 		}
-		if !popped {
-			return false
+	}()
+	for ; next < len(inputs) && inputs[next].list == nil; next++ {
+		it := &inputs[next]
+		switch it.kind {
+		case Bookmark:
+		case Deleted:
+			a.delete(it)
+		default:
+			a.upsert(it)
 		}
+		a.at = it.version
 	}
-	return true
+	return next
 }
 
-// process applies what happened to a key. The code of the user in it is that of indexes. When it panics, the cache
-// stays as it was, and its version too.
-func (in *Informer[K, T]) process(key K, deltas []cache.Delta[T], _ bool) error {
-	err := wait.Call(context.Background(), func(context.Context) error {
-		for _, d := range deltas {
-			in.applyDelta(key, d)
+// replace makes a list the content of the cache.
+func (a *applier[K, T]) replace(l *content[K, T]) {
+	if l.starts {
+		a.at = 0
+	}
+	a.failed = nil // the list has the truth about every key
+	inputs := make([]input[K, T], 0, len(l.items))
+	for i, obj := range l.items {
+		inputs = append(inputs, input[K, T]{kind: Modified, key: l.keys[i], object: obj, version: a.at})
+	}
+	if a.indexer.Len() > 0 {
+		listed := make(map[K]struct{}, len(l.keys))
+		for _, key := range l.keys {
+			listed[key] = struct{}{}
 		}
-		return nil
+		for key, obj := range a.indexer.All() {
+			if _, ok := listed[key]; !ok {
+				inputs = append(inputs, input[K, T]{kind: Deleted, missed: true, key: key, object: obj, version: a.at})
+			}
+		}
+	}
+	for i := 0; i < len(inputs); {
+		i = a.events(inputs, i)
+	}
+}
+
+func (a *applier[K, T]) upsert(it *input[K, T]) {
+	old, existed := a.indexer.Upsert(it.object)
+	a.changes = append(a.changes, change[K, T]{
+		key: it.key, old: state[T]{old, existed}, new: state[T]{it.object, true},
 	})
-	if err != nil {
-		return fmt.Errorf("informer: apply %v to the cache of %s: %w", key, in.cfg.Name, err)
-	}
-	return nil
+	a.healed(it.key)
 }
 
-func (in *Informer[K, T]) applyDelta(key K, d cache.Delta[T]) {
-	c := change[K, T]{key: key}
-	if d.Type == cache.Deleted {
-		c.old.object, c.old.present = in.indexer.Delete(key)
-		c.tombstone = cache.Tombstone[K, T]{Key: key, Object: d.Object, FinalStateUnknown: d.FinalStateUnknown}
-	} else {
-		c.old.object, c.old.present = in.indexer.Upsert(d.Object)
-		c.new = state[T]{d.Object, true}
-	}
-	in.changes = append(in.changes, c)
-}
-
-// resync tells the handlers of every object once more. Where a change waits, nothing comes of it: both lead to what the
-// cache holds.
-func (in *Informer[K, T]) resync() {
-	for key, obj := range in.indexer.All() {
-		same := state[T]{obj, true}
-		in.changes = append(in.changes, change[K, T]{key: key, old: same, new: same})
-	}
-	in.tell()
-}
-
-// tell tells the handlers of the changes, and forgets them.
-func (in *Informer[K, T]) tell() {
-	if len(in.changes) == 0 {
-		return
-	}
-	in.mu.Lock()
-	listeners := in.listeners
-	in.mu.Unlock()
-	for _, l := range listeners {
-		l.tell(in.changes)
-	}
-	clear(in.changes)
-	in.changes = in.changes[:0]
-	if cap(in.changes) > 2*maxBatch {
-		in.changes = nil // the room for a whole list is not needed often
+// delete deletes a key, of which the cache need not know: then there is nothing to tell.
+func (a *applier[K, T]) delete(it *input[K, T]) {
+	old, existed := a.indexer.Delete(it.key)
+	a.healed(it.key)
+	if existed {
+		a.changes = append(a.changes, change[K, T]{
+			key: it.key, old: state[T]{old, true},
+			tombstone: cache.Tombstone[K, T]{Key: it.key, Object: it.object, FinalStateUnknown: it.missed},
+		})
 	}
 }
 
-// join tells the handlers that are new of everything in the cache, and starts them.
-func (in *Informer[K, T]) join(start func(*listener[K, T])) {
-	in.mu.Lock()
-	joining := in.joining
-	in.joining = nil
-	if len(joining) > 0 {
-		in.listeners = slices.Concat(in.listeners, joining)
+// fail notes and reports that the changes of a key could not be applied.
+func (a *applier[K, T]) fail(key K, panicked any) {
+	if a.failed == nil {
+		a.failed = make(map[K]Version)
 	}
-	for _, l := range joining {
-		l.started = true
+	if _, before := a.failed[key]; !before {
+		a.failed[key] = a.at
 	}
-	in.mu.Unlock()
+	a.broke = true
+	err := &wait.PanicError{Value: panicked, Stack: debug.Stack()}
+	a.onError(fmt.Errorf("informer: apply %v to the cache of %s: %w", key, a.name, err))
+}
 
-	for _, l := range joining {
-		l.join(in.indexer.All())
-		start(l)
+// healed notes that the cache holds the newest state of a key.
+func (a *applier[K, T]) healed(key K) {
+	if len(a.failed) > 0 {
+		delete(a.failed, key)
 	}
 }
 
-// remove makes sure that no callback of l runs, or will run.
-func (in *Informer[K, T]) remove(l *listener[K, T]) {
-	in.mu.Lock()
-	in.joining = without(in.joining, l)
-	in.listeners = without(in.listeners, l)
-	started := l.started
-	in.mu.Unlock()
-
-	l.dismiss()
-	if started {
-		<-l.done
+// version returns the version up to which everything has been applied.
+func (a *applier[K, T]) version() Version {
+	v := a.at
+	for _, floor := range a.failed {
+		v = min(v, floor)
 	}
+	return v
 }
 
-// without returns a copy of list that lacks elem, or list when it does not hold it.
-func without[E comparable](list []E, elem E) []E {
-	i := slices.Index(list, elem)
-	if i < 0 {
-		return list
+// retry returns a timer after which a list is to be asked for, because something has failed, or nil. It is called after
+// every batch; running is the timer that it has returned last, until that has fired.
+func (a *applier[K, T]) retry(running *time.Timer, backoff wait.Backoff) *time.Timer {
+	switch {
+	case len(a.failed) == 0:
+		if running != nil {
+			running.Stop()
+		}
+		a.broke, a.retries = false, 0
+		return nil
+	case running == nil && a.broke:
+		a.broke = false
+		running = time.NewTimer(backoff.Delay(a.retries))
+		a.retries++
 	}
-	return slices.Concat(list[:i], list[i+1:])
+	return running
+}
+
+// forget lets go of the changes, which have been told.
+func (a *applier[K, T]) forget() {
+	clear(a.changes)
+	a.changes = a.changes[:0]
+	if cap(a.changes) > 2*maxBatch {
+		a.changes = nil // the room for a whole list is not needed often
+	}
 }

@@ -1,6 +1,10 @@
 package informer
 
-import "github.com/setpoint-go/setpoint/cache"
+import (
+	"hash/maphash"
+
+	"github.com/setpoint-go/setpoint/cache"
+)
 
 // change is one step in the life of a key: what the cache held before, and what it holds after. A resync is one too.
 type change[K comparable, T any] struct {
@@ -17,14 +21,31 @@ type state[T any] struct {
 	present bool
 }
 
-// backlog is what waits for a handler: for each key at most one item, in the order in which the keys began to wait. Its
-// size is at most the number of objects that the handler knows plus the number of those that exist.
+// backlog is what waits for a handler, in the order in which it began to wait: for each key at most one item, so that
+// its size is at most the number of objects that the handler knows plus the number of those that exist. If every is
+// set, there is one for each change, and the size has no bound.
+//
+// Items are found by the hash of their key, in chains of a table of its own: it costs a third of a map, and it gives
+// its memory back.
 //
 // It is not safe for concurrent use.
 type backlog[K comparable, T any] struct {
-	items       map[K]*item[K, T]
+	every       bool
+	seed        maphash.Seed
+	n           int
+	chains      []*item[K, T] // by the low bits of the hash; a power of two of them; nil if every is set
 	first, last *item[K, T]
+	free        *item[K, T] // items for use again, linked by chain; at most maxFree
+	nfree       int
 }
+
+const (
+	// minChains is the size of the smallest table.
+	minChains = 64
+
+	// maxFree is the number of items that are kept for use again.
+	maxFree = maxBatch
+)
 
 // item takes a handler from the state of a key that it knows to the one that is true.
 //
@@ -34,6 +55,7 @@ type backlog[K comparable, T any] struct {
 //  2. gone is set only if known is present: what the handler never knew cannot go.
 type item[K comparable, T any] struct {
 	key       K
+	hash      uint64
 	known     state[T]              // what the handler was told last
 	gone      bool                  // known has been deleted since
 	tombstone cache.Tombstone[K, T] // how it was deleted; only if gone
@@ -41,31 +63,43 @@ type item[K comparable, T any] struct {
 	initial   bool // now was there when the handler joined, and known is not present
 
 	before, after *item[K, T] // in order of waiting
+	chain         *item[K, T]
+}
+
+func newBacklog[K comparable, T any](every bool) backlog[K, T] {
+	return backlog[K, T]{every: every, seed: maphash.MakeSeed()}
 }
 
 // add merges c into what waits for its key. It reports whether that was an initial object that nobody will be told of
 // now.
-func (b *backlog[K, T]) add(c change[K, T], initial bool) (dropped bool) {
-	it, waits := b.items[c.key]
-	if !waits {
-		it = &item[K, T]{key: c.key, known: c.old, initial: initial}
+func (b *backlog[K, T]) add(c *change[K, T], initial bool) (dropped bool) {
+	var it *item[K, T]
+	var hash uint64
+	if !b.every {
+		hash = maphash.Comparable(b.seed, c.key)
+		it = b.find(hash, c.key)
+	}
+	if it == nil {
+		it = b.alloc()
+		it.key, it.hash, it.known, it.initial = c.key, hash, c.old, initial
 		b.append(it)
 	}
 	switch {
 	case c.new.present:
 		it.now = c.new
 	case !it.known.present:
-		b.remove(it) // it came and went
-		return it.initial
+		dropped = it.initial // it came and went
+		b.remove(it)
+		b.release(it)
 	case it.gone:
 		it.now = state[T]{} // another came and went; the tombstone stays that of the known one
 	default:
 		it.now, it.gone, it.tombstone = state[T]{}, true, c.tombstone
 	}
-	return false
+	return dropped
 }
 
-// take removes and returns what has waited longest, or nil.
+// take removes and returns what has waited longest, or nil. It is to be released.
 func (b *backlog[K, T]) take() *item[K, T] {
 	it := b.first
 	if it != nil {
@@ -76,14 +110,49 @@ func (b *backlog[K, T]) take() *item[K, T] {
 
 // clear forgets everything.
 func (b *backlog[K, T]) clear() {
-	*b = backlog[K, T]{}
+	*b = backlog[K, T]{every: b.every, seed: b.seed}
+}
+
+// alloc returns an item that is zero.
+func (b *backlog[K, T]) alloc() *item[K, T] {
+	it := b.free
+	if it == nil {
+		return new(item[K, T])
+	}
+	b.free, it.chain = it.chain, nil
+	b.nfree--
+	return it
+}
+
+// release takes back an item that was taken.
+func (b *backlog[K, T]) release(it *item[K, T]) {
+	if b.nfree < maxFree {
+		*it = item[K, T]{chain: b.free}
+		b.free = it
+		b.nfree++
+	}
+}
+
+func (b *backlog[K, T]) find(hash uint64, key K) *item[K, T] {
+	if len(b.chains) == 0 {
+		return nil
+	}
+	it := b.chains[hash&uint64(len(b.chains)-1)]
+	for it != nil && (it.hash != hash || it.key != key) {
+		it = it.chain
+	}
+	return it
 }
 
 func (b *backlog[K, T]) append(it *item[K, T]) {
-	if b.items == nil {
-		b.items = make(map[K]*item[K, T])
+	b.n++
+	if !b.every {
+		if b.n > len(b.chains) {
+			b.rehash(max(2*len(b.chains), minChains))
+		}
+		place := &b.chains[it.hash&uint64(len(b.chains)-1)]
+		it.chain, *place = *place, it
 	}
-	b.items[it.key] = it
 	it.before = b.last
 	if b.last == nil {
 		b.first = it
@@ -94,7 +163,7 @@ func (b *backlog[K, T]) append(it *item[K, T]) {
 }
 
 func (b *backlog[K, T]) remove(it *item[K, T]) {
-	delete(b.items, it.key)
+	b.n--
 	if it.before == nil {
 		b.first = it.after
 	} else {
@@ -106,4 +175,24 @@ func (b *backlog[K, T]) remove(it *item[K, T]) {
 		it.after.before = it.before
 	}
 	it.before, it.after = nil, nil
+	if b.every {
+		return
+	}
+	place := &b.chains[it.hash&uint64(len(b.chains)-1)]
+	for *place != it {
+		place = &(*place).chain
+	}
+	*place, it.chain = it.chain, nil
+	if len(b.chains) > minChains && b.n < len(b.chains)/8 {
+		b.rehash(len(b.chains) / 2)
+	}
+}
+
+// rehash makes a table of the given size of what is in the list.
+func (b *backlog[K, T]) rehash(size int) {
+	b.chains = make([]*item[K, T], size)
+	for it := b.first; it != nil; it = it.after {
+		place := &b.chains[it.hash&uint64(size-1)]
+		it.chain, *place = *place, it
+	}
 }

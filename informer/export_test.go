@@ -2,7 +2,7 @@ package informer
 
 import "fmt"
 
-// MaxBatch is the number of keys after which handlers are told.
+// MaxBatch is the number of inputs after which handlers are told.
 const MaxBatch = maxBatch
 
 // Waiting returns the size of the backlog of each handler that has joined.
@@ -12,7 +12,7 @@ func Waiting[K comparable, T any](in *Informer[K, T]) []int {
 	var sizes []int
 	for _, l := range in.listeners {
 		l.mu.Lock()
-		sizes = append(sizes, len(l.backlog.items))
+		sizes = append(sizes, l.backlog.n)
 		l.mu.Unlock()
 	}
 	return sizes
@@ -58,8 +58,8 @@ func (l *listener[K, T]) checkInvariants() error {
 			initial++
 		}
 		switch {
-		case l.backlog.items[it.key] != it:
-			return fmt.Errorf("key %v: the list has an item that the map has not", it.key)
+		case !l.backlog.every && l.backlog.find(it.hash, it.key) != it:
+			return fmt.Errorf("key %v: the list has an item that the table has not", it.key)
 		case it.before != before:
 			return fmt.Errorf("key %v: the list is broken", it.key)
 		case !it.known.present && !it.now.present:
@@ -75,8 +75,8 @@ func (l *listener[K, T]) checkInvariants() error {
 	switch {
 	case l.backlog.last != before:
 		return fmt.Errorf("the last item is not the last")
-	case n != len(l.backlog.items):
-		return fmt.Errorf("%d items in the list, %d in the map", n, len(l.backlog.items))
+	case n != l.backlog.n:
+		return fmt.Errorf("%d items in the list, %d counted", n, l.backlog.n)
 	case !l.dismissed && (l.initial < initial || l.initial > initial+1): // one may be with the handler
 		return fmt.Errorf("%d initial items are counted, %d wait", l.initial, initial)
 	case l.joined && !l.dismissed && isClosed(l.synced) != (l.initial == 0):

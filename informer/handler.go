@@ -1,6 +1,10 @@
 package informer
 
-import "github.com/setpoint-go/setpoint/cache"
+import (
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+)
 
 // Handler is what an informer calls for each object that appears, changes or disappears. Every field may be nil. What is
 // said here holds for each [Registration] by itself: a Handler that is added twice is two handlers.
@@ -30,4 +34,13 @@ type Handler[K comparable, T any] struct {
 	// what the handler was told is not remembered but asked again. It is called by the goroutine of the handler.
 	// A panic counts as false.
 	Filter func(T) bool
+
+	// ResyncPeriod is the time after which the handler is given every object again, as an update from itself to itself.
+	// The first period begins when the handler joins. Defaults to that of the Config; negative is never.
+	ResyncPeriod time.Duration
+
+	// EveryEvent is for those who count: each change is told by a call of its own, in the order of the source, and nothing
+	// that waits is merged. So what waits for a handler that is too slow grows without bound. What nobody saw is not
+	// told, even so: a list after a gap is one change of each object that it brings or lacks. Defaults to false.
+	EveryEvent bool
 }

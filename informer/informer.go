@@ -16,8 +16,8 @@ import (
 type Informer[K comparable, T any] struct {
 	cfg       Config
 	key       cache.KeyFunc[K, T]
-	indexer   *cache.Indexer[K, T]   // written by Run only
-	deltas    *cache.DeltaFIFO[K, T] // written by the reflector, read by Run
+	indexer   *cache.Indexer[K, T] // written by Run only
+	feed      feed[K, T]
 	reflector *reflector[K, T]
 	progress  progress
 
@@ -25,7 +25,11 @@ type Informer[K comparable, T any] struct {
 	ended  chan struct{} // closed by Run when it returns
 	wake   chan struct{} // holds a token when Run has something to do; sent by the reflector, AddHandler and Run
 
-	changes []change[K, T] // applied to the cache, not told yet; used by Run only
+	// Used by Run's goroutine only.
+	applier     applier[K, T]
+	spare       []input[K, T]
+	scans       []*scan[K, T]
+	rescheduled bool // the time of the next resync may have changed
 
 	mu sync.Mutex
 	// mu guards the following, and started of every listener.
@@ -48,8 +52,9 @@ func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg C
 		ended:   make(chan struct{}),
 		wake:    make(chan struct{}, 1),
 	}
-	in.deltas = cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[K, T]{Known: in.indexer})
-	in.reflector = &reflector[K, T]{src: src, deltas: in.deltas, cfg: in.cfg, heard: in.heard}
+	in.feed.wake, in.feed.room = in.poke, make(chan struct{}, 1)
+	in.reflector = &reflector[K, T]{src: src, key: key, feed: &in.feed, cfg: in.cfg}
+	in.applier = applier[K, T]{name: in.cfg.Name, indexer: in.indexer, onError: in.cfg.OnError}
 	return in
 }
 
@@ -90,20 +95,31 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 		goroutines.Go(func() { l.run(ctx) })
 	}
 
-	var resync <-chan time.Time
-	if in.cfg.ResyncPeriod > 0 {
-		ticker := time.NewTicker(in.cfg.ResyncPeriod)
-		defer ticker.Stop()
-		resync = ticker.C
-	}
+	defer in.stopScans()
+	var retry *time.Timer
+	resync := time.NewTimer(never)
+	defer resync.Stop()
 	for ctx.Err() == nil {
+		var again <-chan time.Time
+		if retry = in.applier.retry(retry, in.cfg.Backoff); retry != nil {
+			again = retry.C
+		}
 		select {
 		case <-in.wake:
 			in.step(start)
-		case <-resync:
-			in.resync()
+		case <-again:
+			retry = nil
+			in.reflector.order(&in.reflector.relist)
+		case now := <-resync.C:
+			in.resync(now)
 		case <-ctx.Done():
 		}
+		if next, changed := in.nextResync(); changed {
+			resync.Reset(next)
+		}
+	}
+	if retry != nil {
+		retry.Stop()
 	}
 	return nil
 }
@@ -120,7 +136,7 @@ func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
 		return nil, fmt.Errorf("informer: add handler to %s: %w", in.cfg.Name, ErrEnded)
 	}
 	in.added++
-	l := newListener(fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h, in.cfg.OnError)
+	l := newListener(fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h, in.cfg)
 	in.joining = append(in.joining, l)
 	in.poke()
 	return &Registration{name: l.name, synced: l.synced, remove: func() { in.remove(l) }}, nil
@@ -149,6 +165,18 @@ func (in *Informer[K, T]) WaitForVersion(ctx context.Context, v Version) error {
 // source that has nothing to say and sends no bookmarks cannot be told from one that has died.
 func (in *Informer[K, T]) LastHeard() time.Time { return in.progress.lastHeard() }
 
+// Stale reports whether the source has not been heard for longer than d, or never. See [Informer.LastHeard].
+func (in *Informer[K, T]) Stale(d time.Duration) bool { return time.Since(in.LastHeard()) > d }
+
+// Reset is for a source whose versions have gone back, because it was restored from a backup or replaced by another
+// one. An informer refuses its lists, and reports so, for as long as they are older than what it has seen, because it
+// cannot tell them from those of a replica that lags. After Reset it lists at once and takes what comes, at any version.
+//
+// The cache and the handlers go from what they hold to the new list, with tombstones for what it lacks. When it is
+// applied, Version starts anew from 0: it may be lower than before. Versions of the old history mean nothing in the
+// new one; whoever waits for one waits for that number.
+func (in *Informer[K, T]) Reset() { in.reflector.order(&in.reflector.anew) }
+
 // begin lets one Run through.
 func (in *Informer[K, T]) begin() error {
 	in.mu.Lock()
@@ -168,12 +196,6 @@ func (in *Informer[K, T]) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	close(in.ended)
-}
-
-// heard notes that the reflector has got something.
-func (in *Informer[K, T]) heard() {
-	in.progress.hear()
-	in.poke()
 }
 
 // poke makes Run take a step. It never blocks.

@@ -1,10 +1,12 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"iter"
+	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/wait"
@@ -22,47 +24,66 @@ type listener[K comparable, T any] struct {
 	done   chan struct{} // closed by run when it returns
 
 	started bool // run was called, or is about to be; guarded by mu of the informer
+	removed bool // guarded by mu of the informer
+
+	period    time.Duration // of resyncs; 0 is never
+	due       time.Time     // when the next resync is; used by Run's goroutine only
+	resyncing bool          // used by Run's goroutine only
+
+	owes    bool   // OnAdd is to be called for current; used by run only
+	calling string // the function that is called; used by run only
 
 	mu sync.Mutex
 	// mu guards the following.
 	backlog   backlog[K, T]
-	initial   int // initial objects whose OnAdd has not returned
-	joined    bool
+	current   *item[K, T] // the calls for it have begun; it is read without mu by run
+	initial   int         // initial objects whose OnAdd has not returned
+	joined    bool        // initial counts all of them
 	dismissed bool
 }
 
-func newListener[K comparable, T any](name string, h Handler[K, T], onError func(error)) *listener[K, T] {
+func newListener[K comparable, T any](name string, h Handler[K, T], cfg Config) *listener[K, T] {
 	return &listener[K, T]{
-		name: name, handler: h, onError: onError,
+		name: name, handler: h, onError: cfg.OnError, period: max(cmp.Or(h.ResyncPeriod, cfg.ResyncPeriod), 0),
 		synced: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}), done: make(chan struct{}),
+		backlog: newBacklog[K, T](h.EveryEvent),
 	}
 }
 
-// join tells the listener of every object that is present. It is called once, before any tell and before run.
-func (l *listener[K, T]) join(present iter.Seq2[K, T]) {
+// tellInitial adds objects to what waits that the handler does not know. It is called before join.
+func (l *listener[K, T]) tellInitial(changes []change[K, T]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.joined = true
 	if l.dismissed {
 		return
 	}
-	for key, obj := range present {
-		l.backlog.add(change[K, T]{key: key, new: state[T]{obj, true}}, true)
-		l.initial++
+	l.initial += len(changes)
+	for i := range changes {
+		l.backlog.add(&changes[i], true)
 	}
-	l.checkSyncedLocked()
 	l.signal()
+}
+
+// join notes that the listener has been told of every initial object.
+func (l *listener[K, T]) join() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.joined = true
+	l.checkSyncedLocked()
 }
 
 // tell adds changes to what waits.
 func (l *listener[K, T]) tell(changes []change[K, T]) {
+	if len(changes) == 0 {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dismissed {
 		return
 	}
-	for _, c := range changes {
-		if l.backlog.add(c, false) {
+	for i := range changes {
+		if l.backlog.add(&changes[i], false) {
 			l.initial--
 		}
 	}
@@ -74,10 +95,7 @@ func (l *listener[K, T]) tell(changes []change[K, T]) {
 func (l *listener[K, T]) run(ctx context.Context) {
 	defer close(l.done)
 	for ctx.Err() == nil {
-		if it := l.take(); it != nil {
-			l.deliver(ctx, it)
-			l.delivered(it)
-			continue
+		for l.work(ctx) {
 		}
 		select {
 		case <-l.wake:
@@ -85,6 +103,27 @@ func (l *listener[K, T]) run(ctx context.Context) {
 			return
 		case <-ctx.Done():
 		}
+	}
+}
+
+// work makes calls until nothing waits any more, or ctx ends. It returns true when one has panicked: there may be more.
+func (l *listener[K, T]) work(ctx context.Context) (panicked bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.report(v)
+			panicked = true
+		}
+	}()
+	for {
+		if l.owes {
+			l.owes, l.calling = false, "OnAdd"
+			l.handler.OnAdd(l.current.now.object, l.current.initial)
+		}
+		it := l.next(ctx.Err() != nil)
+		if it == nil {
+			return false
+		}
+		l.deliver(it)
 	}
 }
 
@@ -99,24 +138,27 @@ func (l *listener[K, T]) dismiss() {
 	}
 }
 
-func (l *listener[K, T]) take() *item[K, T] {
+// next notes that the calls for the current item have returned, however they did, and unless it is to stop, takes another
+// one.
+func (l *listener[K, T]) next(stop bool) *item[K, T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.backlog.take()
-}
-
-// delivered notes that the calls for it have returned, however they did.
-func (l *listener[K, T]) delivered(it *item[K, T]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if it.initial {
-		l.initial--
-		l.checkSyncedLocked()
+	if l.current != nil {
+		if l.current.initial {
+			l.initial--
+			l.checkSyncedLocked()
+		}
+		l.backlog.release(l.current)
+		l.current = nil
 	}
+	if !stop {
+		l.current = l.backlog.take()
+	}
+	return l.current
 }
 
 func (l *listener[K, T]) checkSyncedLocked() {
-	if l.joined && l.initial == 0 && !isClosed(l.synced) && !l.dismissed {
+	if l.joined && l.initial == 0 && !l.dismissed && !isClosed(l.synced) {
 		close(l.synced)
 	}
 }
@@ -129,47 +171,52 @@ func (l *listener[K, T]) signal() {
 	}
 }
 
-// deliver makes the calls that take the handler from what it knows to what is true.
-func (l *listener[K, T]) deliver(ctx context.Context, it *item[K, T]) {
-	h := l.handler
-	had, has := l.passes(ctx, it.known), l.passes(ctx, it.now)
+// deliver makes the calls that take the handler from what it knows to what is true, but that of OnAdd, which it leaves
+// to work: so it is made even if OnDelete panics.
+func (l *listener[K, T]) deliver(it *item[K, T]) {
+	h := &l.handler
+	had, has := l.passes(&it.known), l.passes(&it.now)
 	if had && has && !it.gone {
 		if h.OnUpdate != nil {
-			l.call(ctx, "OnUpdate", func() { h.OnUpdate(it.known.object, it.now.object) })
+			l.calling = "OnUpdate"
+			h.OnUpdate(it.known.object, it.now.object)
 		}
 		return
 	}
+	l.owes = has && h.OnAdd != nil
 	if had && h.OnDelete != nil {
 		tombstone := it.tombstone
 		if !it.gone { // it left the filter
 			tombstone = cache.Tombstone[K, T]{Key: it.key, Object: it.known.object}
 		}
-		l.call(ctx, "OnDelete", func() { h.OnDelete(tombstone) })
-	}
-	if has && h.OnAdd != nil {
-		l.call(ctx, "OnAdd", func() { h.OnAdd(it.now.object, it.initial) })
+		l.calling = "OnDelete"
+		h.OnDelete(tombstone)
 	}
 }
 
 // passes reports whether the handler is to know of s.
-func (l *listener[K, T]) passes(ctx context.Context, s state[T]) bool {
+func (l *listener[K, T]) passes(s *state[T]) bool {
 	if !s.present || l.handler.Filter == nil {
 		return s.present
 	}
-	pass := false
-	l.call(ctx, "Filter", func() { pass = l.handler.Filter(s.object) })
-	return pass
+	return l.filter(s.object)
 }
 
-// call runs f, a function of the handler, and reports its panic.
-func (l *listener[K, T]) call(ctx context.Context, what string, f func()) {
-	err := wait.Call(ctx, func(context.Context) error {
-		f()
-		return nil
-	})
-	if err != nil {
-		l.onError(fmt.Errorf("informer: call %s of %s: %w", what, l.name, err))
-	}
+func (l *listener[K, T]) filter(obj T) (pass bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.calling = "Filter"
+			l.report(v)
+			pass = false
+		}
+	}()
+	return l.handler.Filter(obj)
+}
+
+// report reports a panic of the handler.
+func (l *listener[K, T]) report(v any) {
+	err := &wait.PanicError{Value: v, Stack: debug.Stack()}
+	l.onError(fmt.Errorf("informer: call %s of %s: %w", l.calling, l.name, err))
 }
 
 // isClosed reports whether ch, on which nobody sends, is closed.

@@ -39,6 +39,13 @@ func (p *progress) reach(v Version) {
 	}
 }
 
+// restart moves the version back to 0, because a new history begins.
+func (p *progress) restart() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.version = 0
+}
+
 // wait returns nil when v is reached. When ended is closed before, it returns ErrEnded.
 func (p *progress) wait(ctx context.Context, v Version, ended <-chan struct{}) error {
 	reached := make(chan struct{})

@@ -25,17 +25,21 @@ const shortWatch = time.Second
 //
 // Invariants:
 //
-//  1. seen never goes down.
-//  2. Everything up to seen has been given to deltas: seen moves after a delta was accepted.
+//  1. seen never goes down, but in reset.
+//  2. Everything up to seen has been given to feed: seen moves after an input was accepted.
 type reflector[K comparable, T any] struct {
-	src    ListWatcher[T]
-	deltas *cache.DeltaFIFO[K, T]
-	cfg    Config
-	heard  func() // called after every list, event and bookmark that was accepted
+	src  ListWatcher[T]
+	key  cache.KeyFunc[K, T]
+	feed *feed[K, T]
+	cfg  Config
 
-	listing atomic.Uint64 // the version of the newest list that deltas has or is about to get
+	// orders are given by other goroutines: an order is set, then interrupt is called.
+	relist    atomic.Bool // list again
+	anew      atomic.Bool // forget what was seen, and list again
+	interrupt atomic.Pointer[context.CancelFunc]
 
 	current  bool      // the last list stands; false when one is needed
+	starts   bool      // the next list begins a new history
 	listed   time.Time // when the last list came
 	seen     Version   // watch from here
 	failures int       // errors since the source was last heard
@@ -45,7 +49,29 @@ type reflector[K comparable, T any] struct {
 // run lists and watches until ctx ends.
 func (r *reflector[K, T]) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = wait.Sleep(ctx, r.step(ctx)) // the end of ctx ends the loop
+		r.turn(ctx)
+	}
+}
+
+// turn takes a step and sits out its delay, or less of both when there is an order.
+func (r *reflector[K, T]) turn(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.interrupt.Store(&cancel) // before the orders are read: so each is seen here, or interrupts what follows
+	if r.relist.Swap(false) {
+		r.current = false
+	}
+	if r.anew.Swap(false) {
+		r.current, r.starts, r.seen, r.failures, r.expiries = false, true, 0, 0, 0
+	}
+	_ = wait.Sleep(ctx, r.step(ctx)) // the end of ctx is seen by run
+}
+
+// order sets an order and makes run look at it.
+func (r *reflector[K, T]) order(what *atomic.Bool) {
+	what.Store(true)
+	if interrupt := r.interrupt.Load(); interrupt != nil {
+		(*interrupt)()
 	}
 }
 
@@ -65,7 +91,7 @@ func (r *reflector[K, T]) step(ctx context.Context) time.Duration {
 	return r.after(ctx, "watch", err)
 }
 
-// list makes the content of the source that of deltas.
+// list gives the content of the source to feed.
 func (r *reflector[K, T]) list(ctx context.Context) error {
 	list, err := r.src.List(ctx)
 	if err != nil {
@@ -74,16 +100,18 @@ func (r *reflector[K, T]) list(ctx context.Context) error {
 	if list.Version < r.seen {
 		return fmt.Errorf("the list is of version %d, but version %d was seen", list.Version, r.seen)
 	}
-	r.listing.Store(uint64(list.Version))
-	if err := r.deltas.Replace(list.Items, uint64(list.Version)); err != nil {
+	c := &content[K, T]{keys: make([]K, len(list.Items)), items: list.Items, starts: r.starts}
+	for i, obj := range list.Items {
+		c.keys[i] = r.keyOf(obj)
+	}
+	if err := r.feed.put(ctx, input[K, T]{version: list.Version, list: c}); err != nil {
 		return err
 	}
-	r.current, r.listed, r.seen = true, time.Now(), list.Version
-	r.accepted()
+	r.current, r.starts, r.listed, r.seen, r.failures = true, false, time.Now(), list.Version, 0
 	return nil
 }
 
-// watch writes the events after seen into deltas until the source has no more.
+// watch gives the events after seen to feed until the source has no more.
 func (r *reflector[K, T]) watch(ctx context.Context) error {
 	for ev, err := range r.src.Watch(ctx, r.seen) {
 		if err != nil {
@@ -95,39 +123,33 @@ func (r *reflector[K, T]) watch(ctx context.Context) error {
 		if ev.Version < r.seen {
 			return fmt.Errorf("the event is of version %d, but version %d was seen", ev.Version, r.seen)
 		}
-		if err := r.write(ev); err != nil {
+		in := input[K, T]{kind: ev.Type, version: ev.Version}
+		switch ev.Type {
+		case Added, Modified, Deleted:
+			in.key, in.object = r.keyOf(ev.Object), ev.Object
+		case Bookmark:
+		default:
+			return fmt.Errorf("the event of version %d has no type that is known: %d", ev.Version, ev.Type)
+		}
+		if err := r.feed.put(ctx, in); err != nil {
 			return err
 		}
 		if ev.Version > r.seen {
 			r.seen, r.expiries = ev.Version, 0
 		}
-		r.accepted()
+		r.failures = 0
 	}
 	return nil
 }
 
-// write writes an event into deltas.
-func (r *reflector[K, T]) write(ev Event[T]) error {
-	v := uint64(ev.Version)
-	switch ev.Type {
-	case Added:
-		return r.deltas.Add(ev.Object, v)
-	case Modified:
-		return r.deltas.Update(ev.Object, v)
-	case Deleted:
-		return r.deltas.Delete(ev.Object, v)
-	case Bookmark:
-		r.deltas.Bookmark(v)
-		return nil
-	default:
-		return fmt.Errorf("the event of version %d has no type that is known: %d", ev.Version, ev.Type)
+// keyOf returns the key of an object. It panics when the key is not equal to itself (a NaN): it could never be found
+// again.
+func (r *reflector[K, T]) keyOf(obj T) K {
+	key := r.key(obj)
+	if key != key { // which also panics for an interface whose value has no hash
+		panic("informer: a key is not equal to itself")
 	}
-}
-
-// accepted notes that the source works.
-func (r *reflector[K, T]) accepted() {
-	r.failures = 0
-	r.heard()
+	return key
 }
 
 // after reports the error of a step and returns the time to wait for it.

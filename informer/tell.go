@@ -1,0 +1,204 @@
+package informer
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// never is the time until something that nobody waits for.
+const never = time.Duration(math.MaxInt64)
+
+// step applies what has come to the cache, then tells the handlers, then lets new handlers join. All of this is done by
+// Run's goroutine alone, so that there is no change of which a handler that joins has heard twice, or not at all.
+func (in *Informer[K, T]) step(start func(*listener[K, T])) {
+	inputs := in.feed.take(in.spare)
+	if len(inputs) > 0 {
+		in.progress.hear()
+	}
+	in.apply(inputs)
+	if !in.HasSynced() && slices.ContainsFunc(inputs, func(it input[K, T]) bool { return it.list != nil }) {
+		close(in.synced)
+	}
+	clear(inputs)
+	in.spare = inputs[:0]
+	in.scan()
+	if in.HasSynced() {
+		in.join(start)
+	}
+}
+
+// apply applies inputs to the cache and tells the handlers.
+func (in *Informer[K, T]) apply(inputs []input[K, T]) {
+	for _, it := range inputs {
+		if it.list != nil && it.list.starts {
+			in.progress.restart()
+		}
+	}
+	in.applier.apply(inputs)
+	in.tell()
+	in.progress.reach(in.applier.version())
+}
+
+// tell tells the handlers of what was applied.
+func (in *Informer[K, T]) tell() {
+	if len(in.applier.changes) == 0 {
+		return
+	}
+	in.mu.Lock()
+	listeners := in.listeners
+	in.mu.Unlock()
+	for _, l := range listeners {
+		l.tell(in.applier.changes)
+	}
+	for _, s := range in.scans {
+		if s.joins {
+			s.pass(in.applier.changes)
+		}
+	}
+	in.applier.forget()
+}
+
+// join starts the handlers that are new, and a scan that tells them of everything in the cache. The first handlers, who
+// keep nobody waiting, are told at once.
+func (in *Informer[K, T]) join(start func(*listener[K, T])) {
+	in.mu.Lock()
+	joining := in.joining
+	in.joining = nil
+	for _, l := range joining {
+		l.started = true
+	}
+	alone := len(in.listeners) == 0
+	in.mu.Unlock()
+
+	if len(joining) == 0 {
+		return
+	}
+	for _, l := range joining {
+		start(l)
+	}
+	in.scanFor(newScan(in.indexer, joining, true), alone)
+}
+
+// scanFor takes the first piece of a scan, or all of them, and leaves the rest to the steps that follow.
+func (in *Informer[K, T]) scanFor(s *scan[K, T], whole bool) {
+	more := s.advance(in.indexer)
+	for whole && more {
+		more = s.advance(in.indexer)
+	}
+	if !more {
+		in.joined(s)
+		return
+	}
+	in.scans = append(in.scans, s)
+	in.poke()
+}
+
+// scan takes each scan one piece further.
+func (in *Informer[K, T]) scan() {
+	in.scans = slices.DeleteFunc(in.scans, func(s *scan[K, T]) bool {
+		if s.advance(in.indexer) {
+			return false
+		}
+		in.joined(s)
+		return true
+	})
+	if len(in.scans) > 0 {
+		in.poke()
+	}
+}
+
+// joined ends a scan: its listeners are told of every change from now on.
+func (in *Informer[K, T]) joined(s *scan[K, T]) {
+	s.stop()
+	for _, l := range s.listeners {
+		l.resyncing = false
+	}
+	if !s.joins {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	listeners := slices.Clone(in.listeners)
+	for _, l := range s.listeners {
+		if l.period > 0 {
+			l.due = time.Now().Add(l.period)
+			in.rescheduled = true
+		}
+		if !l.removed {
+			listeners = append(listeners, l)
+		}
+	}
+	in.listeners = listeners
+}
+
+// stopScans lets go of what Run leaves unfinished.
+func (in *Informer[K, T]) stopScans() {
+	for _, s := range in.scans {
+		s.stop()
+	}
+}
+
+// resync starts a scan that gives every object once more to the handlers whose time has come. Where a change waits,
+// nothing comes of it: both lead to what the cache holds. A handler whose last scan goes on is left out.
+func (in *Informer[K, T]) resync(now time.Time) {
+	in.mu.Lock()
+	listeners := in.listeners
+	in.mu.Unlock()
+	in.rescheduled = true
+	var due []*listener[K, T]
+	for _, l := range listeners {
+		if l.period == 0 || l.due.After(now) {
+			continue
+		}
+		l.due = now.Add(l.period)
+		if !l.resyncing {
+			l.resyncing = true
+			due = append(due, l)
+		}
+	}
+	if len(due) > 0 {
+		in.scanFor(newScan(in.indexer, due, false), false)
+	}
+}
+
+// nextResync returns the time until the next resync, and whether it may have changed since it was last called.
+func (in *Informer[K, T]) nextResync() (next time.Duration, changed bool) {
+	if !in.rescheduled {
+		return never, false
+	}
+	in.rescheduled = false
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	next = never
+	for _, l := range in.listeners {
+		if l.period > 0 {
+			next = min(next, time.Until(l.due))
+		}
+	}
+	return next, true
+}
+
+// remove makes sure that no callback of l runs, or will run.
+func (in *Informer[K, T]) remove(l *listener[K, T]) {
+	in.mu.Lock()
+	in.joining = without(in.joining, l)
+	in.listeners = without(in.listeners, l)
+	l.removed = true
+	started := l.started
+	in.mu.Unlock()
+
+	l.dismiss()
+	if started {
+		<-l.done
+	}
+}
+
+// without returns a copy of list that lacks elem, or list when it does not hold it.
+func without[E comparable](list []E, elem E) []E {
+	i := slices.Index(list, elem)
+	if i < 0 {
+		return list
+	}
+	return slices.Concat(list[:i], list[i+1:])
+}
