@@ -114,9 +114,13 @@ func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 		l.doubt(it.key) // if it is not known, its tombstone is dropped, and takes the failure along
 	}
 
-	if l.equal == nil { // otherwise it is likely that there are few
-		f.waiting.reserve(len(l.keys))
+	news := len(l.keys)
+	for _, equal := range l.equal {
+		if equal {
+			news--
+		}
 	}
+	f.waiting.reserve(news)
 	for i, key := range l.keys {
 		if l.equal == nil || !l.equal[i] {
 			note(f.enqueueLocked(key, Delta[T]{Type: Replaced, Object: l.objs[i]}, false, f.below))
