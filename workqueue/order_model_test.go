@@ -33,6 +33,14 @@ type orderKey struct {
 	number         int
 }
 
+func newOrderModel(cfg workqueue.Config[int]) *orderModel {
+	m := &orderModel{cfg: cfg, keys: map[int]*orderKey{}, turns: map[int][]string{}, graded: cfg.Group != nil}
+	if cfg.Group == nil {
+		m.cfg.Group, m.cfg.GroupLimit = func(int) string { return "" }, 0
+	}
+	return m
+}
+
 func (m *orderModel) ready() map[int]*orderKey {
 	ready := map[int]*orderKey{}
 	for k, key := range m.keys {
@@ -50,13 +58,8 @@ func (m *orderModel) lineUp(key *orderKey) {
 
 func (m *orderModel) add(k, priority int) {
 	key := m.keys[k]
-	if priority != 0 && (key == nil || priority > key.priority) && !m.graded {
-		m.graded = true
-		for _, other := range m.ready() {
-			if !m.cfg.Timestamps {
-				other.since = time.Now()
-			}
-		}
+	if priority != 0 && (key == nil || priority > key.priority) {
+		m.grade()
 	}
 	switch {
 	case key == nil:
@@ -70,6 +73,19 @@ func (m *orderModel) add(k, priority int) {
 		key.priority = max(key.priority, priority)
 	}
 	m.settle()
+}
+
+// grade is called when there is the first priority but 0.
+func (m *orderModel) grade() {
+	if m.graded {
+		return
+	}
+	m.graded = true
+	for _, key := range m.ready() {
+		if !m.cfg.Timestamps {
+			key.since = time.Now()
+		}
+	}
 }
 
 // next returns the key to hand out, and its priority.
@@ -168,10 +184,7 @@ func orderConfig(b byte) workqueue.Config[int] {
 func runOrder(config byte, ops []byte) (err error) {
 	cfg := orderConfig(config)
 	q := workqueue.New(cfg)
-	m := &orderModel{cfg: cfg, keys: map[int]*orderKey{}, turns: map[int][]string{}, graded: cfg.Group != nil}
-	if cfg.Group == nil {
-		m.cfg.Group, m.cfg.GroupLimit = func(int) string { return "" }, 0
-	}
+	m := newOrderModel(cfg)
 	var working []workqueue.Item[int]
 	for i, op := range ops {
 		k := int(op >> 3 % 12)

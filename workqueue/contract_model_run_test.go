@@ -1,0 +1,288 @@
+package workqueue_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// contractRun plays random calls on a queue and on the model, and watches the wake-ups.
+type contractRun struct {
+	q        *workqueue.Queue[int]
+	m        *contractModel
+	random   *rand.Rand
+	told     []string // by the hooks of the queue
+	delayed  map[int]time.Duration
+	promises map[int]promise
+	trace    []string
+}
+
+// promise is a wake-up that was asked for.
+type promise struct {
+	at      time.Time
+	backoff bool
+}
+
+// move is a call that was made.
+type move struct {
+	name   string
+	key    int
+	policy workqueue.Policy
+}
+
+func newContractRun(seed uint64) *contractRun {
+	r := &contractRun{random: rand.New(rand.NewPCG(seed, 6)), delayed: map[int]time.Duration{}, promises: map[int]promise{}}
+	backoff := pick(r, []time.Duration{0, 0, 3 * time.Millisecond, -1})
+	cfg := workqueue.Config[int]{
+		MaxAttempts: pick(r, []int{0, 1, 2, 3}),
+		MaxElapsed:  pick(r, []time.Duration{0, 0, 10 * time.Millisecond}),
+		Debounce:    pick(r, []time.Duration{0, 4 * time.Millisecond}),
+		GroupLimit:  pick(r, []int{0, 1, 2}),
+		Ageing:      pick(r, []time.Duration{-1, 2 * time.Millisecond}),
+		Timestamps:  pick(r, []bool{false, true}),
+		Logger:      discard,
+		Hooks: workqueue.Hooks[int]{
+			Added:     func(k int) { r.told = append(r.told, fmt.Sprint("added ", k)) },
+			Parked:    func(k, n int) { r.told = append(r.told, fmt.Sprint("parked ", k, n)) },
+			StrayDone: func(k int) { r.told = append(r.told, fmt.Sprint("stray ", k)) },
+			Delayed:   func(k int, d time.Duration) { r.delayed[k] = d },
+		},
+	}
+	cfg.DebounceLimit = cfg.Debounce * time.Duration(pick(r, []int{1, 2, 10}))
+	if backoff != 0 {
+		cfg.RateLimiter = limiterOfInt(backoff)
+	}
+	if r.random.IntN(2) == 0 {
+		cfg.Group = func(k int) string { return fmt.Sprint(k % 2) }
+	}
+	r.m = newContractModel(cfg, backoff)
+	r.q = workqueue.New(cfg)
+	return r
+}
+
+func pick[T any](r *contractRun, of []T) T { return of[r.random.IntN(len(of))] }
+
+// step makes a random call.
+func (r *contractRun) step(last bool) error {
+	const keys = 4
+	q, m, k := r.q, r.m, r.random.IntN(keys)
+	d := time.Duration(r.random.IntN(8)) * time.Millisecond
+	priority := pick(r, []int{0, 0, 0, 1, 2, -1})
+	opts := workqueue.AddOptions{Policy: workqueue.Policy(r.random.IntN(3)), Priority: priority}
+	same := true
+	var did move
+	switch n := r.random.IntN(40); {
+	case n < 6:
+		did = r.call("Add", k, 0)
+		q.Add(k)
+		m.add(k, 0)
+	case n < 8:
+		did = r.call(fmt.Sprintf("AddWith, priority %d,", priority), k, 0)
+		q.AddWith(k, workqueue.AddOptions{Priority: priority})
+		m.add(k, priority)
+	case n < 11:
+		did = r.call(fmt.Sprintf("AddAfter %v", d), k, 0)
+		q.AddAfter(k, d)
+		m.addAfter(k, d, 0, 0)
+	case n < 13:
+		did = r.call(fmt.Sprintf("AddAfter %v, priority %d,", d, priority), k, opts.Policy)
+		opts.At = time.Now().Add(d)
+		q.AddWith(k, opts)
+		m.addAfter(k, d, opts.Policy, priority)
+	case n < 17:
+		did = r.call("AddRateLimited", k, 0)
+		q.AddRateLimited(k)
+		m.addRateLimited(k, 0, 0)
+	case n < 19:
+		did = r.call(fmt.Sprintf("AddRateLimited, priority %d,", priority), k, opts.Policy)
+		opts.RateLimited = true
+		q.AddWith(k, opts)
+		m.addRateLimited(k, opts.Policy, priority)
+	case n < 25:
+		item, ok := q.TryTake()
+		want, wantOK := m.take()
+		did = r.call("TryTake", item.Key, 0)
+		if same = item.Key == want && ok == wantOK; same && ok {
+			key := m.keys[want]
+			same = item.Priority == key.priority && item.Attempt == key.failures+1 && item.FirstFailure.IsZero() == (key.failures == 0)
+		}
+	case n < 31:
+		did = r.call("Done", k, 0)
+		q.Done(k)
+		m.done(k)
+	case n < 32:
+		did = r.call("Cancel", k, 0)
+		same = q.Cancel(k) == m.cancel(k)
+	case n < 33:
+		did = r.call("Forget", k, 0)
+		q.Forget(k)
+		m.forget(k)
+	case n < 34:
+		did = r.call("RetryParked", k, 0)
+		same = q.RetryParked(k) == m.retryParked(k)
+	case n < 35:
+		did = r.call("DropParked", k, 0)
+		same = q.DropParked(k) == m.dropParked(k)
+	case last:
+		did = r.call("ShutDown", k, 0)
+		q.ShutDown()
+		m.shutDown()
+	default:
+		return r.sleep(pick(r, []time.Duration{1, time.Millisecond, 3 * time.Millisecond, 20 * time.Millisecond, time.Hour}))
+	}
+	if !same {
+		return errors.New("the answer is another")
+	}
+	return r.check(did)
+}
+
+func (r *contractRun) call(name string, k int, policy workqueue.Policy) move {
+	r.trace = append(r.trace, fmt.Sprintf("%s %d, policy %d", name, k, policy))
+	return move{name, k, policy}
+}
+
+// sleep lets time pass, and looks a nanosecond before each moment at which something happens, and then.
+func (r *contractRun) sleep(d time.Duration) error {
+	r.trace = append(r.trace, fmt.Sprint("sleep ", d))
+	for end := r.m.now() + int64(d); r.m.now() < end; {
+		to := end
+		if next := r.m.next(); next != 0 && next < end {
+			to = next
+		}
+		if before := to - 1 - r.m.now(); before > 0 {
+			time.Sleep(time.Duration(before))
+			synctest.Wait()
+			if err := r.check(move{name: "sleep"}); err != nil {
+				return err
+			}
+		}
+		time.Sleep(time.Duration(to - r.m.now()))
+		synctest.Wait()
+		r.m.tick()
+		if err := r.check(move{name: "sleep"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check compares all that can be seen after a call.
+func (r *contractRun) check(did move) error {
+	got, want := r.q.Snapshot(), r.m.snapshot()
+	if r.m.shutdown { // what was forgotten together by the shutdown is in no order
+		for _, infos := range [][]workqueue.KeyInfo[int]{got, want} {
+			slices.SortStableFunc(infos, func(a, b workqueue.KeyInfo[int]) int {
+				if a.State == workqueue.Remembered && b.State == workqueue.Remembered {
+					return a.Key - b.Key
+				}
+				return int(a.State) - int(b.State)
+			})
+		}
+	}
+	if !slices.EqualFunc(got, want, sameInfo) {
+		return errors.New("snapshot: " + gocmp.Diff(want, got, gocmp.Comparer(time.Time.Equal)))
+	}
+	stats := counted(want)
+	parked := []int{}
+	for _, info := range want {
+		switch {
+		case info.State == workqueue.InProcess && r.m.cfg.Timestamps:
+			stats.Unfinished += time.Since(info.Since)
+			stats.LongestRunning = max(stats.LongestRunning, time.Since(info.Since))
+		case info.State == workqueue.Parked:
+			parked = append(parked, info.Key)
+		}
+		failures := info.Failures
+		if r.m.backoff != 0 {
+			failures = 0 // the limiter says so
+		}
+		if n := r.q.NumRequeues(info.Key); n != failures {
+			return fmt.Errorf("%d requeues of %d, want %d", n, info.Key, failures)
+		}
+	}
+	switch {
+	case r.q.Stats() != stats:
+		return fmt.Errorf("stats %+v, want %+v", r.q.Stats(), stats)
+	case r.q.Len() != stats.Ready:
+		return fmt.Errorf("length %d, want %d", r.q.Len(), stats.Ready)
+	case !slices.Equal(r.q.Parked(), parked):
+		return fmt.Errorf("parked %v, want %v", r.q.Parked(), parked)
+	case !slices.Equal(r.told, r.m.told):
+		return fmt.Errorf("the hooks were told %v, want %v", r.told, r.m.told)
+	}
+	r.told, r.m.told = nil, nil
+	return errors.Join(r.keepsPromises(did, got), r.q.CheckInvariants())
+}
+
+// sameInfo reports whether a and b, which have no reasons, are equal.
+func sameInfo(a, b workqueue.KeyInfo[int]) bool {
+	return a.Key == b.Key && a.State == b.State && a.Dirty == b.Dirty && a.Priority == b.Priority && a.Group == b.Group &&
+		a.Failures == b.Failures && len(a.Reasons) == len(b.Reasons) && a.Since.Equal(b.Since) && a.Next.Equal(b.Next) &&
+		a.Calm.Equal(b.Calm) && a.FirstFailure.Equal(b.FirstFailure)
+}
+
+// keepsPromises checks, without the model, that a wake-up that was asked for stands until it is due, and has its effect then,
+// or ends for a reason that the contract names.
+func (r *contractRun) keepsPromises(did move, infos []workqueue.KeyInfo[int]) error {
+	now := time.Now()
+	for k := range 4 {
+		var info workqueue.KeyInfo[int]
+		if i := slices.IndexFunc(infos, func(info workqueue.KeyInfo[int]) bool { return info.Key == k }); i >= 0 {
+			info = infos[i]
+		}
+		p, promised := r.promises[k]
+		if d := r.delayed[k]; d > 0 {
+			fresh := promise{now.Add(d), strings.HasPrefix(did.name, "AddRateLimited")}
+			earlier := fresh.at.Before(p.at)
+			if !promised || did.policy == workqueue.Replace || did.policy == workqueue.Earliest && earlier ||
+				did.policy == workqueue.Latest && fresh.at.After(p.at) {
+				p, promised = fresh, true
+				r.promises[k] = p
+			}
+		}
+		if promised && info.Next.Equal(p.at) && now.Before(p.at) || !promised && info.Next.IsZero() {
+			continue
+		}
+		delete(r.promises, k)
+		switch ofIt := did.key == k; {
+		case !promised || !info.Next.IsZero():
+			return fmt.Errorf("%d is to be added at %v, nobody asked for that: %+v", k, info.Next, p)
+		case did.name == "ShutDown", ofIt && did.name == "Cancel":
+		case did.name == "sleep" && now.Equal(p.at) && (info.State == workqueue.Ready || info.Dirty):
+		case ofIt && p.backoff && did.name == "TryTake":
+		case ofIt && p.backoff && strings.HasPrefix(did.name, "AddRateLimited") && info.State != workqueue.Delayed: // budget spent
+		default:
+			return fmt.Errorf("the wake-up %+v of %d was lost by %+v; now it is %+v", p, k, did, info)
+		}
+	}
+	clear(r.delayed)
+	return nil
+}
+
+func TestRandomCallsOfEveryKindAgreeWithTheContract(t *testing.T) {
+	seeds := uint64(300)
+	if raceEnabled {
+		seeds = 100
+	}
+	for seed := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			r := newContractRun(seed)
+			const steps = 100
+			for i := range steps {
+				err := r.step(i > steps-10)
+				require.NoError(t, err, "seed %d, step %d: %+v\n%s", seed, i, r.m.cfg, strings.Join(r.trace, "\n"))
+			}
+			r.q.ShutDown()
+		})
+	}
+}
