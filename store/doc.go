@@ -43,17 +43,21 @@
 //  4. A List and the events of a Watch from its version are, together, every later List. Events are never reordered,
 //     merged, repeated or left out: where that cannot be had, the watch ends with [ErrExpired].
 //  5. Everything is a deep copy. Nobody can change what the store holds, or what another caller got.
+//     Nothing that is stored ever changes: a write puts another object in its place.
 //  6. A write under [IfTerm] is refused once a write with a greater term was accepted, anywhere in the database. A write
 //     without a term is not checked: to be fenced, every write of a leader has to carry its term.
-//  7. A write that returns one of the errors of this package has changed nothing. After any other error, of a backend
+//  7. Object.Generation grows with what is asked for, and never with a status ([Statused]). Update cannot change a
+//     status, and UpdateStatus can change nothing else.
+//  8. A write under [Once] that was accepted is not applied again while its id is remembered.
+//  9. A write that returns one of the errors of this package has changed nothing. After any other error, of a backend
 //     that is reached over a network or through a disk, it may have.
 //
 // Of Memory in addition:
 //
-//  8. There is one version counter over all kinds. It starts at 1 and grows by one with each change.
-//  9. It keeps the last MemoryConfig.History changes of each kind and no more. A watch holds a position in them, and
+//  10. There is one version counter over all kinds. It starts at 1 and grows by one with each change.
+//  11. It keeps the last MemoryConfig.History changes of each kind and no more. A watch holds a position in them, and
 //     nothing else: it has no goroutine and no buffer, and a slow consumer costs nobody anything.
-//  10. No lock is held while anything of the caller runs.
+//  12. No lock is held while anything of the caller runs.
 //
 // # Testing
 //

@@ -25,19 +25,27 @@ var (
 	// ErrExpired ends a watch that cannot say what has changed. List, and watch from there.
 	ErrExpired = informer.ErrExpired
 
+	// ErrNoStatus says that the type of the values has no status: see [Statused].
+	ErrNoStatus = errors.New("the type has no status")
+
+	// ErrRequest says that the id given to [Once] belongs to another write. It is a mistake in the program: give each
+	// write an id of its own.
+	ErrRequest = errors.New("the request id belongs to another write")
+
 	errNoKind = errors.New("a kind needs a name")
 	errNoKey  = errors.New("an object needs a key")
 )
 
 // The operations that an [Error] names.
 const (
-	OpOpen   = "open"
-	OpGet    = "get"
-	OpList   = "list"
-	OpWatch  = "watch"
-	OpCreate = "create"
-	OpUpdate = "update"
-	OpDelete = "delete"
+	OpOpen         = "open"
+	OpGet          = "get"
+	OpList         = "list" // of List and Select
+	OpWatch        = "watch"
+	OpCreate       = "create"
+	OpUpdate       = "update"
+	OpUpdateStatus = "update status of"
+	OpDelete       = "delete"
 )
 
 // Error says which operation failed on what. Err is or wraps one of the errors of this package, the cause of a context,
@@ -47,8 +55,8 @@ type Error struct {
 	Kind string
 	Key  string // empty when the operation has none
 
-	// Have and Want are the version that the store had and the one that the caller asked for, where the two were
-	// compared. For ErrExpired, Have is the first version from which a watch could still start.
+	// Have and Want are the version that the store had, zero when the object is not there, and the one that the caller
+	// asked for, zero when none. For ErrExpired, Have is the first version from which a watch could still start.
 	Have, Want informer.Version
 
 	Err error

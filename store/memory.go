@@ -26,11 +26,13 @@ type Memory struct {
 	term    uint64           // the greatest that any accepted write carried
 	changed signal           // fires at each change of any kind
 	kinds   map[string]any   // a *MemoryStore[T] each
+	writes  requests         // that carried an id
 }
 
 // NewMemory returns an empty database.
 func NewMemory(cfg MemoryConfig) *Memory {
-	return &Memory{cfg: cfg.withDefaults(), kinds: make(map[string]any)}
+	cfg = cfg.withDefaults()
+	return &Memory{cfg: cfg, kinds: make(map[string]any), writes: requests{limit: cfg.Requests}}
 }
 
 // Open returns the store of one kind of objects in db. To open a kind again gives the same objects; it is an error to
@@ -50,6 +52,10 @@ func Open[T any](db *Memory, kind string) (*MemoryStore[T], error) {
 	if err != nil {
 		return fail(err)
 	}
+	withStatus, err := statusOf[T]()
+	if err != nil {
+		return fail(err)
+	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	switch s := db.kinds[kind].(type) {
@@ -62,6 +68,8 @@ func Open[T any](db *Memory, kind string) (*MemoryStore[T], error) {
 			plain:   plain,
 			objects: make(map[string]*Object[T]),
 			history: history[T]{limit: db.cfg.History},
+
+			withStatus: withStatus,
 		}
 		db.kinds[kind] = opened
 		return opened, nil

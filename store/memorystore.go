@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,6 +18,8 @@ type MemoryStore[T any] struct {
 	db    *Memory
 	kind  string
 	plain *plain // of T
+
+	withStatus func(v, other T) T // nil when T has no status
 
 	// db.mu guards the following.
 
@@ -43,17 +47,20 @@ func (s *MemoryStore[T]) Get(ctx context.Context, key string) (Object[T], error)
 
 // List implements [Reader].
 func (s *MemoryStore[T]) List(ctx context.Context) (informer.List[Object[T]], error) {
+	return s.Select(ctx, Selector{})
+}
+
+// Select implements [Reader]. It looks at all objects of the kind, and copies those that it returns.
+func (s *MemoryStore[T]) Select(ctx context.Context, sel Selector) (informer.List[Object[T]], error) {
 	if ctx.Err() != nil {
 		return informer.List[Object[T]]{}, s.fail(OpList, "", context.Cause(ctx))
 	}
 	s.db.mu.RLock()
-	stored := make([]*Object[T], 0, len(s.objects))
-	for _, o := range s.objects {
-		stored = append(stored, o)
-	}
+	stored := slices.AppendSeq(make([]*Object[T], 0, len(s.objects)), maps.Values(s.objects))
 	version := s.db.version
 	s.db.mu.RUnlock()
 
+	stored = slices.DeleteFunc(stored, func(o *Object[T]) bool { return !sel.Matches(o.Key, o.Labels) })
 	slices.SortFunc(stored, func(a, b *Object[T]) int { return strings.Compare(a.Key, b.Key) })
 	items := make([]Object[T], len(stored))
 	for i, o := range stored {
@@ -74,12 +81,50 @@ func (s *MemoryStore[T]) Create(ctx context.Context, obj Object[T], pre ...Preco
 
 // Update implements [Writer].
 func (s *MemoryStore[T]) Update(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
+	if read := s.statusBase(&obj); read != nil {
+		obj.Value = s.withStatus(obj.Value, read.Value)
+	}
 	obj = s.copyOf(obj)
+	return s.write(ctx, OpUpdate, &obj, compared(&obj, pre), (*MemoryStore[T]).updateLocked)
+}
+
+// UpdateStatus implements [Writer].
+func (s *MemoryStore[T]) UpdateStatus(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
+	if s.withStatus == nil {
+		return Object[T]{}, s.fail(OpUpdateStatus, obj.Key, ErrNoStatus)
+	}
+	if read := s.statusBase(&obj); read != nil {
+		obj.Value = s.withStatus(read.Value, obj.Value)
+		obj.Labels, obj.Owners, obj.Finalizers = read.Labels, read.Owners, read.Finalizers
+	}
+	obj = s.copyOf(obj)
+	return s.write(ctx, OpUpdateStatus, &obj, compared(&obj, pre), (*MemoryStore[T]).updateStatusLocked)
+}
+
+// statusBase returns a copy of the version that obj is to replace, for the part of it that obj is not to replace: a
+// version never changes, so that it can be taken apart without the lock. It returns nil when T has no status or the write
+// will be refused, since that version is not the stored one any more.
+func (s *MemoryStore[T]) statusBase(obj *Object[T]) *Object[T] {
+	if s.withStatus == nil {
+		return nil
+	}
+	s.db.mu.RLock()
+	stored := s.objects[obj.Key]
+	s.db.mu.RUnlock()
+	if stored == nil || stored.Version != obj.Version {
+		return nil
+	}
+	read := s.copyOf(*stored)
+	return &read
+}
+
+// compared returns pre and what an update of obj compares.
+func compared[T any](obj *Object[T], pre []Precondition) []Precondition {
 	pre = append(slices.Clip(pre), IfVersion(obj.Version))
 	if obj.UID != "" {
 		pre = append(pre, IfUID(obj.UID))
 	}
-	return s.write(ctx, OpUpdate, &obj, pre, (*MemoryStore[T]).updateLocked)
+	return pre
 }
 
 // Delete implements [Writer].
@@ -100,6 +145,12 @@ func (s *MemoryStore[T]) write(
 	stored, err := func() (*Object[T], error) {
 		s.db.mu.Lock()
 		defer s.db.mu.Unlock()
+		id := RequestOf(pre...)
+		if id != "" {
+			if was, ok := s.db.writes.find(id); ok {
+				return s.repeated(was, op, obj.Key)
+			}
+		}
 		old := s.objects[obj.Key]
 		have := Current{Term: s.db.term}
 		if old != nil {
@@ -110,7 +161,11 @@ func (s *MemoryStore[T]) write(
 			return nil, err
 		}
 		s.db.term = term
-		return apply(s, old, obj), nil
+		result := apply(s, old, obj)
+		if id != "" {
+			s.db.writes.add(request{id: id, op: op, kind: s.kind, key: obj.Key, result: result})
+		}
+		return result, nil
 	}()
 	if err != nil {
 		return Object[T]{}, err
@@ -118,21 +173,48 @@ func (s *MemoryStore[T]) write(
 	return s.copyOf(*stored), nil
 }
 
+// repeated returns what the request returned, if it is the one of this write.
+func (s *MemoryStore[T]) repeated(was request, op, key string) (*Object[T], error) {
+	if was.op != op || was.kind != s.kind || was.key != key {
+		return nil, s.fail(op, key, fmt.Errorf("%w: %q was to %s %s %q", ErrRequest, was.id, was.op, was.kind, was.key))
+	}
+	return was.result.(*Object[T]), nil
+}
+
 func (s *MemoryStore[T]) createLocked(_, obj *Object[T]) *Object[T] {
-	obj.Created, obj.Deleting = now(), time.Time{}
+	obj.Generation, obj.Created, obj.Deleting = 1, now(), time.Time{}
 	return s.commitLocked(informer.Added, obj)
 }
 
 func (s *MemoryStore[T]) updateLocked(old, obj *Object[T]) *Object[T] {
+	obj.Generation = old.Generation
+	sameValue := s.sameValue(old, obj)
+	if !sameValue { // the status is that of old: it is what was asked for that differs
+		obj.Generation++
+	}
+	return s.replaceLocked(old, obj, sameValue)
+}
+
+func (s *MemoryStore[T]) updateStatusLocked(old, obj *Object[T]) *Object[T] {
+	obj.Generation = old.Generation
+	return s.replaceLocked(old, obj, s.sameValue(old, obj))
+}
+
+// replaceLocked puts obj in the place of old, if they differ.
+func (s *MemoryStore[T]) replaceLocked(old, obj *Object[T], sameValue bool) *Object[T] {
 	obj.UID, obj.Created, obj.Deleting = old.UID, old.Created, old.Deleting
 	switch {
 	case !obj.Deleting.IsZero() && len(obj.Finalizers) == 0:
 		return s.commitLocked(informer.Deleted, obj)
-	case sameLists(old, obj) && s.plain.equal(reflect.ValueOf(&old.Value).Elem(), reflect.ValueOf(&obj.Value).Elem()):
+	case sameValue && sameEnvelope(old, obj):
 		return old
 	default:
 		return s.commitLocked(informer.Modified, obj)
 	}
+}
+
+func (s *MemoryStore[T]) sameValue(a, b *Object[T]) bool {
+	return s.plain.equal(reflect.ValueOf(&a.Value).Elem(), reflect.ValueOf(&b.Value).Elem())
 }
 
 func (s *MemoryStore[T]) deleteLocked(old, _ *Object[T]) *Object[T] {
@@ -142,6 +224,7 @@ func (s *MemoryStore[T]) deleteLocked(old, _ *Object[T]) *Object[T] {
 		return s.commitLocked(informer.Deleted, &next)
 	case old.Deleting.IsZero():
 		next.Deleting = now()
+		next.Generation++
 		return s.commitLocked(informer.Modified, &next)
 	default:
 		return old
@@ -167,7 +250,7 @@ func (s *MemoryStore[T]) copyOf(o Object[T]) Object[T] {
 	if s.plain.deepen != nil {
 		s.plain.deepen(reflect.ValueOf(&o.Value).Elem(), 0)
 	}
-	o.Owners, o.Finalizers = slices.Clone(o.Owners), slices.Clone(o.Finalizers)
+	o.Labels, o.Owners, o.Finalizers = maps.Clone(o.Labels), slices.Clone(o.Owners), slices.Clone(o.Finalizers)
 	return o.withoutEmpty()
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -10,13 +11,14 @@ import (
 // Object is the envelope around one value: what the store and its controllers know of it. The value itself needs no
 // field for any of that.
 //
-// The caller owns Key, Value, Owners and Finalizers. The store owns the rest: what a caller writes there is ignored,
+// The caller owns Key, Value, Labels, Owners and Finalizers. The store owns the rest: what a caller writes there is ignored,
 // but for Version and UID, which an Update compares with what is stored.
 type Object[T any] struct {
-	// Key identifies the object within its kind. It is not empty and never changes.
+	// Key identifies the object within its kind. It is not empty and never changes. Where keys have namespaces, they
+	// are written "namespace/name", as by the String method of cache.Name; see [InNamespace].
 	Key string
 
-	// Value is the content: plain data.
+	// Value is the content: plain data. Part of it may be status, see [Statused].
 	Value T
 
 	// UID tells one life of a key from the next: an object that is created again under the same key has another.
@@ -24,6 +26,14 @@ type Object[T any] struct {
 
 	// Version is the version of the store right after the last change of this object.
 	Version informer.Version
+
+	// Generation counts what was asked for: it is 1 for a new object and grows by one when an Update changes the Value
+	// and when a deletion begins. A change of the status, or of Labels, Owners and Finalizers, leaves it alone. A
+	// controller that writes the generation that it acted upon into the status tells others how far it is.
+	Generation int64
+
+	// Labels are for finding the object, see [Selector].
+	Labels map[string]string
 
 	// Owners are the objects that this one exists for. At most one of them is the controller.
 	Owners []OwnerRef
@@ -60,6 +70,9 @@ type OwnerRef struct {
 
 // withoutEmpty returns o with nil in the place of an empty list: the two are the same to the store.
 func (o Object[T]) withoutEmpty() Object[T] {
+	if len(o.Labels) == 0 {
+		o.Labels = nil
+	}
 	if len(o.Owners) == 0 {
 		o.Owners = nil
 	}
@@ -69,7 +82,7 @@ func (o Object[T]) withoutEmpty() Object[T] {
 	return o
 }
 
-// sameLists says whether a and b have the same owners and finalizers.
-func sameLists[T any](a, b *Object[T]) bool {
-	return slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Finalizers, b.Finalizers)
+// sameEnvelope says whether a and b have the same labels, owners and finalizers.
+func sameEnvelope[T any](a, b *Object[T]) bool {
+	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Finalizers, b.Finalizers)
 }

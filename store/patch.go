@@ -17,9 +17,25 @@ import (
 // that error as it is.
 //
 // A precondition is checked with each write. A conflict with one that can never hold again, since the object has moved on,
-// is returned at once.
+// is returned at once. Under [Once], a Patch that was accepted before returns what it returned then; change is called all the
+// same, and its result thrown away.
 func Patch[T any](
 	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
+) (Object[T], error) {
+	return patch(ctx, s, key, OpUpdate, s.Update, change, pre)
+}
+
+// PatchStatus is Patch with UpdateStatus: what change does to anything but the status is ignored.
+func PatchStatus[T any](
+	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
+) (Object[T], error) {
+	return patch(ctx, s, key, OpUpdateStatus, s.UpdateStatus, change, pre)
+}
+
+func patch[T any](
+	ctx context.Context, s Store[T], key, op string,
+	write func(context.Context, Object[T], ...Precondition) (Object[T], error),
+	change func(*Object[T]) error, pre []Precondition,
 ) (Object[T], error) {
 	var (
 		result Object[T]
@@ -31,7 +47,10 @@ func Patch[T any](
 			return err
 		}
 		seen := Current{Version: read.Version, UID: read.UID}
-		if _, final = Admit(OpUpdate, s.Kind(), key, seen, pre...); final != nil {
+		if _, final = Admit(op, s.Kind(), key, seen, pre...); final != nil {
+			if RequestOf(pre...) != "" { // it may have been accepted before
+				result, final = write(ctx, read, pre...)
+			}
 			return nil
 		}
 		next := read
@@ -39,7 +58,7 @@ func Patch[T any](
 			return nil
 		}
 		next.Key, next.UID, next.Version = read.Key, read.UID, read.Version
-		result, err = s.Update(ctx, next, pre...)
+		result, err = write(ctx, next, pre...)
 		return err
 	})
 	if final != nil {

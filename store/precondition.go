@@ -8,11 +8,12 @@ import (
 
 // Precondition has to hold for a write to be accepted. All that are given have to hold. The zero value always holds.
 //
-// Make one with [IfVersion], [IfUID] or [IfTerm]. A backend need not look inside: see [Admit].
+// Make one with [IfVersion], [IfUID], [IfTerm] or [Once]. A backend need not look inside: see [Admit].
 type Precondition struct {
 	version *informer.Version
 	uid     *string
 	term    *uint64
+	request string
 }
 
 // IfVersion holds while the stored object has version v. Else the write is refused with [ErrConflict].
@@ -30,6 +31,27 @@ func IfUID(uid string) Precondition { return Precondition{uid: &uid} }
 // A term is seen with every write that is accepted, also with one that had nothing to change.
 func IfTerm(term uint64) Precondition { return Precondition{term: &term} }
 
+// Once gives the write an identity, so that it can be sent again when its acknowledgement was lost: a write whose id
+// belongs to a write that was accepted is not applied, and returns what that one returned, before any other precondition
+// is looked at. So the object that it returns may be older than the one that is stored. The id has to be unique in the
+// database, such as a UUID made for this write; for another operation, kind or key it is refused with [ErrRequest]. A
+// write that was refused may be sent again under its id.
+//
+// A backend remembers the ids of a limited number of writes: see MemoryConfig.Requests. An empty id is none; of several
+// the first counts.
+func Once(id string) Precondition { return Precondition{request: id} }
+
+// RequestOf returns the id of [Once] among the preconditions, or "". It is for backends, which look for it before they
+// call [Admit], and store it in the transaction of the write.
+func RequestOf(pre ...Precondition) string {
+	for _, p := range pre {
+		if p.request != "" {
+			return p.request
+		}
+	}
+	return ""
+}
+
 // Current is what a backend holds in the moment of a write.
 type Current struct {
 	Version informer.Version // of the object; zero when there is none under the key
@@ -41,9 +63,15 @@ type Current struct {
 // greatest term seen, to be stored together with the write. Whoever calls it has to see to it that nothing changes
 // between the reading of have and the write.
 //
-// Op is [OpCreate], [OpUpdate] or [OpDelete]. For an Update, give the version and the UID of the object that the caller
+// Op is [OpCreate], [OpUpdate], [OpUpdateStatus] or [OpDelete]. For the two updates, give the version and the UID of the object that the caller
 // passed, when it is not empty, as preconditions too.
 func Admit(op, kind, key string, have Current, pre ...Precondition) (term uint64, err error) {
+	var asked informer.Version
+	for _, p := range pre {
+		if p.version != nil {
+			asked = *p.version
+		}
+	}
 	refuse := func(want informer.Version, err error) (uint64, error) {
 		return have.Term, &Error{Op: op, Kind: kind, Key: key, Have: have.Version, Want: want, Err: err}
 	}
@@ -53,19 +81,19 @@ func Admit(op, kind, key string, have Current, pre ...Precondition) (term uint64
 			continue
 		}
 		if *p.term < have.Term {
-			return refuse(0, fmt.Errorf("%w: term %d is over, %d has written", ErrFenced, *p.term, have.Term))
+			return refuse(asked, fmt.Errorf("%w: term %d is over, %d has written", ErrFenced, *p.term, have.Term))
 		}
 		term = max(term, *p.term)
 	}
 	switch exists := have.Version != 0; {
 	case exists && op == OpCreate:
-		return refuse(0, ErrExists)
+		return refuse(asked, ErrExists)
 	case !exists && op != OpCreate:
-		return refuse(0, ErrNotFound)
+		return refuse(asked, ErrNotFound)
 	}
 	for _, p := range pre {
 		if p.uid != nil && *p.uid != have.UID {
-			return refuse(0, fmt.Errorf("%w: UID is %q, not %q", ErrConflict, have.UID, *p.uid))
+			return refuse(asked, fmt.Errorf("%w: UID is %q, not %q", ErrConflict, have.UID, *p.uid))
 		}
 	}
 	for _, p := range pre {

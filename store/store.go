@@ -29,6 +29,10 @@ type Reader[T any] interface {
 	// List returns all objects, in order of key, and the version at which the list is current.
 	List(ctx context.Context) (informer.List[Object[T]], error)
 
+	// Select returns the objects that sel selects, in order of key, and the version at which the list is current. With
+	// the zero Selector it is List.
+	Select(ctx context.Context, sel Selector) (informer.List[Object[T]], error)
+
 	// Watch yields every change after the given version, in order of version, and goes on until the consumer leaves
 	// the loop or ctx ends. Zero stands for the time before the first change. The version of an event is that of its
 	// object; a deletion carries the last state of the object under the version of the deletion. Bookmarks say that
@@ -41,21 +45,27 @@ type Reader[T any] interface {
 }
 
 // Writer is the half of a [Store] that writes. A write is refused with [ErrFenced], [ErrExists] or [ErrNotFound], or
-// [ErrConflict], looked for in this order; a write that is refused changes nothing.
+// [ErrConflict], looked for in this order; a write that is refused changes nothing. A write that
+// was accepted before under the same [Once] is not applied again: it returns what it returned then.
 type Writer[T any] interface {
-	// Create stores a new object and returns it as stored. The store sets UID, Version and Created; what the caller
+	// Create stores a new object and returns it as stored. The store sets UID, Version, Generation and Created; what the caller
 	// wrote there and in Deleting is ignored. [ErrExists] when the key is taken. To a precondition, an object that is
 	// not there has version 0 and no UID.
 	Create(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
 
-	// Update replaces Value, Owners and Finalizers of an object and returns it as stored. It is a compare-and-swap:
+	// Update replaces Value, Labels, Owners and Finalizers of an object and returns it as stored. It is a compare-and-swap:
 	// obj.Version has to be the version that is stored, and obj.UID, unless empty, the UID; else [ErrConflict]. What
-	// the caller wrote in Created and Deleting is ignored.
+	// the caller wrote in Generation, Created and Deleting is ignored, and so is the status in Value, when the type has
+	// one: it stays what it is.
 	//
 	// An Update that changes nothing writes nothing: it makes no event and returns the object with the version that
 	// it had. An Update that leaves an object without finalizers whose Deleting is set removes it, and returns its
 	// last state.
 	Update(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
+
+	// UpdateStatus replaces the status in Value and nothing else; all other fields of obj but those that Update compares
+	// are ignored. It is the same compare-and-swap as Update. [ErrNoStatus] when the type has no status: see [Statused].
+	UpdateStatus(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
 
 	// Delete removes an object, whatever its version, when no precondition says otherwise. An object with finalizers
 	// stays, with Deleting set, until an Update has removed the last of them; deleting it again does nothing.

@@ -28,8 +28,8 @@ var finalizerCases = []testCase{
 			t.Fatalf("Deleting is zero after Delete")
 		}
 		want := before
-		want.Deleting, want.Version = o.Deleting, o.Version
-		same(t, "a deletion sets nothing but Deleting", o, want)
+		want.Deleting, want.Version, want.Generation = o.Deleting, o.Version, before.Generation+1
+		same(t, "a deletion sets nothing but Deleting and Generation", o, want)
 		w.sees(informer.Modified, o)
 
 		o.Finalizers = []string{"disk"}

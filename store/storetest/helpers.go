@@ -116,6 +116,9 @@ func refused(t testing.TB, err, want error, op string, s store.Store[Thing], key
 
 // text shows all of o. Two objects are the same when their texts are.
 func text(o object) string {
+	if len(o.Labels) == 0 {
+		o.Labels = nil
+	}
 	if len(o.Owners) == 0 {
 		o.Owners = nil
 	}
@@ -131,7 +134,7 @@ func text(o object) string {
 
 // content shows the part of o that the caller owns.
 func content(o object) string {
-	return text(object{Key: o.Key, Value: o.Value, Owners: o.Owners, Finalizers: o.Finalizers})
+	return text(object{Key: o.Key, Value: o.Value, Labels: o.Labels, Owners: o.Owners, Finalizers: o.Finalizers})
 }
 
 func same(t testing.TB, what string, got, want object) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // spoil changes all that o refers to.
@@ -16,12 +17,16 @@ func spoil(o *object) {
 	o.Value.Main.Ports[0] = -1
 	o.Value.Parts[0].Name = "spoilt"
 	o.Value.Parts[0].Ports[0] = -1
+	o.Value.Status.Notes[0] = "spoilt"
+	o.Labels["tier"] = "spoilt"
 	o.Owners[0].UID = "spoilt"
 	o.Finalizers[0] = "spoilt"
 }
 
 func spoilable() object {
-	return object{Key: "web", Value: full(), Owners: owners(), Finalizers: []string{"dns", "disk"}}
+	value := full()
+	value.Status.Notes = []string{"new"}
+	return object{Key: "web", Value: value, Labels: map[string]string{"tier": "front"}, Owners: owners(), Finalizers: []string{"dns", "disk"}}
 }
 
 var isolationCases = []testCase{
@@ -61,6 +66,26 @@ var isolationCases = []testCase{
 		intact("what was given to Update")
 		spoil(&o)
 		intact("what Update returned")
+		given = get(t, s, "web")
+		given.Value.Status.Phase = "up"
+		o, err = s.UpdateStatus(patient(t), given)
+		must(t, err)
+		want = text(o)
+		spoil(&given)
+		intact("what was given to UpdateStatus")
+		spoil(&o)
+		intact("what UpdateStatus returned")
+		selected, err := s.Select(patient(t), store.Selector{Prefix: "w"})
+		must(t, err)
+		spoil(&selected.Items[0])
+		intact("what Select returned")
+		o, err = s.Update(patient(t), get(t, s, "web"), store.Once("nothing"))
+		must(t, err)
+		spoil(&o)
+		o, err = s.Update(patient(t), get(t, s, "web"), store.Once("nothing"))
+		must(t, err)
+		spoil(&o)
+		intact("what a repeated Update returned")
 		o = update(t, s, get(t, s, "web"))
 		spoil(&o)
 		intact("what an Update that changed nothing returned")

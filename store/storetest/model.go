@@ -112,11 +112,13 @@ func (m *model) step() {
 		pre = append(pre, store.IfVersion(base.Version), store.IfUID(base.UID))
 		wrong = base.Version != old.Version || base.UID != old.UID
 	}
-	switch m.rand.IntN(5) {
+	switch m.rand.IntN(6) {
 	case 0:
 		m.create(key, there, wrong, pre)
 	case 1:
 		m.delete(key, old, there, wrong, pre)
+	case 2:
+		m.updateStatus(base, old, there, wrong, pre)
 	default:
 		m.update(base, old, there, wrong, pre)
 	}
@@ -147,7 +149,13 @@ func (m *model) update(base, old object, there, wrong bool, pre []store.Precondi
 	if m.rand.IntN(2) == 0 {
 		o.Finalizers = m.finalizers()
 	}
-	got, err := m.s.Update(m.t.Context(), o, pre...)
+	if m.rand.IntN(4) == 0 {
+		o.Labels = map[string]string{"n": fmt.Sprint(m.rand.IntN(2))}
+	}
+	given := o
+	given.Value.Status.Phase = "not mine"
+	o.Value.Status = old.Value.Status
+	got, err := m.s.Update(m.t.Context(), given, pre...)
 	switch {
 	case !there:
 		m.refused(err, store.ErrNotFound)
@@ -158,12 +166,46 @@ func (m *model) update(base, old object, there, wrong bool, pre []store.Precondi
 	}
 	must(m.t, err)
 	sameContent(m.t, "what Update returned", got, o)
+	wantGeneration := old.Generation
+	if text(object{Value: o.Value}) != text(object{Value: old.Value}) {
+		wantGeneration++
+	}
+	if got.Generation != wantGeneration {
+		m.t.Fatalf("Update took the generation from %d to %d, want %d", old.Generation, got.Generation, wantGeneration)
+	}
 	switch {
 	case !old.Deleting.IsZero() && len(o.Finalizers) == 0:
 		m.happened(informer.Deleted, got)
 	case content(o) == content(old):
 		same(m.t, "what an Update that changed nothing returned", got, old)
 	default:
+		m.happened(informer.Modified, got)
+	}
+}
+
+func (m *model) updateStatus(base, old object, there, wrong bool, pre []store.Precondition) {
+	m.t.Helper()
+	given := base
+	given.Value = m.value()
+	given.Value.Status.Phase = fmt.Sprint(m.rand.IntN(2))
+	given.Finalizers = []string{"not mine"}
+	got, err := m.s.UpdateStatus(m.t.Context(), given, pre...)
+	switch {
+	case !there:
+		m.refused(err, store.ErrNotFound)
+		return
+	case wrong, base.Version != old.Version, base.UID != old.UID:
+		m.refused(err, store.ErrConflict)
+		return
+	}
+	must(m.t, err)
+	want := old
+	want.Value.Status, want.Version = given.Value.Status, got.Version
+	same(m.t, "what UpdateStatus returned", got, want)
+	if (got.Version != old.Version) != (content(got) != content(old)) {
+		m.t.Fatalf("UpdateStatus from %s to %s", text(old), text(got))
+	}
+	if got.Version != old.Version {
 		m.happened(informer.Modified, got)
 	}
 }

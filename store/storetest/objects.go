@@ -103,7 +103,7 @@ var objectCases = []testCase{
 		after := update(t, s, given)
 		sameContent(t, "what Update returned", after, given)
 		want := given
-		want.Created, want.Deleting, want.Version = before.Created, time.Time{}, after.Version
+		want.Created, want.Deleting, want.Version, want.Generation = before.Created, time.Time{}, after.Version, 2
 		same(t, "what Update returned", after, want)
 		if after.Version <= before.Version {
 			t.Fatalf("Version went from %d to %d", before.Version, after.Version)
@@ -147,6 +147,9 @@ var objectCases = []testCase{
 			func(o *object) { o.Value.Main = nil },
 			func(o *object) { o.Value.Parts[1].Name = "bike" },
 			func(o *object) { o.Value.Seen = o.Value.Seen.Add(time.Millisecond) },
+			func(o *object) { o.Labels = map[string]string{"tier": "front"} },
+			func(o *object) { o.Labels["tier"] = "back" },
+			func(o *object) { o.Labels = nil },
 			func(o *object) { o.Owners[0].Controller = true },
 			func(o *object) { o.Owners = o.Owners[:1] },
 			func(o *object) { o.Finalizers[0], o.Finalizers[1] = o.Finalizers[1], o.Finalizers[0] },

@@ -32,6 +32,19 @@ type Thing struct {
 	Main   *Part             `json:",omitempty"`
 	Parts  []Part            `json:",omitempty"`
 	Seen   time.Time         `json:",omitzero"`
+	Status Status            `json:",omitzero"` // see [store.Statused]
+}
+
+// Status is the status of a [Thing].
+type Status struct {
+	Phase string   `json:",omitempty"`
+	Notes []string `json:",omitempty"`
+}
+
+// WithStatusOf implements [store.Statused].
+func (t Thing) WithStatusOf(other Thing) Thing {
+	t.Status = other.Status
+	return t
 }
 
 // Part is a part of a [Thing].
@@ -57,6 +70,7 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		objectCases, preconditionCases, raceCases, finalizerCases, watchCases, expiryCases, isolationCases, modelCases,
+		statusCases, selectCases, requestCases,
 	} {
 		all = append(all, part...)
 	}

@@ -58,6 +58,22 @@ type faulty struct {
 	create func(context.Context, object, ...store.Precondition) (object, error)
 	update func(context.Context, object, ...store.Precondition) (object, error)
 	delete func(context.Context, string, ...store.Precondition) error
+	pick   func(context.Context, store.Selector) (list, error)
+	status func(context.Context, object, ...store.Precondition) (object, error)
+}
+
+func (f *faulty) Select(ctx context.Context, sel store.Selector) (list, error) {
+	if f.pick != nil {
+		return f.pick(ctx, sel)
+	}
+	return f.Store.Select(ctx, sel)
+}
+
+func (f *faulty) UpdateStatus(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+	if f.status != nil {
+		return f.status(ctx, o, pre...)
+	}
+	return f.Store.UpdateStatus(ctx, o, pre...)
 }
 
 func (f *faulty) Get(ctx context.Context, key string) (object, error) {
@@ -307,6 +323,60 @@ var faults = map[string]struct {
 			}
 		},
 	},
+	"a generation that grows with the status": {
+		"the generation grows with the value and with a deletion, and with nothing else", func(f *faulty) {
+			f.status = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				o, err := f.Store.UpdateStatus(ctx, o, pre...)
+				o.Generation++
+				return o, err
+			}
+		},
+	},
+	"a status update that writes the value": {
+		"UpdateStatus replaces the status and nothing else", func(f *faulty) {
+			f.status = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				after, err := f.Store.UpdateStatus(ctx, o, pre...)
+				if err != nil {
+					return after, err
+				}
+				o.Version = after.Version
+				return f.Store.Update(ctx, o)
+			}
+		},
+	},
+	"an update that writes the status": {
+		"Update leaves the status as it is", func(f *faulty) {
+			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				after, err := f.Store.Update(ctx, o, pre...)
+				if err != nil {
+					return after, err
+				}
+				o.Version = after.Version
+				return f.Store.UpdateStatus(ctx, o)
+			}
+		},
+	},
+	"a selection that ignores labels": {
+		"Select returns what the selector matches, in order, at the version of the list", func(f *faulty) {
+			f.pick = func(ctx context.Context, sel store.Selector) (list, error) {
+				return f.Store.Select(ctx, store.Selector{Prefix: sel.Prefix})
+			}
+		},
+	},
+	"a request id that is forgotten on create": {
+		"a create with the same request id is not applied twice", func(f *faulty) {
+			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				return f.Store.Create(ctx, o, slices.DeleteFunc(slices.Clone(pre), isOnce)...)
+			}
+		},
+	},
+	"a request id that is forgotten on update": {
+		"an update with the same request id is not applied twice", func(f *faulty) {
+			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
+				return f.Store.Update(ctx, o, slices.DeleteFunc(slices.Clone(pre), isOnce)...)
+			}
+		},
+	},
 	"terms that each kind keeps for itself": {
 		"a write of an earlier term than one that has written is fenced off", func(f *faulty) {
 			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
@@ -319,6 +389,8 @@ var faults = map[string]struct {
 		},
 	},
 }
+
+func isOnce(p store.Precondition) bool { return store.RequestOf(p) != "" }
 
 func TestTheSuiteNoticesEveryFault(t *testing.T) {
 	for name, fault := range faults {

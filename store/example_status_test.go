@@ -1,0 +1,84 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// Service is a value with a status.
+type Service struct {
+	Replicas int
+	Status   ServiceStatus
+}
+
+// ServiceStatus is what a controller reports of a Service.
+type ServiceStatus struct{ Ready int }
+
+// WithStatusOf says which part of a Service is its status.
+func (s Service) WithStatusOf(other Service) Service {
+	s.Status = other.Status
+	return s
+}
+
+// The generation grows with what is asked for, not with what is reported.
+func ExampleStatused() {
+	var _ store.Statused[Service] = Service{}
+	ctx := context.Background()
+	services, _ := store.Open[Service](store.NewMemory(store.MemoryConfig{}), "service")
+	o, _ := services.Create(ctx, store.Object[Service]{Key: "shop/web", Value: Service{Replicas: 1}})
+
+	o.Value.Replicas = 3
+	o, _ = services.Update(ctx, o)
+	fmt.Println(o.Value, "generation", o.Generation)
+
+	o.Value = Service{Replicas: 99, Status: ServiceStatus{Ready: 3}}
+	o, err := services.UpdateStatus(ctx, o)
+	fmt.Println(o.Value, "generation", o.Generation, err)
+	// Output:
+	// {3 {0}} generation 2
+	// {3 {3}} generation 2 <nil>
+}
+
+// Objects are found by namespace and by labels.
+func ExampleSelector() {
+	ctx := context.Background()
+	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/web", Labels: map[string]string{"tier": "front"}})
+	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/db", Labels: map[string]string{"tier": "back"}})
+	_, _ = sites.Create(ctx, store.Object[Site]{Key: "blog/web", Labels: map[string]string{"tier": "front"}})
+
+	front := store.InNamespace("shop")
+	front.Labels = []store.LabelRule{{Label: "tier", Values: []string{"front"}}}
+	list, err := sites.Select(ctx, front)
+	for _, o := range list.Items {
+		fmt.Println(o.Key, err)
+	}
+	// Output: shop/web <nil>
+}
+
+func ExampleLabelRule() {
+	notBack := store.Selector{Labels: []store.LabelRule{{Label: "tier", Values: []string{"back"}, Not: true}}}
+	fmt.Println(notBack.Matches("web", map[string]string{"tier": "front"}))
+	fmt.Println(notBack.Matches("db", map[string]string{"tier": "back"}))
+	fmt.Println(notBack.Matches("plain", nil))
+	// Output:
+	// true
+	// false
+	// true
+}
+
+// A write whose acknowledgement was lost is sent again, and is applied once.
+func ExampleOnce() {
+	ctx := context.Background()
+	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	site := store.Object[Site]{Key: "shop"}
+	first, err := sites.Create(ctx, site, store.Once("request-1"))
+	fmt.Println(first.Version, err)
+	again, err := sites.Create(ctx, site, store.Once("request-1"))
+	fmt.Println(again.Version, err)
+	// Output:
+	// 1 <nil>
+	// 1 <nil>
+}

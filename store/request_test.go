@@ -1,0 +1,72 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/store"
+)
+
+func TestTheLastRequestsAreRememberedAndNoMore(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{Requests: 3})
+	send := func(n int) error {
+		_, err := apps.Create(t.Context(), object{Key: fmt.Sprint(n)}, store.Once(fmt.Sprint("r", n)))
+		return err
+	}
+	for n := range 8 {
+		require.NoError(t, send(n))
+		for old := range n + 1 {
+			if err := send(old); old > n-3 {
+				assert.NoError(t, err, "request %d after %d", old, n)
+			} else {
+				assert.ErrorIs(t, err, store.ErrExists, "request %d after %d", old, n)
+			}
+		}
+	}
+	_, none := newApps(t, store.MemoryConfig{Requests: -1})
+	_, err := none.Create(t.Context(), object{Key: "a"}, store.Once("r"))
+	require.NoError(t, err)
+	_, err = none.Create(t.Context(), object{Key: "a"}, store.Once("r"))
+	require.ErrorIs(t, err, store.ErrExists)
+}
+
+func TestARepeatedPatchIsAppliedOnce(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	o := create(t, apps, "web")
+	for range 2 {
+		after, err := store.Patch(t.Context(), apps, "web", raise, store.IfVersion(o.Version), store.Once("r"))
+		require.NoError(t, err)
+		assert.Equal(t, 1, after.Value.Replicas)
+	}
+}
+
+// pointed has its status method in the wrong place.
+type pointed struct{ Ready int }
+
+func (*pointed) WithStatusOf(other pointed) pointed { return other }
+
+func TestAStatusMethodOfAPointerIsAnError(t *testing.T) {
+	assert.ErrorContains(t, opens[pointed](store.NewMemory(store.MemoryConfig{})), "not of a pointer")
+}
+
+func TestATypeWithoutStatusHasNoneToUpdate(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	_, err := apps.UpdateStatus(t.Context(), create(t, apps, "web"))
+	require.ErrorIs(t, err, store.ErrNoStatus)
+}
+
+func TestPatchStatusWritesTheStatusAlone(t *testing.T) {
+	services := open[Service](t, store.NewMemory(store.MemoryConfig{}), "service")
+	_, err := services.Create(t.Context(), store.Object[Service]{Key: "web"})
+	require.NoError(t, err)
+	o, err := store.PatchStatus(t.Context(), services, "web", func(o *store.Object[Service]) error {
+		o.Value = Service{Replicas: 9, Status: ServiceStatus{Ready: 2}}
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, Service{Status: ServiceStatus{Ready: 2}}, o.Value)
+	assert.EqualValues(t, 1, o.Generation)
+}

@@ -1,0 +1,91 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+var requestCases = []testCase{
+	{"a create with the same request id is not applied twice", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		given := object{Key: "web", Value: full()}
+		o, err := s.Create(patient(t), given, store.Once("r1"))
+		must(t, err)
+		w := watch(t, patient(t), s, o.Version)
+		again, err := s.Create(patient(t), given, store.IfVersion(0), store.Once("r1"))
+		must(t, err)
+		same(t, "what the second Create returned", again, o)
+		_, err = s.Create(patient(t), given, store.Once("r2"))
+		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
+		remove(t, s, "web")
+		again, err = s.Create(patient(t), given, store.Once("r1"))
+		must(t, err)
+		same(t, "what a Create returned that was repeated after the deletion", again, o)
+		keys(t, list(t, s))
+		w.seesDeleted(o)
+		w.sees(informer.Added, create(t, s, "next"))
+	}},
+
+	{"an update with the same request id is not applied twice", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		before := create(t, s, "web")
+		given := before
+		given.Value.Size++
+		o, err := s.Update(patient(t), given, store.IfTerm(1), store.Once("r1"))
+		must(t, err)
+		later := grow(t, s, "web")
+		_, err = s.Update(patient(t), later, store.IfTerm(2))
+		must(t, err)
+		again, err := s.Update(patient(t), given, store.IfTerm(1), store.Once("r1"))
+		must(t, err)
+		same(t, "what the second Update returned", again, o)
+		same(t, "what is stored", get(t, s, "web"), later)
+
+		later.Value.Status.Phase = "up"
+		o, err = s.UpdateStatus(patient(t), later, store.Once("r2"))
+		must(t, err)
+		again, err = s.UpdateStatus(patient(t), later, store.Once("r2"))
+		must(t, err)
+		same(t, "what the second UpdateStatus returned", again, o)
+	}},
+
+	{"a deletion with the same request id does not delete the next life", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		create(t, s, "web")
+		must(t, s.Delete(patient(t), "web", store.Once("r1")))
+		must(t, s.Delete(patient(t), "web", store.Once("r1")))
+		create(t, s, "web")
+		must(t, s.Delete(patient(t), "web", store.Once("r1")))
+		keys(t, list(t, s), "web")
+	}},
+
+	{"a write that was refused may be sent again under its request id", func(t testing.TB, db Database) {
+		s := db.Open("thing")
+		o := create(t, s, "web")
+		wrong := o
+		wrong.Version++
+		_, err := s.Update(patient(t), wrong, store.Once("r1"))
+		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		o.Value.Size++
+		after, err := s.Update(patient(t), o, store.Once("r1"))
+		must(t, err)
+		same(t, "what is stored", get(t, s, "web"), after)
+	}},
+
+	{"a request id is good for one write only", func(t testing.TB, db Database) {
+		s, other := db.Open("thing"), db.Open("other")
+		o, err := s.Create(patient(t), object{Key: "web"}, store.Once("r1"))
+		must(t, err)
+		_, err = s.Create(patient(t), object{Key: "next"}, store.Once("r1"))
+		refused(t, err, store.ErrRequest, store.OpCreate, s, "next")
+		_, err = other.Create(patient(t), object{Key: "web"}, store.Once("r1"))
+		refused(t, err, store.ErrRequest, store.OpCreate, other, "web")
+		_, err = s.Update(patient(t), o, store.Once("r1"))
+		refused(t, err, store.ErrRequest, store.OpUpdate, s, "web")
+		refused(t, s.Delete(patient(t), "web", store.Once("r1")), store.ErrRequest, store.OpDelete, s, "web")
+		keys(t, list(t, s), "web")
+		keys(t, list(t, other))
+	}},
+}
