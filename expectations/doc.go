@@ -6,7 +6,7 @@
 //
 //	            it expects                    it is satisfied by                fits
 //	[Counted]   so many events                so many events, whichever         any source
-//	[Tracked]   events of these children      the events of these children      children whose names it knows first
+//	[Tracked]   events of these children      the events of these children      children that can be told apart
 //	[Versions]  a version of the source       a cache that has seen it          sources whose writes return a version
 //
 // The words are those of client-go's controllers, where the first two come from
@@ -38,8 +38,10 @@
 //  2. What expires does so one TTL after the last call that set it, and is then satisfied: a lost event costs one TTL,
 //     not for ever. It is reported once.
 //  3. Nothing runs in the background: what has expired is noticed and reported in the next call for any key.
-//  4. An observation that nobody expects changes nothing, and is not remembered.
-//  5. Memory is for keys that wait. One that is satisfied, expired or deleted takes none.
+//  4. An observation that nobody expects changes nothing, and is not remembered, but by a [Tracked] key that acts:
+//     between Begin and End an event may come before it is expected.
+//  5. Memory is for keys that wait or act. One that is satisfied, expired or deleted takes none. A call takes one lock
+//     once; what it costs does not depend on the number of keys, but for those that it reports as expired.
 //  6. No code of the user runs under a lock.
 //
 // # Testing

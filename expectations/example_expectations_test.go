@@ -47,6 +47,17 @@ func ExampleTracked() {
 	// true
 }
 
+// Where the source gives out the identities, the event may be faster than the answer to the write.
+func ExampleTracked_Begin() {
+	exp := expectations.NewTracked[string, string](expectations.Config[string]{})
+	exp.Begin("web")
+	exp.CreationObserved("web", "id-7") // from the handler of the cache
+	exp.ExpectCreations("web", "id-7")  // what the write has returned
+	exp.End("web")
+	fmt.Println(exp.Satisfied("web"))
+	// Output: true
+}
+
 // A write returns the version of the source after it. The key waits for a cache that has come as far.
 func ExampleVersions() {
 	exp := expectations.NewVersions(expectations.Config[string]{})

@@ -157,25 +157,45 @@ type tracked struct {
 	*model
 	t   *expectations.Tracked[string, int]
 	ids map[string]map[string]bool // by key; "+1" is the creation of 1
+
+	early map[string]bool // what a has seen since Begin; nil when it does not act
 }
 
 func newTracked() subject {
 	m := newModel()
-	return &tracked{m, expectations.NewTracked[string, int](m.config()), map[string]map[string]bool{"a": {}, "b": {}}}
+	return &tracked{m, expectations.NewTracked[string, int](m.config()), map[string]map[string]bool{"a": {}, "b": {}}, nil}
 }
 
 func (s *tracked) expect(key string, events ...string) {
-	for _, e := range events {
-		s.ids[key][e] = true
-	}
 	s.until[key] = time.Now().Add(ttl)
+	for _, e := range events {
+		if key != "a" || !s.early[e] {
+			s.ids[key][e] = true
+		}
+	}
+	s.settle(key)
 }
 
 func (s *tracked) observe(key, event string) {
+	if s.early != nil {
+		s.early[event] = true
+	}
 	delete(s.ids[key], event)
-	if len(s.ids[key]) == 0 {
+	s.settle(key)
+}
+
+func (s *tracked) settle(key string) {
+	if len(s.ids[key]) == 0 && (key != "a" || s.early == nil) {
 		delete(s.until, key)
 	}
+}
+
+func (s *tracked) forget(key string) {
+	clear(s.ids[key])
+	if key == "a" {
+		s.early = nil
+	}
+	s.settle(key)
 }
 
 func (s *tracked) actions() []func() {
@@ -189,14 +209,16 @@ func (s *tracked) actions() []func() {
 		func() { s.t.CreationObserved("a", 2); s.observe("a", "+2") },
 		func() { s.t.DeletionObserved("a", 1); s.observe("a", "-1") },
 		func() { s.t.DeletionObserved("a", 2); s.observe("a", "-2") },
-		func() { s.t.Delete("a"); clear(s.ids["a"]); delete(s.until, "a") },
+		func() { s.t.Delete("a"); s.forget("a") },
+		func() { s.t.Begin("a"); s.early = map[string]bool{}; s.until["a"] = time.Now().Add(ttl) },
+		func() { s.t.End("a"); s.early = nil; s.settle("a") },
 		half,
 		whole,
 	}
 }
 
 func (s *tracked) check() error {
-	s.expire(func(key string) bool { clear(s.ids[key]); return true })
+	s.expire(func(key string) bool { s.forget(key); return true })
 	for _, key := range []string{"a", "b"} {
 		at, waits := s.t.Expires(key)
 		if err := s.compare(key, s.t.Satisfied(key), at, waits); err != nil {

@@ -2,6 +2,7 @@ package expectations_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/expectations"
@@ -12,7 +13,8 @@ import (
 type guard interface {
 	satisfied(seen uint64) bool
 	before(creations, deletions []int)
-	after(version uint64) // of a write
+	after(write event)
+	done() // with all that before has told of
 	observe(ev event)
 }
 
@@ -26,7 +28,8 @@ type noGuard struct{}
 
 func (noGuard) satisfied(uint64) bool { return true }
 func (noGuard) before(_, _ []int)     {}
-func (noGuard) after(uint64)          {}
+func (noGuard) after(event)           {}
+func (noGuard) done()                 {}
 func (noGuard) observe(event)         {}
 
 type countedGuard struct {
@@ -64,13 +67,26 @@ func (g trackedGuard) observe(ev event) {
 	}
 }
 
+// givenGuard is for a source that gives out the identities: they are known only after the write.
+type givenGuard struct{ trackedGuard }
+
+func (g givenGuard) before(_, _ []int) { g.t.Begin("web") }
+func (g givenGuard) done()             { g.t.End("web") }
+func (g givenGuard) after(write event) {
+	if write.gone {
+		g.t.ExpectDeletions("web", write.id)
+	} else {
+		g.t.ExpectCreations("web", write.id)
+	}
+}
+
 type versionsGuard struct {
 	noGuard
 	v *expectations.Versions[string]
 }
 
 func (g versionsGuard) satisfied(seen uint64) bool { return g.v.Satisfied("web", seen) }
-func (g versionsGuard) after(version uint64)       { g.v.ExpectVersion("web", version) }
+func (g versionsGuard) after(write event)          { g.v.ExpectVersion("web", write.version) }
 
 // replicas is a controller that keeps so many children, with a source, and a cache that lags behind it.
 type replicas struct {
@@ -82,6 +98,7 @@ type replicas struct {
 	cache    []int        // the children that it shows, oldest first
 	seen     uint64       // its version
 	nextID   int
+	eager    func() bool // whether the cache sees a write before the write returns
 }
 
 // reconcile takes the cache for the truth.
@@ -106,12 +123,17 @@ func (r *replicas) reconcile() {
 		delete(r.children, id)
 		r.write(id, true)
 	}
+	r.guard.done()
 }
 
 func (r *replicas) write(id int, gone bool) {
 	r.version++
-	r.log = append(r.log, event{r.version, id, gone})
-	r.guard.after(r.version)
+	ev := event{r.version, id, gone}
+	r.log = append(r.log, ev)
+	for r.eager != nil && len(r.log) > 0 && r.eager() {
+		r.deliver()
+	}
+	r.guard.after(ev)
 }
 
 // deliver lets the cache see one event.
@@ -173,18 +195,66 @@ func run(t *testing.T, newGuard func() guard) (highest, lowest int) {
 	return highest, lowest
 }
 
-func TestAControllerOnALaggingCacheOvershootsWithoutExpectationsAndNeverWithThem(t *testing.T) {
+// guards are the ways to keep from acting on a cache that lags.
+func guards() map[string]func() guard {
 	var cfg expectations.Config[string]
-	guards := map[string]func() guard{
-		"Counted":  func() guard { return countedGuard{c: expectations.NewCounted(cfg)} },
-		"Tracked":  func() guard { return trackedGuard{t: expectations.NewTracked[string, int](cfg)} },
-		"Versions": func() guard { return versionsGuard{v: expectations.NewVersions(cfg)} },
+	tracked := func() trackedGuard { return trackedGuard{t: expectations.NewTracked[string, int](cfg)} }
+	return map[string]func() guard{
+		"Counted":        func() guard { return countedGuard{c: expectations.NewCounted(cfg)} },
+		"Tracked":        func() guard { return tracked() },
+		"Tracked, Begin": func() guard { return givenGuard{tracked()} },
+		"Versions":       func() guard { return versionsGuard{v: expectations.NewVersions(cfg)} },
 	}
-	for name, newGuard := range guards {
+}
+
+func TestAControllerOnALaggingCacheOvershootsWithoutExpectationsAndNeverWithThem(t *testing.T) {
+	for name, newGuard := range guards() {
 		highest, lowest := run(t, newGuard)
 		require.Equal(t, "never more than 3, never fewer than 1",
 			fmt.Sprintf("never more than %d, never fewer than %d", highest, lowest), name)
 	}
 	highest, _ := run(t, func() guard { return noGuard{} })
 	require.Greater(t, highest, 3)
+}
+
+// overshoots runs random schedules, in which the number that is desired changes and the cache may see a write before the
+// write returns. It counts the schedules in which a reconcile went past what was desired.
+func overshoots(t *testing.T, schedules int, newGuard func() guard) (bad int) {
+	for seed := range schedules {
+		random := rand.New(rand.NewPCG(uint64(seed), 7))
+		r := &replicas{guard: newGuard(), children: make(map[int]bool)}
+		r.eager = func() bool { return random.IntN(2) == 0 }
+		past := false
+		for range 40 {
+			switch random.IntN(8) {
+			case 0:
+				r.desired = random.IntN(6)
+			case 1, 2, 3:
+				r.deliver()
+			default:
+				before := len(r.children)
+				r.reconcile()
+				after := len(r.children)
+				past = past || after > max(before, r.desired) || after < min(before, r.desired)
+			}
+		}
+		for range 3 {
+			for len(r.log) > 0 {
+				r.deliver()
+			}
+			r.reconcile()
+		}
+		require.Len(t, r.children, r.desired, "in the end it is right, seed %d", seed)
+		if past {
+			bad++
+		}
+	}
+	return bad
+}
+
+func TestTenThousandRandomSchedulesOvershootWithoutExpectationsAndNeverWithThem(t *testing.T) {
+	for name, newGuard := range guards() {
+		require.Zero(t, overshoots(t, 10_000, newGuard), name)
+	}
+	require.NotZero(t, overshoots(t, 100, func() guard { return noGuard{} }))
 }

@@ -3,19 +3,31 @@ package expectations
 import "time"
 
 // Tracked knows which children a key still has to see created and deleted, by their identity. So an event that is told
-// twice counts once, and the event of another child does not count at all. It fits where the controller chooses the
-// identities, or learns them before the event can come: for deletions that is always so.
+// twice counts once, and the event of another child does not count at all.
 //
-// Expect first, then act: an event that comes before the expectation is not counted, and is then missed until the
-// expectation expires. Call the Observed methods for what could not be done.
+// Where the identities are known before the act (deletions; creations under a name that the controller chooses), expect
+// first, then act, as with [Counted]. Where the source gives them out, so that the event of a creation may come before
+// the controller knows what to expect, put the acts between [Tracked.Begin] and [Tracked.End]: what is observed of the
+// key in between is remembered, and an expectation that was observed already is met at once. Only a key between the two
+// takes memory for what it did not expect, for one TTL at most.
+//
+// Call the Observed methods for what could not be done.
 //
 // All methods may be called by several goroutines at once.
 type Tracked[K, ID comparable] struct {
 	book book[K, sets[ID]]
 }
 
+// sets is what a key still has to see. While it acts, early is what it has seen since Begin.
 type sets[ID comparable] struct {
-	creations, deletions map[ID]struct{}
+	expected, early map[sight[ID]]struct{}
+	acts            bool
+}
+
+// sight is one event of one child.
+type sight[ID comparable] struct {
+	id   ID
+	gone bool
 }
 
 // NewTracked returns a Tracked in which every key is satisfied.
@@ -24,33 +36,43 @@ func NewTracked[K, ID comparable](cfg Config[K]) *Tracked[K, ID] {
 }
 
 // Satisfied says whether key waits for nothing: all that it expected has been observed or has expired, or it has never
-// expected anything.
+// expected anything. A key between Begin and End is not satisfied.
 func (t *Tracked[K, ID]) Satisfied(key K) bool {
 	_, waits := t.book.expires(key)
 	return !waits
 }
 
+// Begin says that key is about to act, and lets its time begin anew. To be called before the first write, by one
+// goroutine per key at a time; a second Begin, after a crash of the first, starts over and keeps what is expected.
+func (t *Tracked[K, ID]) Begin(key K) {
+	defer t.book.unlock(t.book.lock())
+	p := t.book.pageLocked(key)
+	t.book.renewLocked(p)
+	p.expected.acts, p.expected.early = true, nil
+}
+
+// End says that key has expected all that it has done since Begin. Most often it is deferred right after Begin.
+func (t *Tracked[K, ID]) End(key K) {
+	defer t.book.unlock(t.book.lock())
+	if p := t.book.pages[key]; p != nil {
+		p.expected.acts, p.expected.early = false, nil
+		t.settleLocked(p)
+	}
+}
+
 // ExpectCreations makes key expect the creation of these children too, and lets its time begin anew. Without children
 // it does nothing.
-func (t *Tracked[K, ID]) ExpectCreations(key K, ids ...ID) {
-	t.expect(key, ids, func(e *sets[ID]) *map[ID]struct{} { return &e.creations })
-}
+func (t *Tracked[K, ID]) ExpectCreations(key K, ids ...ID) { t.expect(key, false, ids) }
 
 // ExpectDeletions makes key expect the deletion of these children too, and lets its time begin anew. Without children
 // it does nothing.
-func (t *Tracked[K, ID]) ExpectDeletions(key K, ids ...ID) {
-	t.expect(key, ids, func(e *sets[ID]) *map[ID]struct{} { return &e.deletions })
-}
+func (t *Tracked[K, ID]) ExpectDeletions(key K, ids ...ID) { t.expect(key, true, ids) }
 
 // CreationObserved tells that a child of key has been created, or that it will not be.
-func (t *Tracked[K, ID]) CreationObserved(key K, id ID) {
-	t.observe(key, func(e *sets[ID]) { delete(e.creations, id) })
-}
+func (t *Tracked[K, ID]) CreationObserved(key K, id ID) { t.observe(key, sight[ID]{id, false}) }
 
 // DeletionObserved tells that a child of key has been deleted, or that it will not be.
-func (t *Tracked[K, ID]) DeletionObserved(key K, id ID) {
-	t.observe(key, func(e *sets[ID]) { delete(e.deletions, id) })
-}
+func (t *Tracked[K, ID]) DeletionObserved(key K, id ID) { t.observe(key, sight[ID]{id, true}) }
 
 // Delete forgets key. To be called when the object of key is gone.
 func (t *Tracked[K, ID]) Delete(key K) { t.book.forget(key) }
@@ -58,30 +80,44 @@ func (t *Tracked[K, ID]) Delete(key K) { t.book.forget(key) }
 // Expires returns when what key expects expires; ok is false if it is satisfied. With a negative TTL the time is zero.
 func (t *Tracked[K, ID]) Expires(key K) (at time.Time, ok bool) { return t.book.expires(key) }
 
-func (t *Tracked[K, ID]) expect(key K, ids []ID, which func(*sets[ID]) *map[ID]struct{}) {
+func (t *Tracked[K, ID]) expect(key K, gone bool, ids []ID) {
 	if len(ids) == 0 {
 		return
 	}
 	defer t.book.unlock(t.book.lock())
 	p := t.book.pageLocked(key)
 	t.book.renewLocked(p)
-	set := which(&p.expected)
-	if *set == nil {
-		*set = make(map[ID]struct{}, len(ids))
+	if p.expected.expected == nil {
+		p.expected.expected = make(map[sight[ID]]struct{}, len(ids))
 	}
 	for _, id := range ids {
-		(*set)[id] = struct{}{}
+		s := sight[ID]{id, gone}
+		if _, seen := p.expected.early[s]; !seen {
+			p.expected.expected[s] = struct{}{}
+		}
 	}
+	t.settleLocked(p)
 }
 
-func (t *Tracked[K, ID]) observe(key K, strike func(*sets[ID])) {
+func (t *Tracked[K, ID]) observe(key K, s sight[ID]) {
 	defer t.book.unlock(t.book.lock())
 	p := t.book.pages[key]
 	if p == nil {
 		return
 	}
-	strike(&p.expected)
-	if len(p.expected.creations)+len(p.expected.deletions) == 0 {
+	if p.expected.acts {
+		if p.expected.early == nil {
+			p.expected.early = make(map[sight[ID]]struct{})
+		}
+		p.expected.early[s] = struct{}{}
+	}
+	delete(p.expected.expected, s)
+	t.settleLocked(p)
+}
+
+// settleLocked removes p when it expects nothing and does not act.
+func (t *Tracked[K, ID]) settleLocked(p *page[K, sets[ID]]) {
+	if len(p.expected.expected) == 0 && !p.expected.acts {
 		t.book.removeLocked(p)
 	}
 }
