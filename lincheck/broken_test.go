@@ -1,6 +1,7 @@
 package lincheck_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,8 @@ func TestABrokenQueueIsNoticed(t *testing.T) {
 		{"a key in process is handed out again", handsOutTwice},
 		{"TryGet finds nothing although a key is ready", findsNothing},
 		{"Done is forgotten", losesDone},
+		{"Cancel takes nothing back", losesCancel},
+		{"Drain does not wait", drainsTooEarly},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// One fault does no harm if something else adds the key again before anybody can tell.
@@ -50,6 +53,8 @@ const (
 	handsOutTwice
 	findsNothing
 	losesDone
+	losesCancel
+	drainsTooEarly
 )
 
 // broken is a queue with a fault.
@@ -104,6 +109,18 @@ func (q *broken) AddAfter(key int, d time.Duration) {
 	if !q.goesWrong(losesWakeUp, key) {
 		q.Queue.AddAfter(key, d)
 	}
+}
+
+func (q *broken) Cancel(key int) bool {
+	return q.goesWrong(losesCancel, key) || q.Queue.Cancel(key)
+}
+
+func (q *broken) Drain(ctx context.Context) error {
+	if q.goesWrong(drainsTooEarly, 0) {
+		q.ShutDown()
+		return nil
+	}
+	return q.Queue.Drain(ctx)
 }
 
 func (q *broken) Get() (int, bool) {
@@ -162,6 +179,9 @@ func TestTheMachineKnowsRightFromWrong(t *testing.T) {
 		{"a worker stops after a shutdown", true, calls{shutDown, get + nothing, drained}},
 		{"a worker stops before the queue is empty", false, calls{add, shutDown, get + nothing}},
 		{"a key that is ready is handed out after a shutdown", true, calls{add, shutDown, get, done, get + nothing, drained}},
+		{"a key that is cancelled does not come", true, calls{add, cancel, tryGet + nothing, drained}},
+		{"a key that is cancelled comes", false, calls{add, cancel, get}},
+		{"a key that is cancelled while in process does not come back", true, calls{add, get, add, cancel, done, drained}},
 		{"a key is taken in after a shutdown", false, calls{shutDown, add, get}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -169,7 +189,7 @@ func TestTheMachineKnowsRightFromWrong(t *testing.T) {
 			for i, o := range c.calls {
 				name, none := strings.CutSuffix(string(o), nothing)
 				history = append(history, porcupine.Operation{
-					Input: call{op: op(name)}, Output: answer{none: none}, Call: int64(2 * i), Return: int64(2*i + 1),
+					Input: call{op: op(name)}, Output: answer{none: none, cancelled: true}, Call: int64(2 * i), Return: int64(2*i + 1),
 				})
 			}
 			assert.Equal(t, c.legal, check(history) == porcupine.Ok)

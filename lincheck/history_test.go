@@ -2,6 +2,7 @@ package lincheck_test
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -30,7 +31,9 @@ type queue interface {
 	Get() (key int, shutdown bool)
 	TryGet() (key int, ok bool)
 	Done(key int)
+	Cancel(key int) bool
 	ShutDown()
+	Drain(ctx context.Context) error
 }
 
 // recorder notes the calls of a queue. Its clock counts the calls and returns: what returned before another call began has
@@ -64,14 +67,14 @@ func (r *recorder) addAfter(key int, d time.Duration) {
 func (r *recorder) get() (key int, ok bool) {
 	from := r.clock.Add(1)
 	key, shutdown := r.queue.Get()
-	r.note(call{op: get}, answer{key, shutdown}, from, r.clock.Add(1))
+	r.note(call{op: get}, answer{key: key, none: shutdown}, from, r.clock.Add(1))
 	return key, !shutdown
 }
 
 func (r *recorder) tryGetAndDone() bool {
 	from := r.clock.Add(1)
 	key, ok := r.queue.TryGet()
-	r.note(call{op: tryGet}, answer{key, !ok}, from, r.clock.Add(1))
+	r.note(call{op: tryGet}, answer{key: key, none: !ok}, from, r.clock.Add(1))
 	if ok {
 		runtime.Gosched()
 		r.done(key)
@@ -83,6 +86,25 @@ func (r *recorder) done(key int) {
 	from := r.clock.Add(1)
 	r.queue.Done(key)
 	r.note(call{done, key}, answer{}, from, r.clock.Add(1))
+}
+
+func (r *recorder) cancel(key int) {
+	from := r.clock.Add(1)
+	cancelled := r.queue.Cancel(key)
+	r.note(call{cancel, key}, answer{cancelled: cancelled}, from, r.clock.Add(1))
+}
+
+// drain is a shutdown, and a moment after it, until the return, at which each key is at rest.
+func (r *recorder) drain() {
+	from := r.clock.Add(1)
+	err := r.queue.Drain(context.Background())
+	to := r.clock.Add(1)
+	r.note(call{op: shutDown}, answer{}, from, to)
+	for key := range keys {
+		if err == nil {
+			r.note(call{drained, key}, answer{}, from, to)
+		}
+	}
 }
 
 func (r *recorder) shutDown() {
@@ -125,7 +147,12 @@ func record(t *testing.T, seed uint64, make func() queue) []porcupine.Operation 
 			}
 			if phase == phases-1 {
 				runtime.Gosched()
-				r.shutDown()
+				if seed%2 == 0 {
+					r.shutDown()
+				} else {
+					// A drain. It ends when the workers have done all; record waits for it.
+					working.Go(r.drain)
+				}
 			}
 			producing.Wait()
 			time.Sleep(2 * maxDelay)
@@ -154,6 +181,9 @@ func (r *recorder) work() {
 	}
 }
 
+// cancelled is the only key that is cancelled. Nothing is scheduled for it, so that what Cancel takes back is known.
+const cancelled = 0
+
 // tick is the unit of delays and of the pauses of producers.
 const (
 	tick     = time.Millisecond
@@ -164,7 +194,9 @@ func (r *recorder) produce(random *rand.Rand) {
 	for range calls {
 		key := random.IntN(keys)
 		switch n := random.IntN(16); {
-		case n < 8:
+		case n == 0:
+			r.cancel(cancelled)
+		case n < 8 || n < 10 && key == cancelled:
 			r.add(key)
 		case n < 10:
 			r.addAfter(key, tick*time.Duration(1+random.IntN(int(maxDelay/tick))))

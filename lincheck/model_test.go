@@ -9,7 +9,7 @@ import (
 // call is what was asked of the queue.
 type call struct {
 	op  op
-	key int // of add, addAfter, done and drained
+	key int // of add, addAfter, done, cancel and drained
 }
 
 type op string
@@ -20,14 +20,16 @@ const (
 	get      op = "Get"
 	tryGet   op = "TryGet"
 	done     op = "Done"
+	cancel   op = "Cancel" // of a key for which nothing is scheduled
 	shutDown op = "ShutDown"
 	drained  op = "drained?" // asked when nothing runs any more
 )
 
-// answer is what came back from get and tryGet: a key, or none.
+// answer is what came back: from get and tryGet a key, or none; from cancel whether there was anything to take back.
 type answer struct {
-	key  int
-	none bool
+	key       int
+	none      bool
+	cancelled bool
 }
 
 // state is that of one key, or rather of a queue of one key. The key is ready when it is dirty and not in process.
@@ -49,6 +51,10 @@ func (s state) step(c call, a answer) (bool, state) {
 	case done:
 		ok := s.processing
 		s.processing = false
+		return ok, s
+	case cancel:
+		ok := a.cancelled == s.dirty
+		s.dirty = false
 		return ok, s
 	case shutDown:
 		s.shutdown = true
