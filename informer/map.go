@@ -1,0 +1,50 @@
+package informer
+
+import (
+	"context"
+	"iter"
+)
+
+// Map returns the source of what f makes of the objects of src: a part of them that is worth keeping, or another type.
+// Versions and errors are those of src.
+//
+// The key of f(obj) must be a function of the key of obj, and two objects must not become one: neither keys nor objects
+// may come or go by f. f must return the same for the same object each time, must not change its object, and must be safe
+// for several goroutines at once. If it panics, so does the list or the watch: an [Informer] reports it and tries again.
+func Map[S, T any](src ListWatcher[S], f func(S) T) ListWatcher[T] {
+	if src == nil || f == nil {
+		panic("informer: Map needs a source and a function")
+	}
+	return &mapped[S, T]{src, f}
+}
+
+type mapped[S, T any] struct {
+	src ListWatcher[S]
+	f   func(S) T
+}
+
+func (m *mapped[S, T]) List(ctx context.Context) (List[T], error) {
+	list, err := m.src.List(ctx)
+	if err != nil {
+		return List[T]{}, err
+	}
+	items := make([]T, len(list.Items))
+	for i, obj := range list.Items {
+		items[i] = m.f(obj)
+	}
+	return List[T]{Items: items, Version: list.Version}, nil
+}
+
+func (m *mapped[S, T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
+	return func(yield func(Event[T], error) bool) {
+		for ev, err := range m.src.Watch(ctx, after) {
+			made := Event[T]{Type: ev.Type, Version: ev.Version}
+			if err == nil && ev.Type != Bookmark { // neither an error nor a bookmark has an object
+				made.Object = m.f(ev.Object)
+			}
+			if !yield(made, err) {
+				return
+			}
+		}
+	}
+}
