@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -21,6 +22,10 @@ import (
 // A list that fails changes nothing: it is reported, what was known stays, and the next poll comes when it would have
 // come anyway. So a deletion is never concluded from an error, and [Poller.Nudge] works during an outage. A list that
 // holds two items of one key has failed.
+//
+// One bad object hides no other. An object that PollConfig.Valid refuses, or for which Valid or Equal panics, keeps its
+// last good state; if it has none, it is not there yet. It is reported with its key in each poll in which it is bad, and
+// its deletion is found out as that of any other.
 //
 // Versions are counted by the Poller, one for each change that it finds; they mean nothing to another Poller. The changes
 // of one poll are in the order of the list, and after them the deletions in the order in which the keys had appeared.
@@ -58,11 +63,16 @@ type PollConfig[T any] struct {
 	Jitter float64
 
 	// Equal reports whether two states of an object are the same, so that nothing is to be told. Defaults to
-	// reflect.DeepEqual.
+	// reflect.DeepEqual. For objects that carry a version, an etag or a time of change see [EqualBy].
 	Equal func(a, b T) bool
 
-	// OnError is told of polls that failed while someone watched, on the goroutine of a watcher. (An error of List is
-	// returned to its caller.) Defaults to a line in the log at level Warn.
+	// Valid returns an error for an object that must not be used, such as one that is half written. What the error says
+	// is reported with the key of the object. Defaults to no check.
+	Valid func(T) error
+
+	// OnError is told of polls that failed while someone watched, on the goroutine of a watcher, and of bad objects, all
+	// of one poll in one error, on the goroutine of a watcher or of a List. (Any other error of List is returned to its
+	// caller.) It may be called by several goroutines at once. Defaults to a line in the log at level Warn.
 	OnError func(error)
 
 	// Logger receives what nobody else does. Defaults to slog.Default().
@@ -70,7 +80,7 @@ type PollConfig[T any] struct {
 }
 
 // Poll makes a source of the function list, which returns all objects that exist and must not change what it returned
-// afterwards. Calls of list do not overlap. A panic of list, key or Equal is an error of the poll.
+// afterwards. Calls of list do not overlap. A panic of list or key is an error of the poll.
 func Poll[K comparable, T any](list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg PollConfig[T]) *Poller[K, T] {
 	if list == nil || key == nil {
 		panic("informer: Poll needs a list function and a key function")
@@ -95,6 +105,13 @@ func Poll[K comparable, T any](list func(context.Context) ([]T, error), key cach
 	}
 }
 
+// EqualBy returns a PollConfig.Equal that compares what version returns: objects of the same version are the same. It is
+// compared for equality alone, so an etag or a hash will do, and an object that goes back to an earlier version, as after
+// a restored backup, has changed.
+func EqualBy[T any, V comparable](version func(T) V) func(a, b T) bool {
+	return func(a, b T) bool { return version(a) == version(b) }
+}
+
 // Nudge polls now, without waiting for the interval to end. Nudges that come before the poll begins are one. A nudge
 // that comes while a poll runs causes one more, since that one may have looked already. A nudge while nobody watches is
 // kept for the next watcher, unless a list comes first.
@@ -105,19 +122,28 @@ func (p *Poller[K, T]) Nudge() {
 	}
 }
 
-// List polls now and returns what there is.
+// List polls now and returns what there is: the last good states of all objects that exist.
 func (p *Poller[K, T]) List(ctx context.Context) (List[T], error) {
+	list, bad, err := p.pollInTurn(ctx)
+	if bad != nil {
+		p.cfg.OnError(bad)
+	}
+	return list, err
+}
+
+// pollInTurn takes a turn and polls.
+func (p *Poller[K, T]) pollInTurn(ctx context.Context) (list List[T], bad, err error) {
 	if err := p.take(ctx); err != nil {
-		return List[T]{}, err
+		return List[T]{}, nil, err
 	}
 	defer p.give()
-	items, err := p.poll(ctx)
+	items, bad, err := p.poll(ctx)
 	if err != nil {
-		return List[T]{}, err
+		return List[T]{}, nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return List[T]{Items: items, Version: p.version}, nil
+	return List[T]{Items: items, Version: p.version}, bad, nil
 }
 
 // Watch yields the changes after a version that List or Watch of this Poller gave.
@@ -188,7 +214,7 @@ func (p *Poller[K, T]) idle(ctx context.Context, polled <-chan struct{}) (nudged
 	return nudged
 }
 
-// visit takes a turn and polls, unless another watcher has done so in the meantime.
+// visit takes a turn and polls, unless another watcher has done so in the meantime. It returns what is to be reported.
 func (p *Poller[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged bool) error {
 	err := p.take(ctx)
 	if err == nil {
@@ -200,24 +226,28 @@ func (p *Poller[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged
 			p.Nudge() // for another watcher, or for us when we have told what the other poll found
 		}
 	case nudged || p.cfg.Interval > 0 && p.untilDue() <= 0:
-		_, err = p.poll(ctx)
+		var bad error
+		_, bad, err = p.poll(ctx)
+		err = cmp.Or(err, bad)
 	}
 	return err
 }
 
-// poll lists, compares, and notes the changes. Only who has the turn may call it.
-func (p *Poller[K, T]) poll(ctx context.Context) ([]T, error) {
+// poll lists, compares, and notes the changes. It returns the objects, and which were bad. Only who has the turn may call
+// it.
+func (p *Poller[K, T]) poll(ctx context.Context) (items []T, bad, err error) {
 	select {
 	case <-p.nudge: // it is served by this poll
 	default:
 	}
-	var items []T
 	var changes []Event[T]
-	err := wait.Call(ctx, func(ctx context.Context) (err error) {
-		if items, err = p.list(ctx); err != nil {
+	var refused []error
+	err = wait.Call(ctx, func(ctx context.Context) error {
+		listed, err := p.list(ctx)
+		if err != nil {
 			return err
 		}
-		changes, err = p.compare(items)
+		items, changes, refused, err = p.compare(listed)
 		return err
 	})
 
@@ -225,7 +255,10 @@ func (p *Poller[K, T]) poll(ctx context.Context) ([]T, error) {
 	defer p.mu.Unlock()
 	p.due = time.Now().Add(p.delay.Delay(0))
 	if err != nil {
-		return nil, fmt.Errorf("informer: poll: %w", err)
+		return nil, nil, fmt.Errorf("informer: poll: %w", err)
+	}
+	if len(refused) > 0 {
+		bad = fmt.Errorf("informer: poll: %w", errors.Join(refused...))
 	}
 	for i := range changes {
 		p.version++
@@ -236,27 +269,41 @@ func (p *Poller[K, T]) poll(ctx context.Context) ([]T, error) {
 	}
 	close(p.polled)
 	p.polled = make(chan struct{})
-	return items, nil
+	return items, bad, nil
 }
 
-// compare returns how items differ from what is known, and makes them known, if they are right.
-func (p *Poller[K, T]) compare(items []T) ([]Event[T], error) {
-	var changes []Event[T]
+// compare returns the good states of what is listed, how they differ from what is known, and what is wrong with the
+// others. It makes them known, if the list is right.
+func (p *Poller[K, T]) compare(listed []T) (items []T, changes []Event[T], refused []error, err error) {
 	var added []K
-	now := make(map[K]T, len(items))
-	for _, obj := range items {
+	items = make([]T, 0, len(listed))
+	now := make(map[K]T, len(listed))
+	unknown := make(map[K]struct{}) // refused, and without a good state
+	for _, obj := range listed {
 		key := p.key(obj)
-		if _, twice := now[key]; twice {
-			return nil, fmt.Errorf("key %v is in the list twice", key)
+		_, good := now[key]
+		if _, bad := unknown[key]; good || bad {
+			return nil, nil, nil, fmt.Errorf("key %v is in the list twice", key)
 		}
-		now[key] = obj
-		switch old, existed := p.known[key]; {
+		old, existed := p.known[key]
+		changed, err := p.judge(old, obj, existed)
+		if err != nil {
+			refused = append(refused, fmt.Errorf("object %v: %w", key, err))
+			if !existed {
+				unknown[key] = struct{}{}
+				continue
+			}
+			obj = old
+		}
+		switch {
 		case !existed:
 			changes = append(changes, Event[T]{Type: Added, Object: obj})
 			added = append(added, key)
-		case !p.cfg.Equal(old, obj):
+		case changed:
 			changes = append(changes, Event[T]{Type: Modified, Object: obj})
 		}
+		now[key] = obj
+		items = append(items, obj)
 	}
 	p.order = slices.DeleteFunc(p.order, func(key K) bool {
 		_, exists := now[key]
@@ -267,7 +314,21 @@ func (p *Poller[K, T]) compare(items []T) ([]Event[T], error) {
 	})
 	p.order = append(p.order, added...)
 	p.known = now
-	return changes, nil
+	return items, changes, refused, nil
+}
+
+// judge reports whether obj is another state than old, if there was one. It returns an error if obj is bad.
+func (p *Poller[K, T]) judge(old, obj T, existed bool) (changed bool, err error) {
+	err = wait.Call(context.Background(), func(context.Context) error {
+		if p.cfg.Valid != nil {
+			if err := p.cfg.Valid(obj); err != nil {
+				return err
+			}
+		}
+		changed = existed && !p.cfg.Equal(old, obj)
+		return nil
+	})
+	return changed, err
 }
 
 // take waits for the turn to poll, unless ctx ends first.

@@ -1,0 +1,117 @@
+package informer_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// valid refuses sites of a negative revision.
+func valid(s site) error {
+	if s.Rev < 0 {
+		return errors.New("half written")
+	}
+	return nil
+}
+
+func TestABadObjectKeepsItsLastGoodStateAndHidesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		var errs errorLog
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, Valid: valid, OnError: errs.add})
+		b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: -1}, site{Name: "c", Rev: 1})
+		list, err := p.List(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []site{{Name: "a", Rev: 1}, {Name: "c", Rev: 1}}, list.Items)
+		got := errs.take()
+		require.Len(t, got, 1)
+		assert.EqualError(t, got[0], "informer: poll: object b: half written")
+
+		events := watch(t, t.Context(), p, list.Version)
+		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "b", Rev: -1}, site{Name: "c", Rev: 2})
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"3 Modified c.2"}, all(events))
+		got = errs.take()
+		require.Len(t, got, 1)
+		assert.EqualError(t, got[0], "informer: poll: object a: half written\nobject b: half written")
+		list, err = p.List(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []site{{Name: "a", Rev: 1}, {Name: "c", Rev: 2}}, list.Items, "the last good state")
+
+		b.set(nil, site{Name: "a", Rev: 3}, site{Name: "b", Rev: 4})
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"3 Bookmark .0", "4 Modified a.3", "5 Added b.4", "6 Deleted c.2"}, all(events))
+		errs.take()
+		b.set(nil, site{Name: "a", Rev: -1})
+		time.Sleep(time.Second)
+		all(events)
+		b.set(nil)
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"8 Deleted a.3"}, all(events), "a bad object can go")
+	})
+}
+
+func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		var errs errorLog
+		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: errs.add,
+			Valid: func(s site) error {
+				if s.Rev < 0 {
+					panic("valid")
+				}
+				return nil
+			},
+			Equal: func(a, b site) bool {
+				if b.Rev == 13 {
+					panic("equal")
+				}
+				return a == b
+			}})
+		b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: 1}, site{Name: "c", Rev: 1})
+		events := watch(t, t.Context(), p, 0)
+		assert.Len(t, all(events), 3)
+		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "b", Rev: 13}, site{Name: "c", Rev: 2})
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"4 Modified c.2"}, all(events))
+		assert.EqualError(t, errs.take()[0], "informer: poll: object a: wait: recover from panic: valid\nobject b: wait: recover from panic: equal")
+	})
+}
+
+func TestABadObjectThatIsTwiceFailsTheList(t *testing.T) {
+	var b table
+	p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Valid: valid, OnError: func(error) {}})
+	for _, second := range []int{-1, 1} {
+		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "a", Rev: second})
+		_, err := p.List(t.Context())
+		assert.EqualError(t, err, "informer: poll: key a is in the list twice")
+	}
+}
+
+func TestOnErrorOfABadObjectMayList(t *testing.T) {
+	var b table
+	var p *informer.Poller[string, site]
+	calls := 0
+	p = informer.Poll(b.list, nameOf, informer.PollConfig[site]{Valid: valid, OnError: func(error) {
+		if calls++; calls == 1 {
+			_, err := p.List(t.Context())
+			assert.NoError(t, err)
+		}
+	}})
+	b.set(nil, site{Name: "a", Rev: -1})
+	_, err := p.List(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 2, calls)
+}
+
+func TestEqualByComparesVersions(t *testing.T) {
+	equal := informer.EqualBy(func(s site) int { return s.Rev })
+	assert.True(t, equal(site{Name: "a", Rev: 1}, site{Name: "b", Rev: 1}))
+	assert.False(t, equal(site{Name: "a", Rev: 1}, site{Name: "a", Rev: 2}))
+}
