@@ -19,11 +19,41 @@
 //	src.Compact()
 //	src.Fail(nil)
 //
+// Failures of lists or watches alone are FailLists and FailWatches. Some sources do worse, and an informer has to bear it:
+//
+//	src.Freeze(true)                         // lists are stale from now on
+//	src.Mute(true)                           // watches are told nothing, while versions pass: a gap
+//	src.Send(ev)                             // an event as it is: a second time, out of order, without a type
+//
+// [Run] is the other direction: it checks that a source of your own keeps the contract of informer.ListWatcher.
+//
+//	func TestTheContract(t *testing.T) {
+//		informertest.Run(t, func(t *testing.T) informertest.Subject[Site] {
+//			db := open(t)
+//			return informertest.Subject[Site]{
+//				Source:  db,
+//				Put:     func(name string, rev int) error { return db.Put(Site{name, rev}) },
+//				Delete:  db.Delete,
+//				Read:    func(s Site) (string, int) { return s.Name, s.Rev },
+//				History: 1000,
+//				Expire:  db.Compact,
+//			}
+//		})
+//	}
+//
 // # Guarantees
+//
+// Of a Source, unless Freeze, Mute or Send break them:
 //
 //  1. Every change, and every Bookmark, has a version of its own, one higher than the one before.
 //  2. A watch yields each of them once, in order, from the version that it was asked to start after.
 //  3. A list holds the objects in the order in which their keys were put first.
+//
+// Of Run:
+//
+//  4. Each case is a sentence of the contract, and begins with an empty source.
+//  5. A wait for something that does not happen fails after Patience. No case sleeps, so a source that works in a
+//     testing/synctest bubble can be checked in one.
 //
 // # Testing
 //

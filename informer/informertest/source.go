@@ -19,11 +19,22 @@ type Source[K comparable, T any] struct {
 	objects map[K]T
 	order   []K // the keys of objects in the order in which they came
 	version informer.Version
-	history []informer.Event[T] // the last events, one for each version; the last one has version
-	failure error               // of every List and Watch
-	breaks  int                 // how often watches were broken
-	broken  error               // what the last break gave them
-	changed chan struct{}       // closed, with mu held, and replaced, when something a watch cares about has changed
+	history []told[T]        // what watches are told, in order
+	dropped int              // how much of the history was forgotten
+	floor   informer.Version // a watch may start here, or later
+	mute    bool             // changes are told to no watch
+	frozen  *informer.List[T]
+	lists   error         // of every List
+	watches error         // of every Watch
+	breaks  int           // how often watches were broken
+	broken  error         // what the last break gave them
+	changed chan struct{} // closed, with mu held, and replaced, when something a watch cares about has changed
+}
+
+// told is an entry of the history.
+type told[T any] struct {
+	at    informer.Version // a watch that starts here, or later, has it behind it
+	event informer.Event[T]
 }
 
 // NewSource returns an empty source at version 0, whose objects have the key that key returns.
@@ -93,18 +104,62 @@ func (s *Source[K, T]) Break(err error) {
 func (s *Source[K, T]) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dropped += len(s.history)
 	s.history = nil
+	s.floor = s.version
 	s.changedLocked()
 }
 
 // Fail breaks every watch that is open and lets every List and Watch fail with err from now on. Fail(nil) ends that.
 func (s *Source[K, T]) Fail(err error) {
+	s.FailLists(err)
+	s.FailWatches(err)
+}
+
+// FailLists lets every List fail with err from now on. FailLists(nil) ends that.
+func (s *Source[K, T]) FailLists(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failure = err
+	s.lists = err
+}
+
+// FailWatches breaks every watch that is open and lets every Watch fail with err from now on. FailWatches(nil) ends that.
+func (s *Source[K, T]) FailWatches(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches = err
 	if err != nil {
 		s.breakLocked(err)
 	}
+}
+
+// Mute lets the source break its contract: while it is on, versions pass, and changes are made, of which no watch is ever
+// told. Only a list can find them.
+func (s *Source[K, T]) Mute(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mute = on
+}
+
+// Freeze makes lists stale, as those of a replica that is behind: while it is on, a list is what it was when Freeze was
+// called, with the version of then. Watches tell of every change.
+func (s *Source[K, T]) Freeze(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = nil
+	if on {
+		list := s.listLocked()
+		s.frozen = &list
+	}
+}
+
+// Send tells the watches that are open ev, as it is: one that comes twice, is of an old version, or has no type. Watches
+// that start at an earlier version than the present one are told of it, too. It changes neither objects nor version.
+func (s *Source[K, T]) Send(ev informer.Event[T]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history = append(s.history, told[T]{s.version, ev})
+	s.changedLocked()
 }
 
 // List implements [informer.ListWatcher].
@@ -114,22 +169,22 @@ func (s *Source[K, T]) List(ctx context.Context) (informer.List[T], error) {
 	if err := context.Cause(ctx); err != nil {
 		return informer.List[T]{}, err
 	}
-	if s.failure != nil {
-		return informer.List[T]{}, s.failure
+	switch {
+	case s.lists != nil:
+		return informer.List[T]{}, s.lists
+	case s.frozen != nil:
+		return informer.List[T]{Items: slices.Clone(s.frozen.Items), Version: s.frozen.Version}, nil
+	default:
+		return s.listLocked(), nil
 	}
-	list := informer.List[T]{Version: s.version}
-	for _, key := range s.order {
-		list.Items = append(list.Items, s.objects[key])
-	}
-	return list, nil
 }
 
 // Watch implements [informer.ListWatcher].
 func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
-		breaks := s.open()
+		c := s.open(after)
 		for {
-			events, changed, end, err := s.since(after, breaks)
+			events, changed, end, err := s.next(&c)
 			switch {
 			case err != nil:
 				yield(informer.Event[T]{}, err)
@@ -137,11 +192,10 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 			case end:
 				return
 			}
-			for _, ev := range events {
-				if !yield(ev, nil) {
+			for _, entry := range events {
+				if !yield(entry.event, nil) {
 					return
 				}
-				after = ev.Version
 			}
 			select {
 			case <-changed:
@@ -153,35 +207,62 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 	}
 }
 
-// open returns how often watches were broken before.
-func (s *Source[K, T]) open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.breaks
+// cursor is where a watch stands.
+type cursor struct {
+	known    bool // the version that it starts after is in the history
+	position int  // of its next entry, counted from the first there ever was
+	breaks   int  // how often watches were broken before it
 }
 
-// since returns the events after a version, and a channel that is closed when there is more; or that the watch is to
-// end, and the error that it ends with. breaks is what open has returned.
-func (s *Source[K, T]) since(after informer.Version, breaks int) (events []informer.Event[T], changed <-chan struct{}, end bool, err error) {
+// open returns the cursor of a watch that begins.
+func (s *Source[K, T]) open(after informer.Version) cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := informer.Version(len(s.history))
+	behind := slices.IndexFunc(s.history, func(e told[T]) bool { return e.at > after })
+	if behind < 0 {
+		behind = len(s.history)
+	}
+	return cursor{
+		known:    s.floor <= after && after <= s.version,
+		position: s.dropped + behind,
+		breaks:   s.breaks,
+	}
+}
+
+// next returns what a watch is to be told, and a channel that is closed when there is more; or that the watch is to end,
+// and the error that it ends with.
+func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{}, end bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case s.failure != nil:
-		return nil, nil, true, s.failure
-	case breaks != s.breaks:
+	case s.watches != nil:
+		return nil, nil, true, s.watches
+	case c.breaks != s.breaks:
 		return nil, nil, true, s.broken
-	case after > s.version || after < s.version-n:
+	case !c.known || c.position < s.dropped:
 		return nil, nil, true, informer.ErrExpired
 	}
-	return s.history[n-(s.version-after):], s.changed, false, nil
+	events = s.history[c.position-s.dropped:]
+	c.position += len(events)
+	return events, s.changed, false, nil
+}
+
+// listLocked returns what there is.
+func (s *Source[K, T]) listLocked() informer.List[T] {
+	list := informer.List[T]{Version: s.version}
+	for _, key := range s.order {
+		list.Items = append(list.Items, s.objects[key])
+	}
+	return list
 }
 
 // recordLocked adds an event to the history.
 func (s *Source[K, T]) recordLocked(t informer.EventType, obj T) informer.Version {
 	s.version++
-	s.history = append(s.history, informer.Event[T]{Type: t, Object: obj, Version: s.version})
-	s.changedLocked()
+	if !s.mute {
+		s.history = append(s.history, told[T]{s.version, informer.Event[T]{Type: t, Object: obj, Version: s.version}})
+		s.changedLocked()
+	}
 	return s.version
 }
 

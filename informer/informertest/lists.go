@@ -1,0 +1,169 @@
+package informertest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+func listCases[T any]() []testCase[T] {
+	return []testCase[T]{
+		{"an empty source lists nothing", func(t testing.TB, s Subject[T]) {
+			newWorld(t, s).listsTruth()
+		}},
+
+		{"a list holds each object once, in its last state", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			for range 3 {
+				w.story()
+				w.listsTruth()
+			}
+		}},
+
+		{"the version of a list grows with every change", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			before := w.listsTruth()
+			for _, step := range []func() change{
+				func() change { return w.put("a") },
+				func() change { return w.put("a") },
+				func() change { return w.delete("a") },
+				func() change { return w.put("a") },
+			} {
+				c := step()
+				version := w.listsTruth()
+				if version <= before {
+					t.Fatalf("the list is of version %d before, and %d after: %v %s.%d", before, version, c.what, c.name, c.rev)
+				}
+				before = version
+			}
+		}},
+
+		{"a long list is whole", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.fill()
+			version := w.listsTruth()
+			watch := w.watch(version)
+			watch.sees(w.put("0")) // nothing of the list comes again
+		}},
+
+		{"a list that is taken while objects change is that of its version", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			changes := 3 * w.fill()
+			w.needs(changes)
+			log := &history[T]{watch: w.watch(w.listsTruth()), now: maps.Clone(w.truth)}
+
+			writing := make(chan error, 1)
+			go func() { writing <- w.churn(changes) }() // writes beside the lists; ends by itself; the loop below waits for it
+			var lists []listed
+			for done := false; !done; {
+				select {
+				case err := <-writing:
+					w.must(err)
+					done = true
+				default:
+				}
+				got, version := w.list()
+				lists = append(lists, listed{got, version})
+			}
+			for _, l := range lists {
+				log.compare(l)
+			}
+		}},
+	}
+}
+
+// fill puts as many objects as a long list has, and returns their number.
+func (w *world[T]) fill() int {
+	w.t.Helper()
+	n := cmp.Or(w.Objects, 100)
+	for i := range n {
+		w.put(fmt.Sprint(i))
+	}
+	return n
+}
+
+// churn changes all objects in turn. It may run beside the test, which must not look at the truth.
+func (w *world[T]) churn(changes int) error {
+	n := cmp.Or(w.Objects, 100)
+	for i := range changes {
+		if err := w.Put(fmt.Sprint(i%n), w.revs+1+i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listed is a list that was taken.
+type listed struct {
+	state   state
+	version informer.Version
+}
+
+// history is what a watch tells, up to the version of a list.
+type history[T any] struct {
+	watch *watcher[T]
+	now   state
+	next  change // told, not applied, unless its version is 0
+}
+
+// compare fails unless l is what the watch says of its version. Lists must be compared in the order of their versions.
+func (h *history[T]) compare(l listed) {
+	t := h.watch.t
+	t.Helper()
+	for {
+		if h.next.version == 0 {
+			if h.watch.last >= l.version {
+				break
+			}
+			c, err := h.watch.event()
+			if err != nil {
+				t.Fatalf("the watch has ended: %v", err)
+			}
+			if c.what == informer.Bookmark {
+				continue
+			}
+			h.next = c
+		}
+		if h.next.version > l.version {
+			break
+		}
+		if err := h.now.apply(h.next); err != nil {
+			t.Fatalf("the watch tells: %v", err)
+		}
+		h.next = change{}
+	}
+	if !maps.Equal(l.state, h.now) {
+		t.Fatalf("the list of version %d differs from what the watch has told up to it:\n%v\n%v", l.version, l.state, h.now)
+	}
+}
+
+// mirror follows the source until its state is want, and lists again when it has to. It returns what is wrong.
+func (w *world[T]) mirror(ctx context.Context, want state) error {
+	var seen informer.Version
+	for ctx.Err() == nil {
+		list, err := w.Source.List(ctx)
+		if err != nil {
+			return err
+		}
+		if list.Version < seen {
+			return fmt.Errorf("the list is of version %d, but version %d was seen", list.Version, seen)
+		}
+		seen = list.Version
+		now, err := w.read(list)
+		if err != nil {
+			return err
+		}
+		if maps.Equal(now, want) {
+			return nil
+		}
+		done, err := w.follow(ctx, now, want, &seen)
+		if done || err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}

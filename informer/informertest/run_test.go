@@ -1,0 +1,378 @@
+package informertest_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+)
+
+type (
+	source = informertest.Source[string, pair]
+	events = iter.Seq2[informer.Event[pair], error]
+	event  = informer.Event[pair]
+)
+
+// subject returns src as the suite wants it, under test by way of under.
+func subject(src *source, under informer.ListWatcher[pair]) informertest.Subject[pair] {
+	return informertest.Subject[pair]{
+		Source:   under,
+		Put:      func(name string, rev int) error { src.Put(pair{name, strconv.Itoa(rev)}); return nil },
+		Delete:   func(name string) error { src.Delete(name); return nil },
+		Read:     read,
+		History:  1000,
+		Expire:   func() error { src.Compact(); return nil },
+		Bookmark: func() error { src.Bookmark(); return nil },
+	}
+}
+
+func read(p pair) (string, int) {
+	rev, _ := strconv.Atoi(p.value)
+	return p.name, rev
+}
+
+func TestSourceKeepsTheContract(t *testing.T) {
+	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
+		src := newSource()
+		return subject(src, src)
+	})
+}
+
+// polled is a subject that is polled after each change.
+func polled() informertest.Subject[pair] {
+	var mu sync.Mutex
+	var all []pair
+	p := informer.Poll(func(context.Context) ([]pair, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all), nil
+	}, func(p pair) string { return p.name }, informer.PollConfig[pair]{Interval: -1})
+	change := func(name string, with ...pair) error {
+		mu.Lock()
+		i := slices.IndexFunc(all, func(p pair) bool { return p.name == name })
+		if i < 0 {
+			all = append(all, with...)
+		} else {
+			all = slices.Replace(all, i, i+1, with...)
+		}
+		mu.Unlock()
+		_, err := p.List(context.Background())
+		return err
+	}
+	return informertest.Subject[pair]{
+		Source:   p,
+		Put:      func(name string, rev int) error { return change(name, pair{name, strconv.Itoa(rev)}) },
+		Delete:   func(name string) error { return change(name) },
+		Read:     read,
+		History:  1,
+		Bookmark: func() error { p.Nudge(); return nil },
+	}
+}
+
+func TestPollKeepsTheContract(t *testing.T) {
+	informertest.Run(t, func(*testing.T) informertest.Subject[pair] { return polled() })
+}
+
+func TestMapKeepsTheContract(t *testing.T) {
+	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
+		src := newSource()
+		return subject(src, informer.Map(src, func(p pair) pair { return p }))
+	})
+}
+
+func TestAFilterThatKeepsEverythingKeepsTheContract(t *testing.T) {
+	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
+		src := newSource()
+		return subject(src, informer.Filter(src, func(pair) bool { return true }))
+	})
+}
+
+func TestCasesAboutWhatASourceDoesNotPromiseAreSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed, skipped := informertest.Failures(t, polled)
+		assert.Empty(t, failed)
+		assert.Equal(t, 5, skipped)
+		failed, skipped = informertest.Failures(t, func() informertest.Subject[pair] {
+			src := newSource()
+			s := subject(src, src)
+			s.History, s.Expire, s.Bookmark = 0, nil, nil
+			return s
+		})
+		assert.Empty(t, failed)
+		assert.Equal(t, 7, skipped)
+	})
+}
+
+// faulty is a source with one fault: what is not nil replaces the method.
+type faulty struct {
+	*source
+	list  func(*source, context.Context) (informer.List[pair], error)
+	watch func(*source, context.Context, informer.Version) events
+}
+
+func (f faulty) List(ctx context.Context) (informer.List[pair], error) {
+	if f.list != nil {
+		return f.list(f.source, ctx)
+	}
+	return f.source.List(ctx)
+}
+
+func (f faulty) Watch(ctx context.Context, after informer.Version) events {
+	if f.watch != nil {
+		return f.watch(f.source, ctx, after)
+	}
+	return f.source.Watch(ctx, after)
+}
+
+// lists is a fault of lists.
+func lists(f func(l *informer.List[pair])) faulty {
+	return faulty{list: func(s *source, ctx context.Context) (informer.List[pair], error) {
+		l, err := s.List(ctx)
+		f(&l)
+		return l, err
+	}}
+}
+
+// tells is a fault of events: f returns what is told instead of one.
+func tells(f func(ev event) []event) faulty {
+	return faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+		return func(yield func(event, error) bool) {
+			for ev, err := range s.Watch(ctx, after) {
+				if err != nil {
+					yield(ev, err)
+					return
+				}
+				for _, told := range f(ev) {
+					if !yield(told, nil) {
+						return
+					}
+				}
+			}
+		}
+	}}
+}
+
+// ends is a fault of the ends of watches: f tells what the error becomes.
+func ends(f func(err error, yield func(event, error) bool)) faulty {
+	return faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+		return func(yield func(event, error) bool) {
+			for ev, err := range s.Watch(ctx, after) {
+				if err != nil {
+					f(err, yield)
+					return
+				}
+				if !yield(ev, nil) {
+					return
+				}
+			}
+		}
+	}}
+}
+
+func isType(t informer.EventType) func(event) bool {
+	return func(ev event) bool { return ev.Type == t }
+}
+
+// when is a fault of those events for which is is true.
+func when(is func(event) bool, f func(ev *event)) faulty {
+	return tells(func(ev event) []event {
+		if is(ev) {
+			f(&ev)
+		}
+		return []event{ev}
+	})
+}
+
+// faults are sources that break the contract, each with the case that has to notice it.
+var faults = []struct {
+	name, noticed, message string
+	fault                  faulty
+}{
+	{"the list forgets its first object", "a long list is whole", "",
+		lists(func(l *informer.List[pair]) { l.Items = l.Items[min(1, len(l.Items)):] })},
+	{"an object stands on two pages", "a long list is whole", "has 49 twice",
+		lists(func(l *informer.List[pair]) {
+			if len(l.Items) > 50 {
+				l.Items = slices.Insert(l.Items, 50, l.Items[49])
+			}
+		})},
+	{"the last page is lost", "a long list is whole", "",
+		lists(func(l *informer.List[pair]) { l.Items = l.Items[:min(50, len(l.Items))] })},
+	{"the list says a version that is too new", "what happens between a list and its watch is told", "",
+		lists(func(l *informer.List[pair]) { l.Version++ })},
+	{"the list says a version that is too old", "a watch tells each change after its list, once and in order", "",
+		lists(func(l *informer.List[pair]) { l.Version = max(l.Version, 1) - 1 })},
+	{"the list has no version", "the version of a list grows with every change", "before, and 0 after",
+		lists(func(l *informer.List[pair]) { l.Version = 0 })},
+	{"the list fails", "an empty source lists nothing", "no route to host",
+		faulty{list: func(*source, context.Context) (informer.List[pair], error) {
+			return informer.List[pair]{}, errors.New("no route to host")
+		}}},
+	{"the pages of a list are of two versions", "a list that is taken while objects change is that of its version", "differs from what the watch has told",
+		faulty{list: func(s *source, ctx context.Context) (informer.List[pair], error) {
+			first, err := s.List(ctx)
+			time.Sleep(time.Millisecond)
+			second, _ := s.List(ctx)
+			half := len(first.Items) / 2
+			return informer.List[pair]{Items: slices.Concat(first.Items[:half], second.Items[half:]), Version: second.Version}, err
+		}}},
+	{"the list does not return", "a list returns when its context ends", "waited",
+		faulty{list: func(s *source, ctx context.Context) (informer.List[pair], error) {
+			if ctx.Err() != nil {
+				time.Sleep(time.Hour)
+			}
+			return s.List(ctx)
+		}}},
+	{"a watch begins with the present", "what happens between a list and its watch is told", "",
+		faulty{watch: func(s *source, ctx context.Context, _ informer.Version) events { return s.Watch(ctx, s.Version()) }}},
+	{"a watch begins with its version", "a watch that was left is taken up again where it was", "",
+		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+			return s.Watch(ctx, max(after, 1)-1)
+		}}},
+	{"a watch begins with the first change", "a watch from any version tells the rest", "",
+		faulty{watch: func(s *source, ctx context.Context, _ informer.Version) events { return s.Watch(ctx, 0) }}},
+	{"every event comes twice", "a watch tells each change after its list, once and in order", "comes after version 2",
+		tells(func(ev event) []event { return []event{ev, ev} })},
+	{"every second event is lost", "a watch tells each change after its list, once and in order", "",
+		tells(func(ev event) []event { return []event{ev}[ev.Version%2:] })},
+	{"deletions are lost", "a deletion carries the last state, and a creation after it is new", "",
+		tells(func(ev event) []event {
+			if ev.Type == informer.Deleted {
+				return nil
+			}
+			return []event{ev}
+		})},
+	{"creations are modifications", "a deletion carries the last state, and a creation after it is new", "Modified a",
+		when(isType(informer.Added), func(ev *event) { ev.Type = informer.Modified })},
+	{"a deletion has the key alone", "a deletion carries the last state, and a creation after it is new", "Deleted a.0",
+		when(isType(informer.Deleted), func(ev *event) { ev.Object.value = "" })},
+	{"an event has no version", "a watch tells each change after its list, once and in order", "comes after version",
+		when(isType(informer.Modified), func(ev *event) { ev.Version = 0 })},
+	{"an event has no type", "a watch tells each change after its list, once and in order", "which is none",
+		when(isType(informer.Modified), func(ev *event) { ev.Type = 0 })},
+	{"a bookmark is of a version to come", "after a bookmark nothing is missed, and nothing comes again", "",
+		when(isType(informer.Bookmark), func(ev *event) { ev.Version += 10 })},
+	{"a bookmark is of a version long past", "after a bookmark nothing is missed, and nothing comes again", "a bookmark of version 0",
+		when(isType(informer.Bookmark), func(ev *event) { ev.Version = 0 })},
+	{"a bookmark has an object", "after a bookmark nothing is missed, and nothing comes again", "has an object",
+		when(isType(informer.Bookmark), func(ev *event) { ev.Object.name = "a" })},
+	{"bookmarks are swallowed", "after a bookmark nothing is missed, and nothing comes again", "",
+		tells(func(ev event) []event {
+			if ev.Type == informer.Bookmark {
+				return nil
+			}
+			return []event{ev}
+		})},
+	{"events come in pairs, the later one first", "two watches are told the same", "",
+		func() faulty {
+			return faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+				var held []event
+				return tells(func(ev event) []event {
+					if held = append(held, ev); len(held) < 2 {
+						return nil
+					}
+					slices.Reverse(held)
+					told := held
+					held = nil
+					return told
+				}).watch(s, ctx, after)
+			}}
+		}()},
+	{"a version that was forgotten is not noticed", "a watch from a version that is too old ends with ErrExpired", "told nothing",
+		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+			return func(yield func(event, error) bool) {
+				expired := false
+				for ev, err := range s.Watch(ctx, after) {
+					if expired = errors.Is(err, informer.ErrExpired); expired || !yield(ev, err) {
+						break
+					}
+				}
+				if expired {
+					s.Watch(ctx, s.Version())(yield)
+				}
+			}
+		}}},
+	{"a forgotten version has an error of its own", "a watch from a version that is too old ends with ErrExpired", "410",
+		ends(func(err error, yield func(event, error) bool) {
+			if errors.Is(err, informer.ErrExpired) {
+				err = errors.New("410")
+			}
+			yield(event{}, err)
+		})},
+	{"a watch ends without an error", "the end of its context ends a watch that waits, with the cause", "without an error",
+		ends(func(error, func(event, error) bool) {})},
+	{"a watch has an error that is not its cause", "a watch whose context has ended ends with the cause", "context canceled",
+		ends(func(_ error, yield func(event, error) bool) { yield(event{}, context.Canceled) })},
+	{"a watch does not end", "the end of its context ends a watch that waits, with the cause", "has not ended",
+		ends(func(err error, yield func(event, error) bool) {
+			time.Sleep(time.Hour)
+			yield(event{}, err)
+		})},
+	{"a watch goes on after an error", "the end of its context ends a watch that waits, with the cause", "goes on after the error",
+		ends(func(err error, yield func(event, error) bool) {
+			if yield(event{}, err) {
+				yield(event{}, err)
+			}
+		})},
+	{"an error comes with an event", "the end of its context ends a watch that waits, with the cause", "not alone",
+		ends(func(err error, yield func(event, error) bool) { yield(event{Version: 7}, err) })},
+	{"a watch does not notice that it was left", "a consumer that leaves its loop has ended the watch", "recover from panic",
+		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+			return func(yield func(event, error) bool) {
+				open := true
+				for ev, err := range s.Watch(ctx, after) {
+					if open = yield(ev, err) && open; !open && err == nil {
+						yield(event{}, nil)
+					}
+				}
+			}
+		}}},
+}
+
+func TestTheSuiteNoticesEveryFault(t *testing.T) {
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
+					src := newSource()
+					under := f.fault
+					under.source = src
+					return subject(src, under)
+				})
+				assert.Contains(t, failed, f.noticed)
+				assert.Contains(t, failed[f.noticed], f.message)
+				time.Sleep(2 * time.Hour) // what sleeps in a faulty source shall end
+			})
+		})
+	}
+}
+
+func TestTheSuiteNoticesAWatchThatSharesItsEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
+			src := newSource()
+			told := make(map[informer.Version]bool)
+			var mu sync.Mutex
+			return subject(src, faulty{source: src, watch: tells(func(ev event) []event {
+				mu.Lock()
+				defer mu.Unlock()
+				if told[ev.Version] {
+					return nil
+				}
+				told[ev.Version] = true
+				return []event{ev}
+			}).watch})
+		})
+		assert.Contains(t, failed["two watches are told the same"], "has told nothing")
+	})
+}

@@ -1,0 +1,187 @@
+package informertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// watcher is a consumer of a watch.
+type watcher[T any] struct {
+	t      testing.TB
+	read   func(T) (string, int)
+	last   informer.Version // of the last event
+	events chan informer.Event[T]
+	leave  context.CancelFunc // leaves the loop at the next event
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when the loop is over; then the following are set
+	errs   []error
+	late   bool // something came after an error
+}
+
+// watch starts a watch, which is over at the end of the test.
+func (w *world[T]) watch(after informer.Version) *watcher[T] {
+	w.t.Helper()
+	ctx, cancel := context.WithCancelCause(w.t.Context())
+	left, leave := context.WithCancel(context.Background())
+	r := &watcher[T]{
+		t: w.t, read: w.Read, last: after,
+		events: make(chan informer.Event[T]),
+		leave:  leave, cancel: cancel,
+		ended: make(chan struct{}),
+	}
+	go func() { // reads the watch, which blocks; ends with the watch; end and the cleanup wait for it
+		defer close(r.ended)
+		err := wait.Call(ctx, func(ctx context.Context) error {
+			r.consume(w.Source.Watch(ctx, after), left)
+			return nil
+		})
+		if err != nil {
+			r.errs = []error{err} // the source has panicked
+		}
+	}()
+	w.t.Cleanup(func() {
+		leave()
+		cancel(nil)
+		r.end()
+	})
+	return r
+}
+
+// consume reads a watch until it ends, or left does.
+func (r *watcher[T]) consume(watch iter.Seq2[informer.Event[T], error], left context.Context) {
+	for ev, err := range watch {
+		switch {
+		case len(r.errs) > 0:
+			r.late = true
+			return
+		case err != nil:
+			r.errs = append(r.errs, err)
+			if !reflect.ValueOf(&ev).Elem().IsZero() {
+				r.errs = append(r.errs, fmt.Errorf("and with it comes the event %+v", ev))
+			}
+			continue
+		case left.Err() != nil:
+			return
+		}
+		select {
+		case r.events <- ev:
+		case <-left.Done():
+			return
+		}
+	}
+}
+
+// next returns the next event that is no bookmark, or the error that the watch has ended with.
+func (r *watcher[T]) next() (change, error) {
+	r.t.Helper()
+	for {
+		c, err := r.event()
+		if err != nil || c.what != informer.Bookmark {
+			return c, err
+		}
+	}
+}
+
+// event returns the next event, and fails unless its version is right.
+func (r *watcher[T]) event() (change, error) {
+	r.t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case ev := <-r.events:
+		return r.check(ev), nil
+	case <-r.ended:
+		return change{}, r.end()
+	case <-timer.C:
+		r.t.Fatalf("the watch has told nothing for %v; its last event was of version %d", Patience, r.last)
+		return change{}, nil
+	}
+}
+
+func (r *watcher[T]) check(ev informer.Event[T]) change {
+	r.t.Helper()
+	c := change{what: ev.Type, version: ev.Version}
+	switch ev.Type {
+	case informer.Bookmark:
+		if !reflect.ValueOf(&ev.Object).Elem().IsZero() {
+			r.t.Fatalf("a bookmark has an object: %+v", ev.Object)
+		}
+		if ev.Version < r.last {
+			r.t.Fatalf("a bookmark of version %d comes after version %d", ev.Version, r.last)
+		}
+	case informer.Added, informer.Modified, informer.Deleted:
+		c.name, c.rev = r.read(ev.Object)
+		if ev.Version <= r.last {
+			r.t.Fatalf("%v comes after version %d", c, r.last)
+		}
+	default:
+		r.t.Fatalf("an event of version %d has the type %d, which is none", ev.Version, ev.Type)
+	}
+	r.last = ev.Version
+	return c
+}
+
+// sees fails unless the next events are these. Bookmarks between them may come or not.
+func (r *watcher[T]) sees(want ...change) {
+	r.t.Helper()
+	for _, c := range want {
+		got, err := r.next()
+		if err != nil {
+			r.t.Fatalf("the watch ends with the error %q before it tells: %v %s.%d", err, c.what, c.name, c.rev)
+		}
+		if got.what != c.what || got.name != c.name || got.rev != c.rev {
+			r.t.Fatalf("the watch tells: %v; want: %v %s.%d", got, c.what, c.name, c.rev)
+		}
+	}
+}
+
+// errSilent is the error of a watch that has ended without one.
+var errSilent = errors.New("informertest: the watch has ended without an error")
+
+// end waits for the end of the watch, and returns its error. It drops events that come until then.
+func (r *watcher[T]) end() error {
+	r.t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.events:
+			continue
+		case <-timer.C:
+			r.t.Fatalf("the watch has not ended for %v", Patience)
+		case <-r.ended:
+		}
+		break
+	}
+	switch {
+	case r.late:
+		r.t.Fatalf("the watch goes on after the error %q", r.errs[0])
+	case len(r.errs) > 1:
+		r.t.Fatalf("the watch ends with the error %q, which is not alone: %v", r.errs[0], r.errs[1])
+	case len(r.errs) == 0:
+		return errSilent
+	}
+	return r.errs[0]
+}
+
+// within waits for what comes from a goroutine, and fails when it does not.
+func within(t testing.TB, what string, result <-chan error) error {
+	t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case err := <-result:
+		return err
+	case <-timer.C:
+		t.Fatalf("waited %v for %s", Patience, what)
+		return nil
+	}
+}

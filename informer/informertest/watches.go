@@ -1,0 +1,169 @@
+package informertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+func watchCases[T any]() []testCase[T] {
+	return []testCase[T]{
+		{"a watch tells each change after its list, once and in order", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.put("x")
+			watch := w.watch(w.listsTruth())
+			for _, step := range []func() change{
+				func() change { return w.put("a") },
+				func() change { return w.put("x") },
+				func() change { return w.put("b") },
+				func() change { return w.put("a") },
+				func() change { return w.delete("x") },
+			} {
+				watch.sees(step())
+			}
+		}},
+
+		{"a deletion carries the last state, and a creation after it is new", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.put("a")
+			watch := w.watch(w.listsTruth())
+			watch.sees(w.put("a"))
+			watch.sees(w.delete("a"))
+			watch.sees(w.put("a"))
+			watch.sees(w.delete("a"))
+		}},
+
+		{"what happens between a list and its watch is told", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.needs(1)
+			w.put("a")
+			version := w.listsTruth()
+			c := w.put("a")
+			watch := w.watch(version)
+			watch.sees(c)
+			watch.sees(w.delete("a"))
+		}},
+
+		{"a watch from any version tells the rest", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.needs(storyChanges + 1)
+			watch := w.watch(w.listsTruth())
+			versions := []informer.Version{watch.last}
+			story := w.story()
+			for _, c := range story {
+				watch.sees(c)
+				versions = append(versions, watch.last)
+			}
+			last := w.put("d")
+			for i, version := range versions {
+				w.watch(version).sees(append(story[i:len(story):len(story)], last)...)
+			}
+		}},
+
+		{"a watch that was left is taken up again where it was", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.needs(storyChanges)
+			version := w.listsTruth()
+			for _, c := range w.story() {
+				watch := w.watch(version)
+				watch.sees(c)
+				watch.leave()
+				version = watch.last
+			}
+		}},
+
+		{"two watches are told the same", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			version := w.listsTruth()
+			one, two := w.watch(version), w.watch(version)
+			for range 3 {
+				for _, step := range []func() change{
+					func() change { return w.put("a") },
+					func() change { return w.put("a") },
+					func() change { return w.delete("a") },
+				} {
+					c := step()
+					one.sees(c)
+					two.sees(c)
+				}
+			}
+		}},
+
+		{"after a bookmark nothing is missed, and nothing comes again", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			if s.Bookmark == nil {
+				t.Skip("the source has no bookmarks")
+			}
+			watch := w.watch(w.listsTruth())
+			watch.sees(w.put("a"))
+			w.must(s.Bookmark())
+			c, err := watch.event()
+			if err != nil || c.what != informer.Bookmark {
+				t.Fatalf("the watch tells: %v, %v; want: a bookmark", c, err)
+			}
+			resumed := w.watch(watch.last)
+			c = w.put("b")
+			watch.sees(c)
+			resumed.sees(c)
+		}},
+
+		{"who lists and watches while objects change ends up with what is true", func(t testing.TB, s Subject[T]) {
+			const readers, names, revs = 3, 7, 20
+			w := newWorld(t, s)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, fmt.Errorf("what is true was not seen for %v", Patience))
+			defer cancel()
+			want := state{}
+			for i := range names {
+				want[fmt.Sprint(i)] = names*(revs-1) + i + 1
+			}
+			delete(want, "0")
+			results := make(chan error, readers)
+			for range readers {
+				go func() { results <- w.mirror(ctx, want) }() // reads beside the writer; ends with ctx; the loop below waits for it
+			}
+			for i := range names * revs {
+				w.must(s.Put(fmt.Sprint(i%names), i+1))
+				if i%names == 0 {
+					w.must(s.Delete("0"))
+				}
+			}
+			var errs []error
+			for range readers {
+				errs = append(errs, <-results)
+			}
+			w.must(errors.Join(errs...))
+		}},
+	}
+}
+
+// follow reads a watch until the state is as wanted. It returns false when a list is needed, or the watch can be taken up
+// again only by way of one.
+func (w *world[T]) follow(ctx context.Context, now, want state, seen *informer.Version) (done bool, err error) {
+	for ev, err := range w.Source.Watch(ctx, *seen) {
+		switch {
+		case errors.Is(err, informer.ErrExpired):
+			return false, nil
+		case err != nil:
+			return false, err
+		case ev.Version < *seen || ev.Version == *seen && ev.Type != informer.Bookmark:
+			return false, fmt.Errorf("an event is of version %d, but version %d was seen", ev.Version, *seen)
+		}
+		*seen = ev.Version
+		if ev.Type == informer.Bookmark {
+			continue
+		}
+		c := change{what: ev.Type, version: ev.Version}
+		c.name, c.rev = w.Read(ev.Object)
+		if err := now.apply(c); err != nil {
+			return false, err
+		}
+		if maps.Equal(now, want) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,140 @@
+package informertest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// change is an event whose object has been read.
+type change struct {
+	what    informer.EventType
+	name    string
+	rev     int
+	version informer.Version
+}
+
+func (c change) String() string {
+	return fmt.Sprintf("%v %s.%d at version %d", c.what, c.name, c.rev, c.version)
+}
+
+// state is what a source holds: the revision of each object.
+type state map[string]int
+
+// apply makes a change, and returns what is wrong with it.
+func (s state) apply(c change) error {
+	rev, exists := s[c.name]
+	switch {
+	case c.what == informer.Added && exists:
+		return fmt.Errorf("%v, but it is there, as %s.%d", c, c.name, rev)
+	case c.what == informer.Modified && !exists:
+		return fmt.Errorf("%v, but there is no such object", c)
+	case c.what == informer.Deleted && !exists:
+		return fmt.Errorf("%v, but there is no such object", c)
+	case c.what == informer.Deleted && rev != c.rev:
+		return fmt.Errorf("%v, but its last state was %s.%d", c, c.name, rev)
+	case c.what == informer.Deleted:
+		delete(s, c.name)
+	default:
+		s[c.name] = c.rev
+	}
+	return nil
+}
+
+// world is a subject, and what is true of it.
+type world[T any] struct {
+	Subject[T]
+	t     testing.TB
+	truth state
+	revs  int
+}
+
+func newWorld[T any](t testing.TB, s Subject[T]) *world[T] {
+	return &world[T]{Subject: s, t: t, truth: state{}}
+}
+
+// put creates or changes an object, and returns the event that tells of it, without its version.
+func (w *world[T]) put(name string) change {
+	w.t.Helper()
+	c := change{what: informer.Added, name: name, rev: w.revs + 1}
+	if _, exists := w.truth[name]; exists {
+		c.what = informer.Modified
+	}
+	w.revs++
+	w.must(w.Put(name, w.revs))
+	w.truth[name] = w.revs
+	return c
+}
+
+// delete deletes an object, and returns the event that tells of it, without its version.
+func (w *world[T]) delete(name string) change {
+	w.t.Helper()
+	w.must(w.Delete(name))
+	c := change{what: informer.Deleted, name: name, rev: w.truth[name]}
+	delete(w.truth, name)
+	return c
+}
+
+// story makes changes of every sort, and returns the events that tell of them.
+func (w *world[T]) story() []change {
+	w.t.Helper()
+	return []change{
+		w.put("a"), w.put("b"), w.put("a"), w.delete("b"), w.put("c"), w.put("b"), w.delete("a"), w.put("a"),
+	}
+}
+
+// storyChanges is the number of changes of a story.
+const storyChanges = 8
+
+// list lists, and fails unless the list is right in itself.
+func (w *world[T]) list() (state, informer.Version) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), Patience)
+	defer cancel()
+	list, err := w.Source.List(ctx)
+	w.must(err)
+	got, err := w.read(list)
+	w.must(err)
+	return got, list.Version
+}
+
+// read returns what a list says.
+func (w *world[T]) read(list informer.List[T]) (state, error) {
+	got := state{}
+	for _, obj := range list.Items {
+		name, rev := w.Read(obj)
+		if _, twice := got[name]; twice {
+			return nil, fmt.Errorf("the list of version %d has %s twice", list.Version, name)
+		}
+		got[name] = rev
+	}
+	return got, nil
+}
+
+// listsTruth fails unless a list is what is true. It returns its version.
+func (w *world[T]) listsTruth() informer.Version {
+	w.t.Helper()
+	got, version := w.list()
+	if !maps.Equal(got, w.truth) {
+		w.t.Fatalf("the list of version %d holds %v, want %v", version, got, w.truth)
+	}
+	return version
+}
+
+// needs skips the case unless the source remembers so many changes.
+func (w *world[T]) needs(history int) {
+	w.t.Helper()
+	if w.History < history {
+		w.t.Skip("the source does not promise a history that is long enough")
+	}
+}
+
+func (w *world[T]) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+}
