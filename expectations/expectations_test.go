@@ -219,3 +219,13 @@ func TestAllMayBeUsedByManyAtOnce(t *testing.T) {
 	require.NoError(t, tr.CheckInvariants())
 	require.NoError(t, v.CheckInvariants())
 }
+
+func TestASecondBeginForgetsWhatTheFirstHasSeen(t *testing.T) {
+	tr := expectations.NewTracked[string, int](expectations.Config[string]{})
+	tr.Begin("a")
+	tr.CreationObserved("a", 1)
+	tr.Begin("a")
+	tr.ExpectCreations("a", 1)
+	tr.End("a")
+	require.False(t, tr.Satisfied("a"))
+}

@@ -18,6 +18,10 @@
 //	c := owner.NewCollector(replicas, owner.AliveIn(apps))
 //	deleted, err := c.Collect(ctx, key)
 //
+// Children that are found by what they are (labels, say), not made under names that the owner knows, are claimed:
+// [Children.Claim] adopts the orphans that match and releases what matches no longer. Where something outside of the store
+// has to be taken away before an object goes, a [Finalizer] does it.
+//
 // # Guarantees
 //
 //  1. [SetController] never takes an object away from another controller, nor from an earlier life of the same one.
@@ -26,6 +30,9 @@
 //  3. It never deletes a child without a controlling owner, nor one whose owner could not be asked for.
 //  4. A key that is used again does not keep the children of its former owner alive, nor does their deletion touch those
 //     of the new one.
+//  5. [Children.Claim] adopts only after a fresh read found the owner alive and not being deleted, one read for all, and
+//     never touches what another owner controls.
+//  6. Once the Apply of a [Finalizer] has begun for an object, its Cleanup has succeeded before the object is gone.
 //
 // What it does not do: a child is not deleted together with its owner but after it, when the key of the child is
 // collected. A child that is created for an owner which is already gone is collected likewise, so that a lost event or a

@@ -70,3 +70,42 @@ func ExampleOwners() {
 	fmt.Println(err)
 	// Output: store: get app "web": object not found
 }
+
+// An app adopts the orphan that matches; the child of another owner stays where it is.
+func ExampleChildren() {
+	ctx := context.Background()
+	db := store.NewMemory(store.MemoryConfig{})
+	apps, _ := store.Open[App](db, "app")
+	replicas, _ := store.Open[Replica](db, "replica")
+	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
+	orphan, _ := replicas.Create(ctx, store.Object[Replica]{Key: "web-1"})
+
+	var by owner.Claimant = owner.ClaimantOf(apps, app)
+	var children owner.Children[store.Object[Replica]] = owner.ChildrenIn(replicas, app.Ref("app"))
+	mine, err := children.Claim(ctx, by, []store.Object[Replica]{orphan}, func(store.Object[Replica]) bool { return true })
+	fmt.Println(len(mine), mine[0].Owners[0].Key, err)
+	// Output: 1 web <nil>
+}
+
+// What was made for an object is taken away before the object goes.
+func ExampleFinalizer() {
+	ctx := context.Background()
+	apps, _ := store.Open[App](store.NewMemory(store.MemoryConfig{}), "app")
+	say := func(text string) func(context.Context, store.Object[App]) error {
+		return func(_ context.Context, app store.Object[App]) error {
+			fmt.Println(text, app.Key, app.Finalizers)
+			return nil
+		}
+	}
+	dns := owner.Finalizer[App]{Name: "dns", Apply: say("apply"), Cleanup: say("cleanup")}
+	_, _ = apps.Create(ctx, store.Object[App]{Key: "web"})
+	_ = dns.Reconcile(ctx, apps, "web")
+	_ = apps.Delete(ctx, "web")
+	_ = dns.Reconcile(ctx, apps, "web")
+	_, err := apps.Get(ctx, "web")
+	fmt.Println(err)
+	// Output:
+	// apply web [dns]
+	// cleanup web [dns]
+	// store: get app "web": object not found
+}

@@ -1,0 +1,138 @@
+package owner_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// claim is one call of Claim: every child whose Machine is "m" matches.
+func (f *fixture) claim(by owner.Claimant, ref store.OwnerRef, candidates ...store.Object[Replica]) ([]string, error) {
+	mine, err := owner.ChildrenIn(f.replicas, ref).Claim(f.t.Context(), by, candidates,
+		func(o store.Object[Replica]) bool { return o.Value.Machine == "m" })
+	var keys []string
+	for _, o := range mine {
+		has, _ := owner.ControllerOf(o)
+		assert.Equal(f.t, ref.UID, has.UID)
+		keys = append(keys, o.Key)
+	}
+	return keys, err
+}
+
+// child creates a child on a machine, controlled by app, if not nil.
+func (f *fixture) child(key, machine string, app *store.Object[App], finalizers ...string) store.Object[Replica] {
+	o := f.replica(key, app, finalizers...)
+	o.Value.Machine = machine
+	o, err := f.replicas.Update(f.t.Context(), o)
+	require.NoError(f.t, err)
+	return o
+}
+
+func (f *fixture) now(key string) store.Object[Replica] {
+	o, err := f.replicas.Get(f.t.Context(), key)
+	require.NoError(f.t, err)
+	return o
+}
+
+func TestClaimAdoptsReleasesAndLeavesAlone(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	dying := f.child("dying", "m", nil, "disk")
+	require.NoError(t, f.replicas.Delete(t.Context(), "dying"))
+	candidates := []store.Object[Replica]{
+		f.child("mine", "m", &web), f.child("mine-no-more", "x", &web), f.child("orphan", "m", nil), f.child("orphan-2", "m", nil),
+		f.child("orphan-x", "x", nil), f.child("other", "m", &shop), f.child("other-x", "x", &shop), f.now(dying.Key),
+	}
+	asked := 0
+	by := owner.ClaimantOf(f.apps, web)
+	alive := by.Alive
+	by.Alive = func(ctx context.Context) (bool, error) { asked++; return alive(ctx) }
+	keys, err := f.claim(by, web.Ref("app"), candidates...)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"mine", "orphan", "orphan-2"}, keys)
+	assert.Equal(t, 1, asked)
+	assert.Empty(t, f.now("mine-no-more").Owners)
+	for _, i := range []int{0, 4, 5, 6, 7} {
+		assert.Equal(t, candidates[i], f.now(candidates[i].Key), "untouched")
+	}
+}
+
+func TestAnOwnerThatIsGoneOrDyingOrUnknownAdoptsNothing(t *testing.T) {
+	down := errors.New("down")
+	for name, c := range map[string]struct {
+		change func(f *fixture, by *owner.Claimant)
+		err    error
+	}{
+		"gone":          {func(f *fixture, _ *owner.Claimant) { require.NoError(f.t, removeApp(f)) }, nil},
+		"created again": {func(f *fixture, _ *owner.Claimant) { require.NoError(f.t, removeApp(f)); f.app("web") }, nil},
+		"being deleted": {func(f *fixture, _ *owner.Claimant) { f.deleteApp("web") }, nil},
+		"seen deleted":  {func(_ *fixture, by *owner.Claimant) { by.Deleting = true }, nil},
+		"not to be read": {func(_ *fixture, by *owner.Claimant) {
+			by.Alive = func(context.Context) (bool, error) { return true, down }
+		}, down},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			web, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{"dns"}})
+			require.NoError(t, err)
+			kept, orphan := f.child("kept", "m", &web), f.child("orphan", "m", nil)
+			by := owner.ClaimantOf(f.apps, web)
+			c.change(f, &by)
+			keys, err := f.claim(by, web.Ref("app"), kept, orphan)
+			if c.err != nil {
+				require.ErrorIs(t, err, c.err)
+			} else {
+				require.NoError(t, err)
+			}
+			assert.Equal(t, []string{"kept"}, keys)
+			assert.Equal(t, orphan, f.now("orphan"))
+		})
+	}
+}
+
+// removeApp deletes web in spite of its finalizer.
+func removeApp(f *fixture) error {
+	f.deleteApp("web")
+	_, err := store.Patch(f.t.Context(), f.apps, "web", func(o *store.Object[App]) error { o.Finalizers = nil; return nil })
+	return err
+}
+
+func TestAnOwnerThatIsBeingDeletedReleasesNothing(t *testing.T) {
+	f := newFixture(t)
+	web := f.app("web")
+	child := f.child("a", "x", &web)
+	by := owner.ClaimantOf(f.apps, web)
+	by.Deleting = true
+	keys, err := f.claim(by, web.Ref("app"), child)
+	require.NoError(t, err)
+	assert.Empty(t, keys)
+	assert.Equal(t, child, f.now("a"))
+}
+
+func TestErrorsOfChildrenAreJoinedAndKeepNoOtherBack(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	stolen, stale, gone, fine := f.child("a", "m", nil), f.child("b", "x", &web), f.child("c", "m", nil), f.child("d", "m", nil)
+	took, err := f.claim(owner.ClaimantOf(f.apps, shop), shop.Ref("app"), stolen)
+	require.NoError(t, err)
+	require.Len(t, took, 1)
+	changed := stale
+	changed.Value.Machine = "m"
+	_, err = f.replicas.Update(t.Context(), changed)
+	require.NoError(t, err)
+	require.NoError(t, f.replicas.Delete(t.Context(), "c"))
+	keys, err := f.claim(owner.ClaimantOf(f.apps, web), web.Ref("app"), stolen, stale, gone, fine)
+	require.ErrorIs(t, err, store.ErrConflict)
+	assert.ErrorContains(t, err, `owner: adopt child: store: update replica "a"`)
+	assert.ErrorContains(t, err, `owner: release child: store: update replica "b"`)
+	assert.NotErrorIs(t, err, store.ErrNotFound)
+	assert.Equal(t, []string{"d"}, keys)
+	has, _ := owner.ControllerOf(f.now("a"))
+	assert.Equal(t, shop.UID, has.UID)
+}
