@@ -3,6 +3,7 @@ package informer
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
@@ -89,6 +90,7 @@ func (a *applier[K, T]) replace(l *content[K, T]) {
 			}
 		}
 	}
+	a.changes = slices.Grow(a.changes, len(inputs))
 	for i := 0; i < len(inputs); {
 		i = a.events(inputs, i)
 	}

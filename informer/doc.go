@@ -23,14 +23,14 @@
 //	+--------+  list, watch   +-----------+  apply   +---------+
 //	| source | -------------> | DeltaFIFO | -------> | Indexer | <------ Get, indexes
 //	+--------+                +-----------+    |     +---------+
-//	                     waits, merged by key  |
-//	                                           | tell
+//	                     waits, in order,      |
+//	                     256 at most           | tell
 //	                                           +-----> backlog ------> callbacks of handler 1
 //	                                           +-----> backlog ------> callbacks of handler 2
 //	                                        waits, merged by key    a goroutine each
 //
-// Nothing on this way waits for what comes after it. What has to wait is merged by key, so it takes no more room than
-// the objects themselves.
+// The source waits for the cache, if that is behind by 256 events, and nothing waits for a handler. What has to wait for
+// one is merged by key, so it takes no more room than the objects themselves, unless [Handler].EveryEvent is set.
 //
 // # Guarantees
 //
@@ -38,10 +38,11 @@
 //
 //  1. The cache is changed before any handler is told. A handler may be behind the cache, never ahead of it.
 //  2. A list is in the cache as a whole before any handler is told of one of its objects.
-//  3. Version is true: every change of the source up to it is in the cache. It never goes down. An object that cannot be
-//     applied, because an index function panics, is reported and keeps Version below it until the object changes again
-//     or is listed again.
-//  4. A list, or an event, that is older than what was seen is refused: the cache never goes back in time.
+//  3. Version is true: every change of the source up to it is in the cache. It never goes down, but after
+//     [Informer.Reset]. An object that cannot be applied, because an index function panics, is reported and keeps
+//     Version below it until it can: the source is listed again after a backoff, again and again if need be.
+//  4. A list, or an event, that is older than what was seen is refused: the cache never goes back in time, but by
+//     [Informer.Reset], for a source that was restored from a backup.
 //  5. An object that was deleted while nobody watched is found out by the next list, and its deletion told once, with
 //     FinalStateUnknown.
 //
@@ -52,7 +53,8 @@
 //  7. A handler may join at any time. It is told of exactly what the cache holds then, and from then on of every change:
 //     none is missed, none told twice.
 //  8. A slow or blocked handler delays neither the cache nor another handler. For each key it is told at last what is
-//     true at last. States in between may be left out, and so may objects that came and went.
+//     true at last. States in between may be left out, and so may objects that came and went. With EveryEvent nothing
+//     is left out that the source has told, and what waits has no bound.
 //  9. An object that was deleted and one that was created under its key are told as OnDelete and OnAdd, unless the
 //     source itself did not tell: if both happened while nobody watched, it is an update.
 //  10. The same state may be told twice as an update: after a list, in a resync, and when the source repeats itself.

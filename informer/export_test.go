@@ -5,6 +5,9 @@ import "fmt"
 // MaxBatch is the number of inputs after which handlers are told.
 const MaxBatch = maxBatch
 
+// ScanChunk is the number of objects of a piece of a scan.
+const ScanChunk = scanChunk
+
 // Waiting returns the size of the backlog of each handler that has joined.
 func Waiting[K comparable, T any](in *Informer[K, T]) []int {
 	in.mu.Lock()

@@ -24,12 +24,13 @@ type scan[K comparable, T any] struct {
 	joins     bool // the listeners are new; otherwise it is a resync
 	initial   bool // keys come from the list that the scan began with
 
-	told  map[K]bool // false: fresh, and still to come
-	fresh []K        // keys that came since the scan began, in order, and have not been told
+	told  map[K]bool     // false: fresh, and still to come; nil if no change can come between
+	held  []change[K, T] // of told keys, until every initial object has been told
+	fresh []K            // keys that came since the scan began, in order, and have not been told
 }
 
 func newScan[K comparable, T any](x *cache.Indexer[K, T], ls []*listener[K, T], joins bool) *scan[K, T] {
-	s := &scan[K, T]{listeners: ls, joins: joins, initial: true, told: make(map[K]bool)}
+	s := &scan[K, T]{listeners: ls, joins: joins, initial: true}
 	s.next, s.stop = iter.Pull(chunks(x.All()))
 	return s
 }
@@ -67,6 +68,10 @@ func (s *scan[K, T]) pass(changes []change[K, T]) {
 			s.fresh = append(s.fresh, c.key)
 		}
 	}
+	if s.initial {
+		s.held = append(s.held, pass...)
+		return
+	}
 	for _, l := range s.listeners {
 		l.tell(pass)
 	}
@@ -84,9 +89,11 @@ func (s *scan[K, T]) advance(x *cache.Indexer[K, T]) (more bool) {
 		if s.joins {
 			for _, l := range s.listeners {
 				l.join()
+				l.tell(s.held)
 			}
 		}
 	}
+	s.held = nil
 	n := min(len(s.fresh), scanChunk)
 	s.tell(x, s.fresh[:n])
 	s.fresh = slices.Delete(s.fresh, 0, n)
@@ -105,10 +112,10 @@ func (s *scan[K, T]) tell(x *cache.Indexer[K, T], keys []K) {
 			continue
 		}
 		c := change[K, T]{key: key, new: state[T]{obj, true}}
-		if s.joins {
-			s.told[key] = true
-		} else {
+		if !s.joins {
 			c.old = c.new
+		} else if s.told != nil {
+			s.told[key] = true
 		}
 		changes = append(changes, c)
 	}

@@ -77,7 +77,11 @@ func (in *Informer[K, T]) join(start func(*listener[K, T])) {
 	for _, l := range joining {
 		start(l)
 	}
-	in.scanFor(newScan(in.indexer, joining, true), alone)
+	s := newScan(in.indexer, joining, true)
+	if !alone {
+		s.told = make(map[K]bool)
+	}
+	in.scanFor(s, alone)
 }
 
 // scanFor takes the first piece of a scan, or all of them, and leaves the rest to the steps that follow.
