@@ -1,5 +1,5 @@
 // Package cache holds the mirror of a source in memory, and the queue of changes that feeds it. It has no goroutine,
-// no timer and no idea of what a source is; package informer puts its parts together.
+// no timer and no idea of what a source is; package informer mirrors a source into an Indexer.
 //
 //	         Add Update Delete                Pop
 //	producer ------------------> DeltaFIFO ---------> consumer ---> Indexer <--- readers, any number
@@ -16,6 +16,9 @@
 //	for name, pod := range byNode.All("node-7") { ... }
 //
 // A [DeltaFIFO] is filled by whoever hears of changes, and emptied key by key by the one who applies them.
+//
+// An [Overlay] shows a cache as it will be when it has caught up with one's own writes. An [Expiring] store holds objects
+// for a limited time. Package cachetest fails a test in which an object was changed after it was cached.
 //
 // Keys and values of indexes are any comparable type. Those that are not equal to themselves (NaN) and interfaces that
 // hold something without a hash make the call panic before anything has changed.
@@ -36,11 +39,14 @@
 //     A deletion is never merged away with the creation that follows it. An object that came and went before anybody
 //     saw it is not told of.
 //  7. Every key that is gone is told as deleted, whatever was missed: [DeltaFIFO.Replace] compares the list with what
-//     is known, what waits, and what is being processed. Keys that nobody knows are not told as deleted.
+//     is known, what waits, and what is being processed. Keys that nobody knows are not told as deleted. With
+//     Equal in [DeltaFIFOConfig], listed objects that are equal to what is known, and to which nothing else has happened,
+//     are not told.
 //  8. [DeltaFIFO.Version] is true: each change up to it has been processed without an error, or needs no processing.
 //  9. Memory follows what is there, not what has been: maps and lists that have been emptied shrink.
 //
 // # Testing
 //
-// [DeltaFIFO.TryPop] is the form of Pop that does not wait. Nothing here depends on time.
+// [DeltaFIFO.TryPop] is the form of Pop that does not wait. Expiring and Overlay read the clock, which stands still in a
+// testing/synctest bubble; nothing else depends on time.
 package cache

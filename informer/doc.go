@@ -21,7 +21,7 @@
 //
 //	              reflector                         Run
 //	+--------+  list, watch   +-----------+  apply   +---------+
-//	| source | -------------> | DeltaFIFO | -------> | Indexer | <------ Get, indexes
+//	| source | -------------> |   feed    | -------> | Indexer | <------ Get, indexes
 //	+--------+                +-----------+    |     +---------+
 //	                     waits, in order,      |
 //	                     256 at most           | tell

@@ -2,11 +2,11 @@ package workqueue
 
 import "slices"
 
-// schedule holds the wake-ups, the earliest first; of equal ones the one that was set first, and setting one again, even to the
-// same time, counts. It is a heap of four
-// branches, which needs fewer cache misses than one of two. A wake-up that no longer counts stays in the heap until it
-// gets to the top or there are many of them, so that nothing in the heap needs to be found, and no entry needs to know
-// where its wake-up is: moving those would touch an entry at each step. The zero value is empty.
+// schedule holds the wake-ups, the earliest first; of equal ones the one that was set first, where setting one again, even
+// to the same time, counts. It is a heap of four branches, which needs fewer cache misses than one of two. A wake-up that
+// no longer counts stays in the heap until it gets to the top or there are many of them, so that nothing in the heap needs
+// to be found, and no entry needs to know where its wake-up is: moving those would touch an entry at each step. The zero
+// value is empty.
 //
 // Invariants, which check tests:
 //

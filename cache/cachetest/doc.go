@@ -4,8 +4,8 @@
 //
 // Objects in a cache are shared, so nobody may change one. [Detect] makes a test fail that does, and says where:
 //
-//	cachetest.Detect(t, pods)            // a cache.Indexer
-//	cachetest.Detect(t, inf.Indexer())   // that of an informer
+//	cachetest.Detect(t, pods, podName)          // a cache.Indexer and its key function
+//	cachetest.Detect(t, inf.Indexer(), podName) // that of an informer
 //
 // # Guarantees
 //
