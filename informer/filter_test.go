@@ -35,6 +35,11 @@ func TestAnUpdateOutOfAFilterIsADeletion(t *testing.T) {
 		src.Bookmark()
 		synctest.Wait() // all has been told
 		src.Break(errOutage)
+		for ev, err := range informer.Filter(src, func(s site) bool { return s.Name != "" }).Watch(t.Context(), 8) {
+			require.NoError(t, err)
+			assert.Equal(t, informer.Bookmark, ev.Type, "keep is not asked for the object that a bookmark has not")
+			break
+		}
 		assert.Equal(t, []string{
 			"3 Modified a.2", "4 Deleted a.3", "5 Modified b.4", "6 Bookmark .0", "7 Deleted b.4", "8 Deleted a.3", "9 Bookmark .0",
 			errOutage.Error(),

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 func endCases[T any]() []testCase[T] {
@@ -29,11 +30,12 @@ func endCases[T any]() []testCase[T] {
 			cancel(enough)
 			ended := make(chan error, 1)
 			go func() { // reads the watch, which may block if it is wrong; ends with it; within waits for it
-				for _, err := range s.Source.Watch(ctx, version) {
-					ended <- err
-					return
-				}
-				ended <- errSilent
+				ended <- wait.Call(ctx, func(ctx context.Context) error {
+					for _, err := range s.Source.Watch(ctx, version) {
+						return err
+					}
+					return errSilent
+				})
 			}()
 			if err := within(t, "the end of a watch", ended); !errors.Is(err, enough) {
 				t.Fatalf("the watch ends with the error %v, want the cause of the end of its context", err)
@@ -45,10 +47,12 @@ func endCases[T any]() []testCase[T] {
 			cancel()
 			ended := make(chan error, 1)
 			go func() { // lists, which may block if it is wrong; ends with it; within waits for it
-				_, _ = s.Source.List(ctx) // whether it fails is its own affair
-				ended <- nil
+				ended <- wait.Call(ctx, func(ctx context.Context) error {
+					_, _ = s.Source.List(ctx) // whether it fails is its own affair
+					return nil
+				})
 			}()
-			_ = within(t, "the end of a list", ended)
+			newWorld(t, s).must(within(t, "the end of a list", ended))
 		}},
 
 		{"a consumer that leaves its loop has ended the watch", func(t testing.TB, s Subject[T]) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -52,22 +53,18 @@ func listCases[T any]() []testCase[T] {
 
 		{"a list that is taken while objects change is that of its version", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
+			const rounds = 10
 			changes := 3 * w.fill()
 			w.needs(changes)
 			log := &history[T]{watch: w.watch(w.listsTruth()), now: maps.Clone(w.truth)}
 
-			writing := make(chan error, 1)
-			go func() { writing <- w.churn(changes) }() // writes beside the lists; ends by itself; the loop below waits for it
 			var lists []listed
-			for done := false; !done; {
-				select {
-				case err := <-writing:
-					w.must(err)
-					done = true
-				default:
-				}
+			for range rounds {
+				writing := make(chan error, 1)
+				go func() { writing <- w.churn(changes / rounds) }() // writes beside the list; ends by itself; waited for below
 				got, version := w.list()
 				lists = append(lists, listed{got, version})
+				w.must(<-writing)
 			}
 			for _, l := range lists {
 				log.compare(l)
@@ -86,11 +83,13 @@ func (w *world[T]) fill() int {
 	return n
 }
 
-// churn changes all objects in turn. It may run beside the test, which must not look at the truth.
+// churn changes objects in turn, from the last one to the first, as pages are not. It runs beside the test, which must
+// look at nothing but the source then.
 func (w *world[T]) churn(changes int) error {
 	n := cmp.Or(w.Objects, 100)
-	for i := range changes {
-		if err := w.Put(fmt.Sprint(i%n), w.revs+1+i); err != nil {
+	for range changes {
+		w.revs++
+		if err := w.Put(fmt.Sprint(n-1-w.revs%n), w.revs); err != nil {
 			return err
 		}
 	}
@@ -141,8 +140,11 @@ func (h *history[T]) compare(l listed) {
 	}
 }
 
-// mirror follows the source until its state is want, and lists again when it has to. It returns what is wrong.
-func (w *world[T]) mirror(ctx context.Context, want state) error {
+// mirror follows the source until its state is want, and lists again when it has to. It returns what is wrong. When it has
+// listed once, or failed to, it sends to begun, which has room.
+func (w *world[T]) mirror(ctx context.Context, want state, begun chan<- struct{}) error {
+	signal := sync.OnceFunc(func() { begun <- struct{}{} })
+	defer signal()
 	var seen informer.Version
 	for ctx.Err() == nil {
 		list, err := w.Source.List(ctx)
@@ -157,6 +159,7 @@ func (w *world[T]) mirror(ctx context.Context, want state) error {
 		if err != nil {
 			return err
 		}
+		signal()
 		if maps.Equal(now, want) {
 			return nil
 		}

@@ -256,6 +256,8 @@ var faults = []struct {
 		when(isType(informer.Added), func(ev *event) { ev.Type = informer.Modified })},
 	{"a deletion has the key alone", "a deletion carries the last state, and a creation after it is new", "Deleted a.0",
 		when(isType(informer.Deleted), func(ev *event) { ev.Object.value = "" })},
+	{"a deletion has an older state, for who follows", "who lists and watches while objects change ends up with what is true", "but its last state was 0.",
+		when(isType(informer.Deleted), func(ev *event) { ev.Object.value = "0" })},
 	{"an event has no version", "a watch tells each change after its list, once and in order", "comes after version",
 		when(isType(informer.Modified), func(ev *event) { ev.Version = 0 })},
 	{"an event has no type", "a watch tells each change after its list, once and in order", "which is none",

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 func watchCases[T any]() []testCase[T] {
@@ -121,9 +122,18 @@ func watchCases[T any]() []testCase[T] {
 				want[fmt.Sprint(i)] = names*(revs-1) + i + 1
 			}
 			delete(want, "0")
-			results := make(chan error, readers)
+			begun, results := make(chan struct{}, readers), make(chan error, readers)
 			for range readers {
-				go func() { results <- w.mirror(ctx, want) }() // reads beside the writer; ends with ctx; the loop below waits for it
+				go func() { // reads beside the writer; ends with ctx; the loop below waits for it
+					results <- wait.Call(ctx, func(ctx context.Context) error { return w.mirror(ctx, want, begun) })
+				}()
+			}
+			for range readers { // or they would only see the end
+				select {
+				case <-begun:
+				case <-ctx.Done():
+					t.Fatalf("%v", context.Cause(ctx))
+				}
 			}
 			for i := range names * revs {
 				w.must(s.Put(fmt.Sprint(i%names), i+1))
