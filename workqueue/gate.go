@@ -5,7 +5,7 @@ import "time"
 // gate is the limit to how fast keys are handed out. A token is taken when a key is handed out, none is reserved before:
 // so nothing waits behind keys that are not there, and a burst is never larger than the limiter allows.
 type gate struct {
-	openAt time.Time   // the limiter allows nothing before that, as far as is known
+	openAt int64       // the limiter allows nothing before that, as far as is known
 	timer  *time.Timer // wakes a worker then; nil until it was needed
 }
 
@@ -15,7 +15,8 @@ func (q *Queue[K]) passLocked() bool {
 		return false
 	}
 	now := time.Now()
-	wait := q.gate.openAt.Sub(now)
+	at := int64(now.Sub(q.start))
+	wait := time.Duration(q.gate.openAt - at)
 	if wait <= 0 {
 		token := q.cfg.HandOut.ReserveN(now, 1)
 		if !token.OK() { // a burst of nothing: never
@@ -26,7 +27,7 @@ func (q *Queue[K]) passLocked() bool {
 			return true
 		}
 		token.CancelAt(now)
-		q.gate.openAt = now.Add(wait)
+		q.gate.openAt = later(at, wait)
 	}
 	if q.gate.timer == nil {
 		q.gate.timer = time.AfterFunc(wait, q.pass)
