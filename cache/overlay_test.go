@@ -108,7 +108,7 @@ func TestOverlay(t *testing.T) {
 				}
 				time.Sleep(ttl - 1)
 				shows(t, o, 1)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				shows(t, o, 0)
 				require.Zero(t, o.Len())
 			}
