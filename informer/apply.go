@@ -71,8 +71,9 @@ func (a *applier[K, T]) events(inputs []input[K, T], i int) (next int) {
 
 // replace makes a list the content of the cache.
 func (a *applier[K, T]) replace(l *content[K, T]) {
+	before := a.failed
 	if l.starts {
-		a.at = 0
+		a.at, before = 0, nil
 	}
 	a.failed = nil // the list has the truth about every key
 	inputs := make([]input[K, T], 0, len(l.items))
@@ -93,6 +94,11 @@ func (a *applier[K, T]) replace(l *content[K, T]) {
 	a.changes = slices.Grow(a.changes, len(inputs))
 	for i := 0; i < len(inputs); {
 		i = a.events(inputs, i)
+	}
+	for key := range a.failed {
+		if floor, failed := before[key]; failed {
+			a.failed[key] = floor // what is missing since then is missing still
+		}
 	}
 }
 

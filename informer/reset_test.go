@@ -1,0 +1,152 @@
+package informer_test
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+func TestResetTakesAListThatIsOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var list knob[informer.List[site]]
+		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 9})
+		in := informer.New(scripted{list: func(context.Context) (informer.List[site], error) { return list.get(), nil }},
+			nameOf, informer.Config{})
+		r := newRecorder(t)
+		r.gaps = true
+		r.add(in)
+		start(t, in)
+		require.Equal(t, informer.Version(9), in.Version())
+		list.set(informer.List[site]{Items: []site{{Name: "b", Rev: 1}}, Version: 3})
+		in.Reset()
+		assert.Equal(t, []string{"add a.1 initial=true", "add b.1 initial=false", "delete a.1 unknown"}, r.take())
+		assert.Equal(t, informer.Version(3), in.Version())
+	})
+}
+
+// A source is restored from a backup: its watch expires, and its lists are older than what was seen.
+func TestResetEndsABackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var list knob[informer.List[site]]
+		var lists knob[int]
+		var errs errorLog
+		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 9})
+		restored := make(chan struct{})
+		in := informer.New(scripted{
+			list: func(context.Context) (informer.List[site], error) {
+				lists.set(lists.get() + 1)
+				return list.get(), nil
+			},
+			watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
+				return func(yield func(informer.Event[site], error) bool) {
+					select {
+					case <-restored:
+						if after > 3 {
+							yield(informer.Event[site]{}, informer.ErrExpired)
+							return
+						}
+						<-ctx.Done()
+					case <-ctx.Done():
+					}
+				}
+			},
+		}, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: wait.Backoff{Duration: time.Hour, Factor: 2, Cap: time.Hour * 24}})
+		start(t, in)
+		list.set(informer.List[site]{Items: []site{{Name: "b", Rev: 1}}, Version: 3})
+		close(restored)
+		time.Sleep(time.Hour)
+		got := errs.take()
+		require.Len(t, got, 2, "after one hour of backoff, and now of two")
+		assert.EqualError(t, got[1], "informer: list sites: the list is of version 3, but version 9 was seen")
+		assert.Equal(t, informer.Version(9), in.Version())
+
+		in.Reset()
+		assert.Empty(t, errs.take())
+		assert.Equal(t, informer.Version(3), in.Version())
+		assert.Equal(t, map[string]site{"b": {Name: "b", Rev: 1}}, contents(in))
+		assert.Equal(t, 4, lists.get())
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 4, lists.get(), "it watches")
+	})
+}
+
+func TestResetWhileTheSourceIsDownListsAtOnceAndBacksOffFromTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &spy{ListWatcher: newSource()}
+		source := src.ListWatcher.(interface{ Fail(error) })
+		source.Fail(errOutage)
+		in := informer.New(src, nameOf, informer.Config{
+			OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Minute, Factor: 2, Cap: 24 * time.Hour},
+		})
+		start(t, in)
+		time.Sleep(7 * time.Minute)
+		require.Equal(t, 4, src.got().lists, "after 0, 1, 3 and 7 minutes")
+		in.Reset()
+		require.Equal(t, 5, src.got().lists)
+		time.Sleep(time.Minute - 1)
+		require.Equal(t, 5, src.got().lists)
+		time.Sleep(time.Nanosecond)
+		require.Equal(t, 6, src.got().lists)
+		source.Fail(nil)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		assert.True(t, in.HasSynced())
+	})
+}
+
+// The first list that is asked for after Reset is of the old history, because it began before, or hangs.
+func TestResetDuringAList(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		hang func(ctx context.Context, release <-chan struct{}) error
+	}{
+		{"that heeds its context", func(ctx context.Context, _ <-chan struct{}) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}},
+		{"that does not, and brings the old history", func(_ context.Context, release <-chan struct{}) error {
+			<-release
+			return nil
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lists := make(chan informer.List[site], 3)
+				for i, version := range []informer.Version{9, 10, 3} {
+					lists <- informer.List[site]{Items: []site{{Name: string("abc"[i]), Rev: 1}}, Version: version}
+				}
+				release := make(chan struct{})
+				in := informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
+					list := <-lists
+					if list.Version == 10 {
+						if err := c.hang(ctx, release); err != nil {
+							return informer.List[site]{}, err
+						}
+					}
+					return list, nil
+				}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+				r := newRecorder(t)
+				r.gaps = true
+				r.add(in)
+				start(t, in)
+				in.Reset()
+				synctest.Wait()
+				assert.Equal(t, informer.Version(9), in.Version(), "the list hangs")
+				in.Reset()
+				synctest.Wait()
+				close(release)
+				assert.Equal(t, map[string]site{"c": {Name: "c", Rev: 1}}, r.state())
+				assert.Equal(t, informer.Version(3), in.Version())
+			})
+		})
+	}
+}
