@@ -2,6 +2,7 @@ package informer
 
 import (
 	"hash/maphash"
+	"iter"
 
 	"github.com/setpoint-go/setpoint/cache"
 )
@@ -106,6 +107,14 @@ func (b *backlog[K, T]) take() *item[K, T] {
 		b.remove(it)
 	}
 	return it
+}
+
+// all yields what waits, that which has waited longest first.
+func (b *backlog[K, T]) all() iter.Seq[*item[K, T]] {
+	return func(yield func(*item[K, T]) bool) {
+		for it := b.first; it != nil && yield(it); it = it.after {
+		}
+	}
 }
 
 // clear forgets everything.

@@ -21,6 +21,17 @@ func Waiting[K comparable, T any](in *Informer[K, T]) []int {
 	return sizes
 }
 
+// Held returns the number of changes that each handler holds that is about to join, when Run is at rest.
+func Held[K comparable, T any](in *Informer[K, T]) []int {
+	var sizes []int
+	for _, s := range in.scans {
+		for _, l := range s.listeners {
+			sizes = append(sizes, l.held.n)
+		}
+	}
+	return sizes
+}
+
 // Joining returns the number of handlers that wait for the first list.
 func Joining[K comparable, T any](in *Informer[K, T]) int {
 	in.mu.Lock()
@@ -76,6 +87,8 @@ func (l *listener[K, T]) checkInvariants() error {
 		}
 	}
 	switch {
+	case l.joined && l.held.first != nil:
+		return fmt.Errorf("it has joined, and changes are held")
 	case l.backlog.last != before:
 		return fmt.Errorf("the last item is not the last")
 	case n != l.backlog.n:

@@ -36,9 +36,10 @@ type listener[K comparable, T any] struct {
 	mu sync.Mutex
 	// mu guards the following.
 	backlog   backlog[K, T]
-	current   *item[K, T] // the calls for it have begun; it is read without mu by run
-	initial   int         // initial objects whose OnAdd has not returned
-	joined    bool        // initial counts all of them
+	held      backlog[K, T] // what is to wait behind the initial objects; empty when joined
+	current   *item[K, T]   // the calls for it have begun; it is read without mu by run
+	initial   int           // initial objects whose OnAdd has not returned
+	joined    bool          // initial counts all of them
 	dismissed bool
 }
 
@@ -46,7 +47,7 @@ func newListener[K comparable, T any](name string, h Handler[K, T], cfg Config) 
 	return &listener[K, T]{
 		name: name, handler: h, onError: cfg.OnError, period: max(cmp.Or(h.ResyncPeriod, cfg.ResyncPeriod), 0),
 		synced: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}), done: make(chan struct{}),
-		backlog: newBacklog[K, T](h.EveryEvent),
+		backlog: newBacklog[K, T](h.EveryEvent), held: newBacklog[K, T](h.EveryEvent),
 	}
 }
 
@@ -64,15 +65,26 @@ func (l *listener[K, T]) tellInitial(changes []change[K, T]) {
 	l.signal()
 }
 
-// join notes that the listener has been told of every initial object.
+// join notes that the listener has been told of every initial object, and adds what was held to what waits.
 func (l *listener[K, T]) join() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.joined = true
+	for it := range l.held.all() {
+		if it.gone {
+			l.addLocked(&change[K, T]{key: it.key, old: it.known, tombstone: it.tombstone})
+			it.known = state[T]{}
+		}
+		if it.now.present {
+			l.addLocked(&change[K, T]{key: it.key, old: it.known, new: it.now})
+		}
+	}
+	l.held.clear()
 	l.checkSyncedLocked()
+	l.signal()
 }
 
-// tell adds changes to what waits.
+// tell adds changes to what waits, or holds them until join is called: initial objects come first.
 func (l *listener[K, T]) tell(changes []change[K, T]) {
 	if len(changes) == 0 {
 		return
@@ -82,13 +94,23 @@ func (l *listener[K, T]) tell(changes []change[K, T]) {
 	if l.dismissed {
 		return
 	}
-	for i := range changes {
-		if l.backlog.add(&changes[i], false) {
-			l.initial--
+	if !l.joined {
+		for i := range changes {
+			l.held.add(&changes[i], false)
 		}
+		return
+	}
+	for i := range changes {
+		l.addLocked(&changes[i])
 	}
 	l.checkSyncedLocked()
 	l.signal()
+}
+
+func (l *listener[K, T]) addLocked(c *change[K, T]) {
+	if l.backlog.add(c, false) {
+		l.initial--
+	}
 }
 
 // run calls the handler until ctx ends or the listener is dismissed.
@@ -134,6 +156,7 @@ func (l *listener[K, T]) dismiss() {
 	if !l.dismissed {
 		l.dismissed = true
 		l.backlog.clear()
+		l.held.clear()
 		close(l.gone)
 	}
 }

@@ -15,8 +15,9 @@ const scanChunk = 1024
 // meanwhile does not wait. It is used by Run's goroutine alone.
 //
 // A scan for handlers that join must tell them nothing twice. So it knows which keys they have been told of. The
-// changes of those are passed on. A change of another key needs no telling, because the key is still to come: in the
-// list of keys that the scan began with, or among the fresh ones.
+// changes of those are passed on; the handlers hold them until they have been told of every initial object. A change of
+// another key needs no telling, because the key is still to come: in the list of keys that the scan began with, or among
+// the fresh ones.
 type scan[K comparable, T any] struct {
 	listeners []*listener[K, T]
 	next      func() ([]K, bool)
@@ -24,9 +25,8 @@ type scan[K comparable, T any] struct {
 	joins     bool // the listeners are new; otherwise it is a resync
 	initial   bool // keys come from the list that the scan began with
 
-	told  map[K]bool     // false: fresh, and still to come; nil if no change can come between
-	held  []change[K, T] // of told keys, until every initial object has been told
-	fresh []K            // keys that came since the scan began, in order, and have not been told
+	told  map[K]bool // false: fresh, and still to come; nil if no change can come between
+	fresh []K        // keys that came since the scan began, in order, and have not been told
 }
 
 func newScan[K comparable, T any](x *cache.Indexer[K, T], ls []*listener[K, T], joins bool) *scan[K, T] {
@@ -68,10 +68,6 @@ func (s *scan[K, T]) pass(changes []change[K, T]) {
 			s.fresh = append(s.fresh, c.key)
 		}
 	}
-	if s.initial {
-		s.held = append(s.held, pass...)
-		return
-	}
 	for _, l := range s.listeners {
 		l.tell(pass)
 	}
@@ -89,11 +85,9 @@ func (s *scan[K, T]) advance(x *cache.Indexer[K, T]) (more bool) {
 		if s.joins {
 			for _, l := range s.listeners {
 				l.join()
-				l.tell(s.held)
 			}
 		}
 	}
-	s.held = nil
 	n := min(len(s.fresh), scanChunk)
 	s.tell(x, s.fresh[:n])
 	s.fresh = slices.Delete(s.fresh, 0, n)
