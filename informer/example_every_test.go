@@ -1,0 +1,54 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+)
+
+// Who keeps a history, or counts, wants a call for each change, however long it takes. Another handler would be told here
+// that the site has been added, and then that it is gone.
+func ExampleHandler_everyEvent() {
+	src := informertest.NewSource(siteName)
+	sites := informer.New(src, siteName, informer.Config{})
+	told, busy := make(chan string), make(chan struct{})
+	_, err := sites.AddHandler(informer.Handler[string, Site]{
+		EveryEvent: true,
+		OnAdd: func(s Site, _ bool) {
+			<-busy
+			told <- "add " + s.Name + " in the " + s.Region
+		},
+		OnUpdate: func(old, new Site) { told <- "move it from the " + old.Region + " to the " + new.Region },
+		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete it in the " + d.Object.Region },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- sites.Run(ctx) }()
+	<-sites.Synced()
+
+	src.Put(Site{"ulm", "south"})
+	src.Put(Site{"ulm", "west"})
+	src.Put(Site{"ulm", "north"})
+	deleted := src.Delete("ulm")
+	fmt.Println(sites.WaitForVersion(ctx, deleted)) // all of it waits for the handler
+	close(busy)
+	for range 4 {
+		fmt.Println(<-told)
+	}
+
+	cancel()
+	<-ended
+	// Output:
+	// <nil>
+	// add ulm in the south
+	// move it from the south to the west
+	// move it from the west to the north
+	// delete it in the north
+}
