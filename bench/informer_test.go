@@ -116,14 +116,16 @@ type clientgoShared struct {
 func newClientgoShared() shared {
 	m := &clientgoShared{out: make(chan watch.Event, 100)}
 	lw := &clientcache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (kuberuntime.Object, error) {
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (kuberuntime.Object, error) {
 			list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 			for _, o := range m.objects {
 				list.Items = append(list.Items, kuberuntime.RawExtension{Object: o})
 			}
 			return list, nil
 		},
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewProxyWatcher(m.out), nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewProxyWatcher(m.out), nil
+		},
 	}
 	m.in = clientcache.NewSharedIndexInformer(noWatchList{lw}, nil, 0, clientcache.Indexers{})
 	return m
