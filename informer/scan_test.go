@@ -226,3 +226,30 @@ func TestAHandlerThatIsRemovedWhileItJoinsInPiecesDoesNotJoin(t *testing.T) {
 		assert.Equal(t, []int{0, 0}, informer.Waiting(b.in), "the first handler and the other one")
 	})
 }
+
+// So many objects come while a handler joins that they are told in pieces, too. One of them goes before its turn, and comes
+// again before the turn of others; and one that was there goes and comes again when its turn is next.
+func TestWhatComesWhileAHandlerJoinsInPiecesIsToldInPiecesToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrake(t, numbers(6*informer.ScanChunk))
+		b.step(func() { b.delete("0") })
+		b.step(nil)
+		late := newRecorder(t).add(b.in)
+		for i := range 5 {
+			b.step(func() {
+				b.put("x")
+				for j := range 250 {
+					b.put(fmt.Sprint("new", i, ".", j))
+				}
+				if i == 0 {
+					b.recreate(fmt.Sprint(informer.ScanChunk + 1))
+				}
+			})
+		}
+		b.step(func() { b.delete("x") })
+		b.step(func() { b.put("x") })
+		b.open()
+		assert.Equal(t, b.truth, late.state())
+		assert.True(t, late.reg.HasSynced())
+	})
+}
