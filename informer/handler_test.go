@@ -188,7 +188,7 @@ func TestABlockedHandlerDelaysNobody(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsIsBoundedByTheNumberOfObjects(t *testing.T) { // I10, memory
+func TestWhatWaitsIsBoundedByTheNumberOfObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := informer.New(src, nameOf, informer.Config{})
