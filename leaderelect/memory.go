@@ -4,74 +4,213 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 )
 
-// MemoryStore is a [LeaseStore] within one process, for tests, examples, and electors that share a process. Nothing
-// outlives it. It never blocks.
+// MemoryStore is a [LeaseStore] within one process, for tests, examples, and electors that share a process. It is a
+// [Watcher] and a [Lister], and tells a [Entry.Floor]. Nothing outlives it.
 //
-// All methods may be called by many goroutines at once.
+// Tests make it fail: [MemoryStore.Inject] has calls delayed, lost or refused, [MemoryStore.Put] and
+// [MemoryStore.Delete] do what somebody does by hand.
+//
+// All methods may be called by many goroutines at once. It never blocks by itself.
 type MemoryStore struct {
 	mu sync.Mutex
 	// mu guards the following.
 	entries map[string]Entry
 	writes  uint64 // of all keys; the last version
+	changed chan struct{}
+	faults  Faults
+}
+
+// Faults makes calls of a [MemoryStore] fail, slowly or at once. Both functions are called without a lock, by the
+// goroutine of the call, and may block, for example until ctx ends. An error that one returns is returned by the call.
+// Watches never fail; they are told of no change that has not happened.
+type Faults struct {
+	// Before is called before the store looks at anything. An error is a request that was lost. Optional.
+	Before func(ctx context.Context, c Call) error
+
+	// After is called when a call has had its effect, whatever it was. An error is a reply that was lost. Optional.
+	After func(ctx context.Context, c Call) error
+}
+
+// Call is a call of a [MemoryStore].
+type Call struct {
+	Op  string // "get", "create", "update" or "list"
+	Key string // of "list": the prefix
 }
 
 // NewMemoryStore returns a store without records.
 func NewMemoryStore() *MemoryStore {
-	return &MemoryStore{entries: make(map[string]Entry)}
+	return &MemoryStore{entries: make(map[string]Entry), changed: make(chan struct{})}
 }
 
 // Get returns the record, or ErrNotFound.
-func (s *MemoryStore) Get(ctx context.Context, key string) (Entry, error) {
-	if ctx.Err() != nil {
-		return Entry{}, fmt.Errorf("leaderelect: get %q: %w", key, context.Cause(ctx))
+func (s *MemoryStore) Get(ctx context.Context, key string) (e Entry, err error) {
+	err = s.call(ctx, Call{"get", key}, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var found bool
+		if e, found = s.entries[key]; !found {
+			return ErrNotFound
+		}
+		e.Value = bytes.Clone(e.Value)
+		return nil
+	})
+	if err != nil {
+		return Entry{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.entries[key]
-	if !ok {
-		return Entry{}, fmt.Errorf("leaderelect: get %q: %w", key, ErrNotFound)
-	}
-	e.Value = bytes.Clone(e.Value)
 	return e, nil
 }
 
 // Create stores a new record, or returns ErrConflict.
-func (s *MemoryStore) Create(ctx context.Context, e Entry) (Entry, error) {
-	if ctx.Err() != nil {
-		return Entry{}, fmt.Errorf("leaderelect: create %q: %w", e.Key, context.Cause(ctx))
+func (s *MemoryStore) Create(ctx context.Context, e Entry) (stored Entry, err error) {
+	err = s.call(ctx, Call{"create", e.Key}, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, exists := s.entries[e.Key]; exists {
+			return ErrConflict
+		}
+		stored = s.putLocked(e)
+		return nil
+	})
+	if err != nil {
+		return Entry{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, exists := s.entries[e.Key]; exists {
-		return Entry{}, fmt.Errorf("leaderelect: create %q: %w", e.Key, ErrConflict)
-	}
-	return s.putLocked(e), nil
+	return stored, nil
 }
 
 // Update replaces a record, or returns ErrConflict.
-func (s *MemoryStore) Update(ctx context.Context, e Entry) (Entry, error) {
-	if ctx.Err() != nil {
-		return Entry{}, fmt.Errorf("leaderelect: update %q: %w", e.Key, context.Cause(ctx))
+func (s *MemoryStore) Update(ctx context.Context, e Entry) (stored Entry, err error) {
+	err = s.call(ctx, Call{"update", e.Key}, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if have, exists := s.entries[e.Key]; !exists || have.Version != e.Version {
+			return ErrConflict
+		}
+		stored = s.putLocked(e)
+		return nil
+	})
+	if err != nil {
+		return Entry{}, err
 	}
+	return stored, nil
+}
+
+// List returns the records whose keys begin with prefix, sorted by key.
+func (s *MemoryStore) List(ctx context.Context, prefix string) (list []Entry, err error) {
+	err = s.call(ctx, Call{"list", prefix}, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for key, e := range s.entries {
+			if strings.HasPrefix(key, prefix) {
+				e.Value = bytes.Clone(e.Value)
+				list = append(list, e)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
+	return list, nil
+}
+
+// Watch yields the record as it is, and then after each change. States that come and go while the consumer is busy are
+// left out.
+func (s *MemoryStore) Watch(ctx context.Context, key string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		told := "nothing" // the version; none is called that
+		for ctx.Err() == nil {
+			s.mu.Lock()
+			e, found := s.entries[key]
+			changed := s.changed
+			s.mu.Unlock()
+			if !found {
+				e = Entry{Key: key}
+			}
+			if e.Version != told {
+				e.Value, told = bytes.Clone(e.Value), e.Version
+				if !yield(e, nil) {
+					return
+				}
+				continue
+			}
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+		}
+	}
+}
+
+// Inject makes the calls that begin from now on fail as f says. The zero Faults ends it.
+func (s *MemoryStore) Inject(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have, exists := s.entries[e.Key]; !exists || have.Version != e.Version {
-		return Entry{}, fmt.Errorf("leaderelect: update %q: %w", e.Key, ErrConflict)
+	s.faults = f
+}
+
+// Put stores e under e.Key, whatever is there: a backup that is restored, or somebody who edits records by hand.
+func (s *MemoryStore) Put(e Entry) Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.putLocked(e)
+}
+
+// Delete removes a record, as nobody should.
+func (s *MemoryStore) Delete(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.entries, key)
+	s.wakeLocked()
+}
+
+// call makes a call with the faults that are due.
+func (s *MemoryStore) call(ctx context.Context, c Call, f func() error) error {
+	s.mu.Lock()
+	faults := s.faults
+	s.mu.Unlock()
+	var err error
+	if faults.Before != nil {
+		err = faults.Before(ctx, c)
 	}
-	return s.putLocked(e), nil
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = f()
+		if faults.After != nil {
+			if lost := faults.After(ctx, c); lost != nil {
+				err = lost
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("leaderelect: %s %q: %w", c.Op, c.Key, err)
+	}
+	return nil
 }
 
 // putLocked stores a copy of e under the next version and returns e with it.
 func (s *MemoryStore) putLocked(e Entry) Entry {
 	s.writes++
-	e.Version = strconv.FormatUint(s.writes, 10)
+	e.Version, e.Floor = strconv.FormatUint(s.writes, 10), s.writes
 	kept := e
 	kept.Value = bytes.Clone(e.Value)
 	s.entries[e.Key] = kept
 	e.Value = bytes.Clone(e.Value)
+	s.wakeLocked()
 	return e
+}
+
+// wakeLocked wakes whoever watches.
+func (s *MemoryStore) wakeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
 }

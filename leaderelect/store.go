@@ -1,6 +1,9 @@
 package leaderelect
 
-import "context"
+import (
+	"context"
+	"iter"
+)
 
 // Entry is a record as a [LeaseStore] keeps it.
 type Entry struct {
@@ -16,8 +19,14 @@ type Entry struct {
 	Term uint64
 
 	// Version names this state of the record. It is opaque, never empty in what a store returns, and a store never uses
-	// it again for the same key.
+	// it again for the same key. The one exception is [Watcher], which tells by an empty version that there is no record.
 	Version string
+
+	// Floor is a number of the backend that grows with every write of this key and is not forgotten when the record is
+	// deleted, such as the revision of etcd or the sequence of a stream; 0 if the backend has none. It is set by the
+	// store and ignored in what the store is given. A record that was deleted and is created again begins its terms
+	// there, so terms grow even if nobody remembers the last one.
+	Floor uint64
 }
 
 // LeaseStore keeps the record of a lease: one register per key, changed by compare-and-swap. Everything else that
@@ -33,6 +42,8 @@ type Entry struct {
 //     call, it changes nothing. An elector survives a store that does not keep to this, see [Config.RequestTimeout].
 //
 // All methods may be called by many goroutines at once. Package leasetest tests an implementation.
+//
+// A store that can do more says so by a method: [Watcher], [Lister].
 type LeaseStore interface {
 	// Get returns the record, or ErrNotFound.
 	Get(ctx context.Context, key string) (Entry, error)
@@ -45,4 +56,26 @@ type LeaseStore interface {
 	// another one even if nothing else has changed. If there is no record, or it has another version, it returns
 	// ErrConflict.
 	Update(ctx context.Context, e Entry) (Entry, error)
+}
+
+// Watcher is a [LeaseStore] that can tell of changes. Followers that watch need not poll: they take over milliseconds
+// after a release, and a leader that was replaced learns it at once. Nothing else depends on it: an event that is
+// late, lost or told twice delays a change of leader and causes none.
+type Watcher interface {
+	// Watch yields the record as it is now, and then after each change, until ctx ends or the consumer leaves its loop.
+	//
+	//   - No record is yielded as an Entry with the key alone, without a version.
+	//   - States that were replaced meanwhile may be left out, the newest may not. They come in the order in which they
+	//     were written, and none is older than what the same store has returned or acknowledged before the call.
+	//   - It may yield the same state again.
+	//   - A watch that breaks yields its error, alone and last. One that simply ends may be taken up again too. When ctx
+	//     ends, it ends soon, with an error or without one.
+	Watch(ctx context.Context, key string) iter.Seq2[Entry, error]
+}
+
+// Lister is a [LeaseStore] that can read many records at once, as keys that are sharded over replicas need it.
+type Lister interface {
+	// List returns every record whose key begins with prefix, sorted by key. "" is every record. Each of them is as new as
+	// one that Get returns; together they need not be of one moment.
+	List(ctx context.Context, prefix string) ([]Entry, error)
 }
