@@ -2,28 +2,40 @@ package expectations
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
 
 // book holds what is expected, by key, and forgets what has expired.
+//
+// Invariants:
+//  1. There is a page for each key that waits, and no other.
+//  2. The list from oldest to newest holds the same pages, in order of expiry.
+//  3. met is empty while mu is free.
 type book[K comparable, E any] struct {
-	cfg  Config[K]
-	moot func(E) bool // under mu: an expired expectation was met and nobody asked; nil means never
+	cfg     Config[K]
+	removed func(*page[K, E]) // called under mu for each page that goes; nil means nobody is interested
 
 	mu             sync.Mutex // guards the following
 	pages          map[K]*page[K, E]
-	peak           int         // the most that pages has held since it was made
-	oldest, newest *page[K, E] // the same pages, in order of expiry
+	peak           int            // the most that pages has held since it was made
+	oldest, newest *page[K, E]    // the same pages, in order of expiry
+	listeners      []*listener[K] // never changed in place
+	met            []K            // whom listeners have to be told of
 }
 
-// page is what is expected for one key. There is none for a key whose expectations are met.
+// page is what is expected for one key.
 type page[K comparable, E any] struct {
 	key          K
 	expected     E
 	expires      time.Time // zero means never
+	asked        bool      // somebody was told that key waits
 	older, newer *page[K, E]
 }
+
+// listener is a function given to Notify.
+type listener[K comparable] struct{ f func(key K) }
 
 func newBook[K comparable, E any](cfg Config[K]) book[K, E] {
 	return book[K, E]{cfg: cfg.withDefaults(), pages: make(map[K]*page[K, E])}
@@ -39,15 +51,15 @@ func (b *book[K, E]) sweepLocked() (expired []K) {
 	now := time.Now()
 	for p := b.oldest; p != nil && !p.expires.IsZero() && !now.Before(p.expires); p = b.oldest {
 		b.removeLocked(p)
-		if b.moot == nil || !b.moot(p.expected) {
-			expired = append(expired, p.key)
-		}
+		expired = append(expired, p.key)
 	}
 	return expired
 }
 
-// unlock unlocks mu and reports what has expired.
+// unlock unlocks mu and tells what has expired and what is met.
 func (b *book[K, E]) unlock(expired []K) {
+	met, listeners := b.met, b.listeners
+	b.met = nil
 	b.mu.Unlock()
 	for _, key := range expired {
 		if b.cfg.OnExpired != nil {
@@ -56,23 +68,47 @@ func (b *book[K, E]) unlock(expired []K) {
 			b.cfg.Logger.Warn("expectations expired", slog.String("name", b.cfg.Name), slog.Any("key", key))
 		}
 	}
+	for _, key := range met {
+		for _, l := range listeners {
+			l.f(key)
+		}
+	}
 }
 
-// expires returns when the page of key expires.
-func (b *book[K, E]) expires(key K) (at time.Time, ok bool) {
+// ask returns when the page of key expires, and notes that somebody was told that key waits.
+func (b *book[K, E]) ask(key K) (at time.Time, waiting bool) {
 	defer b.unlock(b.lock())
 	p := b.pages[key]
 	if p == nil {
 		return time.Time{}, false
 	}
+	p.asked = true
 	return p.expires, true
 }
 
-// forget removes the page of key, if there is one.
+// notify has f called for each key that somebody was told waits, when it waits no more and has not expired.
+func (b *book[K, E]) notify(f func(key K)) (stop func()) {
+	if f == nil {
+		panic("expectations: Notify needs a function")
+	}
+	l := &listener[K]{f}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listeners = append(slices.Clip(b.listeners), l)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if i := slices.Index(b.listeners, l); i >= 0 {
+			b.listeners = slices.Concat(b.listeners[:i], b.listeners[i+1:])
+		}
+	}
+}
+
+// forget lets key wait for nothing.
 func (b *book[K, E]) forget(key K) {
 	defer b.unlock(b.lock())
 	if p := b.pages[key]; p != nil {
-		b.removeLocked(p)
+		b.meetLocked(p)
 	}
 }
 
@@ -105,11 +141,22 @@ func (b *book[K, E]) renewLocked(p *page[K, E]) {
 	b.newest = p
 }
 
+// meetLocked removes p, whose key waits for nothing any more.
+func (b *book[K, E]) meetLocked(p *page[K, E]) {
+	b.removeLocked(p)
+	if p.asked && len(b.listeners) > 0 {
+		b.met = append(b.met, p.key)
+	}
+}
+
 func (b *book[K, E]) removeLocked(p *page[K, E]) {
 	b.unlinkLocked(p)
 	delete(b.pages, p.key)
 	if len(b.pages) == 0 && b.peak > 64 {
 		b.pages, b.peak = make(map[K]*page[K, E]), 0 // a map never shrinks
+	}
+	if b.removed != nil {
+		b.removed(p)
 	}
 }
 

@@ -29,8 +29,8 @@ func NewCounted[K comparable](cfg Config[K]) *Counted[K] {
 // SatisfiedExpectations says whether key waits for nothing: all that it expected has been observed or has expired, or
 // it has never expected anything.
 func (c *Counted[K]) SatisfiedExpectations(key K) bool {
-	_, waits := c.book.expires(key)
-	return !waits
+	_, waiting := c.book.ask(key)
+	return !waiting
 }
 
 // ExpectCreations makes key expect n creations more, and lets its time begin anew. It panics if n is negative.
@@ -77,8 +77,13 @@ func (c *Counted[K]) LowerExpectations(key K, creations, deletions int) {
 // DeleteExpectations forgets key. To be called when the object of key is gone.
 func (c *Counted[K]) DeleteExpectations(key K) { c.book.forget(key) }
 
-// Expires returns when what key expects expires; ok is false if it is satisfied. With a negative TTL the time is zero.
-func (c *Counted[K]) Expires(key K) (at time.Time, ok bool) { return c.book.expires(key) }
+// Expires says whether key waits, and until when at the latest: it is SatisfiedExpectations the other way round, for those
+// who hold a key back. With a negative TTL the time is zero.
+func (c *Counted[K]) Expires(key K) (at time.Time, waiting bool) { return c.book.ask(key) }
+
+// Notify has f called for each key of which Expires or SatisfiedExpectations has said that it waits, as soon as it waits
+// no more because the last event was observed or taken back, or because the key was deleted. See the package documentation.
+func (c *Counted[K]) Notify(f func(key K)) (stop func()) { return c.book.notify(f) }
 
 func (c *Counted[K]) raise(key K, n counts, renew bool) {
 	n.check()
@@ -97,7 +102,7 @@ func (c *Counted[K]) raise(key K, n counts, renew bool) {
 // settleLocked removes p when it expects nothing.
 func (c *Counted[K]) settleLocked(p *page[K, counts]) {
 	if p.expected == (counts{}) {
-		c.book.removeLocked(p)
+		c.book.meetLocked(p)
 	}
 }
 

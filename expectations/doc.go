@@ -19,13 +19,31 @@
 // At the top of a reconcile: if the key is not satisfied, return. The event that satisfies it adds the key to the queue
 // anyway; for the case that it is lost, come back when it has expired.
 //
-//	if !exp.SatisfiedExpectations(key) { // with Versions: !exp.Satisfied(key, uint64(inf.Version()))
-//		return controller.Result{RequeueAfter: ttl}, nil
+//	if at, waiting := exp.Expires(key); waiting {
+//		return controller.Result{RequeueAfter: time.Until(at)}, nil
 //	}
 //
 // Expect first, then act. When an act fails, take its expectation back. In the handlers of the cache, observe. When the
 // object of the key is gone, delete its expectations. With [Versions] it is less: act, expect the version that came
-// back, and delete.
+// back, and delete; whoever moves the cache on calls [Versions.VersionObserved].
+//
+// # Holding a key back
+//
+// Whoever runs the reconciles can hold a key back instead, and let it go by the event that satisfies it. The method Notify
+// of each of the three takes a function, which most often adds the key to a queue. It is called
+//
+//   - for a key of which somebody was told that it waits, by Expires or one of the methods that say whether a key is
+//     satisfied, since it last waited for nothing. Of others nobody wants to know.
+//   - when that key waits no more, because the last event was observed, or an expectation was taken back, or the key was
+//     deleted. Not when it has expired: come back at the time that Expires returns, and ask again.
+//   - after that, in the goroutine of whoever observed it, without locks. It may call every method.
+//
+// So no call is lost: if Expires says that a key waits, the function is called after that, unless the key expires. By the
+// time of the call the key may wait again, so a call is a reason to ask, not an answer.
+//
+// Several functions are called in the order in which they were given. When stop has returned, nothing that is observed from
+// then on leads to a call; one that another goroutine is about to make may still come. It may be called twice, and by the
+// function itself.
 //
 // Expectations are in memory. After a restart a controller waits until its cache has synced, which shows all that its
 // predecessor has written if the list is not older than the last write; a source that may serve an older one needs a
@@ -41,8 +59,10 @@
 //  4. An observation that nobody expects changes nothing, and is not remembered, but by a [Tracked] key that acts:
 //     between Begin and End an event may come before it is expected.
 //  5. Memory is for keys that wait or act. One that is satisfied, expired or deleted takes none. A call takes one lock
-//     once; what it costs does not depend on the number of keys, but for those that it reports as expired.
-//  6. No code of the user runs under a lock.
+//     once. What it costs does not depend on the number of keys, but for those that it tells of; with [Versions] it is
+//     the logarithm of the number of keys that wait.
+//  6. Whoever was told that a key waits, and listens, is told when it waits no more, or can ask when it has expired.
+//  7. No code of the user runs under a lock.
 //
 // # Testing
 //

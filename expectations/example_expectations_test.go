@@ -58,16 +58,22 @@ func ExampleTracked_Begin() {
 	// Output: true
 }
 
-// A write returns the version of the source after it. The key waits for a cache that has come as far.
+// A write returns the version of the source after it. The key waits for a cache that has come as far, and whoever holds it
+// back is told when it has.
 func ExampleVersions() {
 	exp := expectations.NewVersions(expectations.Config[string]{})
+	stop := exp.Notify(func(key string) { fmt.Println(key, "goes on") })
+	defer stop()
 	exp.ExpectVersion("web", 17)
-	fmt.Println(exp.Satisfied("web", 16))
-	fmt.Println(exp.Satisfied("other", 16))
-	fmt.Println(exp.Satisfied("web", 18))
+	fmt.Println(exp.Satisfied("web"))
+	fmt.Println(exp.Satisfied("other"))
+	exp.VersionObserved(16) // whoever moves the cache on
+	exp.VersionObserved(18)
+	fmt.Println(exp.Satisfied("web"))
 	// Output:
 	// false
 	// true
+	// web goes on
 	// true
 }
 
@@ -79,7 +85,7 @@ func ExampleConfig() {
 		OnExpired: func(key string) { queue = append(queue, key) },
 	})
 	exp.ExpectVersion("web", 17)
-	for !exp.Satisfied("web", 0) {
+	for !exp.Satisfied("web") {
 	}
 	fmt.Println(queue)
 	// Output: [web]

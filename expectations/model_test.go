@@ -12,52 +12,101 @@ import (
 
 const ttl = time.Minute
 
-// model is what the three types have in common, the slow way: until when each key waits, and what has been reported.
+// model is what the three types have in common, the slow way: until when each key waits, whether somebody has heard so,
+// and who was told what.
 type model struct {
-	until    map[string]time.Time
-	reported []string // by OnExpired
-	expired  []string // by the model
+	until map[string]time.Time
+	asked map[string]bool
+
+	reported, expired []string // by OnExpired, and what the model says
+	told, met         []string // by the function given to Notify, and what the model says
 }
 
-func newModel() *model { return &model{until: make(map[string]time.Time)} }
+func newModel() *model {
+	return &model{until: make(map[string]time.Time), asked: make(map[string]bool)}
+}
 
 func (m *model) config() expectations.Config[string] {
 	return expectations.Config[string]{TTL: ttl, OnExpired: func(key string) { m.reported = append(m.reported, key) }}
 }
 
-// expire drops what has expired, and calls drop for each key of it; that returns whether it is worth a report.
-func (m *model) expire(drop func(key string) bool) {
+// expire drops what has expired, and calls drop for each key of it.
+func (m *model) expire(drop func(key string)) {
 	now := time.Now()
-	for _, key := range []string{"a", "b"} { // both at once only when they were set at once, a first
+	for _, key := range []string{"a", "b"} {
 		at, waits := m.until[key]
 		if waits && !now.Before(at) {
 			delete(m.until, key)
-			if drop(key) {
-				m.expired = append(m.expired, key)
-			}
+			delete(m.asked, key)
+			drop(key)
+			m.expired = append(m.expired, key)
 		}
 	}
+}
+
+// meet notes that key waits for nothing.
+func (m *model) meet(key string) {
+	if m.asked[key] {
+		m.met = append(m.met, key)
+	}
+	delete(m.asked, key)
+	delete(m.until, key)
 }
 
 // subject is one of the three types, beside its model.
 type subject interface {
 	actions() []func()
-	check() error
+	satisfied(key string) bool
+	drop(key string) // it has expired
+	common() (*model, asker)
 }
 
-// compare is called after each action, with what a subject says of a key.
-func (m *model) compare(key string, satisfied bool, at time.Time, waits bool) error {
-	until, want := m.until[key]
-	if satisfied == want || waits != want || at != until {
-		return fmt.Errorf("%s: satisfied %v, expires at %v, %v; want %v, %v", key, satisfied, at, waits, until, want)
+// asker is what the three types have in common.
+type asker interface {
+	Expires(key string) (time.Time, bool)
+	Peek(key string) (at time.Time, waiting, asked bool)
+	Notify(f func(key string)) func()
+	CheckInvariants() error
+}
+
+// ask is an action: somebody asks for key.
+func (m *model) ask(key string, satisfied func(key string) bool) {
+	satisfied(key)
+	if _, waits := m.until[key]; waits {
+		m.asked[key] = true
 	}
-	if !sameSet(m.reported, m.expired) {
-		return fmt.Errorf("reported %v, want %v", m.reported, m.expired)
+}
+
+// check is called after each action.
+func check(s subject) error {
+	m, real := s.common()
+	m.expire(s.drop)
+	for _, key := range []string{"a", "b"} {
+		at, waiting, asked := real.Peek(key)
+		if until, want := m.until[key]; waiting != want || at != until || asked != m.asked[key] {
+			return fmt.Errorf("%s: expires at %v, %v, asked %v; want %v, %v, %v", key, at, waiting, asked, until, want, m.asked[key])
+		}
+	}
+	if !sameSet(m.reported, m.expired) || !sameSet(m.told, m.met) {
+		return fmt.Errorf("reported %v, want %v; told %v, want %v", m.reported, m.expired, m.told, m.met)
+	}
+	return real.CheckInvariants()
+}
+
+// checkAnswers is called after a whole history.
+func checkAnswers(s subject) error {
+	m, real := s.common()
+	for _, key := range []string{"a", "b"} {
+		at, waiting := real.Expires(key)
+		until, want := m.until[key]
+		if s.satisfied(key) == want || waiting != want || at != until {
+			return fmt.Errorf("%s: expires at %v, %v; want %v, %v", key, at, waiting, until, want)
+		}
 	}
 	return nil
 }
 
-// sameSet compares regardless of order: what expires in one call may have been set in any.
+// sameSet compares regardless of order: what a call tells of may have been set in any.
 func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
@@ -77,12 +126,17 @@ func everyHistory(t *testing.T, length int, start func() subject) {
 			}
 			histories++
 			s := start()
+			m, real := s.common()
+			real.Notify(func(key string) { m.told = append(m.told, key) })
 			actions := s.actions()
 			for i, a := range history {
 				actions[a]()
-				if err := s.check(); err != nil {
+				if err := check(s); err != nil {
 					t.Fatalf("%v: %v", history[:i+1], err)
 				}
+			}
+			if err := checkAnswers(s); err != nil {
+				t.Fatalf("%v: %v", history, err)
 			}
 		}
 		extend(nil)
@@ -111,7 +165,7 @@ func (s *counted) change(key string, n [2]int, renew bool) {
 	_, waits := s.until[key]
 	switch {
 	case n == [2]int{}:
-		delete(s.until, key)
+		s.meet(key)
 	case renew || !waits:
 		s.until[key] = time.Now().Add(ttl)
 	}
@@ -135,21 +189,15 @@ func (s *counted) actions() []func() {
 		func() { s.c.RaiseExpectations("a", 1, 0); s.add("a", 1, 0, false) },
 		func() { s.c.LowerExpectations("a", 2, 2); s.add("a", -2, -2, false) },
 		func() { s.c.DeleteExpectations("a"); s.change("a", [2]int{}, false) },
+		func() { s.ask("a", s.satisfied) },
 		half,
 		whole,
 	}
 }
 
-func (s *counted) check() error {
-	s.expire(func(key string) bool { delete(s.n, key); return true })
-	for _, key := range []string{"a", "b"} {
-		at, waits := s.c.Expires(key)
-		if err := s.compare(key, s.c.SatisfiedExpectations(key), at, waits); err != nil {
-			return err
-		}
-	}
-	return s.c.CheckInvariants()
-}
+func (s *counted) common() (*model, asker)   { return s.model, s.c }
+func (s *counted) satisfied(key string) bool { return s.c.SatisfiedExpectations(key) }
+func (s *counted) drop(key string)           { delete(s.n, key) }
 
 func TestEveryShortHistoryOfCountedEqualsTheModel(t *testing.T) { everyHistory(t, 4, newCounted) }
 
@@ -186,7 +234,7 @@ func (s *tracked) observe(key, event string) {
 
 func (s *tracked) settle(key string) {
 	if len(s.ids[key]) == 0 && (key != "a" || s.early == nil) {
-		delete(s.until, key)
+		s.meet(key)
 	}
 }
 
@@ -212,21 +260,15 @@ func (s *tracked) actions() []func() {
 		func() { s.t.Delete("a"); s.forget("a") },
 		func() { s.t.Begin("a"); s.early = map[string]bool{}; s.until["a"] = time.Now().Add(ttl) },
 		func() { s.t.End("a"); s.early = nil; s.settle("a") },
+		func() { s.ask("a", s.satisfied) },
 		half,
 		whole,
 	}
 }
 
-func (s *tracked) check() error {
-	s.expire(func(key string) bool { s.forget(key); return true })
-	for _, key := range []string{"a", "b"} {
-		at, waits := s.t.Expires(key)
-		if err := s.compare(key, s.t.Satisfied(key), at, waits); err != nil {
-			return err
-		}
-	}
-	return s.t.CheckInvariants()
-}
+func (s *tracked) common() (*model, asker)   { return s.model, s.t }
+func (s *tracked) satisfied(key string) bool { return s.t.Satisfied(key) }
+func (s *tracked) drop(key string)           { s.forget(key) }
 
 func TestEveryShortHistoryOfTrackedEqualsTheModel(t *testing.T) { everyHistory(t, 4, newTracked) }
 
@@ -234,8 +276,7 @@ type versions struct {
 	*model
 	v    *expectations.Versions[string]
 	want map[string]uint64
-	seen uint64 // by the cache, at most
-	err  error
+	seen uint64
 }
 
 func newVersions() subject {
@@ -245,23 +286,25 @@ func newVersions() subject {
 
 func (s *versions) expect(key string, version uint64) {
 	s.v.ExpectVersion(key, version)
-	if version > s.want[key] {
+	if version > s.want[key] && version > s.seen {
 		s.want[key] = version
 		s.until[key] = time.Now().Add(ttl)
 	}
 }
 
-// ask asks for key with a cache at version seen.
-func (s *versions) ask(key string, seen uint64) {
-	got := s.v.Satisfied(key, seen)
-	s.seen = max(s.seen, seen)
-	if want := s.want[key] <= seen; got != want {
-		s.err = fmt.Errorf("%s at %d: satisfied %v, but it expects %d", key, seen, got, s.want[key])
+func (s *versions) observe(version uint64) {
+	s.v.VersionObserved(version)
+	s.seen = max(s.seen, version)
+	for key, want := range s.want {
+		if want <= s.seen {
+			s.forget(key)
+		}
 	}
-	if got {
-		delete(s.want, key)
-		delete(s.until, key)
-	}
+}
+
+func (s *versions) forget(key string) {
+	delete(s.want, key)
+	s.meet(key)
 }
 
 func (s *versions) actions() []func() {
@@ -270,41 +313,22 @@ func (s *versions) actions() []func() {
 		func() { s.expect("a", 1) },
 		func() { s.expect("a", 3) },
 		func() { s.expect("b", 2) },
-		func() { s.ask("a", 1) },
-		func() { s.ask("a", 2) },
-		func() { s.ask("b", 3) },
-		func() { s.ask("b", 1) },
-		func() { s.v.Delete("a"); delete(s.want, "a"); delete(s.until, "a") },
+		func() { s.expect("b", 4) },
+		func() { s.observe(1) },
+		func() { s.observe(2) },
+		func() { s.observe(3) },
+		func() { s.ask("a", s.satisfied) },
+		func() { s.ask("b", s.satisfied) },
+		func() { s.v.Delete("a"); s.forget("a") },
+		func() { s.v.Reset(); s.seen = 0; s.forget("a"); s.forget("b") },
 		half,
 		whole,
-		func() { // whoever asks first after the expiry brings the news that the cache has caught up
-			whole()
-			s.seen = max(s.seen, 2)
-			s.expire(s.drop)
-			s.ask("a", 2)
-		},
+		func() { whole(); s.observe(2) }, // what is met at last has not expired
 	}
 }
 
-// drop reports what has expired and was not met.
-func (s *versions) drop(key string) bool {
-	met := s.want[key] <= s.seen
-	delete(s.want, key)
-	return !met
-}
-
-func (s *versions) check() error {
-	s.expire(s.drop)
-	for _, key := range []string{"a", "b"} {
-		at, waits := s.v.Expires(key)
-		if err := s.compare(key, !waits, at, waits); err != nil {
-			return err
-		}
-	}
-	if s.err != nil {
-		return s.err
-	}
-	return s.v.CheckInvariants()
-}
+func (s *versions) common() (*model, asker)   { return s.model, s.v }
+func (s *versions) satisfied(key string) bool { return s.v.Satisfied(key) }
+func (s *versions) drop(key string)           { delete(s.want, key) }
 
 func TestEveryShortHistoryOfVersionsEqualsTheModel(t *testing.T) { everyHistory(t, 4, newVersions) }

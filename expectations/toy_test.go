@@ -11,7 +11,7 @@ import (
 
 // guard is what a controller does with expectations. Each of the three types is one; so is nothing.
 type guard interface {
-	satisfied(seen uint64) bool
+	satisfied() bool
 	before(creations, deletions []int)
 	after(write event)
 	done() // with all that before has told of
@@ -26,18 +26,18 @@ type event struct {
 
 type noGuard struct{}
 
-func (noGuard) satisfied(uint64) bool { return true }
-func (noGuard) before(_, _ []int)     {}
-func (noGuard) after(event)           {}
-func (noGuard) done()                 {}
-func (noGuard) observe(event)         {}
+func (noGuard) satisfied() bool   { return true }
+func (noGuard) before(_, _ []int) {}
+func (noGuard) after(event)       {}
+func (noGuard) done()             {}
+func (noGuard) observe(event)     {}
 
 type countedGuard struct {
 	noGuard
 	c *expectations.Counted[string]
 }
 
-func (g countedGuard) satisfied(uint64) bool { return g.c.SatisfiedExpectations("web") }
+func (g countedGuard) satisfied() bool { return g.c.SatisfiedExpectations("web") }
 func (g countedGuard) before(creations, deletions []int) {
 	g.c.SetExpectations("web", len(creations), len(deletions))
 }
@@ -54,7 +54,7 @@ type trackedGuard struct {
 	t *expectations.Tracked[string, int]
 }
 
-func (g trackedGuard) satisfied(uint64) bool { return g.t.Satisfied("web") }
+func (g trackedGuard) satisfied() bool { return g.t.Satisfied("web") }
 func (g trackedGuard) before(creations, deletions []int) {
 	g.t.ExpectCreations("web", creations...)
 	g.t.ExpectDeletions("web", deletions...)
@@ -85,8 +85,9 @@ type versionsGuard struct {
 	v *expectations.Versions[string]
 }
 
-func (g versionsGuard) satisfied(seen uint64) bool { return g.v.Satisfied("web", seen) }
-func (g versionsGuard) after(write event)          { g.v.ExpectVersion("web", write.version) }
+func (g versionsGuard) satisfied() bool   { return g.v.Satisfied("web") }
+func (g versionsGuard) observe(ev event)  { g.v.VersionObserved(ev.version) }
+func (g versionsGuard) after(write event) { g.v.ExpectVersion("web", write.version) }
 
 // replicas is a controller that keeps so many children, with a source, and a cache that lags behind it.
 type replicas struct {
@@ -96,14 +97,13 @@ type replicas struct {
 	version  uint64       // of the source
 	log      []event      // what the cache has not seen
 	cache    []int        // the children that it shows, oldest first
-	seen     uint64       // its version
 	nextID   int
 	eager    func() bool // whether the cache sees a write before the write returns
 }
 
 // reconcile takes the cache for the truth.
 func (r *replicas) reconcile() {
-	if !r.guard.satisfied(r.seen) {
+	if !r.guard.satisfied() {
 		return
 	}
 	var creations, deletions []int
@@ -152,7 +152,7 @@ func (r *replicas) deliver() {
 	if !ev.gone {
 		cache = append(cache, ev.id)
 	}
-	r.cache, r.seen = cache, ev.version
+	r.cache = cache
 	r.guard.observe(ev)
 }
 

@@ -38,8 +38,8 @@ func NewTracked[K, ID comparable](cfg Config[K]) *Tracked[K, ID] {
 // Satisfied says whether key waits for nothing: all that it expected has been observed or has expired, or it has never
 // expected anything. A key between Begin and End is not satisfied.
 func (t *Tracked[K, ID]) Satisfied(key K) bool {
-	_, waits := t.book.expires(key)
-	return !waits
+	_, waiting := t.book.ask(key)
+	return !waiting
 }
 
 // Begin says that key is about to act, and lets its time begin anew. To be called before the first write, by one
@@ -77,8 +77,14 @@ func (t *Tracked[K, ID]) DeletionObserved(key K, id ID) { t.observe(key, sight[I
 // Delete forgets key. To be called when the object of key is gone.
 func (t *Tracked[K, ID]) Delete(key K) { t.book.forget(key) }
 
-// Expires returns when what key expects expires; ok is false if it is satisfied. With a negative TTL the time is zero.
-func (t *Tracked[K, ID]) Expires(key K) (at time.Time, ok bool) { return t.book.expires(key) }
+// Expires says whether key waits, and until when at the latest: it is Satisfied the other way round, for those who hold a
+// key back. With a negative TTL the time is zero.
+func (t *Tracked[K, ID]) Expires(key K) (at time.Time, waiting bool) { return t.book.ask(key) }
+
+// Notify has f called for each key of which Expires or Satisfied has said that it waits, as soon as it waits no more
+// because the last event was observed, or was taken back, or because the key was deleted or has come to its End. See
+// the package documentation.
+func (t *Tracked[K, ID]) Notify(f func(key K)) (stop func()) { return t.book.notify(f) }
 
 func (t *Tracked[K, ID]) expect(key K, gone bool, ids []ID) {
 	if len(ids) == 0 {
@@ -118,6 +124,6 @@ func (t *Tracked[K, ID]) observe(key K, s sight[ID]) {
 // settleLocked removes p when it expects nothing and does not act.
 func (t *Tracked[K, ID]) settleLocked(p *page[K, sets[ID]]) {
 	if len(p.expected.expected) == 0 && !p.expected.acts {
-		t.book.removeLocked(p)
+		t.book.meetLocked(p)
 	}
 }
