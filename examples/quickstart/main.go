@@ -1,4 +1,4 @@
-// Command 01-quickstart keeps the servers of some sites at the wanted number.
+// Command quickstart keeps the servers of some sites at the wanted number.
 package main
 
 import (

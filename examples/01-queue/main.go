@@ -1,0 +1,57 @@
+// Command 01-queue works through a queue of tenants: each once, however often it was added, the urgent one first, what
+// failed again after a backoff, and what fails too often put aside.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+func main() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	q := workqueue.New(workqueue.Config[string]{
+		MaxAttempts: 3,
+		Hooks: workqueue.Hooks[string]{Parked: func(tenant string, attempts int) {
+			fmt.Printf("%s: put aside after %d attempts\n", tenant, attempts)
+			stop()
+		}},
+	})
+
+	// A key is a name, never the object. So it waits once, and whoever works on it reads what is true then.
+	for _, tenant := range []string{"acme", "hooli", "acme", "initech", "acme"} {
+		q.Add(tenant)
+	}
+	q.AddWith("umbrella", workqueue.AddOptions{Priority: 1, Reason: "somebody waits for it"})
+	fmt.Println(q.Len(), "tenants wait")
+
+	again := true
+	check(q.Run(ctx, 1, func(_ context.Context, item workqueue.Item[string]) error {
+		if item.Key == "hooli" {
+			fmt.Printf("%s: attempt %d failed\n", item.Key, item.Attempt)
+			return errors.New("no route to host") // so the key is added again, after a backoff
+		}
+		fmt.Printf("%s: done\n", item.Key)
+		if item.Key == "acme" && again {
+			q.Add("acme") // it changes while it is in hand: nobody else gets it, and it comes back
+			again = false
+		}
+		return nil
+	}))
+
+	for _, info := range q.Snapshot() {
+		fmt.Printf("%s is %s: %s\n", info.Key, info.State, info.Reasons[0].Text)
+	}
+	q.Add("hooli") // something has changed: that revives it, with all of its attempts
+	fmt.Println(q.Len(), "tenant waits")
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

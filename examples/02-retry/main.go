@@ -1,0 +1,78 @@
+// Command 02-retry calls an API that fails in all the ways in which APIs fail: it tries again what may help, and only that.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+var (
+	errBusy    = errors.New("busy")
+	errUnknown = errors.New("no such site")
+)
+
+func main() {
+	ctx := context.Background()
+	backoff := wait.Backoff{Duration: time.Millisecond, Factor: 2, Jitter: 0.1, Cap: time.Second, Steps: 4}
+
+	// Do tries until it works. An error may say how long to wait, as an API does with Retry-After.
+	api := failing(errBusy, retry.After(errBusy, 3*time.Millisecond))
+	check(retry.Do(ctx, retry.Config{Backoff: backoff, OnAttempt: func(_ context.Context, a retry.Attempt) {
+		fmt.Printf("attempt %d: %v\n", a.Number, a.Err)
+	}}, api))
+
+	// What can never work is tried once, and what does not work in time is given up.
+	api = failing(retry.Permanent(errUnknown))
+	fmt.Println("permanent:", retry.Do(ctx, retry.Config{Backoff: backoff}, api))
+	api = failing(errBusy, errBusy, errBusy, errBusy)
+	err := retry.Do(ctx, retry.Config{Backoff: backoff}, api)
+	fmt.Println("gave up:", errors.Is(err, retry.ErrGaveUp), errors.Is(err, errBusy))
+
+	// A poll asks at once and then at intervals. Its own timeout can be told from the end of the caller's context.
+	ready := 0
+	check(wait.For(ctx, func(context.Context) (bool, error) {
+		ready++
+		return ready == 3, nil
+	}))
+	fmt.Println("asked until ready:", ready)
+	err = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Millisecond, wait.Immediate,
+		func(context.Context) (bool, error) { return false, nil })
+	fmt.Println("timeout:", errors.Is(err, wait.ErrTimeout), "interrupted:", wait.Interrupted(err))
+
+	// Pieces run beside each other. None stops another, and a panic is an error like others.
+	err = wait.Parallelize(ctx, 2, 4, func(_ context.Context, i int) error {
+		switch i {
+		case 1:
+			return errBusy
+		case 3:
+			panic("out of range")
+		}
+		return nil
+	})
+	var captured *wait.PanicError
+	fmt.Println("pieces:", errors.Is(err, errBusy), errors.As(err, &captured), captured.Value)
+}
+
+// failing returns a call that fails with each of errs in turn, and then works.
+func failing(errs ...error) func(context.Context) error {
+	return func(context.Context) error {
+		if len(errs) == 0 {
+			return nil
+		}
+		err := errs[0]
+		errs = errs[1:]
+		return err
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

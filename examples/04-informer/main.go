@@ -1,0 +1,95 @@
+// Command 04-informer mirrors a source that can only be listed, and tells two handlers what changes: one from the start, one
+// that comes late.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Certificate is an object of the source.
+type Certificate struct {
+	Domain string
+	Serial int
+}
+
+func domainOf(c Certificate) string { return c.Domain }
+
+func main() {
+	// The source: a table, an API, a directory. Poll lists it at intervals and finds what has changed by comparing.
+	var db table
+	db.set(Certificate{"example.com", 1}, Certificate{"example.org", 1})
+	source := informer.Poll(db.list, domainOf, informer.PollConfig[Certificate]{Interval: time.Hour})
+	certificates := informer.New(source, domainOf, informer.Config{Name: "certificates"})
+
+	told := make(chan string)
+	_, err := certificates.AddHandler(informer.Handler[string, Certificate]{
+		OnAdd: func(c Certificate, initial bool) { told <- fmt.Sprintf("%s is there, from the start: %v", c.Domain, initial) },
+		OnUpdate: func(old, c Certificate) {
+			told <- fmt.Sprintf("%s: serial %d, was %d", c.Domain, c.Serial, old.Serial)
+		},
+		OnDelete: func(gone cache.Tombstone[string, Certificate]) {
+			told <- fmt.Sprintf("%s is gone, serial %d", gone.Key, gone.Object.Serial)
+		},
+	})
+	check(err)
+
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- certificates.Run(ctx) }()
+	fmt.Println(<-told)
+	fmt.Println(<-told)
+
+	db.set(Certificate{"example.com", 2})
+	source.Nudge() // the poll need not wait for its time: something is known to have changed
+	fmt.Println(<-told)
+	fmt.Println(<-told)
+
+	// A handler may come at any time. It is told exactly what is there now, and then what changes.
+	late := make(chan string)
+	registration, err := certificates.AddHandler(informer.Handler[string, Certificate]{
+		OnAdd: func(c Certificate, _ bool) { late <- fmt.Sprintf("%s, serial %d", c.Domain, c.Serial) },
+	})
+	check(err)
+	fmt.Println("late:", <-late)
+	check(informer.WaitForSync(ctx, certificates, registration))
+	fmt.Println("objects in the cache:", certificates.Indexer().Len())
+
+	stop()
+	check(<-ended)
+}
+
+// table is the source.
+type table struct {
+	mu   sync.Mutex
+	rows []Certificate // guarded by mu
+}
+
+func (t *table) set(rows ...Certificate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows = rows
+}
+
+// list is called from another goroutine. An error would leave the cache as it is.
+func (t *table) list(context.Context) ([]Certificate, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rows == nil {
+		return nil, errors.New("the table is not there")
+	}
+	return t.rows, nil
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
