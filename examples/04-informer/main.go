@@ -31,7 +31,9 @@ func main() {
 
 	told := make(chan string)
 	_, err := certificates.AddHandler(informer.Handler[string, Certificate]{
-		OnAdd: func(c Certificate, initial bool) { told <- fmt.Sprintf("%s is there, from the start: %v", c.Domain, initial) },
+		OnAdd: func(c Certificate, initial bool) {
+			told <- fmt.Sprintf("%s is there, from the start: %v", c.Domain, initial)
+		},
 		OnUpdate: func(old, c Certificate) {
 			told <- fmt.Sprintf("%s: serial %d, was %d", c.Domain, c.Serial, old.Serial)
 		},
