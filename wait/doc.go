@@ -16,6 +16,7 @@
 //	BackoffUntil                    again and again, slower while it fails
 //	Group                           functions beside each other, joined at the end
 //	Parallelize                     n pieces of work on some workers
+//	SlowStart                       n pieces of work, one at first, then more and more until one fails
 //	Call                            one function; a panic becomes an error
 //
 // Each comes in one form: the context is the first argument; the function to run is the last, and gets that context. For
@@ -36,13 +37,14 @@
 //     of the context's deadline has missed it.
 //  2. Every error by which this package reports the end of a context wraps both the context's Err and its Cause.
 //     [Interrupted] recognizes it, and a limit of the wait's own ([ErrTimeout]) too.
-//  3. Functions of the caller run one at a time within a loop or a poll, and each piece of [Parallelize] runs at most once.
+//  3. Functions of the caller run one at a time within a loop or a poll, and each piece of [Parallelize] and
+//     [SlowStart] runs at most once.
 //  4. A panic in a function of the caller ends neither the process nor a sibling. It is returned as a [*PanicError], with
 //     its stack, and ends the loop in which it happened. It is not logged, and never swallowed.
 //  5. A delay is never negative and never overflows, whatever the fields of its [Backoff]. A Backoff does not change with
 //     use: a loop counts, the Backoff only answers.
-//  6. What has started goroutines returns after they have ended: [Group.Wait] and [Parallelize]. Everything else runs on
-//     the goroutine of its caller.
+//  6. What has started goroutines returns after they have ended: [Group.Wait], [Parallelize] and [SlowStart].
+//     Everything else runs on the goroutine of its caller.
 //
 // # Shutdown
 //
