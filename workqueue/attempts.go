@@ -25,7 +25,7 @@ func (q *Queue[K]) AddRateLimited(key K) {
 
 func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
 	checkKey(key)
-	group := q.groupOf(key)
+	hash, group := q.entries.hash(key), q.groupOf(key)
 	var d time.Duration
 	if q.cfg.RateLimiter != nil {
 		d = q.cfg.RateLimiter.When(key)
@@ -35,7 +35,7 @@ func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
 		q.mu.Unlock()
 		return
 	}
-	e := q.entryLocked(key, group)
+	e := q.entryLocked(key, hash, group)
 	if e.state == parked {
 		q.mu.Unlock()
 		return

@@ -68,13 +68,13 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 // addAfter adds key. What is delayed is told to the hook for that, even if the delay is nothing.
 func (q *Queue[K]) addAfter(key K, d time.Duration, opts AddOptions, delayed bool) {
 	checkKey(key)
-	group := q.groupOf(key)
+	hash, group := q.entries.hash(key), q.groupOf(key)
 	q.mu.Lock()
 	if q.shutdown {
 		q.mu.Unlock()
 		return
 	}
-	e := q.entryLocked(key, group)
+	e := q.entryLocked(key, hash, group)
 	q.noteReasonLocked(e, opts.Reason)
 	var w *waiter
 	added := false

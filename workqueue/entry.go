@@ -57,9 +57,10 @@ func (e *entry[K]) isScheduled() bool { return e.wakeup != 0 }
 // keep is the number of keys for which a queue keeps its memory when a burst is over.
 const keep = 4096
 
-// entryLocked returns the entry of key, a new one if there is none.
-func (q *Queue[K]) entryLocked(key K, group string) *entry[K] {
-	e, hash := q.entries.find(key)
+// entryLocked returns the entry of key, a new one if there is none. The hash is worked out before the lock is taken, since it
+// looks at all of the key, which may have to come from far away.
+func (q *Queue[K]) entryLocked(key K, hash uint32, group string) *entry[K] {
+	e := q.entries.find(key, hash)
 	if e != nil {
 		if e.state == remembered {
 			q.memory.remove(e)

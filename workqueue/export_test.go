@@ -307,7 +307,7 @@ type Table struct {
 func NewTable() *Table { return &Table{newTable[int](), map[int]*entry[int]{}} }
 
 // Hash returns the hash by which Has looks for key.
-func (t *Table) Hash(key int) uint32 { _, hash := t.table.find(key); return hash }
+func (t *Table) Hash(key int) uint32 { return t.table.hash(key) }
 
 // Add adds an entry of key, which is not in the table.
 func (t *Table) Add(key int, hash uint32) {

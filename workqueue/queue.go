@@ -75,13 +75,13 @@ func New[K comparable](cfg Config[K]) *Queue[K] {
 // (a NaN) or not comparable (an interface that holds a slice): such a key could never be found again.
 func (q *Queue[K]) Add(key K) {
 	checkKey(key)
-	group := q.groupOf(key)
+	hash, group := q.entries.hash(key), q.groupOf(key)
 	q.mu.Lock()
 	if q.shutdown {
 		q.mu.Unlock()
 		return
 	}
-	e := q.entryLocked(key, group)
+	e := q.entryLocked(key, hash, group)
 	if e.state == ready && e.priority >= 0 { // so in most cases, which need no more than this
 		q.mu.Unlock()
 		return

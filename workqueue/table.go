@@ -30,28 +30,27 @@ const minSlots = 4
 
 func newTable[K comparable]() table[K] { return table[K]{seed: maphash.MakeSeed()} }
 
-// find returns the entry of key, nil if there is none, and the hash of key.
-func (t *table[K]) find(key K) (*entry[K], uint32) {
-	hash := uint32(maphash.Comparable(t.seed, key))
+// hash returns the hash of key. It may be called beside all other methods.
+func (t *table[K]) hash(key K) uint32 { return uint32(maphash.Comparable(t.seed, key)) }
+
+// find returns the entry of key, whose hash it is given; nil if there is none.
+func (t *table[K]) find(key K, hash uint32) *entry[K] {
 	if t.n == 0 {
-		return nil, hash
+		return nil
 	}
 	for i := hash; ; i++ {
 		s := &t.slots[int(i)&(len(t.slots)-1)]
 		if s.entry == nil {
-			return nil, hash
+			return nil
 		}
 		if s.hash == hash && s.entry.key == key {
-			return s.entry, hash
+			return s.entry
 		}
 	}
 }
 
 // get returns the entry of key, nil if there is none.
-func (t *table[K]) get(key K) *entry[K] {
-	e, _ := t.find(key)
-	return e
-}
+func (t *table[K]) get(key K) *entry[K] { return t.find(key, t.hash(key)) }
 
 // add adds e, whose key is not in the table, by its hash.
 func (t *table[K]) add(e *entry[K]) {
