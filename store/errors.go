@@ -59,6 +59,10 @@ type Error struct {
 	// asked for, zero when none. For ErrExpired, Have is the first version from which a watch could still start.
 	Have, Want informer.Version
 
+	// HaveTerm and WantTerm are, for ErrFenced, the greatest term that the database has seen and the one that the write
+	// carried. Zero for any other error.
+	HaveTerm, WantTerm uint64
+
 	Err error
 }
 

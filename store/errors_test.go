@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
@@ -46,6 +47,23 @@ func TestErrorsSayWhatAndWhy(t *testing.T) {
 	} {
 		assert.EqualError(t, c.err, c.want)
 	}
+}
+
+func TestAFencedWriteIsToldBothTerms(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	o := create(t, apps, "web")
+	o, err := apps.Update(t.Context(), o, store.IfTerm(7))
+	require.NoError(t, err)
+	_, err = apps.Update(t.Context(), o, store.IfTerm(8), store.IfTerm(6))
+	var e *store.Error
+	require.ErrorAs(t, err, &e)
+	e.Err = nil
+	assert.Equal(t, &store.Error{
+		Op: store.OpUpdate, Kind: "app", Key: "web", Have: o.Version, Want: o.Version, HaveTerm: 7, WantTerm: 6,
+	}, e)
+	require.ErrorAs(t, apps.Delete(t.Context(), "web", store.IfTerm(7), store.IfUID("x")), &e)
+	assert.Zero(t, e.HaveTerm, "only of a fenced write")
+	assert.Zero(t, e.WantTerm)
 }
 
 func TestOnlyAConflictIsAConflict(t *testing.T) {

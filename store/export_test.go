@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/setpoint-go/setpoint/informer"
 )
@@ -17,6 +18,22 @@ func (db *Memory) CheckInvariants() error {
 		}).checkLocked(uids); err != nil {
 			return fmt.Errorf("%s: %w", kind, err)
 		}
+	}
+	return db.writes.check()
+}
+
+// check returns an error that says which invariant of r does not hold.
+func (r *requests) check() error {
+	if len(r.ring) != len(r.byID) || len(r.ring) > r.limit {
+		return fmt.Errorf("%d requests are remembered, %d by their id, the limit is %d", len(r.ring), len(r.byID), r.limit)
+	}
+	for i, q := range r.ring {
+		if at, ok := r.byID[q.id]; !ok || at != i || q.id == "" || q.result == nil {
+			return fmt.Errorf("the request %q is at %d, and to be found at %d", q.id, i, at)
+		}
+	}
+	if len(r.ring) < r.limit && r.next != 0 || r.next > 0 && r.next >= r.limit {
+		return fmt.Errorf("the oldest of %d requests is at %d, the limit is %d", len(r.ring), r.next, r.limit)
 	}
 	return nil
 }
@@ -34,6 +51,8 @@ func (s *MemoryStore[T]) checkLocked(uids map[string]string) error {
 			return fmt.Errorf("%q was never created", key)
 		case !o.Deleting.IsZero() && len(o.Finalizers) == 0:
 			return fmt.Errorf("%q is being deleted and waits for nothing", key)
+		case o.Generation < 1 || !o.Deleting.IsZero() && o.Generation < 2:
+			return fmt.Errorf("%q has generation %d", key, o.Generation)
 		}
 		uids[o.UID] = key
 	}
@@ -54,6 +73,9 @@ func (s *MemoryStore[T]) checkHistoryLocked() error {
 			return fmt.Errorf("change %d has version %d after version %d", p, c.object.Version, last)
 		}
 		last = c.object.Version
+		if err := s.checkStep(newest[c.object.Key], c); err != nil {
+			return err
+		}
 		newest[c.object.Key] = c
 	}
 	for key, c := range newest {
@@ -65,6 +87,34 @@ func (s *MemoryStore[T]) checkHistoryLocked() error {
 		if _, ok := newest[key]; !ok && o.Version > h.dropped {
 			return fmt.Errorf("version %d of %q is missing in the history after %d", o.Version, key, h.dropped)
 		}
+	}
+	return nil
+}
+
+// checkStep checks what a change makes of the one before it of the same key, if that is known.
+func (s *MemoryStore[T]) checkStep(before, c change[T]) error {
+	o := c.object
+	switch was := before.object; {
+	case c.kind == informer.Added && (o.Generation != 1 || was != nil && (before.kind != informer.Deleted || was.UID == o.UID)):
+		return fmt.Errorf("%q is added with generation %d, UID %q", o.Key, o.Generation, o.UID)
+	case c.kind == informer.Added || was == nil:
+		return nil
+	case before.kind == informer.Deleted || was.UID != o.UID:
+		return fmt.Errorf("%v of %q, which is gone", c.kind, o.Key)
+	case !was.Deleting.IsZero() && !o.Deleting.Equal(was.Deleting):
+		return fmt.Errorf("the deletion of %q is taken back", o.Key)
+	}
+	want := before.object.Generation
+	asked, askedBefore := o.Value, before.object.Value
+	if s.withStatus != nil {
+		askedBefore = s.withStatus(askedBefore, asked)
+	}
+	if !s.plain.equal(reflect.ValueOf(&asked).Elem(), reflect.ValueOf(&askedBefore).Elem()) ||
+		before.object.Deleting.IsZero() && !o.Deleting.IsZero() {
+		want++
+	}
+	if o.Generation != want {
+		return fmt.Errorf("%q has generation %d in version %d, want %d", o.Key, o.Generation, o.Version, want)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (s *MemoryStore[T]) Get(ctx context.Context, key string) (Object[T], error)
 	if !ok {
 		return Object[T]{}, s.fail(OpGet, key, ErrNotFound)
 	}
-	return s.copyOf(*stored), nil
+	return s.copyOf(stored), nil
 }
 
 // List implements [Reader].
@@ -64,7 +64,7 @@ func (s *MemoryStore[T]) Select(ctx context.Context, sel Selector) (informer.Lis
 	slices.SortFunc(stored, func(a, b *Object[T]) int { return strings.Compare(a.Key, b.Key) })
 	items := make([]Object[T], len(stored))
 	for i, o := range stored {
-		items[i] = s.copyOf(*o)
+		items[i] = s.copyOf(o)
 	}
 	return informer.List[Object[T]]{Items: items, Version: version}, nil
 }
@@ -74,18 +74,18 @@ func (s *MemoryStore[T]) Create(ctx context.Context, obj Object[T], pre ...Preco
 	if obj.Key == "" {
 		return Object[T]{}, s.fail(OpCreate, "", errNoKey)
 	}
-	obj = s.copyOf(obj)
-	obj.UID = s.db.cfg.NewUID()
-	return s.write(ctx, OpCreate, &obj, pre, (*MemoryStore[T]).createLocked)
+	next := s.newOf(&obj)
+	next.UID = s.db.cfg.NewUID()
+	stored, err := s.write(ctx, OpCreate, nil, next, pre, (*MemoryStore[T]).createLocked)
+	if err != nil {
+		return Object[T]{}, err
+	}
+	return s.copyOf(stored), nil
 }
 
 // Update implements [Writer].
 func (s *MemoryStore[T]) Update(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
-	if read := s.statusBase(&obj); read != nil {
-		obj.Value = s.withStatus(obj.Value, read.Value)
-	}
-	obj = s.copyOf(obj)
-	return s.write(ctx, OpUpdate, &obj, compared(&obj, pre), (*MemoryStore[T]).updateLocked)
+	return s.update(ctx, OpUpdate, &obj, pre, (*MemoryStore[T]).updateLocked)
 }
 
 // UpdateStatus implements [Writer].
@@ -93,84 +93,100 @@ func (s *MemoryStore[T]) UpdateStatus(ctx context.Context, obj Object[T], pre ..
 	if s.withStatus == nil {
 		return Object[T]{}, s.fail(OpUpdateStatus, obj.Key, ErrNoStatus)
 	}
-	if read := s.statusBase(&obj); read != nil {
-		obj.Value = s.withStatus(read.Value, obj.Value)
-		obj.Labels, obj.Owners, obj.Finalizers = read.Labels, read.Owners, read.Finalizers
-	}
-	obj = s.copyOf(obj)
-	return s.write(ctx, OpUpdateStatus, &obj, compared(&obj, pre), (*MemoryStore[T]).updateStatusLocked)
+	return s.update(ctx, OpUpdateStatus, &obj, pre, (*MemoryStore[T]).updateStatusLocked)
 }
 
-// statusBase returns a copy of the version that obj is to replace, for the part of it that obj is not to replace: a
-// version never changes, so that it can be taken apart without the lock. It returns nil when T has no status or the write
-// will be refused, since that version is not the stored one any more.
-func (s *MemoryStore[T]) statusBase(obj *Object[T]) *Object[T] {
-	if s.withStatus == nil {
-		return nil
-	}
-	s.db.mu.RLock()
-	stored := s.objects[obj.Key]
-	s.db.mu.RUnlock()
-	if stored == nil || stored.Version != obj.Version {
-		return nil
-	}
-	read := s.copyOf(*stored)
-	return &read
-}
-
-// compared returns pre and what an update of obj compares.
-func compared[T any](obj *Object[T], pre []Precondition) []Precondition {
-	pre = append(slices.Clip(pre), IfVersion(obj.Version))
+func (s *MemoryStore[T]) update(
+	ctx context.Context, op string, obj *Object[T], pre []Precondition, apply applyFunc[T],
+) (Object[T], error) {
+	var room [4]Precondition
+	pre = append(append(room[:0], pre...), IfVersion(obj.Version))
 	if obj.UID != "" {
 		pre = append(pre, IfUID(obj.UID))
 	}
-	return pre
+	for {
+		base, next := s.merge(op, obj)
+		stored, err := s.write(ctx, op, base, next, pre, apply)
+		switch {
+		case err != nil:
+			return Object[T]{}, err
+		case stored != nil:
+			return s.copyOf(stored), nil
+		}
+		// The version that obj is to replace was written after merge looked for it. The next merge finds it, or the next
+		// write is refused.
+	}
+}
+
+// merge returns the version that obj is to replace, and obj with the part of it that op does not replace. That version
+// never changes, so that it can be taken apart without the lock. Of a type without status, everything is replaced, and
+// base is nil. It is nil, too, when that version is not the stored one: the write will be refused.
+func (s *MemoryStore[T]) merge(op string, obj *Object[T]) (base, next *Object[T]) {
+	if s.withStatus == nil {
+		return nil, s.newOf(obj)
+	}
+	s.db.mu.RLock()
+	base = s.objects[obj.Key]
+	s.db.mu.RUnlock()
+	if base == nil || base.Version != obj.Version {
+		return nil, obj
+	}
+	merged := s.copyOf(base)
+	if op == OpUpdateStatus {
+		merged.Value = s.withStatus(merged.Value, obj.Value)
+	} else {
+		value := s.withStatus(obj.Value, merged.Value)
+		merged = *obj
+		merged.Value = value
+	}
+	return base, s.newOf(&merged)
 }
 
 // Delete implements [Writer].
 func (s *MemoryStore[T]) Delete(ctx context.Context, key string, pre ...Precondition) error {
-	_, err := s.write(ctx, OpDelete, &Object[T]{Key: key}, pre, (*MemoryStore[T]).deleteLocked)
+	_, err := s.write(ctx, OpDelete, nil, &Object[T]{Key: key}, pre, (*MemoryStore[T]).deleteLocked)
 	return err
 }
 
-// write lets apply do the write if it is admitted. Apply gets the object that is stored, or nil, and the caller's, which
-// nobody else holds, and returns the object to return.
+// applyFunc does an admitted write. It gets the object that is stored, or nil; the version that next was merged with, or
+// nil; and next, which nobody else holds. It returns the object to return, or nil when it has done nothing, because next
+// was not merged with what is stored.
+type applyFunc[T any] func(s *MemoryStore[T], old, base, next *Object[T]) *Object[T]
+
+// write lets apply do the write if it is admitted.
 func (s *MemoryStore[T]) write(
-	ctx context.Context, op string, obj *Object[T], pre []Precondition,
-	apply func(s *MemoryStore[T], old, obj *Object[T]) *Object[T],
-) (Object[T], error) {
+	ctx context.Context, op string, base, next *Object[T], pre []Precondition, apply applyFunc[T],
+) (*Object[T], error) {
+	key := next.Key
 	if ctx.Err() != nil {
-		return Object[T]{}, s.fail(op, obj.Key, context.Cause(ctx))
+		return nil, s.fail(op, key, context.Cause(ctx))
 	}
-	stored, err := func() (*Object[T], error) {
-		s.db.mu.Lock()
-		defer s.db.mu.Unlock()
-		id := RequestOf(pre...)
-		if id != "" {
-			if was, ok := s.db.writes.find(id); ok {
-				return s.repeated(was, op, obj.Key)
-			}
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	id := RequestOf(pre...)
+	if id != "" {
+		if was, ok := s.db.writes.find(id); ok {
+			return s.repeated(was, op, key)
 		}
-		old := s.objects[obj.Key]
-		have := Current{Term: s.db.term}
-		if old != nil {
-			have.Version, have.UID = old.Version, old.UID
-		}
-		term, err := Admit(op, s.kind, obj.Key, have, pre...)
-		if err != nil {
-			return nil, err
-		}
-		s.db.term = term
-		result := apply(s, old, obj)
-		if id != "" {
-			s.db.writes.add(request{id: id, op: op, kind: s.kind, key: obj.Key, result: result})
-		}
-		return result, nil
-	}()
+	}
+	old := s.objects[key]
+	have := Current{Term: s.db.term}
+	if old != nil {
+		have.Version, have.UID = old.Version, old.UID
+	}
+	term, err := Admit(op, s.kind, key, have, pre...)
 	if err != nil {
-		return Object[T]{}, err
+		return nil, err
 	}
-	return s.copyOf(*stored), nil
+	result := apply(s, old, base, next)
+	if result == nil {
+		return nil, nil
+	}
+	s.db.term = term
+	if id != "" {
+		s.db.writes.add(request{id: id, op: op, kind: s.kind, key: key, result: result})
+	}
+	return result, nil
 }
 
 // repeated returns what the request returned, if it is the one of this write.
@@ -181,23 +197,29 @@ func (s *MemoryStore[T]) repeated(was request, op, key string) (*Object[T], erro
 	return was.result.(*Object[T]), nil
 }
 
-func (s *MemoryStore[T]) createLocked(_, obj *Object[T]) *Object[T] {
-	obj.Generation, obj.Created, obj.Deleting = 1, now(), time.Time{}
-	return s.commitLocked(informer.Added, obj)
+func (s *MemoryStore[T]) createLocked(_, _, next *Object[T]) *Object[T] {
+	next.Generation, next.Created, next.Deleting = 1, now(), time.Time{}
+	return s.commitLocked(informer.Added, next)
 }
 
-func (s *MemoryStore[T]) updateLocked(old, obj *Object[T]) *Object[T] {
-	obj.Generation = old.Generation
-	sameValue := s.sameValue(old, obj)
-	if !sameValue { // the status is that of old: it is what was asked for that differs
-		obj.Generation++
+func (s *MemoryStore[T]) updateLocked(old, base, next *Object[T]) *Object[T] {
+	if s.withStatus != nil && base != old {
+		return nil
 	}
-	return s.replaceLocked(old, obj, sameValue)
+	next.Generation = old.Generation
+	sameValue := s.sameValue(old, next)
+	if !sameValue { // the status is that of old: it is what was asked for that differs
+		next.Generation++
+	}
+	return s.replaceLocked(old, next, sameValue)
 }
 
-func (s *MemoryStore[T]) updateStatusLocked(old, obj *Object[T]) *Object[T] {
-	obj.Generation = old.Generation
-	return s.replaceLocked(old, obj, s.sameValue(old, obj))
+func (s *MemoryStore[T]) updateStatusLocked(old, base, next *Object[T]) *Object[T] {
+	if base != old {
+		return nil
+	}
+	next.Generation = old.Generation
+	return s.replaceLocked(old, next, s.sameValue(old, next))
 }
 
 // replaceLocked puts obj in the place of old, if they differ.
@@ -217,7 +239,7 @@ func (s *MemoryStore[T]) sameValue(a, b *Object[T]) bool {
 	return s.plain.equal(reflect.ValueOf(&a.Value).Elem(), reflect.ValueOf(&b.Value).Elem())
 }
 
-func (s *MemoryStore[T]) deleteLocked(old, _ *Object[T]) *Object[T] {
+func (s *MemoryStore[T]) deleteLocked(old, _, _ *Object[T]) *Object[T] {
 	next := *old // shares what the value points to, which never changes
 	switch {
 	case len(old.Finalizers) == 0:
@@ -245,13 +267,31 @@ func (s *MemoryStore[T]) commitLocked(t informer.EventType, obj *Object[T]) *Obj
 	return obj
 }
 
-// copyOf returns a deep copy of o.
-func (s *MemoryStore[T]) copyOf(o Object[T]) Object[T] {
+// newOf returns a deep copy of o to be stored.
+func (s *MemoryStore[T]) newOf(o *Object[T]) *Object[T] {
+	next := new(Object[T])
+	*next = *o
+	next.deepenEnvelope()
 	if s.plain.deepen != nil {
-		s.plain.deepen(reflect.ValueOf(&o.Value).Elem(), 0)
+		s.plain.deepen(reflect.ValueOf(&next.Value).Elem(), 0)
 	}
-	o.Labels, o.Owners, o.Finalizers = maps.Clone(o.Labels), slices.Clone(o.Owners), slices.Clone(o.Finalizers)
-	return o.withoutEmpty()
+	return next
+}
+
+// copyOf returns a deep copy of what is stored.
+func (s *MemoryStore[T]) copyOf(stored *Object[T]) Object[T] {
+	o := *stored
+	o.deepenEnvelope()
+	if s.plain.deepen != nil {
+		o.Value = s.deepValue(o.Value)
+	}
+	return o
+}
+
+// deepValue is apart from copyOf, so that a value that needs no deep copy stays on the stack.
+func (s *MemoryStore[T]) deepValue(v T) T {
+	s.plain.deepen(reflect.ValueOf(&v).Elem(), 0)
+	return v
 }
 
 func (s *MemoryStore[T]) fail(op, key string, err error) error {

@@ -68,18 +68,24 @@ type OwnerRef struct {
 	Controller bool
 }
 
-// withoutEmpty returns o with nil in the place of an empty list: the two are the same to the store.
-func (o Object[T]) withoutEmpty() Object[T] {
+// deepenEnvelope makes o, a shallow copy, share nothing but its value. Nil takes the place of an empty list: the two are
+// the same to the store.
+func (o *Object[T]) deepenEnvelope() {
 	if len(o.Labels) == 0 {
 		o.Labels = nil
+	} else {
+		o.Labels = maps.Clone(o.Labels)
 	}
 	if len(o.Owners) == 0 {
 		o.Owners = nil
+	} else {
+		o.Owners = slices.Clone(o.Owners)
 	}
 	if len(o.Finalizers) == 0 {
 		o.Finalizers = nil
+	} else {
+		o.Finalizers = slices.Clone(o.Finalizers)
 	}
-	return o
 }
 
 // sameEnvelope says whether a and b have the same labels, owners and finalizers.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"reflect"
@@ -15,16 +14,16 @@ const maxDepth = 10_000
 // plain is what the store knows about a type of plain data.
 //
 // Invariants:
-//  1. deepen is nil if and only if assignment makes a deep copy. A pointer, a slice and a map set it before they look
-//     at what they lead to, which may be a type that leads back to them.
+//  1. deepen is nil if and only if assignment makes a deep copy: if t shares nothing. It is set before what the type leads
+//     to is looked at, which may lead back to the type itself.
 //  2. A value that deepen has seen shares no memory that can be changed with any value from before.
 //  3. equal of a value and its deep copy is true.
 type plain struct {
 	// deepen turns v, a settable shallow copy, into a deep one.
 	deepen func(v reflect.Value, depth int)
 
-	// equal says whether two values are the same to the last bit. A nil slice is not an empty one. Two times are the
-	// same when they name the same instant at the same offset from UTC.
+	// equal says whether two addressable values are the same to the last bit. A nil slice is not an empty one. Two times
+	// are the same when they name the same instant at the same offset from UTC.
 	equal func(a, b reflect.Value) bool
 }
 
@@ -40,6 +39,9 @@ func plainOf(t reflect.Type, path string, seen map[reflect.Type]*plain) (*plain,
 	seen[t] = p
 	if t == timeType {
 		p.equal = equalTime // a time has no pointer but to its location, which nobody can change
+		return p, nil
+	}
+	if p.known(t) {
 		return p, nil
 	}
 	var err error
@@ -105,26 +107,23 @@ func (p *plain) slice(t reflect.Type, path string, seen map[reflect.Type]*plain)
 	p.equal = func(a, b reflect.Value) bool {
 		return a.IsNil() == b.IsNil() && a.Len() == b.Len() && elem.equalAll(a, b)
 	}
-	if t.Elem().Kind() == reflect.Uint8 {
-		p.equal = func(a, b reflect.Value) bool {
-			return a.IsNil() == b.IsNil() && bytes.Equal(a.Bytes(), b.Bytes())
-		}
-	}
 	var err error
 	elem, err = plainOf(t.Elem(), path+"[]", seen)
 	return err
 }
 
 func (p *plain) array(t reflect.Type, path string, seen map[reflect.Type]*plain) error {
-	elem, err := plainOf(t.Elem(), path+"[]", seen)
-	if elem.deepen != nil {
+	var elem *plain
+	if shares(t) {
 		p.deepen = func(v reflect.Value, depth int) {
 			for i := range v.Len() {
 				elem.deepen(v.Index(i), depth)
 			}
 		}
 	}
-	p.equal = elem.equalAll
+	p.equal = func(a, b reflect.Value) bool { return elem.equalAll(a, b) }
+	var err error
+	elem, err = plainOf(t.Elem(), path+"[]", seen)
 	return err
 }
 
@@ -138,11 +137,12 @@ func (p *plain) mapping(t reflect.Type, path string, seen map[reflect.Type]*plai
 			return
 		}
 		to := reflect.MakeMapWithSize(t, v.Len())
+		key, value := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
 		for entries := v.MapRange(); entries.Next(); {
-			value := reflect.New(t.Elem()).Elem()
-			value.Set(entries.Value())
+			key.SetIterKey(entries)
+			value.SetIterValue(entries)
 			elem.deepenInside(value, depth)
-			to.SetMapIndex(entries.Key(), value)
+			to.SetMapIndex(key, value)
 		}
 		v.Set(to)
 	}
@@ -150,9 +150,15 @@ func (p *plain) mapping(t reflect.Type, path string, seen map[reflect.Type]*plai
 		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
 			return false
 		}
+		value, other := reflect.New(t.Elem()).Elem(), reflect.New(t.Elem()).Elem()
 		for entries := a.MapRange(); entries.Next(); {
-			other := b.MapIndex(entries.Key())
-			if !other.IsValid() || !elem.equal(entries.Value(), other) {
+			there := b.MapIndex(entries.Key())
+			if !there.IsValid() {
+				return false
+			}
+			value.SetIterValue(entries)
+			other.Set(there)
+			if !elem.equal(value, other) {
 				return false
 			}
 		}
@@ -167,15 +173,7 @@ func (p *plain) structure(t reflect.Type, path string, seen map[reflect.Type]*pl
 	fields := make([]*plain, t.NumField())
 	var deep []int // the fields that assignment does not copy
 	for i := range fields {
-		f := t.Field(i)
-		if !f.IsExported() {
-			return fmt.Errorf("%s.%s: an unexported field is not plain data", path, f.Name)
-		}
-		var err error
-		if fields[i], err = plainOf(f.Type, path+"."+f.Name, seen); err != nil {
-			return err
-		}
-		if fields[i].deepen != nil {
+		if shares(t.Field(i).Type) {
 			deep = append(deep, i)
 		}
 	}
@@ -194,7 +192,35 @@ func (p *plain) structure(t reflect.Type, path string, seen map[reflect.Type]*pl
 		}
 		return true
 	}
+	for i := range fields {
+		f := t.Field(i)
+		if !f.IsExported() {
+			return fmt.Errorf("%s.%s: an unexported field is not plain data", path, f.Name)
+		}
+		var err error
+		if fields[i], err = plainOf(f.Type, path+"."+f.Name, seen); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// shares says whether a value of type t and its shallow copy share memory that can be changed. It ends, because a type leads
+// back to itself only through a pointer, a slice or a map.
+func shares(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return true
+	case reflect.Array:
+		return shares(t.Elem())
+	case reflect.Struct:
+		for i := 0; t != timeType && i < t.NumField(); i++ {
+			if shares(t.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // deepenInside deepens what a pointer, a slice or a map leads to, one level further down.

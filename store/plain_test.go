@@ -32,29 +32,56 @@ type Tree struct {
 // Nest leads back to itself from inside a struct.
 type Nest []struct{ Inner Nest }
 
+// Graph leads back to itself from inside a struct and an array that it has only through a slice and a map.
+type Graph struct {
+	Name  string
+	Edges []Edge
+	Pairs map[string][2]Graph
+}
+
+type Edge struct {
+	To     Graph
+	Weight int
+}
+
 // Everything has every kind of plain data.
 type Everything struct {
-	B    bool
-	I    int64
-	U    uint8
-	P    uintptr
-	F    float64
-	C    complex64
-	S    string
-	T    time.Time
-	A    [2]int
-	AP   [2]*int
-	Raw  []byte
-	L    []string
-	LL   [][]int
-	M    map[string]int
-	MM   map[string]map[string][]int
-	MK   map[[2]Key]*int
-	Ptr  *string
-	PP   **string
-	Tree Tree
+	B     bool
+	I     int64
+	U     uint8
+	P     uintptr
+	F     float64
+	C     complex64
+	S     string
+	T     time.Time
+	A     [2]int
+	AP    [2]*int
+	Raw   []byte
+	L     []string
+	LL    [][]int
+	M     map[string]int
+	MM    map[string]map[string][]int
+	MK    map[[2]Key]*int
+	Ptr   *string
+	PP    **string
+	Tree  Tree
+	Graph Graph
+	Env   map[string]string
+	Named struct {
+		Args Args
+		Env  Env
+		Raw  Raw
+	}
+	Ints []int
 	Embedded
 }
+
+// Types that are made from those of which most values are, with names of their own.
+type (
+	Args []string
+	Env  map[string]string
+	Raw  []byte
+)
 
 type Key struct {
 	Zone string
@@ -209,10 +236,10 @@ func spoil(v reflect.Value, path string, check func(path string)) {
 
 func TestNothingThatAValueLeadsToIsShared(t *testing.T) {
 	everythings := open[Everything](t, store.NewMemory(store.MemoryConfig{}), "everything")
-	r := rand.New(rand.NewPCG(1, 2))
 	for n := range 3 {
 		key := fmt.Sprint(n)
-		given := some(t, r)
+		given := some(t, rand.New(rand.NewPCG(uint64(n), 2)))
+		want := some(t, rand.New(rand.NewPCG(uint64(n), 2))) // made anew: it shares nothing, whatever the store does
 		created, err := everythings.Create(t.Context(), store.Object[Everything]{Key: key, Value: given})
 		require.NoError(t, err)
 		require.Empty(t, cmp.Diff(given, created.Value))
@@ -221,8 +248,11 @@ func TestNothingThatAValueLeadsToIsShared(t *testing.T) {
 			spoiled++
 			got, err := everythings.Get(context.Background(), key)
 			require.NoError(t, err)
-			if !reflect.DeepEqual(created.Value, got.Value) {
-				t.Fatalf("%s was changed: %s", path, cmp.Diff(created.Value, got.Value))
+			if !reflect.DeepEqual(want, got.Value) {
+				t.Fatalf("%s was changed: %s", path, cmp.Diff(want, got.Value))
+			}
+			if !reflect.DeepEqual(want, created.Value) {
+				t.Fatalf("%s was changed in what Create returned: %s", path, cmp.Diff(want, created.Value))
 			}
 		}
 		spoil(reflect.ValueOf(&given).Elem(), "given", intact)
@@ -268,6 +298,9 @@ func TestWhatCountsAsAChange(t *testing.T) {
 		T time.Time
 		L []int
 		M map[string]*int
+
+		Args []string
+		Env  Env
 	}
 	noon := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
 	one := 1
@@ -283,6 +316,14 @@ func TestWhatCountsAsAChange(t *testing.T) {
 		"a real part":                  {V{C: 1i}, V{C: 1 + 1i}, true},
 		"an empty slice for nil":       {V{}, V{L: []int{}}, true},
 		"an empty map for nil":         {V{}, V{M: map[string]*int{}}, true},
+		"an empty list for nil":        {V{}, V{Args: []string{}}, true},
+		"nil for an empty list":        {V{Args: []string{}}, V{}, true},
+		"another text":                 {V{Args: []string{"a", "b"}}, V{Args: []string{"a", "c"}}, true},
+		"one text less":                {V{Args: []string{"a", "b"}}, V{Args: []string{"a"}}, true},
+		"an empty table for nil":       {V{}, V{Env: Env{}}, true},
+		"nil for an empty table":       {V{Env: Env{}}, V{}, true},
+		"an empty text under a key":    {V{Env: Env{"a": ""}}, V{Env: Env{"b": ""}}, true},
+		"the same table":               {V{Env: Env{"a": "1"}}, V{Env: Env{"a": "1"}}, false},
 		"spare capacity":               {V{L: []int{1}}, V{L: []int{1, 2}[:1]}, false},
 		"another key":                  {V{M: map[string]*int{"a": &one}}, V{M: map[string]*int{"b": &one}}, true},
 		"a pointer to an equal value":  {V{M: map[string]*int{"a": &one}}, V{M: map[string]*int{"a": &other}}, false},

@@ -74,7 +74,7 @@ func (c *cursor[T]) step() (e informer.Event[Object[T]], ok bool, err error) {
 		c.version = change.object.Version
 		return informer.Event[Object[T]]{
 			Type:    change.kind,
-			Object:  s.copyOf(*change.object),
+			Object:  s.copyOf(change.object),
 			Version: change.object.Version,
 		}, true, nil
 	}

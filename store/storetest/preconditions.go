@@ -126,7 +126,10 @@ var preconditionCases = []testCase{
 		must(t, write(7))
 		o := get(t, s, "web")
 		for _, term := range []uint64{0, 5, 6} {
-			refused(t, write(term), store.ErrFenced, store.OpUpdate, s, "web")
+			e := refused(t, write(term), store.ErrFenced, store.OpUpdate, s, "web")
+			if e.HaveTerm != 7 || e.WantTerm != term {
+				t.Fatalf("the error has the terms %d and %d, want 7 and %d", e.HaveTerm, e.WantTerm, term)
+			}
 			_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm(term))
 			refused(t, err, store.ErrFenced, store.OpCreate, other, "new")
 			refused(t, s.Delete(patient(t), "web", store.IfTerm(term)), store.ErrFenced, store.OpDelete, s, "web")
