@@ -8,14 +8,14 @@ import "time"
 // Only the goroutine of Run uses it.
 type attempts struct {
 	term uint64
-	last uint64               // number of the last write of the term
-	sent map[uint64]time.Time // when writes of the term were sent; those that are too old to matter are dropped
+	last uint64            // number of the last write of the term
+	sent map[uint64]moment // when writes of the term were sent; those that are too old to matter are dropped
 }
 
 // next numbers a write that is about to be sent. Writes from before the horizon are forgotten.
-func (a *attempts) next(term uint64, now, horizon time.Time) uint64 {
+func (a *attempts) next(term uint64, now moment, horizon time.Time) uint64 {
 	if term != a.term || a.sent == nil {
-		a.term, a.last, a.sent = term, 0, make(map[uint64]time.Time)
+		a.term, a.last, a.sent = term, 0, make(map[uint64]moment)
 	}
 	for n, at := range a.sent {
 		if at.Before(horizon) {
@@ -28,9 +28,9 @@ func (a *attempts) next(term uint64, now, horizon time.Time) uint64 {
 }
 
 // sentAt returns when the write was sent that left rec behind. It is false for a write that is not ours or was forgotten.
-func (a *attempts) sentAt(rec record) (time.Time, bool) {
+func (a *attempts) sentAt(rec record) (moment, bool) {
 	if rec.Term != a.term {
-		return time.Time{}, false
+		return moment{}, false
 	}
 	at, ok := a.sent[rec.Renewal]
 	return at, ok

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/setpoint-go/setpoint/wait"
 )
 
 // observation is the record as a follower sees it, and since when.
@@ -18,49 +16,109 @@ type observation struct {
 	regressed bool
 }
 
+// candidacy is what the goroutine of Run knows of the record while it follows.
+type candidacy struct {
+	seen      observation
+	look      time.Time // when the record is read next
+	told      time.Time // when the watch has told something last
+	notBefore time.Time // when it may be written next: once per RetryPeriod
+	unsure    uint64    // the last term that was claimed without a clear reply
+}
+
 // campaign follows the record until this elector has taken it. It returns nil when ctx ends first.
 func (e *Elector) campaign(ctx context.Context) *tenure {
-	var seen observation
-	var notBefore time.Time // of the next write: one per RetryPeriod
-	var unsure uint64       // the last term that was claimed without a clear reply
+	var c candidacy
 	for ctx.Err() == nil {
-		v, err := e.read(ctx)
-		if err != nil {
-			if ctx.Err() == nil {
-				e.log.WarnContext(ctx, "leaderelect: reading the record failed", "error", err)
-			}
-			_ = wait.Sleep(ctx, e.pollPeriod())
-			continue
-		}
-		if t := e.adopt(ctx, v); t != nil {
+		if t := e.step(ctx, &c); t != nil {
 			return t
-		}
-		e.observe(ctx, &seen, v)
-
-		poll := time.Now().Add(e.pollPeriod())
-		free := e.freeAt(seen)
-		if notBefore.After(free) {
-			free = notBefore
-		}
-		if free.After(poll) {
-			_ = wait.Sleep(ctx, time.Until(poll))
-			continue
-		}
-		if wait.Sleep(ctx, time.Until(free)) != nil {
-			break
-		}
-		notBefore = time.Now().Add(e.cfg.RetryPeriod)
-		t, err := e.take(ctx, seen.view)
-		switch {
-		case t != nil:
-			return t
-		case err != nil && !definite(err):
-			unsure = e.attempts.term
-			e.log.WarnContext(ctx, "leaderelect: taking the lease failed", "error", err)
 		}
 	}
-	if unsure > e.done && e.cfg.ReleaseOnCancel {
-		e.release(ctx, &tenure{term: unsure}, true)
+	if c.unsure > e.done && e.cfg.ReleaseOnCancel {
+		e.release(ctx, &tenure{term: c.unsure}, true)
+	}
+	return nil
+}
+
+// step waits until there is something to do, and does it: take the record when it is free, see what was told of it, or
+// read it.
+func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
+	next, free := c.look, e.freeAt(c)
+	if !free.IsZero() && free.Before(next) {
+		next = free
+	}
+	v, told, err := e.await(ctx, next)
+	switch {
+	case err != nil:
+		return nil
+	case told:
+		c.told = time.Now()
+		if e.seen.regressed(v) { // or it was told late
+			c.look = time.Now()
+			return nil
+		}
+		return e.follow(ctx, c, v)
+	case time.Now().Before(c.look):
+		if free = e.freeAt(c); free.IsZero() || time.Now().Before(free) { // it wants the lease no more
+			return nil
+		}
+		return e.claim(ctx, c)
+	}
+
+	v, err = e.read(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			e.log.WarnContext(ctx, "leaderelect: reading the record failed", "error", err)
+		}
+		c.look = time.Now().Add(e.pollPeriod())
+		return nil
+	}
+	if e.watching.isLive() && !c.told.IsZero() && time.Since(c.told) > e.cfg.RetryPeriod && c.seen.version != v.version {
+		e.watching.restart() // it should have told
+	}
+	return e.follow(ctx, c, v)
+}
+
+// await waits until the given time, or until there is news of the record, which it returns.
+func (e *Elector) await(ctx context.Context, until time.Time) (v view, told bool, err error) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return view{}, false, ctx.Err()
+	case v := <-e.watching.news():
+		return v, true, nil
+	case <-e.wake:
+		return view{}, false, nil
+	case <-timer.C:
+		return view{}, false, nil
+	}
+}
+
+// follow notes what the record is now, and begins the term of a claim that turns out to have been successful.
+func (e *Elector) follow(ctx context.Context, c *candidacy, v view) *tenure {
+	if t := e.adopt(ctx, v); t != nil {
+		return t
+	}
+	e.observe(ctx, &c.seen, v)
+	c.look = time.Now().Add(e.pollPeriod())
+	if e.watching.isLive() {
+		// A leader renews every RetryPeriod. If that is not told, something is wrong, with it or with the watch.
+		c.look = c.look.Add(e.cfg.RetryPeriod)
+	}
+	return nil
+}
+
+// claim tries to take the record.
+func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
+	c.notBefore = time.Now().Add(e.cfg.RetryPeriod)
+	c.look = time.Now() // if it fails
+	t, err := e.take(ctx, c.seen.view)
+	switch {
+	case t != nil:
+		return t
+	case err != nil && !definite(err):
+		c.unsure = e.attempts.term
+		e.log.WarnContext(ctx, "leaderelect: taking the lease failed", "error", err)
 	}
 	return nil
 }
@@ -82,12 +140,31 @@ func (e *Elector) observe(ctx context.Context, seen *observation, v view) {
 	e.publish(v)
 }
 
-// freeAt returns from when on the record may be taken, if its version stays as it is.
-func (e *Elector) freeAt(o observation) time.Time {
+// freeAt returns from when on this elector may take the record, if its version stays as it is; zero if nothing is known
+// of it.
+func (e *Elector) freeAt(c *candidacy) time.Time {
+	free := e.expiresAt(c.seen)
+	if free.IsZero() {
+		return free
+	}
+	for _, t := range []time.Time{c.notBefore, e.mayTake()} {
+		if t.After(free) {
+			free = t
+		}
+	}
+	return free
+}
+
+// expiresAt returns from when on nobody holds the record, if its version stays as it is.
+func (e *Elector) expiresAt(o observation) time.Time {
 	switch {
+	case o.since.IsZero():
+		return o.since
 	case o.regressed || o.exists && !o.readable:
 		// Who leads is not known, nor since when. Nobody leads for longer than the longest lease that we know of.
 		return o.since.Add(max(o.rec.lease(), e.seen.lease, e.cfg.LeaseDuration) + o.jitter)
+	case o.rec.Preferred != "" && o.rec.Preferred != e.cfg.Identity && o.rec.Preferred != e.incarnation:
+		return o.since.Add(headStart*e.cfg.RetryPeriod + o.jitter)
 	case !o.exists, o.rec.Holder == "", o.rec.Incarnation == e.incarnation:
 		// The last is a term of ours that is over, for our work has returned.
 		return o.since
@@ -102,14 +179,32 @@ func (e *Elector) freeAt(o observation) time.Time {
 
 // take claims the next term, in place of what v shows. It returns nil and no error if the reply came too late.
 func (e *Elector) take(ctx context.Context, v view) (*tenure, error) {
-	term := max(e.seen.term, v.rec.Term) + 1
-	sent := time.Now()
+	term := max(e.seen.term+1, v.rec.Term+1, e.floor)
+	sent := beginning()
+	e.created = 0
+	if v.version == "" {
+		e.created = term
+	}
 	// The caller's cancel does not end this call: a lease that we hold without knowing it serves nobody.
-	rec, entry, err := e.write(context.WithoutCancel(ctx), v.version, record{Holder: e.cfg.Identity, Term: term, AcquireTime: sent}, sent)
+	rec, entry, err := e.write(context.WithoutCancel(ctx), v.version, record{Holder: e.cfg.Identity, Term: term, AcquireTime: sent.Time}, sent)
 	if err != nil {
 		return nil, err
 	}
+	if e.tooLow(rec, entry.Floor) {
+		return nil, nil
+	}
 	return e.begin(ctx, rec, entry.Version, sent), nil
+}
+
+// tooLow reports whether rec, our own, was created with a term that may have been led before the record was deleted,
+// because the backend has numbers that are greater. Then it is not led, and the next claim begins there.
+func (e *Elector) tooLow(rec record, floor uint64) bool {
+	if rec.Term != e.created || floor <= rec.Term {
+		return false
+	}
+	e.done, e.floor = rec.Term, floor
+	e.seen.raise(rec)
+	return true
 }
 
 // adopt begins the term of a claim whose reply was lost, if v shows that it was successful.
@@ -118,7 +213,7 @@ func (e *Elector) adopt(ctx context.Context, v view) *tenure {
 		return nil
 	}
 	sent, ok := e.attempts.sentAt(v.rec)
-	if !ok {
+	if !ok || e.tooLow(v.rec, v.floor) {
 		return nil
 	}
 	return e.begin(ctx, v.rec, v.version, sent)
@@ -126,9 +221,9 @@ func (e *Elector) adopt(ctx context.Context, v view) *tenure {
 
 // begin begins the term that rec, our own, has claimed with a write that was sent at the given time. It returns nil if
 // that is too long ago.
-func (e *Elector) begin(ctx context.Context, rec record, version string, sent time.Time) *tenure {
+func (e *Elector) begin(ctx context.Context, rec record, version string, sent moment) *tenure {
 	e.seen.raise(rec)
-	if !time.Now().Before(sent.Add(e.cfg.RenewDeadline)) {
+	if sent.left(e.cfg.RenewDeadline, present()) <= 0 {
 		return nil
 	}
 	e.done = rec.Term
@@ -147,7 +242,7 @@ func (e *Elector) begin(ctx context.Context, rec record, version string, sent ti
 
 // read reads the record.
 func (e *Elector) read(ctx context.Context) (view, error) {
-	entry, err := e.calls.do(ctx, e.cfg.RequestTimeout, func(ctx context.Context) (Entry, error) {
+	entry, err := e.call(ctx, "get", func(ctx context.Context) (Entry, error) {
 		return e.cfg.Store.Get(ctx, e.cfg.Key)
 	})
 	at := time.Now()
@@ -162,7 +257,7 @@ func (e *Elector) read(ctx context.Context) (view, error) {
 }
 
 // write numbers rec, completes it, and stores it in place of the given version; "" is no record.
-func (e *Elector) write(ctx context.Context, version string, rec record, sent time.Time) (record, Entry, error) {
+func (e *Elector) write(ctx context.Context, version string, rec record, sent moment) (record, Entry, error) {
 	rec.Incarnation = e.incarnation
 	rec.Renewal = e.attempts.next(rec.Term, sent, sent.Add(-e.cfg.RenewDeadline))
 	rec.LeaseMillis = millis(e.cfg.LeaseDuration)
@@ -174,12 +269,22 @@ func (e *Elector) write(ctx context.Context, version string, rec record, sent ti
 		return rec, Entry{}, fmt.Errorf("leaderelect: encode record: %w", err)
 	}
 	next := Entry{Key: e.cfg.Key, Value: value, Term: rec.Term, Version: version} // a call that is late still reads it
-	put := e.cfg.Store.Update
+	operation, put := "update", e.cfg.Store.Update
 	if version == "" {
-		put = e.cfg.Store.Create
+		operation, put = "create", e.cfg.Store.Create
 	}
-	entry, err := e.calls.do(ctx, e.cfg.RequestTimeout, func(ctx context.Context) (Entry, error) { return put(ctx, next) })
+	entry, err := e.call(ctx, operation, func(ctx context.Context) (Entry, error) { return put(ctx, next) })
 	return rec, entry, err
+}
+
+// call calls the store.
+func (e *Elector) call(ctx context.Context, operation string, f func(context.Context) (Entry, error)) (Entry, error) {
+	begin := time.Now()
+	entry, err := e.calls.do(ctx, e.cfg.RequestTimeout, f)
+	if e.cfg.Hooks.Request != nil {
+		e.cfg.Hooks.Request(operation, time.Since(begin), err)
+	}
+	return entry, err
 }
 
 // definite reports whether a write that returned err has certainly not happened.

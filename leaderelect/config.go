@@ -93,6 +93,9 @@ type Config struct {
 	// Rand returns random numbers in [0, 1), for jitter. Defaults to math/rand/v2's Float64.
 	Rand func() float64
 
+	// Hooks observe the elector, for metrics.
+	Hooks Hooks
+
 	// Logger gets changes of leadership and failures of the store. Defaults to slog.Default().
 	Logger *slog.Logger
 }

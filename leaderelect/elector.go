@@ -9,8 +9,6 @@ import (
 	"maps"
 	"sync"
 	"time"
-
-	"github.com/setpoint-go/setpoint/wait"
 )
 
 // Elector competes for one lease and runs the work of the leader while it holds it. The package documentation has the
@@ -26,13 +24,20 @@ type Elector struct {
 	incarnation string // random: two electors of one identity are two
 
 	calls calls
+	wake  chan struct{} // capacity 1; who has changed outUntil sends, the goroutine of Run receives, nobody closes
 
 	mu sync.Mutex
 	// mu guards the following.
-	running bool
-	current *Leadership // from its acquisition until its callbacks have returned; else nil
-	leader  Leader      // as it was last seen
-	known   bool        // leader is set
+	running   bool
+	current   *Leadership   // from its acquisition until its callbacks have returned; else nil
+	leader    Leader        // as it was last seen
+	known     bool          // leader is set
+	outUntil  time.Time     // it does not take the lease before
+	outFor    time.Duration // how long it stays out after a term that was resigned
+	successor string        // for whom it resigned last; "" is anyone
+	watching  *watching     // of this run; nil if the store cannot watch
+	terms     uint64        // that have begun
+	lost      uint64        // of them
 
 	// The following belong to the goroutine of Run. Outside of a run they remember the last one.
 
@@ -40,6 +45,8 @@ type Elector struct {
 	seen      mark
 	attempts  attempts
 	done      uint64 // the last term of ours that must not be led (again)
+	created   uint64 // the term of a Create whose reply may be lost; 0 if there is none
+	floor     uint64 // terms begin here, because the record was created anew
 }
 
 // Leader is who leads, as the record says.
@@ -60,6 +67,7 @@ func New(cfg Config) (*Elector, error) {
 		cfg:         cfg,
 		log:         cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity),
 		incarnation: rand.Text(),
+		wake:        make(chan struct{}, 1),
 	}, nil
 }
 
@@ -79,8 +87,8 @@ func (e *Elector) Run(ctx context.Context) error {
 			}
 			out := e.lead(ctx, l)
 			e.logEnd(ctx, l.term, out)
-			if out.byItself() && wait.Sleep(ctx, 2*e.cfg.RetryPeriod) != nil {
-				return nil
+			if out.byItself() {
+				e.stayOut(minStayOut * e.cfg.RetryPeriod)
 			}
 		}
 	})
@@ -106,9 +114,7 @@ func (e *Elector) RunOnce(ctx context.Context) error {
 
 // IsLeader reports whether this elector may act as the leader now. It reads the clock, as [Leadership.Err] does.
 func (e *Elector) IsLeader() bool {
-	e.mu.Lock()
-	l := e.current
-	e.mu.Unlock()
+	l := e.leadership()
 	return l != nil && l.Err() == nil
 }
 
@@ -126,9 +132,7 @@ func (e *Elector) Leader() (Leader, bool) {
 // LeaseDuration and the given tolerance: this process should have stopped, and should be ended. It is for a liveness
 // probe, and nil for a follower.
 func (e *Elector) Check(tolerance time.Duration) error {
-	e.mu.Lock()
-	l := e.current
-	e.mu.Unlock()
+	l := e.leadership()
 	if l == nil {
 		return nil
 	}
@@ -155,13 +159,34 @@ func (e *Elector) run(ctx context.Context, f func() error) error {
 	}()
 
 	e.callbacks = startCallbacks(e.log, e.cfg.OnNewLeader)
+	watching := e.startWatching(ctx)
+	e.setWatching(watching)
 	err := f()
 	e.callbacks.stop()
+	e.setWatching(nil)
+	if !watching.stop(e.cfg.RequestTimeout) {
+		stuck := fmt.Errorf("leaderelect: run %q: a watch has not returned: %w", e.cfg.Key, ErrStoreStuck)
+		err = errors.Join(err, stuck)
+	}
 	if left := e.calls.wait(e.cfg.RequestTimeout); left > 0 {
 		stuck := fmt.Errorf("leaderelect: run %q: %d calls have not returned: %w", e.cfg.Key, left, ErrStoreStuck)
 		err = errors.Join(err, stuck)
 	}
 	return err
+}
+
+// leadership returns the leadership that lasts, or nil.
+func (e *Elector) leadership() *Leadership {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.current
+}
+
+// setWatching makes w what Stats looks at.
+func (e *Elector) setWatching(w *watching) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.watching = w
 }
 
 // publish makes what was read of the record known to others.
@@ -184,6 +209,17 @@ func (e *Elector) setCurrent(l *Leadership) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.current = l
+	if l != nil {
+		e.terms++
+		e.successor = ""
+	}
+}
+
+// countLost counts a term that was lost.
+func (e *Elector) countLost() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost++
 }
 
 // logEnd logs the end of a term whose error nobody receives.

@@ -29,6 +29,10 @@ var (
 	// ErrDrainTimeout says that the work went on for longer than Config.DrainTimeout after the caller had cancelled.
 	ErrDrainTimeout = errors.New("leaderelect: work did not drain in time")
 
+	// ErrResigned says that [Elector.Resign] or [Elector.HandOver] was called. The lease is kept while the work drains: it
+	// is the cause of the context of OnStartedLeading, and never what Leadership.Err returns.
+	ErrResigned = errors.New("leaderelect: leader has resigned")
+
 	// ErrTermEnded says that the work had returned. It is for what the work has left behind: nobody else sees it.
 	ErrTermEnded = errors.New("leaderelect: work has returned and its term is over")
 )

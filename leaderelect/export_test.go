@@ -1,5 +1,7 @@
 package leaderelect
 
+import "time"
+
 // StopTimer does to the leadership what a pause of the process does: no timer is served.
 func (l *Leadership) StopTimer() {
 	l.mu.Lock()
@@ -9,3 +11,13 @@ func (l *Leadership) StopTimer() {
 
 // FireTimer serves the timer, as it may be served when it has just been set anew.
 func (l *Leadership) FireTimer() { l.expire() }
+
+// Suspend does to the leadership what a suspend of the machine does: time passes that package time does not count.
+func (l *Leadership) Suspend(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent.asleep -= d
+}
+
+// Asleep returns how long the machine was suspended, between two bounds.
+func Asleep() (least, most time.Duration) { return asleep() }

@@ -23,9 +23,14 @@ import (
 
 func TestFileStoreIsALeaseStore(t *testing.T) {
 	t.Parallel()
-	leasetest.Run(t, func(t *testing.T) leaderelect.LeaseStore {
+	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		t.Parallel()
-		return openFiles(t, t.TempDir())
+		dir := t.TempDir()
+		return leasetest.Backend{
+			Store:  openFiles(t, dir),
+			Reopen: func() leaderelect.LeaseStore { return openFiles(t, dir) },
+			Delete: func(key string) { require.NoError(t, os.Remove(filepath.Join(dir, key+".lease"))) },
+		}
 	})
 }
 
@@ -184,8 +189,6 @@ func openFiles(t testing.TB, dir string) files {
 	require.NoError(t, err)
 	return files{s, dir}
 }
-
-func (f files) Reopen(t testing.TB) leaderelect.LeaseStore { return openFiles(t, f.dir) }
 
 // lock holds the lock of a key, as another process would.
 func (f files) lock(t testing.TB, key string) (unlock func()) {

@@ -12,14 +12,14 @@ type tenure struct {
 
 	term     uint64
 	acquired time.Time
-	version  string    // of the last write that is known to have happened
-	sent     time.Time // when the last write was sent, whatever became of it
+	version  string // of the last write that is known to have happened
+	sent     moment // when the last write was sent, whatever became of it
 }
 
 // outcome is how a term ended.
 type outcome struct {
 	lost      error // why the lease was lost; nil if it was not
-	cancelled error // why the caller's context ended; nil if it goes on
+	cancelled error // why the caller's context ended, or ErrResigned; nil if it goes on
 	work      error // what the callbacks returned, unless it only says why their context ended
 }
 
@@ -72,20 +72,36 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 	if out.lost == nil && !errors.Is(why, ErrTermEnded) {
 		out.lost = why // while OnStoppedLeading ran
 	}
+	if out.lost != nil {
+		e.countLost()
+	}
 	ours := out.lost == nil || errors.Is(out.lost, ErrDrainTimeout)
-	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil) {
+	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil || t.hasResigned()) {
 		e.release(ctx, t, false)
 	}
+	if t.hasResigned() {
+		e.mu.Lock()
+		out := e.outFor
+		e.mu.Unlock()
+		e.stayOut(out)
+	}
+	close(t.released)
 	return out
 }
 
 // perform runs the callbacks of a term.
 func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
-	if l.Err() != nil || ctx.Err() != nil { // a callback before was slow
+	if l.Err() != nil || l.work.Err() != nil { // a callback before was slow
 		return judge(ctx, l, nil)
+	}
+	if e.cfg.Hooks.StartedLeading != nil {
+		e.cfg.Hooks.StartedLeading(l.term)
 	}
 	out := judge(ctx, l, guard(l.work, func(ctx context.Context) error { return e.cfg.OnStartedLeading(ctx, l) }))
 	l.endWork(ErrTermEnded)
+	if e.cfg.Hooks.StoppedLeading != nil {
+		e.cfg.Hooks.StoppedLeading(l.term, out.cause())
+	}
 	if e.cfg.OnStoppedLeading == nil {
 		return out
 	}
@@ -97,6 +113,9 @@ func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
 // judge tells why the work returned err.
 func judge(ctx context.Context, l *Leadership, err error) outcome {
 	out := outcome{lost: l.Err(), cancelled: context.Cause(ctx)}
+	if out.cancelled == nil && l.hasResigned() {
+		out.cancelled = ErrResigned
+	}
 	switch {
 	case out.byItself():
 		out.work = err
@@ -117,6 +136,10 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 			return out
 		case <-t.ctx.Done():
 			return e.awaitStepDown(t.Leadership, done)
+		case v := <-e.watching.news():
+			if (!e.wrote(t, v) || e.seen.regressed(v)) && len(done) == 0 {
+				e.verify(t)
+			}
 		case <-tick.C:
 			switch { // select takes any that is ready, and after a pause the timer of the lease may come last
 			case len(done) > 0:
@@ -151,7 +174,7 @@ func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
 // is the deadline. After a write whose outcome is not known, the next may replace a version that is old: then it conflicts,
 // and the record is read.
 func (e *Elector) renew(t *tenure) {
-	t.sent = time.Now()
+	t.sent = beginning()
 	rec, entry, err := e.write(t.ctx, t.version, record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
 	if err == nil {
 		t.version = entry.Version
@@ -165,6 +188,11 @@ func (e *Elector) renew(t *tenure) {
 	}
 }
 
+// wrote reports whether v is a write of this term.
+func (e *Elector) wrote(t *tenure, v view) bool {
+	return v.held() && v.rec.Incarnation == e.incarnation && v.rec.Term == t.term && v.rec.Renewal <= e.attempts.last
+}
+
 // verify reads the record to find out what became of the writes of this term. It ends the term if the record is not ours
 // any more. If it cannot be read nothing changes.
 func (e *Elector) verify(t *tenure) {
@@ -176,8 +204,7 @@ func (e *Elector) verify(t *tenure) {
 		return
 	}
 	regressed := e.seen.regressed(v)
-	own := v.held() && v.rec.Incarnation == e.incarnation
-	if own && !regressed && v.rec.Term == t.term && v.rec.Renewal <= e.attempts.last {
+	if !regressed && e.wrote(t, v) {
 		if sent, ok := e.attempts.sentAt(v.rec); ok {
 			t.extend(sent)
 		}
@@ -185,6 +212,7 @@ func (e *Elector) verify(t *tenure) {
 		t.version = v.version
 		return
 	}
+	own := v.held() && v.rec.Incarnation == e.incarnation
 	if regressed && (own || !v.held() || v.rec.Term < t.term) {
 		t.end(ErrStoreRegressed)
 	} else {

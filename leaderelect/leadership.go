@@ -23,51 +23,57 @@ type Leadership struct {
 
 	renewDeadline time.Duration
 	stepDown      time.Duration
+	released      chan struct{} // closed by the goroutine of Run, after the term and its release
 
 	mu sync.Mutex
 	// mu guards the following.
-	deadline time.Time   // from before the last acknowledged write was sent, plus renewDeadline; never moves back
+	sent     moment      // from before the last acknowledged write was sent; never moves back
 	over     error       // why the term is over; nil while it lasts; set once
 	leaveBy  time.Time   // when over is set: the work must have returned by then
-	expiry   *time.Timer // ends the term at the deadline, whatever the store does
+	resigned bool        // by Resign
+	expiry   *time.Timer // ends the term renewDeadline after sent, whatever the store does
 	drain    *time.Timer // ends the term at the DrainTimeout; nil while there is none
 }
 
 // newLeadership returns a leadership that ends at sent+RenewDeadline at the latest. ctx is that of the caller of Run.
 // Its owner calls end when the work has returned.
-func newLeadership(ctx context.Context, cfg *Config, term uint64, sent time.Time) *Leadership {
+func newLeadership(ctx context.Context, cfg *Config, term uint64, sent moment) *Leadership {
 	l := &Leadership{
 		term:          term,
 		renewDeadline: cfg.RenewDeadline,
 		stepDown:      cfg.StepDownTimeout,
-		deadline:      sent.Add(cfg.RenewDeadline),
+		released:      make(chan struct{}),
+		sent:          sent,
 	}
 	ctx = context.WithValue(ctx, leadershipKey{}, l)
 	l.work, l.endWork = context.WithCancelCause(ctx)
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expiry = time.AfterFunc(time.Until(l.deadline), l.expire)
+	l.expiry = time.AfterFunc(l.sent.left(l.renewDeadline, present()), l.expire)
 	return l
 }
 
 // Term returns the fencing token: greater than that of every leadership before, of any elector of the same record.
 func (l *Leadership) Term() uint64 { return l.term }
 
-// Deadline returns the time at which the lease is lost unless it is renewed. It moves with every renewal.
+// Deadline returns the time at which the lease is lost unless it is renewed. It moves with every renewal, and back by as
+// long as the machine was suspended since.
 func (l *Leadership) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deadline
+	now := present()
+	return l.sent.Add(l.renewDeadline - l.sent.slept(now))
 }
 
 // Err returns nil while this elector may act as the leader, and otherwise why not: [ErrLeaseExpired], [ErrLeaseTaken],
 // [ErrStoreRegressed], [ErrDrainTimeout] or [ErrTermEnded]. It reads the clock, so it is right even if the
-// process was stopped and no timer has fired yet.
+// process was stopped and no timer has fired yet. On Linux it also counts the time that the machine was suspended, for
+// which no timer fires. It costs about a microsecond.
 func (l *Leadership) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.errLocked(time.Now())
+	return l.errLocked(present())
 }
 
 // Context ends when the work must stop now, because the lease is lost or DrainTimeout is over; its cause is what Err
@@ -93,24 +99,25 @@ func Term(ctx context.Context) (uint64, bool) {
 }
 
 // extend moves the deadline for a write that was acknowledged, or is proven to have happened, and was sent at the given
-// time. A term that is over stays over, even if its timer is late.
-func (l *Leadership) extend(sent time.Time) {
+// moment. A term that is over stays over, even if its timer is late.
+func (l *Leadership) extend(sent moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
+	now := present()
 	if l.errLocked(now) != nil {
 		return
 	}
-	if deadline := sent.Add(l.renewDeadline); deadline.After(l.deadline) {
-		l.deadline = deadline
-		l.expiry.Reset(deadline.Sub(now))
+	if sent.After(l.sent.Time) {
+		l.sent = sent
+		l.expiry.Reset(sent.left(l.renewDeadline, now))
 	}
 }
 
 // expire is what the expiry timer runs.
 func (l *Leadership) expire() {
 	l.mu.Lock()
-	early := time.Now().Before(l.deadline) // extended while the timer fired; it was set again
+	now := present()
+	early := l.sent.left(l.renewDeadline, now) > 0 // extended while the timer fired; it was set again
 	l.mu.Unlock()
 	if !early {
 		l.end(ErrLeaseExpired)
@@ -126,18 +133,34 @@ func (l *Leadership) startDrain(timeout time.Duration) {
 	}
 }
 
+// resign has the work drain, as the end of the caller's context does.
+func (l *Leadership) resign(drain time.Duration) {
+	l.mu.Lock()
+	l.resigned = true
+	l.mu.Unlock()
+	l.startDrain(drain)
+	l.endWork(ErrResigned)
+}
+
+// hasResigned reports whether resign was called.
+func (l *Leadership) hasResigned() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.resigned
+}
+
 // end ends the term and its contexts, unless it is over. It returns why it is over.
 func (l *Leadership) end(why error) error {
 	l.mu.Lock()
+	now := present()
 	if l.over == nil {
-		now := time.Now()
 		if expired := l.errLocked(now); expired != nil {
 			why = expired
 		}
 		l.over = why
-		from := now // another may lead already
+		from := now.Time // another may lead already
 		if errors.Is(why, ErrLeaseExpired) || errors.Is(why, ErrDrainTimeout) {
-			from = l.deadline
+			from = l.sent.Add(l.renewDeadline)
 		}
 		l.leaveBy = from.Add(l.stepDown)
 		l.expiry.Stop()
@@ -159,9 +182,9 @@ func (l *Leadership) leave() time.Time {
 	return l.leaveBy
 }
 
-// errLocked is Err at the given time.
-func (l *Leadership) errLocked(now time.Time) error {
-	if l.over == nil && !now.Before(l.deadline) {
+// errLocked is Err at the given moment.
+func (l *Leadership) errLocked(now moment) error {
+	if l.over == nil && l.sent.left(l.renewDeadline, now) <= 0 {
 		return ErrLeaseExpired
 	}
 	return l.over

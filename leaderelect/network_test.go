@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"strconv"
 	"sync"
 	"time"
@@ -61,8 +62,11 @@ type network struct {
 	dark      map[string]time.Time
 	first     *leaderelect.Entry // the first record
 	committed []commit
-	forgot    bool         // the store has forgotten something
-	onCommit  func(commit) // called with mu held
+	forgot    bool            // the store has forgotten something
+	onCommit  func(commit)    // called with mu held
+	changed   chan struct{}   // closed by the next write
+	mute      map[string]bool // whose watches are told nothing
+	watches   int
 }
 
 // call is a call that is about to be made.
@@ -91,10 +95,14 @@ type record struct {
 	AcquireTime time.Time         `json:"acquireTime"`
 	RenewTime   time.Time         `json:"renewTime"`
 	Metadata    map[string]string `json:"metadata"`
+	Preferred   string            `json:"preferred"`
 }
 
 func newNetwork() *network {
-	return &network{healed: make(chan struct{}), dark: make(map[string]time.Time)}
+	return &network{
+		healed: make(chan struct{}), changed: make(chan struct{}),
+		dark: make(map[string]time.Time), mute: make(map[string]bool),
+	}
 }
 
 // heal ends all faults, also those under way.
@@ -103,6 +111,8 @@ func (n *network) heal() {
 	defer n.mu.Unlock()
 	n.plan = nil
 	clear(n.dark)
+	clear(n.mute)
+	n.wakeLocked()
 	close(n.healed)
 	n.healed = make(chan struct{})
 }
@@ -187,8 +197,59 @@ func (n *network) putLocked(party string, e leaderelect.Entry) {
 	c := commit{party: party, entry: e, at: time.Now()}
 	_ = json.Unmarshal(e.Value, &c.rec)
 	n.committed = append(n.committed, c)
+	n.wakeLocked()
 	if n.onCommit != nil {
 		n.onCommit(c)
+	}
+}
+
+// wakeLocked wakes whoever watches.
+func (n *network) wakeLocked() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// watchedLink is a link that tells of changes.
+type watchedLink struct{ link }
+
+func (l watchedLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Entry, error] {
+	return func(yield func(leaderelect.Entry, error) bool) {
+		l.mu.Lock()
+		l.watches++
+		first, muted := true, l.mute[l.party] // a watch that is mute stays mute; the next one is not
+		delete(l.mute, l.party)
+		l.mu.Unlock()
+		for told := ""; ; {
+			l.mu.Lock()
+			e := leaderelect.Entry{Key: key}
+			if l.entry != nil {
+				e = *l.entry
+			}
+			changed, dark := l.changed, time.Until(l.dark[l.party])
+			l.mu.Unlock()
+			if dark > 0 {
+				changed = make(chan struct{}) // it is told when the cut is over
+				time.AfterFunc(dark, func() { close(changed) })
+			}
+			if dark <= 0 && !muted && (first || e.Version != told) {
+				if wait.Sleep(ctx, latency/2) != nil {
+					return
+				}
+				first, told = false, e.Version
+				if !yield(convert(e, l.slow), nil) {
+					return
+				}
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+			l.mu.Lock()
+			muted = muted || l.mute[l.party]
+			l.mu.Unlock()
+		}
 	}
 }
 
@@ -275,6 +336,7 @@ func (n *network) meddle(f fault) {
 		n.writeLocked(record{Holder: "foreigner", Incarnation: "foreign", Term: n.entry.Term + 1, Renewal: 1, LeaseMillis: 15_000})
 	case deleteRecord:
 		n.entry, n.forgot = nil, true
+		n.wakeLocked()
 	case rollBack:
 		n.forgot = true
 		n.putLocked("backup", *n.first)

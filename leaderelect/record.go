@@ -9,14 +9,15 @@ import (
 // record is the value of the entry: who leads. A record without a holder is a tombstone: the lease was released and is
 // free. Nothing is ever decided by its two times, which come from somebody else's clock.
 type record struct {
-	Holder      string            `json:"holder"`            // identity, for people; "" is a tombstone
-	Incarnation string            `json:"incarnation"`       // of the elector that wrote it, also in a tombstone
-	Term        uint64            `json:"term"`              // grows by 1 with every leadership
-	Renewal     uint64            `json:"renewal"`           // number of the write within the term; never used twice
-	LeaseMillis int64             `json:"leaseMillis"`       // LeaseDuration of the holder
-	AcquireTime time.Time         `json:"acquireTime"`       // informational
-	RenewTime   time.Time         `json:"renewTime"`         // informational
-	Metadata    map[string]string `json:"metadata,omitzero"` // for whoever reads
+	Holder      string            `json:"holder"`             // identity, for people; "" is a tombstone
+	Incarnation string            `json:"incarnation"`        // of the elector that wrote it, also in a tombstone
+	Term        uint64            `json:"term"`               // grows by 1 with every leadership
+	Renewal     uint64            `json:"renewal"`            // number of the write within the term; never used twice
+	LeaseMillis int64             `json:"leaseMillis"`        // LeaseDuration of the holder
+	AcquireTime time.Time         `json:"acquireTime"`        // informational
+	RenewTime   time.Time         `json:"renewTime"`          // informational
+	Metadata    map[string]string `json:"metadata,omitzero"`  // for whoever reads
+	Preferred   string            `json:"preferred,omitzero"` // in a tombstone: for whom others hold back; "" is nobody
 }
 
 // maxLease bounds what a record can say, so that no sum overflows.
@@ -47,12 +48,13 @@ type view struct {
 	version  string
 	readable bool // rec could be decoded; if not, only its Term is set
 	rec      record
+	floor    uint64    // Entry.Floor
 	at       time.Time // after the reply, so not before the write of what was read
 }
 
 // viewOf decodes e.
 func viewOf(e Entry, at time.Time) view {
-	v := view{exists: true, version: e.Version, at: at}
+	v := view{exists: true, version: e.Version, floor: e.Floor, at: at}
 	v.readable = json.Unmarshal(e.Value, &v.rec) == nil
 	if !v.readable {
 		v.rec = record{}

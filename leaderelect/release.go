@@ -1,9 +1,6 @@
 package leaderelect
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // releaseAttempts bounds the writes of a release: one, and one after each look at what became of the one before.
 const releaseAttempts = 3
@@ -15,6 +12,9 @@ func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.RequestTimeout, errNoReply)
 	defer cancel()
 	e.done = max(e.done, t.term) // a tombstone that is under way may replace a record of this term, and only of this
+	e.mu.Lock()
+	successor := e.successor
+	e.mu.Unlock()
 	var err error
 	for range releaseAttempts {
 		if read {
@@ -29,8 +29,8 @@ func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 			t.version, t.acquired = v.version, v.rec.AcquireTime
 		}
 		var rec record
-		sent := time.Now()
-		rec, _, err = e.write(ctx, t.version, record{Term: t.term, AcquireTime: t.acquired}, sent)
+		sent := beginning()
+		rec, _, err = e.write(ctx, t.version, record{Term: t.term, AcquireTime: t.acquired, Preferred: successor}, sent)
 		if err == nil {
 			e.seen.raise(rec)
 			e.publish(view{exists: true, readable: true, rec: rec})

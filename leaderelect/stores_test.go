@@ -15,7 +15,26 @@ import (
 
 func TestMemoryStoreIsALeaseStore(t *testing.T) {
 	t.Parallel()
-	leasetest.Run(t, func(*testing.T) leaderelect.LeaseStore { return leaderelect.NewMemoryStore() })
+	leasetest.Run(t, func(*testing.T) leasetest.Backend {
+		s := leaderelect.NewMemoryStore()
+		return leasetest.Backend{
+			Store:  s,
+			Delete: s.Delete,
+			Drop: func() {
+				s.Inject(leaderelect.Faults{Before: func(ctx context.Context, _ leaderelect.Call) error {
+					<-ctx.Done()
+					return ctx.Err()
+				}})
+			},
+			Heal: func() { s.Inject(leaderelect.Faults{}) },
+			CutReply: func() {
+				s.Inject(leaderelect.Faults{After: func(context.Context, leaderelect.Call) error {
+					s.Inject(leaderelect.Faults{})
+					return errNetwork
+				}})
+			},
+		}
+	})
 }
 
 func TestARecordInMemoryDoesNotExpire(t *testing.T) {

@@ -1,0 +1,62 @@
+package leaderelect_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// Hooks feed counters and gauges.
+func ExampleHooks() {
+	elector, err := leaderelect.New(leaderelect.Config{
+		Store:            leaderelect.NewMemoryStore(),
+		Key:              "shop",
+		Logger:           slog.New(slog.DiscardHandler),
+		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
+		Hooks: leaderelect.Hooks{
+			StartedLeading: func(term uint64) { fmt.Println("leading 1, term", term) },
+			StoppedLeading: func(term uint64, cause error) { fmt.Println("leading 0, cause", cause) },
+			Request:        func(operation string, _ time.Duration, _ error) { fmt.Println("requests", operation) },
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(elector.RunOnce(context.Background()))
+	// Output:
+	// requests get
+	// requests create
+	// leading 1, term 1
+	// leading 0, cause <nil>
+	// requests update
+	// <nil>
+}
+
+// Stats is for a status page.
+func ExampleStats() {
+	var elector *leaderelect.Elector
+	elector, err := leaderelect.New(leaderelect.Config{
+		Store:  leaderelect.NewMemoryStore(),
+		Key:    "shop",
+		Logger: slog.New(slog.DiscardHandler),
+		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error {
+			var s leaderelect.Stats = elector.Stats()
+			fmt.Println("leading:", s.Leading, "term:", s.Term, "terms:", s.Terms, "lost:", s.Lost)
+			return nil
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(elector.RunOnce(context.Background()))
+	fmt.Println("leading:", elector.Stats().Leading)
+	// Output:
+	// leading: true term: 1 terms: 1 lost: 0
+	// <nil>
+	// leading: false
+}

@@ -1,0 +1,180 @@
+package leaderelect_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+func TestALeaderThatResignsDrainsReleasesAndStaysOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
+		a.behave = func(ctx context.Context, l *leaderelect.Leadership) error {
+			<-ctx.Done()
+			if l.Term() > 1 {
+				return nil
+			}
+			assert.ErrorIs(t, context.Cause(ctx), leaderelect.ErrResigned)
+			time.Sleep(time.Minute)
+			assert.NoError(t, l.Err(), "the lease is kept while it drains")
+			return context.Cause(ctx)
+		}
+		a.start()
+		after(time.Second)
+		require.NoError(t, a.Resign(t.Context(), time.Hour))
+		released := time.Now()
+		first := w.term(t, 1)
+		assert.True(t, first.stopped)
+		assert.Equal(t, leaderelect.ErrResigned, first.cause)
+		assert.Empty(t, w.read().Holder, "whatever ReleaseOnCancel says")
+		assert.False(t, a.IsLeader())
+
+		w.write(record{Holder: "x", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000})
+		after(time.Until(released.Add(time.Hour)) - 1)
+		require.Equal(t, 1, w.led())
+		leader, _ := a.Leader()
+		assert.Equal(t, "x", leader.Identity, "it goes on following")
+		after(1 + 2*latency)
+		assert.Equal(t, uint64(3), w.term(t, 2).term)
+		w.finish(t)
+	})
+}
+
+func TestOneThatResignsLeavesOthersAChance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
+		a.start()
+		after(time.Second)
+		b.start()
+		after(time.Second)
+		require.NoError(t, a.Resign(t.Context(), 0))
+		after(time.Minute)
+		assert.True(t, b.IsLeader())
+		require.NoError(t, b.stop())
+		after(3 * retry)
+		assert.True(t, a.IsLeader(), "but not for ever")
+		w.finish(t)
+	})
+}
+
+func TestOneThatDoesNotLeadJustStaysOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		require.NoError(t, a.Resign(t.Context(), time.Hour))
+		resigned := time.Now()
+		a.start()
+		after(time.Hour - 1)
+		require.Zero(t, w.led())
+		after(1 + 2*latency)
+		require.Equal(t, time.Hour+latency, w.term(t, 1).began.Sub(resigned))
+		w.finish(t)
+	})
+}
+
+func TestAResignationThatIsGivenUpGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.behave = work{drain: time.Minute}.run
+		a.startWith(a.RunOnce)
+		after(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, a.Resign(ctx, 0), context.DeadlineExceeded)
+		assert.True(t, a.IsLeader(), "it drains")
+		after(time.Minute)
+		<-a.done
+		require.NoError(t, a.err, "RunOnce takes it for an end")
+		assert.Empty(t, w.read().Holder)
+		w.finish(t)
+	})
+}
+
+func TestADrainAfterAResignationIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.DrainTimeout = 3 * time.Second })
+		a.behave = work{drain: time.Hour}.run
+		a.start()
+		after(time.Second)
+		begin := time.Now()
+		require.NoError(t, a.Resign(t.Context(), time.Hour))
+		assert.Equal(t, 3*time.Second+latency, time.Since(begin))
+		require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrDrainTimeout)
+		assert.Empty(t, w.read().Holder)
+		w.finish(t)
+	})
+}
+
+func TestAHandOverGoesToTheSuccessor(t *testing.T) {
+	for what, change := range map[string]func(*leaderelect.Config){"polling": nil, "watching": watched} {
+		for _, successor := range []string{"a", "c", "d"} { // whoever would be first otherwise
+			t.Run(what+" to "+successor, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					b := w.join(t, "b", change)
+					b.start()
+					after(time.Second)
+					for _, name := range []string{"a", "c", "d"} {
+						w.join(t, name, change).start()
+						after(300 * time.Millisecond)
+					}
+					require.NoError(t, b.HandOver(t.Context(), successor))
+					released := time.Now()
+					after(3 * retry)
+					second := w.term(t, 2)
+					assert.Equal(t, successor, second.party)
+					if what == "watching" {
+						assert.Less(t, second.began.Sub(released), 2*latency)
+					}
+					after(time.Minute)
+					assert.Equal(t, 2, w.led())
+					w.finish(t)
+				})
+			})
+		}
+	}
+}
+
+func TestAHandOverToNobodyGoesToAnyoneAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
+		a.start()
+		after(time.Second)
+		b.start()
+		after(time.Second)
+		require.NoError(t, a.HandOver(t.Context(), "nobody"))
+		after(4 * retry)
+		require.Equal(t, 1, w.led())
+		after(2 * retry)
+		require.Equal(t, 2, w.led())
+		assert.Empty(t, w.read().Preferred, "it is said only once")
+		w.finish(t)
+	})
+}
+
+func TestAHandOverIsForOneReleaseOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		require.NoError(t, a.HandOver(t.Context(), "a"))
+		assert.Equal(t, "a", w.read().Preferred)
+		after(time.Minute)
+		require.True(t, a.IsLeader())
+		require.NoError(t, a.Resign(t.Context(), 0))
+		assert.Empty(t, w.read().Preferred)
+		w.finish(t)
+	})
+}

@@ -1,0 +1,303 @@
+package leaderelect_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// watched makes a party watch.
+func watched(cfg *leaderelect.Config) {
+	cfg.Store = watchedLink{cfg.Store.(link)}
+}
+
+// gets returns a plan without faults, and a count of the reads of a party since the world began.
+func countGets(w *world, party string) *int {
+	n := new(int)
+	w.plan = func(c call) (fault, time.Duration) {
+		if c.party == party && c.op == "get" {
+			*n++
+		}
+		return none, 0
+	}
+	return n
+}
+
+func TestAFollowerThatWatchesTakesOverMillisecondsAfterARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join(t, "a", watched), w.join(t, "b", watched)
+		a.start()
+		after(time.Second)
+		b.start()
+		after(time.Minute)
+		require.NoError(t, a.stop())
+		released := w.history()[len(w.history())-1].at
+		after(time.Second)
+		assert.True(t, b.IsLeader())
+		assert.Equal(t, latency/2+latency, w.term(t, 2).began.Sub(released), "it is told, and claims")
+		w.finish(t)
+	})
+}
+
+func TestACrashIsFollowedByANewLeaderAfterALeaseAndFiftyMilliseconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join(t, "a", watched), w.join(t, "b", func(cfg *leaderelect.Config) {
+			watched(cfg)
+			cfg.Rand = func() float64 { return 0.9999 }
+		})
+		a.start()
+		after(time.Second)
+		b.start()
+		after(time.Minute)
+		last := w.history()[len(w.history())-1].at
+		w.cut("a", time.Hour)
+		after(lease + 100*time.Millisecond)
+		require.True(t, b.IsLeader())
+		assert.LessOrEqual(t, w.term(t, 2).began.Sub(last), lease+50*time.Millisecond+2*latency)
+		w.finish(t)
+	})
+}
+
+func TestAFollowerThatIsToldOfRenewalsDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		reads := countGets(w, "b")
+		w.join(t, "a", watched).start()
+		after(time.Second)
+		b := w.join(t, "b", watched)
+		b.start()
+		after(10 * time.Minute)
+		assert.Equal(t, 1, *reads)
+		assert.True(t, b.Stats().Watching)
+		assert.Equal(t, 2, w.watches)
+		w.finish(t)
+	})
+}
+
+func TestAWatchThatIsSilentIsCheckedByReadingAndBegunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.join(t, "a", watched), w.join(t, "b", watched)
+		a.start()
+		after(time.Second)
+		b.start()
+		after(time.Minute)
+		require.Equal(t, 2, w.watches)
+		w.mu.Lock()
+		w.mute["b"] = true
+		w.mu.Unlock()
+		after(3 * retry) // a renewal, which is not told
+		require.NoError(t, a.stop())
+		released := time.Now()
+		after(3 * retry)
+		require.True(t, b.IsLeader())
+		assert.LessOrEqual(t, w.term(t, 2).began.Sub(released), retry*22/10+3*latency)
+		assert.Equal(t, 3, w.watches, "a new one, for one that was found silent")
+		w.finish(t)
+	})
+}
+
+func TestASilentWatchIsNoReasonToTakeALeaseThatIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.join(t, "a", watched).start()
+		after(time.Second)
+		b := w.join(t, "b", func(cfg *leaderelect.Config) { cfg.Store = deafLink{cfg.Store.(link)} })
+		b.start()
+		after(10 * time.Minute)
+		assert.Equal(t, 1, w.led())
+		assert.False(t, b.Stats().Watching)
+		w.finish(t)
+	})
+}
+
+// deafLink says that it can watch, and tells nothing.
+type deafLink struct{ link }
+
+func (deafLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Entry, error] {
+	return func(func(leaderelect.Entry, error) bool) { <-ctx.Done() }
+}
+
+func TestAWatchThatBreaksIsBegunAgainAndMeanwhileTheRecordIsRead(t *testing.T) {
+	for what, broken := range map[string]func(n int) error{
+		"error": func(int) error { return errNetwork },
+		"end":   func(int) error { return nil },
+		"panic": func(int) error { panic("on purpose") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.join(t, "a", nil)
+				a.start()
+				after(time.Second)
+				tries := 0
+				b := w.join(t, "b", func(cfg *leaderelect.Config) {
+					cfg.Store = breakingLink{cfg.Store.(link), func() error { tries++; return broken(tries) }}
+				})
+				b.start()
+				after(time.Minute)
+				assert.InDelta(t, time.Minute/(retry*11/10), tries, 1, "not too often")
+				require.NoError(t, a.stop())
+				after(retry * 12 / 10)
+				assert.True(t, b.IsLeader())
+				w.finish(t)
+			})
+		})
+	}
+}
+
+// breakingLink is a link whose watches break.
+type breakingLink struct {
+	link
+	broken func() error
+}
+
+func (l breakingLink) Watch(context.Context, string) iter.Seq2[leaderelect.Entry, error] {
+	return func(yield func(leaderelect.Entry, error) bool) {
+		if err := l.broken(); err != nil {
+			yield(leaderelect.Entry{}, err)
+		}
+	}
+}
+
+func TestALeaderThatWatchesStopsAtOnceWhenItIsReplaced(t *testing.T) {
+	for what, plan := range map[string]func(call) (fault, time.Duration){
+		"between renewals":      nil,
+		"while a renewal hangs": from("a", "update", 1, hang),
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.plan = plan
+				a := w.join(t, "a", watched)
+				a.start()
+				after(retry + time.Second)
+				l := w.term(t, 1).leadership
+				require.NoError(t, l.Err())
+				w.meddle(foreignWrite)
+				after(latency)
+				require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseTaken)
+				assert.False(t, w.term(t, 1).returned.IsZero())
+				after(renew)
+				leader, known := a.Leader()
+				require.True(t, known)
+				assert.Equal(t, "foreigner", leader.Identity)
+				assert.Equal(t, uint64(1), a.Stats().Lost)
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestALeaderThatWatchesLooksAtOnceWhenTheRecordIsNotItsOwn(t *testing.T) {
+	for what, happens := range map[string]func(w *world){
+		"it was deleted":  func(w *world) { w.meddle(deleteRecord) },
+		"it was restored": func(w *world) { w.meddle(rollBack) },
+		"the same term": func(w *world) {
+			w.write(record{Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 15_000})
+		},
+		"nothing inside": func(w *world) { w.write(record{}) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.join(t, "a", watched)
+				a.start()
+				after(2*retry + time.Second)
+				l := w.term(t, 1).leadership
+				w.mu.Lock()
+				w.forgot = true
+				w.mu.Unlock()
+				happens(w)
+				after(2 * latency)
+				require.Error(t, l.Err())
+				require.NotErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
+				assert.Equal(t, l.Err(), w.term(t, 1).cause)
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestAnEventThatComesLateIsNotAStoreThatHasForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		first, err := w.load()
+		require.NoError(t, err)
+		late := make(chan leaderelect.Entry)
+		b := w.join(t, "b", func(cfg *leaderelect.Config) { cfg.Store = lateLink{cfg.Store.(link), late} })
+		b.start()
+		after(4 * retry)
+		late <- first
+		after(4 * retry)
+		require.NoError(t, a.stop())
+		released := time.Now()
+		after(2 * retry)
+		assert.Equal(t, uint64(2), w.term(t, 2).term)
+		assert.Less(t, w.term(t, 2).began.Sub(released), 2*retry, "it was not believed")
+		w.finish(t)
+	})
+}
+
+// lateLink tells what it is told to.
+type lateLink struct {
+	link
+	late chan leaderelect.Entry
+}
+
+func (l lateLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Entry, error] {
+	return func(yield func(leaderelect.Entry, error) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case e := <-l.late:
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func TestAWatchThatNeverReturnsIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		forever := make(chan struct{})
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Store = stuckLink{cfg.Store.(link), forever} })
+		a.start()
+		after(time.Minute)
+		assert.True(t, a.IsLeader())
+		begin := time.Now()
+		require.ErrorIs(t, a.stop(), leaderelect.ErrStoreStuck)
+		assert.Equal(t, request+latency, time.Since(begin), "after the release")
+		close(forever)
+		w.finish(t)
+	})
+}
+
+// stuckLink ignores the context of a watch.
+type stuckLink struct {
+	link
+	forever chan struct{}
+}
+
+func (l stuckLink) Watch(context.Context, string) iter.Seq2[leaderelect.Entry, error] {
+	return func(yield func(leaderelect.Entry, error) bool) {
+		<-l.forever
+		yield(leaderelect.Entry{}, errors.New("too late"))
+	}
+}
