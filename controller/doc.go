@@ -26,7 +26,7 @@
 //	m, err := controller.NewManager(controller.ManagerConfig{})
 //	m.AddSource(apps)
 //	m.AddController(c)
-//	err = controller.RunUntilSignal(context.Background(), m.Run)
+//	err = controller.RunUntilSignal(context.Background(), m.Run) // also what AddSource and AddController had to say
 //
 // # Outcomes
 //
@@ -67,29 +67,63 @@
 //  8. When a leadership is lost, the contexts of its reconciles have ended before that of Run, and no reconcile begins
 //     after it.
 //
-// # Stages
+// # Stages of a Manager
 //
-// What a Manager does, down the left side, and up the right:
+// What a [Manager] does, down the left side, and up the right:
 //
-//	sources run                                     sources have ended
-//	    |                                                   ^
-//	    |  all have synced                                  |
-//	    v                                                   |
-//	standby  <----------------------.               lease is released
-//	    |                           |                       ^
-//	    |  lease is acquired        |                       |
-//	    v                           |               stop hooks have run, the last added first
-//	controllers run  ---------------'                       ^
-//	    |    handlers are added,      lease is lost         |
-//	    |    caches have synced,                    controllers have ended
-//	    |    workers run                                    ^     handlers are removed,
-//	    |                                                   |     queues are drained
-//	    '---------------------------------------------------'
+//	sources run                                      sources have ended
+//	    |                                                    ^
+//	    |  all have synced                                   |
+//	    v                                                    |
+//	controllers of every replica run                 lease is released
+//	    |                                                    ^
+//	    v                                                    |
+//	standby  <-----------------------.               stop hooks have run, the last added first
+//	    |                            |                       ^
+//	    |  lease is acquired         |  lease is lost        |
+//	    v                            |                       |
+//	controllers of the leader run ---'               all controllers have ended:
+//	    |                                            handlers are removed, queues are drained
+//	    |                                                    ^
+//	    '----------------------------------------------------'
 //	              ctx ends, or a part fails
 //
-// What was not reached on the left is left out on the right: a manager that stops in standby goes straight to the top.
-// A standby has its sources running, so that its caches are warm when it takes over. When the lease is lost the
-// controllers stop at once: nothing is drained, no stop hook is called, and the manager campaigns again.
+// What was not reached on the left is left out on the right: a manager that stops in standby calls no stop hook and has
+// no lease to release. A standby has its sources running, so that its caches are warm when it takes over. When the lease
+// is lost the controllers of the leader stop at once: nothing is drained, no stop hook is called, and the manager campaigns
+// again. When it is given up in an orderly way they are drained, and the stop hooks are called, as in a stop.
+//
+// Parts can be added and removed before and while the manager runs. What [Manager.Stats] says of each, where a controller
+// goes from waiting to running:
+//
+//	added
+//	  |
+//	  v        its stage has begun, and the               has synced
+//	waiting -- sources before it have synced --> syncing ------------> running
+//	  ^                                            | ^                    |
+//	  |                                      fails | | started again      | fails
+//	  |                                            v |                    |
+//	  |                                         backing off <-------------'
+//	  |                                              |
+//	  |        its stage is over, or it is removed   |  (also from syncing and running)
+//	  |                                              v
+//	  '---- until its stage begins again -------- stopping ----> gone, if it was removed
+//
+// A Manager guarantees:
+//
+//  1. No controller starts, and no election begins, before all sources that were there when Run began have synced.
+//     Besides, no controller runs before each source that was added before it has. A source that is gone is not waited for.
+//  2. A controller of the leader starts only while this process leads, and has ended before the stop hooks of the term
+//     begin, before the lease is released, and before another term of this process begins.
+//  3. In a stop all controllers are told to end at once. The stop hooks begin when all have ended. The lease is released
+//     after the last hook, and the sources are told to end after that.
+//  4. No part runs twice at once. A name belongs to one part, until that has ended after its removal.
+//  5. A removal touches no other part. When it returns nil, the part has ended and does not run again.
+//  6. When a part fails, OnFailure hears of it once, with its name; a panic is a failure like others. The error is
+//     returned by Run if it stops everything, and logged if it does not. An error of a part that was told to end is
+//     returned by whoever told it: Run, or the method that removes.
+//  7. When Run returns, all parts have ended, and nothing of the manager runs. A part that ignores the end of its context
+//     holds up everything after it.
 //
 // # Shutdown
 //

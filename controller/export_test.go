@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -42,9 +41,6 @@ func (c *Controller[K]) Work(ctx context.Context) { c.work(ctx, c.intake.Load())
 
 // AddAll is what an event with these keys adds.
 func AddAll(add func(string), a, b []string) { addAll(add, a, b) }
-
-// Elector returns the elector of m.
-func (m *Manager) Elector() *leaderelect.Elector { return m.elector }
 
 // Exports for the black-box tests.
 var (

@@ -13,45 +13,58 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Source fills a cache, and goes on doing so until its context ends. *informer.Informer is one.
+// Source fills a cache, and goes on doing so until its context ends. *informer.Informer and *informer.Group are sources.
+//
+// If a source has a method Syncers() []informer.Syncer, as a Group does, those that have not synced in time are named one
+// by one. If it has a method Check() error, [Manager.Check] asks it.
 type Source interface {
 	informer.Syncer
 
-	// Run blocks until ctx ends. It is called once.
+	// Run blocks until ctx ends. It is called once, unless the source fails and [ManagerConfig.OnFailure] starts it again.
 	Run(ctx context.Context) error
 }
 
-// Runner is work that only a leader does. *Controller is one.
+// Runner is work that needs the sources. *Controller is one. If it has a method Check() error, [Manager.Check] asks it.
 type Runner interface {
 	// Name says what it is, for people.
 	Name() string
 
-	// Run blocks until ctx ends, and finishes in an orderly way then. With an election it is called once for each term,
-	// and stops at once when the leadership of ctx (leaderelect.FromContext) is lost.
+	// Run blocks until ctx ends, and finishes in an orderly way then. It is called again after it has returned: for each
+	// term, if only a leader runs it, and after a failure, if [ManagerConfig.OnFailure] says so. Of a leader it stops
+	// at once when the leadership of ctx (leaderelect.FromContext) is lost.
 	Run(ctx context.Context) error
 }
 
-// Manager starts and stops the parts of a program in the right order: sources, then, when all have synced, the election,
-// then, for as long as this process leads, the controllers; and back. The package documentation has a diagram.
+// Manager starts and stops the parts of a program in the right order: sources, then, when all have synced, the controllers
+// of every replica, the election, and, for as long as this process leads, the controllers of the leader; and back. Parts
+// can be added and removed before Run and while it runs. The package documentation has diagrams, and says by number what
+// it guarantees.
 //
-// Parts are added before Run, which is called once. The methods that add are not safe for concurrent use.
+// Run is called once. All methods are safe for concurrent use.
 type Manager struct {
-	cfg     ManagerConfig
-	logger  *slog.Logger
-	elector *leaderelect.Elector // nil without an election
-
-	sources     []Source
-	controllers []Runner
-	hooks       []stopHook
+	cfg      ManagerConfig
+	logger   *slog.Logger
+	elector  *leaderelect.Elector // nil without an election
+	election *part                // the elector as a part; nil without an election
 
 	mu sync.Mutex
-	// mu guards the following.
-	used bool
-	errs []error // what went wrong, in the order in which it did
-
-	// Set once by Run, before it starts anything.
-	stopping context.Context         // ends when the stop begins
-	stop     context.CancelCauseFunc // begins the stop
+	// mu guards the following, and what parts say. Invariants:
+	//
+	//  1. No two of parts have the same kind and name.
+	//  2. A part is driven (its done is not nil) only by a stage, and by one at a time. When a stage is over, no part is
+	//     driven by it.
+	//  3. A part that is removed is in parts for as long as it is driven, and not after that.
+	//  4. The gate of a source is open if and only if the source has synced once, or is not in parts.
+	parts     []*part // sources and controllers, in the order in which they were added
+	added     int     // parts so far: the number of the next one
+	first     int     // parts that were added before Run
+	hooks     []stopHook
+	addErrors []error                 // of the methods that add, before Run
+	stages    [stageKinds]*stage      // those that take parts; nil while there is none
+	at        Stage                   // does not know of a stop
+	stopping  context.Context         // ends when the stop begins; nil before Run
+	stop      context.CancelCauseFunc // begins the stop
+	errs      []error                 // what went wrong, in the order in which it did
 }
 
 // ManagerConfig is the configuration of a [Manager]. The zero value is ready for use.
@@ -60,26 +73,38 @@ type ManagerConfig struct {
 	// nil, and ReleaseOnCancel; the other callbacks are called as they are. Nil means that this process always leads.
 	Election *leaderelect.Config
 
-	// SyncTimeout is the longest time that the sources may take to sync. Defaults to 2 min.
+	// SyncTimeout is the longest time that a source may take to sync, from its start. One that takes longer has failed.
+	// Defaults to 2 min. Negative is no limit.
 	SyncTimeout time.Duration
 
 	// StopTimeout is the longest time that the stop hooks may take, all together. Then their context ends. Defaults to
 	// 30 s. How long the controllers may take is in Config.DrainTimeout of each.
 	StopTimeout time.Duration
 
-	// Logger receives the stages. Defaults to slog.Default().
-	Logger *slog.Logger
+	// OnFailure decides what becomes of a part that has failed: that has returned an error or panicked, has returned
+	// before it was told to, or is a source that has not synced in time. It is called without locks, and for several parts
+	// at once. If it panics, everything is stopped. Defaults to [StopAll]; [RestartWithBackoff] makes another.
+	OnFailure func(PartFailure) Reaction
 
-	_ [0]func() // not comparable, so that a field of any type can be added
+	// HealthyAfter is the time for which a part must run, and a source have synced, before it fails, for that failure to
+	// count as a first one. Defaults to 1 min.
+	HealthyAfter time.Duration
+
+	// Logger receives the stages, and failures that Run does not return. Defaults to slog.Default().
+	Logger *slog.Logger
 }
 
 // NewManager returns a manager of nothing. It returns an error if a field of cfg is out of its bounds.
 func NewManager(cfg ManagerConfig) (*Manager, error) {
-	if err := cmp.Or(notNegative("SyncTimeout", cfg.SyncTimeout), notNegative("StopTimeout", cfg.StopTimeout)); err != nil {
+	if err := cmp.Or(notNegative("StopTimeout", cfg.StopTimeout), notNegative("HealthyAfter", cfg.HealthyAfter)); err != nil {
 		return nil, fmt.Errorf("controller: new manager: ManagerConfig.%w", err)
 	}
 	cfg.SyncTimeout = cmp.Or(cfg.SyncTimeout, 2*time.Minute)
 	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, 30*time.Second)
+	cfg.HealthyAfter = cmp.Or(cfg.HealthyAfter, time.Minute)
+	if cfg.OnFailure == nil {
+		cfg.OnFailure = func(PartFailure) Reaction { return StopAll() }
+	}
 	m := &Manager{cfg: cfg, logger: cmp.Or(cfg.Logger, slog.Default())}
 	if cfg.Election == nil {
 		return m, nil
@@ -97,43 +122,146 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	if m.elector, err = leaderelect.New(election); err != nil {
 		return nil, fmt.Errorf("controller: new manager: ManagerConfig.Election: %w", err)
 	}
+	m.election = newElectionPart(election.Key, m.elector)
 	return m, nil
 }
 
-// AddSource adds a source. The sources start together, before all else, and stop together, after all else. AddSource
-// panics after Run was called.
-func (m *Manager) AddSource(s Source) {
-	m.checkUnused("AddSource")
-	m.sources = append(m.sources, s)
-}
+// AddSource adds a source. Those that are there when Run begins start together, before all else; one that is added later
+// starts at once. All stop together, after all else.
+//
+// It returns an error, and adds nothing, if a source of this name is there ([ErrPartExists]), or the manager stops or has
+// ended ([ErrStopped]). An error before Run is returned by Run too, which then starts nothing: so a program that adds all
+// parts at its beginning need not look at it. The same is true of the other methods that add.
+func (m *Manager) AddSource(s Source) error { return m.add(newSourcePart(s)) }
 
-// AddController adds a controller. The controllers start together, when this process begins to lead, and stop together.
-// AddController panics after Run was called.
-func (m *Manager) AddController(r Runner) {
-	m.checkUnused("AddController")
-	m.controllers = append(m.controllers, r)
-}
+// AddController adds a controller that runs only while this process leads, which without an election is always. Those that
+// are there when a term begins start together; one that is added while this process leads starts at once, when the sources
+// that were added before it have synced.
+//
+// Errors are those of AddSource; controllers have names of their own, which they share with those of every replica.
+func (m *Manager) AddController(r Runner) error { return m.add(newRunnerPart(r, false)) }
+
+// AddToEveryReplica adds a controller that needs no leadership: it runs in a standby as in the leader, from the time when
+// the sources have synced until the stop begins. In everything else it is like one of AddController.
+func (m *Manager) AddToEveryReplica(r Runner) error { return m.add(newRunnerPart(r, true)) }
 
 // AddStopHook adds something to do after the controllers have ended and before the lease is released: the last word of a
 // leader. The hooks are called one after the other, the one that was added last first. They are not called if this process
 // does not lead when it stops, or has lost the lease: then another may lead already. Their context has the values of that
-// of the controllers, and ends after StopTimeout, or when the lease is lost. The name stands in errors. AddStopHook panics
-// after Run was called.
-func (m *Manager) AddStopHook(name string, hook func(ctx context.Context) error) {
-	m.checkUnused("AddStopHook")
-	m.hooks = append(m.hooks, stopHook{name, hook})
-}
-
-type stopHook struct {
-	name string
-	run  func(context.Context) error
-}
-
-func (m *Manager) checkUnused(method string) {
+// of the controllers, and ends after StopTimeout, or when the lease is lost. The name stands in errors.
+//
+// Errors are those of AddSource; hooks have names of their own.
+func (m *Manager) AddStopHook(name string, hook func(ctx context.Context) error) error {
 	m.mu.Lock()
-	used := m.used
-	m.mu.Unlock()
-	if used {
-		panic("controller: " + method + " called after Run")
+	defer m.mu.Unlock()
+	for _, h := range m.hooks {
+		if h.name == name {
+			return m.refuseLocked("stop hook", name, ErrPartExists)
+		}
 	}
+	if m.stoppingLocked() {
+		return m.refuseLocked("stop hook", name, ErrStopped)
+	}
+	m.hooks = append(m.hooks, stopHook{name, hook})
+	return nil
 }
+
+// RemoveSource stops the source of the given name and returns when it has ended. What uses it is to be removed before:
+// its cache stands still, and a controller that watches it cannot begin another Run.
+//
+// It returns what the Run of the source has returned, if that is news; [ErrNoPart] if there is none of this name; or the
+// cause of ctx if that ends first. Then the removal goes on: what the source returns in the end is logged, and its name is
+// free when it has ended. With a ctx that has ended already, RemoveSource begins the removal and waits for nothing. A part
+// that removes itself must do so, or it waits for itself.
+func (m *Manager) RemoveSource(ctx context.Context, name string) error {
+	return m.remove(ctx, PartSource, name)
+}
+
+// RemoveController stops the controller of the given name, one of every replica or not, as the stop of the manager would
+// do, but it alone: a [Controller] removes its handlers, drains its queue and waits for the work in flight. In everything
+// else it is like RemoveSource.
+func (m *Manager) RemoveController(ctx context.Context, name string) error {
+	return m.remove(ctx, PartController, name)
+}
+
+// Elector returns the elector of the manager, to ask who leads or to resign, or nil if there is no election. It is run by
+// the manager alone.
+func (m *Manager) Elector() *leaderelect.Elector { return m.elector }
+
+// add adds p, and starts it if its stage has begun.
+func (m *Manager) add(p *part) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.findLocked(p.kind, p.name) != nil {
+		return m.refuseLocked(p.kind, p.name, ErrPartExists)
+	}
+	if m.stoppingLocked() {
+		return m.refuseLocked(p.kind, p.name, ErrStopped)
+	}
+	p.number, p.needs = m.added, m.added
+	m.added++
+	m.parts = append(m.parts, p)
+	if s := m.stages[p.stage]; s != nil {
+		s.startLocked(p)
+	}
+	return nil
+}
+
+// refuseLocked returns the error of a part that cannot be added.
+func (m *Manager) refuseLocked(kind PartKind, name string, cause error) error {
+	err := fmt.Errorf("controller: add %s %q: %w", kind, name, cause)
+	if m.stopping == nil {
+		m.addErrors = append(m.addErrors, err)
+	}
+	return err
+}
+
+// remove ends the part of the given kind and name, and waits for its end.
+func (m *Manager) remove(ctx context.Context, kind PartKind, name string) error {
+	m.mu.Lock()
+	p := m.findLocked(kind, name)
+	if p == nil {
+		m.mu.Unlock()
+		return fmt.Errorf("controller: remove %s %q: %w", kind, name, ErrNoPart)
+	}
+	done, cancel := p.done, p.cancel
+	p.removed = true
+	p.removers++
+	if done == nil {
+		m.dropLocked(p)
+	}
+	m.mu.Unlock()
+	if done == nil {
+		return nil
+	}
+
+	cancel(errRemoved)
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.removers--
+	err := p.result
+	if p.done != nil {
+		err = fmt.Errorf("it has not ended yet: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("controller: remove %s %q: %w", kind, name, err)
+	}
+	return nil
+}
+
+// findLocked returns the part of the given kind and name, or nil.
+func (m *Manager) findLocked(kind PartKind, name string) *part {
+	for _, p := range m.parts {
+		if p.kind == kind && p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// stoppingLocked tells whether the stop has begun.
+func (m *Manager) stoppingLocked() bool { return m.stopping != nil && m.stopping.Err() != nil }

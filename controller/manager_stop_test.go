@@ -20,7 +20,7 @@ func TestAManagerCanBeCancelledInEachStage(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, s.manager.Run(ctx))
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.take())
+		assert.Empty(t, s.events.take())
 	})
 	bubble(t, "while the sources sync", func(t *testing.T) {
 		s := newStage(t, controller.ManagerConfig{Election: election(newLeases())})

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +16,8 @@ import (
 type fakeSource struct {
 	name   string
 	synced chan struct{}
-	hold   bool // Run does not close synced
+	once   sync.Once // closes synced
+	hold   bool      // Run does not close synced
 	events *log[string]
 	run    func(ctx context.Context) error // what it does; nil waits for ctx
 }
@@ -31,7 +33,7 @@ func (s *fakeSource) Run(ctx context.Context) error {
 	s.events.add(s.name + " starts")
 	defer s.events.add(s.name + " stops")
 	if !s.hold {
-		close(s.synced)
+		s.once.Do(func() { close(s.synced) })
 	}
 	if s.run != nil {
 		return s.run(ctx)

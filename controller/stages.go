@@ -3,118 +3,189 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
-	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Run starts everything in order and blocks until ctx ends, or a part fails: it returns an error or panics, or returns
-// before it was told to. Then everything is stopped in order, and Run returns when all parts have ended. A lost
-// leadership is not a failure: the controllers stop, and this process campaigns again.
+// stageKind says what runs in a stage.
+type stageKind int
+
+const (
+	sourceStage   stageKind = iota // sources
+	replicaStage                   // controllers of every replica
+	electionStage                  // the election
+	leaderStage                    // controllers of the leader: one stage for each term
+	stageKinds
+)
+
+// stage runs parts beside each other, in one context. It takes parts until it is over.
+type stage struct {
+	m       *Manager
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup // of the goroutines that drive parts
+}
+
+type stopHook struct {
+	name string
+	run  func(context.Context) error
+}
+
+// Run starts everything in order and blocks until ctx ends, or a part fails and OnFailure says that everything is to stop.
+// Then everything is stopped in order, and Run returns when all parts have ended. A lost leadership is not a failure: the
+// controllers of the leader stop, and this process campaigns again.
 //
 // Run returns nil, or the errors of the parts with their names, joined in the order in which they occurred. The first is
-// the one that made everything stop, unless ctx did. Run returns [ErrUsed] if it was called before.
+// the one that made everything stop, unless ctx did. A failure after which a part was started again is logged, not
+// returned. Run returns [ErrUsed] if it was called before.
 func (m *Manager) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if !m.use() {
-		return ErrUsed
+	if err := m.use(ctx, stop); err != nil {
+		return err
 	}
-	m.stopping, m.stop = ctx, stop
-
-	// The sources have a context of their own: they must outlive the controllers.
-	sourcesCtx, stopSources := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopSources()
-	var sources sync.WaitGroup
-	for _, s := range m.sources {
-		// Runs one source. It ends after stopSources, or when the source fails, and is waited for below.
-		sources.Go(func() { m.runPart(sourcesCtx, "source", s.Name(), s.Run) })
+	if ctx.Err() == nil {
+		// The sources have a context of their own: they must outlive the controllers.
+		m.open(sourceStage, context.WithoutCancel(ctx))
 	}
-
-	if m.waitForSources(ctx) {
-		if m.elector != nil {
-			m.runPart(ctx, "election", m.cfg.Election.Key, m.elector.Run)
+	if m.awaitFirstSync(ctx) {
+		m.enter(StageStandby)
+		m.open(replicaStage, ctx)
+		if m.election != nil {
+			m.open(electionStage, ctx)
 		} else {
 			m.lead(ctx)
 		}
+		<-ctx.Done()
+		m.close(electionStage)
+		m.close(replicaStage)
 	}
+	m.close(sourceStage)
+	m.enter(StageEnded)
 
-	stopSources()
-	sources.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return errors.Join(m.errs...)
 }
 
-// use marks m as used. It returns false if it was.
-func (m *Manager) use() bool {
+// use begins the run of m, which ctx and stop belong to, unless there was one, or a part could not be added.
+func (m *Manager) use(ctx context.Context, stop context.CancelCauseFunc) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was := m.used
-	m.used = true
-	return !was
+	if m.stopping != nil {
+		return ErrUsed
+	}
+	m.stopping, m.stop = ctx, stop
+	if len(m.addErrors) > 0 {
+		stop(ErrStopped)
+		m.at = StageEnded
+		return errors.Join(m.addErrors...)
+	}
+	m.first = m.added
+	for _, p := range m.everythingLocked() { // all of them need all of the sources
+		p.needs = m.first
+	}
+	m.at = StageSyncing
+	return nil
 }
 
-// waitForSources tells whether all sources have synced, and nothing else has happened before.
-func (m *Manager) waitForSources(ctx context.Context) bool {
-	syncers := make([]informer.Syncer, 0, len(m.sources))
-	for _, s := range m.sources {
-		syncers = append(syncers, s)
-	}
-	if err := waitForSync(ctx, m.cfg.SyncTimeout, syncers); err != nil {
-		m.fail(fmt.Errorf("controller: sync sources: %w", err))
-	}
-	if ctx.Err() != nil {
-		return false
-	}
-	m.logger.DebugContext(ctx, "sources synced", "sources", len(m.sources))
-	return true
+// awaitFirstSync waits until the sources that were there at the beginning have synced. It returns false if the stop begins
+// before.
+func (m *Manager) awaitFirstSync(ctx context.Context) bool {
+	m.mu.Lock()
+	everything := &part{needs: m.first}
+	m.mu.Unlock()
+	return m.awaitSources(ctx, everything)
 }
 
-// lead runs the controllers until ctx ends, and then the stop hooks: one term.
+// lead runs the controllers of the leader until ctx ends, and then the stop hooks: one term.
 func (m *Manager) lead(ctx context.Context) {
-	m.logger.DebugContext(ctx, "controllers start", "controllers", len(m.controllers))
-	var controllers sync.WaitGroup
-	for _, c := range m.controllers {
-		// Runs one controller. It ends after ctx, or when the controller fails, and is waited for below.
-		controllers.Go(func() { m.runPart(ctx, "controller", c.Name(), c.Run) })
-	}
+	m.enter(StageLeading)
+	m.open(leaderStage, ctx)
 	<-ctx.Done()
-	controllers.Wait()
-	m.logger.DebugContext(ctx, "controllers ended", "cause", context.Cause(ctx))
-
-	if lost(ctx) {
-		return
+	m.close(leaderStage)
+	if m.isStopping() {
+		m.close(replicaStage) // the hooks come after all controllers
 	}
+	if !lost(ctx) {
+		m.callHooks(ctx)
+	}
+	m.enter(StageStandby)
+}
+
+// callHooks calls the stop hooks, the last added first.
+func (m *Manager) callHooks(ctx context.Context) {
 	work, stopWork := workContext(ctx)
 	defer stopWork(nil)
 	limited, cancel := context.WithTimeoutCause(work, m.cfg.StopTimeout, after(ErrStopTimeout, m.cfg.StopTimeout))
 	defer cancel()
-	for i := len(m.hooks) - 1; i >= 0; i-- {
-		if err := wait.Call(limited, m.hooks[i].run); err != nil {
-			m.fail(part("stop hook", m.hooks[i].name, err))
+	m.mu.Lock()
+	hooks := m.hooks
+	m.mu.Unlock()
+	for i := len(hooks) - 1; i >= 0; i-- {
+		if err := wait.Call(limited, hooks[i].run); err != nil {
+			m.fail(partError("stop hook", hooks[i].name, err))
 		}
 	}
 }
 
-// runPart runs a part that ends after ctx, and makes everything stop if it ends otherwise.
-func (m *Manager) runPart(ctx context.Context, kind, name string, run func(context.Context) error) {
-	err := wait.Call(ctx, run)
-	told := ctx.Err() != nil || lost(ctx) // the leadership is lost a moment before its context ends
-	switch {
-	case !told && err == nil:
-		m.fail(part(kind, name, ErrEnded))
-	case err == nil:
-	case told && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
-		// It says that it was told to stop, which is no news.
-	case told && m.stopping.Err() == nil: // the leadership was lost, and this process will campaign again
-		m.logger.WarnContext(ctx, "controller ended with an error after the leadership was lost", "controller", name, "error", err)
-	default:
-		m.fail(part(kind, name, err))
+// open begins a stage: the parts that run in it start.
+func (m *Manager) open(kind stageKind, ctx context.Context) {
+	s := &stage{m: m}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stages[kind] = s
+	for _, p := range m.parts {
+		if p.stage == kind {
+			s.startLocked(p)
+		}
 	}
+	if kind == electionStage {
+		s.startLocked(m.election)
+	}
+}
+
+// startLocked starts p, which is not driven.
+func (s *stage) startLocked(p *part) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	p.ctx, p.cancel, p.done = ctx, cancel, make(chan struct{})
+	// Drives one part. It ends when the stage is told to, the part is removed, or it has failed for good; close waits for
+	// it, and so does who removes the part.
+	s.running.Go(func() {
+		defer cancel(nil)
+		defer s.m.letGo(p)
+		s.m.drive(ctx, p)
+	})
+}
+
+// close ends the stage of the given kind, if there is one, and returns when its parts have ended.
+func (m *Manager) close(kind stageKind) {
+	m.mu.Lock()
+	s := m.stages[kind]
+	m.stages[kind] = nil // takes no more parts
+	m.mu.Unlock()
+	if s != nil {
+		s.cancel()
+		s.running.Wait()
+	}
+}
+
+// enter notes the stage that begins.
+func (m *Manager) enter(at Stage) {
+	m.mu.Lock()
+	m.at = at
+	ctx := m.stopping
+	m.mu.Unlock()
+	m.logger.DebugContext(ctx, "manager", "stage", at)
+}
+
+// isStopping tells whether the stop has begun.
+func (m *Manager) isStopping() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stoppingLocked()
 }
 
 // fail notes err and makes everything stop.
@@ -123,15 +194,4 @@ func (m *Manager) fail(err error) {
 	m.errs = append(m.errs, err)
 	m.mu.Unlock()
 	m.stop(err)
-}
-
-// part names the part that an error comes from.
-func part(kind, name string, err error) error {
-	return fmt.Errorf("controller: manage %s %q: %w", kind, name, err)
-}
-
-// lost tells whether ctx belongs to a leadership that was lost.
-func lost(ctx context.Context) bool {
-	l, ok := leaderelect.FromContext(ctx)
-	return ok && l.Err() != nil
 }

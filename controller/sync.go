@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -11,8 +13,63 @@ import (
 func waitForSync(ctx context.Context, limit time.Duration, syncers []informer.Syncer) error {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, after(ErrSyncTimeout, limit))
 	defer cancel()
-	if err := informer.WaitForSync(limited, syncers...); err != nil && ctx.Err() == nil {
-		return err
+	err := informer.WaitForSync(limited, syncers...)
+	if err == nil || ctx.Err() != nil {
+		return nil
 	}
-	return nil
+	if named := informer.WaitForSync(limited, members(syncers)...); named != nil {
+		return named
+	}
+	return err
+}
+
+// awaitSync waits until s has synced, ended is closed, or ctx ends. It returns an error only if limit has passed; a
+// negative one does not.
+func awaitSync(ctx context.Context, ended <-chan struct{}, limit time.Duration, s informer.Syncer) error {
+	var late <-chan time.Time
+	began := time.Now()
+	if limit >= 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-s.Synced():
+		return nil
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		if limit < 0 || time.Since(began) < limit || isClosed(s.Synced()) {
+			return nil
+		}
+		// What is late at the same moment as another is named too.
+	case <-late:
+	}
+	return fmt.Errorf("%w: %s", after(ErrSyncTimeout, limit), notSynced(s))
+}
+
+// members returns syncers with the members of each group, an informer.Group for example, in its place.
+func members(syncers []informer.Syncer) (all []informer.Syncer) {
+	for _, s := range syncers {
+		if group, ok := s.(interface{ Syncers() []informer.Syncer }); ok {
+			all = append(all, group.Syncers()...)
+		} else {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// notSynced returns the names of what has not synced of s: of its members, if it has some, or its own.
+func notSynced(s informer.Syncer) string {
+	var names []string
+	for _, member := range members([]informer.Syncer{s}) {
+		if !isClosed(member.Synced()) {
+			names = append(names, member.Name())
+		}
+	}
+	if len(names) == 0 {
+		return s.Name()
+	}
+	return strings.Join(names, ", ")
 }
