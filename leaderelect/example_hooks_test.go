@@ -19,7 +19,11 @@ func ExampleHooks() {
 		Hooks: leaderelect.Hooks{
 			StartedLeading: func(term uint64) { fmt.Println("leading 1, term", term) },
 			StoppedLeading: func(term uint64, cause error) { fmt.Println("leading 0, cause", cause) },
-			Request:        func(operation string, _ time.Duration, _ error) { fmt.Println("requests", operation) },
+			Request: func(operation string, _ time.Duration, _ error) {
+				if operation != "get" {
+					fmt.Println("writes", operation)
+				}
+			},
 		},
 	})
 	if err != nil {
@@ -28,11 +32,10 @@ func ExampleHooks() {
 	}
 	fmt.Println(elector.RunOnce(context.Background()))
 	// Output:
-	// requests get
-	// requests create
+	// writes create
 	// leading 1, term 1
 	// leading 0, cause <nil>
-	// requests update
+	// writes update
 	// <nil>
 }
 
