@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -187,6 +188,10 @@ var errBroken = errors.New("broken")
 
 func (broken[T]) Get(context.Context, string) (store.Object[T], error) {
 	return store.Object[T]{}, errBroken
+}
+
+func (broken[T]) Select(context.Context, store.Selector) (informer.List[store.Object[T]], error) {
+	return informer.List[store.Object[T]]{}, errBroken
 }
 
 func TestReadsThatFailAreErrors(t *testing.T) {

@@ -22,6 +22,25 @@
 // [Children.Claim] adopts the orphans that match and releases what matches no longer. Where something outside of the store
 // has to be taken away before an object goes, a [Finalizer] does it.
 //
+// # Deletion
+//
+// [Delete] says what becomes of the children of an owner:
+//
+//	policy         the owner                      its children                       carried out by
+//	[Background]   goes at once                   go after it                        a [Collector] of each kind of children
+//	[Foreground]   stays until they are gone      go first                           a [Cascade] of the owners
+//	[Orphan]       stays until all are released   stay, and have no controller       a [Cascade] of the owners
+//
+// A child may have children of its own: the policy that stands among its own finalizers decides about them. So a tree that
+// has to go from its leaves has [Foreground] in each object from its creation.
+//
+// Whoever creates children must not do so for an owner that is being deleted, which is one that has a time in Deleting. A
+// child that comes too late for a Cascade is left to the Collector.
+//
+// Things of several kinds that belong together, and that one deletion has to remove, hang off a root: an object that is
+// empty and exists for nothing else. It is created first, so that what was created before a crash hangs off it already; and
+// deleted with Foreground it goes last, so that its key is not used again while something is left. See the example.
+//
 // # Guarantees
 //
 //  1. [SetController] never takes an object away from another controller, nor from an earlier life of the same one.
@@ -33,10 +52,13 @@
 //  5. [Children.Claim] adopts only after a fresh read found the owner alive and not being deleted, one read for all, and
 //     never touches what another owner controls.
 //  6. Once the Apply of a [Finalizer] has begun for an object, its Cleanup has succeeded before the object is gone.
+//  7. An owner that a [Cascade] lets go has no child left that was there when its deletion began, and that the Cascade
+//     looks at: with [Foreground] all are gone, with [Orphan] all are there and released, but for what somebody else has
+//     done to them. This holds wherever the process stops in between, once the call is repeated.
 //
-// What it does not do: a child is not deleted together with its owner but after it, when the key of the child is
-// collected. A child that is created for an owner which is already gone is collected likewise, so that a lost event or a
-// crash leaves no orphan for longer than it takes to look at every child once.
+// What it does not do: in the background a child is not deleted together with its owner but after it, when the key of the
+// child is collected. A child that is created for an owner which is already gone is collected likewise, so that a lost event
+// or a crash leaves no orphan for longer than it takes to look at every child once.
 //
 // # Testing
 //

@@ -12,50 +12,16 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-var errCrash = errors.New("crash")
-
-// crashing is a store whose process stops before or after its n-th step.
-type crashing struct {
-	store.Store[App]
-	step, at int
-	deleteAt int
-}
-
-// around runs one step. Crashes are before it, at even numbers, or after it, at odd ones.
-func (c *crashing) around(do func() error) error {
-	before, after := c.step, c.step+1
-	c.step += 2
-	if before == c.deleteAt {
-		_ = c.Store.Delete(context.Background(), "web")
-	}
-	if c.at == before {
-		return errCrash
-	}
-	err := do()
-	if after == c.deleteAt {
-		_ = c.Store.Delete(context.Background(), "web")
-	}
-	if c.at == after {
-		return errCrash
-	}
-	return err
-}
-
-func (c *crashing) Get(ctx context.Context, key string) (o store.Object[App], err error) {
-	err = c.around(func() error { o, err = c.Store.Get(ctx, key); return err })
-	return o, err
-}
-
-func (c *crashing) Update(ctx context.Context, o store.Object[App], pre ...store.Precondition) (out store.Object[App], err error) {
-	err = c.around(func() error { out, err = c.Store.Update(ctx, o, pre...); return err })
-	return out, err
-}
-
 func TestOnceApplyHasBegunCleanupRunsBeforeTheObjectIsGoneWhereverTheProcessStops(t *testing.T) {
 	for code := range 20 * 20 * 3 {
 		f := newFixture(t)
 		f.app("web")
-		c := &crashing{Store: f.apps, at: code % 20, deleteAt: code / 20 % 20}
+		c := &crasher{at: code % 20, others: func(now int) {
+			if now == code/20%20 {
+				_ = f.apps.Delete(t.Context(), "web")
+			}
+		}}
+		apps := fragile[App]{f.apps, c}
 		half := code / 400 // how much of apply is done when it crashes: never, none, all
 		made, begun := false, false
 		fin := owner.Finalizer[App]{
@@ -80,7 +46,7 @@ func TestOnceApplyHasBegunCleanupRunsBeforeTheObjectIsGoneWhereverTheProcessStop
 			if n == 6 {
 				_ = f.apps.Delete(t.Context(), "web") // if it was not before
 			}
-			_ = fin.Reconcile(t.Context(), c, "web")
+			_ = fin.Reconcile(t.Context(), apps, "web")
 			_, err := f.apps.Get(t.Context(), "web")
 			gone = errors.Is(err, store.ErrNotFound)
 			require.False(t, gone && made, "%d: it is gone, and what it made is left (begun %v)", code, begun)

@@ -18,6 +18,7 @@ type Replica struct{ Machine string }
 // fixture is a database with apps and their replicas.
 type fixture struct {
 	t        *testing.T
+	db       *store.Memory
 	apps     *store.MemoryStore[App]
 	replicas *store.MemoryStore[Replica]
 }
@@ -29,7 +30,7 @@ func newFixture(t *testing.T) *fixture {
 	require.NoError(t, err)
 	replicas, err := store.Open[Replica](db, "replica")
 	require.NoError(t, err)
-	return &fixture{t, apps, replicas}
+	return &fixture{t, db, apps, replicas}
 }
 
 func (f *fixture) app(key string) store.Object[App] {

@@ -1,0 +1,288 @@
+package owner_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// keys returns the keys of all replicas, those that are being deleted with a minus, those without a controller with a star.
+func (f *fixture) keys() string {
+	list, err := f.replicas.List(context.Background())
+	require.NoError(f.t, err)
+	var keys []string
+	for _, o := range list.Items {
+		if !o.Deleting.IsZero() {
+			o.Key = "-" + o.Key
+		}
+		if _, ok := owner.ControllerOf(o); !ok {
+			o.Key += "*"
+		}
+		keys = append(keys, o.Key)
+	}
+	return strings.Join(keys, " ")
+}
+
+func (f *fixture) hasApp(key string) bool {
+	_, err := f.apps.Get(context.Background(), key)
+	return !errors.Is(err, store.ErrNotFound)
+}
+
+// finish removes the finalizers of a replica, as whoever has put them there does in the end.
+func (f *fixture) finish(key string) {
+	_, err := store.Patch(f.t.Context(), f.replicas, key, func(o *store.Object[Replica]) error {
+		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(name string) bool { return name == "disk" })
+		return nil
+	})
+	require.NoError(f.t, err)
+}
+
+// family is app web with children of every sort, and what is none of its children: "again-*" are of its earlier life.
+func family(t *testing.T) (*fixture, *owner.Cascade[App]) {
+	f := newFixture(t)
+	former := f.app("web")
+	f.replica("former", &former)
+	f.deleteApp("web")
+	web, shop := f.app("web"), f.app("shop")
+	f.replica("a", &web)
+	f.replica("b", &web, "disk")
+	f.replica("c", &web, "disk")
+	require.NoError(t, f.replicas.Delete(t.Context(), "c"))
+	f.replica("orphan", nil)
+	other := store.Object[Replica]{Key: "other", Owners: []store.OwnerRef{web.Ref("app")}} // web does not control it
+	require.NoError(t, owner.SetController(&other, shop.Ref("app")))
+	_, err := f.replicas.Create(t.Context(), other)
+	require.NoError(t, err)
+	return f, owner.NewCascade(f.apps, owner.DependentsIn(f.replicas, nil))
+}
+
+// left is what a call of the cascade for web has to wait for.
+func left(t *testing.T, c *owner.Cascade[App]) int {
+	n, err := c.Reconcile(t.Context(), "web")
+	require.NoError(t, err)
+	return n
+}
+
+func TestForegroundDeletesTheChildrenBeforeTheOwner(t *testing.T) {
+	f, cascade := family(t)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
+	require.True(t, f.hasApp("web"))
+	require.Equal(t, 2, left(t, cascade))
+	require.Equal(t, "-b -c former orphan* other", f.keys())
+	require.Equal(t, 2, left(t, cascade))
+	f.finish("b")
+	require.Equal(t, 1, left(t, cascade))
+	require.True(t, f.hasApp("web"))
+	f.finish("c")
+	require.Zero(t, left(t, cascade))
+	require.False(t, f.hasApp("web"))
+	require.Equal(t, "former orphan* other", f.keys())
+	require.Zero(t, left(t, cascade), "nothing more to do")
+}
+
+func TestOrphanKeepsTheChildrenAndLetsTheOwnerGo(t *testing.T) {
+	f, cascade := family(t)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan))
+	require.True(t, f.hasApp("web"))
+	require.Zero(t, left(t, cascade))
+	require.False(t, f.hasApp("web"))
+	require.Equal(t, "a* b* -c* former orphan* other", f.keys())
+	require.Len(t, f.now("other").Owners, 2, "what web does not control is not touched")
+
+	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	for _, o := range []string{"a", "b", "c", "orphan", "other"} {
+		deleted, err := collector.Collect(t.Context(), o)
+		require.NoError(t, err)
+		require.False(t, deleted, o)
+	}
+}
+
+func TestBackgroundLetsTheOwnerGoAtOnce(t *testing.T) {
+	f, cascade := family(t)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Background))
+	require.False(t, f.hasApp("web"))
+	require.Zero(t, left(t, cascade))
+	require.Equal(t, "a b -c former orphan* other", f.keys(), "these are for a Collector")
+}
+
+func TestTheLastChoiceBeforeTheDeletionCounts(t *testing.T) {
+	for _, c := range []struct {
+		before []string
+		choose owner.Policy
+		after  []string
+	}{
+		{nil, owner.Foreground, []string{"setpoint/foreground"}},
+		{[]string{"dns"}, owner.Orphan, []string{"dns", "setpoint/orphan"}},
+		{[]string{"setpoint/foreground", "dns"}, owner.Orphan, []string{"dns", "setpoint/orphan"}},
+		{[]string{"setpoint/foreground", "dns"}, owner.Foreground, []string{"setpoint/foreground", "dns"}},
+		{[]string{"setpoint/orphan", "dns", "setpoint/foreground"}, owner.Background, []string{"dns"}},
+	} {
+		f := newFixture(t)
+		_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: c.before})
+		require.NoError(t, err)
+		require.NoError(t, owner.Delete(t.Context(), f.apps, "web", c.choose))
+		o, err := f.apps.Get(t.Context(), "web")
+		require.NoError(t, err)
+		assert.Equal(t, c.after, o.Finalizers)
+		assert.NotZero(t, o.Deleting)
+		for _, late := range []owner.Policy{owner.Background, owner.Foreground, owner.Orphan} {
+			require.NoError(t, owner.Delete(t.Context(), f.apps, "web", late))
+			again, err := f.apps.Get(t.Context(), "web")
+			require.NoError(t, err)
+			assert.Equal(t, o, again, "it is too late")
+		}
+	}
+}
+
+func TestTheFinalizerOfAPolicyIsEnoughAndOthersAreNotTouched(t *testing.T) {
+	for _, c := range []struct {
+		finalizers []string
+		children   string
+	}{
+		{[]string{"dns", string(owner.Foreground)}, ""},
+		{[]string{string(owner.Orphan), "dns"}, "a*"},
+		{[]string{string(owner.Foreground), "dns", string(owner.Orphan)}, "a*"}, // the one that can be put right later
+	} {
+		f := newFixture(t)
+		web, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: c.finalizers})
+		require.NoError(t, err)
+		f.replica("a", &web)
+		cascade := owner.NewCascade(f.apps, owner.DependentsIn(f.replicas, nil))
+		require.Zero(t, left(t, cascade))
+		require.Equal(t, "a", f.keys(), "an owner that lives keeps its children")
+		f.deleteApp("web")
+		require.Zero(t, left(t, cascade))
+		require.Equal(t, c.children, f.keys())
+		o, err := f.apps.Get(t.Context(), "web")
+		require.NoError(t, err)
+		require.Equal(t, []string{"dns"}, o.Finalizers)
+		require.Zero(t, left(t, cascade))
+	}
+}
+
+func TestChildrenOfSeveralKindsAreWaitedFor(t *testing.T) {
+	f := newFixture(t)
+	volumes, err := store.Open[Replica](f.db, "volume")
+	require.NoError(t, err)
+	web := f.app("web")
+	f.replica("a", &web)
+	volume := store.Object[Replica]{Key: "web-v", Labels: map[string]string{"app": "web"}, Finalizers: []string{"disk"}}
+	require.NoError(t, owner.SetController(&volume, web.Ref("app")))
+	_, err = volumes.Create(t.Context(), volume)
+	require.NoError(t, err)
+	asked := ""
+	cascade := owner.NewCascade(f.apps, owner.DependentsIn(volumes, func(of store.OwnerRef) store.Selector {
+		asked = of.Kind + " " + of.Key
+		return store.Selector{Labels: []store.LabelRule{{Label: "app", Values: []string{of.Key}}}}
+	}), owner.DependentsIn(f.replicas, nil))
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
+	require.Equal(t, 1, left(t, cascade))
+	require.Equal(t, "app web", asked)
+	require.Empty(t, f.keys())
+	_, err = store.Patch(t.Context(), volumes, "web-v", func(o *store.Object[Replica]) error { o.Finalizers = nil; return nil })
+	require.NoError(t, err)
+	require.Zero(t, left(t, cascade))
+	require.False(t, f.hasApp("web"))
+}
+
+func TestErrorsOfACascadeAreJoinedAndTheOwnerStays(t *testing.T) {
+	f, _ := family(t)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
+	cascade := owner.NewCascade(f.apps, owner.DependentsIn(broken[Replica]{f.replicas}, nil), owner.DependentsIn(f.replicas, nil))
+	n, err := cascade.Reconcile(t.Context(), "web")
+	require.ErrorIs(t, err, errBroken)
+	require.EqualError(t, err, `owner: delete app "web" and its children: broken`)
+	require.Equal(t, 2, n)
+	require.Equal(t, "-b -c former orphan* other", f.keys(), "the other kind is looked at")
+	f.finish("b")
+	f.finish("c")
+	_, err = cascade.Reconcile(t.Context(), "web")
+	require.ErrorIs(t, err, errBroken)
+	require.True(t, f.hasApp("web"))
+
+	cascade = owner.NewCascade[App](broken[App]{f.apps})
+	_, err = cascade.Reconcile(t.Context(), "web")
+	require.ErrorIs(t, err, errBroken)
+	require.EqualError(t, owner.Delete(t.Context(), f.apps, "none", owner.Orphan), `owner: delete app "none": store: get app "none": object not found`)
+	require.PanicsWithValue(t, `owner: there is no policy "x"`, func() { _ = owner.Delete(t.Context(), f.apps, "web", "x") })
+}
+
+func TestACascadeThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
+	f, cascade := family(t)
+	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm(3))
+	require.NoError(t, err)
+	require.ErrorIs(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan, store.IfTerm(2)), store.ErrFenced)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan, store.IfTerm(3)))
+	before := f.keys()
+	_, err = cascade.Reconcile(t.Context(), "web", store.IfTerm(2))
+	require.ErrorIs(t, err, store.ErrFenced)
+	require.Equal(t, before, f.keys())
+	_, err = cascade.Reconcile(t.Context(), "web", store.IfTerm(3))
+	require.NoError(t, err)
+	require.False(t, f.hasApp("web"))
+}
+
+// Wherever the process stops, and whatever somebody else does to a child at any moment, the deletion comes to its end when
+// it is repeated, and keeps its promise on the way.
+func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
+	others := map[string]func(f *fixture){
+		"nobody": func(*fixture) {},
+		"somebody changes a child": func(f *fixture) {
+			_, _ = store.Patch(context.Background(), f.replicas, "a", func(o *store.Object[Replica]) error { o.Value.Machine = "m"; return nil })
+		},
+		"a child goes by itself": func(f *fixture) { _ = f.replicas.Delete(context.Background(), "a") },
+		"a child is given to another": func(f *fixture) {
+			_, _ = store.Patch(context.Background(), f.replicas, "a", func(o *store.Object[Replica]) error {
+				o.Owners = []store.OwnerRef{controlling(shop)}
+				return nil
+			})
+		},
+	}
+	crashes := 0
+	for _, how := range []owner.Policy{owner.Foreground, owner.Orphan} {
+		for what, act := range others {
+			for code := range 24 * 24 {
+				f := newFixture(t)
+				web := f.app("web")
+				f.replica("a", &web)
+				f.replica("b", &web)
+				c := &crasher{at: code % 24, others: func(now int) {
+					if now == code/24 {
+						act(f)
+					}
+				}}
+				apps, replicas := fragile[App]{f.apps, c}, fragile[Replica]{f.replicas, c}
+				cascade := owner.NewCascade(apps, owner.DependentsIn(replicas, nil))
+				for range 6 { // each time as after a restart
+					_ = owner.Delete(t.Context(), apps, "web", how)
+					_, _ = cascade.Reconcile(t.Context(), "web")
+					for _, key := range []string{"a", "b"} {
+						o, err := f.replicas.Get(t.Context(), key)
+						ref, controlled := owner.ControllerOf(o)
+						switch {
+						case err != nil:
+							require.True(t, how == owner.Foreground || key == "a" && what == "a child goes by itself", "%s, %s, %d: %s is deleted", how, what, code, key)
+						case controlled && ref.UID == web.UID:
+							require.True(t, f.hasApp("web"), "%s, %s, %d: the owner is gone, %s is left", how, what, code, key)
+						case controlled:
+							require.Equal(t, "a child is given to another", what)
+						}
+					}
+				}
+				require.False(t, f.hasApp("web"), "%s, %s, %d", how, what, code)
+				if c.now > c.at {
+					crashes++
+				}
+			}
+		}
+	}
+	require.Greater(t, crashes, 1000)
+}
