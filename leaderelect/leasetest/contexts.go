@@ -9,7 +9,8 @@ import (
 )
 
 var contextCases = []testCase{
-	{"a call whose context has ended does nothing and says nothing definite", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"a call whose context has ended does nothing and says nothing definite", func(t testing.TB, b Backend) {
+		s := b.Store
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		refuses := func(call string, err error) {

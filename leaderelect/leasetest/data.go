@@ -18,7 +18,8 @@ var oddKeys = []string{
 }
 
 var dataCases = []testCase{
-	{"each key has a record of its own, whatever bytes it is made of", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"each key has a record of its own, whatever bytes it is made of", func(t testing.TB, b Backend) {
+		s := b.Store
 		have := make(map[string]leaderelect.Entry)
 		for _, k := range oddKeys {
 			absent(t, s, k)
@@ -35,7 +36,8 @@ var dataCases = []testCase{
 		}
 	}},
 
-	{"a value is any bytes, from none to 64 KiB", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"a value is any bytes, from none to 64 KiB", func(t testing.TB, b Backend) {
+		s := b.Store
 		every := make([]byte, 256)
 		for i := range every {
 			every[i] = byte(i)
@@ -50,7 +52,8 @@ var dataCases = []testCase{
 		}
 	}},
 
-	{"a term is kept as it is", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"a term is kept as it is", func(t testing.TB, b Backend) {
+		s := b.Store
 		have := create(t, s, leaderelect.Entry{Key: key, Value: []byte("a")})
 		for _, term := range []uint64{1, 2, 2, 1, math.MaxInt32 + 1, math.MaxInt64} {
 			have.Term = term
@@ -59,7 +62,8 @@ var dataCases = []testCase{
 		}
 	}},
 
-	{"a value is copied on its way in and out", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"a value is copied on its way in and out", func(t testing.TB, b Backend) {
+		s := b.Store
 		scribble := func(b []byte) {
 			for i := range b {
 				b[i] = '#'

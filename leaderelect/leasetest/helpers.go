@@ -82,12 +82,3 @@ func conflict(t testing.TB, what string, err error) {
 func entry(value string) leaderelect.Entry {
 	return leaderelect.Entry{Key: key, Value: []byte(value), Term: 1}
 }
-
-// reopen returns another handle of s, or s itself if there is none.
-func reopen(t testing.TB, s leaderelect.LeaseStore) leaderelect.LeaseStore {
-	t.Helper()
-	if r, ok := s.(Reopener); ok {
-		return r.Reopen(t)
-	}
-	return s
-}

@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -11,8 +12,9 @@ import (
 )
 
 var raceCases = []testCase{
-	{"of many that create a record one succeeds", func(t testing.TB, s leaderelect.LeaseStore) {
-		other := reopen(t, s)
+	{"of many that create a record one succeeds", func(t testing.TB, b Backend) {
+		s := b.Store
+		other := b.reopen()
 		winner := race(t, 32, func(i int) (leaderelect.Entry, error) {
 			h := s
 			if i%2 == 1 {
@@ -23,9 +25,10 @@ var raceCases = []testCase{
 		holds(t, s, winner)
 	}},
 
-	{"of many that update a version one succeeds", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"of many that update a version one succeeds", func(t testing.TB, b Backend) {
+		s := b.Store
 		have := create(t, s, entry("a"))
-		other := reopen(t, s)
+		other := b.reopen()
 		winner := race(t, 32, func(i int) (leaderelect.Entry, error) {
 			h := s
 			if i%2 == 1 {
@@ -38,10 +41,11 @@ var raceCases = []testCase{
 		holds(t, s, winner)
 	}},
 
-	{"no update is lost", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"no update is lost", func(t testing.TB, b Backend) {
+		s := b.Store
 		const workers, each = 8, 10
 		create(t, s, entry("0"))
-		handles := []leaderelect.LeaseStore{s, reopen(t, s)}
+		handles := []leaderelect.LeaseStore{s, b.reopen()}
 		errs := make([]error, workers)
 		var all sync.WaitGroup
 		for w := range workers {
@@ -61,6 +65,38 @@ var raceCases = []testCase{
 		e, err := s.Get(context.Background(), key)
 		if got, want := string(e.Value), strconv.Itoa(workers*each); err != nil || got != want {
 			t.Fatalf("the counter is at %s (error %v) after %s updates that were acknowledged", got, err, want)
+		}
+	}},
+
+	{"a handle does not forget what it has read", func(t testing.TB, b Backend) {
+		const last = 30
+		have := create(t, b.Store, entry("0"))
+		failed := make(chan error, 1)
+		other := b.reopen()
+		// This goroutine writes while the case reads. It ends with the last number; the case waits for what it says.
+		go func() {
+			var err error
+			for i := 0; i < last && err == nil; i++ {
+				err = increment(other)
+			}
+			failed <- err
+		}()
+		at, version, written := 0, have.Version, false
+		for !written {
+			select {
+			case err := <-failed:
+				if err != nil {
+					t.Fatalf("incrementing a counter: %v", err)
+				}
+				written = true
+			default:
+			}
+			e, err := b.Store.Get(context.Background(), key)
+			n, malformed := strconv.Atoi(string(e.Value))
+			if err != nil || malformed != nil || n < at || n == at && e.Version != version {
+				t.Errorf("Get returns %q in version %q (error %v) after %d in version %q", e.Value, e.Version, err, at, version)
+			}
+			at, version = n, e.Version
 		}
 	}},
 }
@@ -101,8 +137,10 @@ func race(t testing.TB, n int, f func(int) (leaderelect.Entry, error)) leaderele
 
 // increment adds 1 to the number in the record.
 func increment(s leaderelect.LeaseStore) error {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
 	for {
-		e, err := s.Get(context.Background(), key)
+		e, err := s.Get(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -111,8 +149,11 @@ func increment(s leaderelect.LeaseStore) error {
 			return err
 		}
 		e.Value = []byte(strconv.Itoa(n + 1))
-		if _, err = s.Update(context.Background(), e); !errors.Is(err, leaderelect.ErrConflict) {
+		if _, err = s.Update(ctx, e); !errors.Is(err, leaderelect.ErrConflict) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w, for %v", err, Patience)
 		}
 	}
 }

@@ -12,22 +12,26 @@ import (
 const writes = 200
 
 var registerCases = []testCase{
-	{"a record that was never created is not found", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"a record that was never created is not found", func(t testing.TB, b Backend) {
+		s := b.Store
 		absent(t, s, key)
 		absent(t, s, "")
 	}},
 
-	{"a record that was created is there", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"a record that was created is there", func(t testing.TB, b Backend) {
+		s := b.Store
 		holds(t, s, create(t, s, entry("a")))
 	}},
 
-	{"the version given to Create does not matter", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"the version given to Create does not matter", func(t testing.TB, b Backend) {
+		s := b.Store
 		e := entry("a")
 		e.Version = "7"
 		holds(t, s, create(t, s, e))
 	}},
 
-	{"Create does not replace a record", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"Create does not replace a record", func(t testing.TB, b Backend) {
+		s := b.Store
 		have := create(t, s, entry("a"))
 		for _, e := range []leaderelect.Entry{entry("b"), have} {
 			_, err := s.Create(context.Background(), e)
@@ -36,7 +40,8 @@ var registerCases = []testCase{
 		}
 	}},
 
-	{"Update does not create a record", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"Update does not create a record", func(t testing.TB, b Backend) {
+		s := b.Store
 		other := entry("a")
 		other.Key = "other"
 		for _, version := range []string{"", "1", create(t, s, other).Version} {
@@ -48,7 +53,8 @@ var registerCases = []testCase{
 		}
 	}},
 
-	{"Update does not replace another version", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"Update does not replace another version", func(t testing.TB, b Backend) {
+		s := b.Store
 		have := create(t, s, entry("a"))
 		for _, version := range []string{"", "no version", have.Version + "0"} {
 			e := entry("b")
@@ -59,7 +65,8 @@ var registerCases = []testCase{
 		}
 	}},
 
-	{"Update makes a new version even of the same bytes", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"Update makes a new version even of the same bytes", func(t testing.TB, b Backend) {
+		s := b.Store
 		first := create(t, s, entry("a"))
 		second := update(t, s, first, "a")
 		holds(t, s, second)
@@ -67,7 +74,8 @@ var registerCases = []testCase{
 		conflict(t, "Update of the version before the last", err)
 	}},
 
-	{"a version from two writes ago is refused even if the bytes are back", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"a version from two writes ago is refused even if the bytes are back", func(t testing.TB, b Backend) {
+		s := b.Store
 		first := create(t, s, entry("a"))
 		second := update(t, s, first, "b")
 		third := update(t, s, second, "a")
@@ -78,7 +86,8 @@ var registerCases = []testCase{
 		holds(t, s, third)
 	}},
 
-	{"a version never comes back", func(t testing.TB, s leaderelect.LeaseStore) {
+	{"a version never comes back", func(t testing.TB, b Backend) {
+		s := b.Store
 		e := create(t, s, entry("a"))
 		seen := map[string]bool{e.Version: true}
 		for range writes {
@@ -90,19 +99,19 @@ var registerCases = []testCase{
 		}
 	}},
 
-	{"another handle has the same records", func(t testing.TB, s leaderelect.LeaseStore) {
-		r, ok := s.(Reopener)
-		if !ok {
-			t.Skip("the store is no Reopener")
+	{"another handle has the same records", func(t testing.TB, b Backend) {
+		s := b.Store
+		if b.Reopen == nil {
+			t.Skip("the backend has no Reopen")
 		}
 		first := create(t, s, entry("a"))
-		holds(t, r.Reopen(t), first)
-		second := update(t, r.Reopen(t), first, "b")
+		holds(t, b.Reopen(), first)
+		second := update(t, b.Reopen(), first, "b")
 		holds(t, s, second)
-		_, err := r.Reopen(t).Create(context.Background(), entry("c"))
+		_, err := b.Reopen().Create(context.Background(), entry("c"))
 		conflict(t, "Create through another handle", err)
-		_, err = r.Reopen(t).Update(context.Background(), first)
+		_, err = b.Reopen().Update(context.Background(), first)
 		conflict(t, "Update of an old version through another handle", err)
-		holds(t, r.Reopen(t), second)
+		holds(t, b.Reopen(), second)
 	}},
 }

@@ -1,0 +1,381 @@
+package leasetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// broken is a store, and its backend, that makes the mistakes whose fields are set.
+type broken struct {
+	inventive, createReplaces, updateCreates, blind, versionless, prefix, checksum, wraps, unversioned, returnsOld bool
+	racy, termless, shortTerm, aliases, ignoresContext, vague, vagueConflict, forgetful, forgetsReads              bool
+	listUnsorted, listKeys, listCut, listIgnoresContext                                                            bool
+	watchLater, watchStale, watchAll, watchDeaf, watchBack, watchNoDelete, watchTombstone, watchEndless            bool
+	watchLeaks, deleteRestarts, floorRestarts, floorStays, hangs, dropSucceeds, cutTears, restartForgets           bool
+	restartRewinds, guardPass, guardGreater, guardAnyKey, guardShort, guardRefuse, guardVague, guardEager          bool
+	guardFree, guardHolds                                                                                          bool
+
+	mapKey    func(string) string
+	mapValue  func([]byte) []byte
+	listMatch func(key, prefix string) bool
+	endIs     error
+	dropIs    error
+	cutIs     error
+	expires   time.Duration
+
+	over chan struct{} // closed when the case is over or takes too long: whoever hangs goes
+
+	mu *sync.Mutex
+	// mu guards the following.
+	entries map[string]leaderelect.Entry
+	first   leaderelect.Entry
+	old     leaderelect.Entry // before the last write
+	writes  int
+	floor   uint64
+	reads   int
+	dropped bool
+	cut     bool
+	guards  int
+}
+
+// fresh returns an empty store with the mistakes of b.
+func (b *broken) fresh() *broken {
+	c := *b
+	c.over, c.mu, c.entries = make(chan struct{}), new(sync.Mutex), make(map[string]leaderelect.Entry)
+	if c.listMatch == nil {
+		c.listMatch = strings.HasPrefix
+	}
+	return &c
+}
+
+func (b *broken) backend() Backend {
+	return Backend{
+		Store: b,
+		Reopen: func() leaderelect.LeaseStore {
+			if b.forgetful {
+				return leaderelect.NewMemoryStore()
+			}
+			return b
+		},
+		Delete:   b.delete,
+		Idle:     100 * time.Millisecond,
+		Drop:     func() { b.locked(func() { b.dropped = true }) },
+		Heal:     func() { b.locked(func() { b.dropped = false }) },
+		CutReply: func() { b.locked(func() { b.cut = true }) },
+		Restart:  func() { b.locked(b.restartLocked) },
+		Guard:    Guard{Do: b.guard, Refused: errRefused},
+	}
+}
+
+func (b *broken) locked(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+}
+
+func (b *broken) delete(key string) {
+	b.locked(func() {
+		delete(b.entries, b.key(key))
+		if b.deleteRestarts {
+			b.writes = 0
+		}
+		if b.floorRestarts {
+			b.floor = 0
+		}
+	})
+}
+
+func (b *broken) restartLocked() {
+	if b.restartForgets && b.old.Version != "" {
+		b.entries[b.old.Key] = b.old
+	}
+	if b.restartRewinds {
+		b.writes--
+		for k, e := range b.entries {
+			e.Version = strconv.Itoa(b.writes)
+			b.entries[k] = e
+		}
+	}
+}
+
+// arrive is the way of a request: false if it has none.
+func (b *broken) arrive(ctx context.Context) error {
+	sleep(ctx)
+	b.mu.Lock()
+	dropped := b.dropped
+	b.mu.Unlock()
+	if dropped {
+		switch {
+		case b.hangs:
+			<-b.over
+			return errVague
+		case b.dropSucceeds:
+			<-ctx.Done()
+			return nil
+		}
+		<-ctx.Done()
+		if b.dropIs != nil {
+			return b.dropIs
+		}
+		return ctx.Err()
+	}
+	switch {
+	case ctx.Err() == nil || b.ignoresContext:
+		return nil
+	case b.endIs != nil:
+		return b.endIs
+	default:
+		return ctx.Err()
+	}
+}
+
+// reply is the way of the reply to a write.
+func (b *broken) reply(e leaderelect.Entry) (leaderelect.Entry, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.cut {
+		return e, nil
+	}
+	b.cut = false
+	if b.cutTears {
+		e.Value = []byte("torn")
+		b.entries[b.key(e.Key)] = e
+	}
+	if b.cutIs != nil {
+		return leaderelect.Entry{}, b.cutIs
+	}
+	return leaderelect.Entry{}, errVague
+}
+
+func (b *broken) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
+	if err := b.arrive(ctx); err != nil {
+		return leaderelect.Entry{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reads++
+	if b.forgetsReads && b.reads%3 == 0 && b.old.Key == key && b.old.Version != "" {
+		return b.old, nil
+	}
+	e, ok := b.entries[b.key(key)]
+	switch {
+	case !ok && b.inventive:
+		return leaderelect.Entry{Key: key, Version: "0"}, nil
+	case !ok && b.vague:
+		return leaderelect.Entry{}, errVague
+	case !ok:
+		return leaderelect.Entry{}, leaderelect.ErrNotFound
+	}
+	e.Key = key
+	return b.copied(e), nil
+}
+
+func (b *broken) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if err := b.arrive(ctx); err != nil {
+		return leaderelect.Entry{}, err
+	}
+	b.mu.Lock()
+	if _, ok := b.entries[b.key(e.Key)]; ok && !b.createReplaces {
+		b.mu.Unlock()
+		return leaderelect.Entry{}, b.conflict()
+	}
+	e = b.putLocked(e)
+	b.mu.Unlock()
+	return b.reply(e)
+}
+
+func (b *broken) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if err := b.arrive(ctx); err != nil {
+		return leaderelect.Entry{}, err
+	}
+	b.mu.Lock()
+	have, ok := b.entries[b.key(e.Key)]
+	for b.guards > 0 && !b.guardFree && (have.Term != e.Term || b.guardHolds) {
+		b.mu.Unlock()
+		sleep(ctx)
+		if ctx.Err() != nil {
+			return leaderelect.Entry{}, ctx.Err()
+		}
+		b.mu.Lock()
+	}
+	same := have.Version == e.Version || b.blind || b.versionless && e.Version == "" ||
+		b.prefix && have.Version != "" && strings.HasPrefix(e.Version, have.Version)
+	if ok && !same || !ok && !b.updateCreates {
+		b.mu.Unlock()
+		return leaderelect.Entry{}, b.conflict()
+	}
+	if b.racy {
+		b.mu.Unlock()
+		for range 10 {
+			runtime.Gosched()
+		}
+		b.mu.Lock()
+	}
+	b.old = have
+	e = b.putLocked(e)
+	b.mu.Unlock()
+	return b.reply(e)
+}
+
+func (b *broken) List(ctx context.Context, prefix string) (list []leaderelect.Entry, err error) {
+	if err := b.arrive(ctx); err != nil && !b.listIgnoresContext {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range slices.Sorted(maps.Keys(b.entries)) {
+		e := b.entries[k]
+		if b.listKeys {
+			e = leaderelect.Entry{Key: e.Key, Version: e.Version}
+		}
+		if b.listMatch(e.Key, prefix) && (!b.listCut || len(list) < 100) {
+			list = append(list, b.copied(e))
+		}
+	}
+	if b.listUnsorted {
+		slices.Reverse(list)
+	}
+	return list, nil
+}
+
+func (b *broken) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
+	return func(yield func(leaderelect.Entry, error) bool) {
+		if b.watchLeaks {
+			go func() { <-b.over }()
+		}
+		if b.watchEndless {
+			defer func() { <-b.over }()
+		}
+		told, any := "nothing", b.watchLater
+		for told, e := told, (leaderelect.Entry{}); ctx.Err() == nil; sleep(ctx) {
+			b.mu.Lock()
+			now := b.entries[b.key(key)]
+			switch {
+			case b.watchAll && now.Version == told:
+				now = b.entries["other"]
+			case b.watchStale && told == "nothing" && b.old.Version != "":
+				now = b.old
+			case b.watchBack && b.writes%4 == 3 && b.old.Version != "" && told != "nothing":
+				now = b.old
+			case b.watchDeaf && told != "" && told != "nothing" && now.Version != "":
+				now = e
+			case b.watchNoDelete && now.Version == "" && told != "nothing":
+				now = e
+			}
+			if any {
+				told, any = now.Version, false
+			}
+			if now.Version == "" {
+				now = leaderelect.Entry{Key: key}
+				if b.watchTombstone {
+					now.Value, now.Term = e.Value, 1
+				}
+			}
+			e = now
+			b.mu.Unlock()
+			if e.Version != told && !yield(b.copied(e), nil) {
+				return
+			}
+			told = e.Version
+		}
+	}
+}
+
+func (b *broken) guard(ctx context.Context, key string, term uint64, f func()) error {
+	sleep(ctx)
+	if b.guardEager {
+		f()
+	}
+	b.mu.Lock()
+	e, ok := b.entries[b.key(key)]
+	have := e.Term
+	if b.guardShort {
+		have, term = uint64(uint32(have)), uint64(uint32(term))
+	}
+	pass := ok && have == term || b.guardPass || ok && b.guardGreater && term > have
+	for _, other := range b.entries {
+		pass = pass || b.guardAnyKey && other.Term == term
+	}
+	if !pass || b.guardRefuse {
+		b.mu.Unlock()
+		if b.guardVague {
+			return errVague
+		}
+		return errRefused
+	}
+	b.guards++
+	b.mu.Unlock()
+	f()
+	b.locked(func() { b.guards-- })
+	return nil
+}
+
+func (b *broken) putLocked(e leaderelect.Entry) leaderelect.Entry {
+	old := e.Version
+	b.writes++
+	if !b.floorStays || b.floor == 0 {
+		b.floor++
+	}
+	e.Floor = b.floor
+	switch {
+	case b.checksum:
+		e.Version = fmt.Sprint(crc32.ChecksumIEEE(e.Value))
+	case b.wraps:
+		e.Version = strconv.Itoa(b.writes % 128)
+	case b.unversioned:
+		e.Version = ""
+	default:
+		e.Version = strconv.Itoa(b.writes)
+	}
+	kept := b.copied(e)
+	if b.mapValue != nil {
+		kept.Value = b.mapValue(kept.Value)
+	}
+	if b.termless {
+		kept.Term = 0
+	}
+	if b.shortTerm {
+		kept.Term = uint64(uint32(kept.Term))
+	}
+	b.entries[b.key(e.Key)] = kept
+	if b.expires > 0 {
+		time.AfterFunc(b.expires, func() { b.delete(e.Key) })
+	}
+	if b.returnsOld && old != "" {
+		e.Version = old
+	}
+	return b.copied(e)
+}
+
+func (b *broken) conflict() error {
+	if b.vagueConflict {
+		return errVague
+	}
+	return leaderelect.ErrConflict
+}
+
+func (b *broken) key(key string) string {
+	if b.mapKey == nil {
+		return key
+	}
+	return b.mapKey(key)
+}
+
+func (b *broken) copied(e leaderelect.Entry) leaderelect.Entry {
+	if !b.aliases {
+		e.Value = bytes.Clone(e.Value)
+	}
+	return e
+}

@@ -1,0 +1,234 @@
+package leasetest
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// The network of a case that drops everything.
+const (
+	deadline = 200 * time.Millisecond // of a call
+	grace    = time.Second            // what a call may take beyond the end of its context
+)
+
+var faultCases = []testCase{
+	{"a record does not expire", func(t testing.TB, b Backend) {
+		if b.Idle == 0 {
+			t.Skip("the backend has no Idle")
+		}
+		have := create(t, b.Store, entry("a"))
+		time.Sleep(b.Idle)
+		holds(t, b.Store, have)
+		holds(t, b.reopen(), have)
+	}},
+
+	{"a version does not come back after a deletion, and a floor grows", func(t testing.TB, b Backend) {
+		if b.Delete == nil {
+			t.Skip("the backend has no Delete")
+		}
+		seen := make(map[string]bool)
+		floor := uint64(0)
+		note := func(e leaderelect.Entry) {
+			t.Helper()
+			if seen[e.Version] {
+				t.Fatalf("version %q is used twice", e.Version)
+			}
+			seen[e.Version] = true
+			if e.Floor <= floor && (floor > 0 || e.Floor > 0) && len(seen) > 1 {
+				t.Fatalf("floor %d comes after %d", e.Floor, floor)
+			}
+			floor = e.Floor
+		}
+		for range 5 {
+			have := create(t, b.Store, entry("a"))
+			note(have)
+			next := update(t, b.Store, have, "a")
+			note(next)
+			b.Delete(key)
+			absent(t, b.Store, key)
+			_, err := b.Store.Update(context.Background(), next)
+			conflict(t, "Update of what was deleted", err)
+		}
+	}},
+
+	{"a call in a network that drops everything returns soon after its context has ended", func(t testing.TB, b Backend) {
+		if b.Drop == nil || b.Heal == nil {
+			t.Skip("the backend has no Drop and Heal")
+		}
+		have := create(t, b.Store, entry("0"))
+		have = update(t, b.Store, have, "1")
+		holds(t, b.Store, have)
+
+		b.Drop()
+		defer b.Heal() // also when the case fails
+		returns := func(call string, f func(ctx context.Context) error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(context.Background(), deadline)
+			defer cancel()
+			begin := time.Now()
+			err := f(ctx)
+			vague(t, call+" without a network", err)
+			if took := time.Since(begin); took > deadline+grace {
+				t.Fatalf("%s without a network returns %v after the end of its context", call, took-deadline)
+			}
+		}
+		next := have
+		next.Value = []byte("2")
+		other := entry("2")
+		other.Key = "other"
+		returns("Get", func(ctx context.Context) error { _, err := b.Store.Get(ctx, key); return err })
+		returns("Update", func(ctx context.Context) error { _, err := b.Store.Update(ctx, next); return err })
+		returns("Create", func(ctx context.Context) error { _, err := b.Store.Create(ctx, other); return err })
+		if l, ok := b.Store.(leaderelect.Lister); ok {
+			returns("List", func(ctx context.Context) error { _, err := l.List(ctx, ""); return err })
+		}
+		b.Heal()
+		oldOrNew(t, b.Store, have, next)
+		eventually(t, "Create after the network is back", func(ctx context.Context) error {
+			_, err := b.Store.Create(ctx, other)
+			if errors.Is(err, leaderelect.ErrConflict) { // the one from before has arrived
+				return nil
+			}
+			return err
+		})
+	}},
+
+	{"a write whose reply is lost has no definite error", func(t testing.TB, b Backend) {
+		if b.CutReply == nil {
+			t.Skip("the backend has no CutReply")
+		}
+		have := create(t, b.Store, entry("0")) // also brings up whatever is made with a first call
+		for i := range 5 {
+			have = update(t, b.Store, have, "before "+strconv.Itoa(i))
+			next := have
+			next.Value = []byte("after " + strconv.Itoa(i))
+			b.CutReply()
+			got, err := b.Store.Update(context.Background(), next)
+			if err != nil {
+				vague(t, "Update without a reply", err)
+				got = oldOrNew(t, b.Store, have, next)
+			}
+			holds(t, b.Store, got)
+			have = got
+		}
+		for i := range 5 {
+			e := entry("a")
+			e.Key = "created " + strconv.Itoa(i)
+			update(t, b.Store, create(t, b.Store, leaderelect.Entry{Key: e.Key + "!"}), "a")
+			b.CutReply()
+			got, err := b.Store.Create(context.Background(), e)
+			if err != nil {
+				vague(t, "Create without a reply", err)
+				err = eventually(t, "Get after a cut", func(ctx context.Context) (err error) {
+					got, err = b.Store.Get(ctx, e.Key)
+					return err
+				})
+				if errors.Is(err, leaderelect.ErrNotFound) {
+					continue
+				}
+			}
+			stored(t, "Get", got, e)
+		}
+	}},
+
+	{"what was acknowledged survives the end of the server", func(t testing.TB, b Backend) {
+		if b.Restart == nil {
+			t.Skip("the backend has no Restart")
+		}
+		have := create(t, b.Store, entry("0"))
+		seen := map[string]bool{have.Version: true}
+		stop, acked := make(chan struct{}), make(chan leaderelect.Entry)
+		// This goroutine writes while the server goes down. It ends when it is told to, or when a write fails.
+		go func() {
+			e := have
+			for i := 1; ; i++ {
+				next := e
+				next.Value = []byte(strconv.Itoa(i))
+				ctx, cancel := context.WithTimeout(context.Background(), Patience)
+				got, err := b.Store.Update(ctx, next)
+				cancel()
+				if err == nil {
+					e = got
+				}
+				select {
+				case <-stop:
+				default:
+					if err == nil {
+						continue
+					}
+				}
+				acked <- e
+				return
+			}
+		}()
+		time.Sleep(50 * time.Millisecond) // any moment will do
+		b.Restart()
+		close(stop)
+		last := <-acked
+
+		next := last
+		n, _ := strconv.Atoi(string(last.Value))
+		next.Value = []byte(strconv.Itoa(n + 1)) // may have arrived
+		have = oldOrNew(t, b.Store, last, next)
+		seen[last.Version], seen[have.Version] = true, true
+		for range 10 {
+			have = update(t, b.Store, have, "after")
+			if seen[have.Version] {
+				t.Fatalf("version %q is used again after the end of the server", have.Version)
+			}
+			seen[have.Version] = true
+		}
+		holds(t, b.reopen(), have)
+	}},
+}
+
+// vague requires an error that is not definite.
+func vague(t testing.TB, what string, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.Fatalf("%s succeeds", what)
+	case errors.Is(err, leaderelect.ErrNotFound), errors.Is(err, leaderelect.ErrConflict):
+		t.Fatalf("%s returns a definite error: %v", what, err)
+	}
+}
+
+// eventually calls f until it returns nil or a definite error, which it returns.
+func eventually(t testing.TB, what string, f func(ctx context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	for {
+		err := f(ctx)
+		if err == nil || errors.Is(err, leaderelect.ErrNotFound) || errors.Is(err, leaderelect.ErrConflict) {
+			return err
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// oldOrNew requires that the record is, once it can be read again, what it was or what it was to be, and returns it.
+func oldOrNew(t testing.TB, s leaderelect.LeaseStore, old, next leaderelect.Entry) leaderelect.Entry {
+	t.Helper()
+	var got leaderelect.Entry
+	if err := eventually(t, "Get after a fault", func(ctx context.Context) (err error) {
+		got, err = s.Get(ctx, old.Key)
+		return err
+	}); err != nil {
+		t.Fatalf("Get after a fault: %v", err)
+	}
+	if got.Version == old.Version {
+		stored(t, "Get after a write without effect", got, old)
+		return got
+	}
+	stored(t, "Get after a write without a reply", got, next)
+	return got
+}

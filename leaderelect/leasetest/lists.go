@@ -1,0 +1,91 @@
+package leasetest
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+var listCases = []testCase{
+	{"List returns the records whose keys begin with a prefix, in order", func(t testing.TB, b Backend) {
+		l := lister(t, b)
+		listed(t, l, "", nil)
+		listed(t, l, "a", nil)
+		have := make(map[string]leaderelect.Entry)
+		for _, k := range oddKeys {
+			have[k] = create(t, b.Store, leaderelect.Entry{Key: k, Value: []byte("of " + k), Term: 7})
+		}
+		prefixes := append([]string{"b", "a%2", "a\x00", "\xff", "\xc3", "日", "\xe6\x97", "kkkk"}, oddKeys...)
+		for _, prefix := range prefixes {
+			listed(t, l, prefix, have)
+		}
+	}},
+
+	{"List returns records as they are", func(t testing.TB, b Backend) {
+		l := lister(t, b)
+		have := make(map[string]leaderelect.Entry)
+		for i := range 300 {
+			k := "slot/" + strconv.Itoa(i)
+			have[k] = create(t, b.Store, leaderelect.Entry{Key: k, Term: uint64(i)})
+		}
+		for i := range 20 {
+			k := "slot/" + strconv.Itoa(7*i)
+			have[k] = update(t, b.Store, have[k], "again")
+			listed(t, l, k, have)
+		}
+		listed(t, l, "slot/", have)
+	}},
+
+	{"List notices that its context has ended", func(t testing.TB, b Backend) {
+		l := lister(t, b)
+		create(t, b.Store, entry("a"))
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := l.List(ctx, ""); err == nil {
+			t.Fatalf("List with a context that has ended succeeds")
+		}
+	}},
+}
+
+// lister returns the store as a Lister, or skips the case.
+func lister(t testing.TB, b Backend) leaderelect.Lister {
+	t.Helper()
+	l, ok := b.Store.(leaderelect.Lister)
+	if !ok {
+		t.Skip("the store is no Lister")
+	}
+	return l
+}
+
+// listed requires that List of a prefix returns what have has of it.
+func listed(t testing.TB, l leaderelect.Lister, prefix string, have map[string]leaderelect.Entry) {
+	t.Helper()
+	got, err := l.List(context.Background(), prefix)
+	if err != nil {
+		t.Fatalf("List of %q: %v", prefix, err)
+	}
+	var want []string
+	for k := range have {
+		if strings.HasPrefix(k, prefix) {
+			want = append(want, k)
+		}
+	}
+	slices.Sort(want)
+	var keys []string
+	for _, e := range got {
+		keys = append(keys, e.Key)
+	}
+	if !slices.Equal(keys, want) {
+		t.Fatalf("List of %.40q returns the keys %.300q, want %.300q", prefix, keys, want)
+	}
+	for _, e := range got {
+		stored(t, "List", e, have[e.Key])
+		if e.Version != have[e.Key].Version {
+			t.Fatalf("List returns %q in version %q, want %q", e.Key, e.Version, have[e.Key].Version)
+		}
+	}
+}
