@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/setpoint-go/setpoint/retry"
@@ -17,8 +18,8 @@ import (
 // that error as it is.
 //
 // A precondition is checked with each write. A conflict with one that can never hold again, since the object has moved on,
-// is returned at once. Under [Once], a Patch that was accepted before returns what it returned then; change is called all the
-// same, and its result thrown away.
+// is returned at once. Under [Once], a Patch that was accepted before returns what it returned then, whatever has become of the
+// object; change may be called all the same, and its result is thrown away.
 func Patch[T any](
 	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
 ) (Object[T], error) {
@@ -43,18 +44,20 @@ func patch[T any](
 	)
 	err := retry.OnConflict(ctx, patchBackoff(), func(ctx context.Context) error {
 		read, err := s.Get(ctx, key)
+		if errors.Is(err, ErrNotFound) {
+			result, final = repeated(ctx, key, write, pre, err)
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		seen := Current{Version: read.Version, UID: read.UID}
-		if _, final = Admit(op, s.Kind(), key, seen, pre...); final != nil {
-			if RequestOf(pre...) != "" { // it may have been accepted before
-				result, final = write(ctx, read, pre...)
-			}
-			return nil
-		}
 		next := read
-		if final = change(&next); final != nil {
+		if _, err = Admit(op, s.Kind(), key, seen, pre...); err == nil {
+			err = change(&next)
+		}
+		if err != nil {
+			result, final = repeated(ctx, key, write, pre, err)
 			return nil
 		}
 		next.Key, next.UID, next.Version = read.Key, read.UID, read.Version
@@ -68,6 +71,22 @@ func patch[T any](
 		return Object[T]{}, err
 	}
 	return result, nil
+}
+
+// repeated returns what a write under Once returned that was accepted before, or else the error given. It sends the write
+// with version 0, which no object has: it can be answered, but not applied.
+func repeated[T any](
+	ctx context.Context, key string, write func(context.Context, Object[T], ...Precondition) (Object[T], error),
+	pre []Precondition, otherwise error,
+) (Object[T], error) {
+	if RequestOf(pre...) == "" {
+		return Object[T]{}, otherwise
+	}
+	o, err := write(ctx, Object[T]{Key: key}, pre...)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFenced) {
+		err = otherwise
+	}
+	return o, err
 }
 
 // patchBackoff lets a crowd that writes one object come apart: a read and a write take less than the first pause, and

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -41,6 +42,43 @@ func TestARepeatedPatchIsAppliedOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, after.Value.Replicas)
 	}
+}
+
+// A repeat finds a world in which the first attempt has happened: the object is gone, or what change asks for does not hold
+// any more.
+func TestARepeatedPatchReturnsWhatItReturnedWhateverHasBecomeOfTheObject(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	o, err := apps.Create(t.Context(), object{Key: "web", Finalizers: []string{"dns"}})
+	require.NoError(t, err)
+	taken := errors.New("taken")
+	claim := func(o *object) error {
+		if o.Value.Tags != nil {
+			return taken
+		}
+		o.Value.Tags = []string{"mine"}
+		return nil
+	}
+	for range 2 {
+		o, err = store.Patch(t.Context(), apps, "web", claim, store.Once("claim"))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"mine"}, o.Value.Tags)
+	}
+	_, err = store.Patch(t.Context(), apps, "web", claim, store.Once("other"))
+	require.Equal(t, taken, err)
+	after, err := apps.Get(t.Context(), "web")
+	require.NoError(t, err)
+	assert.Equal(t, o, after, "a Patch that was refused has written nothing")
+
+	require.NoError(t, apps.Delete(t.Context(), "web"))
+	for range 2 {
+		o, err = store.Patch(t.Context(), apps, "web", func(o *object) error { o.Finalizers = nil; return nil }, store.Once("gone"))
+		require.NoError(t, err)
+		assert.Empty(t, o.Finalizers)
+	}
+	_, err = store.Patch(t.Context(), apps, "web", raise, store.Once("late"))
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = store.Patch(t.Context(), apps, "next", raise, store.Once("gone"))
+	require.ErrorIs(t, err, store.ErrRequest, "the mistake is not hidden")
 }
 
 // pointed has its status method in the wrong place.

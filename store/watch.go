@@ -62,33 +62,47 @@ type cursor[T any] struct {
 // step returns the next event. False means that there is none now and that c is ready to wait.
 func (c *cursor[T]) step() (e informer.Event[Object[T]], ok bool, err error) {
 	s, db := c.store, c.store.db
-	db.mu.Lock()
-	if err := c.checkLocked(); err != nil {
+	db.mu.RLock()
+	next, err := c.nextLocked()
+	db.mu.RUnlock()
+	if err == nil && next.object == nil { // only who is about to wait has to keep others out
+		db.mu.Lock()
+		if next, err = c.nextLocked(); err == nil && next.object == nil {
+			e, ok = c.idleLocked()
+			db.mu.Unlock()
+			return e, ok, nil
+		}
 		db.mu.Unlock()
+	}
+	if err != nil {
 		return e, false, err
 	}
-	if c.position < s.history.next {
-		change := s.history.at(c.position)
-		db.mu.Unlock()
-		c.position++
-		c.version = change.object.Version
-		return informer.Event[Object[T]]{
-			Type:    change.kind,
-			Object:  s.copyOf(change.object),
-			Version: change.object.Version,
-		}, true, nil
+	c.position++
+	c.version = next.object.Version
+	return informer.Event[Object[T]]{Type: next.kind, Object: s.copyOf(next.object), Version: c.version}, true, nil
+}
+
+// nextLocked returns the next change, or none, or an error when it is not known any more.
+func (c *cursor[T]) nextLocked() (change[T], error) {
+	if err := c.checkLocked(); err != nil || c.position == c.store.history.next {
+		return change[T]{}, err
 	}
-	defer db.mu.Unlock()
+	return c.store.history.at(c.position), nil
+}
+
+// idleLocked returns a bookmark, or false when c is ready to wait.
+func (c *cursor[T]) idleLocked() (e informer.Event[Object[T]], ok bool) {
+	s, db := c.store, c.store.db
 	if c.version < db.version && c.pause == nil {
 		c.version = db.version
 		c.pause = time.NewTimer(bookmarkInterval)
-		return informer.Event[Object[T]]{Type: informer.Bookmark, Version: c.version}, true, nil
+		return informer.Event[Object[T]]{Type: informer.Bookmark, Version: c.version}, true
 	}
 	c.ownKind, c.anyKind = s.changed.waitLocked(), nil
 	if c.pause == nil {
 		c.anyKind = db.changed.waitLocked()
 	}
-	return e, false, nil
+	return e, false
 }
 
 // checkLocked returns an error when the next change is not known any more. The first call finds the position.

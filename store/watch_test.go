@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -222,6 +224,38 @@ func TestAWatchThatIsNotReadCostsNothingAndExpires(t *testing.T) {
 	}
 	assert.Equal(t, 2, n)
 	require.NoError(t, db.CheckInvariants())
+}
+
+// However slow the watchers are, what has dropped out of the history is garbage: a megabyte each, of which a watch that
+// held on to them would keep a hundred.
+func TestWatchesThatAreNotReadKeepNoMemoryAlive(t *testing.T) {
+	type blob struct{ Bytes []byte }
+	blobs := open[blob](t, store.NewMemory(store.MemoryConfig{History: 2}), "blob")
+	o, err := blobs.Create(t.Context(), store.Object[blob]{Key: "x"})
+	require.NoError(t, err)
+	var slow []func() (informer.Event[store.Object[blob]], error, bool)
+	for range 10 {
+		pull, stop := iter.Pull2(blobs.Watch(t.Context(), 0))
+		defer stop()
+		_, err, _ := pull()
+		require.NoError(t, err)
+		slow = append(slow, pull)
+	}
+	for n := range 100 {
+		o.Value.Bytes = make([]byte, 1<<20)
+		o.Value.Bytes[0] = byte(n + 1)
+		o, err = blobs.Update(t.Context(), o)
+		require.NoError(t, err)
+	}
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	assert.Less(t, stats.HeapAlloc, uint64(50<<20))
+	for _, pull := range slow {
+		_, err, ok := pull()
+		require.True(t, ok)
+		require.ErrorIs(t, err, store.ErrExpired)
+	}
 }
 
 func TestAWatchAtTheEdgeOfTheHistoryMissesNothing(t *testing.T) {
