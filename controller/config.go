@@ -4,25 +4,45 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Config is the configuration of a [Controller]. The zero value is ready for use.
+// Config is the configuration of a [Controller]. The zero value is ready for use. What is not configured costs nothing.
 type Config[K comparable] struct {
-	// Workers is the number of keys that are reconciled at once. Defaults to 1.
+	// Workers is the number of keys that are reconciled at once. Defaults to 1. [Controller.SetWorkers] changes it.
 	Workers int
 
-	// RateLimiter gives the delay before a key that failed is tried again. It outlives a Run; do not share one between
-	// controllers. Defaults to workqueue.DefaultControllerRateLimiter.
+	// RateLimiter gives the delay before a key that failed is tried again. Do not share one between controllers. Defaults
+	// to workqueue.DefaultControllerRateLimiter: 5 ms, doubled with each failure, at most 1000 s.
 	RateLimiter workqueue.RateLimiter[K]
+
+	// MaxAttempts is the number of attempts that a key gets. When the last one fails too, the key is parked: see
+	// [Controller.Parked]. Zero is no limit.
+	MaxAttempts int
+
+	// MaxElapsed is the time that a key gets from its first failure on: one that fails after that is parked. Zero is no
+	// limit.
+	MaxElapsed time.Duration
+
+	// HandOut limits how fast reconciles begin. Controllers that call the same API may share one. A key that it does not let
+	// through yet stays in line and holds up no worker; no token is reserved for it, so the next token goes to the key
+	// that is first in line by then, of whichever controller. Nil is no limit.
+	HandOut *rate.Limiter
 
 	// Timeout is the time after which the context of a reconcile ends, with a cause that wraps ErrTimeout. Zero means
 	// no limit.
 	Timeout time.Duration
+
+	// Reasons makes each event of a [Watch] note why its keys are added, for Info, Logger and Snapshot: "apps updated". It
+	// costs a look at the clock for each event, and up to a kilobyte for each key that waits. Errors are noted in any case.
+	Reasons bool
 
 	// DrainTimeout is the longest time for which a Run that is told to stop goes on with what it has to do. After that
 	// the contexts of the reconciles in flight end, and what is left waits for the next Run. Defaults to 30 s.
@@ -45,6 +65,7 @@ type Config[K comparable] struct {
 
 func (c Config[K]) withDefaults() Config[K] {
 	c.Workers = cmp.Or(c.Workers, 1)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, math.MaxInt) // which makes the queue count them
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
 	c.SyncTimeout = cmp.Or(c.SyncTimeout, 2*time.Minute)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -63,6 +84,8 @@ func (c Config[K]) validate() error {
 	}
 	return cmp.Or(
 		notNegative("Workers", c.Workers),
+		notNegative("MaxAttempts", c.MaxAttempts),
+		notNegative("MaxElapsed", c.MaxElapsed),
 		notNegative("Timeout", c.Timeout),
 		notNegative("DrainTimeout", c.DrainTimeout),
 		notNegative("SyncTimeout", c.SyncTimeout),

@@ -2,40 +2,9 @@ package controller
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
-
-// contextKey is the key of the *attempt in the context of a reconcile.
-type contextKey struct{}
-
-// attempt is what the context of a reconcile says about it.
-type attempt struct {
-	number     int
-	controller string
-	key        any
-	id         uint64
-	logger     *slog.Logger
-}
-
-// Attempt returns the number of the try that ctx belongs to. It is 1 for a key that did not fail before, and grows with
-// each failure, panic or timeout until the key succeeds or is given up. It is 0 outside of a reconcile.
-func Attempt(ctx context.Context) int {
-	if a, ok := ctx.Value(contextKey{}).(*attempt); ok {
-		return a.number
-	}
-	return 0
-}
-
-// Logger returns a logger that names the controller, the key, the attempt and the reconcile that ctx belongs to, whose
-// number no other reconcile of the controller has. Outside of a reconcile it is slog.Default().
-func Logger(ctx context.Context) *slog.Logger {
-	if a, ok := ctx.Value(contextKey{}).(*attempt); ok {
-		return a.logger.With("controller", a.controller, "key", a.key, "attempt", a.number, "reconcile", a.id)
-	}
-	return slog.Default()
-}
 
 // workContext returns a context for work that is to be finished although ctx has ended. It ends when stop is called, and
 // when the leadership that ctx belongs to, if any, is lost. It has the values of ctx.

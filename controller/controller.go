@@ -24,19 +24,24 @@ type Controller[K comparable] struct {
 	cfg        Config[K]
 	tooLong    error // the cause of a context that Config.Timeout ended; no other controller has it
 	notDrained error // the cause of a context that Config.DrainTimeout ended; no other controller has it
-	ledger     *ledger[K]
-	ids        atomic.Uint64 // the number of the last reconcile
 
-	// intake is the queue that takes what is added. A Run works on it, and puts an empty one in its place when it has
-	// to stop.
-	intake atomic.Pointer[workqueue.Queue[K]]
+	queue     *workqueue.Queue[K] // of all runs; never shut down
+	pace      *pace[K]
+	later     later[K]
+	scheduled atomic.Bool // something was scheduled at least once, other than a retry
+
+	ids      atomic.Uint64 // the number of the last reconcile
+	outcomes [Canceled + 1]atomic.Uint64
 
 	mu sync.Mutex
-	// mu guards the following. Invariant: running and steps > 0 exclude each other.
-	running  bool
-	steps    int                 // calls of ProcessNext under way
-	draining *workqueue.Queue[K] // the queue of a Run that has replaced the intake, else nil
-	watches  []watch
+	// mu guards the following. Invariants:
+	//
+	//  1. running and steps > 0 exclude each other.
+	//  2. crew is not nil only while running.
+	running bool
+	steps   int // calls of ProcessNext under way
+	feeds   []feed
+	crew    *crew[K] // nil while no worker may begin
 }
 
 // New returns a controller that calls r. The name stands in logs and errors. It returns an error if the name is empty, r
@@ -51,10 +56,14 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("controller: new %q: Config.%w", name, err)
 	}
-	c := &Controller[K]{name: name, reconciler: r, cfg: cfg.withDefaults(), ledger: newLedger[K]()}
-	c.tooLong = after(ErrTimeout, c.cfg.Timeout)
-	c.notDrained = after(ErrDrainTimeout, c.cfg.DrainTimeout)
-	c.intake.Store(c.newQueue())
+	cfg = cfg.withDefaults()
+	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, pace: newPace(cfg.RateLimiter)}
+	c.tooLong = after(ErrTimeout, cfg.Timeout)
+	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
+	c.queue = workqueue.New(workqueue.Config[K]{
+		Name: name, RateLimiter: c.pace, MaxAttempts: cfg.MaxAttempts, MaxElapsed: cfg.MaxElapsed, HandOut: cfg.HandOut,
+		Timestamps: true, Logger: cfg.Logger, Hooks: workqueue.Hooks[K]{Delayed: c.pace.delayed},
+	})
 	return c, nil
 }
 
@@ -62,18 +71,32 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 func (c *Controller[K]) Name() string { return c.name }
 
 // Add makes key be reconciled. A key that waits already is reconciled once; one that is being reconciled is reconciled
-// again. What is added while no Run is under way, or while one drains, waits for the next Run. Add does not block.
+// again; one that is parked is revived. What is added while no Run is under way, or while one drains, waits for the next
+// Run. Add does not block.
 //
 // Add panics if key is not equal to itself, such as a NaN.
-func (c *Controller[K]) Add(key K) {
-	for {
-		q := c.intake.Load()
-		q.Add(key)
-		// A queue is shut down only after another has taken its place. So if q still is the intake, it took the key.
-		if c.intake.Load() == q {
-			return
-		}
+func (c *Controller[K]) Add(key K) { c.AddWith(key, AddOptions{}) }
+
+// AddOptions says how [Controller.AddWith] adds a key. The zero value is Add.
+type AddOptions struct {
+	// Priority is the priority of the key: what is higher is reconciled first. Of two priorities of a key that waits the
+	// higher counts.
+	Priority int
+
+	// Reason says why, for people: see [Info].
+	Reason string
+}
+
+// AddWith is the general form of [Controller.Add].
+func (c *Controller[K]) AddWith(key K, opts AddOptions) {
+	if c.later.add(key, opts) {
+		return
 	}
+	if opts == (AddOptions{}) {
+		c.queue.Add(key)
+		return
+	}
+	c.queue.AddWith(key, workqueue.AddOptions{Priority: opts.Priority, Reason: opts.Reason})
 }
 
 // ProcessNext reconciles the key that waits longest, in the goroutine of the caller, and reports how it went. It does not
@@ -99,14 +122,13 @@ func (c *Controller[K]) ProcessNext(ctx context.Context) (report Report[K], ok b
 	if ctx.Err() != nil {
 		return report, false
 	}
-	q := c.intake.Load()
-	key, ok := q.TryGet()
+	item, ok := c.queue.TryTake()
 	if !ok {
 		return report, false
 	}
-	return c.process(ctx, q, key), true
+	return c.process(ctx, item, nil), true
 }
 
-func (c *Controller[K]) newQueue() *workqueue.Queue[K] {
-	return workqueue.New(workqueue.Config[K]{Name: c.name, RateLimiter: c.ledger, Logger: c.cfg.Logger})
-}
+// Snapshot returns what is known of every key that waits, is reconciled, is parked, or has failed, as
+// [workqueue.Queue.Snapshot] does.
+func (c *Controller[K]) Snapshot() []workqueue.KeyInfo[K] { return c.queue.Snapshot() }

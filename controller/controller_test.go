@@ -27,6 +27,8 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{"no name", "", f, controller.Config[string]{}, "controller: new: the name is empty"},
 		{"no reconciler", "x", nil, controller.Config[string]{}, `controller: new "x": the reconciler is nil`},
 		{"workers", "x", f, controller.Config[string]{Workers: -1}, `controller: new "x": Config.Workers: -1 is negative`},
+		{"attempts", "x", f, controller.Config[string]{MaxAttempts: -1}, `controller: new "x": Config.MaxAttempts: -1 is negative`},
+		{"elapsed", "x", f, controller.Config[string]{MaxElapsed: -1}, `controller: new "x": Config.MaxElapsed: -1ns is negative`},
 		{"timeout", "x", f, controller.Config[string]{Timeout: -1}, `controller: new "x": Config.Timeout: -1ns is negative`},
 		{"drain", "x", f, controller.Config[string]{DrainTimeout: -1}, `controller: new "x": Config.DrainTimeout: -1ns is negative`},
 		{"sync", "x", f, controller.Config[string]{SyncTimeout: -1}, `controller: new "x": Config.SyncTimeout: -1ns is negative`},
@@ -237,6 +239,8 @@ func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
 			switch a.Key {
 			case slog.TimeKey:
 				return slog.Attr{}
+			case "first_failure":
+				return slog.Duration("since_first_failure", time.Since(a.Value.Time()))
 			case "stack":
 				return slog.Bool("stack", strings.Contains(a.Value.String(), "controller_test.go"))
 			}
@@ -254,8 +258,10 @@ func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
 			case 3:
 				<-ctx.Done()
 				return controller.Result{}, ctx.Err()
-			case 4:
+			case 5:
 				return controller.Result{}, controller.Terminal(errBoom)
+			case 6:
+				return controller.Result{}, controller.ErrSkip
 			default:
 				return controller.Result{}, nil
 			}
@@ -263,14 +269,16 @@ func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
 		start(t, c.Run)
 		c.Add("a")
 		time.Sleep(time.Hour)
+		c.AddWith("a", controller.AddOptions{Reason: "moved"})
+		synctest.Wait()
 		c.Add("a")
 		synctest.Wait()
 		assert.Equal(t, strings.TrimLeft(`
 level=INFO msg=hello controller=test key=a attempt=1 reconcile=1
 level=WARN msg="reconcile failed" controller=test key=a attempt=1 reconcile=1 duration=0s error=boom retry=1m0s
-level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcile=2 duration=0s error="wait: recover from panic: oh" retry=1m0s stack=true
-level=WARN msg="reconcile timed out" controller=test key=a attempt=3 reconcile=3 duration=1s error="controller: the reconcile took too long: 1s have passed: context deadline exceeded" retry=1m0s
-level=ERROR msg="reconcile failed, not tried again" controller=test key=a attempt=4 reconcile=4 duration=0s error="terminal: boom"
+level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcile=2 since_first_failure=1m0s reasons=[boom] duration=0s error="wait: recover from panic: oh" retry=1m0s stack=true
+level=WARN msg="reconcile timed out" controller=test key=a attempt=3 reconcile=3 since_first_failure=2m1s reasons="[boom wait: recover from panic: oh]" duration=1s error="controller: the reconcile took too long: 1s have passed: context deadline exceeded" retry=1m0s
+level=ERROR msg="reconcile failed, not tried again" controller=test key=a attempt=1 reconcile=5 reasons=[moved] duration=0s error="terminal: boom"
 `, "\n"), out.String())
 	})
 	assert.Same(t, slog.Default(), controller.Logger(t.Context()))

@@ -32,22 +32,27 @@
 //
 // Each reconcile has one [Outcome], which is counted in [Stats] and reported to [Hooks].
 //
-//	Reconcile                            outcome     its key is reconciled again      backoff   logged
-//	---------                            -------     ---------------------------      -------   ------
-//	returns no error                     Succeeded   when it is added                 reset     Debug
-//	returns no error, RequeueAfter: d    Requeued    after d                          reset     Debug
-//	returns an error                     Failed      after the backoff                grows     Warn
-//	returns an error with a delay d      Failed      after d                          stays     Warn
-//	returns an error of Terminal         GivenUp     when it is added                 reset     Error
-//	panics                               Panicked    after the backoff                grows     Error, with the stack
-//	returns an error after the timeout   TimedOut    as after Failed                  as there  Warn
-//	returns an error after a stop        Canceled    first thing by the next Run      stays     Info
+//	Reconcile                            outcome     its key is reconciled again   attempt  backoff  logged
+//	---------                            -------     ---------------------------   -------  -------  ------
+//	returns no error                     Succeeded   when it is added              1        reset    Debug
+//	returns no error, RequeueAfter: d    Requeued    after d                       1        reset    Debug
+//	returns no error, RequeueAt: t       Requeued    at t                          1        reset    Debug
+//	returns an error                     Failed      after the backoff             +1       grows    Warn
+//	returns an error with a delay d      Deferred    after d                       +1       stays    Warn
+//	returns an error after the timeout   TimedOut    as after Failed or Deferred   +1       as there Warn
+//	panics, or calls runtime.Goexit      Panicked    after the backoff             +1       grows    Error, with the stack
+//	one of these four, budget spent      Parked      when it is added              1        reset    Error
+//	returns an error of Terminal         GivenUp     when it is added              1        reset    Error
+//	returns an error with ErrSkip        Skipped     when it is added              1        reset    Debug
+//	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
 //
 // A key is also reconciled again, at once, whenever it is added; then what that reconcile asks for counts, and what this one
-// asked for does not. A Result beside an error is ignored. An error with a delay
-// is one for which errors.As finds a method RetryAfter() time.Duration, and it is positive. Terminal comes before all
-// other errors. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended makes
-// its error Failed. A stop is what the section on shutdown says ends the context of a reconcile.
+// asked for does not. A Result beside an error is ignored. An error with a delay is one for which errors.As finds a method
+// RetryAfter() time.Duration, and it is positive. Of several errors in one chain Terminal comes first, then ErrSkip, then the
+// timeout or the stop. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended
+// makes its error Failed. A stop is what the section on shutdown says ends the context of a reconcile. The budget is
+// [Config].MaxAttempts and MaxElapsed: a key that has spent it is parked, can be listed ([Controller.Parked]), retried and
+// dropped, and has a whole budget when somebody adds it.
 //
 // # Guarantees
 //
@@ -58,12 +63,13 @@
 //     and what they hold has been mapped.
 //  4. Of a change both the old and the new object are mapped; of a deletion the last object known. An event adds no key
 //     twice.
-//  5. A key that failed, panicked or timed out is tried again until it succeeds or is given up. The number of the try is
-//     in its context ([Attempt]). One key does not delay others, except by the worker that it has.
+//  5. A key that failed, panicked or timed out is tried again until it succeeds, is skipped, given up or parked. The number
+//     of the attempt, when the first one failed, and why the key was added are in its context ([FromContext]), and in what
+//     is logged of it ([Logger]). One key does not delay others, except by the worker that it has; a Goexit costs no worker.
 //  6. When Run returns, its goroutines have ended, no Reconcile and no mapper runs, and its handlers are removed.
 //  7. What a Run did not do, or would have tried again, is done at once by the next Run of the same controller, beside
-//     all that is present. What was added between the two is done too. Not so what was deleted between them: it is not
-//     reported, as it is not after a restart of the process.
+//     all that is present. What was added between the two is done too, and attempts, budgets and parked keys are as they
+//     were. Not so what was deleted between them: it is not reported, as it is not after a restart of the process.
 //  8. When a leadership is lost, the contexts of its reconciles have ended before that of Run, and no reconcile begins
 //     after it.
 //
@@ -130,9 +136,8 @@
 // When the context of [Controller.Run] ends, the controller
 //
 //  1. removes its handlers from the informers,
-//  2. puts a new queue, for the next Run, in the place of the old one,
-//  3. reconciles what is in the old queue, is in flight, or was added while it was in flight; keys that wait for another
-//     try, or for a RequeueAfter, are not waited for, but left to the next Run,
+//  2. leaves to the next Run what waits for another try or for the time that a Result names, and what is added from now on,
+//  3. reconciles what is ready, is in flight, or was added while it was in flight,
 //  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout]; if there is
 //     a leadership, at once when it is lost or its own time to drain is over, with the cause of the leadership,
 //  5. returns when every Reconcile has returned: one that ignores its context holds up everything.

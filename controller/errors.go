@@ -23,6 +23,13 @@ var (
 	// ErrTimeout is in the chain of the cause with which the context of a Reconcile ends after [Config.Timeout].
 	ErrTimeout = errors.New("controller: the reconcile took too long")
 
+	// ErrSkip says that there was nothing to do for a key: it is not one of this controller, say, or of this replica. A
+	// Reconcile that returns an error with it in the chain has neither failed nor succeeded.
+	ErrSkip = errors.New("controller: skipped")
+
+	// ErrGoexit is the value of the [wait.PanicError] of a Reconcile that has called runtime.Goexit, as t.FailNow does.
+	ErrGoexit = errors.New("controller: the reconcile called runtime.Goexit")
+
 	// ErrSyncTimeout says that a cache was not filled in time.
 	ErrSyncTimeout = errors.New("controller: not synced in time")
 
@@ -49,8 +56,6 @@ type terminalError struct{ err error }
 func (e *terminalError) Error() string        { return "terminal: " + e.err.Error() }
 func (e *terminalError) Unwrap() error        { return e.err }
 func (e *terminalError) Is(target error) bool { return target == ErrTerminal }
-
-func isTerminal(err error) bool { return errors.Is(err, ErrTerminal) }
 
 // retryDelay returns the delay that err carries. It is an error that says when to try again: that of a rate limited
 // API, for example.

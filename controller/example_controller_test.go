@@ -104,7 +104,7 @@ func ExampleHooks() {
 	c.Add(7) // an event comes before the retry
 	c.ProcessNext(context.Background())
 	// Output:
-	// job 7, attempt 1: Failed
+	// job 7, attempt 1: Deferred
 	// job 7, attempt 2: Succeeded
 }
 

@@ -117,7 +117,7 @@ func TestAnElectionThatDoesNotWaitForTheDrainLeavesTheRestNamed(t *testing.T) {
 		synctest.Wait()
 		r.stop()
 		require.ErrorIs(t, err, leaderelect.ErrDrainTimeout)
-		assert.Contains(t, err.Error(), "3 keys left: k1, k2, k3")
+		assert.Contains(t, err.Error(), "3 keys left: k2, k3, k1")
 	})
 }
 

@@ -167,6 +167,6 @@ func model(t *testing.T, seed uint64) {
 	stats := c.Stats()
 	assert.True(t, stats.Running)
 	assert.Zero(t, stats.Queue)
-	assert.Zero(t, c.Accounts(), "nothing is kept of keys that are done")
+	assert.Empty(t, c.Snapshot(), "nothing is kept of keys that are done")
 	running.stop()
 }

@@ -9,23 +9,31 @@ import (
 type Outcome int
 
 const (
-	Succeeded Outcome = iota + 1 // no error
-	Requeued                     // no error, and a RequeueAfter
-	Failed                       // an error; tried again
-	GivenUp                      // an error made by Terminal; not tried again
-	Panicked                     // a panic; tried again
-	TimedOut                     // an error after Config.Timeout had passed; tried again
-	Canceled                     // an error after the controller had to stop the reconcile; done by the next Run
+	Succeeded  Outcome = iota + 1 // no error
+	Requeued                      // no error, and a time at which to look again
+	Failed                        // an error; tried again after the backoff
+	Deferred                      // an error that says itself when to try again
+	TimedOut                      // an error after Config.Timeout had passed; tried again
+	Panicked                      // a panic, or a runtime.Goexit; tried again
+	GivenUp                       // an error made by Terminal; not tried again
+	Parked                        // the last failure that the retry budget allows; not tried again
+	Skipped                       // an error with ErrSkip: there was nothing to do
+	Superseded                    // an error after a newer event had ended the reconcile; done again at once
+	Canceled                      // an error after the controller had to stop the reconcile; done by the next Run
 )
 
 var outcomeNames = [...]string{
-	Succeeded: "Succeeded",
-	Requeued:  "Requeued",
-	Failed:    "Failed",
-	GivenUp:   "GivenUp",
-	Panicked:  "Panicked",
-	TimedOut:  "TimedOut",
-	Canceled:  "Canceled",
+	Succeeded:  "Succeeded",
+	Requeued:   "Requeued",
+	Failed:     "Failed",
+	Deferred:   "Deferred",
+	TimedOut:   "TimedOut",
+	Panicked:   "Panicked",
+	GivenUp:    "GivenUp",
+	Parked:     "Parked",
+	Skipped:    "Skipped",
+	Superseded: "Superseded",
+	Canceled:   "Canceled",
 }
 
 // String returns the name of o.
@@ -36,11 +44,10 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// retried tells whether the key is owed another reconcile after o.
-func (o Outcome) retried() bool { return o != Succeeded && o != GivenUp }
-
-// failure tells whether o counts as a failed try.
-func (o Outcome) failure() bool { return o == Failed || o == Panicked || o == TimedOut }
+// failure tells whether o counts as a failed try, of which another follows.
+func (o Outcome) failure() bool {
+	return o == Failed || o == Deferred || o == TimedOut || o == Panicked
+}
 
 // Report says how one reconcile went.
 type Report[K comparable] struct {
@@ -48,14 +55,14 @@ type Report[K comparable] struct {
 	Attempt int // 1, or one more than the failures of the key since it last succeeded or was given up
 	Outcome Outcome
 
-	// Err is the error, nil after Succeeded and Requeued. After Panicked it is a *wait.PanicError, after TimedOut and
+	// Err is the error, nil after Succeeded and Requeued. A panic is a *wait.PanicError. After TimedOut, Superseded and
 	// Canceled it also wraps the cause with which the context ended.
 	Err error
 
 	// Duration is the time that the reconcile took.
 	Duration time.Duration
 
-	// Retry is the time after which the key is tried again. It is zero for a key that is tried again at once or not
-	// at all, which Outcome tells apart.
+	// Retry is the time after which the key is reconciled again. It is zero for a key that is reconciled again at once or
+	// not at all, which Outcome tells apart.
 	Retry time.Duration
 }

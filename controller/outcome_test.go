@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +31,7 @@ var endings = []struct {
 	err     error              // is in the chain of the error of the report
 	again   time.Duration      // the next try comes after it; 0 is never
 	whens   int64              // how often the rate limiter was asked
-	forgets int64              // how often it was told to forget
+	forgets int64              // how often it is told to forget, when the key has failed before
 }{{
 	name:    "success",
 	end:     noop,
@@ -48,6 +49,47 @@ var endings = []struct {
 	},
 	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
 }, {
+	name: "RequeueAt",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{RequeueAt: time.Now().Add(time.Minute)}, nil
+	},
+	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
+}, {
+	name: "RequeueAt before RequeueAfter",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{RequeueAt: time.Now().Add(time.Minute), RequeueAfter: time.Hour}, nil
+	},
+	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
+}, {
+	name: "RequeueAt after RequeueAfter",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{RequeueAt: time.Now().Add(time.Hour), RequeueAfter: time.Minute}, nil
+	},
+	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
+}, {
+	name: "skip",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{RequeueAfter: time.Minute}, fmt.Errorf("of another shard: %w", controller.ErrSkip)
+	},
+	outcome: controller.Skipped, stopped: controller.Skipped, err: controller.ErrSkip, forgets: 1,
+}, {
+	name: "skip with a terminal error",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, controller.Terminal(controller.ErrSkip)
+	},
+	outcome: controller.GivenUp, stopped: controller.GivenUp, err: controller.ErrSkip, forgets: 1,
+}, {
+	name: "Goexit",
+	end: func(context.Context, string) (controller.Result, error) {
+		runtime.Goexit()
+		return controller.Result{}, nil
+	},
+	outcome: controller.Panicked, stopped: controller.Panicked, err: controller.ErrGoexit, again: 7 * time.Second, whens: 1,
+}, {
+	name:    "panic with an error with its own delay",
+	end:     func(context.Context, string) (controller.Result, error) { panic(delayed{time.Hour}) },
+	outcome: controller.Panicked, stopped: controller.Panicked, err: delayed{time.Hour}, again: 7 * time.Second, whens: 1,
+}, {
 	name:    "error",
 	end:     func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom },
 	outcome: controller.Failed, stopped: controller.Canceled, err: errBoom, again: 7 * time.Second, whens: 1,
@@ -62,7 +104,7 @@ var endings = []struct {
 	end: func(context.Context, string) (controller.Result, error) {
 		return controller.Result{}, fmt.Errorf("api: %w", delayed{time.Hour})
 	},
-	outcome: controller.Failed, stopped: controller.Canceled, err: delayed{time.Hour}, again: time.Hour,
+	outcome: controller.Deferred, stopped: controller.Canceled, err: delayed{time.Hour}, again: time.Hour,
 }, {
 	name:    "error with a delay of its own of zero",
 	end:     func(context.Context, string) (controller.Result, error) { return controller.Result{}, delayed{} },
@@ -169,7 +211,7 @@ func TestEachOutcome(t *testing.T) {
 			assert.Equal(t, e.outcome, report.Outcome)
 			assert.Equal(t, e.again, report.Retry)
 			assert.Equal(t, e.whens, delays.whens.Load())
-			assert.Equal(t, e.forgets, delays.forgets.Load())
+			assert.Zero(t, delays.forgets.Load(), "there is nothing to forget")
 			if e.err == nil {
 				require.NoError(t, report.Err)
 			} else {
@@ -287,12 +329,60 @@ func TestEachOutcomeOfAReconcileThatALostLeadershipStops(t *testing.T) {
 	}
 }
 
+func TestEachOutcomeOfASecondAttempt(t *testing.T) {
+	for _, e := range endings {
+		bubble(t, e.name, func(t *testing.T) {
+			delays := &limiter{delay: 7 * time.Second}
+			var infos []controller.Info
+			cfg := controller.Config[string]{RateLimiter: delays, Timeout: 10 * time.Second}
+			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
+				info, _ := controller.FromContext(ctx)
+				switch infos = append(infos, info); len(infos) {
+				case 1:
+					return controller.Result{}, errBoom
+				case 2:
+					return e.end(ctx, key)
+				}
+				return controller.Result{}, nil
+			})
+			start(t, c.Run)
+			began := time.Now()
+			c.Add("a")
+			for reports.len() < 2 { // some take their time
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+			assert.Equal(t, e.outcome, reports.take()[1].Outcome)
+			assert.Equal(t, 2, infos[1].Attempt)
+			assert.Equal(t, began, infos[1].FirstFailure)
+			assert.Equal(t, e.whens+1, delays.whens.Load())
+			assert.Equal(t, e.forgets, delays.forgets.Load())
+
+			c.Add("a")
+			synctest.Wait()
+			last := infos[2]
+			assert.Equal(t, "test", last.Controller)
+			assert.EqualValues(t, 3, last.Reconcile)
+			if e.forgets == 1 {
+				assert.Equal(t, 1, last.Attempt)
+				assert.Zero(t, last.FirstFailure)
+			} else {
+				assert.Equal(t, 3, last.Attempt)
+				assert.Equal(t, began, last.FirstFailure)
+				assert.Equal(t, "boom", last.Reasons[0].Text)
+				assert.Len(t, last.Reasons, 2, "the error of each attempt before")
+			}
+			c.CheckInvariants(t)
+		})
+	}
+}
+
 func TestOutcomesHaveNames(t *testing.T) {
 	assert.Equal(t, "Succeeded", controller.Succeeded.String())
 	assert.Equal(t, "TimedOut", controller.TimedOut.String())
 	assert.Equal(t, "Canceled", controller.Canceled.String())
 	assert.Equal(t, "Outcome(0)", controller.Outcome(0).String())
-	assert.Equal(t, "Outcome(8)", (controller.Canceled + 1).String())
+	assert.Equal(t, "Outcome(12)", (controller.Canceled + 1).String())
 }
 
 func TestTerminalOfNilIsNil(t *testing.T) {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -51,29 +48,22 @@ func (c *Controller[K]) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = false
-	c.draining = nil
 }
 
-// run is Run without its guard. While it runs nobody changes c.watches.
+// run is Run without its guard. While it runs nobody changes c.feeds.
 func (c *Controller[K]) run(ctx context.Context) error {
-	handlers, err := c.connect()
+	syncers, stopFeeds, err := c.startFeeds(ctx)
 	if err == nil {
-		err = c.waitForSync(ctx, handlers)
+		err = waitForSync(ctx, c.cfg.SyncTimeout, syncers)
 	}
 	if err != nil || ctx.Err() != nil {
-		disconnect(handlers)
+		stopFeeds()
 		return err
 	}
 
 	work, stopWork := workContext(ctx)
 	defer stopWork(nil)
-	q := c.intake.Load()
-	var workers sync.WaitGroup
-	for range c.cfg.Workers {
-		// A worker exists to reconcile one key at a time. It ends when the queue is drained or the work is stopped,
-		// and is waited for below.
-		workers.Go(func() { c.work(work, q) })
-	}
+	crew := c.startCrew(work)
 	select {
 	case <-ctx.Done():
 	case <-work.Done(): // a leadership was lost that ctx does not end with
@@ -82,85 +72,94 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	limit, cancel := context.WithTimeoutCause(context.Background(), c.cfg.DrainTimeout, c.notDrained)
 	defer cancel()
 	defer stopWith(limit, stopWork)()
-	disconnect(handlers)
-	c.replace(q)
-	q.ShutDown() // a worker that finds nothing more in it ends
-	workers.Wait()
+	stopFeeds()
+	c.later.begin()
+	c.postpone()
+	// An error says that the work was stopped, and so were the workers.
+	_ = c.queue.WaitIdle(work)
+	c.stopCrew()
+	crew.wait()
 
-	left, cause := c.carryOver(q), context.Cause(work)
+	left, cause := c.ready(), context.Cause(work)
+	c.resume()
 	if len(left) > 0 && (cause == c.notDrained || errors.Is(cause, leaderelect.ErrDrainTimeout)) {
 		return fmt.Errorf("%w: %s", cause, describe(left))
 	}
 	return nil
 }
 
-// connect registers the watches with their informers. Beside an error it returns those that came before it.
-func (c *Controller[K]) connect() (handlers []*informer.Registration, err error) {
-	for _, w := range c.watches {
-		h, err := w.connect()
-		if err != nil {
-			return handlers, fmt.Errorf("watch %s: %w", w.name, err)
-		}
-		handlers = append(handlers, h)
+// startCrew starts the workers. Their work, and they, end with ctx.
+func (c *Controller[K]) startCrew(ctx context.Context) *crew[K] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.crew = &crew[K]{
+		ctx:     ctx,
+		work:    func(take context.Context, s *seat[K]) { c.work(take, ctx, s) },
+		replace: c.replace,
 	}
-	return handlers, nil
+	c.crew.resizeLocked(c.cfg.Workers)
+	return c.crew
 }
 
-// disconnect returns when no handler runs any more.
-func disconnect(handlers []*informer.Registration) {
-	for _, h := range handlers {
-		h.Remove()
+// stopCrew makes the workers end when they have done what they do.
+func (c *Controller[K]) stopCrew() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.crew.resizeLocked(0)
+	c.crew = nil
+}
+
+// replace starts another worker in the place of one that a Goexit has ended.
+func (c *Controller[K]) replace(s *seat[K]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.crew != nil && s.ctx.Err() == nil {
+		c.crew.startLocked(s)
 	}
 }
 
-// waitForSync waits for the caches, and until what they hold has been added. The end of ctx is no error.
-func (c *Controller[K]) waitForSync(ctx context.Context, handlers []*informer.Registration) error {
-	syncers := slices.Clone(c.cfg.WaitFor)
-	for _, h := range handlers { // not before its informer
-		syncers = append(syncers, h)
-	}
-	return waitForSync(ctx, c.cfg.SyncTimeout, syncers)
-}
-
-// work reconciles the keys of q until it is shut down and empty, or ctx ends.
-func (c *Controller[K]) work(ctx context.Context, q *workqueue.Queue[K]) {
+// work reconciles what the queue hands out until take ends. The context of the work is ctx.
+func (c *Controller[K]) work(take, ctx context.Context, s *seat[K]) {
 	for {
-		key, err := q.Next(ctx)
+		item, err := c.queue.Take(take)
 		if err != nil {
 			return
 		}
 		if ctx.Err() != nil { // it ended just as the key came
-			c.ledger.cut(key)
-			q.Done(key)
+			c.queue.Add(item.Key)
+			item.Done()
 			return
 		}
-		c.process(ctx, q, key)
+		c.process(ctx, item, s)
 	}
 }
 
-// replace lets what is added from now on go to a new queue. Until the end of the Run, Stats shows q.
-func (c *Controller[K]) replace(q *workqueue.Queue[K]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.draining = q
-	c.intake.Store(c.newQueue())
-}
-
-// carryOver adds, for the next Run, what is owed another reconcile and what is left in q. It returns the keys that should
-// have been done by this one: those whose reconcile was cut short, and those whose turn did not come.
-func (c *Controller[K]) carryOver(q *workqueue.Queue[K]) (left []K) {
-	cut, others := c.ledger.owed()
-	left = cut
-	for key, ok := q.TryGet(); ok; key, ok = q.TryGet() {
-		q.Done(key)
-		if !slices.Contains(cut, key) {
-			left = append(left, key)
+// postpone leaves what is scheduled to the next Run.
+func (c *Controller[K]) postpone() {
+	for _, k := range c.queue.Snapshot() {
+		if k.State == workqueue.Delayed {
+			c.later.add(k.Key, AddOptions{})
+			c.queue.Cancel(k.Key)
 		}
 	}
-	for _, key := range slices.Concat(left, others) {
-		c.Add(key)
+}
+
+// resume makes ready, for the next Run, what was left to it. From now on keys are added to the queue again.
+func (c *Controller[K]) resume() {
+	c.postpone()
+	for _, k := range c.later.end() {
+		c.AddWith(k.key, k.opts)
 	}
-	return left
+}
+
+// ready returns the keys that are ready.
+func (c *Controller[K]) ready() (keys []K) {
+	for _, k := range c.queue.Snapshot() {
+		if k.State == workqueue.Ready {
+			keys = append(keys, k.Key)
+		}
+	}
+	return keys
 }
 
 // describe names the first few of keys.

@@ -7,7 +7,7 @@ type Stats struct {
 	// Running is true while Run runs.
 	Running bool
 
-	// Queue counts the keys in the queue: of the present Run, or of the next one if none is under way.
+	// Queue counts the keys in the queue.
 	Queue workqueue.Stats
 
 	// Outcomes counts the reconciles by their outcome since the controller was made. It has every Outcome, also those
@@ -18,10 +18,12 @@ type Stats struct {
 // Stats returns the numbers of c. The caller may keep and change what it gets.
 func (c *Controller[K]) Stats() Stats {
 	c.mu.Lock()
-	running, queue := c.running, c.draining
+	s := Stats{Running: c.running}
 	c.mu.Unlock()
-	if queue == nil {
-		queue = c.intake.Load()
+	s.Queue = c.queue.Stats()
+	s.Outcomes = make(map[Outcome]uint64, len(c.outcomes))
+	for o := Succeeded; o <= Canceled; o++ {
+		s.Outcomes[o] = c.outcomes[o].Load()
 	}
-	return Stats{Running: running, Queue: queue.Stats(), Outcomes: c.ledger.outcomes()}
+	return s
 }

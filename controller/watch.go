@@ -1,17 +1,12 @@
 package controller
 
 import (
+	"context"
 	"slices"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 )
-
-// watch is an informer whose events add keys to a controller while it runs.
-type watch struct {
-	name    string // of the informer
-	connect func() (*informer.Registration, error)
-}
 
 // Watch makes c reconcile the keys to which mapper maps the objects of inf: all that are there when a Run of c begins,
 // and from then on each one that appears, changes or disappears. For a change the keys of the old and of the new object
@@ -55,16 +50,27 @@ func WatchHandler[K, S comparable, T any](
 	if handler == nil {
 		panic("controller: WatchHandler called with a nil handler")
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running {
-		panic("controller: Watch called while Run is under way")
-	}
-	c.watches = append(c.watches, watch{
-		name:    inf.Name(),
-		connect: func() (*informer.Registration, error) { return inf.AddHandler(handler(c.Add)) },
-	})
+	c.addFeed(&handlerFeed{name: inf.Name(), join: func(context.Context) (*informer.Registration, error) {
+		return inf.AddHandler(handler(c.Add))
+	}})
 }
+
+// handlerFeed is a handler of an informer.
+type handlerFeed struct {
+	name string // of the informer
+	join func(ctx context.Context) (*informer.Registration, error)
+	reg  *informer.Registration // while it is started
+}
+
+func (f *handlerFeed) Name() string { return f.name }
+
+func (f *handlerFeed) start(ctx context.Context) (informer.Syncer, error) {
+	reg, err := f.join(ctx)
+	f.reg = reg
+	return reg, err
+}
+
+func (f *handlerFeed) stop() { f.reg.Remove() }
 
 // addAll adds the keys of a and of b, each once: a second add while a worker has the key would bring it back for nothing.
 func addAll[K comparable](add func(K), a, b []K) {

@@ -1,0 +1,57 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// feed is something that adds keys to a controller while it runs: a watch, for example.
+type feed interface {
+	// Name says what it is, for people.
+	Name() string
+
+	// start begins to add keys. What it returns is synced when all that was there at the beginning has been added; it may be
+	// nil. The context ends when start has to let go of what it waits for, before stop is called.
+	start(ctx context.Context) (informer.Syncer, error)
+
+	// stop returns when everything that start has started has ended, and no key will be added. It is called after each
+	// start that returned no error.
+	stop()
+}
+
+// addFeed adds a feed, before Run.
+func (c *Controller[K]) addFeed(f feed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running {
+		panic("controller: Watch called while Run is under way")
+	}
+	c.feeds = append(c.feeds, f)
+}
+
+// startFeeds starts the feeds, and returns what to wait for. stop ends them, in the case of an error too.
+func (c *Controller[K]) startFeeds(ctx context.Context) (syncers []informer.Syncer, stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var started []feed
+	stop = func() {
+		cancel()
+		for _, f := range started {
+			f.stop()
+		}
+	}
+	syncers = slices.Clone(c.cfg.WaitFor)
+	for _, f := range c.feeds {
+		s, err := f.start(ctx)
+		if err != nil {
+			return nil, stop, fmt.Errorf("watch %s: %w", f.Name(), err)
+		}
+		started = append(started, f)
+		if s != nil {
+			syncers = append(syncers, s)
+		}
+	}
+	return syncers, stop, nil
+}

@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// Info is what the context of a reconcile says about it. [FromContext] returns it.
+type Info struct {
+	// Controller is the name of the controller.
+	Controller string
+
+	// Reconcile is the number of this reconcile. No other one of the controller has it.
+	Reconcile uint64
+
+	// Attempt is 1 for a key that did not fail before. It grows with each failure, panic or timeout until the key succeeds,
+	// is skipped, given up or parked.
+	Attempt int
+
+	// FirstFailure is when the first of these attempts failed, zero at the first attempt.
+	FirstFailure time.Time
+
+	// Reasons are why the key was added, the oldest first, as far as somebody said why: the errors of the attempts before,
+	// what [Controller.AddWith] was told, and the events, if Config.Reasons is set. They are for people. A Reconcile whose
+	// result depends on them is wrong as soon as an event is merged or missed.
+	Reasons []workqueue.Reason
+}
+
+// FromContext returns what is known of the reconcile that ctx belongs to. It returns false outside of a reconcile.
+func FromContext(ctx context.Context) (Info, bool) {
+	if t, ok := ctx.Value(contextKey{}).(described); ok {
+		return *t.describe(), true
+	}
+	return Info{}, false
+}
+
+// Attempt returns the number of the attempt that ctx belongs to, as in [Info]. It is 0 outside of a reconcile.
+func Attempt(ctx context.Context) int {
+	if t, ok := ctx.Value(contextKey{}).(described); ok {
+		return t.describe().Attempt
+	}
+	return 0
+}
+
+// Logger returns a logger that names the controller, the key, the reconcile, its attempt and, after a failure, when the
+// first attempt failed and why the key was added. Outside of a reconcile it is slog.Default().
+func Logger(ctx context.Context) *slog.Logger {
+	if t, ok := ctx.Value(contextKey{}).(described); ok {
+		return t.logger()
+	}
+	return slog.Default()
+}
+
+// contextKey is the key of the try in the context of a reconcile.
+type contextKey struct{}
+
+// described is a try of any key.
+type described interface {
+	describe() *Info
+	logger() *slog.Logger
+}
+
+// try is one reconcile, and its context: it is one thing so that it takes one allocation.
+type try[K comparable] struct {
+	context.Context
+	info  Info
+	key   K
+	began time.Time
+	log   *slog.Logger
+}
+
+// Value has the try in it beside the values of the context.
+func (t *try[K]) Value(key any) any {
+	if _, ok := key.(contextKey); ok {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+func (t *try[K]) describe() *Info { return &t.info }
+
+func (t *try[K]) logger() *slog.Logger {
+	attrs := []any{"controller", t.info.Controller, "key", t.key, "attempt", t.info.Attempt, "reconcile", t.info.Reconcile}
+	if !t.info.FirstFailure.IsZero() {
+		attrs = append(attrs, "first_failure", t.info.FirstFailure)
+	}
+	if len(t.info.Reasons) > 0 {
+		texts := make([]string, len(t.info.Reasons))
+		for i, r := range t.info.Reasons {
+			texts[i] = r.Text
+		}
+		attrs = append(attrs, "reasons", texts)
+	}
+	return t.log.With(attrs...)
+}

@@ -1,0 +1,183 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/setpoint-go/setpoint/wait"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// never is the time until something that is not to happen in this Run.
+const never = time.Duration(1 << 62)
+
+// process reconciles the key of item, and decides what becomes of it. The seat is that of the worker, nil if there is none.
+func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *seat[K]) (report Report[K]) {
+	defer item.Done()
+	if c.scheduled.Load() {
+		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
+		c.queue.Cancel(item.Key)
+	}
+	t := &try[K]{Context: ctx, key: item.Key, log: c.cfg.Logger, info: Info{
+		Controller: c.name, Reconcile: c.ids.Add(1),
+		Attempt: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
+	}}
+	t.began = time.Now()
+	if s != nil {
+		s.current.Store(t)
+		defer s.current.Store(nil)
+	}
+	returned := false
+	defer func() {
+		if !returned { // runtime.Goexit, which nothing can stop: the worker is replaced
+			crash := &wait.PanicError{Value: ErrGoexit, Stack: debug.Stack()}
+			report = c.finish(t, Result{}, Panicked, crash)
+		}
+	}()
+	result, outcome, err := c.reconcile(t)
+	returned = true
+	return c.finish(t, result, outcome, err)
+}
+
+// reconcile calls the reconciler and classifies what comes of it. The context of t ends when the controller stops the work.
+func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
+	if c.cfg.Timeout > 0 {
+		limited, cancel := context.WithTimeoutCause(t.Context, c.cfg.Timeout, c.tooLong)
+		defer cancel()
+		t.Context = limited
+	}
+	result, panicked, err := c.call(t)
+	switch {
+	case panicked:
+		return Result{}, Panicked, err
+	case err == nil && result == Result{}:
+		return result, Succeeded, nil
+	case err == nil:
+		if _, ok := result.again(t.began); ok {
+			return result, Requeued, nil
+		}
+		return result, Succeeded, nil
+	}
+	switch cause := context.Cause(t); {
+	case errors.Is(err, ErrTerminal):
+		return Result{}, GivenUp, err
+	case errors.Is(err, ErrSkip):
+		return Result{}, Skipped, err
+	case cause == c.tooLong:
+		return Result{}, TimedOut, fmt.Errorf("%w: %w", cause, err)
+	case cause != nil:
+		return Result{}, Canceled, fmt.Errorf("%w: %w", cause, err)
+	}
+	if _, ok := retryDelay(err); ok {
+		return Result{}, Deferred, err
+	}
+	return Result{}, Failed, err
+}
+
+// call calls the reconciler and captures a panic.
+func (c *Controller[K]) call(t *try[K]) (result Result, panicked bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			panicked, err = true, &wait.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	result, err = c.reconciler.Reconcile(t, t.key)
+	return result, false, err
+}
+
+// finish books how a reconcile has ended.
+func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) Report[K] {
+	now := time.Now()
+	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: now.Sub(t.began)}
+	switch {
+	case outcome == Requeued:
+		r.Retry, _ = result.again(now)
+		c.schedule(t.key, r.Retry)
+	case outcome == Canceled:
+		c.queue.Add(t.key)
+	case outcome.failure():
+		c.retry(t, &r)
+	}
+	if t.info.Attempt > 1 && (err == nil || outcome == GivenUp || outcome == Skipped) {
+		c.queue.Forget(t.key)
+	}
+	c.outcomes[r.Outcome].Add(1)
+	c.log(t, r)
+	if c.cfg.Hooks.Reconciled != nil {
+		c.cfg.Hooks.Reconciled(r)
+	}
+	return r
+}
+
+// schedule makes key, which a queue has handed out, be reconciled after d, or by the next Run if this one drains.
+func (c *Controller[K]) schedule(key K, d time.Duration) {
+	if d > 0 && c.later.open.Load() {
+		d = never // Run brings it forward in the end
+	}
+	if !c.scheduled.Load() {
+		c.scheduled.Store(true)
+	}
+	c.queue.AddWith(key, workqueue.AddOptions{After: d, Policy: workqueue.Replace})
+}
+
+// retry makes the key of r be tried again, unless its budget is spent.
+func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
+	d, own := time.Duration(0), false
+	if r.Outcome != Panicked {
+		d, own = retryDelay(r.Err)
+	}
+	if !own {
+		d = max(c.cfg.RateLimiter.When(r.Key), 0)
+	}
+	r.Retry = d
+	if d > 0 && c.later.open.Load() {
+		d = never // Run brings it forward in the end
+	}
+	if !c.pace.failed(c.queue, r.Key, d, r.Err.Error()) {
+		r.Outcome, r.Retry = Parked, 0
+		c.cfg.RateLimiter.Forget(r.Key)
+	}
+}
+
+// log reports what nobody receives as an error.
+func (c *Controller[K]) log(t *try[K], r Report[K]) {
+	level, message := slog.LevelDebug, "reconciled"
+	switch r.Outcome {
+	case Failed:
+		level, message = slog.LevelWarn, "reconcile failed"
+	case Deferred:
+		level, message = slog.LevelWarn, "reconcile failed, and says when to try again"
+	case TimedOut:
+		level, message = slog.LevelWarn, "reconcile timed out"
+	case Panicked:
+		level, message = slog.LevelError, "reconcile panicked"
+	case GivenUp:
+		level, message = slog.LevelError, "reconcile failed, not tried again"
+	case Parked:
+		level, message = slog.LevelError, "reconcile failed, parked"
+	case Skipped:
+		message = "reconcile skipped"
+	case Superseded:
+		message = "reconcile superseded"
+	case Canceled:
+		level, message = slog.LevelInfo, "reconcile stopped, left to the next run"
+	}
+	if !c.cfg.Logger.Enabled(t, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.Duration("duration", r.Duration)}
+	if r.Err != nil {
+		attrs = append(attrs, slog.Any("error", r.Err))
+	}
+	if r.Retry > 0 || r.Outcome.failure() {
+		attrs = append(attrs, slog.Duration("retry", r.Retry))
+	}
+	if p, ok := r.Err.(*wait.PanicError); ok { // that of the reconcile: one that it has returned is wrapped, or has been handled
+		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	t.logger().LogAttrs(t, level, message, attrs...)
+}
