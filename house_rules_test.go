@@ -140,6 +140,7 @@ func layers(t *tree) (problems []string) {
 			h, ok := height(p)
 			switch {
 			case f.test && within(p, f.dir): // its own package, and the suites below it
+			case f.test && strings.HasSuffix(p, "test") && path.Dir(p) == path.Dir(f.dir): // the suite beside it
 			case sameProgram(f.dir, p):
 			case !ok || h >= own:
 				problems = append(problems, fmt.Sprintf("%s: imports %s, which does not stand below it", f.path, p))

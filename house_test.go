@@ -50,6 +50,9 @@ var goodTree = map[string]string{
 	"store/example_test.go": "package store_test\n\nfunc Example() { _ = store.Store{} }\n",
 	"store/suite_test.go":   "package store_test\n\nimport \"" + module + "/store/storetest\"\n",
 
+	"store/table/doc.go":        "// Package table keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage table\n\nimport \"" + module + "/store\"\n",
+	"store/table/table_test.go": "package table_test\n\nimport \"" + module + "/store/storetest\"\n",
+
 	"store/storetest/doc.go": "// Package storetest tests.\n//\n// # Guarantees\n//\n//  1. It does.\npackage storetest\n\nimport \"" + module + "/store\"\n",
 
 	"examples/app/main.go":    "// App is a program.\npackage main\n\nimport \"" + module + "/examples/app/lib\"\n\nfunc init() {}\n",
@@ -94,6 +97,8 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"code imports", "examples/app/x.go", imports("main", "x.org/y"), "examples/app/x.go: imports x.org/y"},
 
 		{"a package imports", "store/x.go", imports("store", module+"/controller"), "store/x.go: imports controller, which does not stand below it"},
+		{"a package imports", "store/table/x.go", imports("table", module+"/store/storetest"), "store/table/x.go: imports store/storetest, which does not stand below it"},
+		{"a package imports", "store/table/x_test.go", imports("table_test", module+"/store/other"), "store/table/x_test.go: imports store/other, which does not stand below it"},
 		{"a package imports", "store/x.go", imports("store", module+"/store/storetest"), "store/x.go: imports store/storetest, which"},
 		{"a package imports", "informer/x.go", imports("informer", module+"/expectations"), "informer/x.go: imports expectations, which"},
 		{"a package imports", "informer/x_test.go", imports("informer_test", module+"/store"), "informer/x_test.go: imports store, which"},

@@ -1,0 +1,59 @@
+package sqllease
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// Dialect is the SQL of a database.
+type Dialect int
+
+// The dialects that a [Store] speaks.
+const (
+	Postgres Dialect = iota // PostgreSQL 11 and newer, and what is compatible with it in FOR KEY SHARE and ON CONFLICT
+	SQLite                  // SQLite 3.35 and newer
+)
+
+// String returns the name of d.
+func (d Dialect) String() string {
+	switch d {
+	case Postgres:
+		return "Postgres"
+	case SQLite:
+		return "SQLite"
+	default:
+		return fmt.Sprintf("Dialect(%d)", int(d))
+	}
+}
+
+// Config is what a [Store] needs to know. The zero value is a good one for Postgres.
+type Config struct {
+	// Dialect is the SQL of the database. Defaults to Postgres.
+	Dialect Dialect
+
+	// Table is the name of the table, with or without a schema before it: lower-case letters, digits and '_'. Defaults to
+	// "leases".
+	Table string
+
+	_ [0]func()
+}
+
+// withDefaults returns a copy of c with every default in place.
+func (c Config) withDefaults() Config {
+	c.Table = cmp.Or(c.Table, "leases")
+	return c
+}
+
+// validate names every field of c that does not fit.
+func (c Config) validate() error {
+	var errs []error
+	if c.Dialect != Postgres && c.Dialect != SQLite {
+		errs = append(errs, fmt.Errorf("sqllease: config: Dialect is unknown: %v", c.Dialect))
+	}
+	if ok, _ := regexp.MatchString(`^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$`, c.Table); !ok {
+		errs = append(errs, fmt.Errorf("sqllease: config: Table must be lower-case letters, digits and '_', with or without a schema, is %q", c.Table))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,104 @@
+// Package sqllease keeps leases in a table of Postgres or SQLite, through package database/sql and the driver that you
+// have: it is a leaderelect.LeaseStore and a leaderelect.Lister. And it guards transactions, so that a leader of the past
+// writes nothing.
+//
+// # Usage
+//
+//	db, err := sql.Open("pgx", "postgres://...")
+//	...
+//	leases, err := sqllease.New(db, sqllease.Config{})
+//	...
+//	err = leases.EnsureTable(ctx) // or put leases.DDL() into a migration
+//	...
+//	elector, err := leaderelect.New(leaderelect.Config{
+//		Store: leases,
+//		Key:   "shop-controller",
+//		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
+//			...
+//			err := leases.Transact(ctx, "shop-controller", func(tx *sql.Tx) error {
+//				_, err := tx.ExecContext(ctx, `UPDATE orders SET ...`)
+//				return err
+//			})
+//
+// # The table
+//
+//	name    text    the key; \xx stands for a byte that text cannot have: a backslash, NUL, what is not UTF-8
+//	term    bigint  the fencing token: changes with every takeover, and only then
+//	version text    random, a new one with every write
+//	value   bytea   the record of the elector, JSON: convert_from(value, 'UTF8') in Postgres; blob in SQLite
+//
+// A row is written once per RetryPeriod of the leader. In Postgres neither index changes with a renewal, so it is a
+// heap-only update, which needs no vacuum of the indexes.
+//
+// # Guarantees
+//
+//  1. Each call is one statement, in a transaction of its own; only an Update or a Create that has changed nothing makes
+//     another one. So a pooler such as PgBouncer may stand in between, in any mode.
+//  2. A write changes the row if its version is the one expected. Versions are random and never come back, not even when
+//     the row is deleted, or restored from a backup.
+//  3. Of an error that is neither leaderelect.ErrConflict nor ErrNotFound the outcome is unknown. A driver that sends a
+//     write again after it has lost the connection does not make a conflict of a write that was successful.
+//  4. A transaction that was guarded by a term, see [Store.Guard], commits before any later term of that lease begins,
+//     or not at all. In Postgres it holds up neither renewals nor other guarded transactions. In SQLite it does.
+//  5. Everything that Postgres or SQLite has acknowledged is as durable as they make it: see below.
+//
+// # Guarded transactions
+//
+// In Postgres, the guard is a statement that anybody can use, also without this package:
+//
+//	SELECT 1 FROM leases WHERE name = 'shop-controller' AND term = 7 FOR KEY SHARE
+//
+// With no row the term is over. With one, a takeover waits until the transaction ends, because it changes a column of a
+// unique index, (name, term), and so needs a row lock that FOR KEY SHARE excludes; renewals change no such column and
+// do not wait. FOR SHARE would hold up the renewals of the very leader. A foreign key on (name, term) takes the same lock.
+// In SQLite, a transaction that writes excludes every other; the guard is an UPDATE that changes nothing, so that it has
+// the right to write before it looks.
+//
+// This is mutual exclusion, not only detection, and it needs no clock. It costs one round trip for each transaction. A
+// leader that stops in the middle of one, with its connection open, holds up its successor: see
+// idle_in_transaction_session_timeout below. A release keeps the term, so what the last leader has left behind may write
+// until another has taken over.
+//
+// # What loses a lease
+//
+// A database that does not answer for RenewDeadline: a failover, a lock on the table (such as ALTER TABLE or VACUUM
+// FULL), a pool without a free connection. Give the store a pool of its own, of two connections or more, if the work can
+// take all those of the other. Fail-over takes LeaseDuration and up to 1.2 RetryPeriod; a release is noticed at the next
+// look of a follower, after up to 1.2 RetryPeriod.
+//
+// # Postgres
+//
+//   - Ask the primary. With more than one host, target_session_attrs=read-write. A replica that is behind would only delay
+//     takeovers, but it takes no writes.
+//   - synchronous_commit must be on (the default), at least for this role. Otherwise a crash forgets the last writes.
+//   - Failover to an asynchronous replica forgets the last writes too. An elector that has seen them notices
+//     (leaderelect.ErrStoreRegressed), others cannot, and two may lead until the old leader's next renewal. A synchronous
+//     standby does not.
+//   - idle_in_transaction_session_timeout, for the role whose transactions are guarded: LeaseDuration or less. And
+//     tcp_keepalives_idle and tcp_keepalives_interval, so that the server notices a client that is gone without a word;
+//     their default is two hours.
+//   - The encoding of the database has to be UTF8, if keys are not ASCII. Keys have up to 2,000 bytes.
+//   - Drivers: github.com/jackc/pgx/v5/stdlib returns when ctx ends, whatever the server does. Behind a pooler in
+//     transaction mode it needs default_query_exec_mode=exec. github.com/lib/pq may stay in a call, whatever ctx says,
+//     when the network loses everything without a word. An elector lets go of such a call, and neither leads nor
+//     follows by it, but Run then returns leaderelect.ErrStoreStuck; tests of a store do not get past it.
+//
+// # SQLite
+//
+//   - For processes of one host, on a local file system.
+//   - busy_timeout must be set, on each connection, to some time less than RequestTimeout. Otherwise a write fails as soon
+//     as another one is under way. With modernc.org/sqlite: "file:app.db?_pragma=busy_timeout(2000)".
+//   - journal_mode=WAL, so that reads do not wait for writes. A commit survives the end of the process in either mode, and
+//     that of the machine with synchronous=FULL (the default).
+//   - Guard comes first in a transaction. After a read, a deferred transaction of WAL mode that is not current any more
+//     fails with SQLITE_BUSY: to be begun anew, as always.
+//
+// # Shutdown
+//
+// The store starts no goroutine. Whoever has opened the database closes it, after the electors have returned.
+//
+// # Testing
+//
+// The tests here run on a driver of their own. Those on Postgres, with its failures, and on SQLite, are in the module
+// leaderelect/backendtest of the repository. Your own tests may take a leaderelect.MemoryStore.
+package sqllease

@@ -1,0 +1,159 @@
+package sqllease_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var errNoTable = errors.New("no such table")
+
+// server is a database that knows the statements of the package and nothing else. It tells them apart by how they begin.
+type server struct {
+	mu sync.Mutex
+	// mu guards the following.
+	table bool
+	rows  map[string][]driver.Value // name, term, version, value
+	log   []string                  // of statements
+
+	// before and after a statement has had its effect; nil is nothing. They are called without mu.
+	before, after func(query string) error
+}
+
+// open returns a server with a table, and a pool of connections to it.
+func open(t testing.TB) (*server, *sql.DB) {
+	t.Helper()
+	s := &server{table: true, rows: make(map[string][]driver.Value)}
+	db := sql.OpenDB(s)
+	t.Cleanup(func() { _ = db.Close() })
+	return s, db
+}
+
+func (s *server) Connect(context.Context) (driver.Conn, error) { return conn{s}, nil }
+func (s *server) Driver() driver.Driver                        { return nil }
+
+// conn is a connection. Its transactions are not isolated.
+type conn struct{ *server }
+
+func (c conn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (c conn) Close() error                        { return nil }
+func (c conn) Begin() (driver.Tx, error)           { return tx(c), nil }
+
+func (c conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	rows, err := c.do(ctx, query, args)
+	return driver.RowsAffected(len(rows)), err
+}
+
+func (c conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.do(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return &cursor{rows: rows}, nil
+}
+
+// do executes a statement, between the faults.
+func (c conn) do(ctx context.Context, query string, args []driver.NamedValue) (rows [][]driver.Value, err error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if c.before != nil {
+		err = c.before(query)
+	}
+	if err == nil {
+		rows, err = c.execute(query, args)
+	}
+	if err == nil && c.after != nil {
+		err = c.after(query)
+	}
+	return rows, err
+}
+
+// execute returns the rows that a statement returns or changes.
+func (s *server) execute(query string, args []driver.NamedValue) (out [][]driver.Value, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, query)
+	arg := func(i int) driver.Value { return args[i-1].Value }
+	word := strings.Fields(query)[0]
+	switch {
+	case word == "CREATE":
+		s.table = true
+	case word == "COMMIT" || word == "ROLLBACK":
+	case !s.table:
+		return nil, errNoTable
+	case strings.HasSuffix(query, "1 = 0"):
+	case word == "INSERT":
+		if name := arg(1).(string); s.rows[name] == nil {
+			s.rows[name] = []driver.Value{name, arg(2), arg(3), slices.Clone(arg(4).([]byte))}
+			return [][]driver.Value{nil}, nil
+		}
+	case word == "UPDATE" && len(args) == 5:
+		if row := s.rows[arg(1).(string)]; row != nil && row[2] == arg(5) {
+			s.rows[arg(1).(string)] = []driver.Value{arg(1), arg(2), arg(3), slices.Clone(arg(4).([]byte))}
+			return [][]driver.Value{nil}, nil
+		}
+	case strings.Contains(query, "substr"):
+		for _, name := range slices.Sorted(maps.Keys(s.rows)) {
+			if strings.HasPrefix(name, arg(1).(string)) {
+				out = append(out, s.rows[name])
+			}
+		}
+	case strings.Contains(query, "count(*)"):
+		n := int64(0)
+		if row := s.rows[arg(1).(string)]; row != nil && row[2] == arg(2) {
+			n = 1
+		}
+		return [][]driver.Value{{n}}, nil
+	case strings.Contains(query, "AND term"):
+		if row := s.rows[arg(1).(string)]; row != nil && row[1] == arg(2) {
+			return [][]driver.Value{{int64(1)}}, nil
+		}
+	default: // get
+		if row := s.rows[arg(1).(string)]; row != nil {
+			return [][]driver.Value{row[1:]}, nil
+		}
+	}
+	return out, nil
+}
+
+// tx is a transaction.
+type tx conn
+
+func (t tx) Commit() error {
+	_, err := conn(t).do(context.Background(), "COMMIT", nil)
+	return err
+}
+
+func (t tx) Rollback() error {
+	_, err := conn(t).do(context.Background(), "ROLLBACK", nil)
+	return err
+}
+
+// cursor is a result.
+type cursor struct{ rows [][]driver.Value }
+
+func (c *cursor) Columns() []string {
+	if len(c.rows) == 0 {
+		return make([]string, 4)
+	}
+	return make([]string, len(c.rows[0]))
+}
+
+func (c *cursor) Close() error { return nil }
+
+func (c *cursor) Next(dest []driver.Value) error {
+	if len(c.rows) == 0 {
+		return io.EOF
+	}
+	copy(dest, c.rows[0])
+	c.rows = c.rows[1:]
+	return nil
+}

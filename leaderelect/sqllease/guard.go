@@ -1,0 +1,74 @@
+package sqllease
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// Guard makes tx a transaction of the leadership of ctx, the context of OnStartedLeading or one derived from it: it returns
+// nil if the record of the lease under key has the term of that leadership, and keeps it so until tx ends. Otherwise it
+// returns an error that wraps [ErrFenced], and tx must be rolled back.
+//
+// Whoever takes over waits for tx to end. So what tx does is done before the successor begins, or not at all. Call it
+// before anything else in tx. The table of tx has to be that of the store.
+//
+// On Postgres, renewals do not wait, nor other guarded transactions. The role of tx needs the right to UPDATE the table.
+// On SQLite there is one writer at a time: Guard waits for it, as long as busy_timeout says, and then every other write
+// waits for tx, renewals too. Keep tx shorter than RenewDeadline, or the leader loses its lease to its own work.
+func (s *Store) Guard(ctx context.Context, tx *sql.Tx, key string) error {
+	term, ok := leaderelect.Term(ctx)
+	if !ok {
+		return fmt.Errorf("sqllease: guard by %q: %w", key, errNoLeadership)
+	}
+	return s.GuardTerm(ctx, tx, key, term)
+}
+
+// GuardTerm is [Store.Guard] for a term that came on another way than in ctx, such as with a request of the leader to
+// another service.
+func (s *Store) GuardTerm(ctx context.Context, tx *sql.Tx, key string, term uint64) error {
+	if term > math.MaxInt64 {
+		return fmt.Errorf("sqllease: guard by %q: term %d: %w", key, term, ErrFenced)
+	}
+	var one int
+	err := tx.QueryRowContext(ctx, s.stmt.guard, nameOf(key), int64(term)).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("term %d: %w", term, ErrFenced)
+	}
+	if err != nil {
+		return fmt.Errorf("sqllease: guard by %q: %w", key, err)
+	}
+	return nil
+}
+
+// GuardQuery returns the statement of [Store.Guard], for those who do not use package database/sql. Its first parameter is
+// the key, if that is valid UTF-8 without NUL and backslash, its second the term. It returns a row, or none if the term is
+// over.
+func (s *Store) GuardQuery() string { return s.stmt.guard }
+
+// Transact runs f in a transaction that is guarded by the leadership of ctx, and commits it if f returns nil: see
+// [Store.Guard]. It is rolled back otherwise, and when ctx ends. If the commit fails its outcome is not known.
+//
+// The transaction takes a connection of the pool of the store. If the work can take them all, renewals wait for it: give
+// it a pool of its own, and use [Store.Guard].
+func (s *Store) Transact(ctx context.Context, key string, f func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("sqllease: begin: %w", err)
+	}
+	defer tx.Rollback() // after a commit it does nothing
+	if err := s.Guard(ctx, tx, key); err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("sqllease: commit: %w", err)
+	}
+	return nil
+}

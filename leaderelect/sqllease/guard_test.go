@@ -1,0 +1,76 @@
+package sqllease_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+// leading runs f as the work of a leader of the lease "lease" in s.
+func leading(t *testing.T, s leaderelect.LeaseStore, f func(ctx context.Context)) {
+	t.Helper()
+	elector, err := leaderelect.New(leaderelect.Config{
+		Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
+		OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error { f(ctx); return nil },
+	})
+	require.NoError(t, err)
+	require.NoError(t, elector.RunOnce(context.Background()))
+}
+
+func TestATransactionOfTheLeaderIsCommittedAndOneOfALeaderBeforeIsNot(t *testing.T) {
+	server, s := newStore(t, sqllease.Config{})
+	var past context.Context
+	leading(t, s, func(ctx context.Context) {
+		past = context.WithoutCancel(ctx)
+		server.log = nil
+		require.NoError(t, s.Transact(ctx, "lease", func(*sql.Tx) error { return nil }))
+		assert.Equal(t, []string{s.GuardQuery(), "COMMIT"}, server.log)
+
+		server.log = nil
+		mine := errors.New("mine")
+		require.Equal(t, mine, s.Transact(ctx, "lease", func(*sql.Tx) error { return mine }))
+		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
+
+		server.before = func(query string) error {
+			if query == "COMMIT" {
+				return errNetwork
+			}
+			return nil
+		}
+		require.ErrorIs(t, s.Transact(ctx, "lease", func(*sql.Tx) error { return nil }), errNetwork)
+		server.before = func(string) error { return errNetwork }
+		err := s.Transact(ctx, "lease", func(*sql.Tx) error { t.Error("f is called without a guard"); return nil })
+		require.ErrorIs(t, err, errNetwork)
+		require.NotErrorIs(t, err, sqllease.ErrFenced)
+		server.before = nil
+
+		require.ErrorIs(t, s.Transact(ctx, "another lease", nil), sqllease.ErrFenced)
+	})
+	require.NoError(t, s.Transact(past, "lease", func(*sql.Tx) error { return nil }), "released, and not yet taken over")
+
+	leading(t, s, func(ctx context.Context) {
+		server.log = nil
+		err := s.Transact(past, "lease", func(*sql.Tx) error { t.Error("f is called for a term that is over"); return nil })
+		require.ErrorIs(t, err, sqllease.ErrFenced)
+		assert.EqualError(t, err, `sqllease: guard by "lease": term 1: sqllease: term is over`)
+		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
+		require.NoError(t, s.Transact(ctx, "lease", func(*sql.Tx) error { return nil }))
+	})
+}
+
+func TestAGuardNeedsALeadership(t *testing.T) {
+	_, s := newStore(t, sqllease.Config{})
+	err := s.Transact(context.Background(), "lease", nil)
+	require.EqualError(t, err, `sqllease: guard by "lease": the context belongs to no leadership`)
+	assert.NotErrorIs(t, err, sqllease.ErrFenced)
+	require.ErrorIs(t, s.GuardTerm(context.Background(), nil, "lease", math.MaxUint64), sqllease.ErrFenced)
+}

@@ -1,0 +1,149 @@
+package sqllease
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// Store is a leaderelect.LeaseStore, and a leaderelect.Lister, in one table of a database: a row per lease. The package
+// documentation has its guarantees, and what the database and its driver have to do for them.
+//
+// All methods may be called by many goroutines at once.
+type Store struct {
+	db   *sql.DB
+	stmt statements
+}
+
+// New returns a store in a table of db, which stays open. The table has to be there before the store is used: see
+// [Store.EnsureTable]. The error names every field of cfg that does not fit.
+func New(db *sql.DB, cfg Config) (*Store, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Store{db: db, stmt: statementsOf(cfg)}, nil
+}
+
+// DDL returns the statement that creates the table, for those who keep their schema in migrations.
+func (s *Store) DDL() string { return s.stmt.create }
+
+// EnsureTable creates the table if it is not there. Any number of processes may do so at once.
+func (s *Store) EnsureTable(ctx context.Context) error {
+	if s.exists(ctx) == nil {
+		return nil // without any right to create one
+	}
+	if _, err := s.db.ExecContext(ctx, s.stmt.create); err != nil && s.exists(ctx) != nil { // two that create it at once can collide
+		return fmt.Errorf("sqllease: create table: %w", err)
+	}
+	return nil
+}
+
+// exists returns nil if the table is there.
+func (s *Store) exists(ctx context.Context) error {
+	rows, err := s.db.QueryContext(ctx, s.stmt.exists)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() { // there are none; some drivers tell of an error only here
+	}
+	return rows.Err()
+}
+
+// Get returns the record, or leaderelect.ErrNotFound.
+func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
+	e := leaderelect.Entry{Key: key}
+	var term int64
+	err := s.db.QueryRowContext(ctx, s.stmt.get, nameOf(key)).Scan(&term, &e.Version, &e.Value)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = leaderelect.ErrNotFound
+	}
+	if err != nil {
+		return leaderelect.Entry{}, fmt.Errorf("sqllease: get %q: %w", key, err)
+	}
+	e.Term = uint64(term)
+	return e, nil
+}
+
+// Create stores a new record, or returns leaderelect.ErrConflict. The term is at most math.MaxInt64.
+func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	e, err := s.put(ctx, e, s.stmt.insert)
+	if err != nil {
+		return leaderelect.Entry{}, fmt.Errorf("sqllease: create %q: %w", e.Key, err)
+	}
+	return e, nil
+}
+
+// Update replaces a record, or returns leaderelect.ErrConflict. The term is at most math.MaxInt64.
+func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	e, err := s.put(ctx, e, s.stmt.update, e.Version)
+	if err != nil {
+		return leaderelect.Entry{}, fmt.Errorf("sqllease: update %q: %w", e.Key, err)
+	}
+	return e, nil
+}
+
+// put stores e under a new version by a statement that changes one row or none.
+func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, more ...any) (leaderelect.Entry, error) {
+	if e.Term > math.MaxInt64 {
+		return e, fmt.Errorf("term %d is greater than %d", e.Term, math.MaxInt64)
+	}
+	name := nameOf(e.Key)
+	// Random, and not counted, so that a version is not used again even if somebody has deleted or restored the row.
+	e.Version, e.Floor = rand.Text(), 0
+	e.Value = append([]byte{}, e.Value...) // never nil, which would be NULL
+	done, err := s.db.ExecContext(ctx, statement, append([]any{name, int64(e.Term), e.Version, e.Value}, more...)...)
+	if err != nil {
+		return e, err
+	}
+	changed, err := done.RowsAffected()
+	if err == nil && changed == 0 {
+		// A driver that lost its connection may have sent the statement twice, and failed with the second.
+		err = s.db.QueryRowContext(ctx, s.stmt.has, name, e.Version).Scan(&changed)
+	}
+	if err == nil && changed == 0 {
+		err = leaderelect.ErrConflict
+	}
+	return e, err
+}
+
+// List returns the records whose keys begin with prefix, in order of key. It reads them all at one moment. Rows with names
+// that are none of its own are left out.
+func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
+	list, err := s.list(ctx, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("sqllease: list %q: %w", prefix, err)
+	}
+	slices.SortFunc(list, func(a, b leaderelect.Entry) int { return strings.Compare(a.Key, b.Key) })
+	return list, nil
+}
+
+func (s *Store) list(ctx context.Context, prefix string) (list []leaderelect.Entry, err error) {
+	rows, err := s.db.QueryContext(ctx, s.stmt.list, prefixOf(prefix))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var name string
+		var term int64
+		var e leaderelect.Entry
+		if err := rows.Scan(&name, &term, &e.Version, &e.Value); err != nil {
+			return nil, err
+		}
+		key, ok := keyOf(name)
+		if ok && strings.HasPrefix(key, prefix) {
+			e.Key, e.Term = key, uint64(term)
+			list = append(list, e)
+		}
+	}
+	return list, rows.Err()
+}

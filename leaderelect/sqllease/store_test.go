@@ -1,0 +1,197 @@
+package sqllease_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+var errNetwork = errors.New("connection reset")
+
+func newStore(t testing.TB, cfg sqllease.Config) (*server, *sqllease.Store) {
+	t.Helper()
+	server, db := open(t)
+	s, err := sqllease.New(db, cfg)
+	require.NoError(t, err)
+	return server, s
+}
+
+func TestAStoreInADatabaseIsALeaseStore(t *testing.T) {
+	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
+		server, db := open(t)
+		s, err := sqllease.New(db, sqllease.Config{})
+		require.NoError(t, err)
+		return leasetest.Backend{
+			Store: s,
+			Reopen: func() leaderelect.LeaseStore {
+				other, err := sqllease.New(db, sqllease.Config{})
+				require.NoError(t, err)
+				return other
+			},
+			Delete: func(key string) {
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				delete(server.rows, sqllease.NameOf(key))
+			},
+			CutReply: func() {
+				server.after = func(string) error {
+					server.after = nil
+					return errNetwork
+				}
+			},
+		}
+	})
+}
+
+func TestAWriteThatTheDriverSendsTwiceIsOneWrite(t *testing.T) {
+	ctx := context.Background()
+	server, s := newStore(t, sqllease.Config{})
+	twice := func() {
+		server.after = func(string) error {
+			server.after = nil
+			return driver.ErrBadConn // database/sql sends the statement again
+		}
+	}
+	twice()
+	first, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
+	require.NoError(t, err)
+	got, err := s.Get(ctx, "lease")
+	require.NoError(t, err)
+	assert.Equal(t, first, got)
+
+	twice()
+	second, err := s.Update(ctx, first)
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Version, second.Version)
+
+	twice()
+	_, err = s.Update(ctx, first)
+	require.ErrorIs(t, err, leaderelect.ErrConflict)
+	twice()
+	_, err = s.Create(ctx, first)
+	require.ErrorIs(t, err, leaderelect.ErrConflict)
+}
+
+func TestAConflictThatCannotBeToldFromASuccessIsNotDefinite(t *testing.T) {
+	ctx := context.Background()
+	server, s := newStore(t, sqllease.Config{})
+	server.before = func(query string) error {
+		if strings.Contains(query, "count(*)") {
+			return errNetwork
+		}
+		return nil
+	}
+	_, err := s.Update(ctx, leaderelect.Entry{Key: "lease"})
+	require.ErrorIs(t, err, errNetwork)
+	assert.NotErrorIs(t, err, leaderelect.ErrConflict)
+}
+
+func TestATermThatNoColumnCanHoldIsAnError(t *testing.T) {
+	ctx := context.Background()
+	server, s := newStore(t, sqllease.Config{})
+	_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: math.MaxInt64 + 1})
+	require.EqualError(t, err, `sqllease: create "lease": term 9223372036854775808 is greater than 9223372036854775807`)
+	assert.NotErrorIs(t, err, leaderelect.ErrConflict)
+	assert.Empty(t, server.log)
+}
+
+func TestARowWithANameThatIsNoneOfOursIsLeftOut(t *testing.T) {
+	ctx := context.Background()
+	server, s := newStore(t, sqllease.Config{})
+	_, err := s.Create(ctx, leaderelect.Entry{Key: `a\b`})
+	require.NoError(t, err)
+	for _, name := range []string{`a\`, `a\4`, `a\61`, `a\5C`, `a\zz`} {
+		server.rows[name] = []driver.Value{name, int64(1), "v", []byte{}}
+	}
+	list, err := s.List(ctx, "a")
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	assert.Equal(t, `a\b`, list[0].Key)
+}
+
+func TestTheTableIsCreatedIfItIsNotThere(t *testing.T) {
+	ctx := context.Background()
+	server, s := newStore(t, sqllease.Config{})
+	require.NoError(t, s.EnsureTable(ctx))
+	assert.Len(t, server.log, 1, "it was there, and no right to create it is needed")
+
+	server.table = false
+	require.NoError(t, s.EnsureTable(ctx))
+	assert.True(t, server.table)
+	assert.Equal(t, s.DDL(), server.log[2])
+}
+
+func TestTwoThatCreateTheTableAtOnceAreBothSuccessful(t *testing.T) {
+	server, s := newStore(t, sqllease.Config{})
+	server.table = false
+	server.after = func(query string) error {
+		if strings.HasPrefix(query, "CREATE") {
+			return errors.New("duplicate key in pg_type")
+		}
+		return nil
+	}
+	require.NoError(t, s.EnsureTable(context.Background()))
+
+	server.table = false
+	server.after = nil
+	server.before = func(query string) error {
+		if strings.HasPrefix(query, "CREATE") {
+			return errNetwork
+		}
+		return nil
+	}
+	require.ErrorIs(t, s.EnsureTable(context.Background()), errNetwork)
+}
+
+func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
+	for _, table := range []string{"Leases", "a b", `a"b`, "1a", "a.b.c", "a.", ".a", "a;b", "ä"} {
+		_, err := sqllease.New(nil, sqllease.Config{Table: table})
+		assert.ErrorContains(t, err, "sqllease: config: Table must be", table)
+	}
+	for _, table := range []string{"a", "_a1", "ops.leases", ""} {
+		_, err := sqllease.New(nil, sqllease.Config{Table: table})
+		assert.NoError(t, err, table)
+	}
+	_, err := sqllease.New(nil, sqllease.Config{Dialect: 7})
+	assert.ErrorContains(t, err, "Dialect is unknown: Dialect(7)")
+}
+
+func TestStatementsSpeakTheDialect(t *testing.T) {
+	postgres, err := sqllease.New(nil, sqllease.Config{Table: "ops.leases"})
+	require.NoError(t, err)
+	assert.Equal(t, `SELECT 1 FROM "ops"."leases" WHERE name = $1 AND term = $2 FOR KEY SHARE`, postgres.GuardQuery())
+	sqlite, err := sqllease.New(nil, sqllease.Config{Dialect: sqllease.SQLite})
+	require.NoError(t, err)
+	assert.Equal(t, `UPDATE "leases" SET term = term WHERE name = ?1 AND term = ?2 RETURNING 1`, sqlite.GuardQuery())
+	assert.Contains(t, sqlite.DDL(), "value   blob")
+}
+
+func FuzzKeysHaveNamesOfTheirOwn(f *testing.F) {
+	for _, key := range []string{"", "a", `a\`, `\00`, "\x00", "ä", "\xc3", "\xc3\xa4\xc3", "日本\xff", "\xf0\x9f\x98"} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		name := sqllease.NameOf(key)
+		require.True(t, utf8.ValidString(name) && !strings.ContainsRune(name, 0), "%q", name)
+		back, ok := sqllease.KeyOf(name)
+		require.True(t, ok)
+		require.Equal(t, key, back)
+		for i := range len(key) + 1 {
+			require.True(t, strings.HasPrefix(name, sqllease.PrefixOf(key[:i])), "prefix %q of %q", key[:i], key)
+		}
+		if back, ok := sqllease.KeyOf(key); ok {
+			require.Equal(t, key, sqllease.NameOf(back), "two names have one key")
+		}
+	})
+}
