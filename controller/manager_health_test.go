@@ -1,0 +1,177 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// checked is a controller whose health is what the test says.
+type checked struct {
+	*fakeRunner
+	asked atomic.Int64
+	sick  atomic.Pointer[error]
+	panic atomic.Bool
+}
+
+func (c *checked) Check() error {
+	c.asked.Add(1)
+	if c.panic.Load() {
+		panic("sick")
+	}
+	if err := c.sick.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// checkedSource is a source whose health is what the test says.
+type checkedSource struct {
+	*fakeSource
+	err error
+}
+
+func (c *checkedSource) Check() error { return c.err }
+
+func TestCheckAsksThePartsThatRunAndJoinsWhatTheySay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		synctest.Wait()
+		s := newStage(t, controller.ManagerConfig{Election: election(store)})
+		c := &checked{fakeRunner: newRunner("checked", s.events)}
+		c.sick.Store(&errBoom)
+		require.NoError(t, s.manager.AddController(c))
+		silent := &checkedSource{fakeSource: newFakeSource("silent", s.events), err: errors.New("silent for 1h")}
+		require.NoError(t, s.manager.AddSource(silent))
+		require.NoError(t, s.manager.Check(), "nothing runs")
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		require.EqualError(t, s.manager.Check(), `controller: check source "silent": silent for 1h`)
+		assert.Zero(t, c.asked.Load(), "it does not run in a standby")
+
+		other.stop()
+		time.Sleep(time.Minute)
+		err := s.manager.Check()
+		require.ErrorIs(t, err, errBoom)
+		require.EqualError(t, err, "controller: check controller \"checked\": boom\ncontroller: check source \"silent\": silent for 1h")
+		require.EqualError(t, s.manager.Ready(), err.Error(), "who is not well is not ready")
+		c.panic.Store(true)
+		require.ErrorContains(t, s.manager.Check(), `controller: check controller "checked": wait: recover from panic: sick`)
+		c.panic.Store(false)
+		c.sick.Store(nil)
+		silent.err = nil
+		require.NoError(t, s.manager.Check())
+		require.NoError(t, s.manager.Ready())
+
+		c.sick.Store(&errBoom)
+		r.cancel()
+		synctest.Wait()
+		require.ErrorIs(t, s.manager.Check(), errBoom, "it still drains")
+		require.NoError(t, r.stop())
+		require.NoError(t, s.manager.Check(), "nothing runs")
+	})
+}
+
+func TestCheckNoticesWorkThatGoesOnAfterTheLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		s := newStage(t, controller.ManagerConfig{Election: election(store)})
+		s.controller.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Hour); return nil }
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		store.cut.Store(true)
+		time.Sleep(14 * time.Second)
+		require.NoError(t, s.manager.Check())
+		time.Sleep(2 * time.Second)
+		require.ErrorContains(t, s.manager.Check(), `controller: check election "lock": leaderelect: check "lock": `)
+		require.NoError(t, r.stop())
+	})
+}
+
+func TestReadyNamesWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		synctest.Wait()
+		fail := make(chan error)
+		s := newStage(t, controller.ManagerConfig{Election: election(store), OnFailure: doubling})
+		s.source.hold = true
+		s.controller.run = func(ctx context.Context) error {
+			select {
+			case err := <-fail:
+				return err
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		m := s.manager
+		require.EqualError(t, m.Ready(), "controller: not ready: the manager is new")
+		r := start(t, m.Run)
+		synctest.Wait()
+		require.EqualError(t, m.Ready(), "controller: not ready: the manager is syncing\ncontroller: not ready: source \"source\" has not synced: source")
+		require.NoError(t, m.Check(), "it is alive")
+		close(s.source.synced)
+		time.Sleep(time.Minute)
+		require.NoError(t, m.Ready(), "a standby is ready")
+		assert.Equal(t, controller.StageStandby, m.Stats().Stage)
+
+		late := newFakeSource("late", s.events)
+		late.hold = true
+		require.NoError(t, m.AddSource(late))
+		synctest.Wait()
+		require.NoError(t, m.Ready(), "what comes later does not count until it fails")
+
+		other.stop()
+		time.Sleep(time.Minute)
+		require.NoError(t, m.Ready())
+		fail <- errBoom
+		synctest.Wait()
+		require.EqualError(t, m.Ready(), `controller: not ready: controller "controller" has failed: boom`)
+		require.NoError(t, m.Check())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.NoError(t, m.Ready(), "it runs again")
+		assert.ErrorIs(t, m.Stats().Parts[1].Err, errBoom)
+
+		r.cancel()
+		require.EqualError(t, m.Ready(), "controller: not ready: the manager is stopping")
+		require.NoError(t, r.stop())
+		require.EqualError(t, m.Ready(), "controller: not ready: the manager is ended")
+	})
+}
+
+func TestALeaderThatResignsDrainsAndCallsTheStopHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &watchedLeases{leases: newLeases()}
+		s := newStage(t, controller.ManagerConfig{Election: election(store)})
+		store.events = s.events
+		s.hook = func(ctx context.Context) error {
+			l, ok := leaderelect.FromContext(ctx)
+			assert.True(t, ok && l.Err() == nil, "still the leader")
+			store.notes.Store(true)
+			return nil
+		}
+		require.NoError(t, s.manager.AddToEveryReplica(newRunner("everywhere", s.events)))
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"source starts", "everywhere starts", "controller starts"}, s.events.take())
+		require.NoError(t, s.manager.Elector().Resign(t.Context(), time.Hour))
+		assert.Equal(t, []string{"controller drained", "controller stops", "hook", "lease is written"}, s.events.take())
+		assert.Equal(t, controller.StageStandby, s.manager.Stats().Stage)
+		require.NoError(t, s.manager.Ready())
+		store.notes.Store(false)
+		time.Sleep(2 * time.Hour)
+		assert.Equal(t, []string{"controller starts"}, s.events.take(), "it leads again")
+		s.manager.CheckInvariants(t)
+		require.NoError(t, r.stop())
+	})
+}
