@@ -1,0 +1,82 @@
+// Command 08-leaderelection has two replicas that write to one store: one leads and works, the other waits. When the first
+// is stopped, it finishes what it does before the other begins; and if it should wake up later, the store refuses it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// Site is what the leader takes care of.
+type Site struct{ CaredForBy string }
+
+// replica is one of several processes that do the same. Here they share a process, and the stores are in its memory.
+type replica struct {
+	name  string
+	sites store.Store[Site]
+	leads chan context.Context // is given the context of each leadership
+}
+
+// work is what only a leader does. It returns when ctx has ended and all is done: not before that is the lease released.
+func (r *replica) work(ctx context.Context, l *leaderelect.Leadership) error {
+	fmt.Printf("%s leads in term %d\n", r.name, l.Term())
+	err := r.write(ctx)
+	r.leads <- ctx
+	<-ctx.Done()
+	fmt.Printf("%s finishes, and may still write: %v\n", r.name, r.write(l.Context()) == nil)
+	return err
+}
+
+// write carries the term of the leadership that ctx belongs to. The store refuses a term that is out of date.
+func (r *replica) write(ctx context.Context) error {
+	term, _ := leaderelect.Term(ctx)
+	_, err := store.Patch(context.WithoutCancel(ctx), r.sites, "berlin", func(site *store.Object[Site]) error {
+		site.Value.CaredForBy = r.name
+		return nil
+	}, store.IfTerm(term))
+	return err
+}
+
+func main() {
+	sites, err := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "Site")
+	check(err)
+	_, err = sites.Create(context.Background(), store.Object[Site]{Key: "berlin"})
+	check(err)
+
+	leases := leaderelect.NewMemoryStore() // in production a database that all replicas can reach
+	start := func(name string) (r *replica, stop func()) {
+		r = &replica{name: name, sites: sites, leads: make(chan context.Context)}
+		elector, err := leaderelect.New(leaderelect.Config{
+			Store: leases, Key: "site-controller", Identity: name, ReleaseOnCancel: true, OnStartedLeading: r.work,
+		})
+		check(err)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- elector.Run(ctx) }()
+		return r, func() {
+			cancel()
+			check(<-ended)
+		}
+	}
+
+	first, stopFirst := start("replica-1")
+	old := <-first.leads
+	second, stopSecond := start("replica-2") // waits
+	stopFirst()
+	<-second.leads
+
+	// A replica that was paused, or cut off, may believe that it still leads. What it sends is of a term that is over.
+	fmt.Println("replica-1 is refused:", errors.Is(first.write(old), store.ErrFenced))
+	stopSecond()
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
