@@ -40,7 +40,6 @@ type broken struct {
 	mu *sync.Mutex
 	// mu guards the following.
 	entries map[string]leaderelect.Entry
-	first   leaderelect.Entry
 	old     leaderelect.Entry // before the last write
 	writes  int
 	floor   uint64

@@ -94,7 +94,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 // put stores e under a new version by a statement that changes one row or none.
 func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, more ...any) (leaderelect.Entry, error) {
 	if e.Term > math.MaxInt64 {
-		return e, fmt.Errorf("term %d is greater than %d", e.Term, math.MaxInt64)
+		return e, fmt.Errorf("term %d is greater than %d", e.Term, int64(math.MaxInt64))
 	}
 	name := nameOf(e.Key)
 	// Random, and not counted, so that a version is not used again even if somebody has deleted or restored the row.

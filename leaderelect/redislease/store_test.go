@@ -1,0 +1,173 @@
+package redislease_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+	"github.com/setpoint-go/setpoint/leaderelect/redislease"
+)
+
+func TestAStoreInRedisIsALeaseStore(t *testing.T) {
+	for name, bytes := range map[string]bool{"strings": false, "bytes": true} {
+		t.Run(name, func(t *testing.T) {
+			leasetest.Run(t, func(*testing.T) leasetest.Backend {
+				m := newModel()
+				m.bytes = bytes
+				return leasetest.Backend{
+					Store:  redislease.New(m, redislease.Config{}),
+					Reopen: func() leaderelect.LeaseStore { return redislease.New(m, redislease.Config{}) },
+					Delete: func(key string) { delete(m.hashes, "{leases}:"+key) },
+					CutReply: func() {
+						m.answer = func(any) (any, error) {
+							m.answer = nil
+							return nil, errNetwork
+						}
+					},
+				}
+			})
+		})
+	}
+}
+
+func TestAWriteThatTheClientSendsTwiceIsOneWrite(t *testing.T) {
+	ctx := context.Background()
+	m := newModel()
+	s := redislease.New(m, redislease.Config{})
+	m.twice = true
+	first, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
+	require.NoError(t, err)
+	got, err := s.Get(ctx, "lease")
+	require.NoError(t, err)
+	assert.Equal(t, first, got)
+
+	m.twice = true
+	second, err := s.Update(ctx, first)
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Version, second.Version)
+	_, err = s.Update(ctx, first)
+	require.ErrorIs(t, err, leaderelect.ErrConflict)
+}
+
+func TestPrefixesKeepStoresApart(t *testing.T) {
+	ctx := context.Background()
+	m := newModel()
+	a, b := redislease.New(m, redislease.Config{}), redislease.New(m, redislease.Config{Prefix: "{b}"})
+	_, err := a.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+	require.NoError(t, err)
+	_, err = b.Get(ctx, "lease")
+	require.ErrorIs(t, err, leaderelect.ErrNotFound)
+	assert.Contains(t, m.hashes, "{leases}:lease")
+}
+
+func TestAListIsReadInPiecesOfAHundred(t *testing.T) {
+	ctx := context.Background()
+	m := newModel()
+	s := redislease.New(m, redislease.Config{})
+	for i := range 250 {
+		_, err := s.Create(ctx, leaderelect.Entry{Key: strings.Repeat("k", i), Term: 1})
+		require.NoError(t, err)
+	}
+	m.calls = 0
+	list, err := s.List(ctx, "")
+	require.NoError(t, err)
+	assert.Len(t, list, 250)
+	assert.Equal(t, 4, m.calls)
+}
+
+func TestAReplyThatNoScriptReturnsIsAnErrorThatIsNotDefinite(t *testing.T) {
+	ctx := context.Background()
+	record := func(fields ...any) any { return []any{[]any(fields)} }
+	for _, reply := range []any{
+		nil, int64(2), "1", true, []any{}, []any{nil}, []any{int64(1)}, []any{"a"}, record(nil), record("v", "1"), record("v", "1", "a", "b"),
+		record("v", "one", "a"), record("v", "-1", "a"), record("", "1", "a"), record("v", int64(1), "a"), record(int64(1), "1", "a"),
+		record("v", "1", nil), record("v", "18446744073709551616", "a"), []any{[]any{}, []any{}},
+	} {
+		m := newModel()
+		s := redislease.New(m, redislease.Config{})
+		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+		require.NoError(t, err)
+		m.answer = func(any) (any, error) { return reply, nil }
+		vague := func(err error) {
+			t.Helper()
+			require.ErrorContains(t, err, "unexpected reply", "%v", reply)
+			require.NotErrorIs(t, err, leaderelect.ErrConflict)
+			require.NotErrorIs(t, err, leaderelect.ErrNotFound)
+			require.NotErrorIs(t, err, redislease.ErrFenced)
+		}
+		_, err = s.Get(ctx, "lease")
+		vague(err)
+		_, err = s.Create(ctx, leaderelect.Entry{Key: "lease"})
+		vague(err)
+		_, err = s.Update(ctx, leaderelect.Entry{Key: "lease"})
+		vague(err)
+	}
+	m := newModel()
+	s := redislease.New(m, redislease.Config{})
+	for _, reply := range []any{nil, "a", []any{int64(1)}} {
+		m.answer = func(any) (any, error) { return reply, nil }
+		_, err := s.List(ctx, "")
+		require.ErrorContains(t, err, "unexpected reply")
+	}
+	for _, reply := range []any{nil, int64(1), []any{int64(1), "a", "b"}} {
+		m.answer = func(any) (any, error) { return reply, nil }
+		_, err := s.GuardedTerm(ctx, "lease", 1, "", nil)
+		require.ErrorContains(t, err, "unexpected reply")
+	}
+}
+
+func TestAScriptOfTheLeaderRunsAndOneOfALeaderBeforeDoesNot(t *testing.T) {
+	m := newModel()
+	s := redislease.New(m, redislease.Config{})
+	runs := 0
+	m.script = func(keys []string, args []any) any {
+		runs++
+		assert.Equal(t, []string{"{leases}:k"}, keys)
+		assert.Equal(t, []any{"v", 7}, args)
+		return "done"
+	}
+	lead := func(f func(ctx context.Context)) {
+		elector, err := leaderelect.New(leaderelect.Config{
+			Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
+			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error { f(ctx); return nil },
+		})
+		require.NoError(t, err)
+		require.NoError(t, elector.RunOnce(context.Background()))
+	}
+	var past context.Context
+	lead(func(ctx context.Context) {
+		past = context.WithoutCancel(ctx)
+		got, err := s.Guarded(ctx, "lease", "...", []string{"{leases}:k"}, "v", 7)
+		require.NoError(t, err)
+		assert.Equal(t, "done", got)
+		_, err = s.Guarded(ctx, "another lease", "...", []string{"{leases}:k"}, "v", 7)
+		require.ErrorIs(t, err, redislease.ErrFenced)
+	})
+	lead(func(ctx context.Context) {
+		_, err := s.Guarded(past, "lease", "...", []string{"{leases}:k"}, "v", 7)
+		require.ErrorIs(t, err, redislease.ErrFenced)
+		assert.EqualError(t, err, `redislease: guard by "lease": term 1: redislease: term is over`)
+		assert.Equal(t, 1, runs)
+		m.script = func([]string, []any) any { return nil }
+		got, err := s.Guarded(ctx, "lease", "...", nil)
+		require.NoError(t, err)
+		assert.Nil(t, got)
+		m.answer = func(any) (any, error) { return nil, errNetwork }
+		_, err = s.Guarded(ctx, "lease", "...", nil)
+		require.ErrorIs(t, err, errNetwork)
+		require.NotErrorIs(t, err, redislease.ErrFenced)
+		m.answer = nil
+	})
+	_, err := s.Guarded(context.Background(), "lease", "...", nil)
+	require.EqualError(t, err, `redislease: guard by "lease": the context belongs to no leadership`)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = s.GuardedTerm(ended, "lease", 2, "...", nil)
+	require.ErrorIs(t, err, context.Canceled)
+}
