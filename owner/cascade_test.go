@@ -249,13 +249,13 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 	crashes := 0
 	for _, how := range []owner.Policy{owner.Foreground, owner.Orphan} {
 		for what, act := range others {
-			for code := range 24 * 24 {
+			for code := range 20 * 20 {
 				f := newFixture(t)
 				web := f.app("web")
 				f.replica("a", &web)
 				f.replica("b", &web)
-				c := &crasher{at: code % 24, others: func(now int) {
-					if now == code/24 {
+				c := &crasher{at: code % 20, others: func(now int) {
+					if now == code/20 {
 						act(f)
 					}
 				}}

@@ -3,6 +3,7 @@ package owner_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,8 +25,8 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
-	n := 0
-	db := store.NewMemory(store.MemoryConfig{NewUID: func() string { n++; return fmt.Sprint("u", n) }})
+	var n atomic.Int64
+	db := store.NewMemory(store.MemoryConfig{NewUID: func() string { return fmt.Sprint("u", n.Add(1)) }})
 	apps, err := store.Open[App](db, "app")
 	require.NoError(t, err)
 	replicas, err := store.Open[Replica](db, "replica")

@@ -1,0 +1,106 @@
+package owner_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// Read your own writes: a key waits until the cache of an informer has seen what was written for it, and goes on at once.
+
+// follow tells exp how far inf is, until ctx or inf ends.
+func follow(ctx context.Context, inf *informer.Informer[string, store.Object[Replica]], exp *expectations.Versions[string]) {
+	for v := informer.Version(0); inf.WaitForVersion(ctx, v+1) == nil; {
+		v = inf.Version()
+		exp.VersionObserved(uint64(v))
+	}
+}
+
+// writer writes replicas, and waits for a cache that lags behind.
+type writer struct {
+	*fixture
+	source *lagging[Replica]
+	cache  *informer.Informer[string, store.Object[Replica]]
+	exp    *expectations.Versions[string]
+	let    []string // the keys that were let go
+}
+
+// write runs a test with a writer.
+func write(t *testing.T, test func(w *writer)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		w := &writer{fixture: f, source: lag[Replica](f.replicas)}
+		w.cache = mirror(t, w.source)
+		w.exp = expectations.NewVersions(expectations.Config[string]{TTL: -1})
+		w.exp.Notify(func(key string) { w.let = append(w.let, key) })
+		ctx, cancel := context.WithCancel(t.Context())
+		var follower sync.WaitGroup
+		// Follows the informer. It ends with ctx; the test waits for it.
+		follower.Go(func() { follow(ctx, w.cache, w.exp) })
+		test(w)
+		cancel()
+		follower.Wait()
+	})
+}
+
+func TestAKeyWaitsUntilItsCacheHasSeenItsOwnWriteAndNoLonger(t *testing.T) {
+	write(t, func(w *writer) {
+		for _, key := range []string{"a", "b", "c"} {
+			w.exp.ExpectVersion(key, uint64(w.replica(key, nil).Version))
+			require.False(t, w.exp.Satisfied(key))
+		}
+		w.source.deliver()
+		w.source.deliver()
+		require.Equal(t, []string{"a", "b"}, w.let)
+		require.False(t, w.exp.Satisfied("c"))
+		w.exp.ExpectVersion("a", uint64(w.now("b").Version))
+		require.True(t, w.exp.Satisfied("a"), "the cache was faster than the answer to the write")
+		w.source.deliver()
+		require.Equal(t, []string{"a", "b", "c"}, w.let)
+	})
+}
+
+func TestADeletionIsWaitedForByTheVersionOfAReadAfterIt(t *testing.T) {
+	write(t, func(w *writer) {
+		w.replica("a", nil)
+		w.source.catchUp()
+		require.NoError(t, w.replicas.Delete(w.t.Context(), "a"))
+		w.app("web") // another kind has changed since: no event of replicas has the version of the read
+		after, err := w.replicas.Select(w.t.Context(), store.Selector{Prefix: "a"})
+		require.NoError(t, err)
+		w.exp.ExpectVersion("key", uint64(after.Version))
+		require.False(t, w.exp.Satisfied("key"))
+		w.source.deliver()
+		time.Sleep(time.Second) // the store says now and then that nothing else has happened
+		synctest.Wait()
+		require.Equal(t, []string{"key"}, w.let)
+	})
+}
+
+func TestAWriteThatNoHandlerIsToldOfIsSeenAllTheSame(t *testing.T) {
+	write(t, func(w *writer) {
+		told, block := 0, make(chan struct{})
+		_, err := w.cache.AddHandler(informer.Handler[string, store.Object[Replica]]{
+			OnAdd: func(store.Object[Replica], bool) { told++; <-block },
+		})
+		require.NoError(t, err)
+		w.replica("slow", nil)
+		w.source.catchUp()
+		w.exp.ExpectVersion("key", uint64(w.replica("short", nil).Version))
+		require.False(t, w.exp.Satisfied("key"))
+		require.NoError(t, w.replicas.Delete(w.t.Context(), "short")) // gone before the handler is told of it
+		w.source.catchUp()
+		require.Equal(t, []string{"key"}, w.let)
+		close(block)
+		synctest.Wait()
+		require.Equal(t, 1, told)
+	})
+}
