@@ -27,6 +27,20 @@
 // object of the key is gone, delete its expectations. With [Versions] it is less: act, expect the version that came
 // back, and delete; whoever moves the cache on calls [Versions.VersionObserved].
 //
+// # Versions and a cache
+//
+// A [Versions] is exact if it is told of each version that the cache has reached, also of one that brings no event: an
+// informer may merge a creation and the deletion after it, and tell no handler of either. With package informer:
+//
+//	// Ends with ctx or with inf.
+//	for v := informer.Version(0); inf.WaitForVersion(ctx, v+1) == nil; {
+//		v = inf.Version()
+//		exp.VersionObserved(uint64(v))
+//	}
+//
+// A deletion most often returns no version. Then the version of a list that is read after it will do, however little the
+// list selects: the cache has seen the deletion when it has come so far.
+//
 // # Holding a key back
 //
 // Whoever runs the reconciles can hold a key back instead, and let it go by the event that satisfies it. The method Notify
