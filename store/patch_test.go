@@ -13,29 +13,21 @@ import (
 
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-// contested is a store in which somebody else changes the object between each read and the next write.
-type contested struct {
-	*store.MemoryStore[App]
-	times  int // how often still
-	writes int
-}
-
-func (c *contested) Update(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
-	c.writes++
-	if c.times > 0 {
-		c.times--
-		now, err := c.Get(ctx, o.Key)
-		if err != nil {
-			return now, err
+// contested returns an interceptor in front of apps, in which somebody else changes "web" before each of the first writes.
+func contested(apps *store.MemoryStore[App], times int) *storetest.Interceptor[App] {
+	s := storetest.NewInterceptor[App](apps)
+	s.Inject(storetest.Rule{Op: store.OpUpdate, Times: times, Fault: storetest.Before(func(ctx context.Context) error {
+		now, err := apps.Get(ctx, "web")
+		if err == nil {
+			now.Value.Tags = append(now.Value.Tags, "other")
+			_, err = apps.Update(ctx, now)
 		}
-		now.Value.Tags = append(now.Value.Tags, "other")
-		if _, err := c.MemoryStore.Update(ctx, now); err != nil {
-			return now, err
-		}
-	}
-	return c.MemoryStore.Update(ctx, o, pre...)
+		return err
+	})})
+	return s
 }
 
 func raise(o *object) error { o.Value.Replicas++; return nil }
@@ -56,12 +48,12 @@ func TestPatchTriesAgainWithFreshDataAfterAConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
-		c := &contested{MemoryStore: apps, times: 3}
+		c := contested(apps, 3)
 		start := time.Now()
 		after, err := store.Patch(t.Context(), c, "web", raise)
 		require.NoError(t, err)
 		assert.Equal(t, App{Replicas: 1, Tags: []string{"other", "other", "other"}}, after.Value)
-		assert.Equal(t, 4, c.writes)
+		assert.Len(t, c.Writes(), 4)
 		assert.GreaterOrEqual(t, time.Since(start), 7*time.Millisecond)
 		assert.LessOrEqual(t, time.Since(start), 14*time.Millisecond)
 	})
@@ -71,12 +63,12 @@ func TestPatchGivesUpAfterTenConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
-		c := &contested{MemoryStore: apps, times: 1000}
+		c := contested(apps, -1)
 		start := time.Now()
 		after, err := store.Patch(t.Context(), c, "web", raise)
 		require.ErrorIs(t, err, store.ErrConflict)
 		assert.True(t, retry.IsConflict(err), "whoever retries Patch can tell")
-		assert.Equal(t, 10, c.writes)
+		assert.Len(t, c.Writes(), 10)
 		assert.Zero(t, after)
 		assert.Less(t, time.Since(start), time.Second)
 	})
@@ -182,8 +174,59 @@ func TestPatchEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(5*time.Millisecond, func() { cancel(cause) })
 		start := time.Now()
-		_, err := store.Patch(ctx, &contested{MemoryStore: apps, times: 1000}, "web", raise)
+		_, err := store.Patch(ctx, contested(apps, -1), "web", raise)
 		require.ErrorIs(t, err, cause)
 		assert.Equal(t, 5*time.Millisecond, time.Since(start))
 	})
+}
+
+func TestPatchWhoseOutcomeIsUnknownIsNotTriedAgainAndMayBeRepeatedUnderItsID(t *testing.T) {
+	for applied, fault := range []storetest.Fault{storetest.LoseRequest(), storetest.LoseReply()} {
+		_, apps := newApps(t, store.MemoryConfig{})
+		create(t, apps, "web")
+		s := storetest.NewInterceptor[App](apps)
+		s.Inject(storetest.Rule{Op: store.OpUpdate, Fault: fault})
+		_, err := store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+		require.ErrorIs(t, err, storetest.ErrLost)
+		assert.Len(t, s.Writes(), 1, "Patch does not guess")
+		got, err := apps.Get(t.Context(), "web")
+		require.NoError(t, err)
+		assert.Equal(t, applied, got.Value.Replicas)
+
+		after, err := store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+		require.NoError(t, err)
+		assert.Equal(t, 1, after.Value.Replicas, "once in all")
+		got, err = apps.Get(t.Context(), "web")
+		require.NoError(t, err)
+		assert.Equal(t, got, after)
+	}
+}
+
+func TestPatchThatCannotReadWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, apps := newApps(t, store.MemoryConfig{})
+		create(t, apps, "web")
+		s := storetest.NewInterceptor[App](apps)
+		down := errors.New("down")
+		s.Inject(storetest.Rule{Op: store.OpGet, Fault: storetest.Fail(down)})
+		_, err := store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+		require.ErrorIs(t, err, down)
+		s.Inject(storetest.Rule{Op: store.OpGet, Fault: storetest.Hang()})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = store.Patch(ctx, s, "web", raise, store.Once("r1"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Empty(t, s.Writes())
+	})
+}
+
+// Whether a repeated Patch was applied is asked of the store; when that fails, nothing definite may be answered.
+func TestARepeatedPatchThatCannotAskSaysSo(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	s := storetest.NewInterceptor[App](apps)
+	s.Inject(storetest.Rule{Op: store.OpUpdate, Fault: storetest.LoseRequest()})
+	_, err := store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+	require.ErrorIs(t, err, storetest.ErrLost)
+	_, err = store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+	require.ErrorIs(t, err, store.ErrNotFound)
 }

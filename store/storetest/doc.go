@@ -1,8 +1,14 @@
-// Package storetest is the suite that every store.Store has to pass.
+// Package storetest is the suite that every store.Store has to pass, and a store that fails when a test says so.
 //
 // # Usage
 //
-// In a test of the backend, say how to make an empty database, and run it:
+// An [Interceptor] stands in front of a store, in the tests of whatever uses one: by plain rules, calls fail, hang, or are
+// lost before or after they were applied, and watches break, expire or fall silent.
+//
+//	apps := storetest.NewInterceptor(memory)
+//	lost := apps.Inject(storetest.Rule{Op: store.OpUpdate, Key: "web", Nth: 3, Fault: storetest.LoseReply()})
+//
+// [Run] is for whoever writes a store. In a test of the backend, say how to make an empty database, and run it:
 //
 //	func TestSQLiteIsAStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Database {
@@ -24,6 +30,9 @@
 //  3. What passes is checked for: every method with every precondition and every error; races between writers; the
 //     history that a watch tells, from any version, against what a list holds; copies all the way down; finalizers;
 //     and random histories against a model.
+//  4. An Interceptor without rules passes the suite. A call that a rule does not hit goes through it unchanged; one that
+//     it hits fails in the way that the rule says, and in no other.
+//  5. No lock of an Interceptor is held during a call of the store or of a Before.
 //
-// What it cannot check is what only a crash or another process shows: that an accepted write stays.
+// What the suite cannot check is what only a crash or another process shows: that an accepted write stays.
 package storetest

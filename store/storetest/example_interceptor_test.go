@@ -1,0 +1,97 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
+)
+
+// Machine is what the examples store.
+type Machine struct{ Disk string }
+
+func machines() *storetest.Interceptor[Machine] {
+	memory, err := store.Open[Machine](store.NewMemory(store.MemoryConfig{}), "machine")
+	if err != nil {
+		panic(err)
+	}
+	return storetest.NewInterceptor[Machine](memory)
+}
+
+// The reply to a write is lost: the writer cannot know whether it was applied, and repeats it under the same id.
+func ExampleInterceptor() {
+	ctx := context.Background()
+	s := machines()
+	lost := s.Inject(storetest.Rule{Op: store.OpCreate, Key: "m1", Fault: storetest.LoseReply()})
+
+	for range 2 {
+		_, err := s.Create(ctx, store.Object[Machine]{Key: "m1"}, store.Once("c2d8"))
+		fmt.Println(err)
+	}
+	list, _ := s.List(ctx)
+	fmt.Println(len(list.Items), "machine, at version", list.Version, "- replies lost:", lost.Hits())
+	// Output:
+	// store: create machine "m1": the connection was lost, the outcome is unknown
+	// <nil>
+	// 1 machine, at version 1 - replies lost: 1
+}
+
+// The third read of one object fails, and no other.
+func ExampleRule() {
+	s := machines()
+	_, _ = s.Create(context.Background(), store.Object[Machine]{Key: "m1"})
+	s.Inject(storetest.Rule{Op: store.OpGet, Key: "m1", Nth: 3, Fault: storetest.Fail(errors.New("too many requests"))})
+	for range 4 {
+		_, err := s.Get(context.Background(), "m1")
+		fmt.Println(err)
+	}
+	// Output:
+	// <nil>
+	// <nil>
+	// store: get machine "m1": too many requests
+	// <nil>
+}
+
+// Somebody else is faster, between the read and the write.
+func ExampleFault() {
+	ctx := context.Background()
+	s := machines()
+	m, _ := s.Create(ctx, store.Object[Machine]{Key: "m1"})
+	s.Inject(storetest.Rule{Op: store.OpUpdate, Fault: storetest.Before(func(ctx context.Context) error {
+		_, err := store.Patch(ctx, s, "m1", func(o *store.Object[Machine]) error { o.Value.Disk = "theirs"; return nil })
+		return err
+	})})
+	m.Value.Disk = "mine"
+	_, err := s.Update(ctx, m)
+	fmt.Println(errors.Is(err, store.ErrConflict))
+	// Output: true
+}
+
+// A partition that heals.
+func ExampleInjection() {
+	s := machines()
+	partition := s.Inject(storetest.Rule{Times: -1, Fault: storetest.LoseRequest()})
+	_, err := s.List(context.Background())
+	fmt.Println(err)
+	partition.Remove()
+	_, err = s.List(context.Background())
+	fmt.Println(err, partition.Hits())
+	// Output:
+	// store: list machine: the connection was lost, the outcome is unknown
+	// <nil> 1
+}
+
+// The calls that were made are remembered: here, a code that only looks.
+func ExampleCall() {
+	s := machines()
+	_, _ = s.Get(context.Background(), "m1")
+	for _, c := range s.Calls() {
+		fmt.Println(c.Op, c.Key, errors.Is(c.Err, store.ErrNotFound))
+	}
+	fmt.Println(len(s.Writes()), "writes")
+	// Output:
+	// get m1 true
+	// 0 writes
+}

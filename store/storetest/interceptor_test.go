@@ -1,0 +1,323 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
+)
+
+type interceptor = storetest.Interceptor[thing]
+
+// intercepted returns an interceptor in front of a store in memory, which holds "web", and that store.
+func intercepted(t *testing.T) (*interceptor, *store.MemoryStore[thing]) {
+	memory, err := store.Open[thing](store.NewMemory(store.MemoryConfig{History: history}), "thing")
+	require.NoError(t, err)
+	_, err = memory.Create(t.Context(), object{Key: "web"})
+	require.NoError(t, err)
+	return storetest.NewInterceptor[thing](memory), memory
+}
+
+// calls are all operations with a key, and a list, on an interceptor that holds "web".
+var calls = map[string]func(ctx context.Context, s store.Store[thing]) error{
+	store.OpGet: func(ctx context.Context, s store.Store[thing]) error {
+		_, err := s.Get(ctx, "web")
+		return err
+	},
+	store.OpList: func(ctx context.Context, s store.Store[thing]) error {
+		_, err := s.List(ctx)
+		return err
+	},
+	store.OpCreate: func(ctx context.Context, s store.Store[thing]) error {
+		_, err := s.Create(ctx, object{Key: "new"})
+		return err
+	},
+	store.OpUpdate: func(ctx context.Context, s store.Store[thing]) error {
+		_, err := s.Update(ctx, object{Key: "web", Version: 1, Value: thing{Size: 1}})
+		return err
+	},
+	store.OpUpdateStatus: func(ctx context.Context, s store.Store[thing]) error {
+		_, err := s.UpdateStatus(ctx, object{Key: "web", Version: 1, Value: thing{Status: storetest.Status{Phase: "up"}}})
+		return err
+	},
+	store.OpDelete: func(ctx context.Context, s store.Store[thing]) error { return s.Delete(ctx, "web") },
+}
+
+// keyOf is the key of a call of the table above.
+func keyOf(op string) string {
+	return map[string]string{store.OpList: "", store.OpCreate: "new"}[op] + map[bool]string{true: "web"}[op != store.OpList && op != store.OpCreate]
+}
+
+func isWrite(op string) bool { return op != store.OpGet && op != store.OpList }
+
+// version is that of the store: it tells whether anything was written.
+func version(t *testing.T, s store.Store[thing]) informer.Version {
+	l, err := s.List(context.Background())
+	require.NoError(t, err)
+	return l.Version
+}
+
+func TestAnInterceptorWithoutRulesIsAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.Empty(t, storetest.Failures(t, open(t, func(s store.Store[thing]) store.Store[thing] {
+			return storetest.NewInterceptor(s)
+		})))
+	})
+}
+
+func TestEveryOperationFailsAsItIsTold(t *testing.T) {
+	refused := errors.New("no")
+	own := &store.Error{Op: "x", Err: store.ErrFenced}
+	for op, call := range calls {
+		for name, c := range map[string]struct {
+			fault   storetest.Fault
+			want    error
+			applied bool
+		}{
+			"Fail":                {storetest.Fail(refused), refused, false},
+			"LoseRequest":         {storetest.LoseRequest(), storetest.ErrLost, false},
+			"LoseReply":           {storetest.LoseReply(), storetest.ErrLost, true},
+			"Before":              {storetest.Before(func(context.Context) error { return refused }), refused, false},
+			"Before that does":    {storetest.Before(func(context.Context) error { return nil }), nil, true},
+			"an error of its own": {storetest.Fail(own), own, false},
+		} {
+			t.Run(op+"/"+name, func(t *testing.T) {
+				s, memory := intercepted(t)
+				in := s.Inject(storetest.Rule{Op: op, Key: keyOf(op), Fault: c.fault})
+				err := call(t.Context(), s)
+				require.ErrorIs(t, err, c.want)
+				var e *store.Error
+				if errors.As(err, &e) && e != own {
+					assert.Equal(t, store.Error{Op: op, Kind: "thing", Key: keyOf(op), Err: c.want}, *e)
+				}
+				assert.Equal(t, isWrite(op) && c.applied, version(t, memory) > 1, "applied")
+				assert.Equal(t, 1, in.Hits())
+				assert.Equal(t, []storetest.Call{{Op: op, Key: keyOf(op), Done: true, Err: err, Hit: true}}, s.Calls())
+				if !c.applied {
+					require.NoError(t, call(t.Context(), s), "the next call is not hit")
+				}
+				assert.Equal(t, 1, in.Hits())
+			})
+		}
+	}
+}
+
+func TestACallThatHangsEndsWithItsContextAndWasNotSent(t *testing.T) {
+	for op, call := range calls {
+		synctest.Test(t, func(t *testing.T) {
+			s, memory := intercepted(t)
+			s.Inject(storetest.Rule{Op: op, Fault: storetest.Hang()})
+			cause := errors.New("enough")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, cause)
+			defer cancel()
+			start := time.Now()
+			err := call(ctx, s)
+			require.ErrorIs(t, err, cause, op)
+			var e *store.Error
+			require.ErrorAs(t, err, &e, op)
+			assert.Equal(t, time.Hour, time.Since(start))
+			assert.EqualValues(t, 1, version(t, memory), op)
+		})
+	}
+}
+
+func TestACallThatHangsGoesOnWhenTheRuleIsRemoved(t *testing.T) {
+	for op, call := range calls {
+		for name, remove := range map[string]func(*interceptor, *storetest.Injection){
+			"Remove": func(_ *interceptor, in *storetest.Injection) { in.Remove(); in.Remove() },
+			"Reset":  func(s *interceptor, _ *storetest.Injection) { s.Reset() },
+		} {
+			t.Run(op+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, memory := intercepted(t)
+					in := s.Inject(storetest.Rule{Times: -1, Fault: storetest.Hang()})
+					var wg sync.WaitGroup
+					wg.Go(func() { assert.NoError(t, call(t.Context(), s)) }) // ends when the rule is removed; waited for below
+					synctest.Wait()
+					assert.Equal(t, []storetest.Call{{Op: op, Key: keyOf(op), Hit: true}}, s.Calls(), "under way")
+					assert.EqualValues(t, 1, version(t, memory))
+					remove(s, in)
+					wg.Wait()
+					assert.Equal(t, []storetest.Call{{Op: op, Key: keyOf(op), Done: true, Hit: true}}, s.Calls())
+					assert.Equal(t, isWrite(op), version(t, memory) > 1, "applied")
+				})
+			})
+		}
+	}
+}
+
+func TestARuleHitsTheCallsThatItNames(t *testing.T) {
+	for nth := range 4 {
+		for times := -1; times <= 3; times++ {
+			s, _ := intercepted(t)
+			in := s.Inject(storetest.Rule{Op: store.OpGet, Key: "web", Nth: nth, Times: times, Fault: storetest.LoseRequest()})
+			hits := 0
+			for call := 1; call <= 7; call++ {
+				_, _ = s.Get(t.Context(), "other") // does not count
+				_ = s.Delete(t.Context(), "web", store.IfUID("x"))
+				_, err := s.Get(t.Context(), "web")
+				from, to := max(nth, 1), max(nth, 1)+max(times, 1)-1
+				if times < 0 {
+					to = 7
+				}
+				hit := from <= call && call <= to
+				if hit {
+					hits++
+				}
+				assert.Equal(t, hit, err != nil, "call %d, Nth %d, Times %d", call, nth, times)
+			}
+			assert.Equal(t, hits, in.Hits())
+		}
+	}
+}
+
+func TestEachRuleCountsAllCallsAndTheFirstOneHits(t *testing.T) {
+	s, _ := intercepted(t)
+	first, second := errors.New("first"), errors.New("second")
+	one := s.Inject(storetest.Rule{Op: store.OpGet, Nth: 2, Fault: storetest.Fail(first)})
+	two := s.Inject(storetest.Rule{Times: 3, Fault: storetest.Fail(second)})
+	for i, want := range []error{second, first, second, nil} {
+		_, err := s.Get(t.Context(), "web")
+		assert.ErrorIs(t, err, want, i)
+	}
+	assert.Equal(t, 1, one.Hits())
+	assert.Equal(t, 2, two.Hits())
+	one.Remove()
+	_, err := s.Get(t.Context(), "web")
+	require.NoError(t, err)
+}
+
+func TestCallsAreRememberedInTheirOrder(t *testing.T) {
+	s, _ := intercepted(t)
+	_, notFound := s.Get(t.Context(), "none")
+	_, err := s.Select(t.Context(), store.InNamespace("x"))
+	require.NoError(t, err)
+	assert.Empty(t, s.Writes(), "nobody has tried to write")
+	exists := calls[store.OpCreate](t.Context(), s)
+	require.NoError(t, exists)
+	exists = calls[store.OpCreate](t.Context(), s)
+	assert.Equal(t, []storetest.Call{
+		{Op: store.OpGet, Key: "none", Done: true, Err: notFound},
+		{Op: store.OpList, Done: true},
+		{Op: store.OpCreate, Key: "new", Done: true},
+		{Op: store.OpCreate, Key: "new", Done: true, Err: exists},
+	}, s.Calls())
+	require.ErrorIs(t, exists, store.ErrExists)
+	assert.Equal(t, s.Calls()[2:], s.Writes())
+	s.ForgetCalls()
+	assert.Empty(t, s.Calls())
+}
+
+func TestARuleThatCanNeverHitPanics(t *testing.T) {
+	s, _ := intercepted(t)
+	ok := storetest.LoseReply()
+	for want, rule := range map[string]storetest.Rule{
+		`storetest: inject: "open" is no operation of a store`:     {Op: store.OpOpen, Fault: ok},
+		`storetest: inject: a list has no key`:                     {Op: store.OpList, Key: "x", Fault: ok},
+		`storetest: inject: a watch has no key`:                    {Op: store.OpWatch, Key: "x", Fault: ok},
+		`storetest: inject: Nth is -1`:                             {Nth: -1, Fault: ok},
+		`storetest: inject: After is 1 for the operation "get"`:    {Op: store.OpGet, After: 1, Fault: ok},
+		`storetest: inject: After is -1 for the operation "watch"`: {Op: store.OpWatch, After: -1, Fault: ok},
+		`storetest: inject: a rule without a fault`:                {Op: store.OpGet},
+		`storetest: inject: a fault of nil`:                        {Fault: storetest.Fail(nil)},
+	} {
+		assert.PanicsWithValue(t, want, func() { s.Inject(rule) })
+	}
+	assert.Panics(t, func() { s.Inject(storetest.Rule{Fault: storetest.Before(nil)}) })
+}
+
+func TestALostReplyIsRepeatedAndAppliedOnce(t *testing.T) {
+	for op, call := range calls {
+		if !isWrite(op) {
+			continue
+		}
+		t.Run(op, func(t *testing.T) {
+			s, memory := intercepted(t)
+			in := s.Inject(storetest.Rule{Op: op, Times: 2, Fault: storetest.LoseReply()})
+			once := onceStore{s, store.Once("r1")}
+			for range 2 {
+				require.ErrorIs(t, call(t.Context(), once), storetest.ErrLost)
+			}
+			require.NoError(t, call(t.Context(), once))
+			assert.Equal(t, 2, in.Hits())
+			assert.EqualValues(t, 2, version(t, memory), "one write after the first")
+		})
+	}
+}
+
+// onceStore writes under one request id.
+type onceStore struct {
+	store.Store[thing]
+	once store.Precondition
+}
+
+func (s onceStore) Create(ctx context.Context, o object, _ ...store.Precondition) (object, error) {
+	return s.Store.Create(ctx, o, s.once)
+}
+
+func (s onceStore) Update(ctx context.Context, o object, _ ...store.Precondition) (object, error) {
+	return s.Store.Update(ctx, o, s.once)
+}
+
+func (s onceStore) UpdateStatus(ctx context.Context, o object, _ ...store.Precondition) (object, error) {
+	return s.Store.UpdateStatus(ctx, o, s.once)
+}
+
+func (s onceStore) Delete(ctx context.Context, key string, _ ...store.Precondition) error {
+	return s.Store.Delete(ctx, key, s.once)
+}
+
+// Rules that come and go while many write and watch: each failed call is one that a rule has hit, and the rest is applied.
+func TestManyCallsUnderRulesThatComeAndGo(t *testing.T) {
+	s, memory := intercepted(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var writers, others sync.WaitGroup
+	others.Go(func() { // ends with stop; waited for below
+		for ctx.Err() == nil {
+			for range s.Watch(ctx, 0) {
+			}
+		}
+	})
+	others.Go(func() { // ends with stop; waited for below
+		for n := 0; ctx.Err() == nil; n++ {
+			in := s.Inject(storetest.Rule{Op: []string{"", store.OpCreate, store.OpWatch}[n%3], Times: 2, Fault: storetest.LoseRequest()})
+			s.BreakWatches(store.ErrExpired)
+			in.Remove()
+		}
+	})
+	const each = 200
+	var applied [4]int
+	for w := range applied {
+		writers.Go(func() { // ends after its writes; waited for below
+			for n := range each {
+				_, err := s.Create(context.Background(), object{Key: fmt.Sprint(w, n)})
+				if err == nil {
+					applied[w]++
+				} else {
+					assert.ErrorIs(t, err, storetest.ErrLost)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	stop()
+	others.Wait()
+	l, err := memory.List(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, l.Items, 1+applied[0]+applied[1]+applied[2]+applied[3])
+	writes := s.Writes()
+	assert.Len(t, writes, len(applied)*each)
+	for _, c := range writes {
+		assert.Equal(t, c.Err != nil, c.Hit)
+	}
+}

@@ -1,0 +1,137 @@
+package storetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
+)
+
+// follow returns the pairs of a watch from version 0 as text, until it ends or pull is not called any more.
+func follow(t *testing.T, ctx context.Context, s store.Store[thing]) (pull func() string) {
+	next, stop := iter.Pull2(s.Watch(ctx, 0))
+	t.Cleanup(stop)
+	return func() string {
+		switch e, err, ok := next(); {
+		case !ok:
+			return "end"
+		case err != nil:
+			return err.Error()
+		default:
+			return fmt.Sprint(e.Type, " ", e.Object.Key)
+		}
+	}
+}
+
+func TestAWatchFailsAtOnceOrAfterSoManyEvents(t *testing.T) {
+	for after := range 3 {
+		for text, fault := range map[string]storetest.Fault{
+			"store: watch thing: informer: version is no longer in the history of the source": storetest.Fail(store.ErrExpired),
+			"store: watch thing: the connection was lost, the outcome is unknown":             storetest.LoseReply(),
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := intercepted(t)
+				require.NoError(t, calls[store.OpCreate](t.Context(), s))
+				in := s.Inject(storetest.Rule{Op: store.OpWatch, After: after, Fault: fault})
+				pull := follow(t, t.Context(), s)
+				for i, want := range []string{"Added web", "Added new"}[:after] {
+					assert.Zero(t, in.Hits())
+					assert.Equal(t, want, pull(), i)
+				}
+				assert.Equal(t, text, pull())
+				assert.Equal(t, 1, in.Hits())
+				assert.Equal(t, "end", pull())
+				last := s.Calls()[len(s.Calls())-1]
+				assert.True(t, last.Op == store.OpWatch && last.Done && last.Hit && last.Err != nil)
+				assert.Equal(t, "Added web", follow(t, t.Context(), s)(), "the next watch is not hit")
+			})
+		}
+	}
+}
+
+func TestAWatchThatHangsIsSilentAndMissesNothingAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, memory := intercepted(t)
+		in := s.Inject(storetest.Rule{Op: store.OpWatch, After: 1, Times: -1, Fault: storetest.Hang()})
+		pull := follow(t, t.Context(), s)
+		require.Equal(t, "Added web", pull())
+		require.NoError(t, calls[store.OpCreate](t.Context(), memory))
+		told := make(chan string)
+		go func() { told <- pull() }() // ends when the rule is removed; waited for below
+		time.Sleep(time.Hour)
+		select {
+		case line := <-told:
+			t.Fatal("not silent: " + line)
+		default:
+		}
+		in.Remove()
+		assert.Equal(t, "Added new", <-told)
+
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s.Inject(storetest.Rule{Op: store.OpWatch, Fault: storetest.Hang()})
+		pull = follow(t, ctx, s)
+		cancel(cause)
+		assert.Equal(t, "enough", pull(), "the cause itself, as of any watch")
+	})
+}
+
+func TestBreakWatchesEndsThoseThatAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := intercepted(t)
+		waiting, hanging := follow(t, t.Context(), s), follow(t, t.Context(), s)
+		require.Equal(t, "Added web", waiting())
+		s.Inject(storetest.Rule{Op: store.OpWatch, Fault: storetest.Hang()})
+		told := make(chan string)
+		for _, pull := range []func() string{waiting, hanging} {
+			go func() { told <- pull() }() // ends when the watches are broken; waited for below
+		}
+		synctest.Wait()
+		s.BreakWatches(errors.New("cut"))
+		assert.Equal(t, "store: watch thing: cut", <-told)
+		assert.Equal(t, "store: watch thing: cut", <-told)
+		assert.Equal(t, "Added web", follow(t, t.Context(), s)(), "the next watch")
+	})
+}
+
+func TestBookmarksDoNotCountAndARemovedRuleDoesNotStrike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := store.NewMemory(store.MemoryConfig{})
+		memory, err := store.Open[thing](db, "thing")
+		require.NoError(t, err)
+		other, err := store.Open[thing](db, "other")
+		require.NoError(t, err)
+		s := storetest.NewInterceptor[thing](memory)
+		in := s.Inject(storetest.Rule{Op: store.OpWatch, After: 1, Times: -1, Fault: storetest.LoseReply()})
+		require.NoError(t, calls[store.OpCreate](t.Context(), other))
+		pull, unharmed := follow(t, t.Context(), s), follow(t, t.Context(), s)
+		assert.Equal(t, "Bookmark ", pull())
+		assert.Equal(t, "Bookmark ", unharmed())
+		require.NoError(t, calls[store.OpCreate](t.Context(), memory))
+		assert.Equal(t, "Added new", pull())
+		assert.Contains(t, pull(), "lost")
+		in.Remove()
+		assert.Equal(t, "Added new", unharmed())
+		require.NoError(t, memory.Delete(t.Context(), "new"))
+		assert.Equal(t, "Deleted new", unharmed())
+		assert.Equal(t, 1, in.Hits())
+	})
+}
+
+func TestAConsumerThatLeavesAWatchEndsIt(t *testing.T) {
+	s, _ := intercepted(t)
+	for range s.Watch(t.Context(), 0) {
+		assert.Equal(t, []storetest.Call{{Op: store.OpWatch}}, s.Calls())
+		break
+	}
+	assert.Equal(t, []storetest.Call{{Op: store.OpWatch, Done: true}}, s.Calls())
+}
