@@ -1,0 +1,48 @@
+// Package storelease keeps leases in any store.Store, beside the objects that the leader writes: it is a
+// leaderelect.LeaseStore, a leaderelect.Watcher and a leaderelect.Lister.
+//
+// # Usage
+//
+//	db := store.NewMemory(store.MemoryConfig{}) // or a backend of yours
+//	records, err := store.Open[storelease.Record](db, "leases")
+//	...
+//	elector, err := leaderelect.New(leaderelect.Config{
+//		Store: storelease.New(records, storelease.Config{Fence: "shop-controller"}),
+//		Key:   "shop-controller",
+//		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
+//			...
+//			_, err := apps.Update(ctx, app, store.IfTerm(l.Term()))
+//
+// # Guarantees
+//
+//  1. Each write is one write of the store: a Create, or an Update that compares the version.
+//  2. Followers watch. A release, a takeover and a deletion are told as soon as the store tells them. A watch that the
+//     store ends with store.ErrExpired goes on from the record as it is.
+//  3. Only the answers of the store that are definite become leaderelect.ErrConflict and ErrNotFound. After any other
+//     error the outcome is unknown.
+//  4. The floor of an entry is the version of its object, which is never less than a term that began before. So terms go
+//     on to grow after a record was deleted by hand.
+//  5. With Config.Fence, a write under store.IfTerm of a leader before is refused from the moment in which the next one has
+//     taken over, on any object of any kind in the database. Without it, from the first such write of the next one.
+//
+// # What it does not do
+//
+// IfTerm compares with the greatest term in the database. So one lease can fence it: two leases, or the slots of one
+// sharded controller, count terms of their own and would refuse each other. And a write without IfTerm is not checked.
+//
+// The labels, owners and finalizers of an object that keeps a lease are removed with its next renewal.
+//
+// # What loses a lease
+//
+// A store that does not answer for RenewDeadline. What it has acknowledged is as durable as the store makes it: with
+// store.Memory, nothing outlives the process. Fail-over takes LeaseDuration and up to 50ms; a release is taken up at
+// once.
+//
+// # Shutdown
+//
+// The store starts no goroutine. A Watch runs in that of its consumer.
+//
+// # Testing
+//
+// store.NewMemory in a testing/synctest bubble.
+package storelease

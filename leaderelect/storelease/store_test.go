@@ -1,0 +1,254 @@
+package storelease_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+	"github.com/setpoint-go/setpoint/leaderelect/storelease"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+func records(t testing.TB, db *store.Memory) *store.MemoryStore[storelease.Record] {
+	t.Helper()
+	s, err := store.Open[storelease.Record](db, "leases")
+	require.NoError(t, err)
+	return s
+}
+
+func TestAStoreIsALeaseStore(t *testing.T) {
+	for name, history := range map[string]int{"with a history": 0, "that forgets at once": -1} {
+		t.Run(name, func(t *testing.T) {
+			leasetest.Run(t, func(t *testing.T) leasetest.Backend {
+				db := store.NewMemory(store.MemoryConfig{History: history})
+				lossy := &lossy{Store: records(t, db)}
+				return leasetest.Backend{
+					Store:    storelease.New(lossy, storelease.Config{}),
+					Reopen:   func() leaderelect.LeaseStore { return storelease.New(records(t, db), storelease.Config{}) },
+					Delete:   func(key string) { require.NoError(t, lossy.Delete(context.Background(), "lease/"+key)) },
+					CutReply: func() { lossy.cut = true },
+				}
+			})
+		})
+	}
+}
+
+// lossy is a store whose replies can be lost.
+type lossy struct {
+	store.Store[storelease.Record]
+	cut bool
+}
+
+var errNetwork = errors.New("connection reset")
+
+func (s *lossy) Create(ctx context.Context, o store.Object[storelease.Record], pre ...store.Precondition) (store.Object[storelease.Record], error) {
+	o, err := s.Store.Create(ctx, o, pre...)
+	if s.cut {
+		s.cut, err = false, errNetwork
+	}
+	return o, err
+}
+
+func (s *lossy) Update(ctx context.Context, o store.Object[storelease.Record], pre ...store.Precondition) (store.Object[storelease.Record], error) {
+	o, err := s.Store.Update(ctx, o, pre...)
+	if s.cut {
+		s.cut, err = false, errNetwork
+	}
+	return o, err
+}
+
+// Watch ends without an error after each event, which it may.
+func (s *lossy) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[store.Object[storelease.Record]], error] {
+	return func(yield func(informer.Event[store.Object[storelease.Record]], error) bool) {
+		for event, err := range s.Store.Watch(ctx, after) {
+			yield(event, err)
+			return
+		}
+	}
+}
+
+func TestAWatchEndsWithWhatTheStoreFailsWith(t *testing.T) {
+	failing := failing{records(t, store.NewMemory(store.MemoryConfig{}))}
+	s := storelease.New(failing, storelease.Config{})
+	var got []error
+	for e, err := range s.Watch(context.Background(), "lease") {
+		if err == nil {
+			assert.Equal(t, leaderelect.Entry{Key: "lease"}, e)
+		}
+		got = append(got, err)
+	}
+	require.Len(t, got, 2)
+	require.NoError(t, got[0])
+	require.ErrorIs(t, got[1], errNetwork)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range s.Watch(ctx, "lease") {
+		t.Error("a watch whose context has ended tells something")
+	}
+}
+
+// failing is a store whose watches fail.
+type failing struct{ store.Store[storelease.Record] }
+
+func (failing) Watch(context.Context, informer.Version) iter.Seq2[informer.Event[store.Object[storelease.Record]], error] {
+	return func(yield func(informer.Event[store.Object[storelease.Record]], error) bool) {
+		yield(informer.Event[store.Object[storelease.Record]]{}, errNetwork)
+	}
+}
+
+func TestAWatchKeepsToItsKeyAmongThoseThatBeginLikeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := storelease.New(records(t, store.NewMemory(store.MemoryConfig{})), storelease.Config{})
+		for _, key := range []string{"lease-2", "lease/", "leas"} {
+			_, err := s.Create(ctx, leaderelect.Entry{Key: key, Term: 5})
+			require.NoError(t, err)
+		}
+		var seen []leaderelect.Entry
+		done := make(chan struct{})
+		go func() { // ends with ctx
+			defer close(done)
+			for e, err := range s.Watch(ctx, "lease") {
+				if err == nil {
+					seen = append(seen, e)
+				}
+			}
+		}()
+		synctest.Wait()
+		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease-3", Term: 6})
+		require.NoError(t, err)
+		want, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1, Value: []byte("a")})
+		require.NoError(t, err)
+		time.Sleep(time.Minute) // for bookmarks, if any come
+		assert.Equal(t, []leaderelect.Entry{{Key: "lease"}, want}, seen)
+		cancel()
+		<-done
+	})
+}
+
+func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := store.NewMemory(store.MemoryConfig{})
+		var began []time.Time
+		elector := func() *leaderelect.Elector {
+			e, err := leaderelect.New(leaderelect.Config{
+				Store: storelease.New(records(t, db), storelease.Config{Fence: "lease"}), Key: "lease", Identity: "test",
+				Logger: slog.New(slog.DiscardHandler), ReleaseOnCancel: true,
+				OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+					began = append(began, time.Now())
+					<-ctx.Done()
+					return nil
+				},
+			})
+			require.NoError(t, err)
+			return e
+		}
+		first, endFirst := context.WithCancel(t.Context())
+		second, endSecond := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		go func() { done <- elector().Run(first) }() // ends with its context, as does the other
+		time.Sleep(time.Second)
+		go func() { done <- elector().Run(second) }()
+		time.Sleep(time.Minute)
+		require.Len(t, began, 1)
+		released := time.Now()
+		endFirst()
+		time.Sleep(time.Minute)
+		require.Len(t, began, 2)
+		assert.LessOrEqual(t, began[1].Sub(released), 20*time.Millisecond)
+		endSecond()
+		require.NoError(t, errors.Join(<-done, <-done))
+	})
+}
+
+func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
+	ctx := context.Background()
+	for _, fence := range []string{"lease", "", "another"} {
+		db := store.NewMemory(store.MemoryConfig{})
+		things, err := store.Open[string](db, "things")
+		require.NoError(t, err)
+		s := storelease.New(records(t, db), storelease.Config{Fence: fence})
+		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+		require.NoError(t, err)
+		_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm(1))
+		require.NoError(t, err)
+		e.Term = 2
+		_, err = s.Update(ctx, e)
+		require.NoError(t, err)
+		_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm(1))
+		if fence == "lease" {
+			require.ErrorIs(t, err, store.ErrFenced)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
+	ctx := context.Background()
+	db := store.NewMemory(store.MemoryConfig{})
+	things, err := store.Open[string](db, "things")
+	require.NoError(t, err)
+	s := storelease.New(records(t, db), storelease.Config{Fence: "lease"})
+	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+	require.NoError(t, err)
+	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm(7)) // somebody else's
+	require.NoError(t, err)
+	_, err = s.Update(ctx, e)
+	require.ErrorIs(t, err, store.ErrFenced)
+	require.NotErrorIs(t, err, leaderelect.ErrConflict)
+}
+
+func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := store.NewMemory(store.MemoryConfig{})
+		things, err := store.Open[string](db, "things")
+		require.NoError(t, err)
+		all := records(t, db)
+		var terms []uint64
+		lead := func() {
+			elector, err := leaderelect.New(leaderelect.Config{
+				Store: storelease.New(all, storelease.Config{Fence: "lease"}), Key: "lease", Identity: "test",
+				Logger: slog.New(slog.DiscardHandler),
+				OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
+					terms = append(terms, l.Term())
+					_, err := things.Create(ctx, store.Object[string]{Key: time.Now().String()}, store.IfTerm(l.Term()))
+					return err
+				},
+			})
+			require.NoError(t, err)
+			require.NoError(t, elector.RunOnce(t.Context()))
+		}
+		for range 3 {
+			lead()
+			time.Sleep(time.Second)
+		}
+		require.NoError(t, all.Delete(t.Context(), "lease/lease"))
+		lead() // by one who has never seen a term
+		assert.Equal(t, []uint64{1, 2, 3}, terms[:3])
+		assert.Greater(t, terms[3], uint64(3))
+	})
+}
+
+func TestAVersionThatIsNoneOfTheStoreIsAConflict(t *testing.T) {
+	ctx := context.Background()
+	s := storelease.New(records(t, store.NewMemory(store.MemoryConfig{})), storelease.Config{})
+	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease"})
+	require.NoError(t, err)
+	for _, version := range []string{"", "0" + e.Version, "+" + e.Version, e.Version + " ", "one", "-1"} {
+		e.Version = version
+		_, err := s.Update(ctx, e)
+		require.ErrorIs(t, err, leaderelect.ErrConflict, version)
+	}
+}
