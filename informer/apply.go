@@ -2,8 +2,8 @@ package informer
 
 import (
 	"fmt"
+	"hash/maphash"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
@@ -22,8 +22,11 @@ const maxBatch = 256
 type applier[K comparable, T any] struct {
 	name    string
 	indexer *cache.Indexer[K, T]
+	equal   func(a, b T) bool // nil: no two states are the same
 	onError func(error)
+	seed    maphash.Seed
 
+	heard   bool           // somebody is to be told; otherwise there is no need to note changes
 	changes []change[K, T] // applied, and not told yet
 	at      Version
 	failed  map[K]Version
@@ -33,80 +36,40 @@ type applier[K comparable, T any] struct {
 
 // apply applies inputs. A list is applied as a whole.
 func (a *applier[K, T]) apply(inputs []input[K, T]) {
-	for i := 0; i < len(inputs); {
-		if l := inputs[i].list; l != nil {
-			a.replace(l)
-			a.at = inputs[i].version
-			i++
+	for i := range inputs {
+		it := &inputs[i]
+		if it.list != nil {
+			a.replace(it.list)
 		} else {
-			i = a.events(inputs, i)
-		}
-	}
-}
-
-// events applies the inputs from place i to the next list, or to one that cannot be applied, and returns the place after
-// that. The code of the user in it is that of indexes. When it panics, the cache stays as it was.
-func (a *applier[K, T]) events(inputs []input[K, T], i int) (next int) {
-	next = i
-	defer func() {
-		if v := recover(); v != nil {
-			a.fail(inputs[next].key, v)
-			a.at = inputs[next].version
-			next++
-		}
-	}()
-	for ; next < len(inputs) && inputs[next].list == nil; next++ {
-		it := &inputs[next]
-		switch it.kind {
-		case Bookmark:
-		case Deleted:
-			a.delete(it)
-		default:
-			a.upsert(it)
+			a.try(it)
 		}
 		a.at = it.version
 	}
-	return next
 }
 
-// replace makes a list the content of the cache.
-func (a *applier[K, T]) replace(l *content[K, T]) {
-	before := a.failed
-	if l.starts {
-		a.at, before = 0, nil
-	}
-	a.failed = nil // the list has the truth about every key
-	inputs := make([]input[K, T], 0, len(l.items))
-	for i, obj := range l.items {
-		inputs = append(inputs, input[K, T]{kind: Modified, key: l.keys[i], object: obj, version: a.at})
-	}
-	if a.indexer.Len() > 0 {
-		listed := make(map[K]struct{}, len(l.keys))
-		for _, key := range l.keys {
-			listed[key] = struct{}{}
+// try applies what is no list. The code of the user in it is that of indexes. When it panics, the cache stays as it was.
+func (a *applier[K, T]) try(it *input[K, T]) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.fail(it.key, v)
 		}
-		for key, obj := range a.indexer.All() {
-			if _, ok := listed[key]; !ok {
-				inputs = append(inputs, input[K, T]{kind: Deleted, missed: true, key: key, object: obj, version: a.at})
-			}
-		}
-	}
-	a.changes = slices.Grow(a.changes, len(inputs))
-	for i := 0; i < len(inputs); {
-		i = a.events(inputs, i)
-	}
-	for key := range a.failed {
-		if floor, failed := before[key]; failed {
-			a.failed[key] = floor // what is missing since then is missing still
-		}
+	}()
+	switch it.kind {
+	case Bookmark:
+	case Deleted:
+		a.delete(it)
+	default:
+		a.upsert(it)
 	}
 }
 
 func (a *applier[K, T]) upsert(it *input[K, T]) {
 	old, existed := a.indexer.Upsert(it.object)
-	a.changes = append(a.changes, change[K, T]{
-		key: it.key, old: state[T]{old, existed}, new: state[T]{it.object, true},
-	})
+	if a.heard {
+		a.changes = append(a.changes, change[K, T]{
+			key: it.key, hash: maphash.Comparable(a.seed, it.key), old: state[T]{old, existed}, new: state[T]{it.object, true},
+		})
+	}
 	a.healed(it.key)
 }
 
@@ -114,10 +77,9 @@ func (a *applier[K, T]) upsert(it *input[K, T]) {
 func (a *applier[K, T]) delete(it *input[K, T]) {
 	old, existed := a.indexer.Delete(it.key)
 	a.healed(it.key)
-	if existed {
+	if existed && a.heard {
 		a.changes = append(a.changes, change[K, T]{
-			key: it.key, old: state[T]{old, true},
-			tombstone: cache.Tombstone[K, T]{Key: it.key, Object: it.object, FinalStateUnknown: it.missed},
+			key: it.key, hash: maphash.Comparable(a.seed, it.key), old: state[T]{old, true}, last: it.object, missed: it.missed,
 		})
 	}
 }

@@ -1,19 +1,14 @@
 package informer
 
-import (
-	"hash/maphash"
-	"iter"
-
-	"github.com/setpoint-go/setpoint/cache"
-)
-
 // change is one step in the life of a key: what the cache held before, and what it holds after. A resync is one too.
 type change[K comparable, T any] struct {
-	key K
-	old state[T]
-	new state[T]
+	key  K
+	hash uint64 // of key
+	old  state[T]
+	new  state[T]
 
-	tombstone cache.Tombstone[K, T] // how it went; only without a new state
+	last   T    // the final state, if there is no new one
+	missed bool // last may not be the final state, because nobody saw it go
 }
 
 // state is an object, or that there is none.
@@ -23,16 +18,15 @@ type state[T any] struct {
 }
 
 // backlog is what waits for a handler, in the order in which it began to wait: for each key at most one item, so that
-// its size is at most the number of objects that the handler knows plus the number of those that exist. If every is
-// set, there is one for each change, and the size has no bound.
+// its size is at most the number of objects that the handler knows, or is still to be told of as initial, plus the number
+// of those that exist. If every is set, there is one for each change, and the size has no bound.
 //
-// Items are found by the hash of their key, in chains of a table of its own: it costs a third of a map, and it gives
-// its memory back.
+// Items are found by the hash of their key, in chains of a table of its own: it costs a third of a map, it gives its memory
+// back, and each key is hashed once for all handlers.
 //
 // It is not safe for concurrent use.
 type backlog[K comparable, T any] struct {
 	every       bool
-	seed        maphash.Seed
 	n           int
 	chains      []*item[K, T] // by the low bits of the hash; a power of two of them; nil if every is set
 	first, last *item[K, T]
@@ -55,49 +49,52 @@ const (
 //  1. Something is to be told: known or now is present, and gone is set if known is and now is not.
 //  2. gone is set only if known is present: what the handler never knew cannot go.
 type item[K comparable, T any] struct {
-	key       K
-	hash      uint64
-	known     state[T]              // what the handler was told last
-	gone      bool                  // known has been deleted since
-	tombstone cache.Tombstone[K, T] // how it was deleted; only if gone
-	now       state[T]
-	initial   bool // now was there when the handler joined, and known is not present
+	key     K
+	hash    uint64   // of key
+	known   state[T] // what the handler was told last, or will have been
+	now     state[T]
+	last    T    // the final state of known; only if gone
+	gone    bool // known has been deleted since
+	missed  bool // nobody saw it go
+	initial bool // now was there when the handler joined, and known is not present
 
 	before, after *item[K, T] // in order of waiting
 	chain         *item[K, T]
 }
 
-func newBacklog[K comparable, T any](every bool) backlog[K, T] {
-	return backlog[K, T]{every: every, seed: maphash.MakeSeed()}
-}
-
-// add merges c into what waits for its key. It reports whether that was an initial object that nobody will be told of
-// now.
-func (b *backlog[K, T]) add(c *change[K, T], initial bool) (dropped bool) {
+// add merges c into what waits for its key.
+func (b *backlog[K, T]) add(c *change[K, T]) {
 	var it *item[K, T]
-	var hash uint64
 	if !b.every {
-		hash = maphash.Comparable(b.seed, c.key)
-		it = b.find(hash, c.key)
+		it = b.find(c.hash, c.key)
 	}
 	if it == nil {
 		it = b.alloc()
-		it.key, it.hash, it.known, it.initial = c.key, hash, c.old, initial
+		it.key, it.hash, it.known = c.key, c.hash, c.old
 		b.append(it)
 	}
 	switch {
 	case c.new.present:
 		it.now = c.new
-	case !it.known.present:
-		dropped = it.initial // it came and went
+	case !it.known.present: // it came and went
 		b.remove(it)
 		b.release(it)
 	case it.gone:
-		it.now = state[T]{} // another came and went; the tombstone stays that of the known one
+		it.now = state[T]{} // another came and went; the last state stays that of the known one
 	default:
-		it.now, it.gone, it.tombstone = state[T]{}, true, c.tombstone
+		it.now, it.gone, it.last, it.missed = state[T]{}, true, c.last, c.missed
 	}
-	return dropped
+}
+
+// forgetKnown notes that the handler has never known what is gone.
+func (b *backlog[K, T]) forgetKnown(it *item[K, T]) {
+	if !it.now.present {
+		b.remove(it)
+		b.release(it)
+		return
+	}
+	var none T
+	it.known, it.gone, it.last, it.missed = state[T]{}, false, none, false
 }
 
 // take removes and returns what has waited longest, or nil. It is to be released.
@@ -109,17 +106,9 @@ func (b *backlog[K, T]) take() *item[K, T] {
 	return it
 }
 
-// all yields what waits, that which has waited longest first.
-func (b *backlog[K, T]) all() iter.Seq[*item[K, T]] {
-	return func(yield func(*item[K, T]) bool) {
-		for it := b.first; it != nil && yield(it); it = it.after {
-		}
-	}
-}
-
 // clear forgets everything.
 func (b *backlog[K, T]) clear() {
-	*b = backlog[K, T]{every: b.every, seed: b.seed}
+	*b = backlog[K, T]{every: b.every}
 }
 
 // alloc returns an item that is zero.

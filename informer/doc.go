@@ -14,8 +14,9 @@
 //	site, ok := sites.Get("ulm")
 //
 // The source is a [ListWatcher]: what there is, at which version, and what changes from then on. [Poll] makes one of
-// anything that can only be listed. What is said here about a source holds as long as it keeps to the contract of
-// ListWatcher; its methods must return when their context ends.
+// anything that can only be listed. A source may be a [Pager], whose list comes in pages, and an [Equaler], which knows when
+// nothing has changed. What is said here about a source holds as long as it keeps to the contract of these; its methods must
+// return when their context ends.
 //
 // # Data flow
 //
@@ -30,14 +31,16 @@
 //	                                        waits, merged by key    a goroutine each
 //
 // The source waits for the cache, if that is behind by 256 events, and nothing waits for a handler. What has to wait for
-// one is merged by key, so it takes no more room than the objects themselves, unless [Handler].EveryEvent is set.
+// one is merged by key, so it takes no more room than the objects that it knows and those that exist, unless
+// [Handler].EveryEvent is set. The objects that are there when it joins wait in pieces, which those who join together share.
 //
 // # Guarantees
 //
 // The cache:
 //
 //  1. The cache is changed before any handler is told. A handler may be behind the cache, never ahead of it.
-//  2. A list is in the cache as a whole before any handler is told of one of its objects.
+//  2. A list is in the cache as a whole before any handler is told of one of its objects. One that fails in the middle
+//     changes nothing.
 //  3. Version is true: every change of the source up to it is in the cache. It never goes down, but after
 //     [Informer.Reset]. An object that cannot be applied, because an index function panics, is reported and keeps
 //     Version below it until it can: the source is listed again after a backoff, again and again if need be.
@@ -57,7 +60,8 @@
 //     is left out that the source has told, and what waits has no bound.
 //  9. An object that was deleted and one that was created under its key are told as OnDelete and OnAdd, unless the
 //     source itself did not tell: if both happened while nobody watched, it is an update.
-//  10. The same state may be told twice as an update: after a list, in a resync, and when the source repeats itself.
+//  10. The same state may be told twice as an update: in a resync, when the source repeats itself, and after a list if it
+//     cannot be seen that nothing has changed: see [Equaler].
 //  11. A callback that panics is reported to Config.OnError, with its stack, and counts as done.
 //  12. Handlers know nothing of each other: between them there is no order.
 //

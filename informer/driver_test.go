@@ -2,6 +2,9 @@ package informer
 
 import (
 	"context"
+	"hash/maphash"
+	"iter"
+	"slices"
 	"time"
 )
 
@@ -11,6 +14,7 @@ type Driver[K comparable, T any] struct {
 	In *Informer[K, T]
 
 	listeners []*listener[K, T] // that were started
+	resyncs   int
 }
 
 // Item is what waits for a handler under a key.
@@ -44,51 +48,75 @@ func (d *Driver[K, T]) Apply() {
 	})
 }
 
-// Resync does what the ticker of Run does.
+// Resync lets the time of every resync come that has not.
 func (d *Driver[K, T]) Resync() {
-	if len(d.In.listeners) > 0 {
-		d.In.scanFor(newScan(d.In.indexer, d.In.listeners, false), true)
-	}
+	d.resyncs++
+	d.In.resync(time.Now().Add(time.Duration(d.resyncs) * 1000 * time.Hour))
 }
 
-// Handlers returns the number of handlers that have joined ever; they are numbered from 0.
+// Handlers returns the number of handlers that have been started ever; they are numbered from 0.
 func (d *Driver[K, T]) Handlers() int { return len(d.listeners) }
 
-// Deliver takes one item from the backlog of handler i and makes its calls. It returns false when nothing waits.
-func (d *Driver[K, T]) Deliver(_ context.Context, i int) bool {
+// Joined reports whether handler i is told of every change.
+func (d *Driver[K, T]) Joined(i int) bool { return slices.Contains(d.In.listeners, d.listeners[i]) }
+
+// Deliver makes the calls of what waits longest for handler i. It returns false when nothing waits.
+func (d *Driver[K, T]) Deliver(i int) bool {
 	l := d.listeners[i]
-	return l.workOnce()
+	return l.turn(context.Background()) && !l.turn(ended)
 }
 
-// Waits reports whether something waits for handler i.
-func (d *Driver[K, T]) Waits(i int) bool { return d.listeners[i].backlog.first != nil }
+// ended is a context that has.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// Waits reports whether handler i could be called.
+func (d *Driver[K, T]) Waits(i int) bool {
+	for _, it := range d.Backlog(i) {
+		if it.Initial || d.listeners[i].joined {
+			return true
+		}
+	}
+	return false
+}
 
 // Backlog yields what waits for handler i, the first one first.
-func (d *Driver[K, T]) Backlog(i int) func(yield func(K, Item[T]) bool) {
+func (d *Driver[K, T]) Backlog(i int) iter.Seq2[K, Item[T]] {
 	return func(yield func(K, Item[T]) bool) {
-		for it := d.listeners[i].backlog.first; it != nil; it = it.after {
+		l := d.listeners[i]
+		initial := make(map[*item[K, T]]bool)
+		for i, piece := range l.initial {
+			for _, o := range piece[l.toldOf(i):] {
+				it := Item[T]{Now: o.obj, Is: true, Initial: true}
+				if waits := l.backlog.find(maphash.Comparable(l.seed, o.key), o.key); waits != nil {
+					initial[waits] = true
+					it.Now = waits.now.object
+					if waits.gone {
+						continue
+					}
+				}
+				if !yield(o.key, it) {
+					return
+				}
+			}
+		}
+		for it := l.backlog.first; it != nil; it = it.after {
 			item := Item[T]{
 				Known: it.known.object, Knows: it.known.present, Now: it.now.object, Is: it.now.present,
-				Gone: it.gone, Unknown: it.tombstone.FinalStateUnknown, Initial: it.initial,
+				Gone: it.gone, Unknown: it.missed,
+			}
+			if initial[it] {
+				if !it.gone || !it.now.present {
+					continue
+				}
+				item = Item[T]{Now: it.now.object, Is: true}
 			}
 			if !yield(it.key, item) {
 				return
 			}
 		}
 	}
-}
-
-// workOnce makes the calls of one item.
-func (l *listener[K, T]) workOnce() bool {
-	it := l.next(false)
-	if it == nil {
-		return false
-	}
-	l.deliver(it)
-	if l.owes {
-		l.owes = false
-		l.handler.OnAdd(it.now.object, it.initial)
-	}
-	l.next(true)
-	return true
 }

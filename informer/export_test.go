@@ -1,6 +1,9 @@
 package informer
 
-import "fmt"
+import (
+	"fmt"
+	"hash/maphash"
+)
 
 // MaxBatch is the number of inputs after which handlers are told.
 const MaxBatch = maxBatch
@@ -21,16 +24,23 @@ func Waiting[K comparable, T any](in *Informer[K, T]) []int {
 	return sizes
 }
 
-// Held returns the number of changes that each handler holds that is about to join, when Run is at rest.
-func Held[K comparable, T any](in *Informer[K, T]) []int {
-	var sizes []int
+// Held returns what each handler holds that is about to join, when Run is at rest: initial objects whose turn is to come,
+// and changes.
+func Held[K comparable, T any](in *Informer[K, T]) (initial, changes []int) {
 	for _, s := range in.scans {
 		for _, l := range s.listeners {
-			sizes = append(sizes, l.held.n)
+			n := -l.told
+			for _, piece := range l.initial {
+				n += len(piece)
+			}
+			initial, changes = append(initial, n), append(changes, l.backlog.n)
 		}
 	}
-	return sizes
+	return initial, changes
 }
+
+// SetChunk lets a piece of a scan be of n objects. It is to be called before Run.
+func SetChunk[K comparable, T any](in *Informer[K, T], n int) { in.chunk = n }
 
 // Joining returns the number of handlers that wait for the first list.
 func Joining[K comparable, T any](in *Informer[K, T]) int {
@@ -64,13 +74,10 @@ func CheckInvariants[K comparable, T any](in *Informer[K, T]) error {
 func (l *listener[K, T]) checkInvariants() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	initial, n := 0, 0
+	n := 0
 	var before *item[K, T]
 	for it := l.backlog.first; it != nil; before, it = it, it.after {
 		n++
-		if it.initial {
-			initial++
-		}
 		switch {
 		case !l.backlog.every && l.backlog.find(it.hash, it.key) != it:
 			return fmt.Errorf("key %v: the list has an item that the table has not", it.key)
@@ -82,21 +89,39 @@ func (l *listener[K, T]) checkInvariants() error {
 			return fmt.Errorf("key %v: it goes, and was not there", it.key)
 		case it.known.present && !it.now.present && !it.gone:
 			return fmt.Errorf("key %v: it is not there, and does not go", it.key)
-		case it.initial && it.known.present:
-			return fmt.Errorf("key %v: it is initial, and known", it.key)
+		case it.initial:
+			return fmt.Errorf("key %v: it is initial, and in the backlog", it.key)
+		}
+	}
+	waits := l.current != nil && l.current.initial
+	for i, piece := range l.initial {
+		if len(piece) == 0 || i == 0 && l.told >= len(piece) {
+			return fmt.Errorf("a piece of initial objects has none")
+		}
+		for _, o := range piece[l.toldOf(i):] {
+			it := l.backlog.find(maphash.Comparable(l.seed, o.key), o.key)
+			waits = waits || it == nil || !it.gone
 		}
 	}
 	switch {
-	case l.joined && l.held.first != nil:
-		return fmt.Errorf("it has joined, and changes are held")
 	case l.backlog.last != before:
 		return fmt.Errorf("the last item is not the last")
 	case n != l.backlog.n:
 		return fmt.Errorf("%d items in the list, %d counted", n, l.backlog.n)
-	case !l.dismissed && (l.initial < initial || l.initial > initial+1): // one may be with the handler
-		return fmt.Errorf("%d initial items are counted, %d wait", l.initial, initial)
-	case l.joined && !l.dismissed && isClosed(l.synced) != (l.initial == 0):
-		return fmt.Errorf("%d initial items are counted, synced is %t", l.initial, isClosed(l.synced))
+	case !l.joined && isClosed(l.synced):
+		return fmt.Errorf("it has synced before it has joined")
+	case l.dismissed && (n > 0 || l.initial != nil):
+		return fmt.Errorf("it is dismissed, and something waits")
+	case l.joined && !l.dismissed && isClosed(l.synced) == waits:
+		return fmt.Errorf("initial objects wait: %t, synced is %t", waits, isClosed(l.synced))
 	}
 	return nil
+}
+
+// toldOf returns how much of a piece of initial has had its turn.
+func (l *listener[K, T]) toldOf(piece int) int {
+	if piece == 0 {
+		return l.told
+	}
+	return 0
 }

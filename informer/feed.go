@@ -16,11 +16,25 @@ type input[K comparable, T any] struct {
 	list *content[K, T] // if this is set, it is a list of version, and nothing else is set
 }
 
-// content is a list with the keys of its objects.
+// content is a list with the keys of its objects, page by page.
 type content[K comparable, T any] struct {
-	keys   []K
-	items  []T
+	pages  []page[K, T]
 	starts bool // a history of the source starts with it, which has nothing to do with the one before
+}
+
+// page is a part of a list: the object at index i has the key at index i.
+type page[K comparable, T any] struct {
+	keys  []K
+	items []T
+}
+
+// add adds a page.
+func (c *content[K, T]) add(items []T, keyOf func(T) K) {
+	keys := make([]K, len(items))
+	for i, obj := range items {
+		keys[i] = keyOf(obj)
+	}
+	c.pages = append(c.pages, page[K, T]{keys, items})
 }
 
 // feed carries inputs from the reflector to Run, in order, and none is merged with another: so the cache goes through

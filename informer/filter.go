@@ -19,26 +19,43 @@ func Filter[T any](src ListWatcher[T], keep func(T) bool) ListWatcher[T] {
 	if src == nil || keep == nil {
 		panic("informer: Filter needs a source and a function")
 	}
-	return &filter[T]{src, keep}
-}
-
-type filter[T any] struct {
-	src  ListWatcher[T]
-	keep func(T) bool
-}
-
-func (f *filter[T]) List(ctx context.Context) (List[T], error) {
-	list, err := f.src.List(ctx)
-	if err != nil {
-		return List[T]{}, err
+	f := &filter[T]{src, pagesOf(src), equalOf(src), keep}
+	if f.equal == nil {
+		f.equal = func(T, T) bool { return false }
 	}
-	kept := List[T]{Version: list.Version}
-	for _, obj := range list.Items { // not in place: the items may be the source's own
-		if f.keep(obj) {
-			kept.Items = append(kept.Items, obj)
+	return f
+}
+
+// filter pages and compares as its source does.
+type filter[T any] struct {
+	src   ListWatcher[T]
+	pages func(context.Context) iter.Seq2[List[T], error]
+	equal func(a, b T) bool
+	keep  func(T) bool
+}
+
+func (f *filter[T]) Equal(a, b T) bool { return f.equal(a, b) }
+
+func (f *filter[T]) List(ctx context.Context) (List[T], error) { return Collect(f.ListPages(ctx)) }
+
+func (f *filter[T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] {
+	return func(yield func(List[T], error) bool) {
+		for page, err := range f.pages(ctx) {
+			if err != nil {
+				yield(List[T]{}, err)
+				return
+			}
+			kept := List[T]{Version: page.Version}
+			for _, obj := range page.Items { // not in place: the items may be the source's own
+				if f.keep(obj) {
+					kept.Items = append(kept.Items, obj)
+				}
+			}
+			if !yield(kept, nil) {
+				return
+			}
 		}
 	}
-	return kept, nil
 }
 
 func (f *filter[T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {

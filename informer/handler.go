@@ -21,8 +21,8 @@ type Handler[K comparable, T any] struct {
 	// when the handler joined.
 	OnAdd func(obj T, inInitialList bool)
 
-	// OnUpdate is told that old has become new. It cannot know whether they differ: after a new list, and in a resync,
-	// it is called for objects that are as they were.
+	// OnUpdate is told that old has become new. It cannot know whether they differ: in a resync, and after a new list if
+	// the states cannot be compared, it is called for objects that are as they were. See [Equaler].
 	OnUpdate func(old, new T)
 
 	// OnDelete is told that an object is gone. The tombstone holds its last state, or, if FinalStateUnknown, the last
@@ -41,7 +41,7 @@ type Handler[K comparable, T any] struct {
 
 	// EveryEvent is for those who count: each change is told by a call of its own, in the order of the source, and nothing
 	// that waits is merged. So what waits for a handler that is too slow grows without bound. What nobody saw is not
-	// told, even so: a list after a gap is one change of each object that it brings or lacks. A handler that joins late
+	// told, even so: a list after a gap is one change of each object that it brings in another state, or lacks. A handler that joins late
 	// is told of the changes of an object from the moment at which the object's own turn has come. Defaults to false.
 	EveryEvent bool
 }

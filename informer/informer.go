@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type Informer[K comparable, T any] struct {
 	applier     applier[K, T]
 	spare       []input[K, T]
 	scans       []*scan[K, T]
+	chunk       int  // the number of objects of a piece of a scan
 	rescheduled bool // the time of the next resync may have changed
 
 	mu sync.Mutex
@@ -48,13 +50,16 @@ func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg C
 		cfg:     withDefaults[T](cfg),
 		key:     key,
 		indexer: cache.NewIndexer(key),
+		chunk:   scanChunk,
 		synced:  make(chan struct{}),
 		ended:   make(chan struct{}),
 		wake:    make(chan struct{}, 1),
 	}
 	in.feed.wake, in.feed.room = in.poke, make(chan struct{}, 1)
-	in.reflector = &reflector[K, T]{src: src, key: key, feed: &in.feed, cfg: in.cfg}
-	in.applier = applier[K, T]{name: in.cfg.Name, indexer: in.indexer, onError: in.cfg.OnError}
+	in.reflector = &reflector[K, T]{src: src, pages: pagesOf(src), key: key, feed: &in.feed, cfg: in.cfg}
+	in.applier = applier[K, T]{
+		name: in.cfg.Name, indexer: in.indexer, equal: equalOf(src), onError: in.cfg.OnError, seed: maphash.MakeSeed(),
+	}
 	return in
 }
 
@@ -136,7 +141,7 @@ func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
 		return nil, fmt.Errorf("informer: add handler to %s: %w", in.cfg.Name, ErrEnded)
 	}
 	in.added++
-	l := newListener(fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h, in.cfg)
+	l := newListener(fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h, in.cfg, in.applier.seed)
 	in.joining = append(in.joining, l)
 	in.poke()
 	return &Registration{name: l.name, synced: l.synced, remove: func() { in.remove(l) }}, nil

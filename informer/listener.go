@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -13,10 +14,15 @@ import (
 )
 
 // listener calls one handler: what it is told waits in a backlog, which a goroutine of its own works off.
+//
+// Objects that were there when it joined wait before it, in pieces that all handlers who join together share. What changes
+// meanwhile waits in the backlog, and is merged with the object when that has its turn: what it is then is told as
+// initial, and nothing if it is gone. One that has come anew since stays in the backlog.
 type listener[K comparable, T any] struct {
 	name    string
 	handler Handler[K, T]
 	onError func(error)
+	seed    maphash.Seed // of the hashes of the backlog
 
 	synced chan struct{} // closed, with mu held, when OnAdd has returned for every initial object
 	wake   chan struct{} // holds a token when the backlog may have something; sent by whoever adds, taken by run
@@ -36,55 +42,43 @@ type listener[K comparable, T any] struct {
 	mu sync.Mutex
 	// mu guards the following.
 	backlog   backlog[K, T]
-	held      backlog[K, T] // what is to wait behind the initial objects; empty when joined
-	current   *item[K, T]   // the calls for it have begun; it is read without mu by run
-	initial   int           // initial objects whose OnAdd has not returned
-	joined    bool          // initial counts all of them
+	initial   [][]object[K, T] // objects that were there when it joined, which are told before what is in backlog
+	told      int              // how much of the first piece of initial has had its turn
+	joined    bool             // initial has all of them, or had
+	current   *item[K, T]      // the calls for it have begun; it is read without mu by run
 	dismissed bool
 }
 
-func newListener[K comparable, T any](name string, h Handler[K, T], cfg Config) *listener[K, T] {
+func newListener[K comparable, T any](name string, h Handler[K, T], cfg Config, seed maphash.Seed) *listener[K, T] {
 	return &listener[K, T]{
-		name: name, handler: h, onError: cfg.OnError, period: max(cmp.Or(h.ResyncPeriod, cfg.ResyncPeriod), 0),
+		name: name, handler: h, onError: cfg.OnError, seed: seed, period: max(cmp.Or(h.ResyncPeriod, cfg.ResyncPeriod), 0),
 		synced: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}), done: make(chan struct{}),
-		backlog: newBacklog[K, T](h.EveryEvent), held: newBacklog[K, T](h.EveryEvent),
+		backlog: backlog[K, T]{every: h.EveryEvent},
 	}
 }
 
-// tellInitial adds objects to what waits that the handler does not know. It is called before join.
-func (l *listener[K, T]) tellInitial(changes []change[K, T]) {
+// tellInitial adds objects that the handler does not know, each of which is told once. They are not changed any more. It is
+// called before join.
+func (l *listener[K, T]) tellInitial(piece []object[K, T]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dismissed {
+	if l.dismissed || len(piece) == 0 {
 		return
 	}
-	l.initial += len(changes)
-	for i := range changes {
-		l.backlog.add(&changes[i], true)
-	}
+	l.initial = append(l.initial, piece)
 	l.signal()
 }
 
-// join notes that the listener has been told of every initial object, and adds what was held to what waits.
+// join notes that the listener has been told of every initial object.
 func (l *listener[K, T]) join() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.joined = true
-	for it := range l.held.all() {
-		if it.gone {
-			l.addLocked(&change[K, T]{key: it.key, old: it.known, tombstone: it.tombstone})
-			it.known = state[T]{}
-		}
-		if it.now.present {
-			l.addLocked(&change[K, T]{key: it.key, old: it.known, new: it.now})
-		}
-	}
-	l.held.clear()
 	l.checkSyncedLocked()
 	l.signal()
 }
 
-// tell adds changes to what waits, or holds them until join is called: initial objects come first.
+// tell adds changes to what waits.
 func (l *listener[K, T]) tell(changes []change[K, T]) {
 	if len(changes) == 0 {
 		return
@@ -94,23 +88,11 @@ func (l *listener[K, T]) tell(changes []change[K, T]) {
 	if l.dismissed {
 		return
 	}
-	if !l.joined {
-		for i := range changes {
-			l.held.add(&changes[i], false)
-		}
-		return
-	}
 	for i := range changes {
-		l.addLocked(&changes[i])
+		l.backlog.add(&changes[i])
 	}
 	l.checkSyncedLocked()
 	l.signal()
-}
-
-func (l *listener[K, T]) addLocked(c *change[K, T]) {
-	if l.backlog.add(c, false) {
-		l.initial--
-	}
 }
 
 // run calls the handler until ctx ends or the listener is dismissed.
@@ -136,17 +118,24 @@ func (l *listener[K, T]) work(ctx context.Context) (panicked bool) {
 			panicked = true
 		}
 	}()
-	for {
-		if l.owes {
-			l.owes, l.calling = false, "OnAdd"
-			l.handler.OnAdd(l.current.now.object, l.current.initial)
-		}
-		it := l.next(ctx.Err() != nil)
-		if it == nil {
-			return false
-		}
-		l.deliver(it)
+	for l.turn(ctx) {
 	}
+	return false
+}
+
+// turn makes the call that is owed, and those of the next item, unless ctx has ended. It returns false when there was no
+// next item.
+func (l *listener[K, T]) turn(ctx context.Context) bool {
+	if l.owes {
+		l.owes, l.calling = false, "OnAdd"
+		l.handler.OnAdd(l.current.now.object, l.current.initial)
+	}
+	it := l.next(ctx.Err() != nil)
+	if it == nil {
+		return false
+	}
+	l.deliver(it)
+	return true
 }
 
 // dismiss forgets what waits and lets nothing more be taken.
@@ -156,7 +145,7 @@ func (l *listener[K, T]) dismiss() {
 	if !l.dismissed {
 		l.dismissed = true
 		l.backlog.clear()
-		l.held.clear()
+		l.initial = nil
 		close(l.gone)
 	}
 }
@@ -167,21 +156,69 @@ func (l *listener[K, T]) next(stop bool) *item[K, T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current != nil {
-		if l.current.initial {
-			l.initial--
-			l.checkSyncedLocked()
-		}
 		l.backlog.release(l.current)
 		l.current = nil
 	}
 	if !stop {
-		l.current = l.backlog.take()
+		l.current = l.takeLocked()
 	}
+	l.checkSyncedLocked()
 	return l.current
 }
 
+// takeLocked returns what has waited longest, or nil.
+func (l *listener[K, T]) takeLocked() *item[K, T] {
+	switch o, waits := l.firstLocked(); {
+	case o != nil:
+		it := l.backlog.alloc()
+		it.key, it.now, it.initial = o.key, state[T]{o.obj, true}, true
+		if waits != nil {
+			it.now = waits.now
+			l.backlog.remove(waits)
+			l.backlog.release(waits)
+		}
+		l.passLocked()
+		return it
+	case l.joined:
+		return l.backlog.take()
+	default:
+		return nil // more initial objects come
+	}
+}
+
+// firstLocked returns the initial object whose turn it is, or nil, and what waits to be merged with it. It passes by those
+// that have gone: nobody is told of them.
+func (l *listener[K, T]) firstLocked() (o *object[K, T], waits *item[K, T]) {
+	for len(l.initial) > 0 {
+		o, waits = &l.initial[0][l.told], nil
+		if l.backlog.n > 0 && !l.backlog.every {
+			waits = l.backlog.find(maphash.Comparable(l.seed, o.key), o.key)
+		}
+		if waits == nil || !waits.gone {
+			return o, waits
+		}
+		l.backlog.forgetKnown(waits)
+		l.passLocked()
+	}
+	return nil, nil
+}
+
+// passLocked goes on to the next initial object.
+func (l *listener[K, T]) passLocked() {
+	if l.told++; l.told == len(l.initial[0]) {
+		l.initial[0] = nil
+		l.initial, l.told = l.initial[1:], 0
+	}
+	if len(l.initial) == 0 {
+		l.initial = nil
+	}
+}
+
 func (l *listener[K, T]) checkSyncedLocked() {
-	if l.joined && l.initial == 0 && !l.dismissed && !isClosed(l.synced) {
+	if !l.joined || l.dismissed || l.current != nil && l.current.initial || isClosed(l.synced) {
+		return
+	}
+	if o, _ := l.firstLocked(); o == nil {
 		close(l.synced)
 	}
 }
@@ -195,7 +232,7 @@ func (l *listener[K, T]) signal() {
 }
 
 // deliver makes the calls that take the handler from what it knows to what is true, but that of OnAdd, which it leaves
-// to work: so it is made even if OnDelete panics.
+// to turn: so it is made even if OnDelete panics.
 func (l *listener[K, T]) deliver(it *item[K, T]) {
 	h := &l.handler
 	had, has := l.passes(&it.known), l.passes(&it.now)
@@ -208,9 +245,9 @@ func (l *listener[K, T]) deliver(it *item[K, T]) {
 	}
 	l.owes = has && h.OnAdd != nil
 	if had && h.OnDelete != nil {
-		tombstone := it.tombstone
+		tombstone := cache.Tombstone[K, T]{Key: it.key, Object: it.last, FinalStateUnknown: it.missed}
 		if !it.gone { // it left the filter
-			tombstone = cache.Tombstone[K, T]{Key: it.key, Object: it.known.object}
+			tombstone.Object = it.known.object
 		}
 		l.calling = "OnDelete"
 		h.OnDelete(tombstone)

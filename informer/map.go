@@ -6,7 +6,8 @@ import (
 )
 
 // Map returns the source of what f makes of the objects of src: a part of them that is worth keeping, or another type.
-// Versions and errors are those of src.
+// Versions, pages and errors are those of src. If src is an [Equaler], that is about its own objects: see [WithEqual] for
+// those that f makes.
 //
 // The key of f(obj) must be a function of the key of obj, and two objects must not become one: neither keys nor objects
 // may come or go by f. f must return the same for the same object each time, must not change its object, and must be safe
@@ -15,24 +16,34 @@ func Map[S, T any](src ListWatcher[S], f func(S) T) ListWatcher[T] {
 	if src == nil || f == nil {
 		panic("informer: Map needs a source and a function")
 	}
-	return &mapped[S, T]{src, f}
+	return &mapped[S, T]{src, pagesOf(src), f}
 }
 
+// mapped pages as its source does.
 type mapped[S, T any] struct {
-	src ListWatcher[S]
-	f   func(S) T
+	src   ListWatcher[S]
+	pages func(context.Context) iter.Seq2[List[S], error]
+	f     func(S) T
 }
 
-func (m *mapped[S, T]) List(ctx context.Context) (List[T], error) {
-	list, err := m.src.List(ctx)
-	if err != nil {
-		return List[T]{}, err
+func (m *mapped[S, T]) List(ctx context.Context) (List[T], error) { return Collect(m.ListPages(ctx)) }
+
+func (m *mapped[S, T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] {
+	return func(yield func(List[T], error) bool) {
+		for page, err := range m.pages(ctx) {
+			if err != nil {
+				yield(List[T]{}, err)
+				return
+			}
+			made := List[T]{Items: make([]T, len(page.Items)), Version: page.Version}
+			for i, obj := range page.Items {
+				made.Items[i] = m.f(obj)
+			}
+			if !yield(made, nil) {
+				return
+			}
+		}
 	}
-	items := make([]T, len(list.Items))
-	for i, obj := range list.Items {
-		items[i] = m.f(obj)
-	}
-	return List[T]{Items: items, Version: list.Version}, nil
 }
 
 func (m *mapped[S, T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {

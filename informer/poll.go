@@ -146,6 +146,9 @@ func (p *Poller[K, T]) pollInTurn(ctx context.Context) (list List[T], bad, err e
 	return List[T]{Items: items, Version: p.version}, bad, nil
 }
 
+// Equal reports whether two states of an object are the same, as PollConfig.Equal does: a Poller is an [Equaler].
+func (p *Poller[K, T]) Equal(a, b T) bool { return p.cfg.Equal(a, b) }
+
 // Watch yields the changes after a version that List or Watch of this Poller gave.
 func (p *Poller[K, T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {

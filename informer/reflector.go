@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // shortWatch is how long a watch that brings nothing must last to be no error.
 const shortWatch = time.Second
 
-// reflector writes what happens in a source into a queue of deltas. It is used by one goroutine.
+// reflector writes what happens in a source into the feed. It is used by one goroutine.
 //
 //	+------+ ok                              +-------+
 //	| list | ------------------------------> | watch | --+ ended: go on from seen
@@ -28,10 +29,11 @@ const shortWatch = time.Second
 //  1. seen never goes down, but in reset.
 //  2. Everything up to seen has been given to feed: seen moves after an input was accepted.
 type reflector[K comparable, T any] struct {
-	src  ListWatcher[T]
-	key  cache.KeyFunc[K, T]
-	feed *feed[K, T]
-	cfg  Config
+	src   ListWatcher[T]
+	pages func(context.Context) iter.Seq2[List[T], error] // the list of src
+	key   cache.KeyFunc[K, T]
+	feed  *feed[K, T]
+	cfg   Config
 
 	// orders are given by other goroutines: an order is set, then interrupt is called.
 	relist    atomic.Bool // list again
@@ -91,23 +93,33 @@ func (r *reflector[K, T]) step(ctx context.Context) time.Duration {
 	return r.after(ctx, "watch", err)
 }
 
-// list gives the content of the source to feed.
+// list gives the content of the source to feed, when all of it has come.
 func (r *reflector[K, T]) list(ctx context.Context) error {
-	list, err := r.src.List(ctx)
-	if err != nil {
+	c := &content[K, T]{starts: r.starts}
+	var version Version
+	for list, err := range r.pages(ctx) {
+		if err == nil {
+			err = samePages(len(c.pages), version, list.Version)
+		}
+		switch {
+		case err != nil:
+			return err
+		case list.Version < r.seen:
+			return fmt.Errorf("the list is of version %d, but version %d was seen", list.Version, r.seen)
+		}
+		version = list.Version
+		c.add(list.Items, r.keyOf)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx) // the list may have ended because of that
+	case len(c.pages) == 0:
+		return errNoPage
+	}
+	if err := r.feed.put(ctx, input[K, T]{version: version, list: c}); err != nil {
 		return err
 	}
-	if list.Version < r.seen {
-		return fmt.Errorf("the list is of version %d, but version %d was seen", list.Version, r.seen)
-	}
-	c := &content[K, T]{keys: make([]K, len(list.Items)), items: list.Items, starts: r.starts}
-	for i, obj := range list.Items {
-		c.keys[i] = r.keyOf(obj)
-	}
-	if err := r.feed.put(ctx, input[K, T]{version: list.Version, list: c}); err != nil {
-		return err
-	}
-	r.current, r.starts, r.listed, r.seen, r.failures = true, false, time.Now(), list.Version, 0
+	r.current, r.starts, r.listed, r.seen, r.failures = true, false, time.Now(), version, 0
 	return nil
 }
 

@@ -78,7 +78,7 @@ func deliver(n int) action {
 		return v != nil && w.driver.Waits(i)
 	}, func(w *schedule) {
 		_, i := nth(w, n)
-		w.driver.Deliver(w.ctx, i)
+		w.driver.Deliver(i)
 	}}
 }
 
@@ -177,7 +177,7 @@ func inFullSwing(w *schedule) {
 	w.join(nil)
 	w.reflect()
 	w.apply()
-	for w.driver.Deliver(w.ctx, 0) {
+	for w.driver.Deliver(0) {
 	}
 }
 

@@ -35,32 +35,32 @@ func (in *Informer[K, T]) apply(inputs []input[K, T]) {
 			in.progress.restart()
 		}
 	}
+	listeners := in.heardBy()
+	in.applier.heard = len(listeners) > 0 || len(in.scans) > 0
 	in.applier.apply(inputs)
-	in.tell()
-	in.progress.reach(in.applier.version())
-}
-
-// tell tells the handlers of what was applied.
-func (in *Informer[K, T]) tell() {
-	if len(in.applier.changes) == 0 {
-		return
-	}
-	in.mu.Lock()
-	listeners := in.listeners
-	in.mu.Unlock()
-	for _, l := range listeners {
-		l.tell(in.applier.changes)
-	}
-	for _, s := range in.scans {
-		if s.joins {
-			s.pass(in.applier.changes)
+	if changes := in.applier.changes; len(changes) > 0 {
+		for _, l := range listeners {
+			l.tell(changes)
+		}
+		for _, s := range in.scans {
+			if s.joins {
+				s.pass(changes)
+			}
 		}
 	}
 	in.applier.forget()
+	in.progress.reach(in.applier.version())
 }
 
-// join starts the handlers that are new, and a scan that tells them of everything in the cache. The first handlers, who
-// keep nobody waiting, are told at once.
+// heardBy returns the handlers that have joined.
+func (in *Informer[K, T]) heardBy() []*listener[K, T] {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.listeners
+}
+
+// join starts the handlers that are new, and tells them of everything in the cache: at once, if there is nobody whom that
+// keeps waiting, and else piece by piece.
 func (in *Informer[K, T]) join(start func(*listener[K, T])) {
 	in.mu.Lock()
 	joining := in.joining
@@ -68,7 +68,7 @@ func (in *Informer[K, T]) join(start func(*listener[K, T])) {
 	for _, l := range joining {
 		l.started = true
 	}
-	alone := len(in.listeners) == 0
+	alone := len(in.listeners) == 0 && len(in.scans) == 0
 	in.mu.Unlock()
 
 	if len(joining) == 0 {
@@ -77,54 +77,66 @@ func (in *Informer[K, T]) join(start func(*listener[K, T])) {
 	for _, l := range joining {
 		start(l)
 	}
-	s := newScan(in.indexer, joining, true)
 	if !alone {
-		s.told = make(map[K]bool)
-	}
-	in.scanFor(s, alone)
-}
-
-// scanFor takes the first piece of a scan, or all of them, and leaves the rest to the steps that follow.
-func (in *Informer[K, T]) scanFor(s *scan[K, T], whole bool) {
-	more := s.advance(in.indexer)
-	for whole && more {
-		more = s.advance(in.indexer)
-	}
-	if !more {
-		in.joined(s)
+		in.scanFor(newScan(in, joining, true))
 		return
 	}
-	in.scans = append(in.scans, s)
-	in.poke()
+	piece := make([]object[K, T], 0, in.chunk)
+	tell := func() {
+		for _, l := range joining {
+			l.tellInitial(piece)
+		}
+	}
+	for key, obj := range in.indexer.All() {
+		if piece = append(piece, object[K, T]{key, obj}); len(piece) == in.chunk {
+			tell()
+			piece = make([]object[K, T], 0, in.chunk) // the listeners have the other one
+		}
+	}
+	tell()
+	for _, l := range joining {
+		l.join()
+	}
+	in.joined(joining)
+}
+
+// scanFor takes the first piece of a scan, and leaves the rest to the steps that follow.
+func (in *Informer[K, T]) scanFor(s *scan[K, T]) {
+	if in.advance(s) {
+		in.scans = append(in.scans, s)
+		in.poke()
+	}
 }
 
 // scan takes each scan one piece further.
 func (in *Informer[K, T]) scan() {
-	in.scans = slices.DeleteFunc(in.scans, func(s *scan[K, T]) bool {
-		if s.advance(in.indexer) {
-			return false
-		}
-		in.joined(s)
-		return true
-	})
+	in.scans = slices.DeleteFunc(in.scans, func(s *scan[K, T]) bool { return !in.advance(s) })
 	if len(in.scans) > 0 {
 		in.poke()
 	}
 }
 
-// joined ends a scan: its listeners are told of every change from now on.
-func (in *Informer[K, T]) joined(s *scan[K, T]) {
+// advance takes a scan one piece further, and returns whether there is more of it.
+func (in *Informer[K, T]) advance(s *scan[K, T]) (more bool) {
+	if s.advance() {
+		return true
+	}
 	s.stop()
+	if s.joins {
+		in.joined(s.listeners)
+	}
 	for _, l := range s.listeners {
 		l.resyncing = false
 	}
-	if !s.joins {
-		return
-	}
+	return false
+}
+
+// joined lets listeners be told of every change from now on.
+func (in *Informer[K, T]) joined(ls []*listener[K, T]) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	listeners := slices.Clone(in.listeners)
-	for _, l := range s.listeners {
+	for _, l := range ls {
 		if l.period > 0 {
 			l.due = time.Now().Add(l.period)
 			in.rescheduled = true
@@ -146,12 +158,9 @@ func (in *Informer[K, T]) stopScans() {
 // resync starts a scan that gives every object once more to the handlers whose time has come. Where a change waits,
 // nothing comes of it: both lead to what the cache holds. A handler whose last scan goes on is left out.
 func (in *Informer[K, T]) resync(now time.Time) {
-	in.mu.Lock()
-	listeners := in.listeners
-	in.mu.Unlock()
 	in.rescheduled = true
 	var due []*listener[K, T]
-	for _, l := range listeners {
+	for _, l := range in.heardBy() {
 		if l.period == 0 || l.due.After(now) {
 			continue
 		}
@@ -162,7 +171,7 @@ func (in *Informer[K, T]) resync(now time.Time) {
 		}
 	}
 	if len(due) > 0 {
-		in.scanFor(newScan(in.indexer, due, false), false)
+		in.scanFor(newScan(in, due, false))
 	}
 }
 

@@ -19,7 +19,8 @@
 //	src.Compact()
 //	src.Fail(nil)
 //
-// Failures of lists or watches alone are FailLists and FailWatches. Some sources do worse, and an informer has to bear it:
+// Failures of lists or watches alone are FailLists and FailWatches. Paged is the same source as one that lists in pages, which
+// FailListsAfter breaks in the middle. Some sources do worse, and an informer has to bear it:
 //
 //	src.Freeze(true)                         // lists are stale from now on
 //	src.Mute(true)                           // watches are told nothing, while versions pass: a gap

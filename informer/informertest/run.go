@@ -13,7 +13,7 @@ const Patience = 10 * time.Second
 
 // Subject is a source under test, and what the suite needs to work with it. The source is empty.
 type Subject[T any] struct {
-	// Source is under test.
+	// Source is under test. If it is an [informer.Pager], so are its pages.
 	Source informer.ListWatcher[T]
 
 	// Put creates the object of the given name, or changes it, so that its revision is rev. It returns when the change
@@ -61,5 +61,5 @@ type testCase[T any] struct {
 }
 
 func cases[T any]() []testCase[T] {
-	return slices.Concat(listCases[T](), watchCases[T](), endCases[T]())
+	return slices.Concat(listCases[T](), pageCases[T](), watchCases[T](), endCases[T]())
 }

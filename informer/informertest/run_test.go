@@ -48,6 +48,17 @@ func TestSourceKeepsTheContract(t *testing.T) {
 	})
 }
 
+func TestASourceInPagesKeepsTheContract(t *testing.T) {
+	for _, size := range []int{1, 7, 1000} {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
+				src := newSource()
+				return subject(src, src.Paged(size))
+			})
+		})
+	}
+}
+
 // polled is a subject that is polled after each change.
 func polled() informertest.Subject[pair] {
 	var mu sync.Mutex
@@ -86,14 +97,14 @@ func TestPollKeepsTheContract(t *testing.T) {
 func TestMapKeepsTheContract(t *testing.T) {
 	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
 		src := newSource()
-		return subject(src, informer.Map(src, func(p pair) pair { return p }))
+		return subject(src, informer.Map(src.Paged(7), func(p pair) pair { return p }))
 	})
 }
 
 func TestAFilterThatKeepsEverythingKeepsTheContract(t *testing.T) {
 	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
 		src := newSource()
-		return subject(src, informer.Filter(src, func(pair) bool { return true }))
+		return subject(src, informer.Filter(src.Paged(7), func(pair) bool { return true }))
 	})
 }
 
@@ -101,7 +112,7 @@ func TestCasesAboutWhatASourceDoesNotPromiseAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, skipped := informertest.Failures(t, polled)
 		assert.Empty(t, failed)
-		assert.Equal(t, 5, skipped)
+		assert.Equal(t, 12, skipped)
 		failed, skipped = informertest.Failures(t, func() informertest.Subject[pair] {
 			src := newSource()
 			s := subject(src, src)
@@ -109,7 +120,7 @@ func TestCasesAboutWhatASourceDoesNotPromiseAreSkipped(t *testing.T) {
 			return s
 		})
 		assert.Empty(t, failed)
-		assert.Equal(t, 7, skipped)
+		assert.Equal(t, 14, skipped)
 	})
 }
 

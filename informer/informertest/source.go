@@ -24,7 +24,8 @@ type Source[K comparable, T any] struct {
 	floor   informer.Version // a watch may start here, or later
 	mute    bool             // changes are told to no watch
 	frozen  *informer.List[T]
-	lists   error         // of every List
+	lists   error         // of every list
+	after   int           // how many pages come before it
 	watches error         // of every Watch
 	breaks  int           // how often watches were broken
 	broken  error         // what the last break gave them
@@ -110,17 +111,21 @@ func (s *Source[K, T]) Compact() {
 	s.changedLocked()
 }
 
-// Fail breaks every watch that is open and lets every List and Watch fail with err from now on. Fail(nil) ends that.
+// Fail breaks every watch that is open and lets every list and every Watch fail with err from now on. Fail(nil) ends that.
 func (s *Source[K, T]) Fail(err error) {
 	s.FailLists(err)
 	s.FailWatches(err)
 }
 
-// FailLists lets every List fail with err from now on. FailLists(nil) ends that.
-func (s *Source[K, T]) FailLists(err error) {
+// FailLists lets every list fail with err from now on. FailLists(nil) ends that.
+func (s *Source[K, T]) FailLists(err error) { s.FailListsAfter(0, err) }
+
+// FailListsAfter lets every list fail with err after so many pages, or after the last one if it has fewer, from now on: see
+// [Source.Paged]. FailLists(nil) ends that.
+func (s *Source[K, T]) FailListsAfter(pages int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lists = err
+	s.lists, s.after = err, pages
 }
 
 // FailWatches breaks every watch that is open and lets every Watch fail with err from now on. FailWatches(nil) ends that.
@@ -164,19 +169,7 @@ func (s *Source[K, T]) Send(ev informer.Event[T]) {
 
 // List implements [informer.ListWatcher].
 func (s *Source[K, T]) List(ctx context.Context) (informer.List[T], error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := context.Cause(ctx); err != nil {
-		return informer.List[T]{}, err
-	}
-	switch {
-	case s.lists != nil:
-		return informer.List[T]{}, s.lists
-	case s.frozen != nil:
-		return informer.List[T]{Items: slices.Clone(s.frozen.Items), Version: s.frozen.Version}, nil
-	default:
-		return s.listLocked(), nil
-	}
+	return informer.Collect(s.pages(ctx, 0))
 }
 
 // Watch implements [informer.ListWatcher].

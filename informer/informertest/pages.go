@@ -1,0 +1,68 @@
+package informertest
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Paged returns the same source as an [informer.Pager], with size objects on a page. All pages of a list are those of the
+// time at which the first one was asked for, as is whether the list fails.
+func (s *Source[K, T]) Paged(size int) informer.ListWatcher[T] {
+	if size <= 0 {
+		panic("informertest: Paged needs a size of pages")
+	}
+	return &paged[K, T]{s, size}
+}
+
+type paged[K comparable, T any] struct {
+	*Source[K, T]
+	size int
+}
+
+// ListPages implements [informer.Pager].
+func (p *paged[K, T]) ListPages(ctx context.Context) iter.Seq2[informer.List[T], error] {
+	return p.pages(ctx, p.size)
+}
+
+// pages yields a list by size objects to a page, or on one page if size is 0.
+func (s *Source[K, T]) pages(ctx context.Context, size int) iter.Seq2[informer.List[T], error] {
+	return func(yield func(informer.List[T], error) bool) {
+		list, after, fail := s.list()
+		size := cmp.Or(size, len(list.Items))
+		for n := 0; ; n++ {
+			whole := n > 0 && len(list.Items) == 0
+			err := context.Cause(ctx)
+			if err == nil && (n == after || whole) {
+				err = fail
+			}
+			switch {
+			case err != nil:
+				yield(informer.List[T]{}, err)
+				return
+			case whole:
+				return
+			}
+			i := min(size, len(list.Items))
+			if !yield(informer.List[T]{Items: list.Items[:i:i], Version: list.Version}, nil) {
+				return
+			}
+			list.Items = list.Items[i:]
+		}
+	}
+}
+
+// list returns what a list is to yield now: the objects, and after how many pages it fails with which error, if any.
+func (s *Source[K, T]) list() (list informer.List[T], after int, fail error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.frozen != nil {
+		list = informer.List[T]{Items: slices.Clone(s.frozen.Items), Version: s.frozen.Version}
+	} else {
+		list = s.listLocked()
+	}
+	return list, s.after, s.lists
+}

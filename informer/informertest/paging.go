@@ -1,0 +1,90 @@
+package informertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// pageCases are about sources that are a Pager: what is true of their lists is true of their pages together.
+func pageCases[T any]() []testCase[T] {
+	var inPages []testCase[T]
+	for _, c := range listCases[T]() {
+		inPages = append(inPages, testCase[T]{"in pages: " + c.name, func(t testing.TB, s Subject[T]) {
+			s.Source = &collected[T]{s.Source, pagerOf(t, s)}
+			c.run(t, s)
+		}})
+	}
+	return append(inPages, testCase[T]{"pages whose context ends are whole, or end with the cause", func(t testing.TB, s Subject[T]) {
+		w, pager := newWorld(t, s), pagerOf(t, s)
+		w.fill()
+		enough := errors.New("enough")
+		err := w.paging(func(ctx context.Context) error {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			got := state{}
+			for page, err := range pager.ListPages(ctx) {
+				if err != nil {
+					return err
+				}
+				cancel(enough)
+				read, err := w.read(page)
+				if err != nil {
+					return err
+				}
+				maps.Copy(got, read)
+			}
+			if !maps.Equal(got, w.truth) {
+				return fmt.Errorf("they end without an error, after %d objects of %d", len(got), len(w.truth))
+			}
+			return enough
+		})
+		if !errors.Is(err, enough) {
+			t.Fatalf("the pages end with the error %q, want the cause of the end of their context", err)
+		}
+	}}, testCase[T]{"a consumer that leaves its loop has ended the pages", func(t testing.TB, s Subject[T]) {
+		w, pager := newWorld(t, s), pagerOf(t, s)
+		w.fill()
+		w.must(w.paging(func(ctx context.Context) error {
+			for range pager.ListPages(ctx) {
+				break
+			}
+			return nil
+		}))
+		w.put("0")
+		w.listsTruth()
+	}})
+}
+
+// pagerOf returns the source of s as a Pager, or skips the case.
+func pagerOf[T any](t testing.TB, s Subject[T]) informer.Pager[T] {
+	t.Helper()
+	pager, ok := s.Source.(informer.Pager[T])
+	if !ok {
+		t.Skip("the source does not list in pages")
+	}
+	return pager
+}
+
+// paging runs f, which reads pages and may block if they are wrong.
+func (w *world[T]) paging(f func(ctx context.Context) error) error {
+	w.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- wait.Call(w.t.Context(), f) }() // ends with f; within waits for it
+	return within(w.t, "the end of the pages", ended)
+}
+
+// collected is a source whose lists are its pages.
+type collected[T any] struct {
+	informer.ListWatcher[T]
+	pager informer.Pager[T]
+}
+
+func (c *collected[T]) List(ctx context.Context) (informer.List[T], error) {
+	return informer.Collect(c.pager.ListPages(ctx))
+}

@@ -1,0 +1,165 @@
+package informertest_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+)
+
+type pages = iter.Seq2[informer.List[pair], error]
+
+// faultyPager is a source whose pages have a fault.
+type faultyPager struct {
+	*source
+	pages func(s *source, ctx context.Context) pages
+}
+
+func (f faultyPager) ListPages(ctx context.Context) pages { return f.pages(f.source, ctx) }
+
+// eachPage is a fault of pages: f changes the nth one.
+func eachPage(f func(n int, page *informer.List[pair])) func(*source, context.Context) pages {
+	return func(s *source, ctx context.Context) pages {
+		return func(yield func(informer.List[pair], error) bool) {
+			n := 0
+			for page, err := range s.Paged(10).(informer.Pager[pair]).ListPages(ctx) {
+				f(n, &page)
+				if n++; !yield(page, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+var pageFaults = []struct {
+	name, noticed, message string
+	pages                  func(*source, context.Context) pages
+}{
+	{"an object stands on two pages", "in pages: a long list is whole", "has 0 twice",
+		eachPage(func(n int, page *informer.List[pair]) {
+			if n == 3 {
+				page.Items = append(slices.Clone(page.Items), pair{"0", "1"})
+			}
+		})},
+	{"a page is lost", "in pages: a long list is whole", "holds",
+		eachPage(func(n int, page *informer.List[pair]) {
+			if n == 4 {
+				page.Items = nil
+			}
+		})},
+	{"pages are of two versions", "in pages: a long list is whole", "page 3 of the list is of version",
+		eachPage(func(n int, page *informer.List[pair]) {
+			if n == 2 {
+				page.Version++
+			}
+		})},
+	{"an empty source has no page", "in pages: an empty source lists nothing", "has no page",
+		func(s *source, ctx context.Context) pages {
+			if list, _ := s.List(ctx); len(list.Items) == 0 {
+				return func(func(informer.List[pair], error) bool) {}
+			}
+			return s.Paged(10).(informer.Pager[pair]).ListPages(ctx)
+		}},
+	{"a page is read when the one before has been used", "in pages: a list that is taken while objects change is that of its version", "differs from what the watch has told",
+		func(s *source, ctx context.Context) pages {
+			return func(yield func(informer.List[pair], error) bool) {
+				list, _ := s.List(ctx)
+				for i := 0; i < max(len(list.Items), 1); i += 10 {
+					time.Sleep(time.Millisecond)
+					now, _ := s.List(ctx)
+					if !yield(informer.List[pair]{Items: now.Items[min(i, len(now.Items)):min(i+10, len(now.Items))], Version: list.Version}, nil) {
+						return
+					}
+				}
+			}
+		}},
+	{"pages end without a word", "pages whose context ends are whole, or end with the cause", "without an error, after 10 objects of 100",
+		func(s *source, ctx context.Context) pages {
+			return func(yield func(informer.List[pair], error) bool) {
+				for page, err := range s.Paged(10).(informer.Pager[pair]).ListPages(ctx) {
+					if err != nil || !yield(page, nil) {
+						return
+					}
+				}
+			}
+		}},
+	{"pages do not notice that they were left", "a consumer that leaves its loop has ended the pages", "recover from panic",
+		func(s *source, ctx context.Context) pages {
+			return func(yield func(informer.List[pair], error) bool) {
+				for page, err := range s.Paged(10).(informer.Pager[pair]).ListPages(ctx) {
+					yield(page, err)
+				}
+			}
+		}},
+	{"pages do not end", "pages whose context ends are whole, or end with the cause", "waited",
+		func(s *source, ctx context.Context) pages {
+			return func(yield func(informer.List[pair], error) bool) {
+				for page, err := range s.Paged(10).(informer.Pager[pair]).ListPages(ctx) {
+					if err != nil {
+						time.Sleep(time.Hour)
+					}
+					if !yield(page, err) {
+						return
+					}
+				}
+			}
+		}},
+}
+
+func TestTheSuiteNoticesEveryFaultOfPages(t *testing.T) {
+	for _, f := range pageFaults {
+		t.Run(f.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
+					src := newSource()
+					return subject(src, faultyPager{src, f.pages})
+				})
+				assert.Contains(t, failed, f.noticed)
+				assert.Contains(t, failed[f.noticed], f.message)
+				time.Sleep(2 * time.Hour) // what sleeps in a faulty source shall end
+			})
+		})
+	}
+}
+
+func TestPagesFailInTheMiddle(t *testing.T) {
+	outage := errors.New("no route to host")
+	src := newSource()
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		src.Put(pair{name, "1"})
+	}
+	read := func() (sizes []int, err error) {
+		for page, err := range src.Paged(2).(informer.Pager[pair]).ListPages(t.Context()) {
+			if err != nil {
+				assert.Zero(t, page)
+				return sizes, err
+			}
+			assert.Equal(t, informer.Version(5), page.Version)
+			sizes = append(sizes, len(page.Items))
+		}
+		return sizes, nil
+	}
+	for after, want := range [][]int{nil, {2}, {2, 2}, {2, 2, 1}, {2, 2, 1}} {
+		src.FailListsAfter(after, outage)
+		sizes, err := read()
+		assert.ErrorIs(t, err, outage)
+		assert.Equal(t, want, sizes, "after %d pages", after)
+		_, err = src.List(t.Context())
+		assert.ErrorIs(t, err, outage)
+	}
+	src.FailLists(nil)
+	sizes, err := read()
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 2, 1}, sizes)
+	assert.Panics(t, func() { src.Paged(0) })
+}
