@@ -27,7 +27,8 @@ type candidacy struct {
 
 // campaign follows the record until this elector has taken it. It returns nil when ctx ends first.
 func (e *Elector) campaign(ctx context.Context) *tenure {
-	var c candidacy
+	c := candidacy{seen: e.prior}
+	e.prior = observation{}
 	for ctx.Err() == nil {
 		if t := e.step(ctx, &c); t != nil {
 			return t
@@ -191,7 +192,7 @@ func (e *Elector) take(ctx context.Context, v view) (*tenure, error) {
 		return nil, err
 	}
 	if e.tooLow(rec, entry.Floor) {
-		return nil, nil
+		return e.take(ctx, viewOf(entry, time.Now()))
 	}
 	return e.begin(ctx, rec, entry.Version, sent), nil
 }

@@ -32,6 +32,7 @@ type Elector struct {
 	current   *Leadership   // from its acquisition until its callbacks have returned; else nil
 	leader    Leader        // as it was last seen
 	known     bool          // leader is set
+	barred    bool          // it does not take the lease, until it is admitted
 	outUntil  time.Time     // it does not take the lease before
 	outFor    time.Duration // how long it stays out after a term that was resigned
 	successor string        // for whom it resigned last; "" is anyone
@@ -42,6 +43,7 @@ type Elector struct {
 	// The following belong to the goroutine of Run. Outside of a run they remember the last one.
 
 	callbacks *callbacks
+	prior     observation // what was known before the first read; zero is nothing
 	seen      mark
 	attempts  attempts
 	done      uint64 // the last term of ours that must not be led (again)
@@ -63,12 +65,17 @@ func New(cfg Config) (*Elector, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	return newElector(cfg, rand.Text()), nil
+}
+
+// newElector returns an elector for a cfg that has its defaults and is valid.
+func newElector(cfg Config, incarnation string) *Elector {
 	return &Elector{
 		cfg:         cfg,
 		log:         cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity),
-		incarnation: rand.Text(),
+		incarnation: incarnation,
 		wake:        make(chan struct{}, 1),
-	}, nil
+	}
 }
 
 // Run competes for the lease until ctx ends. While this elector leads, the work runs; when the term is over and the work

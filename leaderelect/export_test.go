@@ -21,3 +21,9 @@ func (l *Leadership) Suspend(d time.Duration) {
 
 // Asleep returns how long the machine was suspended, between two bounds.
 func Asleep() (least, most time.Duration) { return asleep() }
+
+// Plan says who should own each slot.
+func Plan(owners, members []int) []int { return plan(owners, members) }
+
+// SlotOf returns the slot of a key.
+func SlotOf(key string, slots int) int { return slotOf(key, slots) }

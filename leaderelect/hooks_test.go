@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,13 @@ import (
 func TestHooksTellOfTermsAndCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		var mu sync.Mutex
 		var told []string
+		note := func(what ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprint(what...))
+		}
 		w.plan = func(c call) (fault, time.Duration) {
 			if c.op == "get" && c.n > 1 {
 				return lostRequest, 0
@@ -28,15 +35,15 @@ func TestHooksTellOfTermsAndCalls(t *testing.T) {
 		}
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
 			cfg.Hooks = leaderelect.Hooks{
-				StartedLeading: func(term uint64) { told = append(told, fmt.Sprint("started ", term)) },
-				StoppedLeading: func(term uint64, cause error) { told = append(told, fmt.Sprint("stopped ", term, " ", cause)) },
+				StartedLeading: func(term uint64) { note("started ", term) },
+				StoppedLeading: func(term uint64, cause error) { note("stopped ", term, " ", cause) },
 				Request: func(operation string, took time.Duration, err error) {
-					told = append(told, fmt.Sprint(operation, " ", took, " ", err))
+					note(operation, " ", took, " ", err)
 				},
 			}
 		})
 		a.behave = func(_ context.Context, l *leaderelect.Leadership) error {
-			told = append(told, "works")
+			note("works")
 			time.Sleep(retry + time.Second)
 			return errExpected
 		}

@@ -22,7 +22,8 @@ type MemoryStore struct {
 	mu sync.Mutex
 	// mu guards the following.
 	entries map[string]Entry
-	writes  uint64 // of all keys; the last version
+	floors  map[string]uint64 // writes by key, also of those that were deleted
+	writes  uint64            // of all keys; the last version
 	changed chan struct{}
 	faults  Faults
 }
@@ -46,7 +47,7 @@ type Call struct {
 
 // NewMemoryStore returns a store without records.
 func NewMemoryStore() *MemoryStore {
-	return &MemoryStore{entries: make(map[string]Entry), changed: make(chan struct{})}
+	return &MemoryStore{entries: make(map[string]Entry), floors: make(map[string]uint64), changed: make(chan struct{})}
 }
 
 // Get returns the record, or ErrNotFound.
@@ -200,7 +201,8 @@ func (s *MemoryStore) call(ctx context.Context, c Call, f func() error) error {
 // putLocked stores a copy of e under the next version and returns e with it.
 func (s *MemoryStore) putLocked(e Entry) Entry {
 	s.writes++
-	e.Version, e.Floor = strconv.FormatUint(s.writes, 10), s.writes
+	s.floors[e.Key]++
+	e.Version, e.Floor = strconv.FormatUint(s.writes, 10), s.floors[e.Key]
 	kept := e
 	kept.Value = bytes.Clone(e.Value)
 	s.entries[e.Key] = kept

@@ -60,9 +60,40 @@ func (e *Elector) stayOut(d time.Duration) {
 	}
 }
 
+// revoke is HandOver without waiting, and for good: until it is admitted, this elector does not take the lease. It may be
+// called again, with another successor.
+func (e *Elector) revoke(successor string) {
+	e.mu.Lock()
+	e.barred = true
+	e.outFor, e.successor = 0, successor
+	l := e.current
+	e.mu.Unlock()
+	if l != nil && !l.hasResigned() {
+		l.resign(e.cfg.DrainTimeout)
+	}
+}
+
+// admit undoes revoke, from the next term on.
+func (e *Elector) admit() {
+	e.mu.Lock()
+	was := e.barred
+	e.barred = false
+	e.mu.Unlock()
+	if !was {
+		return
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
 // mayTake returns from when on this elector wants the lease.
 func (e *Elector) mayTake() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.barred {
+		return time.Now().Add(maxLease)
+	}
 	return e.outUntil
 }

@@ -1,0 +1,85 @@
+package leaderelect
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+)
+
+// nobody is the owner of a slot that nobody owns.
+const nobody = -1
+
+// plan says who should own each slot, given who owns it: a seat of members, or nobody. It is a function of its arguments,
+// so all who see the same agree.
+//
+//   - Every slot goes to a member. Members own as many as each other, or one more.
+//   - A slot stays with its owner unless that has too many: so a member that joins makes no more slots move than it gets,
+//     and one that leaves no more than it had, and at most one for each of those that stay.
+//   - What moves goes to the member that ranks first for it by rendezvous hashing (https://doi.org/10.1109/90.663936),
+//     of those that have room; and a member that has too many keeps those for which it ranks highest.
+func plan(owners []int, members []int) []int {
+	next := slices.Repeat([]int{nobody}, len(owners))
+	if len(members) == 0 {
+		return next
+	}
+	owned := make(map[int][]int, len(members)) // slots by member
+	for _, m := range members {
+		owned[m] = nil
+	}
+	for slot, m := range owners {
+		if _, ok := owned[m]; ok {
+			owned[m] = append(owned[m], slot)
+		}
+	}
+
+	// Who owns most may keep one more.
+	room := make(map[int]int, len(members))
+	most := slices.Clone(members)
+	slices.SortStableFunc(most, func(a, b int) int { return cmp.Compare(len(owned[b]), len(owned[a])) })
+	for i, m := range most {
+		room[m] = len(owners) / len(members)
+		if i < len(owners)%len(members) {
+			room[m]++
+		}
+	}
+
+	for _, m := range members {
+		slices.SortStableFunc(owned[m], func(a, b int) int { return cmp.Compare(rank(b, m), rank(a, m)) })
+		for _, slot := range owned[m][:min(room[m], len(owned[m]))] {
+			next[slot] = m
+			room[m]--
+		}
+	}
+	for slot, m := range next {
+		if m != nobody {
+			continue
+		}
+		best := nobody
+		for _, m := range members {
+			if room[m] > 0 && (best == nobody || rank(slot, m) > rank(slot, best)) {
+				best = m
+			}
+		}
+		next[slot] = best
+		room[best]--
+	}
+	return next
+}
+
+// rank says how high a member ranks for a slot.
+func rank(slot, member int) uint64 { return mix(uint64(slot)<<32 | uint64(member)) }
+
+// slotOf returns the slot of a key. It must never change, for replicas of different versions share a store.
+func slotOf(key string, slots int) int {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	return int(mix(h.Sum64()) % uint64(slots))
+}
+
+// mix spreads every bit of x over all of them: the finalizer of SplitMix64 (https://doi.org/10.1145/2714064.2660195).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

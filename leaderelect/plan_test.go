@@ -1,0 +1,135 @@
+package leaderelect_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// loads returns how many slots each member has, and how many slots have another owner than before.
+func loads(owners, before []int) (perMember map[int]int, moves int) {
+	perMember = make(map[int]int)
+	for slot, m := range owners {
+		perMember[m]++
+		if m != before[slot] {
+			moves++
+		}
+	}
+	return perMember, moves
+}
+
+// checkPlan requires that all slots go to members, in balance, and that nothing more would move.
+func checkPlan(t *testing.T, owners, before, members []int) (moves int) {
+	t.Helper()
+	n, moves := loads(owners, before)
+	least, most := len(owners), 0
+	for _, m := range members {
+		least, most = min(least, n[m]), max(most, n[m])
+		delete(n, m)
+	}
+	require.Empty(t, n, "owners that are no members")
+	require.LessOrEqual(t, most-least, 1, "balance")
+	require.Equal(t, owners, leaderelect.Plan(owners, members), "a plan is final")
+	shuffled := slices.Clone(members)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	slices.Sort(shuffled)
+	require.Equal(t, owners, leaderelect.Plan(before, shuffled), "it is a function")
+	return moves
+}
+
+func free(slots int) []int { return slices.Repeat([]int{-1}, slots) }
+
+func TestAPlanIsBalancedAndMovesNoMoreThanItMust(t *testing.T) {
+	for slots := 1; slots <= 40; slots++ {
+		for count := 1; count <= 12; count++ {
+			members := make([]int, count)
+			for i := range members {
+				members[i] = i * 3
+			}
+			owners := leaderelect.Plan(free(slots), members)
+			checkPlan(t, owners, free(slots), members)
+
+			joined := append(slices.Clone(members), 100)
+			next := leaderelect.Plan(owners, joined)
+			moves := checkPlan(t, next, owners, joined)
+			got, _ := loads(next, owners)
+			require.Equal(t, got[100], moves, "%d slots, one joins %d", slots, count)
+			require.LessOrEqual(t, moves, ceil(slots, count+1))
+
+			for gone := range members {
+				left := slices.Delete(slices.Clone(members), gone, gone+1)
+				if len(left) == 0 {
+					continue
+				}
+				had, _ := loads(owners, owners)
+				next := leaderelect.Plan(owners, left)
+				moves := checkPlan(t, next, owners, left)
+				require.Equal(t, had[members[gone]], moves, "%d slots, one leaves %d", slots, count)
+				require.LessOrEqual(t, moves, ceil(slots, count))
+			}
+		}
+	}
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+func TestAPlanRepairsWhateverItFinds(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		members := random.Perm(12)[:1+random.IntN(8)]
+		slices.Sort(members)
+		before := make([]int, 1+random.IntN(64))
+		for i := range before {
+			before[i] = random.IntN(14) - 1
+		}
+		next := leaderelect.Plan(before, members)
+		moves := checkPlan(t, next, before, members)
+		must := 0
+		had, _ := loads(before, before)
+		for m, n := range had {
+			if slices.Contains(members, m) {
+				must += max(0, n-ceil(len(before), len(members)))
+			} else {
+				must += n
+			}
+		}
+		require.GreaterOrEqual(t, moves, must)
+		require.LessOrEqual(t, moves, must+len(members), "no more than one more for each")
+	}
+}
+
+func TestWithoutMembersNobodyOwnsAnything(t *testing.T) {
+	assert.Equal(t, free(3), leaderelect.Plan([]int{1, 2, -1}, nil))
+}
+
+func TestSlotsThatNobodyOwnsGoToTheMemberThatRanksFirst(t *testing.T) {
+	// Slot by slot, with room for all: the ranking itself. A change would move slots of running systems.
+	var first []int
+	for slot := range 12 {
+		owners := slices.Repeat([]int{7}, 12) // 7 is no member
+		owners[slot] = -1
+		first = append(first, leaderelect.Plan(owners, []int{0, 1, 2, 3})[slot])
+	}
+	assert.Equal(t, []int{0, 0, 3, 1, 0, 3, 1, 3, 1, 2, 2, 2}, first)
+}
+
+func TestAKeyHasTheSameSlotForEver(t *testing.T) {
+	got := map[string]int{}
+	for _, k := range []string{"", "a", "b", "tenants/17", "日本"} {
+		got[k] = leaderelect.SlotOf(k, 64)
+	}
+	assert.Equal(t, map[string]int{"": 48, "a": 39, "b": 36, "tenants/17": 0, "日本": 21}, got)
+	counts := make([]int, 16)
+	for i := range 16_000 {
+		counts[leaderelect.SlotOf(fmt.Sprint("tenants/", i), 16)]++
+	}
+	for _, n := range counts {
+		assert.InDelta(t, 1000, n, 150)
+	}
+}

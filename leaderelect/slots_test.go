@@ -1,0 +1,348 @@
+package leaderelect_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// modes are the two ways to learn of changes.
+var modes = map[string]func(*leaderelect.SlotsConfig){"a store that cannot watch": nil, "a store that watches": telling}
+
+func eachMode(t *testing.T, f func(t *testing.T, mode func(*leaderelect.SlotsConfig))) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, mode) })
+		})
+	}
+}
+
+func TestOneReplicaTakesAllSlotsAtOnce(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		w := newShards(t, 16)
+		a := w.join(t, "a", mode)
+		after(100 * time.Millisecond)
+		require.Len(t, a.Owned(), 16)
+		for slot, key := range keysOf(a.Slots, 16) {
+			require.True(t, a.Owns(key))
+			require.Equal(t, slot, a.Slot(key))
+			owner, known := a.Owner(key)
+			require.True(t, known)
+			require.Equal(t, "a", owner.Identity)
+			ctx, done, ok := a.Begin(t.Context(), key)
+			require.True(t, ok)
+			term, ok := leaderelect.Term(ctx)
+			require.True(t, ok)
+			require.Equal(t, uint64(1), term)
+			require.NoError(t, ctx.Err())
+			done()
+			done()
+			require.Error(t, ctx.Err())
+		}
+		require.Equal(t, "a", a.Members()[0].Identity)
+		require.NoError(t, a.stop())
+		require.Empty(t, a.Owned())
+		w.checkNow(t)
+	})
+}
+
+func TestReplicasShareTheSlotsInBalance(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		w := newShards(t, 16)
+		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
+		w.settle(t, 3*retry, a, b, c)
+		acquired := w.acquired
+		after(10 * time.Minute)
+		require.Equal(t, 16, ownedTogether(t, a, b, c))
+		assert.Equal(t, acquired, w.acquired, "nothing moves when nothing happens")
+		assert.Len(t, b.Members(), 3)
+		owners := map[string]int{}
+		for _, key := range keysOf(a.Slots, 16) {
+			owner, _ := c.Owner(key)
+			owners[owner.Identity]++
+			assert.Equal(t, owner.Identity == "a", a.Owns(key))
+		}
+		assert.Len(t, owners, 3)
+		w.checkNow(t)
+	})
+}
+
+func TestAReplicaThatJoinsGetsItsShareAndNothingElseMoves(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		w := newShards(t, 16)
+		a, b := w.join(t, "a", mode), w.join(t, "b", mode)
+		w.settle(t, 3*retry, a, b)
+		after(time.Minute)
+		acquired := w.acquired
+		c := w.join(t, "c", mode)
+		w.settle(t, 3*retry, a, b, c)
+		after(time.Minute)
+		assert.Equal(t, len(c.Owned()), w.acquired-acquired)
+		w.checkNow(t)
+	})
+}
+
+func TestAReplicaThatLeavesHandsOverAndNothingElseMoves(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		w := newShards(t, 16)
+		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
+		w.settle(t, 3*retry, a, b, c)
+		after(time.Minute)
+		acquired, had := w.acquired, len(b.Owned())
+		require.NoError(t, b.stop())
+		w.settle(t, 2*retry, a, c)
+		after(time.Minute)
+		assert.Equal(t, had, w.acquired-acquired)
+		w.checkNow(t)
+	})
+}
+
+func TestSlotsOfAReplicaThatDiesAreTakenAfterItsLease(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		w := newShards(t, 16)
+		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
+		w.settle(t, 3*retry, a, b, c)
+		after(time.Minute)
+		b.cut(time.Hour)
+		w.settle(t, lease+2*retry, a, c)
+		assert.Empty(t, b.Owned())
+		w.checkNow(t)
+	})
+}
+
+func TestASlotIsHandedOverWhenItsWorkHasEnded(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		w := newShards(t, 2)
+		a := w.join(t, "a", mode)
+		after(time.Second)
+		keys := keysOf(a.Slots, 2)
+		var works [2]context.Context
+		var dones [2]func()
+		for i, key := range keys {
+			var ok bool
+			works[i], dones[i], ok = a.Begin(t.Context(), key)
+			require.True(t, ok)
+		}
+		b := w.join(t, "b", mode)
+		after(time.Minute)
+		moving := 0
+		if a.Owns(keys[0]) {
+			moving = 1
+		}
+		require.False(t, a.Owns(keys[moving]), "no new work")
+		_, _, ok := a.Begin(t.Context(), keys[moving])
+		require.False(t, ok)
+		require.NoError(t, works[moving].Err(), "what has begun goes on")
+		require.Len(t, a.Owned(), 2, "and the lease is kept")
+		require.Empty(t, b.Owned())
+
+		dones[moving]()
+		after(retry * 11 / 10)
+		require.Equal(t, []int{moving}, b.Owned())
+		require.True(t, b.Owns(keys[moving]))
+		term, _ := leaderelect.Term(mustBegin(t, b, keys[moving]))
+		assert.Equal(t, uint64(2), term)
+		dones[1-moving]()
+		w.checkNow(t)
+	})
+}
+
+// mustBegin begins and ends some work and returns its context.
+func mustBegin(t testing.TB, r *replica, key string) context.Context {
+	t.Helper()
+	ctx, done, ok := r.Begin(t.Context(), key)
+	require.True(t, ok)
+	done()
+	return ctx
+}
+
+func TestWorkIsToldWhenItsSlotIsLost(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		w := newShards(t, 4)
+		a := w.join(t, "a", mode)
+		after(time.Second)
+		key := keysOf(a.Slots, 4)[2]
+		ctx, done, ok := a.Begin(t.Context(), key)
+		require.True(t, ok)
+		a.cut(time.Hour)
+		after(renew)
+		require.ErrorIs(t, context.Cause(ctx), leaderelect.ErrLeaseExpired)
+		require.False(t, a.Owns(key))
+		after(lease)
+		require.Error(t, a.Check(0), "it still works")
+		done()
+		rest()
+		require.NoError(t, a.Check(0))
+		w.checkNow(t)
+	})
+}
+
+func TestADrainTimeoutEndsTheWorkOfASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newShards(t, 1)
+		a := w.join(t, "a", func(cfg *leaderelect.SlotsConfig) { cfg.Lease.DrainTimeout = time.Second })
+		after(time.Second)
+		ctx, done, ok := a.Begin(t.Context(), "key")
+		require.True(t, ok)
+		a.cancel()
+		after(time.Second - 1)
+		require.NoError(t, ctx.Err())
+		after(1)
+		require.ErrorIs(t, context.Cause(ctx), leaderelect.ErrDrainTimeout)
+		done()
+		require.NoError(t, a.stop())
+		w.checkNow(t)
+	})
+}
+
+func TestOneSlotIsLeaderElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newShards(t, 1)
+		plain := func(cfg *leaderelect.SlotsConfig) {
+			cfg.Lease.Store = struct{ leaderelect.LeaseStore }{cfg.Lease.Store} // it cannot list
+		}
+		a := w.join(t, "a", plain)
+		after(time.Second)
+		b := w.join(t, "b", plain)
+		after(time.Minute)
+		require.True(t, a.Owns("any"))
+		require.False(t, b.Owns("any"))
+		require.Empty(t, a.Members())
+		list, err := w.store.List(t.Context(), "")
+		require.NoError(t, err)
+		require.Len(t, list, 1, "and no more")
+		require.NoError(t, a.stop())
+		after(3 * retry)
+		require.True(t, b.Owns("any"))
+		w.checkNow(t)
+	})
+}
+
+func TestASlotWhoseWorkFailsIsTriedAgain(t *testing.T) {
+	for what, fail := range map[string]func() error{
+		"error": func() error { return errExpected },
+		"panic": func() error { panic("on purpose") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newShards(t, 2)
+				failed := 0
+				var causes []error
+				a := w.join(t, "a", func(cfg *leaderelect.SlotsConfig) {
+					acquired := cfg.OnAcquired
+					cfg.OnAcquired = func(ctx context.Context, slot int) error {
+						if slot == 1 && failed < 2 {
+							failed++
+							return fail()
+						}
+						return acquired(ctx, slot)
+					}
+					cfg.OnRevoked = func(_ int, cause error) { causes = append(causes, cause) }
+				})
+				after(10 * retry)
+				assert.Len(t, a.Owned(), 2)
+				assert.Len(t, causes, 2)
+				assert.Error(t, errors.Join(causes...))
+			})
+		})
+	}
+}
+
+func TestSeatsAreTakenAgainAndBounded(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		w := newShards(t, 4)
+		few := func(cfg *leaderelect.SlotsConfig) {
+			if mode != nil {
+				mode(cfg)
+			}
+			cfg.Seats = 2
+		}
+		a, b := w.join(t, "a", few), w.join(t, "b", few)
+		w.settle(t, 3*retry, a, b)
+		c := w.join(t, "c", few)
+		after(time.Minute)
+		require.Empty(t, c.Owned(), "there is no seat")
+		require.Len(t, c.Members(), 2)
+		b.cut(time.Hour)
+		w.settle(t, lease+4*retry, a, c)
+		for range 10 {
+			require.NoError(t, c.stop())
+			after(time.Second)
+			c.start()
+			w.settle(t, 4*retry, a, c)
+		}
+		list, err := w.store.List(t.Context(), "shards/seat/")
+		require.NoError(t, err)
+		assert.Len(t, list, 2)
+		w.checkNow(t)
+	})
+}
+
+func TestWhatSlotsCost(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const slots, replicas, periods = 16, 3, 100
+				w := newShards(t, slots)
+				for _, name := range []string{"a", "b", "c"} {
+					w.join(t, name, mode)
+				}
+				w.settle(t, 3*retry, w.replicas...)
+				after(time.Minute)
+				w.mu.Lock()
+				w.writes, w.lists, w.gets = 0, 0, 0
+				w.mu.Unlock()
+				after(periods * (retry))
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				assert.InDelta(t, (slots+replicas)*periods, w.writes, (slots+replicas)*2, "each lease, once in a RetryPeriod")
+				assert.InDelta(t, replicas*periods*10/11, w.lists, replicas*2, "each replica, with jitter")
+				assert.LessOrEqual(t, w.gets, periods/10, "when a List and a renewal cross")
+			})
+		})
+	}
+}
+
+func TestSlotsRunOneAtATimeAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newShards(t, 4)
+		a := w.join(t, "a", nil)
+		after(time.Second)
+		require.ErrorIs(t, a.Run(t.Context()), leaderelect.ErrRunning)
+		require.NoError(t, a.stop())
+		a.start()
+		after(time.Second)
+		assert.Len(t, a.Owned(), 4)
+		w.checkNow(t)
+	})
+}
+
+func TestASlotsConfigThatDoesNotFitNamesEveryField(t *testing.T) {
+	acquired := func(context.Context, int) error { return nil }
+	_, err := leaderelect.NewSlots(leaderelect.SlotsConfig{Slots: -1, Seats: 5000, Lease: leaderelect.Config{
+		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
+		OnStoppedLeading: func(*leaderelect.Leadership, error) {}, OnNewLeader: func(leaderelect.Leader) {}, DrainTimeout: -1,
+	}})
+	for _, want := range []string{
+		"Slots must be 1 to 4096, is -1", "Seats must be 1 to 4096, is 5000", "OnAcquired is required", "Lease.OnStartedLeading must be nil",
+		"Lease.OnStoppedLeading must be nil", "Lease.OnNewLeader must be nil", "config: Store is required", "config: Key is required", "config: DrainTimeout",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	_, err = leaderelect.NewSlots(leaderelect.SlotsConfig{OnAcquired: acquired, Lease: leaderelect.Config{
+		Key: "shards", Store: struct{ leaderelect.LeaseStore }{leaderelect.NewMemoryStore()},
+	}})
+	require.ErrorContains(t, err, "Lease.Store must be a Lister")
+	s, err := leaderelect.NewSlots(leaderelect.SlotsConfig{OnAcquired: acquired, Lease: leaderelect.Config{
+		Key: "shards", Store: leaderelect.NewMemoryStore(),
+	}})
+	require.NoError(t, err)
+	assert.Less(t, s.Slot("any"), 64)
+}
