@@ -158,16 +158,7 @@ func (c *deployments) writeStatus(ctx context.Context, d store.Object[Deployment
 	if p.start == 0 && len(p.stop) == 0 && len(p.kill) == 0 && current == spec.Replicas {
 		status.Rolled, status.Reached = spec, true
 	}
-	if status == d.Value.Status {
-		return nil
-	}
-	_, err := store.Patch(ctx, c.deployments, d.Key, func(o *store.Object[Deployment]) error {
-		o.Value.Status = status
-		return nil
-	}, store.IfUID(d.UID))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // deleted meanwhile
-	}
+	_, err := report(ctx, c.deployments, d, func(d *Deployment) *DeploymentStatus { return &d.Status }, status)
 	return err
 }
 

@@ -18,6 +18,12 @@ type WebApp struct {
 	Status WebAppStatus
 }
 
+// WithStatusOf says which part is status: controllers write that, and nobody else.
+func (a WebApp) WithStatusOf(other WebApp) WebApp {
+	a.Status = other.Status
+	return a
+}
+
 // WebAppSpec is what is wanted.
 type WebAppSpec struct {
 	Replicas int
@@ -49,6 +55,12 @@ type Deployment struct {
 	Status DeploymentStatus
 }
 
+// WithStatusOf says which part is status.
+func (d Deployment) WithStatusOf(other Deployment) Deployment {
+	d.Status = other.Status
+	return d
+}
+
 // DeploymentSpec is what is wanted. Replicas whose message differs are of another revision and are replaced.
 type DeploymentSpec struct {
 	Replicas int
@@ -73,6 +85,12 @@ type DeploymentStatus struct {
 type Service struct {
 	Spec   ServiceSpec
 	Status ServiceStatus
+}
+
+// WithStatusOf says which part is status.
+func (s Service) WithStatusOf(other Service) Service {
+	s.Status = other.Status
+	return s
 }
 
 // ServiceSpec is what is wanted.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -63,17 +62,7 @@ func (c *services) Reconcile(ctx context.Context, name string) (controller.Resul
 }
 
 func (c *services) writeStatus(ctx context.Context, s store.Object[Service], status ServiceStatus) error {
-	if status == s.Value.Status {
-		return nil
-	}
-	var was ServiceStatus // as it is in the store, which the cache may lag behind
-	_, err := store.Patch(ctx, c.services, s.Key, func(o *store.Object[Service]) error {
-		was, o.Value.Status = o.Value.Status, status
-		return nil
-	}, store.IfUID(s.UID))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil // deleted meanwhile
-	}
+	was, err := report(ctx, c.services, s, func(s *Service) *ServiceStatus { return &s.Status }, status)
 	if err != nil {
 		return err
 	}

@@ -41,25 +41,15 @@ func (c *webapps) Reconcile(ctx context.Context, name string) (controller.Result
 	}
 
 	status := statusOf(spec, deployment, service)
-	if status == app.Value.Status {
-		return controller.Result{}, nil
-	}
-	var was WebAppStatus // as it is in the store, which the cache may lag behind
-	app, err = store.Patch(ctx, c.apps, name, func(o *store.Object[WebApp]) error {
-		was, o.Value.Status = o.Value.Status, status
-		return nil
-	}, store.IfUID(app.UID))
-	if errors.Is(err, store.ErrNotFound) {
-		return controller.Result{}, nil // deleted meanwhile
-	}
+	was, err := report(ctx, c.apps, app, func(a *WebApp) *WebAppStatus { return &a.Status }, status)
 	if err == nil && status.Phase != was.Phase {
-		c.recordPhase(app)
+		c.recordPhase(app, status)
 	}
 	return controller.Result{}, err
 }
 
-func (c *webapps) recordPhase(app store.Object[WebApp]) {
-	switch s := app.Value.Status; s.Phase {
+func (c *webapps) recordPhase(app store.Object[WebApp], s WebAppStatus) {
+	switch s.Phase {
 	case Degraded:
 		c.events.Warning(about(kindWebApp, app), string(s.Phase), s.Problem)
 	case Running:
