@@ -15,6 +15,7 @@ import (
 //
 // All methods may be called by many goroutines at once, also after the term.
 type Leadership struct {
+	key     string
 	term    uint64
 	ctx     context.Context // see Context
 	cancel  context.CancelCauseFunc
@@ -39,6 +40,7 @@ type Leadership struct {
 // Its owner calls end when the work has returned.
 func newLeadership(ctx context.Context, cfg *Config, term uint64, sent moment) *Leadership {
 	l := &Leadership{
+		key:           cfg.Key,
 		term:          term,
 		renewDeadline: cfg.RenewDeadline,
 		stepDown:      cfg.StepDownTimeout,
@@ -53,6 +55,9 @@ func newLeadership(ctx context.Context, cfg *Config, term uint64, sent moment) *
 	l.expiry = time.AfterFunc(l.sent.left(l.renewDeadline, present()), l.expire)
 	return l
 }
+
+// Key returns the key of the record. Terms of one key are comparable, those of two are not.
+func (l *Leadership) Key() string { return l.key }
 
 // Term returns the fencing token: greater than that of every leadership before, of any elector of the same record.
 func (l *Leadership) Term() uint64 { return l.term }

@@ -1,0 +1,158 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect/fence"
+)
+
+func nothing(context.Context) error { return nil }
+
+func TestATermThatIsLessThanTheGreatestIsRefused(t *testing.T) {
+	var g fence.Gate
+	assert.Zero(t, g.Highest())
+	for _, c := range []struct {
+		term uint64
+		ok   bool
+	}{{0, true}, {3, true}, {2, false}, {3, true}, {0, false}, {7, true}, {3, false}, {7, true}} {
+		ran := false
+		err := g.Do(t.Context(), c.term, func(context.Context) error { ran = true; return nil })
+		assert.Equal(t, c.ok, err == nil, "term %d: %v", c.term, err)
+		assert.Equal(t, c.ok, ran, "term %d", c.term)
+		if !c.ok {
+			require.ErrorIs(t, err, fence.ErrStale)
+		}
+	}
+	require.ErrorIs(t, g.Raise(6), fence.ErrStale)
+	require.NoError(t, g.Raise(8))
+	require.ErrorIs(t, g.Do(t.Context(), 7, nothing), fence.ErrStale)
+	assert.Equal(t, uint64(8), g.Highest())
+}
+
+func TestWorkReturnsItsErrorAndAPanicLeavesTheGate(t *testing.T) {
+	var g fence.Gate
+	boom := errors.New("boom")
+	require.Equal(t, boom, g.Do(t.Context(), 1, func(context.Context) error { return boom }))
+	require.Panics(t, func() { _ = g.Do(t.Context(), 1, func(context.Context) error { panic(boom) }) })
+	require.NoError(t, g.Do(t.Context(), 2, nothing), "and holds nobody up")
+}
+
+func TestAGreaterTermWaitsForTheWorkOfLowerOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g fence.Gate
+		begin := time.Now()
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		began := map[string]time.Duration{}
+		do := func(name string, term uint64, took time.Duration) {
+			wg.Go(func() {
+				assert.NoError(t, g.Do(t.Context(), term, func(context.Context) error {
+					mu.Lock()
+					began[name] = time.Since(begin)
+					mu.Unlock()
+					time.Sleep(took)
+					return nil
+				}))
+			})
+			synctest.Wait()
+		}
+		do("a", 1, 10*time.Second)
+		do("b", 1, 4*time.Second)
+		do("c", 2, 5*time.Second)
+		do("d", 2, time.Second)
+		require.ErrorIs(t, g.Do(t.Context(), 1, nothing), fence.ErrStale, "it is barred at once")
+		time.Sleep(11 * time.Second)
+		do("e", 3, time.Second) // while c works
+		wg.Wait()
+		assert.Equal(t, map[string]time.Duration{
+			"a": 0, "b": 0, "c": 10 * time.Second, "d": 10 * time.Second, "e": 15 * time.Second,
+		}, began)
+	})
+}
+
+func TestAWaitEndsWithItsContextOrWhenAGreaterTermCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g fence.Gate
+		release := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = g.Do(t.Context(), 1, func(context.Context) error { <-release; return nil }) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, g.Do(ctx, 2, nothing), context.DeadlineExceeded)
+		require.ErrorIs(t, g.Do(t.Context(), 1, nothing), fence.ErrStale, "it bars all the same")
+
+		wg.Go(func() { assert.ErrorIs(t, g.Do(t.Context(), 2, nothing), fence.ErrStale) })
+		synctest.Wait()
+		wg.Go(func() { assert.NoError(t, g.Do(t.Context(), 3, nothing)) })
+		synctest.Wait()
+		close(release)
+		wg.Wait()
+	})
+}
+
+func TestARegisterTakesWritesOfTheNewestLeader(t *testing.T) {
+	var r fence.Register[string]
+	v, term := r.Peek()
+	assert.Empty(t, v)
+	assert.Zero(t, term)
+	require.NoError(t, r.Write(2, "a"))
+	require.ErrorIs(t, r.Write(1, "b"), fence.ErrStale)
+	v, err := r.Read(3)
+	require.NoError(t, err)
+	assert.Equal(t, "a", v)
+	require.ErrorIs(t, r.Write(2, "c"), fence.ErrStale, "a read bars, too")
+	_, err = r.Read(2)
+	require.ErrorIs(t, err, fence.ErrStale)
+	v, term = r.Peek()
+	assert.Equal(t, "a", v)
+	assert.Equal(t, uint64(3), term)
+}
+
+// The invariants of a gate, checked from within: no two terms at a time, and terms never decrease.
+func TestNoTwoTermsAreLetInAtATime(t *testing.T) {
+	var g fence.Gate
+	var mu sync.Mutex
+	inside, newest := map[uint64]int{}, uint64(0)
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(worker), 1))
+			for n := range 500 {
+				term := uint64(n/4) + random.Uint64N(6)
+				err := g.Do(context.Background(), term, func(context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					inside[term]++
+					if len(inside) > 1 || term < newest {
+						t.Errorf("term %d is let in after %d, beside %v", term, newest, inside)
+					}
+					newest = term
+					mu.Unlock()
+					for range random.IntN(100) {
+						_ = g.Highest() // others have a chance
+					}
+					mu.Lock()
+					if inside[term]--; inside[term] == 0 {
+						delete(inside, term)
+					}
+					return nil
+				})
+				if err != nil && !errors.Is(err, fence.ErrStale) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.Positive(t, newest)
+}

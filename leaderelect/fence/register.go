@@ -1,0 +1,50 @@
+package fence
+
+import "sync"
+
+// Register is a value that only the newest leader changes. The zero value holds the zero T of term 0 and is ready for use.
+// All methods may be called by many goroutines at once. It must not be copied after its first use.
+type Register[T any] struct {
+	mu sync.Mutex
+	// mu guards the following.
+	highest uint64
+	value   T
+}
+
+// Write replaces the value. The error wraps [ErrStale] if a greater term was seen.
+func (r *Register[T]) Write(term uint64, value T) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.raiseLocked(term); err != nil {
+		return err
+	}
+	r.value = value
+	return nil
+}
+
+// Read returns the value, and bars all terms below term, so that what was read stays true for a leader of that term. The
+// error wraps ErrStale if a greater term was seen.
+func (r *Register[T]) Read(term uint64) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.raiseLocked(term); err != nil {
+		var zero T
+		return zero, err
+	}
+	return r.value, nil
+}
+
+// Peek returns the value and the greatest term that was seen, for those who do not lead.
+func (r *Register[T]) Peek() (value T, term uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value, r.highest
+}
+
+func (r *Register[T]) raiseLocked(term uint64) error {
+	if term < r.highest {
+		return stale(term, r.highest)
+	}
+	r.highest = term
+	return nil
+}
