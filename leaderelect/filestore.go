@@ -11,10 +11,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
-// FileStore is a [LeaseStore] in a directory, for processes on one host. It works on Linux, macOS and the BSDs, on a
+// FileStore is a [LeaseStore] in a directory, for processes on one host. It is a [Lister], and no [Watcher]: the standard
+// library cannot be told of changes of a file, so followers read it every RetryPeriod. It works on Linux, macOS and the BSDs, on a
 // local file system: not on NFS, whose locks and caches do not promise enough.
 //
 // Each key has three files, named after it: the record (.lease), the next record while it is written (.tmp), and a lock
@@ -75,6 +78,34 @@ func (s *FileStore) Update(ctx context.Context, e Entry) (Entry, error) {
 	return e, nil
 }
 
+// List returns the records whose keys begin with prefix, sorted by key. It reads every file of the directory, and fails
+// if one of them is damaged.
+func (s *FileStore) List(ctx context.Context, prefix string) ([]Entry, error) {
+	files, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("leaderelect: list %q: %w", prefix, err)
+	}
+	var list []Entry
+	for _, f := range files {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("leaderelect: list %q: %w", prefix, context.Cause(ctx))
+		}
+		if filepath.Ext(f.Name()) != ".lease" {
+			continue
+		}
+		e, err := s.loadFile(filepath.Join(s.dir, f.Name()))
+		switch {
+		case errors.Is(err, ErrNotFound): // somebody has just removed it
+		case err != nil:
+			return nil, fmt.Errorf("leaderelect: list %q: %w", prefix, err)
+		case strings.HasPrefix(e.Key, prefix):
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
+	return list, nil
+}
+
 // swap stores e, under a new version, if the record at that moment is one that may be replaced.
 func (s *FileStore) swap(ctx context.Context, e Entry, replaces func(have Entry, found bool) bool) (Entry, error) {
 	lock, err := s.lock(ctx, e.Key)
@@ -132,6 +163,7 @@ const maxLockPause = 8 * time.Millisecond
 // header is the first line of a record file. The value follows.
 type header struct {
 	Format   int    `json:"format"` // 1
+	Key      []byte `json:"key"`    // which the file name does not tell if it is long
 	Term     uint64 `json:"term"`
 	Version  string `json:"version"`
 	Size     int    `json:"size"`     // of the value, in bytes
@@ -140,7 +172,15 @@ type header struct {
 
 // load reads the record of key. A file that is damaged is an error, not an absent record: its term must not be forgotten.
 func (s *FileStore) load(key string) (Entry, error) {
-	path := s.path(key, ".lease")
+	e, err := s.loadFile(s.path(key, ".lease"))
+	if err == nil && e.Key != key {
+		return Entry{}, fmt.Errorf("read %q: it has the key %q", s.path(key, ".lease"), e.Key)
+	}
+	return e, err
+}
+
+// loadFile reads a record, whatever its key is.
+func (s *FileStore) loadFile(path string) (Entry, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Entry{}, ErrNotFound
@@ -156,13 +196,13 @@ func (s *FileStore) load(key string) (Entry, error) {
 	if h.Format != 1 || h.Version == "" || h.Size != len(value) || h.Checksum != crc32.ChecksumIEEE(value) {
 		return Entry{}, fmt.Errorf("read %q: damaged record", path)
 	}
-	return Entry{Key: key, Value: value, Term: h.Term, Version: h.Version}, nil
+	return Entry{Key: string(h.Key), Value: value, Term: h.Term, Version: h.Version}, nil
 }
 
 // store replaces the record of e.Key. The caller holds its lock.
 func (s *FileStore) store(e Entry) error {
 	line, err := json.Marshal(header{
-		Format: 1, Term: e.Term, Version: e.Version, Size: len(e.Value), Checksum: crc32.ChecksumIEEE(e.Value),
+		Format: 1, Key: []byte(e.Key), Term: e.Term, Version: e.Version, Size: len(e.Value), Checksum: crc32.ChecksumIEEE(e.Value),
 	})
 	if err != nil {
 		return err

@@ -206,3 +206,29 @@ func requireVague(t *testing.T, err error, what string) {
 	require.NotErrorIs(t, err, leaderelect.ErrNotFound, what)
 	require.NotErrorIs(t, err, leaderelect.ErrConflict, what)
 }
+
+func TestAFileUnderTheNameOfAnotherKeyIsDamaged(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "a", Value: []byte("v")})
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(filepath.Join(s.dir, "a.lease"), filepath.Join(s.dir, "b.lease")))
+	_, err = s.Get(t.Context(), "b")
+	require.ErrorContains(t, err, `it has the key "a"`)
+	require.NotErrorIs(t, err, leaderelect.ErrNotFound)
+}
+
+func TestAListOfFilesSkipsWhatIsNoRecordAndFailsForOneThatIsDamaged(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	for _, k := range []string{"slot/1", "slot/0", "seat/0"} {
+		_, err := s.Create(t.Context(), leaderelect.Entry{Key: k})
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "notes.txt"), []byte("slot/9"), 0o600))
+	list, err := s.List(t.Context(), "slot/")
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	assert.Equal(t, "slot/0", list[0].Key)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "x.lease"), []byte("{"), 0o600))
+	_, err = s.List(t.Context(), "slot/")
+	require.ErrorContains(t, err, "damaged")
+}
