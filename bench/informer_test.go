@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,6 +39,8 @@ type shared interface {
 	run(objects []*thing) (stop func())
 	// events sends updates of objects.
 	events(objects []*thing)
+	// relist ends the watch, so that objects are listed, and calls asked when they are asked for.
+	relist(objects []*thing, asked func())
 	// len returns the number of objects in the cache.
 	len() int
 }
@@ -52,22 +55,41 @@ var informers = []struct {
 	{"floor", func() shared { return &floorShared{} }},
 }
 
+// listing is what a source lists.
+type listing struct {
+	objects []*thing
+	asked   func() // called by a list; nil is nothing
+}
+
+func (l *listing) list() []*thing {
+	if l.asked != nil {
+		l.asked()
+	}
+	return l.objects
+}
+
 // setpointShared is a source and an informer of it.
 type setpointShared struct {
 	in      *informer.Informer[string, *thing]
-	objects []*thing
+	listing listing
+	version informer.Version
 	feed    chan []*thing
+	expire  chan listing
 	every   bool // change is told, and none merged
 }
 
 func newSetpointShared(every bool) shared {
-	m := &setpointShared{every: every, feed: make(chan []*thing)}
+	m := &setpointShared{every: every, feed: make(chan []*thing), expire: make(chan listing)}
 	m.in = informer.New(m, func(o *thing) string { return o.Name }, informer.Config{})
 	return m
 }
 
+// Equal makes it an informer.Equaler.
+func (m *setpointShared) Equal(a, b *thing) bool { return a.ResourceVersion == b.ResourceVersion }
+
 func (m *setpointShared) List(context.Context) (informer.List[*thing], error) {
-	return informer.List[*thing]{Items: m.objects, Version: 1}, nil
+	m.version++
+	return informer.List[*thing]{Items: m.listing.list(), Version: m.version}, nil
 }
 
 func (m *setpointShared) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[*thing], error] {
@@ -77,10 +99,14 @@ func (m *setpointShared) Watch(ctx context.Context, after informer.Version) iter
 			case objects := <-m.feed:
 				for _, o := range objects {
 					after++
+					m.version = after
 					if !yield(informer.Event[*thing]{Type: informer.Modified, Object: o, Version: after}, nil) {
 						return
 					}
 				}
+			case m.listing = <-m.expire:
+				yield(informer.Event[*thing]{}, informer.ErrExpired)
+				return
 			case <-ctx.Done():
 				return
 			}
@@ -99,17 +125,22 @@ func (m *setpointShared) handle(f func(*thing)) {
 }
 
 func (m *setpointShared) run(objects []*thing) (stop func()) {
-	m.objects = objects
+	m.listing.objects = objects
 	return running(func(ctx context.Context) { _ = m.in.Run(ctx) })
 }
 
 func (m *setpointShared) events(objects []*thing) { m.feed <- objects }
 func (m *setpointShared) len() int                { return m.in.Indexer().Len() }
 
+func (m *setpointShared) relist(objects []*thing, asked func()) {
+	m.expire <- listing{objects, asked}
+}
+
 // clientgoShared is a ListerWatcher and a shared informer of it.
 type clientgoShared struct {
 	in      clientcache.SharedIndexInformer
-	objects []*thing
+	listing atomic.Pointer[listing]
+	version atomic.Int64
 	out     chan watch.Event
 }
 
@@ -117,8 +148,8 @@ func newClientgoShared() shared {
 	m := &clientgoShared{out: make(chan watch.Event, 100)}
 	lw := &clientcache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (kuberuntime.Object, error) {
-			list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-			for _, o := range m.objects {
+			list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(m.version.Add(1), 10)}}
+			for _, o := range m.listing.Load().list() {
 				list.Items = append(list.Items, kuberuntime.RawExtension{Object: o})
 			}
 			return list, nil
@@ -146,8 +177,13 @@ func (m *clientgoShared) handle(f func(*thing)) {
 }
 
 func (m *clientgoShared) run(objects []*thing) (stop func()) {
-	m.objects = objects
+	m.listing.Store(&listing{objects: objects})
 	return running(m.in.RunWithContext)
+}
+
+func (m *clientgoShared) relist(objects []*thing, asked func()) {
+	m.listing.Store(&listing{objects, asked})
+	m.out <- watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired("expired").ErrStatus}
 }
 
 func (m *clientgoShared) events(objects []*thing) {
@@ -209,6 +245,8 @@ func (m *floorShared) events(objects []*thing) {
 }
 
 func (m *floorShared) len() int { return len(m.cache) }
+
+func (m *floorShared) relist([]*thing, func()) { panic("the floor has no relists") }
 
 // running runs f until stop is called.
 func running(f func(ctx context.Context)) (stop func()) {

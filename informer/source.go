@@ -56,7 +56,8 @@ type List[T any] struct {
 // ListWatcher is a source: what it holds now, and what changes from then on. Its methods may be called by several
 // goroutines at once.
 type ListWatcher[T any] interface {
-	// List returns every object and the version at which the list is current.
+	// List returns every object and the version at which the list is current. Neither the slice nor the objects may change
+	// afterwards.
 	List(ctx context.Context) (List[T], error)
 
 	// Watch yields every change after the given version, in order of version. It yields a last error, alone, when

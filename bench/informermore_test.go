@@ -1,0 +1,273 @@
+package bench_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// BenchmarkInformerRelist measures a list of size objects that are all as they were, from the call of List until the cache
+// has it. The objects are other ones in memory, as if they had been decoded. What the handler is told is counted: nothing,
+// or an update of each, on whose call the time for client-go ends, since it shows no other end.
+func BenchmarkInformerRelist(b *testing.B) {
+	for _, size := range []int{10_000, 100_000, 1_000_000} {
+		for _, impl := range []int{0, 2} {
+			b.Run(fmt.Sprintf("size=%d/impl=%s", size, informers[impl].name), func(b *testing.B) {
+				m := informers[impl].new()
+				listed, told := newGoal(size), make(chan struct{}, 1)
+				var updates atomic.Int64
+				all := newGoal(size)
+				m.handle(func(o *thing) {
+					switch {
+					case o.last:
+						told <- struct{}{}
+					case listed.left.Load() > 0:
+						listed.count()
+					default:
+						updates.Add(1)
+						all.count()
+					}
+				})
+				stop := m.run(makeThings(size, 1, false))
+				defer stop()
+				listed.await(b)
+				var relisting time.Duration
+				n, version := 0, 1
+				for b.Loop() {
+					n++
+					version++
+					m.events(makeThings(1, version, true)) // something has happened since the last list
+					<-told
+					objects := makeThings(size, 1, false)
+					copy(objects, makeThings(1, version, false))
+					all.left.Store(int64(size))
+					all.done = make(chan struct{})
+					runtime.GC()
+					var began time.Time
+					m.relist(objects, func() { began = time.Now() })
+					if s, ok := m.(*setpointShared); ok {
+						if err := s.in.WaitForVersion(context.Background(), informer.Version(2*n+1)); err != nil {
+							b.Fatal(err)
+						}
+					} else {
+						all.await(b)
+					}
+					relisting += time.Since(began)
+				}
+				b.ReportMetric(float64(relisting.Nanoseconds())/float64(n), "ns/relist")
+				b.ReportMetric(float64(updates.Load())/float64(n), "updates/relist")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// BenchmarkInformerOneMoreHandler measures what each handler that is added to the first one costs an event: two updates of
+// each of size objects, as in ListWatch, with nine handlers and with one.
+func BenchmarkInformerOneMoreHandler(b *testing.B) {
+	const more = 8
+	for _, size := range []int{100_000} {
+		for _, impl := range informers {
+			b.Run(fmt.Sprintf("size=%d/impl=%s", size, impl.name), func(b *testing.B) {
+				listed, first, last := makeThings(size, 1, false), makeThings(size, 2, false), makeThings(size, 3, true)
+				var one, all time.Duration
+				var mallocs [2]uint64
+				n := 0
+				for b.Loop() {
+					n++
+					before := mallocCount()
+					_, w := listWatch(b, impl.new(), 1, listed, first, last)
+					mallocs[0], one = mallocs[0]+mallocCount()-before, one+w
+					before = mallocCount()
+					_, w = listWatch(b, impl.new(), 1+more, listed, first, last)
+					mallocs[1], all = mallocs[1]+mallocCount()-before, all+w
+				}
+				events := float64(more * n * 2 * size)
+				b.ReportMetric(float64((all-one).Nanoseconds())/events, "ns/event")
+				b.ReportMetric((float64(mallocs[1])-float64(mallocs[0]))/events, "allocs/event")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+func mallocCount() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.Mallocs
+}
+
+// The bounds of the soak: what waits for a stalled handler costs at most soakBacklog bytes for each object, besides the
+// last object that it knows; and when it has caught up, nothing is kept but soakRest.
+const (
+	soakBacklog = 200
+	soakRest    = 8 << 20
+)
+
+// row is the object of the soak, of soakRow bytes.
+type row struct {
+	name string
+	rev  int
+	data [80]byte
+}
+
+const soakRow = 112 // of which 8 are lost to its size class
+
+// soakSource has a number of rows, and tells of changes of them in no order, as many as it is asked for, and then of one of
+// the first row, as a sign that these were all. One in 16 is a deletion, after which the row comes again.
+type soakSource struct {
+	names   []string
+	rows    []*row // by number; nil if it is deleted
+	ask     chan int
+	version informer.Version
+}
+
+func (s *soakSource) List(context.Context) (informer.List[*row], error) {
+	return informer.List[*row]{Items: slices.Clone(s.rows), Version: s.version}, nil
+}
+
+func (s *soakSource) Watch(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[*row], error] {
+	return func(yield func(informer.Event[*row], error) bool) {
+		rnd := uint64(1)
+		for {
+			select {
+			case n := <-s.ask:
+				for range n {
+					rnd = rnd*6364136223846793005 + 1442695040888963407
+					if !yield(s.change(1+int(rnd>>33)%(len(s.rows)-1), rnd>>60 == 0), nil) {
+						return
+					}
+				}
+				if !yield(s.change(0, false), nil) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (s *soakSource) change(i int, remove bool) informer.Event[*row] {
+	s.version++
+	old := s.rows[i]
+	if old != nil && remove {
+		s.rows[i] = nil
+		return informer.Event[*row]{Type: informer.Deleted, Object: old, Version: s.version}
+	}
+	s.rows[i] = &row{name: s.names[i], rev: int(s.version)}
+	ev := informer.Event[*row]{Type: informer.Modified, Object: s.rows[i], Version: s.version}
+	if old == nil {
+		ev.Type = informer.Added
+	}
+	return ev
+}
+
+// soakSize returns a number of the environment, or what the short form has.
+func soakSize(b *testing.B, name string, short int) int {
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(short)))
+	if err != nil || n <= 0 {
+		b.Fatalf("%s is no number", name)
+	}
+	return n
+}
+
+// BenchmarkInformerSoak has SOAK_OBJECTS objects and SOAK_EVENTS changes of them, and two handlers, one of which stands still
+// from the third tenth of the changes to the seventh. It fails when the memory exceeds its bounds, or a handler does not
+// end with what the cache holds. The long form takes minutes:
+//
+//	SOAK_OBJECTS=1000000 SOAK_EVENTS=10000000 go test -run='^$' -bench=InformerSoak -benchtime=1x -timeout=1h ./bench
+func BenchmarkInformerSoak(b *testing.B) {
+	objects, events := soakSize(b, "SOAK_OBJECTS", 20_000), soakSize(b, "SOAK_EVENTS", 200_000)
+	b.Run(fmt.Sprintf("size=%d/events=%d/impl=setpoint", objects, events), func(b *testing.B) {
+		for b.Loop() {
+			soak(b, objects, events)
+		}
+	})
+}
+
+func soak(b *testing.B, objects, events int) {
+	src := &soakSource{ask: make(chan int), rows: make([]*row, objects), names: make([]string, objects)}
+	for i := range src.rows {
+		src.names[i] = "row-" + strconv.Itoa(i)
+		src.rows[i] = &row{name: src.names[i]}
+	}
+	in := informer.New(src, func(r *row) string { return r.name }, informer.Config{})
+	var stall atomic.Pointer[chan struct{}]
+	known := [2]map[string]int{make(map[string]int, objects), make(map[string]int, objects)}
+	caughtUp := [2]chan int{make(chan int, 3), make(chan int, 3)}
+	for i := range known {
+		add := func(r *row) {
+			if gate := stall.Load(); i == 1 && gate != nil {
+				<-*gate
+			}
+			if known[i][r.name] = r.rev; r.name == src.names[0] && r.rev > 0 {
+				caughtUp[i] <- r.rev
+			}
+		}
+		if _, err := in.AddHandler(informer.Handler[string, *row]{
+			OnAdd:    func(r *row, _ bool) { add(r) },
+			OnUpdate: func(_, r *row) { add(r) },
+			OnDelete: func(d cache.Tombstone[string, *row]) { delete(known[i], d.Key) },
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	stop := running(func(ctx context.Context) { _ = in.Run(ctx) })
+	defer stop()
+	sent := 0
+	send := func(n, handlers int) { // and waits until so many handlers have been told
+		src.ask <- n
+		sent += n + 1
+		for _, rev := range caughtUp[:handlers] {
+			for <-rev != sent {
+			}
+		}
+	}
+
+	began := time.Now()
+	send(events*3/10, 2)
+	before := liveHeap()
+	gate := make(chan struct{})
+	stall.Store(&gate)
+	send(events*4/10, 1)
+	stalled := liveHeap() - before
+	stall.Store(nil)
+	close(gate)
+	send(events-events*3/10-events*4/10, 2)
+	took := time.Since(began)
+	rest := liveHeap() - before
+
+	b.ReportMetric(float64(took.Nanoseconds())/float64(events), "ns/event")
+	b.ReportMetric(float64(stalled)/float64(objects), "B/object-stalled")
+	b.ReportMetric(float64(rest)/(1<<20), "MiB-after")
+	b.ReportMetric(0, "ns/op")
+	if limit := int64(objects) * (soakBacklog + soakRow); stalled > limit {
+		b.Errorf("a handler that stands still costs %d bytes, more than %d", stalled, limit)
+	}
+	if rest > soakRest {
+		b.Errorf("%d bytes are kept when all have caught up, more than %d", rest, soakRest)
+	}
+	stop()
+	for i := range known {
+		if len(known[i]) != in.Indexer().Len() {
+			b.Errorf("handler %d knows %d objects of %d", i, len(known[i]), in.Indexer().Len())
+		}
+		for name, r := range in.Indexer().All() {
+			if known[i][name] != r.rev {
+				b.Fatalf("handler %d knows revision %d of %s, not %d", i, known[i][name], name, r.rev)
+			}
+		}
+	}
+}
