@@ -1,7 +1,7 @@
 package store_test
 
 import (
-	"sync"
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,61 +10,50 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Sheet takes long to copy when it has many rows: long enough for another writer to come in between.
-type Sheet struct {
-	Rows   [][]int
-	Status string
+// meanwhile is a context in which something happens when a write asks whether it has ended: after the store has looked for
+// the version that is to be replaced, and before it decides.
+type meanwhile struct {
+	context.Context
+	happens func()
 }
 
-func (s Sheet) WithStatusOf(other Sheet) Sheet {
-	s.Status = other.Status
-	return s
+func (m *meanwhile) Err() error {
+	if f := m.happens; f != nil {
+		m.happens = nil
+		f()
+	}
+	return m.Context.Err()
 }
 
 // A writer may name a version that is not there yet, and become right while its write is under way. It must not reach past
 // its part of the object even so.
 func TestAnUpdateOfAVersionThatIsYetToComeWritesItsPartOnly(t *testing.T) {
-	rows := make([][]int, 20_000)
-	for i := range rows {
-		rows[i] = []int{i}
-	}
+	services := open[Service](t, store.NewMemory(store.MemoryConfig{}), "service")
 	for _, c := range []struct {
 		name  string
-		write func(*store.MemoryStore[Sheet], store.Object[Sheet]) (store.Object[Sheet], error)
-		check func(store.Object[Sheet])
+		write func(context.Context, store.Object[Service], ...store.Precondition) (store.Object[Service], error)
+		want  Service
+		label string
 	}{
-		{"Update", func(s *store.MemoryStore[Sheet], o store.Object[Sheet]) (store.Object[Sheet], error) {
-			return s.Update(t.Context(), o)
-		}, func(o store.Object[Sheet]) { assert.Equal(t, "true", o.Value.Status) }},
-		{"UpdateStatus", func(s *store.MemoryStore[Sheet], o store.Object[Sheet]) (store.Object[Sheet], error) {
-			return s.UpdateStatus(t.Context(), o)
-		}, func(o store.Object[Sheet]) {
-			assert.Empty(t, o.Value.Rows)
-			assert.Equal(t, map[string]string{"n": "1"}, o.Labels)
-		}},
+		{"Update", services.Update, Service{Replicas: 9, Status: ServiceStatus{Ready: 1}}, "theirs"},
+		{"UpdateStatus", services.UpdateStatus, Service{Replicas: 3, Status: ServiceStatus{Ready: 9}}, "mine"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for range 20 {
-				s := open[Sheet](t, store.NewMemory(store.MemoryConfig{}), "sheet")
-				o, err := s.Create(t.Context(), store.Object[Sheet]{Key: "x", Value: Sheet{Status: "true"}})
+			o, err := services.Create(t.Context(), store.Object[Service]{
+				Key: c.name, Value: Service{Replicas: 3, Status: ServiceStatus{Ready: 1}},
+			})
+			require.NoError(t, err)
+			guess := o
+			guess.Version++
+			guess.Value, guess.Labels = Service{Replicas: 9, Status: ServiceStatus{Ready: 9}}, map[string]string{"of": "theirs"}
+			after, err := c.write(&meanwhile{t.Context(), func() {
+				o.Labels = map[string]string{"of": "mine"}
+				_, err := services.Update(t.Context(), o)
 				require.NoError(t, err)
-				guess := o
-				guess.Version++
-				guess.Value = Sheet{Rows: rows, Status: "forged"}
-				var wg sync.WaitGroup
-				started := make(chan struct{})
-				wg.Go(func() { // ends with its write; waited for below
-					close(started)
-					if after, err := c.write(s, guess); err == nil {
-						c.check(after)
-					}
-				})
-				<-started
-				o.Labels = map[string]string{"n": "1"}
-				_, err = s.Update(t.Context(), o)
-				wg.Wait()
-				require.NoError(t, err)
-			}
+			}}, guess)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, after.Value)
+			assert.Equal(t, c.label, after.Labels["of"])
 		})
 	}
 }
