@@ -31,6 +31,15 @@ type Config[K comparable] struct {
 	// limit.
 	MaxElapsed time.Duration
 
+	// LowPriority is the priority of what is no news: what is there when a Run begins, and what a resync tells again. A live
+	// event raises such a key to 0. It should be below 0. Defaults to -1. Positive is none: then all keys are handed out in
+	// the order in which they came.
+	LowPriority int
+
+	// Ageing is the wait that is worth one priority: a key is overtaken by keys of a priority that is p higher only if these
+	// became ready within p times Ageing after it. Defaults to 10 s. Negative is none.
+	Ageing time.Duration
+
 	// HandOut limits how fast reconciles begin. Controllers that call the same API may share one. A key that it does not let
 	// through yet stays in line and holds up no worker; no token is reserved for it, so the next token goes to the key
 	// that is first in line by then, of whichever controller. Nil is no limit.
@@ -66,6 +75,7 @@ type Config[K comparable] struct {
 func (c Config[K]) withDefaults() Config[K] {
 	c.Workers = cmp.Or(c.Workers, 1)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, math.MaxInt) // which makes the queue count them
+	c.LowPriority = min(cmp.Or(c.LowPriority, -1), 0)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
 	c.SyncTimeout = cmp.Or(c.SyncTimeout, 2*time.Minute)
 	c.Logger = cmp.Or(c.Logger, slog.Default())

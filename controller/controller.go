@@ -62,7 +62,7 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
 	c.queue = workqueue.New(workqueue.Config[K]{
 		Name: name, RateLimiter: c.pace, MaxAttempts: cfg.MaxAttempts, MaxElapsed: cfg.MaxElapsed, HandOut: cfg.HandOut,
-		Timestamps: true, Logger: cfg.Logger, Hooks: workqueue.Hooks[K]{Delayed: c.pace.delayed},
+		Ageing: cfg.Ageing, Timestamps: true, Logger: cfg.Logger, Hooks: workqueue.Hooks[K]{Delayed: c.pace.delayed},
 	})
 	return c, nil
 }

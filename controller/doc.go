@@ -62,7 +62,9 @@
 //  3. No reconcile begins before the informers that are watched, and the caches of Config.WaitFor, hold their first list,
 //     and what they hold has been mapped.
 //  4. Of a change both the old and the new object are mapped; of a deletion the last object known. An event adds no key
-//     twice.
+//     twice. A change that could not be mapped is mapped again until it is, in the next Run if need be, and no state that
+//     the object takes on meanwhile is left out, up to 100 of them. What is no news, because it was there when the Run
+//     began, or a resync tells it again, waits behind what is news.
 //  5. A key that failed, panicked or timed out is tried again until it succeeds, is skipped, given up or parked. The number
 //     of the attempt, when the first one failed, and why the key was added are in its context ([FromContext]), and in what
 //     is logged of it ([Logger]). One key does not delay others, except by the worker that it has; a Goexit costs no worker.

@@ -18,8 +18,11 @@ type feed interface {
 	start(ctx context.Context) (informer.Syncer, error)
 
 	// stop returns when everything that start has started has ended, and no key will be added. It is called after each
-	// start that returned no error.
+	// start, also one that returned an error.
 	stop()
+
+	// unmapped returns the number of objects that could not be mapped yet.
+	unmapped() int
 }
 
 // addFeed adds a feed, before Run.
@@ -44,11 +47,11 @@ func (c *Controller[K]) startFeeds(ctx context.Context) (syncers []informer.Sync
 	}
 	syncers = slices.Clone(c.cfg.WaitFor)
 	for _, f := range c.feeds {
+		started = append(started, f)
 		s, err := f.start(ctx)
 		if err != nil {
 			return nil, stop, fmt.Errorf("watch %s: %w", f.Name(), err)
 		}
-		started = append(started, f)
 		if s != nil {
 			syncers = append(syncers, s)
 		}

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -183,4 +184,24 @@ func lead(t *testing.T, s leaderelect.LeaseStore, work func(ctx context.Context)
 	elector, err := leaderelect.New(cfg)
 	require.NoError(t, err)
 	return start(t, elector.Run)
+}
+
+// textLogger writes to out, without times.
+func textLogger(out io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// assertNoWorkers fails the test if a goroutine of a controller is left in its bubble.
+func assertNoWorkers(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	assert.NotContains(t, string(stacks), "github.com/setpoint-go/setpoint/controller.")
+	assert.NotContains(t, string(stacks), "github.com/setpoint-go/setpoint/workqueue.")
 }

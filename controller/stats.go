@@ -10,6 +10,9 @@ type Stats struct {
 	// Queue counts the keys in the queue.
 	Queue workqueue.Stats
 
+	// Unmapped is the number of objects, and events of channels, that could not be mapped to keys and are tried again.
+	Unmapped int
+
 	// Outcomes counts the reconciles by their outcome since the controller was made. It has every Outcome, also those
 	// that never occurred.
 	Outcomes map[Outcome]uint64
@@ -19,7 +22,11 @@ type Stats struct {
 func (c *Controller[K]) Stats() Stats {
 	c.mu.Lock()
 	s := Stats{Running: c.running}
+	feeds := c.feeds
 	c.mu.Unlock()
+	for _, f := range feeds {
+		s.Unmapped += f.unmapped()
+	}
 	s.Queue = c.queue.Stats()
 	s.Outcomes = make(map[Outcome]uint64, len(c.outcomes))
 	for o := Succeeded; o <= Canceled; o++ {

@@ -1,0 +1,272 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// mapping turns the objects of one watch into keys of its controller. What cannot be mapped is tried again.
+type mapping[K, S comparable, T any] struct {
+	controller *Controller[K]
+	name       string // of the watch
+	mapper     func(ctx context.Context, key S, obj T) ([]K, error)
+	retries    *workqueue.Queue[S] // the keys of what is to be mapped again
+	mapped     func()              // called, if not nil, when a key was mapped that told could not map
+
+	ctx     context.Context // of the present Run; set by start
+	running sync.WaitGroup
+
+	failed atomic.Int64 // the number of keys of states; written with mu held
+
+	mu sync.Mutex
+	// mu guards the following. Invariant: a key of states is in retries, or in the hand of whoever maps it.
+	states map[S]unmapped[T]
+}
+
+// maxStates is the number of states of one object that are kept to be mapped again.
+const maxStates = 100
+
+// unmapped is what could not be mapped of one object.
+type unmapped[T any] struct {
+	states []T    // the oldest first
+	newest bool   // the last of states is the newest that was told
+	low    bool   // how to add the keys
+	what   string // why they are added
+}
+
+// event is a change that was told.
+type event[T any] struct {
+	change Change[T]
+	low    bool   // it is no news
+	what   string // it says, after the name of the watch
+}
+
+func newMapping[K, S comparable, T any](
+	c *Controller[K], name string, mapper func(context.Context, S, T) ([]K, error),
+) *mapping[K, S, T] {
+	return &mapping[K, S, T]{
+		controller: c, name: name, mapper: mapper, states: make(map[S]unmapped[T]),
+		retries: workqueue.New(workqueue.Config[S]{
+			Name: name, Logger: c.cfg.Logger,
+			RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[S](5*time.Millisecond, time.Minute),
+		}),
+	}
+}
+
+// start begins to try again what could not be mapped, that of the Run before at once, until ctx ends.
+func (m *mapping[K, S, T]) start(ctx context.Context) {
+	m.ctx = ctx
+	for _, k := range m.retries.Snapshot() {
+		m.retries.Add(k.Key)
+	}
+	// Tries again, beside the handler, which has other things to do. It ends with ctx; wait waits for it.
+	m.running.Go(func() {
+		// It returns nil.
+		_ = m.retries.Run(ctx, 1, func(_ context.Context, item workqueue.Item[S]) error {
+			states, ok := m.take(item.Key)
+			if !ok {
+				return nil
+			}
+			states.newest = false // by the time that it is kept again
+			err := m.mapAll(item.Key, states)
+			if err == nil && m.mapped != nil {
+				m.mapped()
+			}
+			return err
+		})
+	})
+}
+
+// wait returns when what start has started has ended.
+func (m *mapping[K, S, T]) wait() { m.running.Wait() }
+
+// unmapped returns the number of objects that could not be mapped.
+func (m *mapping[K, S, T]) unmapped() int { return int(m.failed.Load()) }
+
+// passes tells whether a change passes all filters.
+func (m *mapping[K, S, T]) passes(key S, c Change[T], filters []Filter[T]) (pass bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			m.log("filter panicked, the change counts", key, &wait.PanicError{Value: v, Stack: debug.Stack()})
+			pass = true
+		}
+	}()
+	for _, f := range filters {
+		if !f(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// told maps what has changed, and what could not be mapped of the same object before. It returns false if that is to be
+// tried again.
+func (m *mapping[K, S, T]) told(key S, e event[T]) bool {
+	if m.failed.Load() > 0 {
+		if before, ok := m.take(key); ok {
+			states := e.states()
+			if before.newest && e.change.Type == informer.Modified {
+				states = states[1:] // the old state is the newest of before
+			}
+			before.states, before.newest = append(before.states, states...), true
+			before.low, before.what = before.low && e.low, e.what
+			return m.orRetry(key, m.mapAll(key, before))
+		}
+	}
+	// The way of nearly all changes. It keeps no list of states.
+	var keys [2][]K
+	var err error
+	if e.change.Type != informer.Added {
+		keys[0], err = m.call(key, e.change.Old)
+	}
+	if err == nil && e.change.Type != informer.Deleted {
+		keys[1], err = m.call(key, e.change.New)
+	}
+	if err != nil {
+		return m.orRetry(key, m.mapAll(key, unmapped[T]{e.states(), true, e.low, e.what}))
+	}
+	m.add(keys[0], keys[1], e.low, e.what)
+	return true
+}
+
+// orRetry makes key be mapped again if there is an error.
+func (m *mapping[K, S, T]) orRetry(key S, err error) bool {
+	if err != nil {
+		m.retries.AddRateLimited(key)
+	}
+	return err == nil
+}
+
+// mapAll maps all states, adds the keys of those that could be mapped, and keeps the others.
+func (m *mapping[K, S, T]) mapAll(key S, u unmapped[T]) error {
+	var all []K
+	var failed []T
+	var errs []error
+	last := -1
+	for i, state := range u.states {
+		keys, err := m.call(key, state)
+		if err != nil {
+			failed, errs = append(failed, state), append(errs, err)
+			last = i
+		}
+		all = append(all, keys...)
+	}
+	m.add(all, nil, u.low, u.what)
+	if len(failed) == 0 {
+		return nil
+	}
+	u.newest = u.newest && last == len(u.states)-1
+	u.states = failed
+	m.keep(key, u)
+	err := errors.Join(errs...)
+	if m.ctx.Err() == nil {
+		m.log("mapping failed, tried again", key, err)
+	}
+	return err
+}
+
+// call calls the mapper and captures a panic.
+func (m *mapping[K, S, T]) call(key S, state T) (keys []K, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			keys, err = nil, &wait.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	keys, err = m.mapper(m.ctx, key, state)
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
+}
+
+// add adds the keys to the controller.
+func (m *mapping[K, S, T]) add(a, b []K, low bool, what string) {
+	opts := AddOptions{}
+	if low {
+		opts.Priority = m.controller.cfg.LowPriority
+	}
+	if m.controller.cfg.Reasons {
+		opts.Reason = m.name + what
+	}
+	addAll(func(key K) { m.controller.AddWith(key, opts) }, a, b)
+}
+
+// take takes what could not be mapped of key.
+func (m *mapping[K, S, T]) take(key S) (unmapped[T], bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u, ok := m.states[key]
+	if ok {
+		delete(m.states, key)
+		m.failed.Add(-1)
+	}
+	return u, ok
+}
+
+// keep keeps what could not be mapped of key, before what was kept since. Of too many states those in the middle go.
+func (m *mapping[K, S, T]) keep(key S, u unmapped[T]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if since, ok := m.states[key]; ok {
+		u.states, u.newest = append(u.states, since.states...), since.newest
+		u.low, u.what = u.low && since.low, since.what
+	} else {
+		m.failed.Add(1)
+	}
+	if n := len(u.states); n > maxStates {
+		u.states = slices.Delete(u.states, 1, 1+n-maxStates)
+	}
+	m.states[key] = u
+}
+
+// log reports what went wrong with the object under key, since nobody receives it as an error.
+func (m *mapping[K, S, T]) log(message string, key S, err error) {
+	attrs := []slog.Attr{
+		slog.String("controller", m.controller.name), slog.String("watch", m.name), slog.Any("object", key), slog.Any("error", err),
+	}
+	if p := (*wait.PanicError)(nil); errors.As(err, &p) {
+		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	m.controller.cfg.Logger.LogAttrs(m.ctx, slog.LevelWarn, message, attrs...)
+}
+
+// states returns the states of an object before and after a change.
+func (e event[T]) states() []T {
+	switch e.change.Type {
+	case informer.Added:
+		return []T{e.change.New}
+	case informer.Deleted:
+		return []T{e.change.Old}
+	default:
+		return []T{e.change.Old, e.change.New}
+	}
+}
+
+// addAll adds the keys of a and of b, each once: a second add while a worker has the key would bring it back for nothing.
+func addAll[K comparable](add func(K), a, b []K) {
+	keys := a
+	if !slices.Equal(a, b) {
+		keys = slices.Concat(a, b)
+	}
+	if len(keys) == 1 { // by far the most frequent
+		add(keys[0])
+		return
+	}
+	added := make(map[K]struct{}, len(keys))
+	for _, key := range keys {
+		if _, ok := added[key]; !ok {
+			added[key] = struct{}{}
+			add(key)
+		}
+	}
+}

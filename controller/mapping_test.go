@@ -1,0 +1,470 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// flaky is the mapper owner, which fails for some owners.
+type flaky struct {
+	mu sync.Mutex
+	// mu guards the following.
+	fails map[string]bool // by owner
+	calls []string
+}
+
+func (f *flaky) break_(owners ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fails = map[string]bool{}
+	for _, o := range owners {
+		f.fails[o] = true
+	}
+}
+
+func (f *flaky) take() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := f.calls
+	f.calls = nil
+	return calls
+}
+
+func (f *flaky) mapper(_ context.Context, key string, o object) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, key+" of "+o.Owner)
+	if f.fails["panic"] {
+		panic(errBoom)
+	}
+	if f.fails[o.Owner] {
+		return []string{"not to be added"}, errBoom
+	}
+	return []string{o.Owner}, nil
+}
+
+// flakyWorld is a running controller that watches a source with a flaky mapper.
+type flakyWorld struct {
+	*flaky
+	source  *source
+	c       *controller.Controller[string]
+	reports *log[controller.Report[string]]
+	run     *running
+}
+
+func newFlakyWorld(t *testing.T, cfg controller.Config[string], objects ...object) *flakyWorld {
+	w := &flakyWorld{flaky: &flaky{}, source: newSource(objects...)}
+	inf := newInformer("things", w.source)
+	start(t, inf.Run)
+	w.c, w.reports = newController(t, cfg, noop)
+	controller.WatchMap(w.c, inf, w.mapper)
+	w.run = start(t, w.c.Run)
+	synctest.Wait()
+	return w
+}
+
+// keys returns the keys that were reconciled since the last call, in order.
+func (w *flakyWorld) keys() []string {
+	synctest.Wait()
+	return sorted(w.reports.take())
+}
+
+func TestAChangeThatCannotBeMappedIsTriedAgainAndNotLost(t *testing.T) {
+	bubble(t, "an object that is new, after a backoff that grows", func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{})
+		w.break_("x")
+		w.source.set(object{Key: "a", Owner: "x"})
+		synctest.Wait()
+		assert.Empty(t, w.keys())
+		assert.Equal(t, 1, w.c.Stats().Unmapped)
+		w.take()
+		for range 4 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(80 * time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, w.take(), 4, "after 5, 15, 35 and 75 ms")
+
+		w.break_()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"x"}, w.keys())
+		assert.Zero(t, w.c.Stats().Unmapped)
+		w.take()
+		time.Sleep(time.Hour)
+		assert.Empty(t, w.take(), "and no more")
+	})
+	bubble(t, "an object that moves: the owner before hears of it at once, the one after when it can be found out", func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "x"})
+		assert.Equal(t, []string{"x"}, w.keys())
+		w.break_("y")
+		w.source.set(object{Key: "a", Owner: "y"})
+		assert.Equal(t, []string{"x"}, w.keys())
+		w.break_()
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"y"}, w.keys())
+	})
+	bubble(t, "an object that moves on and on: all who have seen it", func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "x"})
+		assert.Equal(t, []string{"x"}, w.keys())
+		w.break_("x", "y", "z")
+		for _, owner := range []string{"y", "z", "y", "w"} {
+			w.source.set(object{Key: "a", Owner: owner})
+			synctest.Wait()
+		}
+		assert.Equal(t, []string{"w"}, w.keys())
+		w.break_()
+		w.take()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"x", "y", "z"}, w.keys())
+		assert.Equal(t, []string{"a of x", "a of y", "a of z", "a of y"}, w.take(), "each state once")
+	})
+	bubble(t, "an object that is deleted", func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "x"})
+		w.keys()
+		w.break_("x")
+		w.source.delete("a")
+		assert.Empty(t, w.keys())
+		w.break_()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"x"}, w.keys())
+	})
+	bubble(t, "a new event does not wait for the backoff", func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{})
+		w.break_("x")
+		w.source.set(object{Key: "a", Owner: "x"})
+		time.Sleep(time.Minute)
+		w.break_()
+		w.source.set(object{Key: "a", Owner: "y"})
+		assert.Equal(t, []string{"x", "y"}, w.keys())
+		assert.Zero(t, w.c.Stats().Unmapped)
+	})
+	bubble(t, "a mapper that panics", func(t *testing.T) {
+		var out strings.Builder
+		w := newFlakyWorld(t, controller.Config[string]{Logger: textLogger(&out)})
+		w.break_("panic")
+		w.source.set(object{Key: "a", Owner: "x"})
+		assert.Empty(t, w.keys())
+		w.break_()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"x"}, w.keys())
+		assert.Contains(t, out.String(), `level=WARN msg="mapping failed, tried again" controller=test watch=things object=a error="wait: recover from panic: boom" stack=`)
+		assert.Contains(t, out.String(), "mapping_test.go")
+	})
+	bubble(t, "others are not held up", func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{})
+		w.break_("x")
+		w.source.set(object{Key: "a", Owner: "x"})
+		w.source.set(object{Key: "b", Owner: "y"})
+		assert.Equal(t, []string{"y"}, w.keys())
+	})
+}
+
+func TestWhatARunCouldNotMapTheNextRunMapsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "x"})
+		w.keys()
+		w.break_("x")
+		w.source.delete("a")
+		time.Sleep(time.Hour)
+		require.NoError(t, w.run.stop())
+		assertNoWorkers(t)
+		assert.Empty(t, w.keys())
+		assert.Equal(t, 1, w.c.Stats().Unmapped)
+		w.break_()
+		time.Sleep(time.Hour)
+		assert.Empty(t, w.keys(), "nothing runs")
+
+		start(t, w.c.Run)
+		assert.Equal(t, []string{"x"}, w.keys())
+	})
+}
+
+func TestAMapperIsToldWhenItHasToStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource()
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		var out strings.Builder
+		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop)
+		block := true
+		controller.WatchMap(c, inf, func(ctx context.Context, key string, _ object) ([]string, error) {
+			if !block {
+				return []string{key}, nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		r := start(t, c.Run)
+		synctest.Wait()
+		s.set(object{Key: "a"})
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, r.stop())
+		assert.Zero(t, time.Since(began))
+		assert.NotContains(t, out.String(), "mapping failed", "it is none")
+		s.delete("a")
+		synctest.Wait()
+		block = false
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, sorted(reports.take()))
+	})
+}
+
+func TestOfManyStatesThatCannotBeMappedTheOldestAndTheLastAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "0"})
+		w.keys()
+		all := []string{}
+		for i := range 1000 {
+			all = append(all, fmt.Sprint(i))
+		}
+		w.break_(all...)
+		for _, owner := range all {
+			w.source.set(object{Key: "a", Owner: owner, Value: 1})
+		}
+		synctest.Wait()
+		w.break_()
+		time.Sleep(time.Minute)
+		want := append([]string{"0"}, all[1000-99:]...)
+		slices.Sort(want)
+		assert.Equal(t, want, w.keys())
+	})
+}
+
+// TestEveryOwnerKnowsItsChildrenInTheEnd moves objects between owners while the mapper fails at random, and runs end and
+// begin. Each owner remembers the children that it saw when it was reconciled last. In the end all must be right: so each
+// owner was told when it lost a child, too.
+func TestEveryOwnerKnowsItsChildrenInTheEnd(t *testing.T) {
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) { owners(t, rand.New(rand.NewPCG(seed, 3))) })
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func owners(t *testing.T, r *rand.Rand) {
+	s := newSource()
+	inf := newInformer("things", s)
+	start(t, inf.Run)
+	children := func(owner string) (keys []string) {
+		for key, o := range inf.Indexer().All() {
+			if o.Owner == owner {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	seen := map[string][]string{} // one worker
+	c, _ := newController(t, controller.Config[string]{}, func(_ context.Context, owner string) (controller.Result, error) {
+		seen[owner] = children(owner)
+		return controller.Result{}, nil
+	})
+	f := &flaky{}
+	filters := []controller.Filter[object]{}
+	if r.IntN(2) == 0 {
+		filters = append(filters, controller.Changed(func(o object) string { return o.Owner }))
+	}
+	controller.WatchMap(c, inf, f.mapper, filters...)
+	run := start(t, c.Run)
+	names := []string{"w", "x", "y", "z"}
+	for range 60 {
+		switch key := fmt.Sprint("k", r.IntN(4)); r.IntN(8) {
+		case 0:
+			f.break_(names[r.IntN(4)], names[r.IntN(4)])
+		case 1:
+			f.break_("panic")
+		case 2:
+			f.break_()
+		case 3:
+			if _, ok := s.objects[key]; ok {
+				s.delete(key)
+			}
+		case 4:
+			c.Add(names[r.IntN(4)])
+		case 5:
+			if r.IntN(4) == 0 {
+				synctest.Wait() // what has happened was told
+				run.stop()
+				run = start(t, c.Run)
+				synctest.Wait()
+			}
+		default:
+			s.set(object{Key: key, Owner: names[r.IntN(4)], Value: r.IntN(2)})
+		}
+		if r.IntN(2) == 0 {
+			synctest.Wait()
+		}
+		if r.IntN(4) == 0 {
+			time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
+		}
+	}
+	f.break_()
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	for _, owner := range names {
+		assert.Equal(t, children(owner), seen[owner], "of %s", owner)
+	}
+	assert.Zero(t, c.Stats().Unmapped)
+	require.NoError(t, run.stop())
+	c.CheckInvariants(t)
+}
+
+func TestAChannelIsASource(t *testing.T) {
+	bubble(t, "whose events are mapped, while a run runs", func(t *testing.T) {
+		events := make(chan string)
+		c, reports := newController(t, controller.Config[string]{Reasons: true}, noop)
+		controller.WatchChannel(c, "hooks", events, func(_ context.Context, e string) ([]string, error) {
+			return strings.Fields(e), nil
+		})
+		select {
+		case events <- "early":
+			t.Error("nobody reads")
+		default:
+		}
+		r := start(t, c.Run)
+		events <- "a b"
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
+		require.NoError(t, r.stop())
+		synctest.Wait()
+		select {
+		case events <- "late":
+			t.Error("nobody reads")
+		default:
+		}
+		r = start(t, c.Run)
+		events <- "c"
+		close(events)
+		synctest.Wait()
+		assert.Equal(t, []string{"c"}, sorted(reports.take()))
+		require.NoError(t, r.stop())
+		assertNoGoroutines(t)
+	})
+	bubble(t, "that is read no further than it can be mapped", func(t *testing.T) {
+		events := make(chan int)
+		broken := true
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		controller.WatchChannel(c, "hooks", events, func(_ context.Context, e int) ([]string, error) {
+			if broken {
+				return nil, errBoom
+			}
+			return []string{fmt.Sprint(e)}, nil
+		})
+		r := start(t, c.Run)
+		sent := 0
+		for more := true; more; {
+			synctest.Wait()
+			select {
+			case events <- sent:
+				sent++
+			default:
+				more = false
+			}
+		}
+		assert.Equal(t, 1024, sent)
+		assert.Equal(t, 1024, c.Stats().Unmapped)
+		require.NoError(t, r.stop())
+		broken = false
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Len(t, reports.take(), 1024, "nothing that was read is lost")
+		for i := range 2000 {
+			events <- i
+		}
+		synctest.Wait()
+		assert.Len(t, reports.take(), 2000, "all room is free again")
+		assert.Zero(t, c.Stats().Unmapped)
+	})
+	c, _ := newController(t, controller.Config[string]{}, noop)
+	assert.PanicsWithValue(t, "controller: WatchChannel called with a nil channel or mapper", func() {
+		controller.WatchChannel(c, "x", make(chan int), nil)
+	})
+}
+
+func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
+	for _, low := range []int{0, -2, 1} {
+		bubble(t, fmt.Sprint("low priority ", low), func(t *testing.T) {
+			s := newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}, object{Key: "d"})
+			inf := informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour})
+			start(t, inf.Run)
+			hold := make(chan struct{})
+			c, reports := newController(t, controller.Config[string]{LowPriority: low, Ageing: -1}, func(_ context.Context, key string) (controller.Result, error) {
+				if key == "a" || key == "h" {
+					<-hold
+				}
+				return controller.Result{}, nil
+			})
+			controller.Watch(c, inf, controller.OwnKey)
+			start(t, c.Run)
+			synctest.Wait() // a is in the hand of the worker, the others wait
+			s.set(object{Key: "e"})
+			s.set(object{Key: "c", Value: 1})
+			synctest.Wait()
+			hold <- struct{}{}
+			synctest.Wait()
+			if low > 0 {
+				assert.Equal(t, []string{"a", "b", "c", "d", "e"}, keysOf(reports.take()), "in the order in which they came")
+				return
+			}
+			assert.Equal(t, []string{"a", "c", "e", "b", "d"}, keysOf(reports.take()), "c was raised, and keeps its place in time")
+
+			s.set(object{Key: "h"})
+			time.Sleep(time.Hour)
+			s.set(object{Key: "i"})
+			synctest.Wait()
+			for range 3 { // h; h, which has kept its priority; a
+				hold <- struct{}{}
+				synctest.Wait()
+			}
+			assert.Equal(t, []string{"h", "i", "h", "a", "b", "c", "d", "e"}, keysOf(reports.take()), "after the resync, too")
+		})
+	}
+}
+
+func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		bubble(t, fmt.Sprint(on), func(t *testing.T) {
+			s := newSource(object{Key: "a"})
+			inf := informer.New(s, keyOf, informer.Config{Name: "things", ResyncPeriod: time.Hour})
+			start(t, inf.Run)
+			var reasons []string
+			c, _ := newController(t, controller.Config[string]{Reasons: on}, func(ctx context.Context, _ string) (controller.Result, error) {
+				info, _ := controller.FromContext(ctx)
+				for _, r := range info.Reasons {
+					reasons = append(reasons, r.Text)
+				}
+				return controller.Result{}, nil
+			})
+			controller.Watch(c, inf, controller.OwnKey)
+			start(t, c.Run)
+			synctest.Wait()
+			s.set(object{Key: "b"})
+			synctest.Wait()
+			s.set(object{Key: "b", Value: 1})
+			synctest.Wait()
+			s.delete("b")
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if on {
+				assert.Equal(t, []string{"things listed", "things added", "things updated", "things deleted", "things listed again"}, reasons)
+			} else {
+				assert.Empty(t, reasons)
+			}
+		})
+	}
+}
