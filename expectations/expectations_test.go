@@ -161,7 +161,7 @@ func TestKeysThatDieTakeNoMemory(t *testing.T) {
 		c.SatisfiedExpectations(-1)
 		tr.Satisfied(-1)
 		v.Satisfied(-1)
-		require.Equal(t, []int{0, 0, 0, 0}, []int{c.Len(), c.Room(), tr.Len(), v.Len()})
+		require.Equal(t, []int{0, 0, 0, 0, 0}, []int{c.Len(), c.Room(), tr.Len(), v.Len(), v.Room()})
 
 		for key := range 10 {
 			c.ExpectDeletions(key, 1)

@@ -41,7 +41,8 @@ func (t *Tracked[K, ID]) Len() int { return len(t.book.pages) }
 func (v *Versions[K]) Len() int    { return len(v.book.pages) }
 
 // Room returns for how many keys there is room.
-func (c *Counted[K]) Room() int { return c.book.peak }
+func (c *Counted[K]) Room() int  { return c.book.peak }
+func (v *Versions[K]) Room() int { return cap(v.next) }
 
 func (b *book[K, E]) check() error {
 	b.mu.Lock()

@@ -126,6 +126,21 @@ func TestAllWhoListenAreToldInTheirOrderUntilTheyStop(t *testing.T) {
 	require.PanicsWithValue(t, "expectations: Notify needs a function", func() { v.Notify(nil) })
 }
 
+func TestWhoStopsWhileItIsToldKeepsTheOthersFromNothing(t *testing.T) {
+	c := expectations.NewCounted(expectations.Config[string]{})
+	var told []string
+	var stop func()
+	stop = c.Notify(func(string) { told = append(told, "first"); stop() })
+	c.Notify(func(string) { told = append(told, "second") })
+	c.Notify(func(string) { told = append(told, "third") })
+	for range 2 {
+		c.ExpectCreations("a", 1)
+		c.Expires("a")
+		c.CreationObserved("a")
+	}
+	require.Equal(t, []string{"first", "second", "third", "second", "third"}, told)
+}
+
 func TestWhoIsToldMayCallEverything(t *testing.T) {
 	c := expectations.NewCounted(expectations.Config[string]{})
 	var told []string
