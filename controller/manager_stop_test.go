@@ -221,49 +221,6 @@ func TestTheStopHooksHaveAContextOfTheirOwn(t *testing.T) {
 	})
 }
 
-func TestTwentyControllersStartedAndStoppedManyTimesLeaveNoGoroutine(t *testing.T) {
-	times := 200
-	if testing.Short() {
-		times = 20
-	}
-	for n := range times {
-		synctest.Test(t, func(t *testing.T) {
-			store := newLeases()
-			m, err := controller.NewManager(controller.ManagerConfig{Election: election(store), Logger: quiet})
-			require.NoError(t, err)
-			inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
-			m.AddSource(inf)
-			var reconciles log[string]
-			for i := range 20 {
-				c, err := controller.New(fmt.Sprint("c", i), controller.Func[string](func(ctx context.Context, key string) (controller.Result, error) {
-					reconciles.add(key)
-					return slow(ctx, key)
-				}), controller.Config[string]{Workers: 2, Logger: quiet})
-				require.NoError(t, err)
-				controller.Watch(c, inf, controller.OwnKey)
-				m.AddController(c)
-			}
-			r := start(t, m.Run)
-			switch n % 4 {
-			case 0:
-			case 1:
-				synctest.Wait()
-			case 2:
-				time.Sleep(time.Second)
-			case 3:
-				synctest.Wait()
-				store.cut.Store(true)
-				time.Sleep(time.Minute)
-			}
-			require.NoError(t, r.stop())
-			if n%4 > 0 {
-				assert.Len(t, reconciles.take(), 40)
-			}
-			assertNoGoroutines(t)
-		})
-	}
-}
-
 func TestAPanicOfAPartKeepsItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, controller.ManagerConfig{})

@@ -1,0 +1,227 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// rounds returns how often a test repeats: n, or what the variable of the environment says.
+func rounds(t *testing.T, variable string, n int) int {
+	t.Helper()
+	if text := os.Getenv(variable); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		return n
+	}
+	return n
+}
+
+// TestTheOrderOfAManagerHoldsWhateverHappens adds and removes parts of a manager, makes them fail, late and slow, takes the
+// leadership away and gives it back, and stops it, at random times. Each part checks when it starts and when it is told to
+// end that the order is kept (see managed). When things have come to rest, what ought to run runs, and nothing else does.
+func TestTheOrderOfAManagerHoldsWhateverHappens(t *testing.T) {
+	for seed := range rounds(t, "MANAGER_SCHEDULES", 150) {
+		synctest.Test(t, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d", seed)
+				}
+			}()
+			managerModel(t, uint64(seed))
+		})
+	}
+}
+
+func managerModel(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := &managedWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2))}
+	w.store = &releases{leases: newLeases(), w: w}
+	m, err := controller.NewManager(controller.ManagerConfig{
+		Election: election(w.store), OnFailure: w.decide(r.IntN(3) == 0), Logger: quiet,
+	})
+	require.NoError(t, err)
+	require.NoError(t, m.AddStopHook("hook", w.hook))
+	for range r.IntN(6) {
+		addSome(t, w, m, r)
+	}
+	for _, p := range w.parts { // all of them need all of the sources
+		p.needs = nil
+		for _, s := range w.parts {
+			if p.kind == controller.PartController && s.kind == controller.PartSource {
+				p.needs = append(p.needs, s)
+			}
+		}
+	}
+
+	running := start(t, m.Run)
+	steps := r.IntN(80)
+	for range steps {
+		switch r.IntN(10) {
+		case 0, 1:
+			addSome(t, w, m, r)
+		case 2:
+			removeSome(t, w, m, r)
+		case 3:
+			synctest.Wait()
+			w.failSome()
+			synctest.Wait()
+		case 4:
+			w.store.setCut(r.IntN(2) == 0)
+		case 5:
+			if r.IntN(3) == 0 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_ = m.Elector().Resign(ctx, 0)
+				cancel()
+			}
+		case 6:
+			time.Sleep(time.Duration(r.IntN(100)) * time.Second)
+		case 7, 8:
+			time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+		case 9:
+			synctest.Wait()
+			m.CheckInvariants(t)
+		}
+	}
+	if r.IntN(2) == 0 {
+		w.store.setCut(false)
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		checkRest(t, w, m, running)
+	}
+	w.locked(func() { w.stopping = true })
+	err = running.stop()
+	w.locked(func() { w.ended = true })
+	synctest.Wait()
+	m.CheckInvariants(t)
+	assert.Equal(t, controller.StageEnded, m.Stats().Stage)
+	for _, p := range w.parts {
+		assert.Zero(t, p.runs, "%s still runs", p.name)
+	}
+	for _, name := range w.expected {
+		assert.ErrorContains(t, err, name)
+	}
+	if len(w.expected) == 0 && !w.late {
+		assert.NoError(t, err)
+	}
+	assertNoGoroutines(t)
+}
+
+// addSome adds a part, or one whose name is taken.
+func addSome(t *testing.T, w *managedWorld, m *controller.Manager, r *rand.Rand) {
+	synctest.Wait() // for what is told to end, or drops out
+	var taken *managed
+	var stopping bool
+	w.locked(func() {
+		w.sweepLocked()
+		if stopping = w.stopping; len(w.parts) > 0 && r.IntN(4) == 0 {
+			taken = w.parts[r.IntN(len(w.parts))]
+		}
+	})
+	add := func(p *managed) error {
+		switch {
+		case p.kind == controller.PartSource:
+			return m.AddSource(p)
+		case p.every:
+			return m.AddToEveryReplica(p)
+		default:
+			return m.AddController(p)
+		}
+	}
+	if taken != nil && m.Stats().Stage != controller.StageNew { // before Run it would be a mistake of the program
+		if err := add(taken); !stopping {
+			assert.ErrorIs(t, err, controller.ErrPartExists)
+		} else {
+			assert.Error(t, err)
+		}
+		return
+	}
+	kind := controller.PartController
+	if r.IntN(3) == 0 {
+		kind = controller.PartSource
+	}
+	p := w.newPart(kind, r.IntN(2) == 0)
+	if err := add(p); stopping {
+		assert.ErrorIs(t, err, controller.ErrStopped)
+		w.locked(func() { p.gone = true })
+	} else {
+		assert.NoError(t, err)
+	}
+}
+
+// removeSome removes a part, and waits for its end or not.
+func removeSome(t *testing.T, w *managedWorld, m *controller.Manager, r *rand.Rand) {
+	synctest.Wait()
+	var p *managed
+	var farewell bool
+	w.locked(func() {
+		w.sweepLocked()
+		if len(w.parts) > 0 {
+			p = w.parts[r.IntN(len(w.parts))]
+			farewell = p.runs > 0 && p.farewell != nil
+			w.dropLocked(p)
+			if p.runs > 0 { // Run does not hear of it any more
+				w.expected = slices.DeleteFunc(w.expected, func(name string) bool { return name == p.name })
+			}
+		}
+	})
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(30_000))*time.Millisecond)
+	defer cancel()
+	var err error
+	if p.kind == controller.PartSource {
+		err = m.RemoveSource(ctx, p.name)
+	} else {
+		err = m.RemoveController(ctx, p.name)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case ctx.Err() != nil || w.stopping: // it may still run, or its error belongs to Run
+	case errors.Is(err, controller.ErrSyncTimeout): // it was about to end because of that
+	case farewell && err != nil:
+		assert.ErrorIs(t, err, p.farewell)
+	default:
+		assert.NoError(t, err)
+	}
+	if ctx.Err() == nil {
+		assert.Zero(t, p.runs, "%s runs after it was removed", p.name)
+	}
+}
+
+// checkRest checks what runs when nothing has happened for a long time.
+func checkRest(t *testing.T, w *managedWorld, m *controller.Manager, running *running) {
+	m.CheckInvariants(t)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	assert.Equal(t, w.stopping, running.ended())
+	w.sweepLocked()
+	stats := m.Stats()
+	if w.stopping {
+		assert.Equal(t, controller.StageEnded, stats.Stage)
+		return
+	}
+	elected := stats.Parts[len(stats.Parts)-1]
+	assert.Equal(t, controller.PartElection, elected.Kind)
+	assert.Equal(t, controller.StageLeading, stats.Stage)
+	assert.NoError(t, m.Ready())
+	assert.Len(t, stats.Parts, len(w.parts)+1)
+	for i, p := range w.parts {
+		assert.Equal(t, 1, p.runs, "%s runs", p.name)
+		assert.Equal(t, p.name, stats.Parts[i].Name)
+		assert.Equal(t, controller.PartRunning, stats.Parts[i].State)
+		assert.LessOrEqual(t, stats.Parts[i].Restarts, p.starts-1)
+	}
+}
