@@ -15,6 +15,8 @@
 //	byNode := cache.AddIndex(pods, func(p *Pod) []string { return []string{p.Node} })
 //	for name, pod := range byNode.All("node-7") { ... }
 //
+// A [Snapshot] is the Indexer at one time, for several reads that have to agree; [Index.In] finds the index in it.
+//
 // A [DeltaFIFO] is filled by whoever hears of changes, and emptied key by key by the one who applies them.
 //
 // An [Overlay] shows a cache as it will be when it has caught up with one's own writes. An [Expiring] store holds objects
@@ -26,13 +28,14 @@
 // # Guarantees
 //
 //  1. Objects are shared, never copied. Nobody changes one that is in a cache.
-//  2. A reader waits for a writer no longer than a change of a few maps takes, also during [Indexer.Replace] and when
-//     memory is given back. A writer waits for a reader no longer than it takes to read 64 objects. No code of the
-//     user runs in either time.
+//  2. [Indexer.Get], [Indexer.Len] and [Indexer.All] wait for nobody. A reader of an [Index] waits for a writer no longer
+//     than a change of a few lists takes, also during [Indexer.Replace] and when memory is given back. A writer waits for
+//     such a reader only if what it writes changes an index, and no longer than it takes to read 64 objects. No code of
+//     the user runs in either time.
 //  3. What is in an Indexer is in its indexes, and the reverse, at every time. A function of the user that panics
 //     changes nothing.
 //  4. An iterator yields whatever is there all the time exactly once, in order of arrival, and nothing twice. It
-//     copies at most 64 objects at a time, and allocates nothing.
+//     copies at most 64 objects at a time, and allocates nothing. A Snapshot never changes.
 //  5. A DeltaFIFO hands out keys in the order in which they came, each with all that has happened to it. A key that
 //     changes while it waits keeps its place; one that changes while it is processed waits again.
 //  6. What waits for one key is merged to two deltas at most, such that a consumer who applies them ends up the same.

@@ -47,6 +47,25 @@ func ExampleIndex() {
 	// Output: acme 2
 }
 
+// A snapshot is for several reads that have to agree, whatever is written meanwhile.
+func ExampleSnapshot() {
+	jobs := cache.NewIndexer(func(j job) int { return j.id })
+	byTenant := cache.AddIndex(jobs, func(j job) []string { return []string{j.tenant} })
+	jobs.Replace([]job{{1, "acme", nil}, {2, "acme", nil}})
+
+	var s *cache.Snapshot[int, job] = jobs.Snapshot()
+	jobs.Delete(1)
+	for id := range byTenant.In(s).All("acme") {
+		_, ok := s.Get(id)
+		fmt.Println(id, ok)
+	}
+	fmt.Println("left now:", byTenant.Len("acme"))
+	// Output:
+	// 1 true
+	// 2 true
+	// left now: 1
+}
+
 func ExampleParseName() {
 	name, err := cache.ParseName("prod/web")
 	fmt.Println(name.Namespace, name.Name, err)

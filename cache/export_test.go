@@ -9,22 +9,17 @@ import (
 func CheckInvariants[K comparable, T any](x *Indexer[K, T]) error {
 	x.writer.Lock()
 	defer x.writer.Unlock()
-	if err := x.entries.check(x.seq); err != nil {
-		return fmt.Errorf("entries: %w", err)
+	objects := x.objects.Load()
+	if err := objects.check(); err != nil {
+		return fmt.Errorf("objects: %w", err)
 	}
-	if err := x.entries.checkHoles(); err != nil {
-		return fmt.Errorf("entries: %w", err)
+	if objects.used.Load() > 2*chunkSize && objects.sparse() {
+		return fmt.Errorf("%d objects of %d are there", objects.live.Load(), objects.used.Load())
 	}
-	if x.entries.live != len(x.byKey.m) || x.byKey.peak < len(x.byKey.m) {
-		return fmt.Errorf("%d entries, %d keys, at most %d", x.entries.live, len(x.byKey.m), x.byKey.peak)
-	}
-	for _, s := range x.entries.slots {
-		switch e := s.v; {
-		case e == nil:
-		case e.seq != s.seq || x.byKey.m[e.key] != e || x.key(e.obj) != e.key:
-			return fmt.Errorf("entry %v is not where it belongs", e.key)
-		case len(e.postings) != len(x.indexes):
-			return fmt.Errorf("entry %v is in %d of %d indexes", e.key, len(e.postings), len(x.indexes))
+	for n := range objects.used.Load() {
+		it := objects.at(n)
+		if obj, ok := it.load(); ok && x.key(obj) != it.key {
+			return fmt.Errorf("%v is not where it belongs", it.key)
 		}
 	}
 	for i, ix := range x.indexes {
@@ -35,97 +30,131 @@ func CheckInvariants[K comparable, T any](x *Indexer[K, T]) error {
 	return nil
 }
 
+// check looks for every item in the way that readers do.
+func (a *arrivals[K, V]) check() error {
+	var used, live, slots int
+	for i := range a.slots {
+		if s := a.slots[i].Load(); s != 0 {
+			slots++
+			if n := uint32(s) - 1; n >= a.used.Load() || a.at(n).hash != uint32(s>>32) {
+				return fmt.Errorf("slot %d has number %d", i, n)
+			}
+		}
+	}
+	for ; used < int(a.used.Load()); used++ {
+		it := a.at(uint32(used))
+		found, n := a.find(it.key, it.hash)
+		switch _, ok := it.load(); {
+		case ok != !it.gone.Load() || it.hash != a.hash(it.key):
+			return fmt.Errorf("%v is and is not there", it.key)
+		case ok && (found != it || int(n) != used):
+			return fmt.Errorf("%v has number %d, found %d", it.key, used, n)
+		case ok:
+			live++
+		case found != nil && int(n) < used:
+			return fmt.Errorf("%v went at %d, but is there at %d", it.key, used, n)
+		}
+	}
+	if room := capacityOf(len(a.slots)); live != int(a.live.Load()) || used > room || slots > used || used > chunkSize*len(a.chunks) {
+		return fmt.Errorf("%d are there, counted as %d; %d of %d used, in %d slots", live, a.live.Load(), used, room, slots)
+	}
+	return nil
+}
+
 // check computes the index anew.
 func (ix *Index[I, K, T]) check() error {
-	if err := ix.buckets.check(ix.x.seq); err != nil {
+	buckets, objects := ix.buckets.Load(), ix.x.objects.Load()
+	if err := buckets.check(); err != nil {
 		return fmt.Errorf("buckets: %w", err)
 	}
-	if ix.buckets.live != len(ix.byValue.m) || ix.byValue.peak < len(ix.byValue.m) {
-		return fmt.Errorf("%d buckets, %d values, at most %d", ix.buckets.live, len(ix.byValue.m), ix.byValue.peak)
-	}
 	members := make(map[I]int)
-	for _, s := range ix.x.entries.slots {
-		if s.v == nil {
-			continue
-		}
-		p := ix.postings(s.v)
+	for n := range objects.used.Load() {
+		it := objects.at(n)
+		obj, ok := it.load()
 		var values []I
-		for _, value := range ix.values(s.v.obj) {
-			if slices.Contains(values, value) {
+		if ok {
+			values = ix.values(obj)
+		}
+		ps := slices.Clone(ix.postings.of(n))
+		for i, value := range values {
+			if slices.Contains(values[:i], value) {
 				continue
 			}
-			values = append(values, value)
 			members[value]++
-			b := ix.byValue.m[value]
-			if p == nil || p.bucket != b || b.members.slots[b.members.search(p.seq)].v != s.v {
-				return fmt.Errorf("entry %v is not in bucket %v, or its postings do not know", s.v.key, value)
+			b, ok := buckets.get(value, buckets.hash(value))
+			if !ok {
+				return fmt.Errorf("there is no bucket %v", value)
 			}
-			p = p.next
+			j := slices.IndexFunc(ps, func(p posting) bool { return p.bucket == b.id+1 })
+			if j < 0 || b.members[ps[j].place] != n+1 {
+				return fmt.Errorf("%v is not in bucket %v, or its postings do not know", it.key, value)
+			}
+			ps = slices.Delete(ps, j, j+1)
 		}
-		if p != nil {
-			return fmt.Errorf("entry %v is in a bucket too many: %v", s.v.key, p.bucket.value)
+		if len(ps) > 0 {
+			return fmt.Errorf("%v is in %d buckets too many", it.key, len(ps))
 		}
 	}
-	if len(members) != len(ix.byValue.m) {
-		return fmt.Errorf("%d buckets for %d values", len(ix.byValue.m), len(members))
-	}
-	for _, s := range ix.buckets.slots {
-		if s.v == nil {
+	ids := slices.Clone(ix.free)
+	for n := range buckets.used.Load() {
+		it := buckets.at(n)
+		b, ok := it.load()
+		if !ok {
 			continue
 		}
-		if s.v.seq != s.seq || ix.byValue.m[s.v.value] != s.v || s.v.members.live != members[s.v.value] {
-			return fmt.Errorf("bucket %v is not where it belongs, or has %d members", s.v.value, s.v.members.live)
+		ids = append(ids, b.id)
+		holes := 0
+		for _, m := range b.members {
+			if m == 0 {
+				holes++
+			}
 		}
-		if err := s.v.members.check(ix.x.seq); err != nil {
-			return fmt.Errorf("bucket %v: %w", s.v.value, err)
-		}
-		if err := s.v.members.checkHoles(); err != nil {
-			return fmt.Errorf("bucket %v: %w", s.v.value, err)
+		switch {
+		case ix.byID[b.id] != n:
+			return fmt.Errorf("bucket %v has number %d, not %d", it.key, n, ix.byID[b.id])
+		case b.live == 0 || int(b.live) != members[it.key] || len(b.members)-holes != members[it.key]:
+			return fmt.Errorf("bucket %v has %d members, counted as %d, want %d", it.key, len(b.members)-holes, b.live, members[it.key])
+		case len(b.members) > minMembers && holes > (len(b.members)+1)/2:
+			return fmt.Errorf("bucket %v has %d holes among %d", it.key, holes, len(b.members))
+		case b.epoch > buckets.epoch || b.layout > ix.layouts:
+			return fmt.Errorf("bucket %v is from the future", it.key)
 		}
 	}
-	if len(ix.gone)+len(ix.fresh) > 0 || ix.chain != nil || ix.replaced != nil {
+	slices.Sort(ids)
+	for i, id := range ids {
+		if int(id) != i {
+			return fmt.Errorf("id %d is in the place of %d", id, i)
+		}
+	}
+	if len(ids) != len(ix.byID) || int(buckets.live.Load()) != len(members) {
+		return fmt.Errorf("%d ids of %d, %d buckets for %d values", len(ids), len(ix.byID), buckets.live.Load(), len(members))
+	}
+	if p := ix.planned; p.changes || len(p.want)+len(p.fresh)+len(p.gone) > 0 || ix.replaced != nil {
 		return fmt.Errorf("a plan is left")
 	}
 	return nil
 }
 
-func (o *ordered[V]) check(last uint64) error {
-	live := 0
-	for i, s := range o.slots {
-		if s.seq == 0 || s.seq > last || i > 0 && s.seq <= o.slots[i-1].seq {
-			return fmt.Errorf("slot %d has number %d, at most %d", i, s.seq, last)
-		}
-		if s.v != nil {
-			live++
-		}
-	}
-	if live != o.live {
-		return fmt.Errorf("%d are live, not %d", live, o.live)
-	}
-	return nil
-}
+// Room returns for how many objects the indexer has room.
+func (x *Indexer[K, T]) Room() int { return capacityOf(len(x.objects.Load().slots)) }
 
-// checkHoles is for lists that change by one value at a time.
-func (o *ordered[V]) checkHoles() error {
-	if n := len(o.slots); n > minSlots && n-o.live > (n+1)/2 {
-		return fmt.Errorf("%d of %d slots are holes", n-o.live, n)
+// Room returns for how many values the index has room, for how many objects, and for how many members the bucket of value.
+func (ix *Index[I, K, T]) Room(value I) (values, objects, members int) {
+	buckets := ix.buckets.Load()
+	if b, ok := buckets.get(value, buckets.hash(value)); ok {
+		members = cap(b.members)
 	}
-	return nil
-}
-
-// Room returns for how many entries the indexer has room: in its map, and in its list.
-func (x *Indexer[K, T]) Room() (keys, entries int) {
-	return x.byKey.peak, cap(x.entries.slots)
-}
-
-// Room returns for how many buckets the index has room: in its map, and in its list; and how many members the bucket
-// of value has room for.
-func (ix *Index[I, K, T]) Room(value I) (values, buckets, members int) {
-	if b := ix.byValue.m[value]; b != nil {
-		members = cap(b.members.slots)
-	}
-	return ix.byValue.peak, cap(ix.buckets.slots), members
+	return capacityOf(len(buckets.slots)), chunkSize * len(ix.postings.one), members
 }
 
 // Room returns for how many keys the queue has room.
 func (f *DeltaFIFO[K, T]) Room() int { return f.waiting.byKey.peak }
+
+// LockForEver takes all locks of x.
+func LockForEver[K comparable, T any](x *Indexer[K, T]) {
+	x.writer.Lock()
+	x.lock()
+}
+
+// LockReadersOfIndexes takes the lock of those who read indexes, for ever.
+func LockReadersOfIndexes[K comparable, T any](x *Indexer[K, T]) { x.mu.RLock() }

@@ -78,11 +78,22 @@ func (m *model) without(gone string) ([]string, map[string]*pod) {
 	return keys, objs
 }
 
-// pair is an Indexer beside its model.
+// copy returns the model as it is now.
+func (m *model) copy() model {
+	c := model{keys: m.keys, objs: m.objs} // which are never written to again
+	for _, ix := range m.indexes {
+		c.indexes = append(c.indexes, &modelIndex{order: slices.Clone(ix.order), members: ix.members})
+	}
+	return c
+}
+
+// pair is an Indexer beside its model, and snapshots beside what the model was at their time.
 type pair struct {
-	x       *cache.Indexer[string, *pod]
-	indexes []*cache.Index[string, string, *pod]
-	model   model
+	x         *cache.Indexer[string, *pod]
+	indexes   []*cache.Index[string, string, *pod]
+	model     model
+	snapshots []*cache.Snapshot[string, *pod]
+	were      []model
 }
 
 func newPair() *pair {
@@ -136,19 +147,54 @@ func (p *pair) replace(list ...*pod) {
 	p.model.become(append(keys, fresh...), objs)
 }
 
+// snapshot takes one more, and forgets all but the last few.
+func (p *pair) snapshot() {
+	p.snapshots, p.were = append(p.snapshots, p.x.Snapshot()), append(p.were, p.model.copy())
+	if len(p.were) > 3 {
+		p.snapshots, p.were = p.snapshots[1:], p.were[1:]
+	}
+}
+
 // check compares all that can be asked.
 func (p *pair) check() error {
 	if err := cache.CheckInvariants(p.x); err != nil {
 		return err
 	}
-	if err := sameObjects("All", p.x.All(), p.model.keys, p.model.objs); err != nil {
+	if err := same(p.x, p.indexes, &p.model); err != nil {
 		return err
 	}
-	if p.x.Len() != len(p.model.keys) {
-		return fmt.Errorf("Len = %d, want %d", p.x.Len(), len(p.model.keys))
+	for i, s := range p.snapshots {
+		var in []*cache.Index[string, string, *pod]
+		for _, ix := range p.indexes[:len(p.were[i].indexes)] {
+			in = append(in, ix.In(s))
+		}
+		if err := same(s, in, &p.were[i]); err != nil {
+			return fmt.Errorf("snapshot %d of %d: %w", i, len(p.snapshots), err)
+		}
 	}
-	for i, ix := range p.indexes {
-		m := p.model.indexes[i]
+	return nil
+}
+
+// view is an Indexer or a Snapshot.
+type view interface {
+	cache.Known[string, *pod]
+	Len() int
+}
+
+func same(x view, indexes []*cache.Index[string, string, *pod], m *model) error {
+	if err := sameObjects("All", x.All(), m.keys, m.objs); err != nil {
+		return err
+	}
+	if x.Len() != len(m.keys) {
+		return fmt.Errorf("Len = %d, want %d", x.Len(), len(m.keys))
+	}
+	for _, name := range []string{"a", "k1", "k2"} {
+		if p, ok := x.Get(name); p != m.objs[name] || ok != (p != nil) {
+			return fmt.Errorf("Get(%s) = %v, %v, want %v", name, p, ok, m.objs[name])
+		}
+	}
+	for i, ix := range indexes {
+		m, objs := m.indexes[i], m.objs
 		if got := slices.Collect(ix.Values()); !slices.Equal(got, m.order) {
 			return fmt.Errorf("Values = %v, want %v", got, m.order)
 		}
@@ -156,7 +202,7 @@ func (p *pair) check() error {
 			if ix.Len(value) != len(m.members[value]) {
 				return fmt.Errorf("Len(%s) = %d, want %d", value, ix.Len(value), len(m.members[value]))
 			}
-			if err := sameObjects(value, ix.All(value), m.members[value], p.model.objs); err != nil {
+			if err := sameObjects(value, ix.All(value), m.members[value], objs); err != nil {
 				return err
 			}
 		}
@@ -199,6 +245,7 @@ func (p *pair) actions() []func() error {
 			p.addIndex(func(p *pod) []string { return []string{fmt.Sprint(len(p.nodes))} })
 			return nil
 		},
+		func() error { p.snapshot(); return nil },
 	)
 }
 
@@ -256,8 +303,11 @@ func (p *pair) randomly(r *rand.Rand, keys, n int) error {
 	switch k := r.IntN(100); {
 	case k < 60:
 		return p.upsert(random())
-	case k < 96:
+	case k < 94:
 		return p.delete(random().name)
+	case k < 96:
+		p.snapshot()
+		return nil
 	case k < 98:
 		for _, name := range p.model.keys {
 			if err := p.delete(name); err != nil {

@@ -169,12 +169,25 @@ func TestReadersNeverSeeHalfOfAChange(t *testing.T) {
 		})
 	}
 	reader(func() error {
-		seen := make(map[int]bool)
-		for _, p := range x.All() { // fewer than a batch: one number
-			seen[p.n] = true
+		last := 0
+		for _, p := range x.All() {
+			if p.n < last {
+				return fmt.Errorf("All yields an object of list %d after one of %d", p.n, last)
+			}
+			last = p.n
 		}
-		if len(seen) != 1 {
-			return fmt.Errorf("a batch has objects of %d lists", len(seen))
+		return nil
+	})
+	reader(func() error {
+		s := x.Snapshot()
+		numbers := slices.Collect(byNumber.In(s).Values())
+		if len(numbers) != 1 || s.Len() != 50 || byNumber.In(s).Len(numbers[0]) != 50 {
+			return fmt.Errorf("a snapshot has %d objects of the lists %v", s.Len(), numbers)
+		}
+		for name, p := range s.All() {
+			if q, ok := s.Get(name); !ok || p != q || p.n != numbers[0] {
+				return fmt.Errorf("a snapshot has two states of %s, or one of another list", name)
+			}
 		}
 		return nil
 	})

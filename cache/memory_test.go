@@ -44,11 +44,10 @@ func TestWhatIsEmptiedGivesItsMemoryBack(t *testing.T) {
 		x.Delete(fmt.Sprint(i))
 		_, _ = f.TryPop(func(string, []cache.Delta[*pod], bool) error { return nil })
 	}
-	keys, entries := x.Room()
-	values, buckets, members := byNode.Room("all")
+	values, postings, members := byNode.Room("all")
 	for what, room := range map[string]int{
-		"the map of keys": keys, "the list of entries": entries, "the map of values": values,
-		"the list of buckets": buckets, "a bucket": members, "the queue": f.Room(),
+		"the indexer": x.Room(), "the values of an index": values, "the postings": postings, "a bucket": members,
+		"the queue": f.Room(),
 	} {
 		require.LessOrEqual(t, room, 100, what)
 	}

@@ -1,9 +1,6 @@
 package cache
 
-import (
-	"maps"
-	"sync"
-)
+import "maps"
 
 // minPeak is the size below which a table is never copied to a smaller map: it would save next to nothing.
 const minPeak = 64
@@ -36,16 +33,4 @@ func (t *table[K, V]) smaller() table[K, V] {
 	small := newTable[K, V](len(t.m))
 	maps.Copy(small.m, t.m)
 	return small
-}
-
-// tidy gives room back that is not needed any more. The one writer calls it before a change, without mu: readers wait
-// for the swap only, not for the copy.
-func (t *table[K, V]) tidy(mu *sync.RWMutex) {
-	if !t.wasteful() {
-		return
-	}
-	small := t.smaller()
-	mu.Lock()
-	*t = small
-	mu.Unlock()
 }

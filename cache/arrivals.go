@@ -1,0 +1,270 @@
+package cache
+
+import (
+	"hash/maphash"
+	"sync/atomic"
+)
+
+const (
+	// chunkSize is the number of items in a chunk of arrivals.
+	chunkSize = 32
+
+	// minSlots is the number of slots of the smallest hash table.
+	minSlots = 8
+)
+
+// arrivals holds values by key, in the order in which the keys came. One writer changes it, under a lock of its owner;
+// readers need none. They find a key in a hash table of numbers (open addressing with linear probing), and go by number,
+// the order of arrival, through chunks that never move.
+//
+// What a reader may rely on, since it can be late by any time:
+//
+//  1. A number stands for one arrival of one key. It is never given again, and its key never changes.
+//  2. An item is complete before its number can be found: before used counts it, and before a slot holds it.
+//  3. A slot goes from empty to a number, and from there to the number of another item only when the first one is gone.
+//     So a key that is there all the time is found by every search.
+//  4. An item that is gone stays gone. Its value is looked at first, and whether it is gone after that.
+//  5. What takes the place of all this (see grown and renumbered) is another arrivals; the old one says for ever what was
+//     true when it was replaced.
+//
+// A snapshot shares chunks and slots with the original: chunks of an earlier epoch belong to one, and are copied before an
+// item in them changes; slots that hold a number that a snapshot knows are left as they are.
+//
+// Invariants:
+//
+//  1. At most four fifths of the slots are used. Each item that is there has one slot, and between it and the one that its
+//     hash asks for there is no empty one.
+//  2. live is the number of items below used that are there.
+type arrivals[K comparable, V any] struct {
+	seed       maphash.Seed
+	generation uint64 // numbers mean the same in all arrivals of one generation
+	slots      []atomic.Uint64
+	chunks     []atomic.Pointer[chunk[K, V]]
+	used, live atomic.Uint32
+
+	// The rest is for the writer alone.
+	epoch  uint64   // the number of snapshots
+	epochs []uint64 // for each chunk the epoch in which it was made
+	known  uint32   // numbers below this are known to a snapshot that has the same slots
+}
+
+type chunk[K comparable, V any] [chunkSize]arrival[K, V]
+
+type arrival[K comparable, V any] struct {
+	key  K
+	hash uint32
+	gone atomic.Bool
+	box  atomic.Value // a held[V]
+}
+
+// held is what a box holds. It makes the type of what is in it the same at all times, also when V is an interface, and
+// costs no memory: a struct of one pointer is put into an interface as it is.
+type held[V any] struct{ v V }
+
+func newArrivals[K comparable, V any](seed maphash.Seed, size int) *arrivals[K, V] {
+	a := &arrivals[K, V]{seed: seed}
+	a.allocate(size)
+	return a
+}
+
+// allocate makes slots and chunks for so many items and more.
+func (a *arrivals[K, V]) allocate(size int) {
+	n := minSlots
+	for capacityOf(n) < size {
+		n *= 2
+	}
+	a.slots = make([]atomic.Uint64, n)
+	chunks := (capacityOf(n) + chunkSize - 1) / chunkSize
+	a.chunks, a.epochs = make([]atomic.Pointer[chunk[K, V]], chunks), make([]uint64, chunks)
+}
+
+// capacityOf returns how many items find room in so many slots.
+func capacityOf(slots int) int { return slots/5*4 + slots%5*4/5 }
+
+func (a *arrivals[K, V]) hash(key K) uint32 { return uint32(maphash.Comparable(a.seed, key)) }
+
+// at returns the item with a number that is used.
+func (a *arrivals[K, V]) at(n uint32) *arrival[K, V] {
+	return &a.chunks[n/chunkSize].Load()[n%chunkSize]
+}
+
+// load returns the value, unless it is gone.
+func (it *arrival[K, V]) load() (v V, ok bool) {
+	v = it.box.Load().(held[V]).v
+	if it.gone.Load() {
+		var none V
+		return none, false
+	}
+	return v, true
+}
+
+// get returns the value of key.
+func (a *arrivals[K, V]) get(key K, hash uint32) (v V, ok bool) {
+	if it, _ := a.find(key, hash); it != nil {
+		return it.load()
+	}
+	return v, false
+}
+
+// find returns the item of key and its number, or nil.
+func (a *arrivals[K, V]) find(key K, hash uint32) (*arrival[K, V], uint32) {
+	mask := len(a.slots) - 1
+	for i := int(hash) & mask; ; i = (i + 1) & mask {
+		s := a.slots[i].Load()
+		if s == 0 {
+			return nil, 0
+		}
+		// A number that is not used was given after a snapshot was taken.
+		if n := uint32(s) - 1; uint32(s>>32) == hash && n < a.used.Load() {
+			if it := a.at(n); it.key == key && !it.gone.Load() {
+				return it, n
+			}
+		}
+	}
+}
+
+// full says that there is no room for one more.
+func (a *arrivals[K, V]) full(more int) bool {
+	return int(a.used.Load())+more > capacityOf(len(a.slots))
+}
+
+// push adds what is not there. There must be room.
+func (a *arrivals[K, V]) push(key K, hash uint32, box any) uint32 {
+	n := a.used.Load()
+	c := a.chunks[n/chunkSize].Load()
+	if c == nil {
+		c = new(chunk[K, V])
+		a.epochs[n/chunkSize] = a.epoch
+		a.chunks[n/chunkSize].Store(c)
+	}
+	it := &c[n%chunkSize]
+	it.key, it.hash = key, hash
+	it.box.Store(box)
+	a.live.Add(1)
+	a.used.Store(n + 1)
+	a.enter(n, hash)
+	return n
+}
+
+// enter puts a number into the hash table. It takes the slot of a key that is gone and has the same hash, most often the
+// same key: one that comes and goes without end does not fill the table.
+func (a *arrivals[K, V]) enter(n, hash uint32) {
+	mask := len(a.slots) - 1
+	for i := int(hash) & mask; ; i = (i + 1) & mask {
+		s := a.slots[i].Load()
+		if old := uint32(s) - 1; s == 0 || uint32(s>>32) == hash && old >= a.known && a.at(old).gone.Load() {
+			a.slots[i].Store(uint64(hash)<<32 | uint64(n+1))
+			return
+		}
+	}
+}
+
+// mut returns the item with this number, for a change.
+func (a *arrivals[K, V]) mut(n uint32) *arrival[K, V] {
+	at := n / chunkSize
+	if a.epochs[at] != a.epoch {
+		old, own := a.chunks[at].Load(), new(chunk[K, V])
+		for i := range min(chunkSize, a.used.Load()-at*chunkSize) {
+			from, to := &old[i], &own[i]
+			to.key, to.hash = from.key, from.hash
+			to.gone.Store(from.gone.Load())
+			to.box.Store(from.box.Load())
+		}
+		a.chunks[at].Store(own)
+		a.epochs[at] = a.epoch
+	}
+	return a.at(n)
+}
+
+// replace gives an item that is there another value, and returns the old one.
+func (a *arrivals[K, V]) replace(n uint32, v V) (old V) {
+	return a.mut(n).box.Swap(held[V]{v}).(held[V]).v
+}
+
+// remove removes an item that is there. none is a held[V] without a value.
+func (a *arrivals[K, V]) remove(n uint32, none any) {
+	it := a.mut(n)
+	it.gone.Store(true)
+	it.box.Store(none)
+	a.live.Add(^uint32(0))
+}
+
+// crowded says that a third of the room or less is taken by what is gone: to make more room is worth while. Otherwise it
+// is enough to leave out what is gone.
+func (a *arrivals[K, V]) crowded() bool {
+	return 3*int(a.live.Load()) > 2*capacityOf(len(a.slots))
+}
+
+// sparse says that what is gone is half of all.
+func (a *arrivals[K, V]) sparse() bool {
+	used := a.used.Load()
+	return used > chunkSize && 2*a.live.Load() <= used
+}
+
+// grown returns the same items with room for more of them at least.
+func (a *arrivals[K, V]) grown(more int) *arrivals[K, V] {
+	g := &arrivals[K, V]{seed: a.seed, generation: a.generation, epoch: a.epoch}
+	g.allocate(max(2*capacityOf(len(a.slots)), int(a.used.Load())+more))
+	for i := range a.chunks {
+		g.chunks[i].Store(a.chunks[i].Load())
+	}
+	copy(g.epochs, a.epochs)
+	g.used.Store(a.used.Load())
+	g.live.Store(a.live.Load())
+	for n := range a.used.Load() {
+		if it := a.at(n); !it.gone.Load() {
+			g.enter(n, it.hash)
+		}
+	}
+	return g
+}
+
+// renumbered returns what is there without what is gone, with room for more, and for each number the new one plus one.
+func (a *arrivals[K, V]) renumbered(more int) (*arrivals[K, V], []uint32) {
+	live := int(a.live.Load())
+	r := newArrivals[K, V](a.seed, live+max(more, live/2))
+	r.generation, r.epoch = a.generation+1, a.epoch
+	to := make([]uint32, a.used.Load())
+	for n := range to {
+		if it := a.at(uint32(n)); !it.gone.Load() {
+			to[n] = r.push(it.key, it.hash, it.box.Load()) + 1
+		}
+	}
+	return r, to
+}
+
+// snapshot returns what is there now, unchanged by what happens from now on.
+func (a *arrivals[K, V]) snapshot() *arrivals[K, V] {
+	s := &arrivals[K, V]{seed: a.seed, generation: a.generation, slots: a.slots}
+	s.chunks = make([]atomic.Pointer[chunk[K, V]], (a.used.Load()+chunkSize-1)/chunkSize)
+	for i := range s.chunks {
+		s.chunks[i].Store(a.chunks[i].Load())
+	}
+	s.used.Store(a.used.Load())
+	s.live.Store(a.live.Load())
+	a.known = a.used.Load()
+	a.epoch++
+	return s
+}
+
+// walk yields what is in arrivals, which others may take the place of meanwhile: by number, and when the numbers do not
+// mean the same any more, by key.
+func walk[K comparable, V any](first *arrivals[K, V], arrivals *atomic.Pointer[arrivals[K, V]], yield func(K, V) bool) {
+	last := first
+	for n := range first.used.Load() { // what comes from now on is not ours: so it ends, and sees no key that comes again
+		now := arrivals.Load()
+		var v V
+		var ok bool
+		var it *arrival[K, V]
+		if now.generation == first.generation {
+			last = now
+			it = now.at(n)
+			v, ok = it.load()
+		} else if it = last.at(n); !it.gone.Load() {
+			v, ok = now.get(it.key, it.hash)
+		}
+		if ok && !yield(it.key, v) {
+			return
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package cache_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAReadByKeyAndAListWaitForNobody(t *testing.T) {
+	x := newPods()
+	x.Upsert(&pod{name: "a"})
+	cache.LockForEver(x)
+	_, ok := x.Get("a")
+	require.True(t, ok)
+	require.Equal(t, 1, x.Len())
+	require.Equal(t, []string{"a"}, names(x.All()))
+}
+
+func TestAnUpdateThatChangesNoIndexDoesNotWaitForReadersOfIndexes(t *testing.T) {
+	x := newPods()
+	cache.AddIndex(x, podNodes)
+	x.Upsert(&pod{name: "a", nodes: []string{"1", "2"}})
+	cache.LockReadersOfIndexes(x)
+	x.Upsert(&pod{name: "a", n: 1, nodes: []string{"1", "2"}})
+	x.Upsert(&pod{name: "a", n: 2, nodes: []string{"2", "1", "2"}})
+	p, _ := x.Get("a")
+	require.Equal(t, 2, p.n)
+}
+
+func TestAReadAndAnUpdateAllocateNothing(t *testing.T) {
+	x := newPods()
+	cache.AddIndex(x, podNodes)
+	pods := make([]*pod, 1000)
+	for i := range pods {
+		pods[i] = &pod{name: fmt.Sprint(i), nodes: []string{"n", fmt.Sprint(i % 10)}}
+		x.Upsert(pods[i])
+	}
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		for _, p := range pods {
+			x.Upsert(p)
+			x.Get(p.name)
+		}
+	}))
+}
+
+func TestAKeyThatComesAndGoesWithoutEndTakesNoRoom(t *testing.T) {
+	x := newPods()
+	byNode := cache.AddIndex(x, podNodes)
+	for i := range 100 {
+		x.Upsert(&pod{name: fmt.Sprint(i), nodes: []string{"n"}})
+	}
+	for i := range 10_000 {
+		if i%1000 == 0 {
+			x.Snapshot()
+		}
+		x.Delete("7")
+		x.Upsert(&pod{name: "7", nodes: []string{"n", fmt.Sprint(i)}})
+	}
+	require.NoError(t, cache.CheckInvariants(x))
+	values, objects, members := byNode.Room("n")
+	require.LessOrEqual(t, max(x.Room(), values, objects, members), 500)
+}
+
+// TestNoReadIsTornLostOrOutOfDate has one writer, who numbers his writes in rising order and deletes odd keys now and
+// then, and readers without a lock. Whatever the table of the indexer goes through, an even key is found in every read,
+// an object is the one of its key, and nobody who has seen a number sees a lower one of the same key after that.
+func TestNoReadIsTornLostOrOutOfDate(t *testing.T) {
+	const keys = 300
+	for seed := range uint64(3) {
+		x := newPods()
+		byNode := cache.AddIndex(x, podNodes)
+		name := func(i int) string { return fmt.Sprint(i) }
+		state := func(i, n int) *pod { return &pod{name: name(i), n: n, nodes: []string{"n", fmt.Sprint("n", i%2, n%3)}} }
+		for i := 0; i < keys; i += 2 {
+			x.Upsert(state(i, 0))
+		}
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		for reader := range 3 {
+			// Reads until the writer is done, and is waited for.
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(seed, uint64(reader)))
+				seen := make(map[string]int)
+				look := func(what, key string, p *pod) bool {
+					if p == nil || p.name != key || p.n < seen[key] {
+						t.Errorf("%s: %v has the key %s, seen before at %d", what, p, key, seen[key])
+						return false
+					}
+					seen[key] = p.n
+					return true
+				}
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					for range 50 {
+						i := r.IntN(keys)
+						p, ok := x.Get(name(i))
+						if ok && !look("Get", name(i), p) {
+							return
+						}
+						if !ok && i%2 == 0 {
+							t.Errorf("%d is there all the time, but was not found", i)
+							return
+						}
+					}
+					even := 0
+					for key, p := range x.All() {
+						if len(key) > 0 && (key[len(key)-1]-'0')%2 == 0 {
+							even++
+						}
+						if !look("All", key, p) {
+							return
+						}
+					}
+					if even != keys/2 {
+						t.Errorf("All yields %d of %d that are there all the time", even, keys/2)
+						return
+					}
+					even = 0
+					for key, p := range byNode.All("n") {
+						if !look("Index.All", key, p) {
+							return
+						}
+						if (key[len(key)-1]-'0')%2 == 0 {
+							even++
+						}
+					}
+					if even != keys/2 {
+						t.Errorf("Index.All yields %d of %d that are there all the time", even, keys/2)
+						return
+					}
+				}
+			})
+		}
+		r := rand.New(rand.NewPCG(seed, 9))
+		for n := 1; n < 3000; n++ {
+			switch i := r.IntN(keys); {
+			case n%500 == 0: // all odd ones go, so that what is left has to move
+				for i := 1; i < keys; i += 2 {
+					x.Delete(name(i))
+				}
+			case n%300 == 0:
+				var list []*pod
+				for i := 0; i < keys; i += 1 + r.IntN(2)*(1-i%2) {
+					list = append(list, state(i, n))
+				}
+				for i := 0; i < keys; i += 2 {
+					list = append(list, state(i, n))
+				}
+				x.Replace(list)
+			case n%50 == 0:
+				x.Snapshot()
+			case i%2 == 1 && n%3 == 0:
+				x.Delete(name(i))
+			default:
+				x.Upsert(state(i, n))
+			}
+		}
+		close(done)
+		wg.Wait()
+		require.NoError(t, cache.CheckInvariants(x))
+	}
+}
+
+// TestAnObjectThatIsNoPointerIsReadWhole has objects of many words, and interfaces, of which half could be read.
+func TestAnObjectThatIsNoPointerIsReadWhole(t *testing.T) {
+	type wide struct {
+		key  string
+		n    int
+		same [6]int
+	}
+	x := cache.NewIndexer(func(w wide) string { return w.key })
+	y := cache.NewIndexer(func(v any) int { return 0 })
+	x.Upsert(wide{key: "a"})
+	y.Upsert(0)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	// Reads until the writer is done, and is waited for.
+	wg.Go(func() {
+		for {
+			w, _ := x.Get("a")
+			for _, n := range w.same {
+				if n != w.n {
+					t.Errorf("%v is not whole", w)
+					return
+				}
+			}
+			switch v, _ := y.Get(0); v := v.(type) {
+			case int:
+			case string:
+				if v != "text" {
+					t.Errorf("%q is not whole", v)
+					return
+				}
+			default:
+				t.Errorf("%v is not whole", v)
+				return
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for n := range 2000 {
+		x.Upsert(wide{key: "a", n: n, same: [6]int{n, n, n, n, n, n}})
+		y.Upsert([]any{n, "text"}[n%2])
+	}
+	close(done)
+	wg.Wait()
+	y.Upsert(nil)
+	v, ok := y.Get(0)
+	require.True(t, ok && v == nil, "nil is an object, too")
+	y.Delete(0)
+	_, ok = y.Get(0)
+	require.False(t, ok)
+}
