@@ -30,7 +30,7 @@ type backlog[K comparable, T any] struct {
 	n           int
 	chains      []*item[K, T] // by the low bits of the hash; a power of two of them; nil if every is set
 	first, last *item[K, T]
-	free        *item[K, T] // items for use again, linked by chain; at most maxFree
+	free        *item[K, T] // items for use again, linked by chain; at most as many as wait, or maxFree
 	nfree       int
 }
 
@@ -38,7 +38,10 @@ const (
 	// minChains is the size of the smallest table.
 	minChains = 64
 
-	// maxFree is the number of items that are kept for use again.
+	// keptChains is the size of a table that is kept when it is not needed: that of a batch.
+	keptChains = 2 * maxBatch
+
+	// maxFree is the number of items that are kept for use again when nothing waits.
 	maxFree = maxBatch
 )
 
@@ -122,12 +125,14 @@ func (b *backlog[K, T]) alloc() *item[K, T] {
 	return it
 }
 
-// release takes back an item that was taken.
+// release takes back an item that was taken. A handler that is behind needs as many again, so as many are kept as wait.
 func (b *backlog[K, T]) release(it *item[K, T]) {
-	if b.nfree < maxFree {
+	if b.nfree < max(b.n, maxFree) {
 		*it = item[K, T]{chain: b.free}
 		b.free = it
 		b.nfree++
+	} else if b.nfree > maxFree {
+		b.alloc() // and let go of it: less waits than did
 	}
 }
 
@@ -181,7 +186,7 @@ func (b *backlog[K, T]) remove(it *item[K, T]) {
 		place = &(*place).chain
 	}
 	*place, it.chain = it.chain, nil
-	if len(b.chains) > minChains && b.n < len(b.chains)/8 {
+	if len(b.chains) > keptChains && b.n < len(b.chains)/8 {
 		b.rehash(len(b.chains) / 2)
 	}
 }

@@ -24,6 +24,22 @@ func Waiting[K comparable, T any](in *Informer[K, T]) []int {
 	return sizes
 }
 
+// Kept returns the largest number of items that a handler keeps for use again, and the largest size of a table.
+func Kept[K comparable, T any](in *Informer[K, T]) (items, chains int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, l := range in.listeners {
+		l.mu.Lock()
+		n := 0
+		for it := l.backlog.free; it != nil; it = it.chain {
+			n++
+		}
+		items, chains = max(items, n, l.backlog.nfree), max(chains, len(l.backlog.chains))
+		l.mu.Unlock()
+	}
+	return items, chains
+}
+
 // Held returns what each handler holds that is about to join, when Run is at rest: initial objects whose turn is to come,
 // and changes.
 func Held[K comparable, T any](in *Informer[K, T]) (initial, changes []int) {

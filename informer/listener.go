@@ -46,6 +46,7 @@ type listener[K comparable, T any] struct {
 	told      int              // how much of the first piece of initial has had its turn
 	joined    bool             // initial has all of them, or had
 	current   *item[K, T]      // the calls for it have begun; it is read without mu by run
+	hasSynced bool             // synced is closed
 	dismissed bool
 }
 
@@ -215,10 +216,11 @@ func (l *listener[K, T]) passLocked() {
 }
 
 func (l *listener[K, T]) checkSyncedLocked() {
-	if !l.joined || l.dismissed || l.current != nil && l.current.initial || isClosed(l.synced) {
+	if l.hasSynced || !l.joined || l.dismissed || l.current != nil && l.current.initial {
 		return
 	}
 	if o, _ := l.firstLocked(); o == nil {
+		l.hasSynced = true
 		close(l.synced)
 	}
 }

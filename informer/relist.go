@@ -40,7 +40,14 @@ func (a *applier[K, T]) replace(l *content[K, T]) {
 // both side by side, which takes neither a look-up nor a hash. What is not found so, on either side, is sorted out at the
 // end by its key. Whatever the order is, each key of the cache is found in the list or deleted.
 func (a *applier[K, T]) merge(pages []page[K, T]) {
-	empty := a.indexer.Len() == 0
+	if a.indexer.Len() == 0 {
+		for _, p := range pages {
+			for i, obj := range p.items {
+				a.try(&input[K, T]{kind: Modified, key: p.keys[i], object: obj})
+			}
+		}
+		return
+	}
 	m := merger[K, T]{pages: pages}
 	var left []input[K, T] // in the cache, and not found in the list
 	for key, obj := range a.indexer.All() {
@@ -63,10 +70,8 @@ func (a *applier[K, T]) merge(pages []page[K, T]) {
 		if listed != nil {
 			listed[key] = struct{}{}
 		}
-		if !empty {
-			if old, ok := a.indexer.Get(key); ok && a.same(key, old, obj) {
-				continue
-			}
+		if old, ok := a.indexer.Get(key); ok && a.same(key, old, obj) {
+			continue
 		}
 		a.try(&input[K, T]{kind: Modified, key: key, object: obj})
 	}
