@@ -33,6 +33,9 @@ const (
 	foreignWrite        // somebody takes the lease just before
 	deleteRecord        // somebody deletes the record just before
 	rollBack            // somebody restores the first record just before
+	pauseBefore         // the process is stopped for d before the request
+	pauseAfter          // the process is stopped for d before it sees the reply
+	deaf                // the watch of the party tells nothing any more
 	endOfFaults
 )
 
@@ -42,6 +45,7 @@ func (f fault) String() string {
 		"no fault", "a lost request", "a lost reply", "a slow reply", "a slow request", "a late request", "a stall",
 		"a stall after the write", "a hang", "a hang after the write", "a partition", "a conflict after the write",
 		"a false conflict", "a foreign write", "a deleted record", "a restored record",
+		"a pause before the request", "a pause before the reply", "a deaf watch",
 	}[f]
 }
 
@@ -67,6 +71,9 @@ type network struct {
 	changed   chan struct{}   // closed by the next write
 	mute      map[string]bool // whose watches are told nothing
 	watches   int
+	paused    map[string]time.Time                // until then the process is stopped
+	onPause   func(party string, d time.Duration) // called with mu held
+	mayForget func() bool                         // called with mu held; nil is always
 }
 
 // call is a call that is about to be made.
@@ -102,6 +109,7 @@ func newNetwork() *network {
 	return &network{
 		healed: make(chan struct{}), changed: make(chan struct{}),
 		dark: make(map[string]time.Time), mute: make(map[string]bool),
+		paused: make(map[string]time.Time),
 	}
 }
 
@@ -111,6 +119,7 @@ func (n *network) heal() {
 	defer n.mu.Unlock()
 	n.plan = nil
 	clear(n.dark)
+	clear(n.paused)
 	clear(n.mute)
 	n.wakeLocked()
 	close(n.healed)
@@ -235,6 +244,7 @@ func (l watchedLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.
 				if wait.Sleep(ctx, latency/2) != nil {
 					return
 				}
+				l.resume(l.party)
 				first, told = false, e.Version
 				if !yield(convert(e, l.slow), nil) {
 					return
@@ -267,8 +277,16 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 	if time.Now().Before(l.dark[l.party]) {
 		f = stall
 	}
+	if f == deaf {
+		l.mute[l.party] = true
+		l.wakeLocked()
+	}
 	healed := l.healed
 	l.mu.Unlock()
+	if f == pauseBefore {
+		l.pause(l.party, d)
+	}
+	l.resume(l.party)
 
 	switch f {
 	case lostRequest:
@@ -317,18 +335,42 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 		if err := wait.Sleep(ctx, d); err != nil {
 			return leaderelect.Entry{}, err
 		}
+	case pauseAfter:
+		l.pause(l.party, d)
 	}
+	l.resume(l.party)
 	if err := wait.Sleep(ctx, latency/2); err != nil {
 		return leaderelect.Entry{}, err
 	}
 	return e, err
 }
 
+// pause stops the process of party for d, as far as a call can: no call gets through, and no timer ends a leadership.
+func (n *network) pause(party string, d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.paused[party] = time.Now().Add(d)
+	if n.onPause != nil {
+		n.onPause(party, d)
+	}
+}
+
+// resume returns when the process of party is not stopped.
+func (n *network) resume(party string) {
+	n.mu.Lock()
+	d, healed := time.Until(n.paused[party]), n.healed
+	n.mu.Unlock()
+	select {
+	case <-time.After(d):
+	case <-healed:
+	}
+}
+
 // meddle changes the record, if there is one, behind the back of everybody.
 func (n *network) meddle(f fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.entry == nil {
+	if n.entry == nil || f != foreignWrite && n.mayForget != nil && !n.mayForget() {
 		return
 	}
 	switch f {

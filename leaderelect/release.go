@@ -23,6 +23,9 @@ func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 				break
 			}
 			if !v.held() || v.rec.Incarnation != e.incarnation || v.rec.Term != t.term {
+				if v.exists && !e.seen.regressed(v) {
+					e.seen.raise(v.rec)
+				}
 				e.publish(v)
 				return // it is not ours
 			}

@@ -2,11 +2,9 @@ package leaderelect_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -14,26 +12,7 @@ import (
 
 func TestNoScheduleOfReplicasWorksTwiceInASlot(t *testing.T) {
 	t.Parallel()
-	schedules := 80
-	if testing.Short() {
-		schedules = 16
-	}
-	const lanes = 4
-	for lane := range lanes {
-		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
-			t.Parallel()
-			for seed := lane; seed < schedules && !t.Failed(); seed += lanes {
-				synctest.Test(t, func(t *testing.T) {
-					t.Cleanup(func() {
-						if t.Failed() {
-							t.Logf("seed %d", seed)
-						}
-					})
-					slotSchedule(t, uint64(seed))
-				})
-			}
-		})
-	}
+	lanes(t, effort(40, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
 }
 
 // slotSchedule has replicas join, leave, die and come back while they work, heals everything, and requires that the

@@ -3,6 +3,7 @@ package leaderelect_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,6 +235,7 @@ func TestASlotWhoseWorkFailsIsTriedAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newShards(t, 2)
 				failed := 0
+				var mu sync.Mutex
 				var causes []error
 				a := w.join(t, "a", func(cfg *leaderelect.SlotsConfig) {
 					acquired := cfg.OnAcquired
@@ -244,10 +246,16 @@ func TestASlotWhoseWorkFailsIsTriedAgain(t *testing.T) {
 						}
 						return acquired(ctx, slot)
 					}
-					cfg.OnRevoked = func(_ int, cause error) { causes = append(causes, cause) }
+					cfg.OnRevoked = func(_ int, cause error) {
+						mu.Lock()
+						defer mu.Unlock()
+						causes = append(causes, cause)
+					}
 				})
 				after(10 * retry)
 				assert.Len(t, a.Owned(), 2)
+				mu.Lock()
+				defer mu.Unlock()
 				assert.Len(t, causes, 2)
 				assert.Error(t, errors.Join(causes...))
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/fence"
 )
 
 const key = "lease"
@@ -41,6 +42,9 @@ type world struct {
 	// network.mu guards the following.
 	terms      []*termLog
 	violations []string
+	acts       bool // the work acts, see act
+	register   fence.Register[string]
+	accepted   uint64 // the greatest term of which the register has taken something
 }
 
 // party is a process with an elector.
@@ -71,12 +75,14 @@ type termLog struct {
 	began      time.Time
 	returned   time.Time // zero while the work runs
 	stopped    bool      // OnStoppedLeading was called
+	paused     bool      // its process was stopped while it led
 	cause      error     // that OnStoppedLeading got
 }
 
 func newWorld(t testing.TB) *world {
 	w := &world{network: newNetwork(), begin: time.Now()}
 	w.onCommit = w.checkCommitLocked
+	w.onPause = w.pauseLocked
 	t.Cleanup(w.end) // so that a test that fails says why, and not that goroutines are left
 	return w
 }
@@ -211,7 +217,7 @@ func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error 
 	w.mu.Lock()
 	log := &termLog{party: p.name, term: l.Term(), leadership: l, began: time.Now()}
 	for _, other := range w.parties {
-		if other.open != nil {
+		if other.open != nil && !other.open.paused {
 			w.violateLocked("%s starts term %d while %s works in term %d", p.name, l.Term(), other.name, other.open.term)
 		}
 	}
@@ -225,8 +231,13 @@ func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error 
 	p.paired++
 	p.open = log
 	w.terms = append(w.terms, log)
-	behave := p.behave
+	behave, acts := p.behave, w.acts
 	w.mu.Unlock()
+	if acts {
+		done := make(chan struct{})
+		defer close(done)
+		go p.act(l, done)
+	}
 
 	defer func() {
 		w.mu.Lock()

@@ -1,0 +1,77 @@
+package leaderelect_test
+
+import (
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// actPeriod is the time from one action of a leader to the next.
+const actPeriod = 700 * time.Millisecond
+
+// act is work with effects outside of the process: it asks whether it leads, and sends a write with its term to a
+// register that fences. The write is under way for a while, at times for longer than a lease.
+//
+// Whatever happens, also to a process that is stopped, no two of those that ask may hear that they lead; and the register
+// must not take a write of a leader of the past.
+func (p *party) act(l *leaderelect.Leadership, done <-chan struct{}) {
+	w := p.world
+	for n := 0; ; n++ {
+		w.mu.Lock()
+		leads := l.Err() == nil && !time.Now().Before(w.paused[p.name])
+		for _, other := range w.parties {
+			if leads && other != p && other.IsLeader() {
+				w.violateLocked("%s acts in term %d while %s leads", p.name, l.Term(), other.name)
+			}
+		}
+		w.mu.Unlock()
+		if leads {
+			underWay := time.Duration(n%7) * 3 * time.Second
+			time.AfterFunc(underWay, func() { w.arrive(p.name, l.Term()) })
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(actPeriod):
+		}
+	}
+}
+
+// arrive is the write of a leader at the register.
+func (w *world) arrive(party string, term uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.register.Write(term, party)
+	switch {
+	case err == nil && term < w.accepted:
+		w.violateLocked("the register takes term %d of %s after term %d", term, party, w.accepted)
+	case err != nil && term >= w.accepted:
+		w.violateLocked("the register refuses term %d of %s after term %d", term, party, w.accepted)
+	case err == nil:
+		w.accepted = term
+	}
+}
+
+// pauseLocked stops the timers of a process for d. Those that were due are served then.
+func (w *world) pauseLocked(party string, d time.Duration) {
+	for _, p := range w.parties {
+		if p.name == party && p.open != nil {
+			p.open.paused = true
+			l := p.open.leadership
+			l.StopTimer()
+			time.AfterFunc(d, l.FireTimer)
+		}
+	}
+}
+
+// mayForgetLocked reports whether so many candidates know the present term. One who does not, cannot know that it is gone
+// when the store forgets it.
+func (w *world) mayForgetLocked(candidates int) bool {
+	know := 0
+	for _, p := range w.parties {
+		if leader, known := p.Leader(); known && w.entry != nil && leader.Term == w.entry.Term {
+			know++
+		}
+	}
+	return know == candidates
+}
