@@ -258,6 +258,36 @@ func TestWatchesThatAreNotReadKeepNoMemoryAlive(t *testing.T) {
 	}
 }
 
+// The watches are faster than the writer, so that each write comes while one of them is about to wait.
+func TestAWatchThatIsAboutToWaitMissesNothing(t *testing.T) {
+	const writes = 20_000
+	_, apps := newApps(t, store.MemoryConfig{History: writes})
+	var watches sync.WaitGroup
+	for range 2 {
+		watches.Go(func() { // ends with the last write, or with the first that is missed; waited for below
+			seen := informer.Version(0)
+			for e, err := range apps.Watch(t.Context(), 0) {
+				if seen++; err != nil || e.Type == informer.Bookmark || e.Version != seen {
+					t.Errorf("%v of version %d, where %d comes next: %v", e.Type, e.Version, seen, err)
+					return
+				}
+				if seen == writes {
+					return
+				}
+			}
+		})
+	}
+	o := create(t, apps, "web")
+	for n := range writes - 1 {
+		o.Value.Replicas = n + 1
+		var err error
+		if o, err = apps.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watches.Wait()
+}
+
 func TestAWatchAtTheEdgeOfTheHistoryMissesNothing(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{History: 3})
 	create(t, apps, "web")
