@@ -7,7 +7,7 @@ type Event struct {
 	About   Ref
 	Type    Type
 	Reason  string // one word in CamelCase
-	Message string // a sentence for people
+	Message string // a sentence for people, of 1024 bytes at most
 
 	Count       int       // how often it happened; at least 1
 	First, Last time.Time // when it happened first and last

@@ -21,5 +21,47 @@ func (r *Recorder) CheckInvariants() error {
 			return fmt.Errorf("%v is newer than what comes after it", before.Value)
 		}
 	}
+	return r.limits.check()
+}
+
+// check returns an error that says which invariant of l does not hold.
+func (l *limits) check() error {
+	if l.order.Len() != len(l.byRef) || l.order.Len() > l.max || l.none && l.order.Len() > 0 {
+		return fmt.Errorf("%d objects are in order, %d by their reference, the limit is %d", l.order.Len(), len(l.byRef), l.max)
+	}
+	for el := l.order.Front(); el != nil; el = el.Next() {
+		b := el.Value.(*buckets)
+		if l.byRef[b.about] != el {
+			return fmt.Errorf("%v is not to be found", b.about)
+		}
+		if before := el.Prev(); before != nil && b.used.Before(before.Value.(*buckets).used) {
+			return fmt.Errorf("%v was used before what comes before it", b.about)
+		}
+		for _, full := range b.full {
+			if full.Sub(b.used) > l.span {
+				return fmt.Errorf("a bucket of %v is full %v after its last use, which is more than %v", b.about, full.Sub(b.used), l.span)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckInvariants returns an error that says which invariant of q does not hold. Put is the number of events that were put,
+// busy the number that the sink is at.
+func (q *Queue) CheckInvariants(put, busy int) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting.Len() != len(q.byLife) || q.waiting.Len() > q.cfg.Size {
+		return fmt.Errorf("%d events wait, %d by their life, the size is %d", q.waiting.Len(), len(q.byLife), q.cfg.Size)
+	}
+	for el := q.waiting.Front(); el != nil; el = el.Next() {
+		if e := el.Value.(*Event); q.byLife[lifeOf(e)] != el {
+			return fmt.Errorf("%v does not wait under its life", *e)
+		}
+	}
+	s := q.stats
+	if sum := q.waiting.Len() + busy + int(s.Delivered+s.Merged+s.Dropped+s.Failed); sum != put {
+		return fmt.Errorf("%d events were put, %d are accounted for: %+v, %d wait", put, sum, s, q.waiting.Len())
+	}
 	return nil
 }

@@ -4,10 +4,11 @@ import (
 	"container/list"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
-// Recorder takes down events, merges repeats, and remembers the newest. Use [NewRecorder] to make one. Its methods may be
-// called by several goroutines at once.
+// Recorder takes down events, merges repeats, holds back floods, and remembers the newest. Use [NewRecorder] to make one. Its
+// methods may be called by several goroutines at once.
 type Recorder struct {
 	cfg Config
 
@@ -17,13 +18,16 @@ type Recorder struct {
 	//  1. ring and held have the same events, at most cfg.Size, each in held under its own identity.
 	//  2. ring is in the order of Last, oldest first.
 
-	ring *list.List // of *Event
-	held map[identity]*list.Element
+	ring   *list.List // of *Event
+	held   map[identity]*list.Element
+	limits limits
+	stats  Stats // the counters
 }
 
 // NewRecorder returns a recorder that holds nothing yet.
 func NewRecorder(cfg Config) *Recorder {
-	return &Recorder{cfg: cfg.withDefaults(), ring: list.New(), held: make(map[identity]*list.Element)}
+	cfg = cfg.withDefaults()
+	return &Recorder{cfg: cfg, ring: list.New(), held: make(map[identity]*list.Element), limits: newLimits(cfg)}
 }
 
 // Normal records that something was done about an object.
@@ -61,29 +65,51 @@ func (r *Recorder) collect(wanted func(Ref) bool) []Event {
 	return all
 }
 
-func (r *Recorder) record(id identity) {
+// Stats returns what r has done so far, and what it holds.
+func (r *Recorder) Stats() Stats {
 	r.mu.Lock()
-	e := r.recordLocked(id)
-	r.mu.Unlock()
-	r.cfg.Sink(e)
+	defer r.mu.Unlock()
+	s := r.stats
+	s.Held, s.Objects = r.ring.Len(), r.limits.order.Len()
+	return s
 }
 
-func (r *Recorder) recordLocked(id identity) Event {
+func (r *Recorder) record(id identity) {
+	id.message = shorten(id.message)
+	r.mu.Lock()
+	e, tell := r.recordLocked(id)
+	r.mu.Unlock()
+	if tell {
+		r.cfg.Sink(e)
+	}
+}
+
+// recordLocked returns the event as it stands now, and whether to tell the sink of it.
+func (r *Recorder) recordLocked(id identity) (e Event, tell bool) {
 	now := time.Now() // under the lock, so that the order of the ring is that of the times
 	if el, ok := r.held[id]; ok {
 		e := el.Value.(*Event)
 		e.Count++
 		e.Last = now
 		r.ring.MoveToBack(el)
-		return *e
+		r.stats.Recorded++
+		if tell = r.limits.take(id.about, forRepeat, now); !tell {
+			r.stats.Untold++
+		}
+		return *e, tell
 	}
-	e := &Event{About: id.about, Type: id.kind, Reason: id.reason, Message: id.message, Count: 1, First: now, Last: now}
-	r.held[id] = r.ring.PushBack(e)
+	if !r.limits.take(id.about, forNew, now) {
+		r.stats.Limited++
+		return Event{}, false
+	}
+	r.stats.Recorded++
+	held := &Event{About: id.about, Type: id.kind, Reason: id.reason, Message: id.message, Count: 1, First: now, Last: now}
+	r.held[id] = r.ring.PushBack(held)
 	if r.ring.Len() > r.cfg.Size {
 		gone := r.ring.Remove(r.ring.Front()).(*Event)
 		delete(r.held, identity{gone.About, gone.Type, gone.Reason, gone.Message})
 	}
-	return *e
+	return *held, true
 }
 
 // identity is what repeats have in common.
@@ -91,4 +117,19 @@ type identity struct {
 	about           Ref
 	kind            Type
 	reason, message string
+}
+
+// maxMessage is how many bytes of a message are kept.
+const maxMessage = 1024
+
+// shorten returns what is kept of a message.
+func shorten(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	end := maxMessage - len("...")
+	for back := 0; back < utf8.UTFMax && !utf8.RuneStart(message[end]); back++ { // no half of a letter
+		end--
+	}
+	return message[:end] + "..."
 }

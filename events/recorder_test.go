@@ -92,7 +92,7 @@ func TestTheOldestEventMakesRoomAndStartsAgainWhenItComesBack(t *testing.T) {
 }
 
 func TestTheDefaultSizeIs256(t *testing.T) {
-	r := events.NewRecorder(events.Config{})
+	r := events.NewRecorder(events.Config{Burst: -1})
 	for n := range 300 {
 		r.Normal(web, "N", fmt.Sprint(n))
 	}
@@ -169,7 +169,7 @@ func TestARecorderDoesWhatASliceDoes(t *testing.T) {
 		for size := 1; size <= 5; size++ {
 			random := rand.New(rand.NewPCG(uint64(size), 1))
 			var told events.Event
-			r := events.NewRecorder(events.Config{Size: size, Sink: func(e events.Event) { told = e }})
+			r := events.NewRecorder(events.Config{Size: size, Burst: -1, Sink: func(e events.Event) { told = e }})
 			var model []events.Event
 			for range 2000 {
 				time.Sleep(time.Duration(random.IntN(3)))
@@ -202,7 +202,7 @@ func TestManyRecordAndReadAtOnce(t *testing.T) {
 	const writers, each = 8, 200
 	var mu sync.Mutex
 	told := map[int]bool{}
-	r := events.NewRecorder(events.Config{Size: 9, Sink: func(e events.Event) {
+	r := events.NewRecorder(events.Config{Size: 9, Burst: -1, Sink: func(e events.Event) {
 		if e.Reason == "Same" {
 			mu.Lock()
 			defer mu.Unlock()

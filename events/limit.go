@@ -1,0 +1,97 @@
+package events
+
+import (
+	"container/list"
+	"math"
+	"time"
+)
+
+// limits holds token buckets: for each object one for new events and one for repeats. It is the generic cell rate algorithm
+// (ITU-T I.371): a bucket is nothing but the time at which it will be full again, so that one that is full need not be there.
+//
+// Invariants:
+//  1. order and byRef have the same objects, at most max.
+//  2. order is in the order of the last use, the longest unused object first.
+//  3. No bucket is full later than span after its last use.
+type limits struct {
+	none   bool          // there is no limit, and nothing is held
+	refill time.Duration // the time of one token
+	span   time.Duration // the time of all tokens of a bucket
+	max    int           // objects
+
+	order *list.List // of *buckets
+	byRef map[Ref]*list.Element
+}
+
+// buckets are those of one object.
+type buckets struct {
+	about Ref
+	used  time.Time
+	full  [2]time.Time // by sort of token
+}
+
+// token is what a call takes.
+type token int
+
+const (
+	forNew token = iota
+	forRepeat
+)
+
+func newLimits(cfg Config) limits {
+	l := limits{
+		none:   cfg.Burst < 0 || cfg.Refill < 0,
+		refill: cfg.Refill, span: math.MaxInt64, max: cfg.Objects,
+		order: list.New(), byRef: make(map[Ref]*list.Element),
+	}
+	if !l.none && cfg.Refill < math.MaxInt64/time.Duration(cfg.Burst) {
+		l.span = time.Duration(cfg.Burst) * cfg.Refill
+	}
+	return l
+}
+
+// take takes a token, and says whether there was one.
+func (l *limits) take(about Ref, sort token, now time.Time) bool {
+	if l.none {
+		return true
+	}
+	b := l.use(about, now)
+	full := b.full[sort]
+	if full.Before(now) {
+		full = now
+	}
+	full = full.Add(l.refill)
+	if full.Sub(now) > l.span {
+		return false
+	}
+	b.full[sort] = full
+	return true
+}
+
+// use returns the buckets of an object, as the last used ones, and forgets at most two others that are full.
+func (l *limits) use(about Ref, now time.Time) *buckets {
+	for range 2 {
+		el := l.order.Front()
+		if el == nil || now.Sub(el.Value.(*buckets).used) < l.span {
+			break
+		}
+		l.forget(el)
+	}
+	el, ok := l.byRef[about]
+	if !ok {
+		if l.order.Len() == l.max {
+			l.forget(l.order.Front())
+		}
+		el = l.order.PushBack(&buckets{about: about})
+		l.byRef[about] = el
+	}
+	l.order.MoveToBack(el)
+	b := el.Value.(*buckets)
+	b.used = now
+	return b
+}
+
+func (l *limits) forget(el *list.Element) {
+	l.order.Remove(el)
+	delete(l.byRef, el.Value.(*buckets).about)
+}

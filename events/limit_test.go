@@ -1,0 +1,213 @@
+package events_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/events"
+)
+
+func TestAFloodOfNewEventsAboutOneObjectIsDroppedAndTroublesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []events.Event
+		r := events.NewRecorder(events.Config{Burst: 3, Sink: func(e events.Event) { told = append(told, e) }})
+		r.Normal(shop, "Before", "")
+		for n := range 1000 {
+			r.Warning(web, "Broken", fmt.Sprint("attempt ", n))
+		}
+		r.Normal(shop, "After", "")
+		want := []string{
+			"shop Normal Before  x1", "web Warning Broken attempt 0 x1", "web Warning Broken attempt 1 x1",
+			"web Warning Broken attempt 2 x1", "shop Normal After  x1",
+		}
+		assert.Equal(t, want, brief(r.Events()))
+		assert.Equal(t, want, brief(told))
+		assert.Equal(t, events.Stats{Recorded: 5, Limited: 997, Held: 5, Objects: 2}, r.Stats())
+		require.NoError(t, r.CheckInvariants())
+	})
+}
+
+func TestABucketGetsOneTokenInEveryRefillAndNoMoreThanBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := events.NewRecorder(events.Config{Burst: 2, Refill: time.Second})
+		n := 0
+		admitted := func() bool {
+			n++
+			before := r.Stats().Recorded
+			r.Normal(web, "N", fmt.Sprint(n))
+			return r.Stats().Recorded > before
+		}
+		assert.Equal(t, []bool{true, true, false}, []bool{admitted(), admitted(), admitted()})
+		time.Sleep(time.Second - 1)
+		assert.False(t, admitted(), "a nanosecond early")
+		time.Sleep(1)
+		assert.Equal(t, []bool{true, false}, []bool{admitted(), admitted()})
+		time.Sleep(1500 * time.Millisecond)
+		assert.Equal(t, []bool{true, false}, []bool{admitted(), admitted()}, "half a token stays")
+		time.Sleep(500 * time.Millisecond)
+		assert.Equal(t, []bool{true, false}, []bool{admitted(), admitted()}, "and becomes one")
+		time.Sleep(time.Hour)
+		assert.Equal(t, []bool{true, true, false}, []bool{admitted(), admitted(), admitted()}, "no more than the burst")
+	})
+}
+
+func TestAFloodOfRepeatsIsCountedAndTakesNothingFromNewEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []events.Event
+		r := events.NewRecorder(events.Config{Burst: 2, Refill: time.Minute, Sink: func(e events.Event) { told = append(told, e) }})
+		for range 100 {
+			r.Warning(web, "Broken", "")
+		}
+		r.Normal(web, "Mended", "")
+		assert.Equal(t, []string{
+			"web Warning Broken  x1", "web Warning Broken  x2", "web Warning Broken  x3", "web Normal Mended  x1",
+		}, brief(told), "one is new, two are repeats within the limit")
+		assert.Equal(t, []string{"web Warning Broken  x100", "web Normal Mended  x1"}, brief(r.Events()))
+		assert.Equal(t, events.Stats{Recorded: 101, Untold: 97, Held: 2, Objects: 1}, r.Stats())
+		time.Sleep(time.Minute)
+		r.Warning(web, "Broken", "")
+		assert.Equal(t, 101, told[len(told)-1].Count, "what is told next has the whole count")
+	})
+}
+
+func TestObjectsThatAreQuietAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := events.NewRecorder(events.Config{Burst: 2, Refill: time.Second, Objects: 50})
+		about := func(n int) events.Ref { return events.Ref{Kind: "pod", Key: fmt.Sprint(n)} }
+		for n := range 1000 {
+			r.Normal(about(n), "Started", "")
+			require.LessOrEqual(t, r.Stats().Objects, 50)
+		}
+		require.NoError(t, r.CheckInvariants())
+		time.Sleep(2 * time.Second) // all buckets are full
+		for n := range 60 {
+			r.Normal(web, "N", fmt.Sprint(n))
+		}
+		assert.Equal(t, 1, r.Stats().Objects)
+		require.NoError(t, r.CheckInvariants())
+	})
+}
+
+func TestAnObjectThatFloodsKeepsItsPlaceAmongMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := events.NewRecorder(events.Config{Burst: 2, Objects: 3})
+		for n := range 100 {
+			r.Normal(web, "N", fmt.Sprint(n)) // also what is dropped is a use
+			r.Normal(events.Ref{Kind: "pod", Key: fmt.Sprint(n)}, "Started", "")
+		}
+		assert.Len(t, r.EventsFor(web), 2)
+		assert.EqualValues(t, 98, r.Stats().Limited)
+	})
+}
+
+func TestANegativeBurstOrRefillIsNoLimitAndTheLargestAreNone(t *testing.T) {
+	for _, cfg := range []events.Config{
+		{Burst: -1}, {Refill: -1}, {Burst: math.MinInt, Refill: time.Hour}, {Burst: math.MaxInt32, Refill: math.MaxInt64},
+	} {
+		r := events.NewRecorder(cfg)
+		for n := range 100 {
+			r.Normal(web, "N", fmt.Sprint(n))
+		}
+		assert.Len(t, r.Events(), 100, cfg)
+		require.NoError(t, r.CheckInvariants())
+	}
+}
+
+func TestTheDefaultLimitIs25EventsAndOneAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := events.NewRecorder(events.Config{})
+		flood := func() int {
+			before := r.Stats().Recorded
+			for n := range 100 {
+				r.Normal(web, "N", fmt.Sprint(before, n))
+			}
+			return int(r.Stats().Recorded - before)
+		}
+		assert.Equal(t, 25, flood())
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 5, flood())
+		time.Sleep(24 * time.Hour)
+		assert.Equal(t, 25, flood())
+	})
+}
+
+func TestALongMessageIsCutBetweenLetters(t *testing.T) {
+	for message, want := range map[string]string{
+		strings.Repeat("a", 1024):               strings.Repeat("a", 1024),
+		strings.Repeat("a", 1025):               strings.Repeat("a", 1021) + "...",
+		strings.Repeat("a", 1020) + "ééé":       strings.Repeat("a", 1020) + "...",
+		strings.Repeat("\x80", 2000):            strings.Repeat("\x80", 1017) + "...",
+		strings.Repeat("a", 1018) + "𝄞" + "abc": strings.Repeat("a", 1018) + "...",
+	} {
+		r := events.NewRecorder(events.Config{})
+		r.Normal(web, "N", message)
+		r.Normal(web, "N", message+"!")
+		got := r.Events()[0].Message
+		assert.Equal(t, want, got)
+		assert.Equal(t, utf8.ValidString(message), utf8.ValidString(got))
+	}
+}
+
+// The limits against buckets that are counted in the simplest way: tokens that drip.
+func TestTheLimitsDoWhatDrippingBucketsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type bucket struct {
+			tokens int // in nanoseconds of refill
+			at     time.Time
+		}
+		for seed := range uint64(5) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			burst, refill := 1+random.IntN(4), time.Duration(1+random.IntN(20))
+			var told events.Event
+			r := events.NewRecorder(events.Config{
+				Size: 4, Burst: burst, Refill: refill, Sink: func(e events.Event) { told = e },
+			})
+			model := map[string]*bucket{} // by object and sort of token
+			var held []string
+			take := func(key string) bool {
+				b := model[key]
+				if b == nil {
+					b = &bucket{tokens: burst * int(refill), at: time.Now()}
+					model[key] = b
+				}
+				b.tokens = min(burst*int(refill), b.tokens+int(time.Since(b.at)))
+				b.at = time.Now()
+				if b.tokens < int(refill) {
+					return false
+				}
+				b.tokens -= int(refill)
+				return true
+			}
+			for range 3000 {
+				time.Sleep(time.Duration(random.IntN(int(refill))))
+				about, reason := []events.Ref{web, shop}[random.IntN(2)], string(rune('A'+random.IntN(4)))
+				id := about.Key + reason
+				told = events.Event{}
+				r.Normal(about, reason, "")
+				repeat := slices.Contains(held, id)
+				admitted := take(fmt.Sprint(about.Key, repeat))
+				require.Equal(t, admitted, told.Count > 0, "told")
+				if repeat || admitted {
+					held = append(slices.DeleteFunc(held, func(h string) bool { return h == id }), id)
+					held = held[max(0, len(held)-4):]
+				}
+				var got []string
+				for _, e := range r.Events() {
+					got = append(got, e.About.Key+e.Reason)
+				}
+				require.Equal(t, held, got)
+				require.NoError(t, r.CheckInvariants())
+			}
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package events
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/retry"
+)
+
+// Queue stands between a [Recorder], which must not wait, and a sink that may: a store, a network. Put never blocks; Run
+// delivers, one event after the other, and tries again what has failed. While an event waits, its repeats are merged into it.
+// Its methods may be called by several goroutines at once.
+type Queue struct {
+	cfg  QueueConfig
+	sink func(context.Context, Event) error
+	wake chan struct{} // Put sends, without waiting, after it has put; Run receives. Holds one. Never closed
+
+	mu sync.Mutex
+
+	// mu guards the following. Invariants:
+	//  1. waiting and byLife have the same events, at most cfg.Size, each in byLife under its own life.
+	//  2. All that was put is counted once in stats, waits, or is with the sink.
+
+	waiting *list.List // of *Event, the longest waiting one first
+	byLife  map[life]*list.Element
+	running bool
+	stats   QueueStats // the counters
+}
+
+// life is what the states of one event have in common, from when it was first held to when it made room.
+type life struct {
+	id    identity
+	first time.Time
+}
+
+func lifeOf(e *Event) life {
+	return life{identity{e.About, e.Type, e.Reason, e.Message}, e.First.UTC().Round(0)}
+}
+
+// NewQueue returns an empty queue in front of sink. One that returns an error is called again with the same event, as
+// QueueConfig.Backoff says, unless the error is one of retry.Permanent. It is called by Run alone, never twice at once, and
+// without locks. Its context ends when a stop takes longer than QueueConfig.DrainTimeout; then it has to return.
+func NewQueue(sink func(context.Context, Event) error, cfg QueueConfig) (*Queue, error) {
+	err := cfg.validate()
+	if sink == nil {
+		err = errNoSink
+	}
+	if err != nil {
+		return nil, fmt.Errorf("events: new queue: %w", err)
+	}
+	return &Queue{
+		cfg: cfg.withDefaults(), sink: sink, wake: make(chan struct{}, 1),
+		waiting: list.New(), byLife: make(map[life]*list.Element),
+	}, nil
+}
+
+// Put adds an event, or what has become of one that waits already. It fits Config.Sink. It never blocks, whether or not the
+// queue runs: when the queue is full, the event that has waited longest is dropped.
+func (q *Queue) Put(e Event) {
+	q.mu.Lock()
+	q.putLocked(&e)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default: // Run will look anyway
+	}
+}
+
+func (q *Queue) putLocked(e *Event) {
+	if el, ok := q.byLife[lifeOf(e)]; ok {
+		q.stats.Merged++
+		if held := el.Value.(*Event); held.Count < e.Count { // states may come out of order
+			*held = *e
+		}
+		return
+	}
+	q.byLife[lifeOf(e)] = q.waiting.PushBack(e)
+	if q.waiting.Len() > q.cfg.Size {
+		q.takeLocked()
+		q.stats.Dropped++
+	}
+}
+
+// Run delivers what is put, until ctx ends, and then what still waits, for DrainTimeout at most. It returns nil, or
+// [ErrRunning] when the queue is running. It may be called again after it has returned.
+func (q *Queue) Run(ctx context.Context) error {
+	q.mu.Lock()
+	if q.running {
+		q.mu.Unlock()
+		return ErrRunning
+	}
+	q.running = true
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.running = false
+	}()
+
+	work, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	over, limited := make(chan struct{}), make(chan struct{})
+	unlimited := context.AfterFunc(ctx, func() { // limits the drain; ends with it, or gives it up; waited for below
+		defer close(limited)
+		limit := time.NewTimer(q.cfg.DrainTimeout)
+		defer limit.Stop()
+		select {
+		case <-limit.C:
+			giveUp(errDrain)
+		case <-over:
+		}
+	})
+	defer func() {
+		close(over)
+		if !unlimited() {
+			<-limited
+		}
+	}()
+	for work.Err() == nil {
+		if e, ok := q.take(); ok {
+			q.deliver(work, e)
+			continue
+		}
+		select {
+		case <-q.wake:
+		case <-ctx.Done():
+			if q.empty() {
+				return nil
+			}
+		}
+	}
+	if n := q.Stats().Waiting; n > 0 {
+		q.cfg.Logger.LogAttrs(context.WithoutCancel(ctx), slog.LevelWarn, "events not delivered yet", slog.Int("events", n))
+	}
+	return nil
+}
+
+// Stats returns what q has done so far, and how many events wait.
+func (q *Queue) Stats() QueueStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.stats
+	s.Waiting = q.waiting.Len()
+	return s
+}
+
+// deliver gives e to the sink until it takes it. When work ends in between, e waits again.
+func (q *Queue) deliver(work context.Context, e *Event) {
+	err := retry.Do(work, retry.Config{Backoff: q.cfg.Backoff}, func(ctx context.Context) error { return q.sink(ctx, *e) })
+	q.mu.Lock()
+	switch {
+	case err == nil:
+		q.stats.Delivered++
+	case work.Err() != nil:
+		q.returnLocked(e)
+	default:
+		q.stats.Failed++
+	}
+	q.mu.Unlock()
+	if err != nil && work.Err() == nil {
+		q.cfg.Logger.LogAttrs(work, slog.LevelWarn, "event not delivered",
+			slog.String("kind", e.About.Kind), slog.String("key", e.About.Key), slog.String("reason", e.Reason),
+			slog.Any("error", err))
+	}
+}
+
+// returnLocked puts e, which was taken, back to where it was: it is the oldest.
+func (q *Queue) returnLocked(e *Event) {
+	switch {
+	case q.byLife[lifeOf(e)] != nil: // a later state has come
+		q.stats.Merged++
+	case q.waiting.Len() == q.cfg.Size:
+		q.stats.Dropped++
+	default:
+		q.byLife[lifeOf(e)] = q.waiting.PushFront(e)
+	}
+}
+
+func (q *Queue) take() (*Event, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting.Len() == 0 {
+		return nil, false
+	}
+	return q.takeLocked(), true
+}
+
+// takeLocked removes the event that has waited longest. There has to be one.
+func (q *Queue) takeLocked() *Event {
+	e := q.waiting.Remove(q.waiting.Front()).(*Event)
+	delete(q.byLife, lifeOf(e))
+	return e
+}
+
+func (q *Queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting.Len() == 0
+}

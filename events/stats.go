@@ -1,0 +1,22 @@
+package events
+
+// Stats is what a [Recorder] has done, and holds.
+type Stats struct {
+	Recorded uint64 // calls that were taken down, repeats included
+	Limited  uint64 // calls that were dropped, because there were too many new events about their object
+	Untold   uint64 // repeats that were counted and not told to the sink, because there were too many
+
+	Held    int // events
+	Objects int // that are watched for floods
+}
+
+// QueueStats is what a [Queue] has done, and what waits in it. Every event that was put is waiting, being delivered, merged,
+// dropped, delivered or failed.
+type QueueStats struct {
+	Waiting int
+
+	Delivered uint64
+	Merged    uint64 // that took the place of an earlier state of the same event, which was still waiting
+	Dropped   uint64 // to make room
+	Failed    uint64 // that the sink has refused in all attempts
+}

@@ -1,0 +1,157 @@
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// StoreSink writes events to a store, as objects of a kind of their own, and deletes the old ones, so that the store does not
+// fill. Each event is one object; a repeat updates it. Put a [Queue] in front of it: NewQueue(sink.Write, QueueConfig{}).
+//
+// The key of an object is that of what the event is about, after its kind, and before a hash: "app/shop/web/6b8f0c1e2a94d7f3".
+// Labels say what [About] selects by: "kind", "key" and "uid", and "type" and "reason".
+//
+// Its methods may be called by several goroutines at once; they take turns. Several processes may write to one store.
+type StoreSink struct {
+	cfg   StoreConfig
+	store store.Store[Event]
+
+	// turn holds a token: who has taken it may use the following, and the store.
+	turn chan struct{}
+
+	swept   time.Time // when the store was last swept; zero at the beginning
+	created int       // how many objects were created since
+}
+
+// NewStoreSink returns a sink that writes to s.
+func NewStoreSink(s store.Store[Event], cfg StoreConfig) (*StoreSink, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("events: new store sink: %w", err)
+	}
+	sink := &StoreSink{cfg: cfg.withDefaults(), store: s, turn: make(chan struct{}, 1)}
+	sink.turn <- struct{}{}
+	return sink, nil
+}
+
+// About selects the events about one object among those that a StoreSink has written. An empty UID stands for any.
+func About(about Ref) store.Selector {
+	rules := []store.LabelRule{
+		{Label: "kind", Values: []string{about.Kind}},
+		{Label: "key", Values: []string{about.Key}},
+	}
+	if about.UID != "" {
+		rules = append(rules, store.LabelRule{Label: "uid", Values: []string{about.UID}})
+	}
+	return store.Selector{Prefix: prefixOf(about), Labels: rules}
+}
+
+// Write creates the object of an event, or updates it when this is a repeat. To write an event again, or an earlier state of
+// it, does nothing; so a write whose outcome is unknown may be repeated. Before, it sweeps, if it is time.
+func (s *StoreSink) Write(ctx context.Context, e Event) error {
+	if err := s.take(ctx); err != nil {
+		return fmt.Errorf("events: write %s of %s %q: %w", e.Reason, e.About.Kind, e.About.Key, err)
+	}
+	defer s.release()
+	err := s.sweepIfDue(ctx)
+	if err == nil {
+		err = s.write(ctx, e)
+	}
+	if err != nil {
+		return fmt.Errorf("events: write %s of %s %q: %w", e.Reason, e.About.Kind, e.About.Key, err)
+	}
+	return nil
+}
+
+// Sweep deletes the events that are older than TTL, and the oldest above nine tenths of Max. Write does it in time; call it
+// where events have to go although no new ones come.
+func (s *StoreSink) Sweep(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return fmt.Errorf("events: sweep %s: %w", s.store.Kind(), err)
+	}
+	defer s.release()
+	if err := s.sweep(ctx); err != nil {
+		return fmt.Errorf("events: sweep %s: %w", s.store.Kind(), err)
+	}
+	return nil
+}
+
+func (s *StoreSink) take(ctx context.Context) error {
+	select {
+	case <-s.turn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *StoreSink) release() { s.turn <- struct{}{} }
+
+func (s *StoreSink) write(ctx context.Context, e Event) error {
+	e.First, e.Last = e.First.UTC().Round(0), e.Last.UTC().Round(0)
+	obj := store.Object[Event]{Key: keyOf(&e), Value: e, Labels: map[string]string{
+		"kind": e.About.Kind, "key": e.About.Key, "uid": e.About.UID, "type": e.Type.String(), "reason": e.Reason,
+	}}
+	if e.Count > 1 {
+		_, err := store.Patch(ctx, s.store, obj.Key, func(o *store.Object[Event]) error {
+			if o.Value.Count < e.Count {
+				o.Value = e
+			}
+			return nil
+		})
+		if !errors.Is(err, store.ErrNotFound) { // swept, or its first state was never told
+			return err
+		}
+	}
+	s.created++
+	if _, err := s.store.Create(ctx, obj); !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	return nil // by an earlier attempt
+}
+
+// sweepIfDue keeps the store below Max, although it may have been filled by somebody else, before this process began.
+func (s *StoreSink) sweepIfDue(ctx context.Context) error {
+	if s.swept.IsZero() || s.created >= s.share() || time.Since(s.swept) >= s.cfg.TTL/10 {
+		return s.sweep(ctx)
+	}
+	return nil
+}
+
+// share is how many objects may be created between two sweeps.
+func (s *StoreSink) share() int { return max(s.cfg.Max/10, 1) }
+
+func (s *StoreSink) sweep(ctx context.Context) error {
+	now := time.Now()
+	all, err := s.store.List(ctx)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(all.Items, func(a, b store.Object[Event]) int { return b.Value.Last.Compare(a.Value.Last) })
+	for i, o := range all.Items { // newest first
+		if i < s.cfg.Max-s.share() && now.Sub(o.Value.Last) <= s.cfg.TTL {
+			continue
+		}
+		// One that has just been repeated has another version, and stays until the next sweep.
+		err := s.store.Delete(ctx, o.Key, store.IfVersion(o.Version))
+		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	s.swept, s.created = now, 0
+	return nil
+}
+
+func prefixOf(about Ref) string { return about.Kind + "/" + about.Key + "/" }
+
+// keyOf returns the key of the object of e: the same for all states of one life of an event.
+func keyOf(e *Event) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %q %d", e.About.UID, e.Type, e.Reason, e.Message, e.First.UnixNano()))
+	return prefixOf(e.About) + hex.EncodeToString(sum[:8])
+}

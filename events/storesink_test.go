@@ -1,0 +1,252 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
+)
+
+func newStoreSink(t *testing.T, cfg events.StoreConfig) (*events.StoreSink, *storetest.Interceptor[events.Event]) {
+	memory, err := store.Open[events.Event](store.NewMemory(store.MemoryConfig{}), "event")
+	require.NoError(t, err)
+	s := storetest.NewInterceptor[events.Event](memory)
+	sink, err := events.NewStoreSink(s, cfg)
+	require.NoError(t, err)
+	return sink, s
+}
+
+// stored returns what s holds, the oldest first, without times.
+func stored(t *testing.T, s store.Store[events.Event], sel store.Selector) []string {
+	l, err := s.Select(context.Background(), sel)
+	require.NoError(t, err)
+	slices.SortFunc(l.Items, func(a, b store.Object[events.Event]) int { return a.Value.Last.Compare(b.Value.Last) })
+	var all []events.Event
+	for _, o := range l.Items {
+		all = append(all, o.Value)
+	}
+	return brief(all)
+}
+
+func TestAnEventIsOneObjectThatItsRepeatsUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, s := newStoreSink(t, events.StoreConfig{})
+		q := newQueue(t, sink.Write, events.QueueConfig{})
+		r := events.NewRecorder(events.Config{Sink: q.Put})
+		stop := run(t, q)
+		start := time.Now()
+		r.Normal(web, "Scaled", "to 3")
+		synctest.Wait()
+		for range 3 {
+			time.Sleep(time.Second)
+			r.Warning(shop, "NoCapacity", "no machine")
+			synctest.Wait()
+		}
+		stop()
+		assert.Equal(t, []string{"web Normal Scaled to 3 x1", "shop Warning NoCapacity no machine x3"}, stored(t, s, store.Selector{}))
+		assert.Equal(t, []string{"web Normal Scaled to 3 x1"}, stored(t, s, events.About(web)))
+		l, err := s.Select(t.Context(), events.About(events.Ref{Kind: "app", Key: "shop"}))
+		require.NoError(t, err)
+		require.Len(t, l.Items, 1)
+		o := l.Items[0]
+		assert.True(t, o.Value.First.Equal(start.Add(time.Second)))
+		assert.True(t, o.Value.Last.Equal(start.Add(3*time.Second)))
+		assert.Equal(t, map[string]string{
+			"kind": "app", "key": "shop", "uid": "u2", "type": "Warning", "reason": "NoCapacity",
+		}, o.Labels)
+		assert.Regexp(t, "^app/shop/[0-9a-f]{16}$", o.Key)
+		assert.Empty(t, stored(t, s, events.About(events.Ref{Kind: "app", Key: "shop", UID: "u9"})))
+	})
+}
+
+func TestEventsThatDifferInAnythingAreObjectsOfTheirOwn(t *testing.T) {
+	sink, s := newStoreSink(t, events.StoreConfig{TTL: 1e6 * time.Hour})
+	base := event("A", 1)
+	all := []events.Event{base}
+	for _, change := range []func(*events.Event){
+		func(e *events.Event) { e.About.Kind = "job" },
+		func(e *events.Event) { e.About.Key = "web/x" },
+		func(e *events.Event) { e.About.UID = "u9" },
+		func(e *events.Event) { e.Type = events.Warning },
+		func(e *events.Event) { e.Reason = "B" },
+		func(e *events.Event) { e.Message = "x" },
+		func(e *events.Event) { e.First = e.First.Add(1); e.Last = e.First },
+	} {
+		e := base
+		change(&e)
+		all = append(all, e)
+	}
+	for range 2 {
+		for _, e := range all {
+			require.NoError(t, sink.Write(t.Context(), e))
+		}
+		assert.Len(t, stored(t, s, store.Selector{}), len(all), "to write them again does nothing")
+	}
+	l, err := s.List(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, len(all), l.Version)
+}
+
+func TestAWriteMayBeRepeatedAndComeLate(t *testing.T) {
+	for op, count := range map[string]int{store.OpCreate: 1, store.OpUpdate: 2} {
+		for name, fault := range map[string]storetest.Fault{"request": storetest.LoseRequest(), "reply": storetest.LoseReply()} {
+			t.Run(op+" "+name, func(t *testing.T) {
+				sink, s := newStoreSink(t, events.StoreConfig{TTL: 1e6 * time.Hour})
+				if count == 2 {
+					require.NoError(t, sink.Write(t.Context(), event("A", 1)))
+				}
+				lost := s.Inject(storetest.Rule{Op: op, Fault: fault})
+				err := sink.Write(t.Context(), event("A", count))
+				require.ErrorIs(t, err, storetest.ErrLost)
+				assert.ErrorContains(t, err, `events: write A of app "web": store: `+op)
+				for range 2 {
+					require.NoError(t, sink.Write(t.Context(), event("A", count)))
+				}
+				require.NoError(t, sink.Write(t.Context(), event("A", 1)), "an earlier state changes nothing")
+				assert.Equal(t, []string{fmt.Sprintf("web Normal A  x%d", count)}, stored(t, s, store.Selector{}))
+				assert.Equal(t, 1, lost.Hits())
+			})
+		}
+	}
+}
+
+func TestARepeatOfAnEventThatIsNotThereCreatesIt(t *testing.T) {
+	sink, s := newStoreSink(t, events.StoreConfig{TTL: 1e6 * time.Hour})
+	require.NoError(t, sink.Write(t.Context(), event("A", 7)))
+	assert.Equal(t, []string{"web Normal A  x7"}, stored(t, s, store.Selector{}))
+}
+
+func TestTheStoreHoldsAtMostMaxEventsAndTheNewestOfThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, limit := range []int{1, 2, 9, 10, 35} {
+			sink, s := newStoreSink(t, events.StoreConfig{Max: limit})
+			random := rand.New(rand.NewPCG(1, 2))
+			var newest string
+			for n := range 300 {
+				time.Sleep(time.Millisecond)
+				e := events.Event{About: web, Type: events.Normal, Reason: fmt.Sprint(n), Count: 1, First: time.Now(), Last: time.Now()}
+				if random.IntN(10) == 0 { // a repeat of something old, which is the newest now
+					e.Reason, e.Count = "Repeat", n+2
+					e.First = time.Unix(0, 0)
+				}
+				require.NoError(t, sink.Write(t.Context(), e))
+				newest = e.Reason
+				all := stored(t, s, store.Selector{})
+				require.LessOrEqual(t, len(all), limit)
+				require.Contains(t, all[len(all)-1], newest)
+			}
+			require.GreaterOrEqual(t, len(stored(t, s, store.Selector{})), limit-limit/10-1, "and it is filled")
+		}
+	})
+}
+
+func TestWhatTheStoreHeldBeforeCountsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, s := newStoreSink(t, events.StoreConfig{Max: 500})
+		for n := range 300 {
+			time.Sleep(time.Millisecond)
+			e := events.Event{About: web, Reason: fmt.Sprint(n), Count: 1, First: time.Now(), Last: time.Now()}
+			require.NoError(t, before.Write(t.Context(), e))
+		}
+		sink, err := events.NewStoreSink(s, events.StoreConfig{Max: 20})
+		require.NoError(t, err)
+		e := events.Event{About: web, Type: events.Normal, Reason: "New", Count: 1, First: time.Now(), Last: time.Now()}
+		require.NoError(t, sink.Write(t.Context(), e))
+		all := stored(t, s, store.Selector{})
+		assert.Len(t, all, 19)
+		assert.Contains(t, all[0], " 282 ")
+	})
+}
+
+func TestAnEventGoesWhenItHasNotHappenedForTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, s := newStoreSink(t, events.StoreConfig{})
+		q := newQueue(t, sink.Write, events.QueueConfig{})
+		r := events.NewRecorder(events.Config{Sink: q.Put})
+		stop := run(t, q)
+		r.Normal(web, "Once", "")
+		for range 6 {
+			r.Normal(web, "Often", "")
+			time.Sleep(10 * time.Minute)
+		}
+		assert.Equal(t, []string{"web Normal Once  x1", "web Normal Often  x6"}, stored(t, s, store.Selector{}), "an hour is not more than TTL")
+		time.Sleep(6*time.Minute + 1)
+		r.Normal(shop, "Other", "")
+		synctest.Wait()
+		assert.Equal(t, []string{"web Normal Often  x6", "shop Normal Other  x1"}, stored(t, s, store.Selector{}))
+		time.Sleep(time.Hour + 1)
+		require.NoError(t, sink.Sweep(t.Context()))
+		assert.Empty(t, stored(t, s, store.Selector{}))
+		stop()
+	})
+}
+
+func TestASweepThatFailsHoldsTheWriteBackAndIsRepeated(t *testing.T) {
+	sink, s := newStoreSink(t, events.StoreConfig{})
+	down := errors.New("down")
+	s.Inject(storetest.Rule{Op: store.OpList, Times: 2, Fault: storetest.Fail(down)})
+	require.ErrorIs(t, sink.Write(t.Context(), event("A", 1)), down)
+	assert.Empty(t, s.Writes(), "the store may be full")
+	err := sink.Sweep(t.Context())
+	require.ErrorIs(t, err, down)
+	assert.EqualError(t, err, "events: sweep event: store: list event: down")
+	require.NoError(t, sink.Write(t.Context(), event("A", 1)))
+
+	s.Inject(storetest.Rule{Op: store.OpDelete, Fault: storetest.Fail(down)})
+	require.ErrorIs(t, sink.Sweep(t.Context()), down, "the event is of long ago")
+	require.NoError(t, sink.Sweep(t.Context()))
+	assert.Empty(t, stored(t, s, store.Selector{}))
+}
+
+func TestASweepDoesNotDeleteWhatIsRepeatedOrDeletedMeanwhile(t *testing.T) {
+	sink, s := newStoreSink(t, events.StoreConfig{})
+	_, err := s.Create(t.Context(), store.Object[events.Event]{Key: "a"})
+	require.NoError(t, err)
+	_, err = s.Create(t.Context(), store.Object[events.Event]{Key: "b"})
+	require.NoError(t, err)
+	s.Inject(storetest.Rule{Op: store.OpDelete, Key: "a", Fault: storetest.Before(func(ctx context.Context) error {
+		_, err := store.Patch(ctx, s, "a", func(o *store.Object[events.Event]) error { o.Value.Last = time.Now(); return nil })
+		return errors.Join(err, s.Delete(ctx, "b"))
+	})})
+	require.NoError(t, sink.Sweep(t.Context()))
+	l, err := s.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, l.Items, 1)
+	assert.Equal(t, "a", l.Items[0].Key)
+}
+
+func TestWritesTakeTurnsAndGiveUpWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, s := newStoreSink(t, events.StoreConfig{})
+		in := s.Inject(storetest.Rule{Op: store.OpCreate, Fault: storetest.Hang()})
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, sink.Write(t.Context(), event("A", 1))) }) // ends when the rule is removed; waited for below
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, sink.Write(ctx, event("B", 1)), context.DeadlineExceeded)
+		require.ErrorIs(t, sink.Sweep(ctx), context.DeadlineExceeded)
+		in.Remove()
+		wg.Wait()
+		require.NoError(t, sink.Write(t.Context(), event("C", 1)))
+	})
+}
+
+func TestABadStoreConfigIsNamed(t *testing.T) {
+	_, err := events.NewStoreSink(nil, events.StoreConfig{Max: -1})
+	assert.EqualError(t, err, "events: new store sink: Max: -1 is negative")
+	_, err = events.NewStoreSink(nil, events.StoreConfig{TTL: -1})
+	assert.EqualError(t, err, "events: new store sink: TTL: -1ns is negative")
+}
