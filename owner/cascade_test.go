@@ -240,10 +240,11 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 		},
 		"a child goes by itself": func(f *fixture) { _ = f.replicas.Delete(context.Background(), "a") },
 		"a child is given to another": func(f *fixture) {
-			_, _ = store.Patch(context.Background(), f.replicas, "a", func(o *store.Object[Replica]) error {
+			_, err := store.Patch(context.Background(), f.replicas, "a", func(o *store.Object[Replica]) error {
 				o.Owners = []store.OwnerRef{controlling(shop)}
 				return nil
 			})
+			f.given = err == nil
 		},
 	}
 	crashes := 0
@@ -270,6 +271,7 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 						switch {
 						case err != nil:
 							require.True(t, how == owner.Foreground || key == "a" && what == "a child goes by itself", "%s, %s, %d: %s is deleted", how, what, code, key)
+							require.False(t, key == "a" && f.given, "%s, %d: what is another's is deleted", how, code)
 						case controlled && ref.UID == web.UID:
 							require.True(t, f.hasApp("web"), "%s, %s, %d: the owner is gone, %s is left", how, what, code, key)
 						case controlled:
@@ -285,4 +287,57 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 		}
 	}
 	require.Greater(t, crashes, 1000)
+}
+
+// Somebody else finishes a deletion and creates the object anew, at any moment of what is done for its former life.
+func TestTheNextLifeOfAKeyIsNotTouched(t *testing.T) {
+	const dns = "dns"
+	for _, c := range []struct {
+		name     string
+		from     int  // the moment from which the call is about the former life
+		deleting bool // the former life is being deleted
+		call     func(apps store.Store[App], f *fixture) error
+	}{
+		{"by Delete", 3, false, func(apps store.Store[App], _ *fixture) error {
+			return owner.Delete(context.Background(), apps, "web", owner.Foreground)
+		}},
+		{"by a Cascade", 0, true, func(apps store.Store[App], f *fixture) error {
+			_, err := owner.NewCascade(apps, owner.DependentsIn(f.replicas, nil)).Reconcile(context.Background(), "web")
+			return err
+		}},
+		{"by a Finalizer", 0, true, func(apps store.Store[App], _ *fixture) error {
+			nothing := func(context.Context, store.Object[App]) error { return nil }
+			return owner.Finalizer[App]{Name: dns, Apply: nothing, Cleanup: nothing}.Reconcile(context.Background(), apps, "web")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for moment := c.from; ; moment++ {
+				f := newFixture(t)
+				old, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{dns, string(owner.Foreground)}})
+				require.NoError(t, err)
+				if c.deleting {
+					f.deleteApp("web")
+				}
+				var next store.Object[App]
+				anew := func() {
+					_ = removeApp(f)
+					next, err = f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: old.Finalizers})
+					require.NoError(t, err)
+				}
+				steps := &crasher{at: -1, others: func(now int) {
+					if now == moment {
+						anew()
+					}
+				}}
+				_ = c.call(fragile[App]{f.apps, steps}, f)
+				if steps.now <= moment {
+					require.Greater(t, moment, 4)
+					break
+				}
+				now, err := f.apps.Get(t.Context(), "web")
+				require.NoError(t, err)
+				require.Equal(t, next, now, "at moment %d", moment)
+			}
+		})
+	}
 }

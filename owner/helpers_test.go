@@ -22,6 +22,7 @@ type fixture struct {
 	db       *store.Memory
 	apps     *store.MemoryStore[App]
 	replicas *store.MemoryStore[Replica]
+	given    bool // to another owner
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -31,7 +32,7 @@ func newFixture(t *testing.T) *fixture {
 	require.NoError(t, err)
 	replicas, err := store.Open[Replica](db, "replica")
 	require.NoError(t, err)
-	return &fixture{t, db, apps, replicas}
+	return &fixture{t: t, db: db, apps: apps, replicas: replicas}
 }
 
 func (f *fixture) app(key string) store.Object[App] {
