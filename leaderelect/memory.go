@@ -12,7 +12,7 @@ import (
 )
 
 // MemoryStore is a [LeaseStore] within one process, for tests, examples, and electors that share a process. It is a
-// [Watcher] and a [Lister], and tells a [Entry.Floor]. Nothing outlives it.
+// [Watcher] and a [Lister], and tells an [Entry.Floor]. Nothing outlives it.
 //
 // Tests make it fail: [MemoryStore.Inject] has calls delayed, lost or refused, [MemoryStore.Put] and
 // [MemoryStore.Delete] do what somebody does by hand.
