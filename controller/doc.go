@@ -101,6 +101,10 @@
 // is lost the controllers of the leader stop at once: nothing is drained, no stop hook is called, and the manager campaigns
 // again. When it is given up in an orderly way they are drained, and the stop hooks are called, as in a stop.
 //
+// With ManagerConfig.Slots in the place of an election there is no standby. All controllers run as soon as the sources have
+// synced, each for the keys of the slots that this replica owns: see [Sharded]. In a stop they are drained while the slots
+// are still owned; the slots are released after the stop hooks, as a lease is.
+//
 // Parts can be added and removed before and while the manager runs. What [Manager.Stats] says of each, where a controller
 // goes from waiting to running:
 //

@@ -45,7 +45,8 @@ type Manager struct {
 	cfg      ManagerConfig
 	logger   *slog.Logger
 	elector  *leaderelect.Elector // nil without an election
-	election *part                // the elector as a part; nil without an election
+	slots    *leaderelect.Slots   // nil without slots
+	election *part                // the elector, or the slots, as a part; nil if there is neither
 
 	mu sync.Mutex
 	// mu guards the following, and what parts say. Invariants:
@@ -72,6 +73,12 @@ type ManagerConfig struct {
 	// Election makes the controllers run only while this process leads. The manager sets OnStartedLeading, which must be
 	// nil, and ReleaseOnCancel; the other callbacks are called as they are. Nil means that this process always leads.
 	Election *leaderelect.Config
+
+	// Slots makes the controllers share their keys with those of other replicas: each key is reconciled by the replica that
+	// owns its slot, and every replica owns some. It takes the place of Election. AddController then takes controllers that
+	// have a method Acquired(slot int), such as *Sharded, and they run for as long as the manager does; all others are for
+	// AddToEveryReplica. When a slot was acquired the manager calls Acquired of each, and then OnAcquired if it is set.
+	Slots *leaderelect.SlotsConfig
 
 	// SyncTimeout is the longest time that a source may take to sync, from its start. One that takes longer has failed.
 	// Defaults to 2 min. Negative is no limit.
@@ -106,24 +113,53 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		cfg.OnFailure = func(PartFailure) Reaction { return StopAll() }
 	}
 	m := &Manager{cfg: cfg, logger: cmp.Or(cfg.Logger, slog.Default())}
-	if cfg.Election == nil {
-		return m, nil
+	var err error
+	switch {
+	case cfg.Election != nil && cfg.Slots != nil:
+		err = errors.New("Slots: is not nil, and neither is Election")
+	case cfg.Election != nil:
+		err = m.elect(*cfg.Election)
+	case cfg.Slots != nil:
+		err = m.share(*cfg.Slots)
 	}
-	if cfg.Election.OnStartedLeading != nil {
-		return nil, errors.New("controller: new manager: ManagerConfig.Election.OnStartedLeading: is not nil: add a controller")
+	if err != nil {
+		return nil, fmt.Errorf("controller: new manager: ManagerConfig.%w", err)
 	}
-	election := *cfg.Election
-	election.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
+	return m, nil
+}
+
+// elect makes the elector of m.
+func (m *Manager) elect(cfg leaderelect.Config) (err error) {
+	if cfg.OnStartedLeading != nil {
+		return errors.New("Election.OnStartedLeading: is not nil: add a controller")
+	}
+	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
 		m.lead(ctx)
 		return nil
 	}
-	election.ReleaseOnCancel = true
-	var err error
-	if m.elector, err = leaderelect.New(election); err != nil {
-		return nil, fmt.Errorf("controller: new manager: ManagerConfig.Election: %w", err)
+	cfg.ReleaseOnCancel = true
+	if m.elector, err = leaderelect.New(cfg); err != nil {
+		return fmt.Errorf("Election: %w", err)
 	}
-	m.election = newElectionPart(election.Key, m.elector)
-	return m, nil
+	m.election = newElectionPart(cfg.Key, m.elector)
+	return nil
+}
+
+// share makes the slots of m.
+func (m *Manager) share(cfg leaderelect.SlotsConfig) (err error) {
+	onAcquired := cfg.OnAcquired
+	cfg.OnAcquired = func(ctx context.Context, slot int) error {
+		m.acquired(slot)
+		if onAcquired == nil {
+			return nil
+		}
+		return onAcquired(ctx, slot)
+	}
+	if m.slots, err = leaderelect.NewSlots(cfg); err != nil {
+		return fmt.Errorf("Slots: %w", err)
+	}
+	m.election = newElectionPart(cfg.Lease.Key, m.slots)
+	return nil
 }
 
 // AddSource adds a source. Those that are there when Run begins start together, before all else; one that is added later
@@ -138,7 +174,8 @@ func (m *Manager) AddSource(s Source) error { return m.add(newSourcePart(s)) }
 // are there when a term begins start together; one that is added while this process leads starts at once, when the sources
 // that were added before it have synced.
 //
-// Errors are those of AddSource; controllers have names of their own, which they share with those of every replica.
+// Errors are those of AddSource; controllers have names of their own, which they share with those of every replica. With
+// [ManagerConfig.Slots] it is [ErrNotSharded] for a controller that knows nothing of slots.
 func (m *Manager) AddController(r Runner) error { return m.add(newRunnerPart(r, false)) }
 
 // AddToEveryReplica adds a controller that needs no leadership: it runs in a standby as in the leader, from the time when
@@ -188,6 +225,10 @@ func (m *Manager) RemoveController(ctx context.Context, name string) error {
 // the manager alone.
 func (m *Manager) Elector() *leaderelect.Elector { return m.elector }
 
+// Slots returns the slots of the manager, for [NewSharded] and to ask who owns what, or nil if there are none. They are
+// run by the manager alone.
+func (m *Manager) Slots() *leaderelect.Slots { return m.slots }
+
 // add adds p, and starts it if its stage has begun.
 func (m *Manager) add(p *part) error {
 	m.mu.Lock()
@@ -197,6 +238,9 @@ func (m *Manager) add(p *part) error {
 	}
 	if m.stoppingLocked() {
 		return m.refuseLocked(p.kind, p.name, ErrStopped)
+	}
+	if m.slots != nil && p.stage == leaderStage && p.acquired == nil {
+		return m.refuseLocked(p.kind, p.name, ErrNotSharded)
 	}
 	p.number, p.needs = m.added, m.added
 	m.added++
@@ -214,6 +258,21 @@ func (m *Manager) refuseLocked(kind PartKind, name string, cause error) error {
 		m.addErrors = append(m.addErrors, err)
 	}
 	return err
+}
+
+// acquired tells the controllers that this replica owns a slot.
+func (m *Manager) acquired(slot int) {
+	m.mu.Lock()
+	var tell []func(int)
+	for _, p := range m.parts {
+		if p.acquired != nil {
+			tell = append(tell, p.acquired)
+		}
+	}
+	m.mu.Unlock()
+	for _, acquired := range tell {
+		acquired(slot)
+	}
 }
 
 // remove ends the part of the given kind and name, and waits for its end.

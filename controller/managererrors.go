@@ -7,6 +7,10 @@ var (
 	// after it was removed.
 	ErrPartExists = errors.New("controller: there is one of this name")
 
+	// ErrNotSharded says that a controller cannot be added to a [Manager] that has [ManagerConfig.Slots], because it would
+	// reconcile the keys of all slots.
+	ErrNotSharded = errors.New("controller: the controller does not share its keys")
+
 	// ErrNoPart says that a [Manager] has no part of the name that was to be removed.
 	ErrNoPart = errors.New("controller: there is none of this name")
 

@@ -29,7 +29,11 @@ type part struct {
 	run    func(ctx context.Context) error
 	check  func() error    // nil if it has none
 	source informer.Syncer // nil unless it is a source
-	gate   chan struct{}   // of a source: closed when it has synced once or is gone, with Manager.mu held
+
+	// acquired is the method of a controller that shares its keys; else nil.
+	acquired func(slot int)
+
+	gate chan struct{} // of a source: closed when it has synced once or is gone, with Manager.mu held
 
 	// Manager.mu guards the following.
 
@@ -71,10 +75,17 @@ func newRunnerPart(r Runner, everyReplica bool) *part {
 	if everyReplica {
 		p.stage = replicaStage
 	}
+	if s, ok := r.(interface{ Acquired(slot int) }); ok {
+		p.acquired = s.Acquired
+	}
 	return p
 }
 
-func newElectionPart(key string, e *leaderelect.Elector) *part {
+// newElectionPart returns the part of an *leaderelect.Elector or *leaderelect.Slots.
+func newElectionPart(key string, e interface {
+	Run(ctx context.Context) error
+	Check(tolerance time.Duration) error
+}) *part {
 	check := func() error { return e.Check(0) }
 	return &part{kind: PartElection, name: key, stage: electionStage, run: e.Run, check: check, state: PartWaiting}
 }

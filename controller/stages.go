@@ -14,8 +14,8 @@ type stageKind int
 const (
 	sourceStage   stageKind = iota // sources
 	replicaStage                   // controllers of every replica
-	electionStage                  // the election
-	leaderStage                    // controllers of the leader: one stage for each term
+	electionStage                  // the election, or the slots
+	leaderStage                    // controllers of the leader, one stage for each term; those that share their keys
 	stageKinds
 )
 
@@ -52,9 +52,12 @@ func (m *Manager) Run(ctx context.Context) error {
 	if m.awaitFirstSync(ctx) {
 		m.enter(StageStandby)
 		m.open(replicaStage, ctx)
-		if m.election != nil {
+		if m.elector != nil {
 			m.open(electionStage, ctx)
 		} else {
+			if m.slots != nil { // they are owned until the controllers have drained
+				m.open(electionStage, context.WithoutCancel(ctx))
+			}
 			m.lead(ctx)
 		}
 		<-ctx.Done()
