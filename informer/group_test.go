@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -85,7 +86,7 @@ func TestAGroupHasSyncedWhenAllOfItHas(t *testing.T) {
 		limited, giveUp := context.WithCancelCause(ctx)
 		giveUp(errors.New("enough"))
 		assert.EqualError(t, g.WaitForSync(limited), "informer: wait for sync of bad, late: enough")
-		assert.EqualError(t, informer.WaitForSync(limited, g), "informer: wait for sync of informers: enough")
+		assert.EqualError(t, informer.WaitForSync(limited, g), "informer: wait for sync of bad, late: enough")
 
 		bad.Fail(nil)
 		require.NoError(t, informer.WaitForSync(ctx, g.Syncers()[:2]...))
@@ -139,5 +140,36 @@ func TestForRefusesWhatItCannotShare(t *testing.T) {
 	join(t, g, src, "sites")
 	assert.Panics(t, func() {
 		_, _ = informer.For(g, src, func(s site) int { return s.Rev }, informer.Config{})
+	})
+}
+
+func TestWaitForSyncNamesTheMembersOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, src := informer.NewGroup(informer.GroupConfig{Name: "caches"}), newSource()
+		silent := scripted{list: func(ctx context.Context) (informer.List[site], error) {
+			<-ctx.Done()
+			return informer.List[site]{}, context.Cause(ctx)
+		}}
+		for name, source := range map[string]informer.ListWatcher[site]{"quiet": &silent, "ready": src} {
+			_, err := informer.For(g, source, nameOf, informer.Config{Name: name})
+			require.NoError(t, err)
+		}
+		other := informer.New(newSource(), nameOf, informer.Config{Name: "other"})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- g.Run(ctx) }() // ends with ctx; waited for below
+		synctest.Wait()
+		limited, stop := context.WithTimeout(ctx, time.Minute)
+		defer stop()
+		assert.EqualError(t, informer.WaitForSync(limited, g, other), "informer: wait for sync of quiet, other: context deadline exceeded")
+
+		clear(g.Syncers()) // it is a copy
+		assert.Len(t, g.Syncers(), 2)
+		assert.NotContains(t, g.Syncers(), nil)
+		cancel()
+		assert.NoError(t, <-ended)
+
+		empty := informer.NewGroup(informer.GroupConfig{Name: "empty"})
+		assert.EqualError(t, informer.WaitForSync(limited, empty), "informer: wait for sync of empty: context deadline exceeded")
 	})
 }

@@ -146,7 +146,7 @@ func (l *listener[K, T]) dismiss() {
 	if !l.dismissed {
 		l.dismissed = true
 		l.backlog.clear()
-		l.initial = nil
+		l.initial, l.told = nil, 0
 		close(l.gone)
 	}
 }

@@ -17,7 +17,7 @@ type Syncer interface {
 }
 
 // WaitForSync waits until every one of ss is ready, or ctx ends. Its error names those that are not ready and wraps
-// [context.Cause] of ctx. If all are ready, it does not matter whether ctx has ended.
+// [context.Cause] of ctx; of a [Group] it names the members. If all are ready, it does not matter whether ctx has ended.
 func WaitForSync(ctx context.Context, ss ...Syncer) error {
 	for _, s := range ss {
 		select {
@@ -31,14 +31,27 @@ func WaitForSync(ctx context.Context, ss ...Syncer) error {
 
 // notSynced names those of ss that are not ready now, if any.
 func notSynced(ctx context.Context, ss []Syncer) error {
-	var names []string
-	for _, s := range ss {
-		if !isClosed(s.Synced()) {
-			names = append(names, s.Name())
-		}
-	}
+	names := unready(nil, ss)
 	if len(names) == 0 {
 		return nil
 	}
 	return fmt.Errorf("informer: wait for sync of %s: %w", strings.Join(names, ", "), context.Cause(ctx))
+}
+
+// unready adds the names of those of ss that are not ready to names: of one that is made of others theirs, unless all of
+// them are.
+func unready(names []string, ss []Syncer) []string {
+	for _, s := range ss {
+		if isClosed(s.Synced()) {
+			continue
+		}
+		n := len(names)
+		if whole, ok := s.(interface{ Syncers() []Syncer }); ok {
+			names = unready(names, whole.Syncers())
+		}
+		if len(names) == n {
+			names = append(names, s.Name())
+		}
+	}
+	return names
 }

@@ -1,0 +1,217 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/cache/cachetest"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+)
+
+// witness is a test whose failures are what is tested.
+type witness struct {
+	testing.TB
+	errors []string
+}
+
+func (w *witness) Helper()           {}
+func (w *witness) Cleanup(func())    {}
+func (w *witness) Error(args ...any) { w.errors = append(w.errors, fmt.Sprint(args...)) }
+
+func TestAnObjectThatAHandlerChangesIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(func(s *site) string { return s.Name })
+		src.Put(&site{Name: "a", Rev: 1})
+		src.Put(&site{Name: "b", Rev: 1})
+		in := informer.New(src, src.Key, informer.Config{})
+		w := &witness{TB: t}
+		detector := cachetest.Detect(w, in.Indexer(), src.Key)
+		_, err := in.AddHandler(informer.Handler[string, *site]{OnAdd: func(s *site, _ bool) {
+			if s.Name == "a" {
+				s.Rev = 7
+			}
+		}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- in.Run(ctx) }() // ends with ctx; waited for below
+		synctest.Wait()
+		detector.Check()
+		cancel()
+		require.NoError(t, <-ended)
+		require.Len(t, w.errors, 1)
+		assert.Contains(t, w.errors[0], "object a was changed after it was cached")
+		assert.Contains(t, w.errors[0], ".Rev is 7, was 1")
+	})
+}
+
+func TestNoWatchIsLeftOpenHoweverItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		s := &spy{ListWatcher: src}
+		in := informer.New(s, func(s site) string {
+			if s.Name == "" {
+				panic("a site must have a name")
+			}
+			return s.Name
+		}, informer.Config{Backoff: exact, OnError: func(error) {}})
+		stop := start(t, in)
+		for _, end := range []func(){
+			func() { src.Break(nil) },
+			func() { src.Break(errOutage) },
+			func() { src.Fail(errOutage); time.Sleep(time.Hour); src.Fail(nil) },
+			func() { src.Fail(errOutage); src.Compact(); src.Fail(nil) },
+			func() { src.Send(informer.Event[site]{}) },
+			func() { src.Send(informer.Event[site]{Type: informer.Added, Version: 1000}) },
+			in.Reset,
+		} {
+			src.Put(site{Name: "a", Rev: int(src.Version()) + 1})
+			assert.Equal(t, 1, s.got().open)
+			watches := s.got().watches
+			end()
+			src.Bookmark() // a bad event is behind a watch that is taken up again
+			time.Sleep(time.Minute)
+			assert.Equal(t, 1, s.got().open)
+			assert.Greater(t, s.got().watches, watches)
+			assert.Equal(t, src.Version(), in.Version())
+		}
+		stop()
+		assert.Zero(t, s.got().open)
+	})
+}
+
+func TestAListThatHangsIsStaleAndEndsWithResetOrRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hanging, ended knob[int]
+		in := informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
+			hanging.set(hanging.get() + 1)
+			<-ctx.Done()
+			ended.set(ended.get() + 1)
+			return informer.List[site]{}, context.Cause(ctx)
+		}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+		stop := start(t, in)
+		time.Sleep(time.Hour)
+		assert.True(t, in.Stale(time.Minute))
+		in.Reset()
+		synctest.Wait()
+		assert.Equal(t, []int{2, 1}, []int{hanging.get(), ended.get()})
+		stop()
+		assert.Equal(t, []int{2, 2}, []int{hanging.get(), ended.get()})
+	})
+}
+
+// A change of two objects is one version of the source. Only the last of its events has that version, so a watch that breaks
+// in between does not skip the other one.
+func TestAVersionOfTwoEventsIsReachedWithTheSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		in := informer.New(scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
+			return func(yield func(informer.Event[site], error) bool) {
+				if after < 2 {
+					if !yield(informer.Event[site]{Type: informer.Added, Object: site{Name: "a"}, Version: 1}, nil) {
+						return
+					}
+					<-gate
+					yield(informer.Event[site]{Type: informer.Added, Object: site{Name: "b"}, Version: 2}, nil)
+					return
+				}
+				<-ctx.Done()
+			}
+		}}, nameOf, informer.Config{})
+		start(t, in)
+		assert.Len(t, contents(in), 1)
+		assert.Equal(t, informer.Version(1), in.Version())
+		close(gate)
+		require.NoError(t, in.WaitForVersion(t.Context(), 2))
+		assert.Len(t, contents(in), 2)
+	})
+}
+
+// A stress test for the race detector: whatever a handler is about to do when Run ends, nothing hangs and nothing is called
+// after.
+func TestHandlersComeAndGoWhileRunEnds(t *testing.T) {
+	for round := range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			src := newSource()
+			in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+			stop := start(t, in)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					for {
+						reg, err := in.AddHandler(informer.Handler[string, site]{
+							OnAdd:    func(site, bool) { assertOpen(t, ended) },
+							OnUpdate: func(site, site) { assertOpen(t, ended) },
+						})
+						if err != nil {
+							assert.ErrorIs(t, err, informer.ErrEnded)
+							return
+						}
+						_ = informer.WaitForSync(ctx, reg)
+						reg.Remove()
+					}
+				})
+			}
+			for rev := range round * 10 {
+				src.Put(site{Name: fmt.Sprint(rev % 13), Rev: rev})
+			}
+			stop()
+			close(ended)
+			cancel()
+			wg.Wait()
+		})
+	}
+}
+
+// The handler joins in pieces, and is called for the first object, when it is removed.
+func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrake(t, numbers(6*informer.ScanChunk))
+		captured := new([100]int) // what the handler refers to
+		gone := weak.Make(captured)
+		late := newRecorder(t)
+		late.gate = make(chan struct{})
+		inner := late.handler()
+		reg, err := b.in.AddHandler(informer.Handler[string, site]{OnAdd: func(s site, initial bool) {
+			captured[0]++
+			inner.OnAdd(s, initial)
+		}})
+		require.NoError(t, err)
+		b.step(nil)
+		b.step(func() { b.put("0"); b.put("1"); b.put("new") })
+		initial, changes := informer.Held(b.in)
+		assert.Equal(t, []int{2*informer.ScanChunk - 1}, initial)
+		b.step(nil)
+		_, changes = informer.Held(b.in)
+		assert.Equal(t, []int{2}, changes)
+
+		var wg sync.WaitGroup
+		wg.Go(reg.Remove)
+		synctest.Wait()
+		initial, changes = informer.Held(b.in)
+		assert.Equal(t, []int{0}, initial)
+		assert.Equal(t, []int{0}, changes)
+		close(late.gate)
+		wg.Wait()
+		b.step(func() { b.put("0") })
+		initial, _ = informer.Held(b.in)
+		assert.Empty(t, initial, "a scan for nobody goes on")
+		b.open()
+		reg = nil
+		runtime.GC()
+		assert.Nil(t, gone.Value())
+	})
+}
