@@ -63,4 +63,8 @@
 // # Testing
 //
 // Nothing here has a goroutine, a clock or a cache: with a store.Memory, each call can be tested by itself.
+//
+// Some tests of this package are there to be read. A controller that creates and deletes replicas by a cache that lags
+// behind is in replicas_test.go, how to wait for one's own writes in ownwrites_test.go, and what real controllers have done
+// wrong, in both forms, in classic_test.go.
 package owner

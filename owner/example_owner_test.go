@@ -3,6 +3,7 @@ package owner_test
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
@@ -85,6 +86,36 @@ func ExampleChildren() {
 	mine, err := children.Claim(ctx, by, []store.Object[Replica]{orphan}, func(store.Object[Replica]) bool { return true })
 	fmt.Println(len(mine), mine[0].Owners[0].Key, err)
 	// Output: 1 web <nil>
+}
+
+// Machine is an object of somebody else, whose tag says whose it is.
+type Machine struct{ Name, Tag string }
+
+// Anything can be claimed, here machines that a provider rents out: four small functions say how.
+func ExampleChildren_Claim() {
+	const me = "uid-of-web"
+	machines := owner.Children[Machine]{
+		Controller: func(m Machine) (uid string, ok bool) { return m.Tag, m.Tag != "" },
+		Deleting:   func(Machine) bool { return false },
+		Adopt: func(_ context.Context, m Machine) (Machine, error) {
+			fmt.Println("adopt", m.Name) // a call of the provider, which fails if the tag is not empty any more
+			m.Tag = me
+			return m, nil
+		},
+		Release: func(_ context.Context, m Machine) error {
+			fmt.Println("release", m.Name)
+			return nil
+		},
+	}
+	by := owner.Claimant{UID: me, Alive: func(context.Context) (bool, error) { return true, nil }}
+	mine, err := machines.Claim(context.Background(), by,
+		[]Machine{{"web-1", me}, {"web-2", ""}, {"web-3", "uid-of-shop"}, {"db-1", me}, {"db-2", ""}},
+		func(m Machine) bool { return strings.HasPrefix(m.Name, "web-") })
+	fmt.Println(mine, err)
+	// Output:
+	// adopt web-2
+	// release db-1
+	// [{web-1 uid-of-web} {web-2 uid-of-web}] <nil>
 }
 
 // What was made for an object is taken away before the object goes.
