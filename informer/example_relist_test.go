@@ -11,6 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // Row is an object that cannot be compared by ==, but has a version of its own.
@@ -27,7 +28,9 @@ func ExampleEqualer() {
 	src.Put(Row{Name: "kiel", ETag: "1"})
 
 	etag := informer.EqualBy(func(r Row) string { return r.ETag })
-	rows := informer.New(informer.WithEqual(src, etag), src.Key, informer.Config{OnError: func(error) {}})
+	rows := informer.New(informer.WithEqual(src, etag), src.Key, informer.Config{
+		Backoff: wait.Backoff{Duration: time.Millisecond}, OnError: func(error) {},
+	})
 	told := make(chan string, 10)
 	_, err := rows.AddHandler(informer.Handler[string, Row]{
 		OnAdd:    func(r Row, _ bool) { told <- "add " + r.Name },
