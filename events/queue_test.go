@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -376,6 +377,19 @@ func TestManyRecordIntoAQueueThatStopsAndStarts(t *testing.T) {
 		assert.Equal(t, e.Count, last[e.Reason], "the last state of all has come through")
 	}
 	require.Len(t, last, 8)
+}
+
+func TestWhatWasPutBeforeAStopIsDeliveredWhateverRunIsAt(t *testing.T) {
+	q := newQueue(t, (&slow{}).write, events.QueueConfig{})
+	for n := range 3000 {
+		stop := run(t, q)
+		for range n % 64 {
+			runtime.Gosched() // Run is somewhere between its beginning and its rest
+		}
+		q.Put(event(fmt.Sprint(n), 1))
+		stop()
+		require.Equal(t, events.QueueStats{Delivered: uint64(n + 1)}, q.Stats())
+	}
 }
 
 func TestTeeTellsEachSink(t *testing.T) {

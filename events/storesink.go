@@ -26,7 +26,7 @@ type StoreSink struct {
 	// turn holds a token: who has taken it may use the following, and the store.
 	turn chan struct{}
 
-	swept   time.Time // when the store was last swept; zero at the beginning
+	swept   time.Time // when the store was last swept; zero, which is long ago, at the beginning
 	created int       // how many objects were created since
 }
 
@@ -118,7 +118,7 @@ func (s *StoreSink) write(ctx context.Context, e Event) error {
 
 // sweepIfDue keeps the store below Max, although it may have been filled by somebody else, before this process began.
 func (s *StoreSink) sweepIfDue(ctx context.Context) error {
-	if s.swept.IsZero() || s.created >= s.share() || time.Since(s.swept) >= s.cfg.TTL/10 {
+	if s.created >= s.share() || time.Since(s.swept) >= s.cfg.TTL/10 {
 		return s.sweep(ctx)
 	}
 	return nil

@@ -128,6 +128,39 @@ func TestARepeatOfAnEventThatIsNotThereCreatesIt(t *testing.T) {
 	assert.Equal(t, []string{"web Normal A  x7"}, stored(t, s, store.Selector{}))
 }
 
+func TestStatesThatComeOutOfOrderLeaveTheLastOne(t *testing.T) {
+	sink, s := newStoreSink(t, events.StoreConfig{TTL: 1e6 * time.Hour})
+	for _, count := range []int{1, 5, 3, 5, 4} {
+		require.NoError(t, sink.Write(t.Context(), event("A", count)))
+	}
+	assert.Equal(t, []string{"web Normal A  x5"}, stored(t, s, store.Selector{}))
+}
+
+func TestTheStoreIsSweptAtTheBeginningWhenItMayBeFullAndNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, s := newStoreSink(t, events.StoreConfig{Max: 100})
+		sweeps := func(writes int) (n int) {
+			s.ForgetCalls()
+			for range writes {
+				e := events.Event{About: web, Count: 1, First: time.Now(), Last: time.Now()}
+				require.NoError(t, sink.Write(t.Context(), e))
+				time.Sleep(time.Nanosecond)
+			}
+			for _, c := range s.Calls() {
+				if c.Op == store.OpList {
+					n++
+				}
+			}
+			return n
+		}
+		assert.Equal(t, 1, sweeps(1))
+		assert.Equal(t, 0, sweeps(9))
+		assert.Equal(t, 5, sweeps(50), "once for ten new ones")
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, 1, sweeps(10))
+	})
+}
+
 func TestTheStoreHoldsAtMostMaxEventsAndTheNewestOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, limit := range []int{1, 2, 9, 10, 35} {
