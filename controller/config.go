@@ -45,6 +45,17 @@ type Config[K comparable] struct {
 	// that is first in line by then, of whichever controller. Nil is no limit.
 	HandOut *rate.Limiter
 
+	// Expectations make a key wait until the cache shows what its last reconcile has done. Before each reconcile all of them
+	// are asked. A key that waits is held; the event for which it waits releases it, or the time at which it expires, which
+	// is said in the log. Wire events to them by [WatchHandler], or by ObserveVersions.
+	Expectations []Expectations[K]
+
+	// CancelSuperseded makes a key that is added while it is reconciled end that reconcile: its context ends with the cause
+	// ErrSuperseded, and the key is reconciled again at once, without a backoff. What is no news (see LowPriority) does not.
+	// After eight in a row the next reconcile of the key is left in peace. The events of what a Reconcile itself writes end it
+	// too, unless a filter such as GenerationChanged leaves them out.
+	CancelSuperseded bool
+
 	// Timeout is the time after which the context of a reconcile ends, with a cause that wraps ErrTimeout. Zero means
 	// no limit.
 	Timeout time.Duration
@@ -80,6 +91,7 @@ func (c Config[K]) withDefaults() Config[K] {
 	c.SyncTimeout = cmp.Or(c.SyncTimeout, 2*time.Minute)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.WaitFor = slices.Clone(c.WaitFor)
+	c.Expectations = slices.Clone(c.Expectations)
 	if c.RateLimiter == nil {
 		c.RateLimiter = workqueue.DefaultControllerRateLimiter[K]()
 	}
@@ -90,6 +102,11 @@ func (c Config[K]) validate() error {
 	for i, s := range c.WaitFor {
 		if s == nil {
 			return fmt.Errorf("%s: element %d is nil", "WaitFor", i)
+		}
+	}
+	for i, e := range c.Expectations {
+		if e == nil {
+			return fmt.Errorf("%s: element %d is nil", "Expectations", i)
 		}
 	}
 	return cmp.Or(

@@ -27,7 +27,8 @@ type Controller[K comparable] struct {
 
 	queue     *workqueue.Queue[K] // of all runs; never shut down
 	pace      *pace[K]
-	later     later[K]
+	holds     holds[K]
+	flights   *flights[K] // nil unless Config.CancelSuperseded
 	scheduled atomic.Bool // something was scheduled at least once, other than a retry
 
 	ids      atomic.Uint64 // the number of the last reconcile
@@ -37,11 +38,14 @@ type Controller[K comparable] struct {
 	// mu guards the following. Invariants:
 	//
 	//  1. running and steps > 0 exclude each other.
-	//  2. crew is not nil only while running.
-	running bool
-	steps   int // calls of ProcessNext under way
-	feeds   []feed
-	crew    *crew[K] // nil while no worker may begin
+	//  2. crew and stopDrain are not nil only while running.
+	running   bool
+	steps     int // calls of ProcessNext under way
+	feeds     []feed
+	workers   int
+	paused    bool
+	crew      *crew[K]           // nil while no worker may begin
+	stopDrain context.CancelFunc // ends the wait of a drain; nil while there is none
 }
 
 // New returns a controller that calls r. The name stands in logs and errors. It returns an error if the name is empty, r
@@ -57,7 +61,10 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 		return nil, fmt.Errorf("controller: new %q: Config.%w", name, err)
 	}
 	cfg = cfg.withDefaults()
-	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, pace: newPace(cfg.RateLimiter)}
+	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, pace: newPace(cfg.RateLimiter), workers: cfg.Workers}
+	if cfg.CancelSuperseded {
+		c.flights = newFlights[K]()
+	}
 	c.tooLong = after(ErrTimeout, cfg.Timeout)
 	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
 	c.queue = workqueue.New(workqueue.Config[K]{
@@ -88,19 +95,25 @@ type AddOptions struct {
 }
 
 // AddWith is the general form of [Controller.Add].
-func (c *Controller[K]) AddWith(key K, opts AddOptions) {
-	if c.later.add(key, opts) {
+func (c *Controller[K]) AddWith(key K, opts AddOptions) { c.add(key, opts, true) }
+
+// add adds key. If it is news, it may end a reconcile of key that is under way.
+func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
+	if c.holds.leave(key, opts) {
 		return
 	}
 	if opts == (AddOptions{}) {
 		c.queue.Add(key)
-		return
+	} else {
+		c.queue.AddWith(key, workqueue.AddOptions{Priority: opts.Priority, Reason: opts.Reason})
 	}
-	c.queue.AddWith(key, workqueue.AddOptions{Priority: opts.Priority, Reason: opts.Reason})
+	if news && c.flights != nil {
+		c.flights.supersede(key) // after it was added: so it comes back
+	}
 }
 
 // ProcessNext reconciles the key that waits longest, in the goroutine of the caller, and reports how it went. It does not
-// wait: ok is false when no key is ready, or when ctx has ended. Keys come from Add, and from reconciles before that asked
+// wait: ok is false when no key is ready that may be reconciled, when c is paused, or when ctx has ended. Keys come from Add, and from reconciles before that asked
 // to be called again; the watches belong to Run, and caches are not waited for. ctx becomes the context of the reconcile,
 // and ends it.
 //
@@ -119,14 +132,25 @@ func (c *Controller[K]) ProcessNext(ctx context.Context) (report Report[K], ok b
 		c.steps--
 	}()
 
-	if ctx.Err() != nil {
+	if c.isPaused() || ctx.Err() != nil {
 		return report, false
 	}
-	item, ok := c.queue.TryTake()
-	if !ok {
-		return report, false
+	c.releaseMet() // what a Run hears, a step has to ask for
+	for {
+		item, ok := c.queue.TryTake()
+		if !ok {
+			return report, false
+		}
+		if report, ok = c.process(ctx, item, nil); ok {
+			return report, true
+		}
 	}
-	return c.process(ctx, item, nil), true
+}
+
+func (c *Controller[K]) isPaused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused
 }
 
 // Snapshot returns what is known of every key that waits, is reconciled, is parked, or has failed, as

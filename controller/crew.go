@@ -2,55 +2,59 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// crew is the workers of one Run. Its methods are called with Controller.mu held, but wait.
+// crew is the workers of one Run. The fields are guarded by Controller.mu, but running.
 type crew[K comparable] struct {
-	ctx     context.Context // ends the workers
-	work    func(ctx context.Context, s *seat[K])
-	replace func(s *seat[K]) // called, without locks, by a worker that ends although nobody has told it to
-	seats   []*seat[K]
+	ctx     context.Context // ends the work, and the workers
+	work    func(s *seat[K])
+	want    int
+	seats   []*seat[K] // of the workers that run, in the order in which they were started
 	running sync.WaitGroup
 }
 
 // seat is the place of one worker.
 type seat[K comparable] struct {
-	ctx     context.Context // ends the worker when it has done what it does
-	stop    context.CancelFunc
-	current atomic.Pointer[try[K]] // what the worker does; nil for nothing
+	crew      *crew[K]
+	take      context.Context // ends when the worker has to ask whether it is to go on; written by the worker with Controller.mu held
+	interrupt context.CancelFunc
+	current   atomic.Pointer[try[K]] // what the worker does; nil for nothing
 }
 
 // resizeLocked makes it n workers. Those that are too many end when they have done what they do.
 func (w *crew[K]) resizeLocked(n int) {
-	for len(w.seats) < n {
-		s := &seat[K]{}
-		s.ctx, s.stop = context.WithCancel(w.ctx)
+	w.want = n
+	for len(w.seats) < n && w.ctx.Err() == nil {
+		s := &seat[K]{crew: w}
+		s.take, s.interrupt = context.WithCancel(w.ctx)
 		w.seats = append(w.seats, s)
 		w.startLocked(s)
 	}
-	for i := len(w.seats) - 1; i >= n; i-- {
-		w.seats[i].stop()
-		w.seats[i] = nil
-		w.seats = w.seats[:i]
+	if len(w.seats) > n {
+		for _, s := range w.seats {
+			s.interrupt()
+		}
 	}
 }
 
-// startLocked starts the worker of s. It must not be called when all workers have ended and somebody waits.
+// startLocked starts the worker of s. When there may be somebody who waits, a worker has to run.
 func (w *crew[K]) startLocked(s *seat[K]) {
-	// A worker exists to reconcile one key at a time. It ends with the context of its seat, and Run waits for it.
-	w.running.Go(func() {
-		returned := false
-		defer func() {
-			if !returned {
-				w.replace(s)
-			}
-		}()
-		w.work(s.ctx, s)
-		returned = true
-	})
+	// A worker exists to reconcile one key at a time. It ends when it is not wanted, and Run waits for it.
+	w.running.Go(func() { w.work(s) })
 }
 
-// wait returns when all workers have ended. None is started any more.
-func (w *crew[K]) wait() { w.running.Wait() }
+// stayLocked tells the worker of s whether it is to go on, and if it is not takes its seat away.
+func (w *crew[K]) stayLocked(s *seat[K]) bool {
+	if s.take.Err() == nil {
+		return true
+	}
+	if w.ctx.Err() == nil && len(w.seats) <= w.want {
+		s.take, s.interrupt = context.WithCancel(w.ctx)
+		return true
+	}
+	w.seats = slices.DeleteFunc(w.seats, func(other *seat[K]) bool { return other == s })
+	return false
+}

@@ -44,12 +44,13 @@
 //	one of these four, budget spent      Parked      when it is added              1        reset    Error
 //	returns an error of Terminal         GivenUp     when it is added              1        reset    Error
 //	returns an error with ErrSkip        Skipped     when it is added              1        reset    Debug
+//	returns an error after ErrSuperseded Superseded  at once                       stays    stays    Debug
 //	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
 //
 // A key is also reconciled again, at once, whenever it is added; then what that reconcile asks for counts, and what this one
 // asked for does not. A Result beside an error is ignored. An error with a delay is one for which errors.As finds a method
-// RetryAfter() time.Duration, and it is positive. Of several errors in one chain Terminal comes first, then ErrSkip, then the
-// timeout or the stop. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended
+// RetryAfter() time.Duration, and it is positive. Of several errors in one chain Terminal comes first, then ErrSkip, then what
+// has ended the context: the timeout, a newer event, or a stop. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended
 // makes its error Failed. A stop is what the section on shutdown says ends the context of a reconcile. The budget is
 // [Config].MaxAttempts and MaxElapsed: a key that has spent it is parked, can be listed ([Controller.Parked]), retried and
 // dropped, and has a whole budget when somebody adds it.
@@ -72,7 +73,9 @@
 //  7. What a Run did not do, or would have tried again, is done at once by the next Run of the same controller, beside
 //     all that is present. What was added between the two is done too, and attempts, budgets and parked keys are as they
 //     were. Not so what was deleted between them: it is not reported, as it is not after a restart of the process.
-//  8. When a leadership is lost, the contexts of its reconciles have ended before that of Run, and no reconcile begins
+//  8. A key that is paused, or whose expectations are not met, is not reconciled, and it is not lost: it is held, and comes
+//     back when it is resumed, or by the event that meets its expectations, or when these expire. Nobody polls.
+//  9. When a leadership is lost, the contexts of its reconciles have ended before that of Run, and no reconcile begins
 //     after it.
 //
 // # Stages of a Manager
@@ -142,8 +145,9 @@
 // When the context of [Controller.Run] ends, the controller
 //
 //  1. removes its handlers from the informers,
-//  2. leaves to the next Run what waits for another try or for the time that a Result names, and what is added from now on,
-//  3. reconciles what is ready, is in flight, or was added while it was in flight,
+//  2. leaves to the next Run what waits for another try or for the time that a Result names, what is held, and what is added
+//     from now on,
+//  3. reconciles what is ready, is in flight, or was added while it was in flight, unless it is paused,
 //  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout]; if there is
 //     a leadership, at once when it is lost or its own time to drain is over, with the cause of the leadership,
 //  5. returns when every Reconcile has returned: one that ignores its context holds up everything.

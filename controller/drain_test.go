@@ -173,10 +173,23 @@ func TestAKeyThatComesAsTheWorkHasToStopIsNotReconciledAndNotLost(t *testing.T) 
 	c.Add("a")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.Work(ctx)
+	c.Work(&endsLate{Context: t.Context(), looks: 2}, ctx) // after the key was taken
 	assert.Empty(t, reports.take())
 	c.CheckInvariants(t)
 	assert.Equal(t, workqueue.Stats{Ready: 1}, c.Stats().Queue)
+}
+
+// endsLate is a context that ends after so many looks at it.
+type endsLate struct {
+	context.Context
+	looks int
+}
+
+func (c *endsLate) Err() error {
+	if c.looks--; c.looks >= 0 {
+		return nil
+	}
+	return context.Canceled
 }
 
 func TestAMapperThatBlocksDoesNotKeepTheWorkFromStoppingAndNoKeyIsNamedTwice(t *testing.T) {

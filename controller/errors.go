@@ -23,6 +23,10 @@ var (
 	// ErrTimeout is in the chain of the cause with which the context of a Reconcile ends after [Config.Timeout].
 	ErrTimeout = errors.New("controller: the reconcile took too long")
 
+	// ErrSuperseded is the cause with which the context of a Reconcile ends, with [Config].CancelSuperseded, because its key
+	// was added again: the key is reconciled again at once.
+	ErrSuperseded = errors.New("controller: superseded by a newer event")
+
 	// ErrSkip says that there was nothing to do for a key: it is not one of this controller, say, or of this replica. A
 	// Reconcile that returns an error with it in the chain has neither failed nor succeeded.
 	ErrSkip = errors.New("controller: skipped")

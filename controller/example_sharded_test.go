@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -28,15 +29,17 @@ func ExampleSharded() {
 	sites := informer.New(informer.Poll(list(site{"north"}, site{"south"}), siteKey, informer.PollConfig[site]{}),
 		siteKey, informer.Config{Name: "sites"})
 
+	bySlot := cache.AddIndex(sites.Indexer(), func(s site) []int { return []int{m.Slots().Slot(s.Name)} })
+
 	reconciled := make(chan string, 100)
 	c, err := controller.NewSharded("sites", controller.Func[string](func(ctx context.Context, name string) (controller.Result, error) {
 		term, _ := leaderelect.Term(ctx) // goes with every write
 		reconciled <- fmt.Sprintf("%s, in term %d of its slot", name, term)
 		return controller.Result{}, nil
 	}), m.Slots(), controller.ShardedConfig[string]{
-		Keys: func() iter.Seq[string] {
+		Keys: func(slot int) iter.Seq[string] {
 			return func(yield func(string) bool) {
-				for name := range sites.Indexer().All() {
+				for name := range bySlot.All(slot) {
 					if !yield(name) {
 						return
 					}

@@ -16,18 +16,40 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	running := c.running
 	c.mu.Unlock()
 
-	c.later.mu.Lock()
-	defer c.later.mu.Unlock()
-	assert.True(t, running || !c.later.open.Load(), "keys are kept for later without a run")
-	assert.Len(t, c.later.places, len(c.later.keys))
-	for i, k := range c.later.keys {
-		assert.Equal(t, i, c.later.places[k.key])
+	h := &c.holds
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	assert.True(t, running || !h.diverting.Load(), "keys are left to the next run without a run")
+	assert.Len(t, h.places, len(h.later))
+	for i, k := range h.later {
+		assert.Equal(t, i, h.places[k.key])
 	}
-	assert.True(t, c.later.open.Load() || len(c.later.keys) == 0)
+	assert.True(t, h.diverting.Load() || len(h.later) == 0)
+	assert.Equal(t, len(h.paused) > 0, h.pausing.Load())
+	n := len(h.later) + len(h.waiting)
+	for _, held := range h.paused {
+		if held {
+			n++
+		}
+	}
+	assert.Equal(t, n, h.n, "nothing is just being released")
+	assert.True(t, h.n > 0 || h.empty == nil)
+
+	if c.flights != nil {
+		c.flights.mu.Lock()
+		defer c.flights.mu.Unlock()
+		for _, n := range c.flights.ended {
+			assert.Positive(t, n)
+			assert.LessOrEqual(t, n, maxSuperseded)
+		}
+		assert.True(t, running || len(c.flights.cancels) == 0)
+	}
 }
 
-// Work is what a worker does.
-func (c *Controller[K]) Work(ctx context.Context) { c.work(context.Background(), ctx, &seat[K]{}) }
+// Work is what a worker does until take ends. The work ends with ctx.
+func (c *Controller[K]) Work(take, ctx context.Context) {
+	c.work(ctx, &seat[K]{crew: &crew[K]{ctx: ctx, want: 1}, take: take})
+}
 
 // AddAll is what an event with these keys adds.
 func AddAll(add func(string), a, b []string) { addAll(add, a, b) }
@@ -40,23 +62,23 @@ var (
 
 // Later is the keys for the next Run.
 type Later[K comparable] struct {
-	l    later[K]
+	l    holds[K]
 	Opts map[K]AddOptions // of the keys that End has returned
 }
 
-func (l *Later[K]) Begin()                           { l.l.begin() }
+func (l *Later[K]) Begin()                           { l.l.divert() }
 func (l *Later[K]) Add(key K) bool                   { return l.AddWith(key, AddOptions{}) }
-func (l *Later[K]) AddWith(key K, o AddOptions) bool { return l.l.add(key, o) }
+func (l *Later[K]) AddWith(key K, o AddOptions) bool { return l.l.leave(key, o) }
 
 func (l *Later[K]) Len() int {
 	l.l.mu.Lock()
 	defer l.l.mu.Unlock()
-	return len(l.l.keys)
+	return len(l.l.later)
 }
 
 func (l *Later[K]) End() (keys []K) {
 	l.Opts = map[K]AddOptions{}
-	for _, k := range l.l.end() {
+	for _, k := range l.l.undivert() {
 		keys = append(keys, k.key)
 		l.Opts[k.key] = k.opts
 	}

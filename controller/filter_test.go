@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +42,7 @@ func TestAChangeWhoseFilterPanicsCounts(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		var out strings.Builder
+		var out logText
 		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop)
 		controller.Watch(c, inf, controller.OwnKey, func(controller.Change[object]) bool { panic("oh") })
 		start(t, c.Run)

@@ -205,3 +205,23 @@ func assertNoWorkers(t *testing.T) {
 	assert.NotContains(t, string(stacks), "github.com/setpoint-go/setpoint/controller.")
 	assert.NotContains(t, string(stacks), "github.com/setpoint-go/setpoint/workqueue.")
 }
+
+// logText is what was logged.
+type logText struct {
+	mu sync.Mutex
+	// mu guards the following.
+	text []byte
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}

@@ -1,62 +1,50 @@
 package controller
 
-import (
-	"sync"
-	"sync/atomic"
-)
-
-// later holds keys for the next Run, while a Run drains. So what is added cannot keep a drain from ending.
-type later[K comparable] struct {
-	open atomic.Bool // keys are taken; written with mu held
-
-	mu sync.Mutex
-	// mu guards the following. Invariant: places has the place of each key in keys, and there are none unless it is open.
-	keys   []laterKey[K]
-	places map[K]int
-}
-
+// laterKey is a key for the next Run.
 type laterKey[K comparable] struct {
 	key  K
 	opts AddOptions
 }
 
-// begin makes add take keys.
-func (l *later[K]) begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.places = make(map[K]int)
-	l.open.Store(true)
+// divert makes leave take keys: a Run drains, and what is added from now on shall not keep it from ending.
+func (h *holds[K]) divert() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.places = make(map[K]int)
+	h.diverting.Store(true)
 }
 
-// add takes a key. It returns false if no Run drains.
-func (l *later[K]) add(key K, opts AddOptions) bool {
-	if !l.open.Load() {
+// leave leaves a key to the next Run. It returns false if no Run drains.
+func (h *holds[K]) leave(key K, opts AddOptions) bool {
+	if !h.diverting.Load() {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.open.Load() { // it was closed since
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.diverting.Load() { // it has ended since
 		return false
 	}
-	if i, ok := l.places[key]; ok {
-		known := &l.keys[i].opts
+	if i, ok := h.places[key]; ok {
+		known := &h.later[i].opts
 		known.Priority = max(known.Priority, opts.Priority)
 		if opts.Reason != "" {
 			known.Reason = opts.Reason
 		}
 		return true
 	}
-	l.places[key] = len(l.keys)
-	l.keys = append(l.keys, laterKey[K]{key, opts})
+	h.places[key] = len(h.later)
+	h.later = append(h.later, laterKey[K]{key, opts})
+	h.countLocked(+1)
 	return true
 }
 
-// end returns the keys, in the order in which they came. From now on add takes none.
-func (l *later[K]) end() []laterKey[K] {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	keys := l.keys
-	l.keys, l.places = nil, nil
-	l.open.Store(false)
+// undivert returns the keys that were left to the next Run, in the order in which they came. They are held until they are
+// released. From now on leave takes none.
+func (h *holds[K]) undivert() []laterKey[K] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	keys := h.later
+	h.later, h.places = nil, nil
+	h.diverting.Store(false)
 	return keys
 }

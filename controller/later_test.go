@@ -11,7 +11,7 @@ import (
 )
 
 func TestWhatIsTakenForLaterIsThereInTheEnd(t *testing.T) {
-	for range 300 {
+	for range 20 {
 		var l controller.Later[int]
 		l.Begin()
 		var adding sync.WaitGroup

@@ -198,7 +198,7 @@ func (m *mapping[K, S, T]) add(a, b []K, low bool, what string) {
 	if m.controller.cfg.Reasons {
 		opts.Reason = m.name + what
 	}
-	addAll(func(key K) { m.controller.AddWith(key, opts) }, a, b)
+	addAll(func(key K) { m.controller.add(key, opts, !low) }, a, b)
 }
 
 // take takes what could not be mapped of key.

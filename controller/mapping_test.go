@@ -151,7 +151,7 @@ func TestAChangeThatCannotBeMappedIsTriedAgainAndNotLost(t *testing.T) {
 		assert.Zero(t, w.c.Stats().Unmapped)
 	})
 	bubble(t, "a mapper that panics", func(t *testing.T) {
-		var out strings.Builder
+		var out logText
 		w := newFlakyWorld(t, controller.Config[string]{Logger: textLogger(&out)})
 		w.break_("panic")
 		w.source.set(object{Key: "a", Owner: "x"})
@@ -196,7 +196,7 @@ func TestAMapperIsToldWhenItHasToStop(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		var out strings.Builder
+		var out logText
 		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop)
 		block := true
 		controller.WatchMap(c, inf, func(ctx context.Context, key string, _ object) ([]string, error) {

@@ -329,6 +329,50 @@ func TestEachOutcomeOfAReconcileThatALostLeadershipStops(t *testing.T) {
 	}
 }
 
+func TestEachOutcomeOfAReconcileThatIsSuperseded(t *testing.T) {
+	for _, e := range endings {
+		bubble(t, e.name, func(t *testing.T) {
+			entered := make(chan struct{}, 1)
+			n := 0
+			var cause error
+			cfg := controller.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, Timeout: time.Hour, CancelSuperseded: true}
+			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
+				if n++; n != 2 {
+					return controller.Result{}, map[bool]error{true: errBoom}[n == 1]
+				}
+				entered <- struct{}{}
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				return e.end(ctx, key)
+			})
+			r := start(t, c.Run)
+			c.Add("a") // fails
+			synctest.Wait()
+			c.Add("a")
+			<-entered
+			reports.take()
+			c.Add("a")
+			synctest.Wait()
+			all := reports.take()
+			require.ErrorIs(t, cause, controller.ErrSuperseded)
+			require.Len(t, all, 2, "the key comes back at once")
+			if e.stopped != controller.Canceled {
+				assert.Equal(t, e.stopped, all[0].Outcome)
+			} else {
+				assert.Equal(t, controller.Superseded, all[0].Outcome)
+				require.ErrorIs(t, all[0].Err, controller.ErrSuperseded)
+				assert.Zero(t, all[0].Retry)
+				assert.Equal(t, 2, all[1].Attempt, "neither a failure nor a success")
+			}
+			assert.Equal(t, controller.Succeeded, all[1].Outcome)
+			time.Sleep(48 * time.Hour)
+			assert.Empty(t, reports.take(), "what the superseded one asked for does not count")
+			c.CheckInvariants(t)
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
 func TestEachOutcomeOfASecondAttempt(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {

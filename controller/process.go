@@ -15,12 +15,16 @@ import (
 // never is the time until something that is not to happen in this Run.
 const never = time.Duration(1 << 62)
 
-// process reconciles the key of item, and decides what becomes of it. The seat is that of the worker, nil if there is none.
-func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *seat[K]) (report Report[K]) {
+// process reconciles the key of item, and decides what becomes of it. It returns false if the key has to wait for something
+// before. The seat is that of the worker, nil if there is none.
+func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *seat[K]) (report Report[K], ok bool) {
 	defer item.Done()
 	if c.scheduled.Load() {
 		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
 		c.queue.Cancel(item.Key)
+	}
+	if c.holds.holdPaused(item.Key) || len(c.cfg.Expectations) > 0 && c.awaits(ctx, item.Key) {
+		return report, false
 	}
 	t := &try[K]{Context: ctx, key: item.Key, log: c.cfg.Logger, info: Info{
 		Controller: c.name, Reconcile: c.ids.Add(1),
@@ -33,18 +37,26 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 	}
 	returned := false
 	defer func() {
-		if !returned { // runtime.Goexit, which nothing can stop: the worker is replaced
+		if !returned { // a Goexit, which nothing can stop
 			crash := &wait.PanicError{Value: ErrGoexit, Stack: debug.Stack()}
-			report = c.finish(t, Result{}, Panicked, crash)
+			c.finish(t, Result{}, Panicked, crash)
 		}
 	}()
 	result, outcome, err := c.reconcile(t)
 	returned = true
-	return c.finish(t, result, outcome, err)
+	return c.finish(t, result, outcome, err), true
 }
 
 // reconcile calls the reconciler and classifies what comes of it. The context of t ends when the controller stops the work.
 func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
+	var superseded bool
+	if c.flights != nil {
+		ctx, cancel := context.WithCancelCause(t.Context)
+		defer cancel(nil)
+		t.Context = ctx
+		c.flights.begin(t.key, cancel)
+		defer func() { c.flights.end(t.key, superseded) }()
+	}
 	if c.cfg.Timeout > 0 {
 		limited, cancel := context.WithTimeoutCause(t.Context, c.cfg.Timeout, c.tooLong)
 		defer cancel()
@@ -62,13 +74,16 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 		}
 		return result, Succeeded, nil
 	}
-	switch cause := context.Cause(t); {
+	switch cause := context.Cause(t.Context); {
 	case errors.Is(err, ErrTerminal):
 		return Result{}, GivenUp, err
 	case errors.Is(err, ErrSkip):
 		return Result{}, Skipped, err
 	case cause == c.tooLong:
 		return Result{}, TimedOut, fmt.Errorf("%w: %w", cause, err)
+	case cause == ErrSuperseded:
+		superseded = true
+		return Result{}, Superseded, fmt.Errorf("%w: %w", cause, err)
 	case cause != nil:
 		return Result{}, Canceled, fmt.Errorf("%w: %w", cause, err)
 	}
@@ -115,7 +130,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 
 // schedule makes key, which a queue has handed out, be reconciled after d, or by the next Run if this one drains.
 func (c *Controller[K]) schedule(key K, d time.Duration) {
-	if d > 0 && c.later.open.Load() {
+	if d > 0 && c.holds.diverting.Load() {
 		d = never // Run brings it forward in the end
 	}
 	if !c.scheduled.Load() {
@@ -134,7 +149,7 @@ func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 		d = max(c.cfg.RateLimiter.When(r.Key), 0)
 	}
 	r.Retry = d
-	if d > 0 && c.later.open.Load() {
+	if d > 0 && c.holds.diverting.Load() {
 		d = never // Run brings it forward in the end
 	}
 	if !c.pace.failed(c.queue, r.Key, d, r.Err.Error()) {

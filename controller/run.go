@@ -61,6 +61,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 		return err
 	}
 
+	defer c.subscribe()()
 	work, stopWork := workContext(ctx)
 	defer stopWork(nil)
 	crew := c.startCrew(work)
@@ -73,15 +74,13 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	defer cancel()
 	defer stopWith(limit, stopWork)()
 	stopFeeds()
-	c.later.begin()
+	c.holds.divert()
 	c.postpone()
-	// An error says that the work was stopped, and so were the workers.
-	_ = c.queue.WaitIdle(work)
-	c.stopCrew()
-	crew.wait()
+	c.drain(work)
+	crew.running.Wait()
 
 	left, cause := c.ready(), context.Cause(work)
-	c.resume()
+	c.handOver()
 	if len(left) > 0 && (cause == c.notDrained || errors.Is(cause, leaderelect.ErrDrainTimeout)) {
 		return fmt.Errorf("%w: %s", cause, describe(left))
 	}
@@ -92,64 +91,85 @@ func (c *Controller[K]) run(ctx context.Context) error {
 func (c *Controller[K]) startCrew(ctx context.Context) *crew[K] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.crew = &crew[K]{
-		ctx:     ctx,
-		work:    func(take context.Context, s *seat[K]) { c.work(take, ctx, s) },
-		replace: c.replace,
+	c.crew = &crew[K]{ctx: ctx, work: func(s *seat[K]) { c.work(ctx, s) }}
+	if !c.paused {
+		c.crew.resizeLocked(c.workers)
 	}
-	c.crew.resizeLocked(c.cfg.Workers)
 	return c.crew
 }
 
-// stopCrew makes the workers end when they have done what they do.
-func (c *Controller[K]) stopCrew() {
+// drain waits until nothing is ready or in flight, ctx ends, or the controller is paused, and makes the workers end when
+// they have done what they do.
+func (c *Controller[K]) drain(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.mu.Lock()
+	if c.stopDrain = cancel; c.paused {
+		cancel()
+	}
+	c.mu.Unlock()
+	// An error says that it is of no use to wait.
+	_ = c.queue.WaitIdle(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.crew.resizeLocked(0)
-	c.crew = nil
+	c.crew, c.stopDrain = nil, nil
 }
 
-// replace starts another worker in the place of one that a Goexit has ended.
-func (c *Controller[K]) replace(s *seat[K]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.crew != nil && s.ctx.Err() == nil {
-		c.crew.startLocked(s)
-	}
-}
-
-// work reconciles what the queue hands out until take ends. The context of the work is ctx.
-func (c *Controller[K]) work(take, ctx context.Context, s *seat[K]) {
-	for {
-		item, err := c.queue.Take(take)
+// work is a worker: it reconciles what the queue hands out until it is not wanted any more. The context of the work is ctx.
+func (c *Controller[K]) work(ctx context.Context, s *seat[K]) {
+	returned := false
+	defer func() {
+		if !returned { // a Goexit: nothing can stop it, so another worker takes the seat
+			c.replace(s)
+		}
+	}()
+	for c.stay(s) {
+		item, err := c.queue.Take(s.take)
 		if err != nil {
-			return
+			continue
 		}
 		if ctx.Err() != nil { // it ended just as the key came
 			c.queue.Add(item.Key)
 			item.Done()
-			return
+			continue
 		}
 		c.process(ctx, item, s)
 	}
+	returned = true
+}
+
+func (c *Controller[K]) stay(s *seat[K]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return s.crew.stayLocked(s)
+}
+
+func (c *Controller[K]) replace(s *seat[K]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.crew.startLocked(s)
 }
 
 // postpone leaves what is scheduled to the next Run.
 func (c *Controller[K]) postpone() {
 	for _, k := range c.queue.Snapshot() {
 		if k.State == workqueue.Delayed {
-			c.later.add(k.Key, AddOptions{})
+			c.holds.leave(k.Key, AddOptions{})
 			c.queue.Cancel(k.Key)
 		}
 	}
 }
 
-// resume makes ready, for the next Run, what was left to it. From now on keys are added to the queue again.
-func (c *Controller[K]) resume() {
+// handOver makes ready, for the next Run, what is left to it. From now on keys are added to the queue again.
+func (c *Controller[K]) handOver() {
+	c.releaseAll()
 	c.postpone()
-	for _, k := range c.later.end() {
-		c.AddWith(k.key, k.opts)
+	keys := c.holds.undivert()
+	for _, k := range keys {
+		c.add(k.key, k.opts, false)
 	}
+	c.holds.release(len(keys))
 }
 
 // ready returns the keys that are ready.

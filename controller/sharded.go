@@ -35,9 +35,10 @@ type ShardedConfig[K comparable] struct {
 	// Controller is the configuration of the controller itself.
 	Controller Config[K]
 
-	// Keys yields the keys of all slots that exist now: in the simplest case those of the objects in the cache that is
-	// watched. It is called when a slot was acquired, and may be called several times at once. Required.
-	Keys func() iter.Seq[K]
+	// Keys yields the keys of a slot that exist now: those of the objects in the cache that is watched, by an index of
+	// their slots, or, if they are few, all of them: keys of other slots are left out. It is called when the slot was
+	// acquired, and may be called for several slots at once. Required.
+	Keys func(slot int) iter.Seq[K]
 
 	// SlotKey returns the text that says which slot a key has. It must be the same in all replicas. Keys that have the
 	// same text are in the same slot: those of one tenant, say. Defaults to what fmt.Sprint makes of the key.
@@ -70,7 +71,7 @@ func NewSharded[K comparable](
 
 // Acquired adds the keys of a slot, which this replica owns now.
 func (s *Sharded[K]) Acquired(slot int) {
-	for key := range s.cfg.Keys() {
+	for key := range s.cfg.Keys(slot) {
 		if s.slots.Slot(s.cfg.SlotKey(key)) == slot {
 			s.Add(key)
 		}

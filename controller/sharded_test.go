@@ -105,7 +105,7 @@ func (s *shards) replica(name string) *replica {
 	cfg.Hooks.Reconciled = r.reports.add
 	r.c, err = controller.NewSharded("things", controller.Func[string](func(ctx context.Context, key string) (controller.Result, error) {
 		return controller.Result{}, s.reconcile(ctx, r, key)
-	}), r.manager.Slots(), controller.ShardedConfig[string]{Controller: cfg, Keys: func() iter.Seq[string] {
+	}), r.manager.Slots(), controller.ShardedConfig[string]{Controller: cfg, Keys: func(int) iter.Seq[string] {
 		return func(yield func(string) bool) {
 			for key := range r.mirror.Indexer().All() {
 				if !yield(key) {
@@ -251,7 +251,7 @@ func TestAnErrorAfterTheSlotWasLostSkipsTheKey(t *testing.T) {
 			require.NoError(t, err)
 			start(t, slots.Run)
 			time.Sleep(time.Second)
-			cfg := controller.ShardedConfig[int]{Keys: func() iter.Seq[int] { return slices.Values([]int{7, 8}) }}
+			cfg := controller.ShardedConfig[int]{Keys: func(int) iter.Seq[int] { return slices.Values([]int{7, 8}) }}
 			cfg.Controller.Logger = quiet
 			c, err := controller.NewSharded("things", controller.Func[int](func(ctx context.Context, key int) (controller.Result, error) {
 				if key == 7 {
@@ -288,7 +288,7 @@ func TestNewShardedNamesWhatIsMissing(t *testing.T) {
 	})
 	require.NoError(t, err)
 	r := controller.Func[string](noop)
-	keys := func() iter.Seq[string] { return slices.Values([]string(nil)) }
+	keys := func(int) iter.Seq[string] { return slices.Values([]string(nil)) }
 	_, err = controller.NewSharded("things", nil, slots, controller.ShardedConfig[string]{Keys: keys})
 	require.EqualError(t, err, `controller: new sharded "things": the reconciler is nil`)
 	_, err = controller.NewSharded("things", r, nil, controller.ShardedConfig[string]{Keys: keys})

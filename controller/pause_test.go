@@ -1,0 +1,178 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// busy returns a reconcile that takes a second, and a function that returns how many are in flight and how many were at most.
+func busy() (controller.Func[string], func() (now, most int64)) {
+	var now, most atomic.Int64
+	return func(context.Context, string) (controller.Result, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return controller.Result{}, nil
+		}, func() (int64, int64) {
+			return now.Load(), most.Swap(0)
+		}
+}
+
+func TestTheNumberOfWorkersChangesLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work, flights := busy()
+		c, reports := newController(t, controller.Config[string]{Workers: 2}, work)
+		r := start(t, c.Run)
+		for i := range 100 {
+			c.Add(fmt.Sprint("k", i))
+		}
+		for _, n := range []int{5, 1, 3, 3, 8, 2} {
+			c.SetWorkers(n)
+			assert.Equal(t, n, c.Stats().Workers)
+			time.Sleep(1500 * time.Millisecond) // what is too much has ended
+			flights()
+			time.Sleep(2 * time.Second)
+			_, most := flights()
+			assert.EqualValues(t, n, most)
+		}
+		for _, r := range reports.take() {
+			assert.Equal(t, controller.Succeeded, r.Outcome, "nothing is cut off")
+		}
+		require.NoError(t, r.stop())
+		c.SetWorkers(4)
+		start(t, c.Run)
+		for i := range 10 {
+			c.Add(fmt.Sprint("k", i))
+		}
+		synctest.Wait()
+		_, most := flights()
+		assert.EqualValues(t, 4, most, "the next run has them too")
+		assert.PanicsWithValue(t, "controller: SetWorkers called with a number that is not positive", func() { c.SetWorkers(0) })
+	})
+}
+
+func TestAPausedControllerBeginsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work, flights := busy()
+		c, reports := newController(t, controller.Config[string]{Workers: 3}, work)
+		start(t, c.Run)
+		for i := range 10 {
+			c.Add(fmt.Sprint("k", i))
+		}
+		synctest.Wait()
+		c.Pause()
+		assert.True(t, c.Stats().Paused)
+		time.Sleep(time.Hour)
+		assert.Len(t, reports.take(), 3, "what was in flight went on")
+		assert.Equal(t, 7, c.Stats().Queue.Ready)
+
+		c.Resume()
+		synctest.Wait()
+		now, _ := flights()
+		assert.EqualValues(t, 3, now)
+		for range 10 { // workers that are busy stay
+			c.Pause()
+			c.Resume()
+		}
+		time.Sleep(time.Minute)
+		assert.Len(t, reports.take(), 7)
+		_, most := flights()
+		assert.EqualValues(t, 3, most, "and are not too many")
+	})
+}
+
+func TestAPauseGoesOnFromOneRunToTheNextAndHoldsUpNoStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, slow)
+		c.Pause()
+		r := start(t, c.Run)
+		c.Add("a")
+		time.Sleep(time.Minute)
+		began := time.Now()
+		require.NoError(t, r.stop(), "what is paused is not what was to be drained")
+		assert.Zero(t, time.Since(began))
+		assert.Empty(t, reports.take())
+		_, ok := c.ProcessNext(t.Context())
+		assert.False(t, ok)
+
+		r = start(t, c.Run)
+		time.Sleep(time.Minute)
+		assert.Empty(t, reports.take())
+		c.Resume()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+
+		c.Add("b")
+		c.Add("c")
+		synctest.Wait()
+		r.cancel()
+		synctest.Wait()
+		c.Pause()
+		began = time.Now()
+		require.NoError(t, r.stop(), "it ends a drain")
+		assert.Equal(t, time.Second, time.Since(began), "b was in flight")
+		assert.Equal(t, []string{"b"}, keysOf(reports.take()))
+		c.CheckInvariants(t)
+		c.Resume()
+		_, ok = c.ProcessNext(t.Context())
+		assert.True(t, ok)
+		assertNoGoroutines(t)
+	})
+}
+
+func TestAPausedKeyIsHeldUntilItIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, slow)
+		r := start(t, c.Run)
+		c.Add("in flight")
+		synctest.Wait()
+		c.PauseKey("in flight")
+		c.PauseKey("a")
+		c.PauseKey("idle")
+		for range 3 {
+			c.Add("in flight")
+			c.Add("a")
+			c.Add("b")
+			time.Sleep(time.Minute)
+		}
+		assert.Equal(t, []string{"in flight", "b", "b", "b"}, keysOf(reports.take()))
+		assert.Equal(t, 2, c.Stats().Held)
+		c.CheckInvariants(t)
+
+		require.NoError(t, r.stop(), "what is held holds up no stop")
+		r = start(t, c.Run)
+		time.Sleep(time.Minute)
+		assert.Empty(t, reports.take(), "and is held in the next run")
+		c.ResumeKey("a")
+		c.ResumeKey("in flight")
+		c.ResumeKey("idle")
+		c.ResumeKey("no such key")
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"a", "in flight"}, keysOf(reports.take()))
+		assert.Zero(t, c.Stats().Held)
+		c.CheckInvariants(t)
+
+		c.PauseKey("a")
+		c.Add("a")
+		synctest.Wait()
+		c.Add("b")
+		synctest.Wait()
+		r.cancel()
+		synctest.Wait()
+		c.ResumeKey("a")
+		require.NoError(t, r.stop())
+		assert.Equal(t, []string{"b"}, keysOf(reports.take()), "a resume during a drain is for the next run")
+		report, ok := c.ProcessNext(t.Context())
+		assert.True(t, ok)
+		assert.Equal(t, "a", report.Key)
+		c.CheckInvariants(t)
+	})
+}

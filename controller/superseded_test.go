@@ -1,0 +1,98 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a"}, object{Key: "b"})
+		inf := informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour})
+		start(t, inf.Run)
+		n := 0
+		var ended []time.Duration
+		began := time.Now()
+		c, _ := newController(t, controller.Config[string]{CancelSuperseded: true}, func(ctx context.Context, key string) (controller.Result, error) {
+			if key == "a" {
+				if n++; n == 1 {
+					<-ctx.Done()
+					ended = append(ended, time.Since(began))
+				}
+			}
+			return controller.Result{}, ctx.Err()
+		})
+		controller.Watch(c, inf, controller.OwnKey)
+		start(t, c.Run)
+		time.Sleep(90 * time.Minute)
+		assert.Empty(t, ended, "a resync does not")
+		s.set(object{Key: "b", Value: 1})
+		synctest.Wait()
+		assert.Empty(t, ended, "another key does not")
+		s.set(object{Key: "a", Value: 1})
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{90 * time.Minute}, ended)
+		assert.Equal(t, 2, n)
+	})
+}
+
+func TestWithoutTheOptionNothingEndsAReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, slow)
+		start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		c.Add("a")
+		time.Sleep(time.Minute)
+		for _, r := range reports.take() {
+			assert.Equal(t, controller.Succeeded, r.Outcome)
+			assert.Equal(t, time.Second, r.Duration)
+		}
+	})
+}
+
+func TestAKeyToWhichSomethingHappensAllTheTimeIsReconciledNonetheless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
+		start(t, c.Run)
+		for range 30 {
+			c.Add("a")
+			time.Sleep(300 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		superseded := []int{0}
+		for _, r := range reports.take() {
+			if r.Outcome == controller.Succeeded {
+				superseded = append(superseded, 0)
+			} else {
+				require.Equal(t, controller.Superseded, r.Outcome)
+				superseded[len(superseded)-1]++
+			}
+		}
+		assert.Equal(t, []int{8, 8, 7, 0}, superseded, "30 events, of which the last was the last")
+		c.CheckInvariants(t)
+	})
+}
+
+func TestADrainIsNotSuperseded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
+		r := start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		r.cancel()
+		synctest.Wait()
+		c.Add("a")
+		require.NoError(t, r.stop())
+		assert.Equal(t, controller.Succeeded, reports.take()[0].Outcome, "work in flight is finished")
+		assert.Equal(t, 1, c.Stats().Queue.Ready, "what was added is for the next run")
+		c.CheckInvariants(t)
+	})
+}
