@@ -6,7 +6,7 @@
 //
 // # Usage
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "...", ContextTimeoutEnabled: true})
+//	rdb := redis.NewClient(&redis.Options{Addr: "...", ContextTimeoutEnabled: true, MaxRetries: -1})
 //	leases := redislease.New(redislease.Func(
 //		func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 //			return rdb.Eval(ctx, script, keys, args...).Result()
@@ -26,8 +26,10 @@
 //
 //  1. Each write is one script, which compares and swaps while the server does nothing else.
 //  2. Versions are random and never come back, not even when the record is deleted, or restored from a backup.
-//  3. Of an error that is neither leaderelect.ErrConflict nor ErrNotFound the outcome is unknown. A client that sends a
-//     write again after it has lost the connection does not make a conflict of a write that was successful.
+//  3. Of an error that is neither leaderelect.ErrConflict nor ErrNotFound the outcome is unknown. A write that the client
+//     sends again, because it has lost the connection, does not conflict with itself; unless another writer has replaced
+//     it in between: let clients not do that, see below. An elector reads the record after a conflict, and relies on
+//     neither.
 //  4. A script that was guarded by a term, see [Store.Guarded], runs before any later term of that lease begins, or not at
 //     all. It can guard what is on the same server, and in a cluster in the same slot, and nothing else.
 //  5. All of it holds while one server lives and keeps what it has acknowledged, and no longer: see below.
@@ -57,7 +59,9 @@
 //
 // Scripts are sent as text, about 400 bytes; a client that sends EVALSHA first may do so. github.com/redis/go-redis/v9
 // needs ContextTimeoutEnabled: true, or else a call in a network that loses everything without a word takes ReadTimeout,
-// 3s, and that several times (MaxRetries), whatever ctx says. A client must not read scripts from a replica.
+// 3s, and that several times, whatever ctx says. Even so it goes by the deadline of ctx, and does not notice that ctx is
+// cancelled: to calls of your own give a deadline, such as that of the Leadership, as [Store.Guarded] does. Give it
+// MaxRetries: -1: an elector tries again by itself. A client must not run scripts on a replica.
 //
 // # Shutdown
 //

@@ -10,17 +10,20 @@ import (
 
 // Guarded runs a script of yours if the record of the lease under key has the term of the leadership of ctx: the context
 // of OnStartedLeading, or one derived from it. Otherwise the script does not run, and the error wraps [ErrFenced]. It
-// returns what the script returns.
+// returns what the script returns, or an error when the lease would be lost without the renewals since the call.
 //
 // The script is a list of statements, and sees keys and args in KEYS and ARGV. Both steps are one to Redis, so what it
 // writes is written before any successor begins. In a cluster, keys have to be in the slot of the lease: write them with
 // the hash tag of Config.Prefix.
 func (s *Store) Guarded(ctx context.Context, key, script string, keys []string, args ...any) (any, error) {
-	term, ok := leaderelect.Term(ctx)
+	l, ok := leaderelect.FromContext(ctx)
 	if !ok {
 		return nil, fmt.Errorf("redislease: guard by %q: %w", key, errNoLeadership)
 	}
-	return s.GuardedTerm(ctx, key, term, script, keys, args...)
+	// The context of a leadership has no deadline, for that moves, and there are clients that look at nothing else.
+	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
+	defer cancel()
+	return s.GuardedTerm(ctx, key, l.Term(), script, keys, args...)
 }
 
 // GuardedTerm is [Store.Guarded] for a term that came on another way than in ctx, such as with a request of the leader to

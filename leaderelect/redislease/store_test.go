@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -120,6 +121,28 @@ func TestAReplyThatNoScriptReturnsIsAnErrorThatIsNotDefinite(t *testing.T) {
 		_, err := s.GuardedTerm(ctx, "lease", 1, "", nil)
 		require.ErrorContains(t, err, "unexpected reply")
 	}
+}
+
+func TestAGuardedScriptHasTheDeadlineOfTheLease(t *testing.T) {
+	m := newModel()
+	m.script = func([]string, []any) any { return nil }
+	var deadline time.Time
+	s := redislease.New(redislease.Func(func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
+		if strings.Contains(script, "guarded") {
+			deadline, _ = ctx.Deadline()
+		}
+		return m.Eval(ctx, script, keys, args...)
+	}), redislease.Config{})
+	elector, err := leaderelect.New(leaderelect.Config{
+		Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
+		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
+			_, err := s.Guarded(l.Context(), "lease", "", nil)
+			assert.Equal(t, l.Deadline(), deadline)
+			return err
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, elector.RunOnce(context.Background()))
 }
 
 func TestAScriptOfTheLeaderRunsAndOneOfALeaderBeforeDoesNot(t *testing.T) {

@@ -36,8 +36,10 @@
 //     another one. So a pooler such as PgBouncer may stand in between, in any mode.
 //  2. A write changes the row if its version is the one expected. Versions are random and never come back, not even when
 //     the row is deleted, or restored from a backup.
-//  3. Of an error that is neither leaderelect.ErrConflict nor ErrNotFound the outcome is unknown. A driver that sends a
-//     write again after it has lost the connection does not make a conflict of a write that was successful.
+//  3. Of an error that is neither leaderelect.ErrConflict nor ErrNotFound the outcome is unknown. A write that package
+//     database/sql sends again, because the driver said that the connection was bad, does not conflict with itself; unless
+//     another writer has replaced it in between. Drivers should say so only before they have sent anything, as pgx
+//     does. An elector reads the record after a conflict, and relies on neither.
 //  4. A transaction that was guarded by a term, see [Store.Guard], commits before any later term of that lease begins,
 //     or not at all. In Postgres it holds up neither renewals nor other guarded transactions. In SQLite it does.
 //  5. Everything that Postgres or SQLite has acknowledged is as durable as they make it: see below.
@@ -86,8 +88,9 @@
 // # SQLite
 //
 //   - For processes of one host, on a local file system.
-//   - busy_timeout must be set, on each connection, to some time less than RequestTimeout. Otherwise a write fails as soon
-//     as another one is under way. With modernc.org/sqlite: "file:app.db?_pragma=busy_timeout(2000)".
+//   - busy_timeout must be set, on each connection, or a write fails as soon as another one is under way. While a driver
+//     waits so long it may not notice the end of ctx, so make it less than StepDownTimeout, for the work too. With
+//     modernc.org/sqlite: "file:app.db?_pragma=busy_timeout(2000)".
 //   - journal_mode=WAL, so that reads do not wait for writes. A commit survives the end of the process in either mode, and
 //     that of the machine with synchronous=FULL (the default).
 //   - Guard comes first in a transaction. After a read, a deferred transaction of WAL mode that is not current any more
