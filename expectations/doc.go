@@ -16,8 +16,9 @@
 //
 // # Usage
 //
-// At the top of a reconcile: if the key is not satisfied, return. The event that satisfies it adds the key to the queue
-// anyway; for the case that it is lost, come back when it has expired.
+// A controller that has them in the Expectations of its Config does not reconcile a key before it is satisfied. Elsewhere,
+// return at the top of a reconcile if it is not. The event that satisfies it adds the key to the queue anyway; for the case
+// that it is lost, come back when it has expired.
 //
 //	if at, waiting := exp.Expires(key); waiting {
 //		return controller.Result{RequeueAfter: time.Until(at)}, nil
@@ -30,7 +31,8 @@
 // # Versions and a cache
 //
 // A [Versions] is exact if it is told of each version that the cache has reached, also of one that brings no event: an
-// informer may merge a creation and the deletion after it, and tell no handler of either. With package informer:
+// informer may merge a creation and the deletion after it, and tell no handler of either. For a controller of this project
+// controller.ObserveVersions does so. Without one:
 //
 //	// Ends with ctx or with inf.
 //	for v := informer.Version(0); inf.WaitForVersion(ctx, v+1) == nil; {
@@ -43,8 +45,8 @@
 //
 // # Holding a key back
 //
-// Whoever runs the reconciles can hold a key back instead, and let it go by the event that satisfies it. The method Notify
-// of each of the three takes a function, which most often adds the key to a queue. It is called
+// Whoever runs the reconciles can hold a key back, and let it go by the event that satisfies it, as a controller does. The
+// method Notify of each of the three takes a function, which most often adds the key to a queue. It is called
 //
 //   - for a key of which somebody was told that it waits, by Expires or one of the methods that say whether a key is
 //     satisfied, since it last waited for nothing. Of others nobody wants to know.
@@ -58,6 +60,8 @@
 // Several functions are called in the order in which they were given. When stop has returned, nothing that is observed from
 // then on leads to a call; one that another goroutine is about to make may still come. It may be called twice, and by the
 // function itself.
+//
+// # Restarts
 //
 // Expectations are in memory. After a restart a controller waits until its cache has synced, which shows all that its
 // predecessor has written if the list is not older than the last write; a source that may serve an older one needs a
