@@ -56,8 +56,8 @@ func NewGroup(cfg GroupConfig) *Group {
 // way. key and cfg are those of the informer if it is new, and are not looked at otherwise. Who asks first decides: let
 // all of a program ask through one function.
 //
-// Sources are the same when they are equal, as pointers to one source are. So keep what [Poll], [Filter] or [Map]
-// returned, and give that to everybody. For panics when src cannot be compared, or when its informer in g has keys of
+// Sources are the same when they are equal, as pointers to one source are. So keep what [Poll], [Filter], [Map] or
+// [WithEqual] returned, and give that to everybody. For panics when src cannot be compared, or when its informer in g has keys of
 // another type than K. It returns [ErrEnded] when src is new and Run of g has ended.
 //
 // The informer is run by g, so nobody else may run it. For may be called from a callback of a handler.

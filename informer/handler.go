@@ -15,7 +15,9 @@ import (
 // takes it from what it was last told to what is true then. An object that came and went in between is never mentioned.
 // An object that went, and one that came under its key in between, are told as OnDelete and OnAdd, never as an update.
 //
-// Objects are shared with the cache and all other handlers and must not be changed.
+// Objects are shared with the cache and all other handlers and must not be changed. A call that panics is reported, and counts
+// as made. A call must not end its goroutine by runtime.Goexit, as the FailNow of a test does: the handler is reported and
+// called no more.
 type Handler[K comparable, T any] struct {
 	// OnAdd is told of an object that the handler does not know. inInitialList says that it was in the cache already
 	// when the handler joined.

@@ -96,19 +96,27 @@ func (l *listener[K, T]) tell(changes []change[K, T]) {
 	l.signal()
 }
 
-// run calls the handler until ctx ends or the listener is dismissed.
+// run calls the handler until ctx ends or the listener is dismissed. A handler that ends the goroutine is dismissed, too: it
+// would wait for nothing, and what waits for it would grow.
 func (l *listener[K, T]) run(ctx context.Context) {
 	defer close(l.done)
-	for ctx.Err() == nil {
+	returned := false
+	defer func() {
+		if !returned {
+			l.dismiss()
+			l.onError(fmt.Errorf("informer: call %s of %s: it has called runtime.Goexit, and is called no more", l.calling, l.name))
+		}
+	}()
+	for ctx.Err() == nil && !isClosed(l.gone) {
 		for l.work(ctx) {
 		}
 		select {
 		case <-l.wake:
 		case <-l.gone:
-			return
 		case <-ctx.Done():
 		}
 	}
+	returned = true
 }
 
 // work makes calls until nothing waits any more, or ctx ends. It returns true when one has panicked: there may be more.

@@ -215,3 +215,27 @@ func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
 		assert.Nil(t, gone.Value())
 	})
 }
+
+func TestAHandlerThatEndsItsGoroutineIsReportedAndLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs errorLog
+		src := newSource()
+		in := informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+		other := newRecorder(t).add(in)
+		reg, err := in.AddHandler(informer.Handler[string, site]{
+			OnAdd: func(site, bool) { runtime.Goexit() }, EveryEvent: true,
+		})
+		require.NoError(t, err)
+		start(t, in)
+		for rev := range 10 {
+			src.Put(site{Name: "a", Rev: rev})
+			synctest.Wait()
+		}
+		got := errs.take()
+		require.Len(t, got, 1)
+		assert.EqualError(t, got[0], "informer: call OnAdd of sites handler 2: it has called runtime.Goexit, and is called no more")
+		assert.Equal(t, []int{0, 0}, informer.Waiting(in))
+		assert.Equal(t, contents(in), other.state())
+		reg.Remove()
+	})
+}
