@@ -27,3 +27,6 @@ func Plan(owners, members []int) []int { return plan(owners, members) }
 
 // SlotOf returns the slot of a key.
 func SlotOf(key string, slots int) int { return slotOf(key, slots) }
+
+// Rank says how high a member ranks for a slot.
+func Rank(slot, member int) uint64 { return rank(slot, member) }

@@ -147,6 +147,11 @@ func (l *Leadership) resign(drain time.Duration) {
 	l.endWork(ErrResigned)
 }
 
+// takesWork reports whether new work may begin: the term lasts, and is not to end.
+func (l *Leadership) takesWork() bool {
+	return l.work.Err() == nil && l.Err() == nil
+}
+
 // hasResigned reports whether resign was called.
 func (l *Leadership) hasResigned() bool {
 	l.mu.Lock()

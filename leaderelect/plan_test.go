@@ -90,18 +90,31 @@ func TestAPlanRepairsWhateverItFinds(t *testing.T) {
 		}
 		next := leaderelect.Plan(before, members)
 		moves := checkPlan(t, next, before, members)
-		must := 0
+		stay, more := 0, 0
 		had, _ := loads(before, before)
-		for m, n := range had {
-			if slices.Contains(members, m) {
-				must += max(0, n-ceil(len(before), len(members)))
-			} else {
-				must += n
+		for _, m := range members {
+			stay += min(had[m], len(before)/len(members))
+			if had[m] > len(before)/len(members) {
+				more++
 			}
 		}
-		require.GreaterOrEqual(t, moves, must)
-		require.LessOrEqual(t, moves, must+len(members), "no more than one more for each")
+		stay += min(more, len(before)%len(members))
+		require.Equal(t, len(before)-stay, moves, "no other plan that is balanced moves less: %v, %v", before, members)
 	}
+}
+
+func TestAMemberThatHasTooManyKeepsThoseForWhichItRanksHighest(t *testing.T) {
+	next := leaderelect.Plan(make([]int, 20), []int{0, 1})
+	var kept, given []uint64
+	for slot, m := range next {
+		if m == 0 {
+			kept = append(kept, leaderelect.Rank(slot, 0))
+		} else {
+			given = append(given, leaderelect.Rank(slot, 0))
+		}
+	}
+	require.Len(t, kept, 10)
+	assert.Greater(t, slices.Min(kept), slices.Max(given))
 }
 
 func TestWithoutMembersNobodyOwnsAnything(t *testing.T) {

@@ -178,3 +178,17 @@ func TestAHandOverIsForOneReleaseOnly(t *testing.T) {
 		w.finish(t)
 	})
 }
+
+func TestOneThatResignsReleasesAlsoWhenItIsCancelledMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
+		a.behave = work{drain: 3 * time.Second}.run
+		a.start()
+		after(time.Second)
+		time.AfterFunc(time.Second, func() { a.cancel(context.Canceled) })
+		require.NoError(t, a.Resign(t.Context(), 0))
+		assert.Empty(t, w.read().Holder)
+		w.finish(t)
+	})
+}

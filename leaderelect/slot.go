@@ -62,27 +62,28 @@ func (s *slot) lead(ctx context.Context, l *Leadership) error {
 	return err
 }
 
-// owned returns the leadership, if new work may begin.
-func (s *slot) owned() (*Leadership, bool) {
+// owned reports whether new work may begin.
+func (s *slot) owned() bool {
 	s.mu.Lock()
 	l := s.leadership
 	s.mu.Unlock()
-	return l, l != nil && l.work.Err() == nil && l.Err() == nil
+	return l != nil && l.takesWork()
 }
 
 // begin is Slots.Begin.
 func (s *slot) begin(ctx context.Context) (context.Context, func(), bool) {
-	l, ok := s.owned()
-	if !ok {
-		return ctx, func() {}, false
-	}
 	s.mu.Lock()
-	if s.leadership != l {
+	l := s.leadership
+	if l == nil {
 		s.mu.Unlock()
 		return ctx, func() {}, false
 	}
-	s.working++
+	s.working++ // first, so that the slot cannot be released before its leadership is looked at
 	s.mu.Unlock()
+	if !l.takesWork() {
+		s.done()
+		return ctx, func() {}, false
+	}
 
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, leadershipKey{}, l))
 	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })

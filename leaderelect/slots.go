@@ -168,8 +168,7 @@ func (s *Slots) Slot(key string) int { return slotOf(key, len(s.slots)) }
 // Owns reports whether this replica may work on key now. It reads the clock, as [Leadership.Err] does. False is also the
 // answer for a slot that drains.
 func (s *Slots) Owns(key string) bool {
-	_, ok := s.slots[s.Slot(key)].owned()
-	return ok
+	return s.slots[s.Slot(key)].owned()
 }
 
 // Begin begins work on key. It is false if the slot of key is not owned. The context ends with ctx, or when the slot is lost;

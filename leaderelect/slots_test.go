@@ -3,6 +3,7 @@ package leaderelect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -181,6 +182,23 @@ func TestWorkIsToldWhenItsSlotIsLost(t *testing.T) {
 		done()
 		rest()
 		require.NoError(t, a.Check(0))
+		w.checkNow(t)
+	})
+}
+
+func TestOwnsReadsTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newShards(t, 4)
+		a := w.join(t, "a", nil)
+		after(time.Second)
+		l, ok := leaderelect.FromContext(mustBegin(t, a, "key"))
+		require.True(t, ok)
+		assert.Equal(t, fmt.Sprint("shards/slot/", a.Slot("key")), l.Key())
+		l.Suspend(lease)
+		require.False(t, a.Owns("key"), "no timer has fired")
+		_, _, ok = a.Begin(t.Context(), "key")
+		require.False(t, ok)
+		assert.Len(t, a.Owned(), 3)
 		w.checkNow(t)
 	})
 }

@@ -107,6 +107,25 @@ func TestAWatchThatIsSilentIsCheckedByReadingAndBegunAgain(t *testing.T) {
 	})
 }
 
+func TestTheNewestEventIsNotLostWhileACallHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RetryPeriod = 4900 * time.Millisecond })
+		a.start()
+		after(time.Millisecond)
+		b := w.join(t, "b", watched)
+		w.mu.Lock()
+		w.plan = on("b", "get", 2, stall, 0) // as nothing is told for 4.2s
+		w.mu.Unlock()
+		b.start()
+		after(6 * time.Second) // a renewal
+		require.NoError(t, a.stop())
+		after(3500 * time.Millisecond)
+		require.True(t, b.IsLeader(), "as soon as the call was given up")
+		w.finish(t)
+	})
+}
+
 func TestASilentWatchIsNoReasonToTakeALeaseThatIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
