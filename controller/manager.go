@@ -189,6 +189,9 @@ func (m *Manager) AddToEveryReplica(r Runner) error { return m.add(newRunnerPart
 //
 // Errors are those of AddSource; hooks have names of their own.
 func (m *Manager) AddStopHook(name string, hook func(ctx context.Context) error) error {
+	if hook == nil {
+		panic("controller: AddStopHook called with nil")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, h := range m.hooks {

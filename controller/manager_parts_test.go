@@ -320,7 +320,7 @@ func TestAnErrorOfAddBeforeRunIsReturnedByRunWhichStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, controller.ManagerConfig{Election: election(newLeases())})
 		first := s.manager.AddSource(s.source)
-		second := s.manager.AddStopHook("hook", nil)
+		second := s.manager.AddStopHook("hook", func(context.Context) error { return nil })
 		err := s.manager.Run(t.Context())
 		require.ErrorIs(t, err, controller.ErrPartExists)
 		require.EqualError(t, err, errors.Join(first, second).Error())
@@ -342,7 +342,7 @@ func TestNothingIsAddedToAManagerThatStops(t *testing.T) {
 			require.ErrorIs(t, s.manager.AddSource(newFakeSource("late", s.events)), controller.ErrStopped)
 			require.ErrorIs(t, s.manager.AddController(newRunner("late", s.events)), controller.ErrStopped)
 			require.ErrorIs(t, s.manager.AddToEveryReplica(newRunner("late", s.events)), controller.ErrStopped)
-			require.ErrorIs(t, s.manager.AddStopHook("late", nil), controller.ErrStopped)
+			require.ErrorIs(t, s.manager.AddStopHook("late", func(context.Context) error { return nil }), controller.ErrStopped)
 			require.NoError(t, r.stop())
 		}
 		assert.Equal(t, append(started, stopped...), s.events.take())
@@ -369,4 +369,5 @@ func TestNilPartsAreRefusedAtOnce(t *testing.T) {
 	assert.PanicsWithValue(t, "controller: AddSource called with nil", func() { m.AddSource(nil) })
 	assert.PanicsWithValue(t, "controller: a nil controller was added", func() { m.AddController(nil) })
 	assert.PanicsWithValue(t, "controller: a nil controller was added", func() { m.AddToEveryReplica(nil) })
+	assert.PanicsWithValue(t, "controller: AddStopHook called with nil", func() { m.AddStopHook("hook", nil) })
 }

@@ -114,7 +114,9 @@ func (m *Manager) lead(ctx context.Context) {
 	if !lost(ctx) {
 		m.callHooks(ctx)
 	}
-	m.enter(StageStandby)
+	if !m.isStopping() {
+		m.enter(StageStandby)
+	}
 }
 
 // callHooks calls the stop hooks, the last added first.
