@@ -113,6 +113,9 @@ func sameSet(a, b []string) bool {
 
 // everyHistory runs every sequence of so many actions, and checks after each action.
 func everyHistory(t *testing.T, length int, start func() subject) {
+	if underRace {
+		length--
+	}
 	synctest.Test(t, func(t *testing.T) {
 		n := len(start().actions())
 		histories := 0

@@ -1,0 +1,5 @@
+//go:build !race
+
+package expectations_test
+
+const underRace = false
