@@ -87,7 +87,7 @@ func TestNoSingleFaultMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
 	var all []trouble
 	for f := range endOfFaults {
-		for n := 1; n <= 40; n++ {
+		for n := 1; n <= effort(24, 40); n++ {
 			for _, d := range durations(f) {
 				all = append(all, trouble{n, f, d})
 			}
@@ -108,7 +108,7 @@ func TestNoTwoFaultsMakeTwoLeaders(t *testing.T) {
 		}
 	}
 	pairs := len(all) * len(all)
-	tries := effort(800, pairs)
+	tries := effort(500, pairs)
 	const stride = 7919 // a prime: some of each
 	lanes(t, tries, func(t *testing.T, i int) {
 		pair := i * (pairs / tries)
@@ -161,7 +161,7 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 
 func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(800, 10_000), func(t *testing.T, seed int) {
+	lanes(t, effort(500, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed))
 		w.requireLeader(t)
 		w.finish(t)

@@ -62,7 +62,7 @@ func TestOddConfigurationsAreRefusedOrHaveOneLeader(t *testing.T) {
 			require.Error(t, err)
 			continue
 		}
-		for begin := time.Duration(0); begin < 2*c.retry; begin += c.retry / 8 {
+		for begin := time.Duration(0); begin < 2*c.retry; begin += c.retry / 4 {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.acts = true

@@ -12,7 +12,7 @@ import (
 
 func TestNoScheduleOfReplicasWorksTwiceInASlot(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(40, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
+	lanes(t, effort(30, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
 }
 
 // slotSchedule has replicas join, leave, die and come back while they work, heals everything, and requires that the

@@ -61,7 +61,7 @@ func TestReplicasShareTheSlotsInBalance(t *testing.T) {
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
 		w.settle(t, 3*retry, a, b, c)
 		acquired := w.acquired
-		after(10 * time.Minute)
+		after(2 * time.Minute)
 		require.Equal(t, 16, ownedTogether(t, a, b, c))
 		assert.Equal(t, acquired, w.acquired, "nothing moves when nothing happens")
 		assert.Len(t, b.Members(), 3)
@@ -315,7 +315,7 @@ func TestWhatSlotsCost(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const slots, replicas, periods = 16, 3, 100
+				const slots, replicas, periods = 8, 3, 50
 				w := newShards(t, slots)
 				for _, name := range []string{"a", "b", "c"} {
 					w.join(t, name, mode)
