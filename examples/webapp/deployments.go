@@ -29,19 +29,15 @@ type deployments struct {
 	events      *events.Recorder
 
 	// expected holds the replicas that were started or stopped and that the cache does not show so yet. A count of
-	// the cache before that would start them twice, or stop too many. It gives up after patience: a replica that
-	// dies at once may never show.
+	// the cache before that would start them twice, or stop too many: the controller holds the deployment until then, or
+	// until patience is over, since a replica that dies at once may never show.
 	expected *expectations.Tracked[string, string]
-	patience time.Duration
 
 	ended sync.Map // the IDs of replicas that were told to end and are not gone: the others die of something else
 }
 
 // Reconcile takes the next step of one deployment and writes back its status.
 func (c *deployments) Reconcile(ctx context.Context, app string) (controller.Result, error) {
-	if !c.expected.Satisfied(app) {
-		return controller.Result{RequeueAfter: c.patience}, nil // the replica that is awaited comes first, as a rule
-	}
 	var replicas []machine.Replica
 	for _, r := range c.byApp.All(app) {
 		replicas = append(replicas, r)

@@ -153,28 +153,29 @@ func (o *Orchestrator) wire() error {
 		return err
 	}
 	for _, s := range []controller.Source{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache} {
-		o.manager.AddSource(s)
+		if err := o.manager.AddSource(s); err != nil {
+			return err
+		}
 	}
-	o.manager.AddStopHook("replicas", o.machine.StopAll)
 	return errors.Join(
+		o.manager.AddStopHook("replicas", o.machine.StopAll),
 		o.wireManifests(), o.wireWebApps(), o.wireDeployments(), o.wireServices(), o.wireProbes(),
 		collect(o, o.deployments), collect(o, o.services),
 	)
 }
 
 func (o *Orchestrator) wireManifests() error {
-	c, err := o.controller("manifests", 1, &manifests{cache: o.manifests, apps: o.apps, events: o.events})
+	c, err := o.add("manifests", 1, &manifests{cache: o.manifests, apps: o.apps, events: o.events})
 	if err != nil {
 		return err
 	}
 	controller.Watch(c, o.manifests, controller.OwnKey)
 	controller.Watch(c, o.apps.cache, controller.OwnKey)
-	o.manager.AddController(c)
 	return nil
 }
 
 func (o *Orchestrator) wireWebApps() error {
-	c, err := o.controller("webapps", 2, &webapps{
+	c, err := o.add("webapps", 2, &webapps{
 		apps: o.apps, deployments: o.deployments, services: o.services, events: o.events,
 	})
 	if err != nil {
@@ -183,7 +184,6 @@ func (o *Orchestrator) wireWebApps() error {
 	controller.Watch(c, o.apps.cache, controller.OwnKey)
 	controller.Watch(c, o.deployments.cache, ownerKey[Deployment])
 	controller.Watch(c, o.services.cache, ownerKey[Service])
-	o.manager.AddController(c)
 	return nil
 }
 
@@ -192,16 +192,14 @@ func (o *Orchestrator) wireDeployments() error {
 		deployments: o.deployments, manifests: o.manifests, byApp: o.byApp,
 		machine: o.machine, grace: grace, events: o.events,
 		expected: expectations.NewTracked[string, string](expectations.Config[string]{TTL: patience, Logger: o.cfg.Logger}),
-		patience: patience,
 	}
-	c, err := o.controller("deployments", 2, r)
+	c, err := o.add("deployments", 2, r, r.expected)
 	if err != nil {
 		return err
 	}
 	controller.Watch(c, o.deployments.cache, controller.OwnKey)
 	controller.Watch(c, o.manifests, controller.OwnKey)
 	controller.WatchHandler(c, o.replicas, r.watch)
-	o.manager.AddController(c)
 	return nil
 }
 
@@ -213,26 +211,24 @@ func (o *Orchestrator) wireServices() error {
 	}
 	controller.Watch(r.Controller, o.services.cache, controller.OwnKey)
 	controller.Watch(r.Controller, o.replicas, func(_ string, r machine.Replica) []string { return []string{r.App} })
-	o.manager.AddController(r)
-	return nil
+	return o.manager.AddController(r)
 }
 
 func (o *Orchestrator) wireProbes() error {
-	c, err := o.controller("probes", 8, &probes{
+	c, err := o.add("probes", 8, &probes{
 		replicas: o.replicas, machine: o.machine, interval: probeInterval, timeout: probeTimeout,
 	})
 	if err != nil {
 		return err
 	}
 	controller.Watch(c, o.replicas, controller.OwnKey)
-	o.manager.AddController(c)
 	return nil
 }
 
 // collect adds a controller that deletes the children of one kind whose app is gone. Each child has the name of its app.
 func collect[C any](o *Orchestrator, children mirror[C]) error {
 	collector := owner.NewCollector(children.Store, owner.AliveIn(o.apps))
-	c, err := o.controller("collector of "+children.Kind(), 1, controller.Func[string](func(ctx context.Context, name string) (controller.Result, error) {
+	c, err := o.add("collector of "+children.Kind(), 1, controller.Func[string](func(ctx context.Context, name string) (controller.Result, error) {
 		deleted, err := collector.Collect(ctx, name)
 		if deleted {
 			o.events.Normal(events.Ref{Kind: children.Kind(), Key: name}, "Deleted", "its app is gone")
@@ -244,13 +240,26 @@ func collect[C any](o *Orchestrator, children mirror[C]) error {
 	}
 	controller.Watch(c, children.cache, controller.OwnKey)
 	controller.Watch(c, o.apps.cache, controller.OwnKey)
-	o.manager.AddController(c)
 	return nil
 }
 
+// add makes a controller and gives it to the manager.
+func (o *Orchestrator) add(
+	name string, workers int, r controller.Reconciler[string], expected ...controller.Expectations[string],
+) (*controller.Controller[string], error) {
+	c, err := o.controller(name, workers, r, expected...)
+	if err != nil {
+		return nil, err
+	}
+	return c, o.manager.AddController(c)
+}
+
 // controller makes a controller that starts when all caches have synced, whichever of them it reads.
-func (o *Orchestrator) controller(name string, workers int, r controller.Reconciler[string]) (*controller.Controller[string], error) {
+func (o *Orchestrator) controller(
+	name string, workers int, r controller.Reconciler[string], expected ...controller.Expectations[string],
+) (*controller.Controller[string], error) {
 	return controller.New(name, r, controller.Config[string]{
+		Expectations: expected,
 		Workers:      workers,
 		RateLimiter:  workqueue.NewItemExponentialFailureRateLimiter[string](20*time.Millisecond, 5*time.Second),
 		DrainTimeout: stopTimeout,
