@@ -116,14 +116,14 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	var err error
 	switch {
 	case cfg.Election != nil && cfg.Slots != nil:
-		err = errors.New("Slots: is not nil, and neither is Election")
+		err = errors.New("controller: new manager: ManagerConfig.Slots: is not nil, and neither is Election")
 	case cfg.Election != nil:
 		err = m.elect(*cfg.Election)
 	case cfg.Slots != nil:
 		err = m.share(*cfg.Slots)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("controller: new manager: ManagerConfig.%w", err)
+		return nil, err
 	}
 	return m, nil
 }
@@ -131,7 +131,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 // elect makes the elector of m.
 func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 	if cfg.OnStartedLeading != nil {
-		return errors.New("Election.OnStartedLeading: is not nil: add a controller")
+		return errors.New("controller: new manager: ManagerConfig.Election.OnStartedLeading: is not nil: add a controller")
 	}
 	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
 		m.lead(ctx)
@@ -139,7 +139,7 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 	}
 	cfg.ReleaseOnCancel = true
 	if m.elector, err = leaderelect.New(cfg); err != nil {
-		return fmt.Errorf("Election: %w", err)
+		return fmt.Errorf("controller: new manager: ManagerConfig.Election: %w", err)
 	}
 	m.election = newElectionPart(cfg.Key, m.elector)
 	return nil
@@ -156,7 +156,7 @@ func (m *Manager) share(cfg leaderelect.SlotsConfig) (err error) {
 		return onAcquired(ctx, slot)
 	}
 	if m.slots, err = leaderelect.NewSlots(cfg); err != nil {
-		return fmt.Errorf("Slots: %w", err)
+		return fmt.Errorf("controller: new manager: ManagerConfig.Slots: %w", err)
 	}
 	m.election = newElectionPart(cfg.Lease.Key, m.slots)
 	return nil
