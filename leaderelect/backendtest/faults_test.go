@@ -1,0 +1,125 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// fault is something that is done to a world, and undone before do returns. The leader is who led just before.
+type fault struct {
+	name string
+	can  func(w *world) bool // nil is always
+	do   func(w *world, leader *node)
+	// replaces says that another term has to begin, and orderly that it does so after a release.
+	replaces, orderly bool
+}
+
+func proxied(w *world) bool { return w.proxies != nil }
+
+var faults = []fault{
+	{name: "kill -9 of the leader", replaces: true, do: func(w *world, leader *node) {
+		w.kill(leader)
+		w.awaitTerm(leader)
+		w.spawn(leader.slot)
+	}},
+	{name: "kill -9 of a follower", do: func(w *world, leader *node) {
+		follower := w.nodes[(leader.slot+1)%len(w.nodes)]
+		w.kill(follower)
+		w.spawn(follower.slot)
+	}},
+	{name: "SIGSTOP of the leader beyond its lease", replaces: true, do: func(w *world, leader *node) {
+		from := now()
+		w.signal(leader, syscall.SIGSTOP)
+		w.awaitTerm(leader)
+		time.Sleep(w.lease / 4)
+		w.signal(leader, syscall.SIGCONT)
+		w.stops = append(w.stops, stop{leader, from, now()})
+	}},
+	{name: "SIGSTOP of the leader for half of its lease", do: func(w *world, leader *node) {
+		from := now()
+		w.signal(leader, syscall.SIGSTOP)
+		time.Sleep(w.lease / 2)
+		w.signal(leader, syscall.SIGCONT)
+		w.stops = append(w.stops, stop{leader, from, now()})
+	}},
+	{name: "the network of the leader is silent", can: proxied, replaces: true, do: func(w *world, leader *node) {
+		w.proxies[leader.slot].stall()
+		w.awaitTerm(leader)
+		time.Sleep(w.lease / 4)
+		w.proxies[leader.slot].heal()
+	}},
+	{name: "the network of the leader is slow, then silent", can: proxied, replaces: true, do: func(w *world, leader *node) {
+		w.proxies[leader.slot].slow(w.lease / 10)
+		time.Sleep(w.lease / 2)
+		w.proxies[leader.slot].stall()
+		w.awaitTerm(leader)
+		w.proxies[leader.slot].heal()
+	}},
+	{name: "all connections of the leader are cut", can: proxied, do: func(w *world, leader *node) {
+		w.proxies[leader.slot].cut()
+	}},
+	{name: "a reply to the leader is cut", can: proxied, do: func(w *world, leader *node) {
+		w.proxies[leader.slot].cutNextReply()
+		time.Sleep(w.lease / 8)
+		w.proxies[leader.slot].heal()
+	}},
+	{name: "the network of all is silent", can: proxied, do: func(w *world, _ *node) {
+		for _, p := range w.proxies {
+			p.stall()
+		}
+		time.Sleep(w.lease)
+		for _, p := range w.proxies {
+			p.heal()
+		}
+	}},
+	{name: "kill -9 of the server", can: func(w *world) bool { return w.server != nil }, do: func(w *world, _ *node) {
+		w.server.restart()
+	}},
+	{name: "a writer holds its lock beyond the lease", can: func(w *world) bool { return w.lock != nil }, do: func(w *world, _ *node) {
+		unlock := w.lock()
+		time.Sleep(w.lease)
+		unlock()
+	}},
+	{name: "the record is written by hand", replaces: true, do: func(w *world, leader *node) {
+		w.writeByHand()
+		w.awaitTerm(leader)
+	}},
+	{name: "a rolling restart", replaces: true, orderly: true, do: func(w *world, leader *node) {
+		w.signal(leader, syscall.SIGTERM)
+		w.awaitTerm(leader)
+		w.awaitExit(leader)
+		w.spawn(leader.slot)
+	}},
+}
+
+// writeByHand puts another holder into the record, who is never heard of again.
+func (w *world) writeByHand() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		e, err := w.store.Get(ctx, "lease")
+		require.NoError(w.t, err)
+		e.Term++
+		e.Value, err = json.Marshal(map[string]any{
+			"holder": "somebody", "incarnation": "by hand", "term": e.Term, "renewal": 1, "leaseMillis": w.lease.Milliseconds(),
+		})
+		require.NoError(w.t, err)
+		_, err = w.store.Update(ctx, e)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, leaderelect.ErrConflict) {
+			require.NoError(w.t, err)
+		}
+	}
+}

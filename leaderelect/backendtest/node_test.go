@@ -1,0 +1,252 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"golang.org/x/sys/unix"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// nodeVar is the variable that makes a process of the test binary a node.
+const nodeVar = "BACKENDTEST_NODE"
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(nodeVar); spec != "" {
+		if err := runNode(spec); err != nil {
+			fmt.Println(line{What: "failed", Error: err.Error()})
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// nodeSpec is what a node needs to know.
+type nodeSpec struct {
+	Backend  string // postgres, redis, sqlite, file
+	Addr     string // of the server, or of the proxy before it; the file, or the directory
+	Counter  string // a file with a number, which nothing guards
+	Identity string
+	Lease    time.Duration
+}
+
+// timing is that of the electors: the proportions of the defaults, faster.
+func (s nodeSpec) timing(cfg *leaderelect.Config) {
+	cfg.LeaseDuration, cfg.RetryPeriod = s.Lease, s.Lease/8
+}
+
+// line is what a node tells, one JSON object each. Times are those of the clock that all processes share.
+type line struct {
+	What  string        // begin, end, failed, stopped
+	Term  uint64        `json:",omitempty"`
+	New   string        `json:",omitempty"` // the value that an action writes: no two write the same
+	Old   string        `json:",omitempty"` // of end: the value that it has replaced
+	Said  string        `json:",omitempty"` // of end: done, refused, refrained, or unknown
+	Added bool          `json:",omitempty"` // of end: the counter was raised
+	At    time.Duration `json:",omitempty"`
+	Error string        `json:",omitempty"`
+}
+
+func (l line) String() string {
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // it is plain data
+	}
+	return string(text)
+}
+
+// now reads the clock that all processes of the host share, and that goes on while one is stopped.
+func now() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// pause is the time between two actions of a leader.
+const pause = 5 * time.Millisecond
+
+// runNode runs an elector, and as a leader acts, until it gets a SIGTERM or its parent dies.
+func runNode(text string) error {
+	var spec nodeSpec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return err
+	}
+	logging.Disable()
+	store, reg, err := spec.open()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	// Ends with the parent, and with it the node.
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	cfg := leaderelect.Config{
+		Store: store, Key: "lease", Identity: spec.Identity, ReleaseOnCancel: true, Logger: slog.New(slog.DiscardHandler),
+		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
+			for i := 0; ctx.Err() == nil && l.Err() == nil; i++ {
+				act(l, reg, spec.Counter, fmt.Sprintf("%d-%d-%d", os.Getpid(), l.Term(), i))
+				time.Sleep(pause)
+			}
+			return nil
+		},
+	}
+	spec.timing(&cfg)
+	elector, err := leaderelect.New(cfg)
+	if err != nil {
+		return err
+	}
+	if err := elector.Run(ctx); err != nil {
+		return err
+	}
+	fmt.Println(line{What: "stopped", At: now()})
+	return nil
+}
+
+// act does what only a leader may: it writes to a register that is fenced, and raises a counter that is not. It has
+// asked whether it leads just before.
+func act(l *leaderelect.Leadership, reg fenced, counter, value string) {
+	fmt.Println(line{What: "begin", Term: l.Term(), New: value, At: now()})
+	end := line{What: "end", Term: l.Term(), New: value, Said: "unknown"}
+	if l.Err() == nil { // writing the line may have taken its time
+		end.Added = raise(counter) == nil
+		old, err := reg.swap(l.Context(), l.Term(), value)
+		switch {
+		case err == nil:
+			end.Old, end.Said = old, "done"
+		case errors.Is(err, errRefused):
+			end.Said = "refused"
+		default:
+			end.Error = err.Error()
+		}
+	} else {
+		end.Said = "refrained"
+	}
+	end.At = now()
+	fmt.Println(end)
+}
+
+// raise adds 1 to the number in a file, as one does who relies on being alone.
+func raise(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n, err := readCounter(f)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(fmt.Appendf(nil, "%020d", n+1), 0)
+	return err
+}
+
+func readCounter(f io.ReaderAt) (int, error) {
+	buffer := make([]byte, 20)
+	n, err := f.ReadAt(buffer, 0)
+	if n == 0 && errors.Is(err, io.EOF) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(buffer))
+}
+
+// node is a process that competes for the lease.
+type node struct {
+	slot int
+	pid  int
+	stop func(syscall.Signal) error
+
+	mu sync.Mutex
+	// mu guards the following.
+	actions []action
+	state   string // running, stopped, failed: text, dead
+	over    chan struct{}
+}
+
+// action is what a leader has done.
+type action struct {
+	node       *node
+	term       uint64
+	new, old   string
+	said       string // done, refused, refrained, unknown; "" if the node did not say
+	added      bool
+	begin, end time.Duration // end is that of the node if it did not say
+	why        string
+}
+
+// String is for messages.
+func (a action) String() string {
+	return fmt.Sprintf("{node %d, term %d, %v to %v, %q for %q: %s %s}", a.node.pid, a.term, a.begin, a.end, a.new, a.old, a.said, a.why)
+}
+
+// read takes in what a node tells, until it ends.
+func (n *node) read(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			l = line{What: "failed", Error: "it says " + lines.Text()}
+		}
+		n.mu.Lock()
+		switch l.What {
+		case "begin":
+			n.actions = append(n.actions, action{node: n, term: l.Term, new: l.New, begin: l.At})
+		case "end":
+			a := &n.actions[len(n.actions)-1]
+			a.old, a.said, a.added, a.end, a.why = l.Old, l.Said, l.Added, l.At, l.Error
+		case "failed":
+			n.state = "failed: " + l.Error
+		default:
+			n.state = l.What
+		}
+		n.mu.Unlock()
+	}
+}
+
+// last returns the last action that was done, and whether there is one.
+func (n *node) last() (action, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := len(n.actions) - 1; i >= 0; i-- {
+		if n.actions[i].said == "done" {
+			return n.actions[i], true
+		}
+	}
+	return action{}, false
+}
+
+// failure returns what the node has failed with, or "".
+func (n *node) failure() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	text, _ := strings.CutPrefix(n.state, "failed: ")
+	if text == n.state {
+		return ""
+	}
+	return text
+}

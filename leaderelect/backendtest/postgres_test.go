@@ -1,0 +1,227 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "github.com/lib/pq"              // the driver "postgres"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+// startPostgres starts a server on an empty database, with more settings if need be.
+func startPostgres(t testing.TB, settings ...string) *server {
+	t.Helper()
+	initdb, postgres := program(t, "initdb", "postgresql"), program(t, "postgres", "postgresql")
+	dir, attr := daemonDir(t)
+	data := filepath.Join(dir, "data")
+	initialize := exec.Command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initialize.SysProcAttr, initialize.Dir = attr, "/"
+	out, err := initialize.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	s := &server{t: t, addr: freeAddr(t), log: filepath.Join(t.TempDir(), "log")}
+	_, port, err := net.SplitHostPort(s.addr)
+	require.NoError(t, err)
+	s.command = func() *exec.Cmd {
+		args := []string{"-D", data, "-h", "127.0.0.1", "-p", port, "-k", "", "-c", "shared_buffers=16MB", "-c", "max_connections=200"}
+		for _, setting := range settings {
+			args = append(args, "-c", setting)
+		}
+		c := exec.Command(postgres, args...)
+		c.SysProcAttr = attr
+		return c
+	}
+	db := openPostgres(t, "pgx", s.addr)
+	db.SetMaxIdleConns(-1) // what is left of a server that was killed may still answer on an old connection
+	s.ready = func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return db.PingContext(ctx)
+	}
+	t.Cleanup(s.kill)
+	s.start()
+	return s
+}
+
+// openPostgres returns a pool of connections to an address, by one of the drivers.
+func openPostgres(t testing.TB, driver, addr string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, "postgres://postgres@"+addr+"/postgres?sslmode=disable")
+	require.NoError(t, err)
+	db.SetMaxOpenConns(8)
+	db.SetMaxIdleConns(8)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// leasesIn returns a store in a table of its own.
+func leasesIn(t testing.TB, db *sql.DB, d sqllease.Dialect, table string) *sqllease.Store {
+	t.Helper()
+	s, err := sqllease.New(db, sqllease.Config{Dialect: d, Table: table})
+	require.NoError(t, err)
+	require.NoError(t, s.EnsureTable(context.Background()))
+	return s
+}
+
+// guardOf is the recipe of s for the suite.
+func guardOf(db *sql.DB, s *sqllease.Store) func(ctx context.Context, key string, term uint64, f func()) error {
+	return func(ctx context.Context, key string, term uint64, f func()) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // after a commit it does nothing
+		if err := s.GuardTerm(ctx, tx, key, term); err != nil {
+			return err
+		}
+		f()
+		return tx.Commit()
+	}
+}
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	server := startPostgres(t, "fsync=off") // a server that is killed has given its writes to the system
+	direct := openPostgres(t, "pgx", server.addr)
+	var tables atomic.Int32
+	newTable := func() string { return fmt.Sprintf("leases_%d", tables.Add(1)) }
+
+	t.Run("is a lease store", func(t *testing.T) {
+		leasetest.Run(t, func(t *testing.T) leasetest.Backend {
+			p, table := newProxy(t, server.addr), newTable()
+			far := leasesIn(t, openPostgres(t, "pgx", p.addr()), sqllease.Postgres, table)
+			near := leasesIn(t, direct, sqllease.Postgres, table)
+			return leasetest.Backend{
+				Store:  far,
+				Reopen: func() leaderelect.LeaseStore { return near },
+				Delete: func(key string) {
+					_, err := direct.Exec(`DELETE FROM `+table+` WHERE name = $1`, key)
+					require.NoError(t, err)
+				},
+				Idle:     500 * time.Millisecond,
+				Drop:     p.stall,
+				Heal:     p.heal,
+				CutReply: p.cutNextReply,
+				Restart:  server.restart,
+				Guard:    leasetest.Guard{Do: guardOf(direct, near), Refused: sqllease.ErrFenced},
+			}
+		})
+	})
+
+	t.Run("by lib/pq is a lease store, but for a network that drops everything", func(t *testing.T) {
+		leasetest.Run(t, func(t *testing.T) leasetest.Backend {
+			p := newProxy(t, server.addr)
+			s := leasesIn(t, openPostgres(t, "postgres", p.addr()), sqllease.Postgres, newTable())
+			return leasetest.Backend{Store: s, CutReply: p.cutNextReply, Restart: server.restart}
+		})
+	})
+
+	t.Run("by lib/pq, which may stay in a call, an elector lets go of it in time", func(t *testing.T) {
+		p := newProxy(t, server.addr)
+		var ended error
+		elector, err := leaderelect.New(leaderelect.Config{
+			Store: leasesIn(t, openPostgres(t, "postgres", p.addr()), sqllease.Postgres, newTable()), Key: "lease",
+			LeaseDuration: 1500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+			OnStartedLeading: func(_ context.Context, l *leaderelect.Leadership) error {
+				p.stall()
+				began := time.Now()
+				<-l.Context().Done()
+				assert.LessOrEqual(t, time.Since(began), 1200*time.Millisecond) // RenewDeadline is 1s
+				ended = l.Err()
+				p.heal() // or the call would not return
+				return nil
+			},
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, elector.RunOnce(context.Background()), leaderelect.ErrLeaseExpired)
+		require.ErrorIs(t, ended, leaderelect.ErrLeaseExpired)
+	})
+
+	t.Run("a table is made by many at once", func(t *testing.T) {
+		table := newTable()
+		errs := make(chan error, 8)
+		for range cap(errs) {
+			go func() { // ends with its answer, which the test waits for
+				s, err := sqllease.New(direct, sqllease.Config{Table: table})
+				if err == nil {
+					err = s.EnsureTable(context.Background())
+				}
+				errs <- err
+			}()
+		}
+		for range cap(errs) {
+			assert.NoError(t, <-errs)
+		}
+	})
+
+	t.Run("a renewal is a heap-only update", func(t *testing.T) {
+		ctx, table := context.Background(), newTable()
+		s := leasesIn(t, direct, sqllease.Postgres, table)
+		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1, Value: []byte("a")})
+		require.NoError(t, err)
+		for range 20 {
+			e, err = s.Update(ctx, e)
+			require.NoError(t, err)
+		}
+		var updates, hot int
+		require.Eventually(t, func() bool { // the server counts a moment later
+			err := direct.QueryRow(`SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = $1`, table).Scan(&updates, &hot)
+			return err == nil && updates == 20
+		}, patience, 50*time.Millisecond)
+		assert.Equal(t, 20, hot)
+	})
+
+	t.Run("a foreign key on the term is a guard", func(t *testing.T) {
+		ctx, table := context.Background(), newTable()
+		s := leasesIn(t, direct, sqllease.Postgres, table)
+		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+		require.NoError(t, err)
+		_, err = direct.Exec(`CREATE TABLE by_` + table + ` (name text, term bigint, FOREIGN KEY (name, term) REFERENCES ` + table + ` (name, term))`)
+		require.NoError(t, err)
+		_, err = direct.Exec(`INSERT INTO by_` + table + ` VALUES ('lease', 2)`)
+		require.Error(t, err)
+
+		tx, err := direct.Begin()
+		require.NoError(t, err)
+		defer tx.Rollback()
+		_, err = tx.Exec(`INSERT INTO by_` + table + ` VALUES ('lease', 1)`)
+		require.NoError(t, err)
+		e, err = s.Update(ctx, e) // does not wait
+		require.NoError(t, err)
+		e.Term = 2
+		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		_, err = s.Update(short, e) // waits
+		require.Error(t, err)
+		require.NotErrorIs(t, err, leaderelect.ErrConflict)
+	})
+
+	t.Run("histories are linearizable", func(t *testing.T) {
+		linearizable(t, func(t *testing.T) cluster {
+			table := newTable()
+			c := cluster{restart: server.restart}
+			for range clients {
+				p := newProxy(t, server.addr)
+				c.proxies = append(c.proxies, p)
+				c.stores = append(c.stores, leasesIn(t, openPostgres(t, "pgx", p.addr()), sqllease.Postgres, table))
+			}
+			return c
+		})
+	})
+}

@@ -1,0 +1,240 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+// faultsVar is the number of faults in all. Without it each fault happens once to each backend.
+const faultsVar = "BACKENDTEST_FAULTS"
+
+// TestProcesses lets processes compete on each backend while things go wrong, and judges by what they did.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	backends := []struct {
+		name string
+		make func(t *testing.T) *world
+	}{
+		{"postgres", postgresWorld}, {"redis", redisWorld}, {"sqlite", sqliteWorld}, {"file", fileWorld},
+	}
+	each, err := strconv.Atoi(os.Getenv(faultsVar))
+	if err != nil {
+		each = 0
+	}
+	each /= len(backends)
+	var mu sync.Mutex
+	var rows []row
+	t.Run("on", func(t *testing.T) {
+		for _, b := range backends {
+			t.Run(b.name, func(t *testing.T) {
+				t.Parallel()
+				w := b.make(t)
+				w.t, w.backend, w.lease = t, b.name, 2*time.Second
+				if raceDetector {
+					w.lease = 3 * time.Second
+				}
+				r := w.play(each)
+				mu.Lock()
+				defer mu.Unlock()
+				rows = append(rows, r...)
+			})
+		}
+	})
+	t.Log("\n" + table(rows))
+}
+
+// play does n faults to w, or each possible one once if n is 0, and judges.
+func (w *world) play(n int) []row {
+	w.t.Helper()
+	possible := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.can != nil && !f.can(w) })
+	if n == 0 {
+		n = len(possible)
+	}
+	w.begin()
+	leader := w.awaitLeader("a first leader")
+	rows := make(map[string]*row)
+	for i := range n {
+		f := possible[i%len(possible)]
+		r := rows[f.name]
+		if r == nil {
+			r = &row{backend: w.backend, fault: f.name, orderly: f.orderly}
+			rows[f.name] = r
+		}
+		from, last := now(), leader
+		f.do(w, leader.node)
+		leader = w.awaitLeader("a leader after " + f.name)
+		r.faults++
+		if first, ok := w.firstAfter(last.term, from); ok {
+			r.changes++
+			r.took = append(r.took, first-from)
+		}
+		if f.replaces {
+			assert.Greater(w.t, leader.term, last.term, "%s: %s: nobody has taken over", w.backend, f.name)
+		}
+	}
+	for _, n := range w.nodes {
+		w.signal(n, syscall.SIGTERM)
+	}
+	for _, n := range w.nodes {
+		w.awaitExit(n)
+		assert.Empty(w.t, n.failure())
+	}
+
+	actions := w.actions()
+	require.NoError(w.t, checkFence(actions), w.backend)
+	total := &row{backend: w.backend, fault: "in all"}
+	inFlight := make(map[*node]int)
+	for _, o := range overlaps(actions) {
+		if !excused(o.late, w.stops) {
+			assert.Fail(w.t, "two leaders", "%s: %v was not over when %v began", w.backend, o.late, o.early)
+			total.overlaps++
+			continue
+		}
+		total.inFlight++
+		inFlight[o.late.node]++
+	}
+	for n, late := range inFlight {
+		stops := 0
+		for _, s := range w.stops {
+			if s.node == n {
+				stops++
+			}
+		}
+		assert.LessOrEqual(w.t, late, stops, "%s: more than one action was in flight per stop", w.backend)
+	}
+	for _, a := range actions {
+		total.actions++
+		if a.said == "refused" {
+			total.refused++
+		}
+	}
+	total.lost = lostUpdates(w.t, w.counter, actions)
+	terms := make(map[uint64]*node)
+	for _, a := range actions {
+		if other := terms[a.term]; other != nil && other != a.node {
+			assert.Fail(w.t, "a term was led twice", "%s: %d", w.backend, a.term)
+		}
+		terms[a.term] = a.node
+	}
+	total.changes = len(terms)
+	var out []row
+	for _, f := range possible {
+		if r := rows[f.name]; r != nil {
+			total.faults += r.faults
+			out = append(out, *r)
+		}
+	}
+	return append(out, *total)
+}
+
+// firstAfter returns when the first action of a later term than the given one began, if there is any.
+func (w *world) firstAfter(term uint64, from time.Duration) (at time.Duration, ok bool) {
+	for _, a := range w.actions() {
+		if a.term > term && a.begin > from && (!ok || a.begin < at) {
+			at, ok = a.begin, true
+		}
+	}
+	return at, ok
+}
+
+// row is a row of the table.
+type row struct {
+	backend, fault                             string
+	orderly                                    bool
+	faults, changes                            int
+	took                                       []time.Duration
+	actions, overlaps, inFlight, refused, lost int
+}
+
+// table returns the rows in Markdown.
+func table(rows []row) string {
+	var b strings.Builder
+	quantile := func(took []time.Duration, q float64) string {
+		if len(took) == 0 {
+			return "-"
+		}
+		slices.Sort(took)
+		return took[min(int(q*float64(len(took))), len(took)-1)].Round(time.Millisecond).String()
+	}
+	b.WriteString("| backend | fault | times | new terms | until the new leader acts: p50 | max |\n|---|---|---|---|---|---|\n")
+	for _, r := range rows {
+		if r.fault != "in all" {
+			fmt.Fprintf(&b, "| %s | %s | %d | %d | %s | %s |\n", r.backend, r.fault, r.faults, r.changes, quantile(r.took, 0.5), quantile(r.took, 1))
+		}
+	}
+	b.WriteString("\n| backend | faults | terms | actions | two leaders | in flight at a SIGSTOP | refused by the fence | lost by a counter without a fence |\n|---|---|---|---|---|---|---|---|\n")
+	for _, r := range rows {
+		if r.fault == "in all" {
+			fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d |\n", r.backend, r.faults, r.changes, r.actions, r.overlaps, r.inFlight, r.refused, r.lost)
+		}
+	}
+	return b.String()
+}
+
+func postgresWorld(t *testing.T) *world {
+	s := startPostgres(t, "fsync=off", "idle_in_transaction_session_timeout=1s")
+	db := openPostgres(t, "pgx", s.addr)
+	w := &world{server: s, store: leasesIn(t, db, sqllease.Postgres, "leases")}
+	require.NoError(t, makeRegister(db))
+	for range candidates {
+		w.proxies = append(w.proxies, newProxy(t, s.addr))
+	}
+	return w
+}
+
+func redisWorld(t *testing.T) *world {
+	s := startRedis(t)
+	w := &world{server: s, store: redisLeases(openRedis(t, s.addr, -1), "{leases}")}
+	for range candidates {
+		w.proxies = append(w.proxies, newProxy(t, s.addr))
+	}
+	return w
+}
+
+func sqliteWorld(t *testing.T) *world {
+	file := filepath.Join(t.TempDir(), "leases.db")
+	db := openSQLite(t, file, "wal")
+	require.NoError(t, makeRegister(db))
+	return &world{addr: file, store: leasesIn(t, db, sqllease.SQLite, "leases"), lock: func() func() {
+		conn, err := db.Conn(context.Background())
+		require.NoError(t, err)
+		_, err = conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
+		require.NoError(t, err)
+		return func() {
+			_, err := conn.ExecContext(context.Background(), "ROLLBACK")
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+		}
+	}}
+}
+
+func fileWorld(t *testing.T) *world {
+	dir := t.TempDir()
+	s, err := leaderelect.NewFileStore(dir)
+	require.NoError(t, err)
+	_, err = s.Create(context.Background(), leaderelect.Entry{Key: "register", Value: []byte("0")})
+	require.NoError(t, err)
+	return &world{addr: dir, store: s, lock: func() func() {
+		f, err := os.OpenFile(filepath.Join(dir, "lease.lock"), os.O_RDWR|os.O_CREATE, 0o644)
+		require.NoError(t, err)
+		require.NoError(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
+		return func() { _ = f.Close() }
+	}}
+}

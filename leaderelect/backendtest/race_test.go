@@ -1,0 +1,6 @@
+//go:build linux && race
+
+package backendtest
+
+// raceDetector makes everything slower.
+const raceDetector = true

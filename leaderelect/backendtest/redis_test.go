@@ -1,0 +1,133 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+	"github.com/setpoint-go/setpoint/leaderelect/redislease"
+)
+
+// startRedis starts an empty server that keeps what it has acknowledged.
+func startRedis(t testing.TB) *server {
+	t.Helper()
+	path := program(t, "redis-server", "redis-server")
+	dir, attr := daemonDir(t)
+	s := &server{t: t, addr: freeAddr(t), log: filepath.Join(t.TempDir(), "log")}
+	_, port, err := net.SplitHostPort(s.addr)
+	require.NoError(t, err)
+	s.command = func() *exec.Cmd {
+		c := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always")
+		c.SysProcAttr = attr
+		return c
+	}
+	client := openRedis(t, s.addr, -1)
+	s.ready = func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return client.Ping(ctx).Err()
+	}
+	t.Cleanup(s.kill)
+	s.start()
+	return s
+}
+
+// openRedis returns a client of the server at an address. It tries again so many times; 0 is the default of the library.
+func openRedis(t testing.TB, addr string, retries int) *redis.Client {
+	t.Helper()
+	c := newRedis(addr, retries)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func newRedis(addr string, retries int) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: retries})
+}
+
+// redisLeases returns a store through a client.
+func redisLeases(c *redis.Client, prefix string) *redislease.Store {
+	return redislease.New(redislease.Func(func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
+		return c.Eval(ctx, script, keys, args...).Result()
+	}), redislease.Config{Prefix: prefix})
+}
+
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	logging.Disable()
+	server := startRedis(t)
+	direct := openRedis(t, server.addr, 0)
+	var prefixes atomic.Int32
+	newPrefix := func() string { return fmt.Sprintf("{leases-%d}", prefixes.Add(1)) }
+
+	for name, retries := range map[string]int{"is a lease store": -1, "with a client that tries again is a lease store": 0} {
+		t.Run(name, func(t *testing.T) {
+			leasetest.Run(t, func(t *testing.T) leasetest.Backend {
+				p, prefix := newProxy(t, server.addr), newPrefix()
+				near := redisLeases(direct, prefix)
+				return leasetest.Backend{
+					Store:    redisLeases(openRedis(t, p.addr(), retries), prefix),
+					Reopen:   func() leaderelect.LeaseStore { return near },
+					Delete:   func(key string) { require.NoError(t, direct.Del(context.Background(), prefix+":"+key).Err()) },
+					Idle:     500 * time.Millisecond,
+					Drop:     p.stall,
+					Heal:     p.heal,
+					CutReply: p.cutNextReply,
+					Restart:  server.restart,
+					Guard: leasetest.Guard{
+						Do: func(ctx context.Context, key string, term uint64, _ func()) error {
+							_, err := near.GuardedTerm(ctx, key, term, "return 1", nil)
+							return err
+						},
+						Refused: redislease.ErrFenced,
+						AtOnce:  true,
+					},
+				}
+			})
+		})
+	}
+
+	t.Run("a guarded script has its own keys and arguments", func(t *testing.T) {
+		ctx, s := context.Background(), redisLeases(direct, newPrefix())
+		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1<<63 + 1})
+		require.NoError(t, err)
+		got, err := s.GuardedTerm(ctx, "lease", 1<<63+1, `return {#KEYS, KEYS[1], #ARGV, ARGV[1], ARGV[2]}`, []string{"{leases}:k"}, "a", 7)
+		require.NoError(t, err)
+		require.Equal(t, []any{int64(1), "{leases}:k", int64(2), "a", "7"}, got)
+		got, err = s.GuardedTerm(ctx, "lease", 1<<63+1, `redis.call('SET', KEYS[1], ARGV[1])`, []string{"{leases}:k"}, "a")
+		require.NoError(t, err)
+		require.Nil(t, got)
+		require.Equal(t, "a", direct.Get(ctx, "{leases}:k").Val())
+		_, err = s.GuardedTerm(ctx, "lease", 1<<63, `redis.call('SET', KEYS[1], ARGV[1])`, []string{"{leases}:k"}, "b")
+		require.ErrorIs(t, err, redislease.ErrFenced)
+		require.Equal(t, "a", direct.Get(ctx, "{leases}:k").Val())
+		_, err = s.GuardedTerm(ctx, "lease", 1<<63+1, `redis.call('NOSUCH')`, nil)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, redislease.ErrFenced)
+	})
+
+	t.Run("histories are linearizable", func(t *testing.T) {
+		linearizable(t, func(t *testing.T) cluster {
+			prefix := newPrefix()
+			c := cluster{restart: server.restart}
+			for range clients {
+				p := newProxy(t, server.addr)
+				c.proxies = append(c.proxies, p)
+				c.stores = append(c.stores, redisLeases(openRedis(t, p.addr(), -1), prefix))
+			}
+			return c
+		})
+	})
+}

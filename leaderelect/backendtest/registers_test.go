@@ -1,0 +1,135 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/redislease"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+// fenced is a register in the backend of a lease, which refuses leaders of the past.
+type fenced interface {
+	// swap replaces the value and returns the one before, or an error that wraps errRefused if the term, that of the
+	// leadership of ctx, is over. After any other error it may or may not have happened.
+	swap(ctx context.Context, term uint64, value string) (old string, err error)
+}
+
+var errRefused = errors.New("refused")
+
+// open opens the lease store and the register of a node.
+func (s nodeSpec) open() (leaderelect.LeaseStore, fenced, error) {
+	switch s.Backend {
+	case "postgres":
+		db, err := sql.Open("pgx", "postgres://postgres@"+s.Addr+"/postgres?sslmode=disable")
+		if err != nil {
+			return nil, nil, err
+		}
+		return sqlNode(db, sqllease.Postgres)
+	case "sqlite":
+		db, err := newSQLite(s.Addr, "wal", s.Lease/5) // less than StepDownTimeout
+		if err != nil {
+			return nil, nil, err
+		}
+		return sqlNode(db, sqllease.SQLite)
+	case "redis":
+		leases := redisLeases(newRedis(s.Addr, -1), "{leases}")
+		return leases, redisRegister{leases}, nil
+	case "file":
+		leases, err := leaderelect.NewFileStore(s.Addr)
+		return leases, leaseRegister{leases}, err
+	default:
+		return nil, nil, fmt.Errorf("no such backend: %q", s.Backend)
+	}
+}
+
+func sqlNode(db *sql.DB, d sqllease.Dialect) (leaderelect.LeaseStore, fenced, error) {
+	leases, err := sqllease.New(db, sqllease.Config{Dialect: d})
+	if err != nil {
+		return nil, nil, err
+	}
+	db.SetMaxIdleConns(4)
+	return leases, sqlRegister{db, leases}, nil
+}
+
+// sqlRegister is a row, in a table "register".
+type sqlRegister struct {
+	db     *sql.DB
+	leases *sqllease.Store
+}
+
+// makeRegister makes the table of the register.
+func makeRegister(db *sql.DB) error {
+	_, err := db.Exec(`CREATE TABLE register (value text)`)
+	if err == nil {
+		_, err = db.Exec(`INSERT INTO register VALUES ('0')`)
+	}
+	return err
+}
+
+func (r sqlRegister) swap(ctx context.Context, _ uint64, value string) (old string, err error) {
+	err = func() error {
+		tx, err := r.db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // after a commit it does nothing
+		if err := r.leases.Guard(ctx, tx, "lease"); err != nil {
+			return err
+		}
+		if err := tx.QueryRowContext(ctx, `SELECT value FROM register`).Scan(&old); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE register SET value = '`+value+`'`); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}()
+	if errors.Is(err, sqllease.ErrFenced) {
+		err = errRefused
+	}
+	return old, err
+}
+
+// redisRegister is a key.
+type redisRegister struct{ leases *redislease.Store }
+
+func (r redisRegister) swap(ctx context.Context, _ uint64, value string) (string, error) {
+	old, err := r.leases.Guarded(ctx, "lease",
+		`local old = redis.call('GET', KEYS[1])
+		redis.call('SET', KEYS[1], ARGV[1])
+		return old or '0'`, []string{"{leases}-register"}, value)
+	if errors.Is(err, redislease.ErrFenced) {
+		err = errRefused
+	}
+	text, _ := old.(string)
+	return text, err
+}
+
+// leaseRegister is a record of a lease store that remembers the greatest term it was written in: for backends that can
+// compare and swap, but not guard one record by another. It refuses a leader from the first write of the next one on.
+type leaseRegister struct{ store leaderelect.LeaseStore }
+
+func (r leaseRegister) swap(ctx context.Context, term uint64, value string) (string, error) {
+	for {
+		e, err := r.store.Get(ctx, "register")
+		if err != nil {
+			return "", err
+		}
+		if term < e.Term {
+			return "", errRefused
+		}
+		old := string(e.Value)
+		e.Term, e.Value = term, []byte(value)
+		if _, err := r.store.Update(ctx, e); !errors.Is(err, leaderelect.ErrConflict) {
+			return old, err
+		}
+	}
+}
