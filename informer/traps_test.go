@@ -192,10 +192,10 @@ func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
 		require.NoError(t, err)
 		b.step(nil)
 		b.step(func() { b.put("0"); b.put("1"); b.put("new") })
-		initial, changes := informer.Held(b.in)
+		initial, _ := informer.Held(b.in)
 		assert.Equal(t, []int{2*informer.ScanChunk - 1}, initial)
 		b.step(nil)
-		_, changes = informer.Held(b.in)
+		_, changes := informer.Held(b.in)
 		assert.Equal(t, []int{2}, changes)
 
 		var wg sync.WaitGroup
