@@ -127,6 +127,30 @@ func TestBookmarksDoNotCountAndARemovedRuleDoesNotStrike(t *testing.T) {
 	})
 }
 
+func TestAFaultStrikesAWatchOnceAndTheWatchHasEndedWhenItsErrorIsHeard(t *testing.T) {
+	s, memory := intercepted(t)
+	for n := range 3 {
+		_, err := memory.Create(t.Context(), object{Key: fmt.Sprint(n)})
+		require.NoError(t, err)
+	}
+	struck := 0
+	s.Inject(storetest.Rule{Op: store.OpWatch, After: 1, Fault: storetest.Before(func(context.Context) error { struck++; return nil })})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := 0
+	for _, err := range s.Watch(ctx, 0) {
+		if err != nil {
+			assert.Equal(t, []storetest.Call{{Op: store.OpWatch, Done: true, Err: err, Hit: true}}, s.Calls())
+			break
+		}
+		if seen++; seen == 4 {
+			cancel()
+		}
+	}
+	assert.Equal(t, 4, seen)
+	assert.Equal(t, 1, struck)
+}
+
 func TestAConsumerThatLeavesAWatchEndsIt(t *testing.T) {
 	s, _ := intercepted(t)
 	for range s.Watch(t.Context(), 0) {
