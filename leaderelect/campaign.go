@@ -165,7 +165,7 @@ func (e *Elector) expiresAt(o observation) time.Time {
 		// Who leads is not known, nor since when. Nobody leads for longer than the longest lease that we know of.
 		return o.since.Add(max(o.rec.lease(), e.seen.lease, e.cfg.LeaseDuration) + o.jitter)
 	case o.rec.Preferred != "" && o.rec.Preferred != e.cfg.Identity && o.rec.Preferred != e.incarnation:
-		return o.since.Add(headStart*e.cfg.RetryPeriod + o.jitter)
+		return o.since.Add(e.headStart*e.cfg.RetryPeriod + o.jitter)
 	case !o.exists, o.rec.Holder == "", o.rec.Incarnation == e.incarnation:
 		// The last is a term of ours that is over, for our work has returned.
 		return o.since

@@ -21,7 +21,8 @@ import (
 type Elector struct {
 	cfg         Config
 	log         *slog.Logger
-	incarnation string // random: two electors of one identity are two
+	incarnation string        // random: two electors of one identity are two
+	headStart   time.Duration // how many RetryPeriods it leaves to a preferred successor
 
 	calls calls
 	wake  chan struct{} // capacity 1; who has changed outUntil sends, the goroutine of Run receives, nobody closes
@@ -74,6 +75,7 @@ func newElector(cfg Config, incarnation string) *Elector {
 		cfg:         cfg,
 		log:         cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity),
 		incarnation: incarnation,
+		headStart:   headStart,
 		wake:        make(chan struct{}, 1),
 	}
 }

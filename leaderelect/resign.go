@@ -26,11 +26,12 @@ func (e *Elector) HandOver(ctx context.Context, successor string) error {
 	return e.resign(ctx, 0, successor)
 }
 
-// headStart is how many RetryPeriods others leave to a preferred successor, and minStayOut how many one that has resigned
-// leaves to all.
+// headStart is how many RetryPeriods others leave to a preferred successor, slotHeadStart how many they do in Slots, where
+// each has a new plan by then, and minStayOut how many one that has resigned leaves to all.
 const (
-	headStart  = 4
-	minStayOut = 2
+	headStart     = 4
+	slotHeadStart = 1
+	minStayOut    = 2
 )
 
 func (e *Elector) resign(ctx context.Context, stayOut time.Duration, successor string) error {

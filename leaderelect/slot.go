@@ -31,6 +31,7 @@ func newSlot(s *Slots, number int, store LeaseStore, incarnation string) *slot {
 		cfg.OnStoppedLeading = func(_ *Leadership, cause error) { s.cfg.OnRevoked(number, cause) }
 	}
 	one.elector = newElector(cfg, incarnation)
+	one.elector.headStart = slotHeadStart
 	return one
 }
 

@@ -59,7 +59,7 @@ func TestReplicasShareTheSlotsInBalance(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
 		w := newShards(t, 16)
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
-		w.settle(t, 3*retry, a, b, c)
+		w.settle(t, 4*retry, a, b, c)
 		acquired := w.acquired
 		after(2 * time.Minute)
 		require.Equal(t, 16, ownedTogether(t, a, b, c))
@@ -80,11 +80,11 @@ func TestAReplicaThatJoinsGetsItsShareAndNothingElseMoves(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
 		w := newShards(t, 16)
 		a, b := w.join(t, "a", mode), w.join(t, "b", mode)
-		w.settle(t, 3*retry, a, b)
+		w.settle(t, 4*retry, a, b)
 		after(time.Minute)
 		acquired := w.acquired
 		c := w.join(t, "c", mode)
-		w.settle(t, 3*retry, a, b, c)
+		w.settle(t, 4*retry, a, b, c)
 		after(time.Minute)
 		assert.Equal(t, len(c.Owned()), w.acquired-acquired)
 		w.checkNow(t)
@@ -95,7 +95,7 @@ func TestAReplicaThatLeavesHandsOverAndNothingElseMoves(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
 		w := newShards(t, 16)
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
-		w.settle(t, 3*retry, a, b, c)
+		w.settle(t, 4*retry, a, b, c)
 		after(time.Minute)
 		acquired, had := w.acquired, len(b.Owned())
 		require.NoError(t, b.stop())
@@ -110,7 +110,7 @@ func TestSlotsOfAReplicaThatDiesAreTakenAfterItsLease(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
 		w := newShards(t, 16)
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
-		w.settle(t, 3*retry, a, b, c)
+		w.settle(t, 4*retry, a, b, c)
 		after(time.Minute)
 		b.cut(time.Hour)
 		w.settle(t, lease+2*retry, a, c)
@@ -291,7 +291,7 @@ func TestSeatsAreTakenAgainAndBounded(t *testing.T) {
 			cfg.Seats = 2
 		}
 		a, b := w.join(t, "a", few), w.join(t, "b", few)
-		w.settle(t, 3*retry, a, b)
+		w.settle(t, 4*retry, a, b)
 		c := w.join(t, "c", few)
 		after(time.Minute)
 		require.Empty(t, c.Owned(), "there is no seat")
@@ -320,7 +320,7 @@ func TestWhatSlotsCost(t *testing.T) {
 				for _, name := range []string{"a", "b", "c"} {
 					w.join(t, name, mode)
 				}
-				w.settle(t, 3*retry, w.replicas...)
+				w.settle(t, 4*retry, w.replicas...)
 				after(time.Minute)
 				w.mu.Lock()
 				w.writes, w.lists, w.gets = 0, 0, 0
