@@ -48,6 +48,9 @@ func (d *Driver[K, T]) Apply() {
 	})
 }
 
+// Stop lets go of what Run leaves unfinished.
+func (d *Driver[K, T]) Stop() { d.In.stopScans() }
+
 // Resync lets the time of every resync come that has not.
 func (d *Driver[K, T]) Resync() {
 	d.resyncs++

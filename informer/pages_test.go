@@ -163,22 +163,21 @@ func TestAnOldPageEndsTheList(t *testing.T) {
 
 // A source that stops when its context ends must not be taken for one that has listed all.
 func TestPagesThatStopWithTheirContextAreNotTheWholeList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		in := informer.New(paged{pages: func(ctx context.Context) iter.Seq2[informer.List[site], error] {
-			return func(yield func(informer.List[site], error) bool) {
-				calls++
-				if yield(informer.List[site]{Items: []site{{Name: fmt.Sprint(calls)}}, Version: 1}, nil) && calls == 1 {
-					<-ctx.Done() // it is interrupted by Reset
-				}
-			}
-		}}, nameOf, informer.Config{})
-		r := newRecorder(t).add(in)
-		start(t, in)
-		in.Reset()
-		assert.Equal(t, []string{"add 2.0 initial=true"}, r.take())
-		assert.Equal(t, 2, calls)
-	})
+	ctx, cancel := context.WithCancel(t.Context())
+	d := informer.Driver[string, site]{In: informer.New(paged{pages: func(context.Context) iter.Seq2[informer.List[site], error] {
+		return func(yield func(informer.List[site], error) bool) {
+			yield(informer.List[site]{Items: []site{{Name: "a"}}, Version: 1}, nil)
+			cancel()
+		}
+	}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})}
+	d.Reflect(ctx)
+	assert.True(t, d.Idle())
+	_, watches := d.Seen()
+	assert.False(t, watches)
+
+	d.Reflect(t.Context())
+	d.Apply()
+	assert.Len(t, contents(d.In), 1)
 }
 
 func TestDerivedSourcesListByThePagesOfTheirSource(t *testing.T) {

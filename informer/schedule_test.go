@@ -128,6 +128,7 @@ const core, full = 11, 16
 // play takes the steps, and checks what comes of each but the first ones, which were checked before. It returns the number of
 // steps that it took before one that was not possible, and what is wrong. Steps that are not possible are left out if skip.
 func play(w *schedule, steps []byte, checked int, skip bool) (taken int, wrong string) {
+	defer w.driver.Stop()
 	for i, b := range steps {
 		a := &actions[int(b)%len(actions)]
 		if a.possible != nil && !a.possible(w) {
