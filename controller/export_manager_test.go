@@ -39,3 +39,6 @@ func (m *Manager) CheckInvariants(t *testing.T) {
 		assert.Equal(t, [stageKinds]*stage{}, m.stages)
 	}
 }
+
+// AwaitSync is what a manager waits with for a source.
+var AwaitSync = awaitSync

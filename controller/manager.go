@@ -245,7 +245,7 @@ func (m *Manager) add(p *part) error {
 	if m.slots != nil && p.stage == leaderStage && p.acquired == nil {
 		return m.refuseLocked(p.kind, p.name, ErrNotSharded)
 	}
-	p.number, p.needs = m.added, m.added
+	p.number = m.added
 	m.added++
 	m.parts = append(m.parts, p)
 	if s := m.stages[p.stage]; s != nil {

@@ -221,6 +221,24 @@ func TestASourceThatIsLateIsEndedAndStartedAgain(t *testing.T) {
 	})
 }
 
+func TestASourceThatIsLateWhenItIsToldToEndIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 50 { // select is fair
+			for _, early := range []time.Duration{0, 1} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute-early)
+				source := newFakeSource("slow", &log[string]{})
+				err := controller.AwaitSync(ctx, make(chan struct{}), time.Minute, source)
+				if early > 0 {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, controller.ErrSyncTimeout)
+				}
+				cancel()
+			}
+		}
+	})
+}
+
 func TestASourceMayTakeAllTheTimeThatItNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, controller.ManagerConfig{SyncTimeout: -1})

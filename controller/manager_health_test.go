@@ -81,6 +81,28 @@ func TestCheckAsksThePartsThatRunAndJoinsWhatTheySay(t *testing.T) {
 	})
 }
 
+func TestAPartThatDoesNotRunHasNothingToAnswerFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, controller.ManagerConfig{OnFailure: doubling})
+		start(t, s.manager.Run)
+		synctest.Wait()
+		late := newFakeSource("late", s.events)
+		late.hold = true
+		require.NoError(t, s.manager.AddSource(late))
+		waits := &checked{fakeRunner: newRunner("waits", s.events)}
+		waits.sick.Store(&errBoom)
+		waits.run = func(context.Context) error { return errBoom }
+		require.NoError(t, s.manager.AddController(waits))
+		synctest.Wait()
+		require.NoError(t, s.manager.Check(), "it waits for the source")
+		close(late.synced)
+		synctest.Wait()
+		assert.Equal(t, controller.PartBackingOff, s.manager.Stats().Parts[3].State)
+		require.NoError(t, s.manager.Check(), "it waits to be started again")
+		assert.Zero(t, waits.asked.Load())
+	})
+}
+
 func TestCheckNoticesWorkThatGoesOnAfterTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()

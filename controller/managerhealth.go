@@ -46,7 +46,7 @@ func (m *Manager) Ready() error {
 	var behind []*part
 	for _, p := range m.everythingLocked() {
 		switch {
-		case stage == StageSyncing && p.source != nil && p.number < m.first && !isClosed(p.gate):
+		case p.source != nil && p.number < m.first && !isClosed(p.gate):
 			behind = append(behind, p)
 		case p.stateLocked() == PartBackingOff:
 			errs = append(errs, fmt.Errorf("controller: not ready: %s %q has failed: %w", p.kind, p.name, p.err))

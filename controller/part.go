@@ -37,8 +37,7 @@ type part struct {
 
 	// Manager.mu guards the following.
 
-	number   int // in the order in which parts were added
-	needs    int // it runs when the sources with smaller numbers have synced
+	number   int // in the order in which parts were added; a controller waits for the sources with smaller ones
 	state    PartState
 	since    time.Time // of state
 	failures int       // in a row
@@ -116,7 +115,7 @@ func (m *Manager) drive(ctx context.Context, p *part) {
 	}
 }
 
-// awaitSources waits until the sources that p needs have synced. It returns false if p is told to end before.
+// awaitSources waits until the sources that were added before p have synced, if p is none itself. It returns false if p is told to end before.
 func (m *Manager) awaitSources(ctx context.Context, p *part) bool {
 	m.note(p, PartWaiting)
 	for _, source := range m.sourcesBefore(p) {
@@ -128,12 +127,12 @@ func (m *Manager) awaitSources(ctx context.Context, p *part) bool {
 	return !told(ctx)
 }
 
-// sourcesBefore returns the sources that p needs.
+// sourcesBefore returns the sources that p waits for.
 func (m *Manager) sourcesBefore(p *part) (sources []*part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.parts {
-		if other.source != nil && p.source == nil && other.number < p.needs {
+		if other.source != nil && p.source == nil && other.number < p.number {
 			sources = append(sources, other)
 		}
 	}

@@ -86,9 +86,6 @@ func (m *Manager) use(ctx context.Context, stop context.CancelCauseFunc) error {
 		return errors.Join(m.addErrors...)
 	}
 	m.first = m.added
-	for _, p := range m.everythingLocked() { // all of them need all of the sources
-		p.needs = m.first
-	}
 	m.at = StageSyncing
 	return nil
 }
@@ -97,9 +94,9 @@ func (m *Manager) use(ctx context.Context, stop context.CancelCauseFunc) error {
 // before.
 func (m *Manager) awaitFirstSync(ctx context.Context) bool {
 	m.mu.Lock()
-	everything := &part{needs: m.first}
+	next := &part{number: m.first}
 	m.mu.Unlock()
-	return m.awaitSources(ctx, everything)
+	return m.awaitSources(ctx, next)
 }
 
 // lead runs the controllers of the leader until ctx ends, and then the stop hooks: one term.
