@@ -153,6 +153,32 @@ func TestPostgres(t *testing.T) {
 		require.ErrorIs(t, ended, leaderelect.ErrLeaseExpired)
 	})
 
+	for _, mode := range []string{"exec", "simple_protocol"} { // what poolers in transaction mode need
+		t.Run("without prepared statements, in mode "+mode, func(t *testing.T) {
+			ctx := context.Background()
+			db, err := sql.Open("pgx", "postgres://postgres@"+server.addr+"/postgres?sslmode=disable&default_query_exec_mode="+mode)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = db.Close() })
+			s := leasesIn(t, db, sqllease.Postgres, newTable())
+			have, err := s.Create(ctx, leaderelect.Entry{Key: `it's \a`, Term: 1, Value: []byte("\x00\xff'")})
+			require.NoError(t, err)
+			_, err = s.Create(ctx, have)
+			require.ErrorIs(t, err, leaderelect.ErrConflict)
+			have.Term = 2
+			have, err = s.Update(ctx, have)
+			require.NoError(t, err)
+			got, err := s.Get(ctx, have.Key)
+			require.NoError(t, err)
+			assert.Equal(t, have, got)
+			list, err := s.List(ctx, "it")
+			require.NoError(t, err)
+			assert.Equal(t, []leaderelect.Entry{have}, list)
+			guard := guardOf(db, s)
+			require.NoError(t, guard(ctx, have.Key, 2, func() {}))
+			require.ErrorIs(t, guard(ctx, have.Key, 1, func() {}), sqllease.ErrFenced)
+		})
+	}
+
 	t.Run("a table is made by many at once", func(t *testing.T) {
 		table := newTable()
 		errs := make(chan error, 8)
