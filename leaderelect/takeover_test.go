@@ -288,3 +288,25 @@ func TestAStoreThatRefusesEveryWriteIsNotAskedMoreOften(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatAReleaseFindsIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = on("a", "create", 1, stall, 0)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		w.write(record{Holder: "x", Incarnation: "x", Term: 5, Renewal: 1, LeaseMillis: 15_000})
+		require.NoError(t, a.stop(), "it looks what became of its claim")
+		w.mu.Lock()
+		w.forgot = true
+		w.mu.Unlock()
+		w.write(record{Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000}) // from a backup
+		a.start()
+		after(lease)
+		require.Zero(t, w.led(), "a tombstone of the past is not free")
+		after(time.Second)
+		assert.Equal(t, uint64(6), w.term(t, 1).term)
+		w.finish(t)
+	})
+}

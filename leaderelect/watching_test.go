@@ -112,16 +112,18 @@ func TestTheNewestEventIsNotLostWhileACallHangs(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RetryPeriod = 4900 * time.Millisecond })
 		a.start()
-		after(time.Millisecond)
+		after(time.Second)
 		b := w.join(t, "b", watched)
 		w.mu.Lock()
-		w.plan = on("b", "get", 2, stall, 0) // as nothing is told for 4.2s
+		w.plan = on("b", "get", 2, stall, 0) // 4.2s after the first renewal, because the second is late
 		w.mu.Unlock()
 		b.start()
-		after(6 * time.Second) // a renewal
+		after(10 * time.Second) // the second renewal is told
 		require.NoError(t, a.stop())
-		after(3500 * time.Millisecond)
-		require.True(t, b.IsLeader(), "as soon as the call was given up")
+		after(2 * time.Second) // the release is told
+		require.False(t, b.IsLeader(), "the call hangs")
+		after(1500 * time.Millisecond)
+		require.True(t, b.IsLeader(), "as soon as it was given up")
 		w.finish(t)
 	})
 }
