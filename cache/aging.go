@@ -1,31 +1,31 @@
 package cache
 
-import "time"
+import (
+	"hash/maphash"
+	"time"
+)
 
 // sweep is how many values that have expired one call drops at most.
 const sweep = 4
 
-// aging holds values by key that live for the same time, the oldest first.
-//
-// Invariants:
-//  1. The list from first to last holds exactly the values of byKey.
-//  2. Deadlines do not fall along the list.
+// aging holds values by key that live for the same time, the oldest first: deadlines do not fall along the line.
 type aging[K comparable, V any] struct {
-	ttl         time.Duration
-	byKey       table[K, *aged[K, V]]
-	first, last *aged[K, V]
+	ttl time.Duration
+	line[K, aged[V]]
 }
 
-type aged[K comparable, V any] struct {
-	key        K
-	v          V
-	deadline   time.Time // the value is gone from here on
-	prev, next *aged[K, V]
+type aged[V any] struct {
+	v        V
+	deadline time.Time // the value is gone from here on
 }
 
-// get returns the value that has not expired, or nil.
-func (a *aging[K, V]) get(key K, now time.Time) *aged[K, V] {
-	if e := a.byKey.m[key]; e != nil && now.Before(e.deadline) {
+func newAging[K comparable, V any](ttl time.Duration) aging[K, V] {
+	return aging[K, V]{ttl: ttl, line: newLine[K, aged[V]](maphash.MakeSeed())}
+}
+
+// alive returns the value that has not expired, or nil.
+func (a *aging[K, V]) alive(key K, now time.Time) *node[K, aged[V]] {
+	if e := a.get(key); e != nil && now.Before(e.v.deadline) {
 		return e
 	}
 	return nil
@@ -33,40 +33,16 @@ func (a *aging[K, V]) get(key K, now time.Time) *aged[K, V] {
 
 // put stores v for the whole time to live, as the youngest.
 func (a *aging[K, V]) put(key K, v V, now time.Time) {
-	if e := a.byKey.m[key]; e != nil {
-		a.drop(e)
+	hash := a.hash(key)
+	if e := a.find(key, hash); e != nil {
+		a.remove(e)
 	}
-	e := &aged[K, V]{key: key, v: v, deadline: now.Add(a.ttl), prev: a.last}
-	if e.prev != nil {
-		e.prev.next = e
-	} else {
-		a.first = e
-	}
-	a.last = e
-	a.byKey.put(key, e)
-}
-
-// drop takes e out, which must be in.
-func (a *aging[K, V]) drop(e *aged[K, V]) {
-	if e.prev != nil {
-		e.prev.next = e.next
-	} else {
-		a.first = e.next
-	}
-	if e.next != nil {
-		e.next.prev = e.prev
-	} else {
-		a.last = e.prev
-	}
-	delete(a.byKey.m, e.key)
-	if a.byKey.wasteful() {
-		a.byKey = a.byKey.smaller()
-	}
+	a.push(key, hash, aged[V]{v, now.Add(a.ttl)})
 }
 
 // expire drops what has expired, limit values at most.
 func (a *aging[K, V]) expire(now time.Time, limit int) {
-	for ; limit > 0 && a.first != nil && !now.Before(a.first.deadline); limit-- {
-		a.drop(a.first)
+	for ; limit > 0 && a.first != nil && !now.Before(a.first.v.deadline); limit-- {
+		a.remove(a.first)
 	}
 }

@@ -39,15 +39,12 @@ type Delta[T any] struct {
 }
 
 // item is what waits for one key: {X}, {Deleted} or {Deleted, X}, where X is a delta of another type.
-type item[K comparable, T any] struct {
-	key     K
+type item[T any] struct {
 	deltas  []Delta[T]  // one or two
 	room    [2]Delta[T] // backs deltas
 	bare    bool        // deltas[0] is a Sync or a tombstone without an object: it is looked up when the item is popped
 	initial bool        // belongs to the first list
 	floor   uint64      // every change up to here came before the oldest one of this item
-
-	prev, next *item[K, T] // in its line
 }
 
 // add folds d into what waits, so that a consumer who is interested in states, not in steps, ends up the same:
@@ -62,7 +59,7 @@ type item[K comparable, T any] struct {
 //	Deleted, X   Deleted or tombstone  Deleted, the first one: nobody has seen X
 //
 // bare is for a Sync, which only comes when nothing waits, and for a tombstone.
-func (it *item[K, T]) add(d Delta[T], bare bool) {
+func (it *item[T]) add(d Delta[T], bare bool) {
 	last := len(it.deltas) - 1
 	switch {
 	case last < 0:

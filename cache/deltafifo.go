@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 )
@@ -20,6 +21,7 @@ import (
 // once, also by the function that processes deltas.
 type DeltaFIFO[K comparable, T any] struct {
 	key       KeyFunc[K, T]
+	seed      maphash.Seed // of all hashes of keys
 	known     Known[K, T]
 	transform func(T) (T, error)
 	equal     func(known, listed T) bool
@@ -28,16 +30,16 @@ type DeltaFIFO[K comparable, T any] struct {
 	synced  chan struct{} // closed, under mu, when HasSynced becomes true
 	popping atomic.Bool   // the consumer is at work
 
-	mu        sync.Mutex  // guards the following
-	waiting   line[K, T]  // what waits; floors never fall from head to tail
-	current   *item[K, T] // what the consumer works on; not in waiting; nil when it does not
-	failed    line[K, T]  // what process has failed on, without deltas; floors as in waiting, and none is higher than there
-	replacing int         // Replace calls that look at known right now
-	popped    []K         // keys that were current since the first of them began
-	seen      uint64      // the version of the last call
-	below     uint64      // the one before that is lower
-	started   bool        // a call other than Bookmark and Resync has come
-	initial   int         // items of the first list that have not been processed yet
+	mu        sync.Mutex        // guards the following
+	waiting   line[K, item[T]]  // what waits; floors never fall from first to last
+	current   *node[K, item[T]] // what the consumer works on; not in waiting; nil when it does not
+	failed    line[K, item[T]]  // what process has failed on, without deltas; floors as in waiting, and none is higher than there
+	replacing int               // Replace calls that look at known right now
+	popped    []hashed[K]       // keys that were current since the first of them began
+	seen      uint64            // the version of the last call
+	below     uint64            // the one before that is lower
+	started   bool              // a call other than Bookmark and Resync has come
+	initial   int               // items of the first list that have not been processed yet
 	closed    bool
 }
 
@@ -46,15 +48,17 @@ func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K,
 	if key == nil {
 		panic("cache: NewDeltaFIFO: the key function is nil")
 	}
+	seed := maphash.MakeSeed()
 	return &DeltaFIFO[K, T]{
 		key:       key,
+		seed:      seed,
 		known:     cfg.Known,
 		transform: cfg.Transform,
 		equal:     cfg.Equal,
 		wake:      make(chan struct{}, 1),
 		synced:    make(chan struct{}),
-		waiting:   line[K, T]{byKey: newTable[K, *item[K, T]](0)},
-		failed:    line[K, T]{byKey: newTable[K, *item[K, T]](0)},
+		waiting:   newLine[K, item[T]](seed),
+		failed:    newLine[K, item[T]](seed),
 	}
 }
 
@@ -74,6 +78,7 @@ func (f *DeltaFIFO[K, T]) change(t DeltaType, obj T, v uint64) error {
 	if err != nil {
 		return err
 	}
+	hash := f.hash(key)
 	defer f.signal()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +86,7 @@ func (f *DeltaFIFO[K, T]) change(t DeltaType, obj T, v uint64) error {
 		return ErrClosed
 	}
 	f.advanceLocked(v)
-	f.enqueueLocked(key, Delta[T]{Type: t, Object: obj}, false, f.below)
+	f.enqueueLocked(key, hash, Delta[T]{Type: t, Object: obj}, false, f.below)
 	f.startLocked()
 	return nil
 }
@@ -101,10 +106,11 @@ func (f *DeltaFIFO[K, T]) Resync() {
 	}
 	defer f.signal()
 	for key := range f.known.All() {
+		hash := f.hash(key)
 		f.mu.Lock()
-		if f.waiting.byKey.m[key] == nil && !f.closed {
+		if f.waiting.find(key, hash) == nil && !f.closed {
 			// It is no change, so it holds the version down as little as it can.
-			f.enqueueLocked(key, Delta[T]{Type: Sync}, true, f.seen)
+			f.enqueueLocked(key, hash, Delta[T]{Type: Sync}, true, f.seen)
 		}
 		f.mu.Unlock()
 	}
@@ -114,7 +120,7 @@ func (f *DeltaFIFO[K, T]) Resync() {
 func (f *DeltaFIFO[K, T]) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.waiting.byKey.m)
+	return f.waiting.n
 }
 
 // HasSynced says whether everything in the first list has been processed: each object, and each deletion that the list
@@ -143,9 +149,9 @@ func (f *DeltaFIFO[K, T]) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.seen
-	for _, oldest := range [...]*item[K, T]{f.waiting.head, f.current, f.failed.head} {
+	for _, oldest := range [...]*node[K, item[T]]{f.waiting.first, f.current, f.failed.first} {
 		if oldest != nil {
-			v = min(v, oldest.floor)
+			v = min(v, oldest.v.floor)
 		}
 	}
 	return v
@@ -157,6 +163,12 @@ func (f *DeltaFIFO[K, T]) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
+}
+
+// hashed is a key with its hash.
+type hashed[K comparable] struct {
+	key  K
+	hash uint32
 }
 
 // prepare runs the code of the user on obj.
@@ -183,18 +195,26 @@ func (f *DeltaFIFO[K, T]) advanceLocked(v uint64) {
 }
 
 // enqueueLocked adds d, which came right after version floor, to what waits for key.
-func (f *DeltaFIFO[K, T]) enqueueLocked(key K, d Delta[T], bare bool, floor uint64) *item[K, T] {
-	if last := f.waiting.tail; last != nil && last.floor > floor {
-		f.waiting.lower(floor) // a Sync waits, and now another change comes with the version that was the last one then
+func (f *DeltaFIFO[K, T]) enqueueLocked(key K, hash uint32, d Delta[T], bare bool, floor uint64) *item[T] {
+	if last := f.waiting.last; last != nil && last.v.floor > floor {
+		lower(&f.waiting, floor) // a Sync waits, and now another change comes with the version that was the last one then
 	}
-	it := f.waiting.byKey.m[key]
-	if it == nil {
-		it = &item[K, T]{key: key, floor: floor}
-		f.waiting.push(it)
+	e := f.waiting.find(key, hash)
+	if e == nil {
+		e = f.waiting.push(key, hash, item[T]{floor: floor})
 	}
-	it.add(d, bare)
-	return it
+	e.v.add(d, bare)
+	return &e.v
 }
+
+// lower sees to it that no floor is higher than this one. Floors never fall from first to last.
+func lower[K comparable, T any](l *line[K, item[T]], floor uint64) {
+	for e := l.last; e != nil && e.v.floor > floor; e = e.prev {
+		e.v.floor = floor
+	}
+}
+
+func (f *DeltaFIFO[K, T]) hash(key K) uint32 { return uint32(maphash.Comparable(f.seed, key)) }
 
 // startLocked takes note of the first call, and reports sync when nothing is left to wait for.
 func (f *DeltaFIFO[K, T]) startLocked() {

@@ -31,7 +31,7 @@ func NewExpiring[K comparable, T any](key KeyFunc[K, T], ttl time.Duration) *Exp
 	if ttl <= 0 {
 		panic("cache: NewExpiring: the time to live is not positive")
 	}
-	return &Expiring[K, T]{key: key, objs: aging[K, T]{ttl: ttl, byKey: newTable[K, *aged[K, T]](0)}}
+	return &Expiring[K, T]{key: key, objs: newAging[K, T](ttl)}
 }
 
 // Get returns the object with the given key, unless it has expired. Reading does not make it live longer.
@@ -40,8 +40,8 @@ func (x *Expiring[K, T]) Get(key K) (obj T, ok bool) {
 	defer x.mu.Unlock()
 	now := time.Now()
 	x.objs.expire(now, sweep)
-	if e := x.objs.get(key, now); e != nil {
-		return e.v, true
+	if e := x.objs.alive(key, now); e != nil {
+		return e.v.v, true
 	}
 	return obj, false
 }
@@ -57,8 +57,8 @@ func (x *Expiring[K, T]) Upsert(obj T) (old T, existed bool) {
 	defer x.mu.Unlock()
 	now := time.Now()
 	x.objs.expire(now, sweep)
-	if e := x.objs.get(key, now); e != nil {
-		old, existed = e.v, true
+	if e := x.objs.alive(key, now); e != nil {
+		old, existed = e.v.v, true
 	}
 	x.objs.put(key, obj, now)
 	return old, existed
@@ -70,12 +70,12 @@ func (x *Expiring[K, T]) Delete(key K) (old T, existed bool) {
 	defer x.mu.Unlock()
 	now := time.Now()
 	x.objs.expire(now, sweep)
-	e := x.objs.get(key, now)
+	e := x.objs.alive(key, now)
 	if e == nil {
 		return old, false
 	}
-	x.objs.drop(e)
-	return e.v, true
+	x.objs.remove(e)
+	return e.v.v, true
 }
 
 // Len returns the number of objects that have not expired.
@@ -83,7 +83,7 @@ func (x *Expiring[K, T]) Len() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.objs.expire(time.Now(), math.MaxInt)
-	return len(x.objs.byKey.m)
+	return x.objs.n
 }
 
 // All iterates over the objects that have not expired when the loop begins, as they were then, the one that was stored
@@ -91,19 +91,19 @@ func (x *Expiring[K, T]) Len() int {
 func (x *Expiring[K, T]) All() iter.Seq2[K, T] {
 	return func(yield func(K, T) bool) {
 		for _, e := range x.live() {
-			if !yield(e.key, e.v) {
+			if !yield(e.key, e.v.v) {
 				return
 			}
 		}
 	}
 }
 
-// live returns what has not expired. Entries do not change their key and value once they are in.
-func (x *Expiring[K, T]) live() []*aged[K, T] {
+// live returns what has not expired. The key and the value of a node do not change once it is in.
+func (x *Expiring[K, T]) live() []*node[K, aged[T]] {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.objs.expire(time.Now(), math.MaxInt)
-	live := make([]*aged[K, T], 0, len(x.objs.byKey.m))
+	live := make([]*node[K, aged[T]], 0, x.objs.n)
 	for e := x.objs.first; e != nil; e = e.next {
 		live = append(live, e)
 	}

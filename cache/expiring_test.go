@@ -122,3 +122,24 @@ func TestExpiringEqualsAModel(t *testing.T) {
 		}
 	})
 }
+
+func TestAStoreThatGrowsAndShrinksLosesNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 7))
+	x := cache.NewExpiring(podName, time.Hour)
+	there := make(map[string]bool)
+	for i := range 12_000 {
+		name := fmt.Sprint(r.IntN(1500))
+		if i/3000%2 == 0 && r.IntN(4) > 0 || r.IntN(8) == 0 {
+			x.Upsert(&pod{name: name})
+			there[name] = true
+		} else {
+			_, existed := x.Delete(name)
+			require.Equal(t, there[name], existed)
+			delete(there, name)
+		}
+		if i%100 == 0 {
+			require.NoError(t, x.CheckInvariants())
+			require.Equal(t, len(there), x.Len())
+		}
+	}
+}

@@ -7,31 +7,31 @@ func (f *DeltaFIFO[K, T]) CheckInvariants() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	initial := 0
-	count := func(it *item[K, T]) {
+	count := func(it *item[T]) {
 		if it.initial {
 			initial++
 		}
 	}
-	for it := f.waiting.head; it != nil; it = it.next {
-		count(it)
-		if err := it.check(); err != nil {
-			return fmt.Errorf("%v: %w", it.key, err)
+	for e := f.waiting.first; e != nil; e = e.next {
+		count(&e.v)
+		if err := e.v.check(); err != nil {
+			return fmt.Errorf("%v: %w", e.key, err)
 		}
 	}
 	if f.current != nil {
-		count(f.current)
-		if f.waiting.byKey.m[f.current.key] == f.current {
+		count(&f.current.v)
+		if f.waiting.get(f.current.key) == f.current {
 			return fmt.Errorf("%v waits and is processed", f.current.key)
 		}
 	}
-	if err := f.waiting.check(f.seen); err != nil {
+	if err := checkFloors(&f.waiting, f.seen); err != nil {
 		return fmt.Errorf("waiting: %w", err)
 	}
-	if err := f.failed.check(f.seen); err != nil {
+	if err := checkFloors(&f.failed, f.seen); err != nil {
 		return fmt.Errorf("failed: %w", err)
 	}
-	if f.waiting.head != nil && f.failed.tail != nil && f.failed.tail.floor > f.waiting.head.floor {
-		return fmt.Errorf("failed at %d, but %d waits", f.failed.tail.floor, f.waiting.head.floor)
+	if f.waiting.n > 0 && f.failed.n > 0 && f.failed.last.v.floor > f.waiting.first.v.floor {
+		return fmt.Errorf("failed at %d, but %d waits", f.failed.last.v.floor, f.waiting.first.v.floor)
 	}
 	switch {
 	case initial != f.initial:
@@ -46,7 +46,7 @@ func (f *DeltaFIFO[K, T]) CheckInvariants() error {
 	return nil
 }
 
-func (it *item[K, T]) check() error {
+func (it *item[T]) check() error {
 	d := it.deltas
 	switch {
 	case len(d) < 1 || len(d) > 2:
@@ -59,23 +59,14 @@ func (it *item[K, T]) check() error {
 	return nil
 }
 
-func (l *line[K, T]) check(seen uint64) error {
-	n := 0
-	for it := l.head; it != nil; it = it.next {
-		n++
+func checkFloors[K comparable, T any](l *line[K, item[T]], seen uint64) error {
+	for e := l.first; e != nil; e = e.next {
 		switch {
-		case l.byKey.m[it.key] != it:
-			return fmt.Errorf("%v is not in the map", it.key)
-		case it.floor > seen:
-			return fmt.Errorf("%v is from %d, after %d", it.key, it.floor, seen)
-		case it.next == nil && l.tail != it, it.next != nil && it.next.prev != it:
-			return fmt.Errorf("%v is not linked", it.key)
-		case it.next != nil && it.next.floor < it.floor:
-			return fmt.Errorf("floors fall from %d to %d", it.floor, it.next.floor)
+		case e.v.floor > seen:
+			return fmt.Errorf("%v is from %d, after %d", e.key, e.v.floor, seen)
+		case e.next != nil && e.next.v.floor < e.v.floor:
+			return fmt.Errorf("floors fall from %d to %d", e.v.floor, e.next.v.floor)
 		}
 	}
-	if n != len(l.byKey.m) || l.byKey.peak < n || n == 0 && l.tail != nil {
-		return fmt.Errorf("%d in line, %d in the map, at most %d", n, len(l.byKey.m), l.byKey.peak)
-	}
-	return nil
+	return l.check()
 }

@@ -148,7 +148,7 @@ func (ix *Index[I, K, T]) Room(value I) (values, objects, members int) {
 }
 
 // Room returns for how many keys the queue has room.
-func (f *DeltaFIFO[K, T]) Room() int { return f.waiting.byKey.peak }
+func (f *DeltaFIFO[K, T]) Room() int { return len(f.waiting.slots) }
 
 // LockForEver takes all locks of x.
 func LockForEver[K comparable, T any](x *Indexer[K, T]) {

@@ -80,7 +80,7 @@ func NewOverlay[K comparable, T any](base Getter[K, T], key KeyFunc[K, T], versi
 	cfg = cfg.withDefaults()
 	return &Overlay[K, T]{
 		base: base, key: key, version: version, limit: cfg.Limit,
-		writes: aging[K, ownWrite[T]]{ttl: cfg.TTL, byKey: newTable[K, *aged[K, ownWrite[T]]](0)},
+		writes: newAging[K, ownWrite[T]](cfg.TTL),
 	}, nil
 }
 
@@ -91,7 +91,7 @@ func (o *Overlay[K, T]) Get(key K) (obj T, ok bool) {
 	if own == nil {
 		return cached, ok
 	}
-	switch w := own.v; {
+	switch w := own.v.v; {
 	case w.gone && (!ok || o.version(cached) <= w.version):
 		return obj, false
 	case !w.gone && (!ok || o.version(cached) < w.version):
@@ -118,7 +118,7 @@ func (o *Overlay[K, T]) WroteDeletion(key K, version uint64) {
 // Get does not bring it back. Give it to the handler of an informer. Without it, an object that somebody else deletes
 // before the cache was asked for it stays until the TTL is over.
 func (o *Overlay[K, T]) OnDelete(gone Tombstone[K, T]) {
-	if own := o.find(gone.Key); own != nil && own.v.version <= o.version(gone.Object) {
+	if own := o.find(gone.Key); own != nil && own.v.v.version <= o.version(gone.Object) {
 		o.forget(own)
 	}
 }
@@ -128,7 +128,7 @@ func (o *Overlay[K, T]) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writes.expire(time.Now(), o.limit)
-	return len(o.writes.byKey.m)
+	return o.writes.n
 }
 
 func (o *Overlay[K, T]) remember(key K, w ownWrite[T]) {
@@ -139,28 +139,28 @@ func (o *Overlay[K, T]) remember(key K, w ownWrite[T]) {
 	defer o.mu.Unlock()
 	now := time.Now()
 	o.writes.expire(now, sweep)
-	if e := o.writes.get(key, now); e != nil && (e.v.version > w.version || e.v.version == w.version && e.v.gone) {
+	if e := o.writes.alive(key, now); e != nil && (e.v.v.version > w.version || e.v.v.version == w.version && e.v.v.gone) {
 		return
 	}
 	o.writes.put(key, w, now)
-	if len(o.writes.byKey.m) > o.limit {
-		o.writes.drop(o.writes.first)
+	if o.writes.n > o.limit {
+		o.writes.remove(o.writes.first)
 	}
 }
 
-func (o *Overlay[K, T]) find(key K) *aged[K, ownWrite[T]] {
+func (o *Overlay[K, T]) find(key K) *node[K, aged[ownWrite[T]]] {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
 	o.writes.expire(now, sweep)
-	return o.writes.get(key, now)
+	return o.writes.alive(key, now)
 }
 
 // forget drops a write, unless there is another one by now.
-func (o *Overlay[K, T]) forget(own *aged[K, ownWrite[T]]) {
+func (o *Overlay[K, T]) forget(own *node[K, aged[ownWrite[T]]]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.writes.byKey.m[own.key] == own {
-		o.writes.drop(own)
+	if o.writes.find(own.key, own.hash) == own {
+		o.writes.remove(own)
 	}
 }

@@ -55,10 +55,10 @@ func (f *DeltaFIFO[K, T]) pop(process func(K, []Delta[T], bool) error) (popped b
 }
 
 // take makes the first item that waits the current one.
-func (f *DeltaFIFO[K, T]) take() (*item[K, T], error) {
+func (f *DeltaFIFO[K, T]) take() (*node[K, item[T]], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	it := f.waiting.head
+	it := f.waiting.first
 	switch {
 	case it != nil:
 	case f.closed:
@@ -69,22 +69,22 @@ func (f *DeltaFIFO[K, T]) take() (*item[K, T], error) {
 	f.waiting.remove(it)
 	f.current = it
 	if f.replacing > 0 {
-		f.popped = append(f.popped, it.key)
+		f.popped = append(f.popped, hashed[K]{it.key, it.hash})
 	}
 	return it, nil
 }
 
 // handle calls process with what is to be told of it, unless that is nothing.
-func (f *DeltaFIFO[K, T]) handle(it *item[K, T], process func(K, []Delta[T], bool) error) (told bool, err error) {
-	sync := it.deltas[0].Type == Sync // read before process can write to it
-	done := false                     // stays so when user code panics
+func (f *DeltaFIFO[K, T]) handle(it *node[K, item[T]], process func(K, []Delta[T], bool) error) (told bool, err error) {
+	sync := it.v.deltas[0].Type == Sync // read before process can write to it
+	done := false                       // stays so when user code panics
 	defer func() { f.finish(it, sync, done) }()
-	deltas := f.resolve(it)
+	deltas := f.resolve(it.key, &it.v)
 	if len(deltas) == 0 {
 		done = true
 		return false, nil
 	}
-	err = process(it.key, deltas, it.initial)
+	err = process(it.key, deltas, it.v.initial)
 	done = err == nil
 	return true, err
 }
@@ -92,13 +92,13 @@ func (f *DeltaFIFO[K, T]) handle(it *item[K, T], process func(K, []Delta[T], boo
 // resolve returns the deltas of an item that has been taken out. Only the consumer writes to known, and it is here, so
 // now known is what the consumer was told: the deletion of a key that is not in it is none, and a Sync or tombstone
 // without an object is about the object that is in it.
-func (f *DeltaFIFO[K, T]) resolve(it *item[K, T]) []Delta[T] {
+func (f *DeltaFIFO[K, T]) resolve(key K, it *item[T]) []Delta[T] {
 	first := &it.deltas[0]
 	if !it.bare && (first.Type != Deleted || f.known == nil) {
 		return it.deltas
 	}
 	if f.known != nil {
-		if obj, ok := f.known.Get(it.key); ok {
+		if obj, ok := f.known.Get(key); ok {
 			if it.bare {
 				first.Object = obj
 			}
@@ -109,18 +109,18 @@ func (f *DeltaFIFO[K, T]) resolve(it *item[K, T]) []Delta[T] {
 }
 
 // finish takes note of an item that has been processed. A Sync is no change: it neither fails nor heals a key.
-func (f *DeltaFIFO[K, T]) finish(it *item[K, T], sync, done bool) {
+func (f *DeltaFIFO[K, T]) finish(it *node[K, item[T]], sync, done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.current = nil
-	switch failed := f.failed.byKey.m[it.key]; {
+	switch failed := f.failed.find(it.key, it.hash); {
 	case sync:
 	case done && failed != nil:
 		f.failed.remove(failed)
 	case !done && failed == nil: // otherwise the older failure stays
-		f.failed.push(&item[K, T]{key: it.key, floor: it.floor})
+		f.failed.push(it.key, it.hash, item[T]{floor: it.v.floor})
 	}
-	if it.initial {
+	if it.v.initial {
 		f.initial--
 		f.startLocked()
 	}

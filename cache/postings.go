@@ -1,5 +1,10 @@
 package cache
 
+import (
+	"hash/maphash"
+	"slices"
+)
+
 // posting is the membership of an object in a bucket: the bucket by its id plus one, and the place among its members.
 type posting struct{ bucket, place uint32 }
 
@@ -9,14 +14,14 @@ const several = ^uint32(0)
 // postings holds the postings of objects by their number, those of one object in the order of its values. Most objects
 // have one value in an index: eight bytes.
 type postings struct {
-	one  []*[chunkSize]posting    // nil pointers for objects without
-	more table[uint32, []posting] // what does not fit there
+	one  []*[chunkSize]posting   // nil pointers for objects without
+	more line[uint32, []posting] // what does not fit there
 }
 
-func newPostings(objects int) postings {
+func newPostings(seed maphash.Seed, objects int) postings {
 	return postings{
 		one:  make([]*[chunkSize]posting, (objects+chunkSize-1)/chunkSize),
-		more: newTable[uint32, []posting](0),
+		more: newLine[uint32, []posting](seed),
 	}
 }
 
@@ -30,7 +35,7 @@ func (p *postings) of(n uint32) []posting {
 	case 0:
 		return nil
 	case several:
-		return p.more.m[n]
+		return p.more.get(n).v
 	default:
 		return p.one[at][i : i+1]
 	}
@@ -61,10 +66,7 @@ func (p *postings) set(n uint32, ps []posting) {
 	}
 	one := &p.one[at][i]
 	if one.bucket == several {
-		delete(p.more.m, n)
-		if p.more.wasteful() {
-			p.more = p.more.smaller()
-		}
+		p.more.remove(p.more.get(n))
 	}
 	switch len(ps) {
 	case 0:
@@ -73,6 +75,6 @@ func (p *postings) set(n uint32, ps []posting) {
 		*one = ps[0]
 	default:
 		one.bucket = several
-		p.more.put(n, append([]posting(nil), ps...))
+		p.more.push(n, p.more.hash(n), slices.Clone(ps))
 	}
 }

@@ -44,7 +44,7 @@ func (ix *Index[I, K, T]) applyReplaceLocked() {
 func (ix *Index[I, K, T]) planMove(to []uint32) {
 	ix.dropPlan()
 	buckets := ix.buckets.Load()
-	c := ix.newContent(int(buckets.live.Load()), newPostings(len(to)))
+	c := ix.newContent(int(buckets.live.Load()), newPostings(ix.x.seed, len(to)))
 	ids := make([]uint32, len(ix.byID)) // the new ones, by old id
 	next := uint32(0)
 	for n := range buckets.used.Load() {
@@ -105,7 +105,7 @@ func (ix *Index[I, K, T]) planReplace(objects *arrivals[K, T], before []uint32) 
 	buckets := ix.buckets.Load()
 	var piles []pile[I]
 	byValue := make(map[I]uint32)
-	postings := newPostings(int(objects.used.Load()))
+	postings := newPostings(ix.x.seed, int(objects.used.Load()))
 	var ps []posting
 	for n := range objects.used.Load() {
 		obj, ok := objects.at(n).load()

@@ -18,7 +18,7 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	if f.known != nil {
 		f.watchPops()
 		defer f.unwatchPops()
-		l.compare(f.known, f.equal)
+		f.compare(l)
 	}
 
 	defer f.signal()
@@ -34,55 +34,80 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	return nil
 }
 
-// listing is a list on its way into the queue.
+// listing is a list on its way into the queue: with a hash table, as that of a line, but of places in the list.
 type listing[K comparable, T any] struct {
 	objs  []T
-	keys  []K       // of objs; each once
-	at    map[K]int // where in keys
-	equal []bool    // objs that are known to be in the cache; nil when nobody has compared
-	gone  []K       // keys that the list lacks
+	keys  []hashed[K] // of objs; each once
+	slots []uint64    // the hash, and the place in keys plus one; 0 if the slot is empty
+	equal []bool      // objs that are known to be in the cache; nil when nobody has compared
+	gone  []hashed[K] // keys that the list lacks
 }
 
 // newListing runs the code of the user on the objects.
 func (f *DeltaFIFO[K, T]) newListing(list []T) (*listing[K, T], error) {
-	l := &listing[K, T]{objs: make([]T, 0, len(list)), keys: make([]K, 0, len(list)), at: make(map[K]int, len(list))}
+	slots := minSlots
+	for 5*len(list) > 4*slots {
+		slots *= 2
+	}
+	l := &listing[K, T]{objs: make([]T, 0, len(list)), keys: make([]hashed[K], 0, len(list)), slots: make([]uint64, slots)}
 	for _, obj := range list {
 		obj, key, err := f.prepare(obj)
 		if err != nil {
 			return nil, err
 		}
-		if i, twice := l.at[key]; twice {
+		hash := f.hash(key)
+		i, slot := l.find(key, hash)
+		if i >= 0 {
 			l.objs[i] = obj
 			continue
 		}
-		l.at[key] = len(l.keys)
-		l.objs, l.keys = append(l.objs, obj), append(l.keys, key)
+		l.objs, l.keys = append(l.objs, obj), append(l.keys, hashed[K]{key, hash})
+		l.slots[slot] = uint64(hash)<<32 | uint64(len(l.keys))
 	}
 	return l, nil
 }
 
-// compare finds out what is known and not listed, and what is known and equal.
-func (l *listing[K, T]) compare(known Known[K, T], equal func(known, listed T) bool) {
-	if equal != nil {
+// find returns the place of key in the list, or -1 and the empty slot that it would get.
+func (l *listing[K, T]) find(key K, hash uint32) (i, slot int) {
+	mask := len(l.slots) - 1
+	for slot = int(hash) & mask; ; slot = (slot + 1) & mask {
+		s := l.slots[slot]
+		if s == 0 {
+			return -1, slot
+		}
+		if i := int(uint32(s)) - 1; uint32(s>>32) == hash && l.keys[i].key == key {
+			return i, slot
+		}
+	}
+}
+
+// compare finds out what is known and not listed, and what is known and equal. Lists tend to have the order of what is
+// known, so the one behind the last that was found is tried first.
+func (f *DeltaFIFO[K, T]) compare(l *listing[K, T]) {
+	if f.equal != nil {
 		l.equal = make([]bool, len(l.keys))
 	}
-	for key, obj := range known.All() {
-		i, ok := l.at[key]
-		switch {
-		case !ok:
-			l.gone = append(l.gone, key)
-		case equal != nil:
-			l.equal[i] = equal(obj, l.objs[i])
+	i := -1
+	for key, obj := range f.known.All() {
+		if i++; i >= len(l.keys) || l.keys[i].key != key {
+			hash := f.hash(key)
+			if i, _ = l.find(key, hash); i < 0 {
+				l.gone = append(l.gone, hashed[K]{key, hash})
+				continue
+			}
+		}
+		if f.equal != nil {
+			l.equal[i] = f.equal(obj, l.objs[i])
 		}
 	}
 }
 
 // doubt notes that something happens to key: what was known of it does not count, and if it is not listed, it is gone.
-func (l *listing[K, T]) doubt(key K) {
-	i, ok := l.at[key]
+func (l *listing[K, T]) doubt(key K, hash uint32) {
+	i, _ := l.find(key, hash)
 	switch {
-	case !ok:
-		l.gone = append(l.gone, key)
+	case i < 0:
+		l.gone = append(l.gone, hashed[K]{key, hash})
 	case l.equal != nil:
 		l.equal[i] = false
 	}
@@ -90,28 +115,28 @@ func (l *listing[K, T]) doubt(key K) {
 
 // replaceLocked queues what l brings.
 func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
-	f.waiting.lower(f.below) // everything that waits is about to get a change of version v
+	lower(&f.waiting, f.below) // everything that waits is about to get a change of version v
 	first := !f.started
-	note := func(it *item[K, T]) {
+	note := func(it *item[T]) {
 		if first && !it.initial {
 			it.initial = true
 			f.initial++
 		}
 	}
 	tombstone := Delta[T]{Type: Deleted, FinalStateUnknown: true}
-	for it := f.waiting.head; it != nil; it = it.next {
-		if i, ok := l.at[it.key]; !ok {
-			it.add(tombstone, true)
-			note(it)
+	for e := f.waiting.first; e != nil; e = e.next {
+		if i, _ := l.find(e.key, e.hash); i < 0 {
+			e.v.add(tombstone, true)
+			note(&e.v)
 		} else if l.equal != nil {
 			l.equal[i] = false
 		}
 	}
-	for _, key := range f.popped {
-		l.doubt(key)
+	for _, k := range f.popped {
+		l.doubt(k.key, k.hash)
 	}
-	for it := f.failed.head; it != nil; it = it.next {
-		l.doubt(it.key) // if it is not known, its tombstone is dropped, and takes the failure along
+	for e := f.failed.first; e != nil; e = e.next {
+		l.doubt(e.key, e.hash) // if it is not known, its tombstone is dropped, and takes the failure along
 	}
 
 	news := len(l.keys)
@@ -121,14 +146,14 @@ func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 		}
 	}
 	f.waiting.reserve(news)
-	for i, key := range l.keys {
+	for i, k := range l.keys {
 		if l.equal == nil || !l.equal[i] {
-			note(f.enqueueLocked(key, Delta[T]{Type: Replaced, Object: l.objs[i]}, false, f.below))
+			note(f.enqueueLocked(k.key, k.hash, Delta[T]{Type: Replaced, Object: l.objs[i]}, false, f.below))
 		}
 	}
-	for _, key := range l.gone {
-		if f.waiting.byKey.m[key] == nil {
-			note(f.enqueueLocked(key, tombstone, true, f.below))
+	for _, k := range l.gone {
+		if f.waiting.find(k.key, k.hash) == nil {
+			note(f.enqueueLocked(k.key, k.hash, tombstone, true, f.below))
 		}
 	}
 }
@@ -141,9 +166,9 @@ func (f *DeltaFIFO[K, T]) rewindLocked(v uint64) {
 	}
 	f.below, f.seen = 0, v
 	if f.current != nil {
-		f.current.floor = 0
+		f.current.v.floor = 0
 	}
-	f.failed.lower(0)
+	lower(&f.failed, 0)
 }
 
 // watchPops starts to write down which keys the consumer takes out.
@@ -152,7 +177,7 @@ func (f *DeltaFIFO[K, T]) watchPops() {
 	defer f.mu.Unlock()
 	f.replacing++
 	if f.current != nil {
-		f.popped = append(f.popped, f.current.key)
+		f.popped = append(f.popped, hashed[K]{f.current.key, f.current.hash})
 	}
 }
 
