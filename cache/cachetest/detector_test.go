@@ -101,6 +101,33 @@ func TestWhatDoesNotChangeIsNotReported(t *testing.T) {
 	d.Check()
 }
 
+func TestAMapIsTheSameInWhateverOrderItIsRead(t *testing.T) {
+	x := cache.NewIndexer(thingName)
+	obj := &thing{name: "a", m: make(map[[2]int]*thing)}
+	for i := range 100 {
+		obj.m[[2]int{i, -i}] = &thing{u: uint8(i)}
+	}
+	x.Upsert(obj)
+	d := cachetest.Detect(t, x, thingName) // t itself fails
+	for range 10 {
+		d.Check()
+	}
+}
+
+func TestWhatIsReachedByTwoPathsIsLookedAtOnBoth(t *testing.T) {
+	w := &witness{}
+	x := cache.NewIndexer(thingName)
+	shared := &thing{list: []int{1}}
+	x.Upsert(&thing{name: "a", next: shared, any: shared, m: map[[2]int]*thing{{1, 2}: shared}})
+	d := cachetest.Detect(w, x, thingName)
+	shared.list[0] = 2
+	d.Check()
+	require.Len(t, w.errors, 1)
+	for _, path := range []string{".next", ".any", ".m[[0] 1 [1] 2]"} {
+		require.Contains(t, w.errors[0], "\t"+path+".list[0] is 2, was 1")
+	}
+}
+
 func TestAChangeIsReportedOnceAndInTheOrderOfTheKeys(t *testing.T) {
 	w := &witness{}
 	x := cache.NewIndexer(thingName)
