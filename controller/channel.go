@@ -56,6 +56,8 @@ func (f *channelFeed[K, E]) stop() {
 	f.mapping.wait()
 }
 
+func (f *channelFeed[K, E]) cache() Cache { return nil }
+
 func (f *channelFeed[K, E]) unmapped() int { return f.mapping.unmapped() }
 
 // next reads one event. It returns false when there will be none in this Run.

@@ -45,6 +45,10 @@ type Config[K comparable] struct {
 	// that is first in line by then, of whichever controller. Nil is no limit.
 	HandOut *rate.Limiter
 
+	// Gate decides whether a reconcile may begin, such as a [Breaker] for an API that several controllers call. A key that it
+	// does not let through is put back for as long as it says. Nil lets everything through.
+	Gate Gate
+
 	// Expectations make a key wait until the cache shows what its last reconcile has done. Before each reconcile all of them
 	// are asked. A key that waits is held; the event for which it waits releases it, or the time at which it expires, which
 	// is said in the log. Wire events to them by [WatchHandler], or by ObserveVersions.
@@ -63,6 +67,14 @@ type Config[K comparable] struct {
 	// Reasons makes each event of a [Watch] note why its keys are added, for Info, Logger and Snapshot: "apps updated". It
 	// costs a look at the clock for each event, and up to a kilobyte for each key that waits. Errors are noted in any case.
 	Reasons bool
+
+	// StuckAfter is the time after which Check returns an error if there has been something to do all the time, and no
+	// reconcile has ended. It should be longer than the longest reconcile. Zero is never.
+	StuckAfter time.Duration
+
+	// SilentAfter is the time after which Check returns an error if a source has not been heard: see
+	// [informer.Informer.LastHeard]. Zero is never.
+	SilentAfter time.Duration
 
 	// DrainTimeout is the longest time for which a Run that is told to stop goes on with what it has to do. After that
 	// the contexts of the reconciles in flight end, and what is left waits for the next Run. Defaults to 30 s.
@@ -114,6 +126,8 @@ func (c Config[K]) validate() error {
 		notNegative("MaxAttempts", c.MaxAttempts),
 		notNegative("MaxElapsed", c.MaxElapsed),
 		notNegative("Timeout", c.Timeout),
+		notNegative("StuckAfter", c.StuckAfter),
+		notNegative("SilentAfter", c.SilentAfter),
 		notNegative("DrainTimeout", c.DrainTimeout),
 		notNegative("SyncTimeout", c.SyncTimeout),
 	)

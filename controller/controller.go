@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -31,7 +32,11 @@ type Controller[K comparable] struct {
 	flights   *flights[K] // nil unless Config.CancelSuperseded
 	scheduled atomic.Bool // something was scheduled at least once, other than a retry
 
+	waiters waiters[K]
+
 	ids      atomic.Uint64 // the number of the last reconcile
+	started  time.Time
+	ended    atomic.Int64 // when the last reconcile ended: nanoseconds after started
 	outcomes [Canceled + 1]atomic.Uint64
 
 	mu sync.Mutex
@@ -44,7 +49,7 @@ type Controller[K comparable] struct {
 	feeds     []feed
 	workers   int
 	paused    bool
-	crew      *crew[K]           // nil while no worker may begin
+	crew      *crew[K]           // nil before the caches have synced
 	stopDrain context.CancelFunc // ends the wait of a drain; nil while there is none
 }
 
@@ -61,7 +66,7 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 		return nil, fmt.Errorf("controller: new %q: Config.%w", name, err)
 	}
 	cfg = cfg.withDefaults()
-	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, pace: newPace(cfg.RateLimiter), workers: cfg.Workers}
+	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, pace: newPace(cfg.RateLimiter), workers: cfg.Workers, started: time.Now()}
 	if cfg.CancelSuperseded {
 		c.flights = newFlights[K]()
 	}

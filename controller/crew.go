@@ -5,13 +5,16 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // crew is the workers of one Run. The fields are guarded by Controller.mu, but running.
 type crew[K comparable] struct {
 	ctx     context.Context // ends the work, and the workers
 	work    func(s *seat[K])
+	began   time.Time
 	want    int
+	closed  bool       // no worker may begin any more
 	seats   []*seat[K] // of the workers that run, in the order in which they were started
 	running sync.WaitGroup
 }
@@ -21,11 +24,15 @@ type seat[K comparable] struct {
 	crew      *crew[K]
 	take      context.Context // ends when the worker has to ask whether it is to go on; written by the worker with Controller.mu held
 	interrupt context.CancelFunc
+	goroutine atomic.Int64           // the number of the worker's
 	current   atomic.Pointer[try[K]] // what the worker does; nil for nothing
 }
 
 // resizeLocked makes it n workers. Those that are too many end when they have done what they do.
 func (w *crew[K]) resizeLocked(n int) {
+	if w.closed {
+		return
+	}
 	w.want = n
 	for len(w.seats) < n && w.ctx.Err() == nil {
 		s := &seat[K]{crew: w}

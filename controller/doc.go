@@ -75,7 +75,10 @@
 //     were. Not so what was deleted between them: it is not reported, as it is not after a restart of the process.
 //  8. A key that is paused, or whose expectations are not met, is not reconciled, and it is not lost: it is held, and comes
 //     back when it is resumed, or by the event that meets its expectations, or when these expire. Nobody polls.
-//  9. When a leadership is lost, the contexts of its reconciles have ended before that of Run, and no reconcile begins
+//  9. A key that Config.Gate does not let through is put back, and holds up no worker.
+//  10. When [Controller.WaitReconciled] returns nil, a reconcile of the key has succeeded that began when the caches had seen
+//     the version. When [Controller.WaitIdle] returns nil, there was a moment at which nothing was ready, in flight or held.
+//  11. When a leadership is lost, the contexts of its reconciles have ended before that of Run, and no reconcile begins
 //     after it.
 //
 // # Stages of a Manager
@@ -157,5 +160,5 @@
 // # Testing
 //
 // Everything works in a bubble of testing/synctest. [Controller.ProcessNext] reconciles one key in the goroutine of the
-// test, without informers.
+// test, without informers. Outside of a bubble [Controller.WaitReconciled] and [Controller.WaitIdle] make polling needless.
 package controller

@@ -31,6 +31,12 @@ var (
 	// Reconcile that returns an error with it in the chain has neither failed nor succeeded.
 	ErrSkip = errors.New("controller: skipped")
 
+	// ErrParked says that a key has failed more often, or for longer, than its retry budget allows.
+	ErrParked = errors.New("controller: parked")
+
+	// ErrSilent says that a source has not been heard for [Config].SilentAfter.
+	ErrSilent = errors.New("controller: the source is silent")
+
 	// ErrGoexit is the value of the [wait.PanicError] of a Reconcile that has called runtime.Goexit, as t.FailNow does.
 	ErrGoexit = errors.New("controller: the reconcile called runtime.Goexit")
 

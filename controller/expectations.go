@@ -30,7 +30,7 @@ func ObserveVersions[K, S comparable, T any](
 	if versions == nil {
 		panic("controller: ObserveVersions called with nil versions")
 	}
-	c.addFeed(&versionFeed{cache: inf, observe: versions.VersionObserved})
+	c.addFeed(&versionFeed{of: inf, observe: versions.VersionObserved})
 }
 
 // awaits tells whether key waits for its expectations. Then it is held: the event that meets them adds it, or the time at

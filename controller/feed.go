@@ -21,6 +21,9 @@ type feed interface {
 	// start, also one that returned an error.
 	stop()
 
+	// cache returns the cache whose changes it tells, nil if there is none.
+	cache() Cache
+
 	// unmapped returns the number of objects that could not be mapped yet.
 	unmapped() int
 }

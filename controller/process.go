@@ -26,6 +26,13 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 	if c.holds.holdPaused(item.Key) || len(c.cfg.Expectations) > 0 && c.awaits(ctx, item.Key) {
 		return report, false
 	}
+	if c.cfg.Gate != nil {
+		if wait := c.cfg.Gate.Enter(); wait > 0 {
+			c.schedule(item.Key, wait)
+			return report, false
+		}
+	}
+	c.waiters.begin(item.Key)
 	t := &try[K]{Context: ctx, key: item.Key, log: c.cfg.Logger, info: Info{
 		Controller: c.name, Reconcile: c.ids.Add(1),
 		Attempt: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
@@ -121,10 +128,15 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 		c.queue.Forget(t.key)
 	}
 	c.outcomes[r.Outcome].Add(1)
+	c.ended.Store(int64(now.Sub(c.started)))
+	if c.cfg.Gate != nil {
+		c.cfg.Gate.Leave(r.Outcome, r.Err)
+	}
 	c.log(t, r)
 	if c.cfg.Hooks.Reconciled != nil {
 		c.cfg.Hooks.Reconciled(r)
 	}
+	c.waiters.end(r.Key, r.Outcome, r.Err)
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -48,6 +49,7 @@ func (c *Controller[K]) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = false
+	c.crew = nil
 }
 
 // run is Run without its guard. While it runs nobody changes c.feeds.
@@ -91,7 +93,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 func (c *Controller[K]) startCrew(ctx context.Context) *crew[K] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.crew = &crew[K]{ctx: ctx, work: func(s *seat[K]) { c.work(ctx, s) }}
+	c.crew = &crew[K]{ctx: ctx, began: time.Now(), work: func(s *seat[K]) { c.work(ctx, s) }}
 	if !c.paused {
 		c.crew.resizeLocked(c.workers)
 	}
@@ -113,11 +115,13 @@ func (c *Controller[K]) drain(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.crew.resizeLocked(0)
-	c.crew, c.stopDrain = nil, nil
+	c.crew.closed = true
+	c.stopDrain = nil
 }
 
 // work is a worker: it reconciles what the queue hands out until it is not wanted any more. The context of the work is ctx.
 func (c *Controller[K]) work(ctx context.Context, s *seat[K]) {
+	s.goroutine.Store(goroutineID())
 	returned := false
 	defer func() {
 		if !returned { // a Goexit: nothing can stop it, so another worker takes the seat

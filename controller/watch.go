@@ -52,7 +52,7 @@ func WatchMap[K, S comparable, T any](
 		panic("controller: WatchMap called with a nil filter")
 	}
 	m := newMapping(c, inf.Name(), mapper)
-	c.addFeed(&handlerFeed{name: inf.Name(), mapping: m, join: func() (*informer.Registration, error) {
+	c.addFeed(&handlerFeed{source: inf, mapping: m, join: func() (*informer.Registration, error) {
 		return inf.AddHandler(watchHandler(inf, m, slices.Clone(filters)))
 	}})
 }
@@ -66,14 +66,14 @@ func WatchHandler[K, S comparable, T any](
 	if handler == nil {
 		panic("controller: WatchHandler called with a nil handler")
 	}
-	c.addFeed(&handlerFeed{name: inf.Name(), join: func() (*informer.Registration, error) {
+	c.addFeed(&handlerFeed{source: inf, join: func() (*informer.Registration, error) {
 		return inf.AddHandler(handler(c.Add))
 	}})
 }
 
 // handlerFeed is a handler of an informer.
 type handlerFeed struct {
-	name    string // of the informer
+	source  Cache // the informer
 	mapping interface {
 		start(ctx context.Context)
 		wait()
@@ -83,7 +83,8 @@ type handlerFeed struct {
 	reg  *informer.Registration // while it is started; nil if join failed
 }
 
-func (f *handlerFeed) Name() string { return f.name }
+func (f *handlerFeed) Name() string { return f.source.Name() }
+func (f *handlerFeed) cache() Cache { return f.source }
 
 func (f *handlerFeed) start(ctx context.Context) (informer.Syncer, error) {
 	if f.mapping != nil {

@@ -1,0 +1,167 @@
+package controller_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+)
+
+func newBreaker(t *testing.T, cfg controller.BreakerConfig) *controller.Breaker {
+	t.Helper()
+	cfg.Logger = quiet
+	b, err := controller.NewBreaker(cfg)
+	require.NoError(t, err)
+	return b
+}
+
+func TestABreakerRefusesAfterFailuresInARowAndTriesWithOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, controller.BreakerConfig{Failures: 3, OpenFor: time.Minute})
+		fail := func() { b.Leave(controller.Failed, errBoom) }
+		passes := func() bool { return b.Enter() == 0 }
+		for range 5 {
+			fail()
+			fail()
+			assert.True(t, passes())
+			b.Leave(controller.Succeeded, nil) // not in a row
+		}
+		for _, o := range []controller.Outcome{controller.Skipped, controller.Canceled, controller.GivenUp, controller.Superseded} {
+			fail()
+			b.Leave(o, errBoom)
+			b.Leave(controller.Requeued, nil)
+		}
+		assert.True(t, passes())
+		b.Leave(controller.TimedOut, errBoom)
+		b.Leave(controller.Parked, errBoom)
+		_, open := b.OpenUntil()
+		assert.False(t, open)
+		b.Leave(controller.Panicked, errBoom)
+		until, open := b.OpenUntil()
+		assert.True(t, open)
+		assert.Equal(t, time.Minute, time.Until(until))
+		assert.Equal(t, time.Minute, b.Enter())
+		b.Leave(controller.Succeeded, nil) // it has begun before
+		time.Sleep(time.Minute - time.Nanosecond)
+		assert.Equal(t, time.Nanosecond, b.Enter())
+		time.Sleep(time.Nanosecond)
+
+		assert.True(t, passes(), "one tries")
+		assert.Equal(t, time.Second, b.Enter(), "the others wait")
+		fail()
+		assert.Equal(t, time.Minute, b.Enter(), "one failure is enough")
+		time.Sleep(time.Minute)
+		assert.True(t, passes())
+		b.Leave(controller.Canceled, errBoom) // it has not told
+		assert.True(t, passes(), "another one tries")
+		b.Leave(controller.Succeeded, nil)
+		_, open = b.OpenUntil()
+		assert.False(t, open)
+		fail()
+		fail()
+		assert.True(t, passes(), "the count began anew")
+	})
+}
+
+func TestABreakerIsTrippedByHandAndCountsWhatItIsToldTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, controller.BreakerConfig{Failures: 1, Counts: func(err error) bool { return err == errBoom }})
+		b.Leave(controller.Failed, context.Canceled)
+		assert.Zero(t, b.Enter())
+		b.Trip(time.Minute)
+		b.Trip(time.Second)
+		assert.Equal(t, time.Minute, b.Enter())
+		time.Sleep(time.Minute)
+		assert.Zero(t, b.Enter())
+		b.Leave(controller.Succeeded, nil)
+		assert.Zero(t, b.Enter())
+		b.Leave(controller.Failed, errBoom)
+		assert.Equal(t, 10*time.Second, b.Enter(), "the default")
+	})
+	_, err := controller.NewBreaker(controller.BreakerConfig{Failures: -1})
+	require.EqualError(t, err, "controller: new breaker: BreakerConfig.Failures: -1 is negative")
+	_, err = controller.NewBreaker(controller.BreakerConfig{OpenFor: -1})
+	require.EqualError(t, err, "controller: new breaker: BreakerConfig.OpenFor: -1ns is negative")
+}
+
+func TestControllersThatShareABreakerSpareWhatHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out logText
+		b, err := controller.NewBreaker(controller.BreakerConfig{Name: "api", Failures: 3, OpenFor: time.Minute, Logger: textLogger(&out)})
+		require.NoError(t, err)
+		var up atomic.Bool
+		var calls atomic.Int64
+		call := func(context.Context, string) (controller.Result, error) {
+			if calls.Add(1); up.Load() {
+				return controller.Result{}, nil
+			}
+			return controller.Result{}, errBoom
+		}
+		cfg := controller.Config[string]{Gate: b, RateLimiter: &limiter{delay: time.Second}}
+		c1, reports := newController(t, cfg, call)
+		c2, others := newController(t, cfg, call)
+		start(t, c1.Run)
+		r2 := start(t, c2.Run)
+		c1.Add("a")
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(t, 3, calls.Load())
+		c2.Add("b")
+		c2.Add("c")
+		synctest.Wait()
+		assert.EqualValues(t, 3, calls.Load(), "the other controller is told, too")
+		assert.Equal(t, 0, c2.Stats().Queue.InProcess, "and no worker waits")
+		assert.Equal(t, 2, c2.Stats().Queue.Delayed)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.LessOrEqual(t, calls.Load(), int64(5), "one call for each minute")
+		require.NoError(t, r2.stop(), "what does not pass holds up no drain")
+		assert.Equal(t, 2, c2.Stats().Queue.Ready)
+
+		up.Store(true)
+		start(t, c2.Run)
+		time.Sleep(2 * time.Minute)
+		all := reports.take()
+		assert.Equal(t, controller.Succeeded, all[len(all)-1].Outcome)
+		assert.Contains(t, keysOf(others.take()), "c")
+		assert.Zero(t, c1.Stats().Queue)
+		assert.Zero(t, c2.Stats().Queue)
+		assert.Contains(t, out.String(), `level=WARN msg="circuit breaker refuses" breaker=api until=`)
+		assert.Contains(t, out.String(), `level=INFO msg="circuit breaker passes again" breaker=api`)
+		c1.CheckInvariants(t)
+		c2.CheckInvariants(t)
+	})
+}
+
+func TestControllersThatShareALimitTakeNoMoreThanThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := rate.NewLimiter(10, 1)
+		var at log[time.Duration]
+		began := time.Now()
+		call := func(context.Context, string) (controller.Result, error) {
+			at.add(time.Since(began))
+			return controller.Result{}, nil
+		}
+		cfg := controller.Config[string]{HandOut: limit, Workers: 4}
+		c1, _ := newController(t, cfg, call)
+		c2, _ := newController(t, cfg, call)
+		start(t, c1.Run)
+		start(t, c2.Run)
+		for _, key := range []string{"a", "b", "c", "d"} {
+			c1.Add(key)
+			c2.Add(key)
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		var want []time.Duration
+		for i := range 8 {
+			want = append(want, time.Duration(i)*100*time.Millisecond)
+		}
+		assert.Equal(t, want, at.take())
+	})
+}

@@ -1,0 +1,100 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// A request is answered when what it asked for has been done.
+func ExampleController_WaitReconciled() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	type record struct{ Address string }
+	records, err := store.Open[record](store.NewMemory(store.MemoryConfig{}), "Record")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mirror := informer.New(records, store.Key[record], informer.Config{})
+	zone := map[string]string{}
+	c, err := controller.New("zone", controller.Func[string](func(_ context.Context, name string) (controller.Result, error) {
+		if r, ok := mirror.Get(name); ok {
+			zone[name] = r.Value.Address
+		}
+		return controller.Result{}, nil
+	}), controller.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	controller.Watch(c, mirror, controller.OwnKey)
+	var running sync.WaitGroup
+	running.Go(func() { _ = mirror.Run(ctx) })
+	running.Go(func() { _ = c.Run(ctx) })
+
+	written, err := records.Create(ctx, store.Object[record]{Key: "www", Value: record{"192.0.2.7"}})
+	if err == nil {
+		caches := []controller.Cache{mirror} // or none, since it is the only one
+		err = c.WaitReconciled(ctx, written.Key, written.Version, caches...)
+	}
+	if err == nil {
+		err = c.WaitIdle(ctx) // nobody writes to zone any more
+	}
+	fmt.Println(zone["www"], err)
+	cancel()
+	running.Wait()
+	// Output: 192.0.2.7 <nil>
+}
+
+// Controllers that call the same API share a circuit breaker.
+func ExampleBreaker() {
+	api, err := controller.NewBreaker(controller.BreakerConfig{Failures: 2, OpenFor: time.Hour, Logger: quiet})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	calls := 0
+	call := controller.Func[string](func(context.Context, string) (controller.Result, error) {
+		calls++
+		return controller.Result{}, errors.New("503")
+	})
+	cfg := controller.Config[string]{Gate: api, Logger: quiet}
+	disks, err1 := controller.New("disks", call, cfg)
+	hosts, err2 := controller.New("hosts", call, cfg)
+	if err := errors.Join(err1, err2); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		disks.Add(key)
+		hosts.Add(key)
+	}
+	for range 3 {
+		disks.ProcessNext(context.Background())
+		hosts.ProcessNext(context.Background())
+	}
+	fmt.Println(calls, "calls")
+	// Output: 2 calls
+}
+
+// A health check names the key on which a controller hangs.
+func ExampleStuckError() {
+	err := error(&controller.StuckError{
+		Controller: "disks", Key: "sda", InFlight: true, Idle: 5 * time.Minute,
+		Since: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), Stack: []byte("goroutine 7 [select]: ..."),
+	})
+	if stuck := (*controller.StuckError)(nil); errors.As(err, &stuck) {
+		fmt.Println(stuck)
+		fmt.Println(string(stuck.Stack))
+	}
+	// Output:
+	// controller: check "disks": no reconcile has ended for 5m0s: key sda is in flight since 2026-07-01T12:00:00Z
+	// goroutine 7 [select]: ...
+}

@@ -1,0 +1,152 @@
+package controller
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// StuckError is what [Controller.Check] returns when there is something to do and nothing gets done.
+type StuckError struct {
+	Controller string    // its name
+	Key        any       // of the reconcile that is under way for longest, or else of the key that is ready for longest
+	InFlight   bool      // there is a reconcile under way
+	Since      time.Time // when it began, or the key became ready
+	Idle       time.Duration
+
+	// Stack is that of the worker, nil unless InFlight. Error leaves it out, so that it fits in a line.
+	Stack []byte
+}
+
+// Error says which key it is, and since when.
+func (e *StuckError) Error() string {
+	what := "is ready"
+	if e.InFlight {
+		what = "is in flight"
+	}
+	return fmt.Sprintf("controller: check %q: no reconcile has ended for %v: key %v %s since %s",
+		e.Controller, e.Idle.Round(time.Second), e.Key, what, e.Since.Format(time.RFC3339))
+}
+
+// Check tells whether c does what it is there for. It returns nil while no Run is under way, or it waits for its caches. Else
+// it returns a [*StuckError] if there has been something to do for longer than Config.StuckAfter and no reconcile has ended
+// in that time, and an error that wraps [ErrSilent] for each source that is watched, or named in Config.WaitFor, and has
+// not been heard for Config.SilentAfter. It looks at all goroutines if a reconcile is stuck, and else costs little. A
+// [Manager] asks it.
+func (c *Controller[K]) Check() error {
+	c.mu.Lock()
+	crew, paused := c.crew, c.paused
+	c.mu.Unlock()
+	if crew == nil {
+		return nil
+	}
+	var errs []error
+	if c.cfg.StuckAfter > 0 {
+		if err := c.checkProgress(crew, paused); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.cfg.SilentAfter > 0 {
+		errs = append(errs, c.checkSources()...)
+	}
+	return errors.Join(errs...)
+}
+
+// checkProgress returns a *StuckError if nothing gets done.
+func (c *Controller[K]) checkProgress(crew *crew[K], paused bool) error {
+	last := c.started.Add(time.Duration(c.ended.Load())) // before it there was progress
+	if crew.began.After(last) {
+		last = crew.began
+	}
+	if time.Since(last) <= c.cfg.StuckAfter {
+		return nil
+	}
+	stuck := &StuckError{Controller: c.name}
+	var goroutine int64
+	c.mu.Lock()
+	for _, s := range crew.seats {
+		if t := s.current.Load(); t != nil && (!stuck.InFlight || t.began.Before(stuck.Since)) {
+			stuck.Key, stuck.InFlight, stuck.Since, goroutine = t.key, true, t.began, s.goroutine.Load()
+		}
+	}
+	c.mu.Unlock()
+	if !stuck.InFlight {
+		if paused {
+			return nil
+		}
+		for _, k := range c.queue.Snapshot() {
+			if k.State == workqueue.Ready && (stuck.Since.IsZero() || k.Since.Before(stuck.Since)) {
+				stuck.Key, stuck.Since = k.Key, k.Since
+			}
+		}
+	}
+	if stuck.Since.IsZero() {
+		return nil
+	}
+	if stuck.Since.After(last) {
+		last = stuck.Since
+	}
+	if stuck.Idle = time.Since(last); stuck.Idle <= c.cfg.StuckAfter {
+		return nil
+	}
+	if stuck.InFlight {
+		stuck.Stack = stackOf(goroutine)
+	}
+	return stuck
+}
+
+// checkSources returns an error for each source that is silent.
+func (c *Controller[K]) checkSources() (errs []error) {
+	check := func(source any) {
+		s, ok := source.(interface {
+			Name() string
+			Stale(d time.Duration) bool
+		})
+		if ok && s.Stale(c.cfg.SilentAfter) {
+			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, s.Name(), after(ErrSilent, c.cfg.SilentAfter)))
+		}
+	}
+	for _, cache := range c.caches() {
+		check(cache)
+	}
+	for _, s := range c.cfg.WaitFor {
+		check(s)
+	}
+	return errs
+}
+
+// goroutineID returns the number of the goroutine that calls it. The runtime says it in the stack of the goroutine alone.
+func goroutineID() int64 {
+	var buf [64]byte
+	stack := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
+	id, _, _ := bytes.Cut(stack, []byte(" "))
+	n, err := strconv.ParseInt(string(id), 10, 64)
+	if err != nil {
+		return 0 // of which there is no stack
+	}
+	return n
+}
+
+// stackOf returns the stack of a goroutine, nil if there is none of that number. Labels would find it too, but not under a
+// Reconcile that sets labels of its own.
+func stackOf(id int64) []byte {
+	const most = 64 << 20
+	buf := make([]byte, 1<<16)
+	n := runtime.Stack(buf, true)
+	for n == len(buf) && n < most {
+		buf = make([]byte, 2*len(buf))
+		n = runtime.Stack(buf, true)
+	}
+	head := fmt.Appendf(nil, "goroutine %d ", id)
+	for stack := range bytes.SplitSeq(buf[:n], []byte("\n\n")) {
+		if bytes.HasPrefix(stack, head) {
+			return bytes.Clone(stack)
+		}
+	}
+	return nil
+}

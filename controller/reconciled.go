@@ -1,0 +1,161 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Cache is how far a cache is. *informer.Informer is one.
+type Cache interface {
+	// Name says what it is, for people.
+	Name() string
+
+	// Version returns the version of its source up to which everything is in the cache.
+	Version() informer.Version
+
+	// WaitForVersion waits until Version is at least v.
+	WaitForVersion(ctx context.Context, v informer.Version) error
+}
+
+// WaitReconciled waits until a reconcile of key has succeeded that began when the caches had seen version v: what was
+// written with that version has been acted upon. If there is none under way, it adds the key, so that there will be one;
+// so it can be called for what was written long ago, and for a key that no mapper knows.
+//
+// The caches are those whose source gives out v. If none are named they are those of all informers that are watched, which
+// is right if all of these have the same source, or c watches one.
+//
+// A reconcile succeeds if it returns no error: Succeeded, or Requeued. One that fails is tried again, and waited for. If a
+// reconcile that began late enough is given up, parked or skipped, WaitReconciled returns its error, which wraps that of the
+// Reconcile, and [ErrTerminal], [ErrParked] or [ErrSkip]. It returns an error that wraps the cause of ctx when that ends
+// before, or [informer.ErrEnded] when an informer ends.
+func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, v informer.Version, caches ...Cache) error {
+	if len(caches) == 0 {
+		caches = c.caches()
+	}
+	if err := c.waitReconciled(ctx, key, v, caches); err != nil {
+		return fmt.Errorf("controller: wait for %q to reconcile %v: %w", c.name, key, err)
+	}
+	return nil
+}
+
+func (c *Controller[K]) waitReconciled(ctx context.Context, key K, v informer.Version, caches []Cache) error {
+	w := &waiter{version: v, caches: caches, done: make(chan error, 1)}
+	c.waiters.enter(key, w)
+	defer c.waiters.leave(key, w)
+	for _, cache := range caches {
+		if err := cache.WaitForVersion(ctx, v); err != nil {
+			return err
+		}
+	}
+	if !c.waiters.served(w) {
+		c.add(key, AddOptions{}, false)
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// caches returns the caches of the informers that are watched, each once.
+func (c *Controller[K]) caches() (caches []Cache) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.feeds {
+		if cache := f.cache(); cache != nil && !slices.Contains(caches, cache) {
+			caches = append(caches, cache)
+		}
+	}
+	return caches
+}
+
+// waiters are those who wait until a key is reconciled.
+type waiters[K comparable] struct {
+	n atomic.Int64 // of all; written with mu held
+
+	mu sync.Mutex
+	// mu guards the following, and the fields of each waiter that say so.
+	keys map[K][]*waiter
+}
+
+// waiter is one who waits until a key is reconciled.
+type waiter struct {
+	version informer.Version
+	caches  []Cache
+	done    chan error // gets one value, when a reconcile has decided; has room for it
+
+	rides   bool // guarded by mu: the reconcile under way began late enough
+	decided bool // guarded by mu
+}
+
+func (ws *waiters[K]) enter(key K, w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.keys == nil {
+		ws.keys = make(map[K][]*waiter)
+	}
+	ws.keys[key] = append(ws.keys[key], w)
+	ws.n.Add(1)
+}
+
+func (ws *waiters[K]) leave(key K, w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.n.Add(-1)
+	ws.keys[key] = slices.DeleteFunc(ws.keys[key], func(other *waiter) bool { return other == w })
+	if len(ws.keys[key]) == 0 {
+		delete(ws.keys, key)
+	}
+}
+
+// served tells whether the reconcile under way decides for w, or one has.
+func (ws *waiters[K]) served(w *waiter) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return w.rides || w.decided
+}
+
+// begin says that a reconcile of key begins.
+func (ws *waiters[K]) begin(key K) {
+	if ws.n.Load() == 0 {
+		return
+	}
+	ws.mu.Lock()
+	waiting := slices.Clone(ws.keys[key])
+	ws.mu.Unlock()
+	for _, w := range waiting {
+		rides := !slices.ContainsFunc(w.caches, func(c Cache) bool { return c.Version() < w.version })
+		ws.mu.Lock()
+		w.rides = rides
+		ws.mu.Unlock()
+	}
+}
+
+// end says how a reconcile of key has ended.
+func (ws *waiters[K]) end(key K, o Outcome, err error) {
+	if ws.n.Load() == 0 {
+		return
+	}
+	switch o {
+	case Succeeded, Requeued, GivenUp, Skipped:
+	case Parked:
+		err = fmt.Errorf("%w: %w", ErrParked, err)
+	default:
+		o = 0
+	}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.keys[key] {
+		if w.rides && o != 0 && !w.decided {
+			w.decided = true
+			w.done <- err // it has room
+		}
+		w.rides = false
+	}
+}

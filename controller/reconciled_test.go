@@ -1,0 +1,213 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a", Value: 1})
+		inf := informer.New(lagging{s, time.Minute}, keyOf, informer.Config{Name: "things"})
+		start(t, inf.Run)
+		applied := map[string]int{}
+		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {
+			o, _ := inf.Get(key)
+			time.Sleep(time.Second)
+			applied[key] = o.Value
+			return controller.Result{}, nil
+		})
+		controller.Watch(c, inf, controller.OwnKey)
+		start(t, c.Run)
+		time.Sleep(time.Hour)
+
+		reports.take()
+		began := time.Now()
+		s.set(object{Key: "a", Value: 2}) // version 2
+		c.Add("a")                        // begins before the cache has seen it
+		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2))
+		assert.Equal(t, time.Minute+time.Second, time.Since(began))
+		assert.Equal(t, 2, applied["a"])
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, len(reports.take()), 3, "before, for the event, and perhaps once more")
+
+		began = time.Now()
+		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2), "once more")
+		assert.Equal(t, time.Second, time.Since(began))
+		assert.Len(t, reports.take(), 1)
+		require.NoError(t, c.WaitReconciled(t.Context(), "nobody has ever named it", 1))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := c.WaitReconciled(ctx, "a", 99)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Contains(t, err.Error(), `controller: wait for "test" to reconcile a: `)
+		assert.Contains(t, err.Error(), "things")
+		assert.Zero(t, c.Waiters(), "nothing is left of those who waited")
+	})
+}
+
+func TestWaitReconciledLooksAtTheCachesThatItIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fast, slow := newSource(object{Key: "a"}), newSource(object{Key: "b"})
+		things := newInformer("things", fast)
+		others := informer.New(lagging{slow, time.Hour}, keyOf, informer.Config{})
+		start(t, things.Run)
+		start(t, others.Run)
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		controller.Watch(c, things, controller.OwnKey)
+		controller.Watch(c, others, controller.OwnKey)
+		start(t, c.Run)
+		synctest.Wait()
+		fast.set(object{Key: "a", Value: 1})
+		slow.set(object{Key: "b", Value: 1})
+		began := time.Now()
+		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2, things))
+		assert.Zero(t, time.Since(began))
+		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2))
+		assert.Equal(t, time.Hour, time.Since(began), "all that are watched")
+	})
+}
+
+func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
+	for _, e := range endings {
+		bubble(t, e.name, func(t *testing.T) {
+			n := 0
+			cfg := controller.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, Timeout: 10 * time.Second}
+			c, _ := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
+				if n++; n == 1 {
+					return e.end(ctx, key)
+				}
+				return controller.Result{}, nil
+			})
+			start(t, c.Run)
+			synctest.Wait()
+			err := c.WaitReconciled(t.Context(), "a", 0)
+			switch e.outcome {
+			case controller.Succeeded, controller.Requeued:
+				require.NoError(t, err)
+				assert.Equal(t, 1, n)
+			case controller.GivenUp, controller.Skipped:
+				require.ErrorIs(t, err, e.err)
+				assert.Equal(t, 1, n)
+			default:
+				require.NoError(t, err)
+				assert.Equal(t, 2, n, "it was tried again")
+			}
+		})
+	}
+	bubble(t, "parked", func(t *testing.T) {
+		c, _ := newController(t, controller.Config[string]{MaxAttempts: 3}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, errBoom
+		})
+		start(t, c.Run)
+		for range 2 { // a key that is parked is revived
+			err := c.WaitReconciled(t.Context(), "a", 0)
+			require.ErrorIs(t, err, controller.ErrParked)
+			require.ErrorIs(t, err, errBoom)
+		}
+		assert.EqualValues(t, 2, c.Stats().Outcomes[controller.Parked])
+	})
+	bubble(t, "a stop: the next run does it", func(t *testing.T) {
+		c, _ := newController(t, controller.Config[string]{DrainTimeout: time.Second}, func(ctx context.Context, _ string) (controller.Result, error) {
+			select {
+			case <-time.After(time.Minute):
+				return controller.Result{}, nil
+			case <-ctx.Done():
+				return controller.Result{}, ctx.Err()
+			}
+		})
+		r := start(t, c.Run)
+		waited := make(chan error, 1)
+		go func() { waited <- c.WaitReconciled(context.Background(), "a", 0) }()
+		synctest.Wait()
+		require.Error(t, r.stop())
+		start(t, c.Run)
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, waited)
+		require.NoError(t, <-waited)
+	})
+	bubble(t, "an informer that has ended", func(t *testing.T) {
+		inf := newInformer("things", newSource())
+		r := start(t, inf.Run)
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		controller.Watch(c, inf, controller.OwnKey)
+		synctest.Wait()
+		require.NoError(t, r.stop())
+		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", 5), informer.ErrEnded)
+	})
+}
+
+func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		exp := newAwaited()
+		var after atomic.Int64
+		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}},
+			func(ctx context.Context, key string) (controller.Result, error) {
+				_, err := slow(ctx, key)
+				return controller.Result{RequeueAfter: time.Duration(after.Load())}, err
+			})
+		r := start(t, c.Run)
+		require.NoError(t, c.WaitIdle(t.Context()))
+		for i := range 5 {
+			c.Add(fmt.Sprint("k", i))
+		}
+		began := time.Now()
+		require.NoError(t, c.WaitIdle(t.Context()))
+		assert.Equal(t, 5*time.Second, time.Since(began))
+		assert.Len(t, reports.take(), 5)
+
+		exp.expect("a", time.Time{})
+		c.PauseKey("b")
+		c.Add("a")
+		c.Add("b")
+		idle := make(chan error, 1)
+		go func() { idle <- c.WaitIdle(context.Background()) }()
+		time.Sleep(time.Hour)
+		assert.Empty(t, idle, "two are held")
+		exp.meet("a")
+		time.Sleep(time.Hour)
+		assert.Empty(t, idle, "one is held")
+		after.Store(int64(time.Hour))
+		c.ResumeKey("b")
+		began = time.Now()
+		require.NoError(t, <-idle)
+		assert.Equal(t, time.Second, time.Since(began), "what is delayed does not count")
+
+		c.Pause()
+		c.Add("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := c.WaitIdle(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Contains(t, err.Error(), `controller: wait for "test" to be idle: `)
+		c.Resume()
+		synctest.Wait()
+		r.cancel() // while a is in flight
+		synctest.Wait()
+		c.Add("late")
+		go func() { idle <- c.WaitIdle(context.Background()) }()
+		require.NoError(t, r.stop())
+		time.Sleep(time.Hour)
+		assert.Empty(t, idle, "what is added during a drain is to be done")
+		after.Store(0)
+		start(t, c.Run)
+		require.NoError(t, <-idle)
+		ctx, cancel = context.WithCancel(t.Context())
+		c.PauseKey("z")
+		c.Add("z")
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, c.WaitIdle(ctx), context.Canceled, "while something is held")
+	})
+}
