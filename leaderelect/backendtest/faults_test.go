@@ -39,7 +39,7 @@ var faults = []fault{
 	{name: "SIGSTOP of the leader beyond its lease", replaces: true, do: func(w *world, leader *node) {
 		from := now()
 		w.signal(leader, syscall.SIGSTOP)
-		w.awaitTerm(leader)
+		w.awaitTermUnlessLocked(leader)
 		time.Sleep(w.lease / 4)
 		w.signal(leader, syscall.SIGCONT)
 		w.stops = append(w.stops, stop{leader, from, now()})
@@ -99,6 +99,22 @@ var faults = []fault{
 		w.awaitExit(leader)
 		w.spawn(leader.slot)
 	}},
+}
+
+// awaitTermUnlessLocked is awaitTerm for a leader that is stopped. If it was stopped in the middle of a write, and holds
+// the one lock that a file has, nobody takes over until it goes on.
+func (w *world) awaitTermUnlessLocked(leader *node) {
+	w.t.Helper()
+	if w.lock == nil {
+		w.awaitTerm(leader)
+		return
+	}
+	last, _ := leader.last()
+	for end := time.Now().Add(3 * w.lease); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if a, ok := w.newest(); ok && a.term > last.term {
+			return
+		}
+	}
 }
 
 // writeByHand puts another holder into the record, who is never heard of again.

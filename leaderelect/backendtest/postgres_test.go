@@ -196,6 +196,30 @@ func TestPostgres(t *testing.T) {
 		}
 	})
 
+	t.Run("many who create the same record meet nothing but conflicts", func(t *testing.T) {
+		ctx, s := context.Background(), leasesIn(t, direct, sqllease.Postgres, newTable())
+		for round := range 100 {
+			errs, start := make(chan error, 8), make(chan struct{})
+			for range cap(errs) {
+				go func() { // ends with its answer, which the test waits for
+					<-start
+					_, err := s.Create(ctx, leaderelect.Entry{Key: fmt.Sprint(round), Term: 1})
+					errs <- err
+				}()
+			}
+			close(start)
+			won := 0
+			for range cap(errs) {
+				if err := <-errs; err == nil {
+					won++
+				} else {
+					require.ErrorIs(t, err, leaderelect.ErrConflict)
+				}
+			}
+			require.Equal(t, 1, won)
+		}
+	})
+
 	t.Run("a renewal is a heap-only update", func(t *testing.T) {
 		ctx, table := context.Background(), newTable()
 		s := leasesIn(t, direct, sqllease.Postgres, table)

@@ -3,6 +3,7 @@
 package backendtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -165,6 +166,6 @@ func (w *world) actions() []action {
 		all = append(all, n.actions...)
 		n.mu.Unlock()
 	}
-	slices.SortFunc(all, func(a, b action) int { return int(a.begin - b.begin) })
+	slices.SortFunc(all, func(a, b action) int { return cmp.Compare(a.begin, b.begin) })
 	return all
 }

@@ -93,6 +93,8 @@
 //     modernc.org/sqlite: "file:app.db?_pragma=busy_timeout(2000)".
 //   - journal_mode=WAL, so that reads do not wait for writes. A commit survives the end of the process in either mode, and
 //     that of the machine with synchronous=FULL (the default).
+//   - A process that is stopped (not killed) in the middle of a write holds the lock of the file, so nobody can take over
+//     until it goes on or dies. That is safe, but takes longer than LeaseDuration.
 //   - Guard comes first in a transaction. After a read, a deferred transaction of WAL mode that is not current any more
 //     fails with SQLITE_BUSY: to be begun anew, as always.
 //
