@@ -65,5 +65,8 @@
 // MemoryConfig.NewUID to have the same UIDs in each run, and a small or negative MemoryConfig.History to make watches
 // expire.
 //
+// What your code does when a store fails, hangs or loses a reply is shown by an Interceptor of package storetest in front of
+// one.
+//
 // A backend of your own is judged by the suite in package storetest; [Admit] gives it the rules for preconditions.
 package store

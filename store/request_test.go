@@ -3,12 +3,14 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
 func TestTheLastRequestsAreRememberedAndNoMore(t *testing.T) {
@@ -79,6 +81,45 @@ func TestARepeatedPatchReturnsWhatItReturnedWhateverHasBecomeOfTheObject(t *test
 	require.ErrorIs(t, err, store.ErrNotFound)
 	_, err = store.Patch(t.Context(), apps, "next", raise, store.Once("gone"))
 	require.ErrorIs(t, err, store.ErrRequest, "the mistake is not hidden")
+}
+
+// A counter that is raised over a bad network: with request ids each raise counts once; without, some count twice.
+func TestWritesThatAreRepeatedUntilTheySucceedCountOnceWithAnID(t *testing.T) {
+	const raises = 200
+	for _, once := range []bool{true, false} {
+		_, apps := newApps(t, store.MemoryConfig{Requests: 1}) // the last one has to do
+		create(t, apps, "web")
+		s := storetest.NewInterceptor[App](apps)
+		r := rand.New(rand.NewPCG(1, 2))
+		lost := 0
+		for n := range raises {
+			var pre []store.Precondition
+			if once {
+				pre = []store.Precondition{store.Once(fmt.Sprint("raise ", n))}
+			}
+			for {
+				s.Reset()
+				if r.IntN(2) == 0 {
+					fault := []storetest.Fault{storetest.LoseRequest(), storetest.LoseReply()}[r.IntN(2)]
+					s.Inject(storetest.Rule{Op: []string{store.OpGet, store.OpUpdate}[r.IntN(2)], Fault: fault})
+				}
+				_, err := store.Patch(t.Context(), s, "web", raise, pre...)
+				if err == nil {
+					break
+				}
+				require.ErrorIs(t, err, storetest.ErrLost)
+				lost++
+			}
+		}
+		got, err := apps.Get(t.Context(), "web")
+		require.NoError(t, err)
+		require.Greater(t, lost, raises/2)
+		if once {
+			assert.Equal(t, raises, got.Value.Replicas)
+		} else {
+			assert.Greater(t, got.Value.Replicas, raises, "or the test shows nothing")
+		}
+	}
 }
 
 // pointed has its status method in the wrong place.
