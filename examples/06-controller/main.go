@@ -1,0 +1,86 @@
+// Command 06-controller reconciles sites whose world works at once, or later, or never. Who writes a site waits until that
+// has been acted upon, and learns when it never will.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// Site is what somebody wants.
+type Site struct{ Servers int }
+
+// reconciler makes the world equal to what the cache has for a key. It is told nothing else: not what happened, nor how often.
+type reconciler struct {
+	cache *informer.Informer[string, store.Object[Site]]
+}
+
+// Reconcile returns when it wants to be called again for the key, or why it could not do its work.
+func (r *reconciler) Reconcile(ctx context.Context, name string) (controller.Result, error) {
+	_, ok := r.cache.Get(name)
+	switch {
+	case !ok:
+		return controller.Result{}, nil // it was deleted: nothing is left to do here
+	case name == "oslo" && controller.Attempt(ctx) < 3:
+		return controller.Result{}, errors.New("no route to host") // again, after a backoff
+	case name == "lima":
+		return controller.Result{}, errors.New("no route to host") // until its attempts are spent
+	case name == "atlantis":
+		return controller.Result{}, controller.Terminal(errors.New("no such place")) // trying again cannot help
+	}
+	controller.Logger(ctx).Info("applied") // names the controller, the key and the attempt
+	return controller.Result{RequeueAfter: time.Hour}, nil
+}
+
+func main() {
+	sites, err := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "Site")
+	check(err)
+	cache := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
+	c, err := controller.New("sites", &reconciler{cache}, controller.Config[string]{
+		Workers:     2,
+		MaxAttempts: 3,
+		Logger:      slog.New(slog.DiscardHandler),
+	})
+	check(err)
+	controller.Watch(c, cache, controller.OwnKey)
+
+	manager, err := controller.NewManager(controller.ManagerConfig{})
+	check(err)
+	check(errors.Join(manager.AddSource(cache), manager.AddController(c)))
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- manager.Run(ctx) }()
+
+	for _, name := range []string{"berlin", "oslo", "lima", "atlantis"} {
+		site, err := sites.Create(ctx, store.Object[Site]{Key: name, Value: Site{Servers: 3}})
+		check(err)
+		switch err := c.WaitReconciled(ctx, name, site.Version); {
+		case err == nil:
+			fmt.Println(name, "is as it was written")
+		case errors.Is(err, controller.ErrParked):
+			fmt.Println(name, "was tried for too long")
+		case errors.Is(err, controller.ErrTerminal):
+			fmt.Println(name, "can never be")
+		default:
+			check(err)
+		}
+	}
+	fmt.Println("put aside:", c.Parked())
+
+	stop() // no more events, the queue drained, the work in flight done
+	check(<-ended)
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
