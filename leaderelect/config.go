@@ -40,7 +40,8 @@ type Config struct {
 	RenewDeadline time.Duration
 
 	// RetryPeriod is the time from one renewal to the next, and from one look of a follower to the next, which adds
-	// up to 20% of jitter. At most half of RenewDeadline. Defaults to a fifth of it: 2s.
+	// up to 20% of jitter. A follower that is told of renewals by its store, a [Watcher], looks only when it has heard
+	// nothing for two of them. At most half of RenewDeadline. Defaults to a fifth of it: 2s.
 	RetryPeriod time.Duration
 
 	// RequestTimeout ends a call of the store. Each call runs in a goroutine of its own: when it has not returned by

@@ -73,7 +73,7 @@ type Watcher interface {
 	Watch(ctx context.Context, key string) iter.Seq2[Entry, error]
 }
 
-// Lister is a [LeaseStore] that can read many records at once, as keys that are sharded over replicas need it.
+// Lister is a [LeaseStore] that can read many records at once, which [Slots] need.
 type Lister interface {
 	// List returns every record whose key begins with prefix, sorted by key. "" is every record. Each of them is as new as
 	// one that Get returns; together they need not be of one moment.

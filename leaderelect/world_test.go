@@ -36,10 +36,10 @@ var stepDown = func() time.Duration {
 // It lives in a bubble.
 type world struct {
 	*network
-	begin   time.Time
-	parties []*party
+	begin time.Time
 
-	// network.mu guards the following.
+	// network.mu guards the following. Parties are only added, by the test itself, which reads them without it.
+	parties    []*party
 	terms      []*termLog
 	violations []string
 	acts       bool // the work acts, see act
@@ -123,6 +123,8 @@ func (w *world) join(t testing.TB, name string, change func(*leaderelect.Config)
 	e, err := leaderelect.New(cfg)
 	require.NoError(t, err)
 	p.Elector = e
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.parties = append(w.parties, p)
 	return p
 }
