@@ -109,6 +109,45 @@ func TestAHandlerHasSyncedWhenItsInitialObjectsAreGone(t *testing.T) {
 	})
 }
 
+func TestAnInitialObjectIsToldAsItIsWhenItsTurnComes(t *testing.T) {
+	for _, c := range []struct {
+		every bool
+		want  []string
+	}{
+		{false, []string{"add b.5 initial=true", "add e.4 initial=true", "add d.8 initial=false"}},
+		{true, []string{
+			"add b.2 initial=true", "add c.3 initial=true", "add e.4 initial=true", "add d.1 initial=true",
+			"update b.2 5", "delete c.3", "delete d.1", "add d.8 initial=false",
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			src := newSource()
+			for i, name := range []string{"a", "b", "c", "e", "d"} {
+				src.Put(site{Name: name, Rev: []int{1, 2, 3, 4, 1}[i]})
+			}
+			in := informer.New(src, nameOf, informer.Config{})
+			r := newRecorder(t)
+			r.gate = make(chan struct{})
+			h := r.handler()
+			h.EveryEvent = c.every
+			reg, err := in.AddHandler(h)
+			require.NoError(t, err)
+			start(t, in)
+			assert.Equal(t, []string{"add a.1 initial=true"}, r.take())
+			src.Put(site{Name: "b", Rev: 5})
+			src.Delete("c")
+			src.Delete("d")
+			src.Put(site{Name: "d", Life: 1, Rev: 8})
+			synctest.Wait()
+			assert.False(t, reg.HasSynced())
+			require.NoError(t, informer.CheckInvariants(in))
+			close(r.gate)
+			assert.Equal(t, c.want, r.take())
+			assert.True(t, reg.HasSynced())
+		})
+	}
+}
+
 func TestAHandlerOfAnEmptySourceHasSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := informer.New(newSource(), nameOf, informer.Config{})

@@ -273,9 +273,9 @@ func (l *listener[K, T]) passes(s *state[T]) bool {
 }
 
 func (l *listener[K, T]) filter(obj T) (pass bool) {
+	l.calling = "Filter"
 	defer func() {
 		if v := recover(); v != nil {
-			l.calling = "Filter"
 			l.report(v)
 			pass = false
 		}

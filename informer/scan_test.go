@@ -230,7 +230,7 @@ func TestAHandlerThatIsRemovedWhileItJoinsInPiecesDoesNotJoin(t *testing.T) {
 }
 
 // So many objects come while a handler joins that they are told in pieces, too. One of them goes before its turn, and comes
-// again before the turn of others; and one that was there goes and comes again when its turn is next.
+// again before the turn of others; and some that were there go and come again when their turn is next.
 func TestWhatComesWhileAHandlerJoinsInPiecesIsToldInPiecesToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBrake(t, numbers(6*informer.ScanChunk))
@@ -243,8 +243,10 @@ func TestWhatComesWhileAHandlerJoinsInPiecesIsToldInPiecesToo(t *testing.T) {
 				for j := range 250 {
 					b.put(fmt.Sprint("new", i, ".", j))
 				}
-				if i == 0 {
-					b.recreate(fmt.Sprint(informer.ScanChunk + 1))
+				for j := range 64 { // that many objects are read from the cache at once
+					if i == 0 {
+						b.recreate(fmt.Sprint(informer.ScanChunk + 1 + j))
+					}
 				}
 			})
 		}

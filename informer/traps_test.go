@@ -226,15 +226,23 @@ func TestAHandlerThatEndsItsGoroutineIsReportedAndLetGo(t *testing.T) {
 			OnAdd: func(site, bool) { runtime.Goexit() }, EveryEvent: true,
 		})
 		require.NoError(t, err)
+		_, err = in.AddHandler(informer.Handler[string, site]{Filter: func(s site) bool {
+			if s.Rev > 0 {
+				runtime.Goexit()
+			}
+			return true
+		}})
+		require.NoError(t, err)
 		start(t, in)
 		for rev := range 10 {
 			src.Put(site{Name: "a", Rev: rev})
 			synctest.Wait()
 		}
 		got := errs.take()
-		require.Len(t, got, 1)
+		require.Len(t, got, 2)
 		assert.EqualError(t, got[0], "informer: call OnAdd of sites handler 2: it has called runtime.Goexit, and is called no more")
-		assert.Equal(t, []int{0, 0}, informer.Waiting(in))
+		assert.EqualError(t, got[1], "informer: call Filter of sites handler 3: it has called runtime.Goexit, and is called no more")
+		assert.Equal(t, []int{0, 0, 0}, informer.Waiting(in))
 		assert.Equal(t, contents(in), other.state())
 		reg.Remove()
 	})
