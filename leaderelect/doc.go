@@ -136,7 +136,7 @@
 // A leader writes once in a RetryPeriod. A follower reads as often, or never while it is told of renewals by a watch. With N
 // [Slots] and M replicas there are N+M writes in a RetryPeriod, and each replica lists the N+M records once: 64 slots and 3
 // replicas at 2s make 34 writes and 1.5 lists a second. A store that does 4,000 writes a second serves some thousands of
-// slots. What a replica keeps is three goroutines for each slot.
+// slots. A replica has four goroutines for each slot, and two more for one that it owns.
 //
 // # Shutdown
 //

@@ -226,6 +226,10 @@ func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error 
 	if n := len(w.terms); n > 0 && !w.forgot && w.terms[n-1].term >= l.Term() {
 		w.violateLocked("%s starts term %d after term %d", p.name, l.Term(), w.terms[n-1].term)
 	}
+	claimed := func(c commit) bool { return c.party == p.name && c.rec.Term == l.Term() && c.rec.Holder != "" }
+	if !slices.ContainsFunc(w.committed, claimed) {
+		w.violateLocked("%s starts term %d, which it has not claimed", p.name, l.Term())
+	}
 	if n := len(p.leaders); n == 0 || p.leaders[n-1].Term != l.Term() {
 		w.violateLocked("%s starts term %d before OnNewLeader", p.name, l.Term())
 	}
