@@ -86,7 +86,7 @@ func newChurn(t *testing.T, n int) *churn {
 	c.mirror = newInformer("mirror", c.objects)
 	for i := range n {
 		c.asked, c.seen = append(c.asked, map[string]int{}), append(c.seen, map[string]int{})
-		cfg := controller.Config[string]{Workers: 1 + i%2, Logger: quiet, RateLimiter: &limiter{delay: time.Second}}
+		cfg := controller.Config[string]{Workers: 1 + i/15, Logger: quiet, RateLimiter: &limiter{delay: time.Second}}
 		ctl, err := controller.New(fmt.Sprint("c", i), controller.Func[string](func(ctx context.Context, key string) (controller.Result, error) {
 			return controller.Result{}, c.reconcile(ctx, i, key)
 		}), cfg)

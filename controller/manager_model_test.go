@@ -31,7 +31,11 @@ func rounds(t *testing.T, variable string, n int) int {
 // leadership away and gives it back, and stops it, at random times. Each part checks when it starts and when it is told to
 // end that the order is kept (see managed). When things have come to rest, what ought to run runs, and nothing else does.
 func TestTheOrderOfAManagerHoldsWhateverHappens(t *testing.T) {
-	for seed := range rounds(t, "MANAGER_SCHEDULES", 60) {
+	times := 60
+	if raceEnabled {
+		times = 25
+	}
+	for seed := range rounds(t, "MANAGER_SCHEDULES", times) {
 		synctest.Test(t, func(t *testing.T) {
 			defer func() {
 				if t.Failed() {
