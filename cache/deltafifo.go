@@ -40,6 +40,7 @@ type DeltaFIFO[K comparable, T any] struct {
 	below     uint64            // the one before that is lower
 	started   bool              // a call other than Bookmark and Resync has come
 	initial   int               // items of the first list that have not been processed yet
+	inSync    bool              // synced is closed
 	closed    bool
 }
 
@@ -219,7 +220,8 @@ func (f *DeltaFIFO[K, T]) hash(key K) uint32 { return uint32(maphash.Comparable(
 // startLocked takes note of the first call, and reports sync when nothing is left to wait for.
 func (f *DeltaFIFO[K, T]) startLocked() {
 	f.started = true
-	if f.initial == 0 && !f.HasSynced() {
+	if f.initial == 0 && !f.inSync {
+		f.inSync = true
 		close(f.synced)
 	}
 }
