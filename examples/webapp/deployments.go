@@ -154,7 +154,7 @@ func (c *deployments) writeStatus(ctx context.Context, d store.Object[Deployment
 	if p.start == 0 && len(p.stop) == 0 && len(p.kill) == 0 && current == spec.Replicas {
 		status.Rolled, status.Reached = spec, true
 	}
-	_, err := report(ctx, c.deployments, d, func(d *Deployment) *DeploymentStatus { return &d.Status }, status)
+	_, err := report(ctx, c.deployments, d, status)
 	return err
 }
 

@@ -23,15 +23,16 @@ func newMirror[T any](db *store.Memory, kind string, log *slog.Logger) (mirror[T
 	return mirror[T]{s, informer.New(s, store.Key[T], informer.Config{Name: kind, Logger: log})}, nil
 }
 
-// report writes back the status of o, which part finds in its value, unless it is what the cache shows already. It returns
-// what the status was in the store, which the cache may lag behind: equal to status if somebody has written that before, or
-// if the object was deleted meanwhile.
-func report[T any, S comparable](ctx context.Context, m mirror[T], o store.Object[T], part func(*T) *S, status S) (was S, err error) {
-	if *part(&o.Value) == status {
+// report writes back the status of o, unless it is what the cache shows already. It returns what the status was in the
+// store, which the cache may lag behind: equal to status if somebody has written that before, or o was deleted meanwhile.
+func report[Spec, Status comparable](
+	ctx context.Context, m mirror[Resource[Spec, Status]], o store.Object[Resource[Spec, Status]], status Status,
+) (was Status, err error) {
+	if o.Value.Status == status {
 		return status, nil
 	}
-	_, err = store.PatchStatus(ctx, m, o.Key, func(o *store.Object[T]) error {
-		was, *part(&o.Value) = *part(&o.Value), status
+	_, err = store.PatchStatus(ctx, m, o.Key, func(o *store.Object[Resource[Spec, Status]]) error {
+		was, o.Value.Status = o.Value.Status, status
 		return nil
 	}, store.IfUID(o.UID))
 	if errors.Is(err, store.ErrNotFound) {

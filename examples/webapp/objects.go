@@ -12,17 +12,28 @@ const (
 	kindService    = "Service"
 )
 
-// WebApp is what somebody wants to run, as a manifest says it. It owns a Deployment and a Service of its own name.
-type WebApp struct {
-	Spec   WebAppSpec
-	Status WebAppStatus
+// Resource is what is wanted of something, and what there is of it.
+type Resource[Spec, Status comparable] struct {
+	Spec   Spec
+	Status Status
 }
 
 // WithStatusOf says which part is status: controllers write that, and nobody else.
-func (a WebApp) WithStatusOf(other WebApp) WebApp {
-	a.Status = other.Status
-	return a
+func (r Resource[Spec, Status]) WithStatusOf(other Resource[Spec, Status]) Resource[Spec, Status] {
+	r.Status = other.Status
+	return r
 }
+
+type (
+	// WebApp is what somebody wants to run, as a manifest says it. It owns a Deployment and a Service of its own name.
+	WebApp = Resource[WebAppSpec, WebAppStatus]
+
+	// Deployment keeps replicas of one program alive.
+	Deployment = Resource[DeploymentSpec, DeploymentStatus]
+
+	// Service makes the ready replicas of a Deployment reachable at one port.
+	Service = Resource[ServiceSpec, ServiceStatus]
+)
 
 // WebAppSpec is what is wanted.
 type WebAppSpec struct {
@@ -49,18 +60,6 @@ const (
 	Degraded  Phase = "Degraded"  // it was Running, or could not get there, and something is missing now
 )
 
-// Deployment keeps replicas of one program alive.
-type Deployment struct {
-	Spec   DeploymentSpec
-	Status DeploymentStatus
-}
-
-// WithStatusOf says which part is status.
-func (d Deployment) WithStatusOf(other Deployment) Deployment {
-	d.Status = other.Status
-	return d
-}
-
 // DeploymentSpec is what is wanted. Replicas whose message differs are of another revision and are replaced.
 type DeploymentSpec struct {
 	Replicas int
@@ -79,18 +78,6 @@ type DeploymentStatus struct {
 	Ready   int            // replicas that answer their health check, of any revision
 	Rolled  DeploymentSpec // the spec that was last reached in full
 	Reached bool           // whether any spec was
-}
-
-// Service makes the ready replicas of a Deployment reachable at one port.
-type Service struct {
-	Spec   ServiceSpec
-	Status ServiceStatus
-}
-
-// WithStatusOf says which part is status.
-func (s Service) WithStatusOf(other Service) Service {
-	s.Status = other.Status
-	return s
 }
 
 // ServiceSpec is what is wanted.

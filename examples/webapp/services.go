@@ -62,7 +62,7 @@ func (c *services) Reconcile(ctx context.Context, name string) (controller.Resul
 }
 
 func (c *services) writeStatus(ctx context.Context, s store.Object[Service], status ServiceStatus) error {
-	was, err := report(ctx, c.services, s, func(s *Service) *ServiceStatus { return &s.Status }, status)
+	was, err := report(ctx, c.services, s, status)
 	if err != nil {
 		return err
 	}

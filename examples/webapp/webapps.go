@@ -27,21 +27,17 @@ func (c *webapps) Reconcile(ctx context.Context, name string) (controller.Result
 		return controller.Result{}, nil
 	}
 	spec := app.Value.Spec
-	deployment, err := ensure(ctx, c.events, c.deployments, app, func(d *Deployment) {
-		d.Spec = DeploymentSpec{Replicas: spec.Replicas, Message: spec.Message}
-	})
+	deployment, err := ensure(ctx, c.events, c.deployments, app, DeploymentSpec{Replicas: spec.Replicas, Message: spec.Message})
 	if err != nil {
 		return controller.Result{}, err
 	}
-	service, err := ensure(ctx, c.events, c.services, app, func(s *Service) {
-		s.Spec = ServiceSpec{Port: spec.Port}
-	})
+	service, err := ensure(ctx, c.events, c.services, app, ServiceSpec{Port: spec.Port})
 	if err != nil {
 		return controller.Result{}, err
 	}
 
 	status := statusOf(spec, deployment, service)
-	was, err := report(ctx, c.apps, app, func(a *WebApp) *WebAppStatus { return &a.Status }, status)
+	was, err := report(ctx, c.apps, app, status)
 	if err == nil && status.Phase != was.Phase {
 		c.recordPhase(app, status)
 	}
@@ -62,11 +58,13 @@ func (c *webapps) recordPhase(app store.Object[WebApp], s WebAppStatus) {
 // ensure creates the child of an app, or brings its spec in line, and returns it as it should now be: zero while a child
 // of the same name that belongs to another app, deleted since, has not been collected. Its going brings the app back
 // here.
-func ensure[C comparable](ctx context.Context, recorder *events.Recorder, children mirror[C], app store.Object[WebApp], spec func(*C)) (child C, err error) {
+func ensure[Spec, Status comparable](
+	ctx context.Context, recorder *events.Recorder, children mirror[Resource[Spec, Status]], app store.Object[WebApp], spec Spec,
+) (child Resource[Spec, Status], err error) {
+	child.Spec = spec
 	old, ok := children.cache.Get(app.Key)
 	if !ok {
-		spec(&child)
-		o := store.Object[C]{Key: app.Key, Value: child}
+		o := store.Object[Resource[Spec, Status]]{Key: app.Key, Value: child}
 		if err := owner.SetController(&o, app.Ref(kindWebApp)); err != nil {
 			return child, err
 		}
@@ -80,24 +78,21 @@ func ensure[C comparable](ctx context.Context, recorder *events.Recorder, childr
 		return child, err
 	}
 	if ref, ok := owner.ControllerOf(old); !ok || ref.UID != app.UID {
-		return child, nil
+		return Resource[Spec, Status]{}, nil
 	}
-	child = old.Value
-	spec(&child)
-	if child == old.Value {
-		return child, nil
+	if old.Value.Spec == spec {
+		return old.Value, nil
 	}
-	var was C // as it is in the store, which the cache may lag behind
-	changed, err := store.Patch(ctx, children, app.Key, func(o *store.Object[C]) error {
-		was = o.Value
-		spec(&o.Value)
+	var was Spec // as it is in the store, which the cache may lag behind
+	changed, err := store.Patch(ctx, children, app.Key, func(o *store.Object[Resource[Spec, Status]]) error {
+		was, o.Value.Spec = o.Value.Spec, spec
 		return nil
 	}, store.IfUID(old.UID))
 	if errors.Is(err, store.ErrNotFound) {
 		return child, nil // deleted meanwhile
 	}
-	if err == nil && changed.Value != was {
+	if err == nil && was != spec {
 		recorder.Normal(about(children.Kind(), old), "Updated", "for app "+app.Key)
 	}
-	return child, err
+	return changed.Value, err
 }
