@@ -51,7 +51,7 @@ func (s *seat) sit(ctx context.Context, n int) error {
 	defer leave()
 	cfg := s.slots.lease
 	cfg.Store, cfg.Key, cfg.ReleaseOnCancel = s.store, seatKey(s.slots.lease.Key+"/", n), true
-	cfg.OnStoppedLeading = nil
+	cfg.OnStoppedLeading, cfg.Hooks = nil, Hooks{Request: cfg.Hooks.Request} // it leads nothing that counts
 	cfg.OnStartedLeading = func(ctx context.Context, _ *Leadership) error {
 		s.set(n)
 		defer s.set(nobody)

@@ -56,8 +56,8 @@ type Slots struct {
 type SlotsConfig struct {
 	// Lease is what the leases of all slots have in common: Store, Key, Identity, the durations, Metadata and so on. The
 	// records are named after Key: slot 7 is Key/slot/7, and seat 2 is Key/seat/2. Unless there is only one slot, Store has
-	// to be a [Lister]. OnStartedLeading, OnStoppedLeading and OnNewLeader must be nil; the others are called for any slot,
-	// and at the same time for several.
+	// to be a [Lister]. OnStartedLeading, OnStoppedLeading and OnNewLeader must be nil; the other callbacks and the Hooks are
+	// called for any slot, at the same time for several. ReleaseOnCancel is always on.
 	Lease Config
 
 	// Slots is how many there are. All replicas must have the same number, for ever: it says which slot a key has. Some
