@@ -61,20 +61,19 @@
 //
 // # States
 //
-//	           free, and not staying out
-//	follower ────────────────────────────► claims ──── acknowledged ───► leads
-//	   ▲ ▲                                   │                            │ │ │
-//	   │ └── conflict: another was faster ───┘                            │ │ │
-//	   │ └── no clear reply: reads, and leads if it was written ──────────┘ │ │
-//	   │                                                                    │ │
-//	   │            ┌── the caller cancels, Resign, HandOver ───────────────┘ │
-//	   │            ▼                                                         │ expired, taken,
-//	   │         drains: renews until the work has returned ────────────────► │ store regressed,
-//	   │            │                                  the same, DrainTimeout │
-//	   │            ▼                                                         ▼
-//	   │         releases                                                steps down: waits for the
-//	   │            │                                                    work, writes nothing
-//	   └────────────┴─────────────────────────────────────────────────────────┘
+//	            free, and not staying out
+//	follower ─────────────────────────────► claims ── acknowledged, or found ──► leads
+//	   ▲  ▲                                    │        by reading               │  │
+//	   │  └──────────── conflict ──────────────┘                                 │  │ expired, taken,
+//	   │                                                                         │  │ store regressed
+//	   │              caller cancels, Resign, HandOver, work returns             │  │
+//	   │         ┌───────────────────────────────────────────────────────────────┘  ▼
+//	   │         ▼                                                              steps down:
+//	   │      drains: renews until the work has returned ──── lost ───────────► waits for the work,
+//	   │         ▼                                                              writes nothing
+//	   │      releases: a tombstone, in place of exactly its own record             │
+//	   │         ▼                                                                  │
+//	   └─────────┴──────────────────────────────────────────────────────────────────┘
 //
 // # Guarantees
 //
