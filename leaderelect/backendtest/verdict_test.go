@@ -21,8 +21,10 @@ type overlap struct {
 	late, early action
 }
 
-// overlaps returns the actions that were not over when the first of a later term began. Actions are in order of begin.
+// overlaps returns the actions that were not over when the first of a later term began. Actions are in order of begin. One
+// from which the node has refrained is none.
 func overlaps(actions []action) (found []overlap) {
+	actions = slices.DeleteFunc(slices.Clone(actions), func(a action) bool { return a.said == "refrained" })
 	first := make(map[uint64]action) // of each term
 	for _, a := range actions {
 		if _, ok := first[a.term]; !ok {
@@ -157,6 +159,9 @@ func TestTheVerdictKnowsRightFromWrong(t *testing.T) {
 	assert.False(t, excused(late[6], []stop{{two, 11, 14}, {one, 0, 11}, {one, 14, 15}}))
 	assert.True(t, excused(late[6], []stop{{one, 5, 12}}))
 	assert.True(t, excused(late[6], []stop{{one, 13, 14}}))
+
+	late[6].said = "refrained"
+	assert.Empty(t, overlaps(late))
 
 	under := slices.Clone(good)
 	under[2].end = 7
