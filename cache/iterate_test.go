@@ -65,6 +65,30 @@ func keysOf[K, V any](seq iter.Seq2[K, V]) iter.Seq[K] {
 	}
 }
 
+func TestAnObjectThatIsYieldedByAnIndexHasTheValue(t *testing.T) {
+	for what, leave := range map[string]func(x *cache.Indexer[string, *pod], name string){
+		"it gets another value": func(x *cache.Indexer[string, *pod], name string) { x.Upsert(&pod{name: name, nodes: []string{"m"}}) },
+		"it goes":               func(x *cache.Indexer[string, *pod], name string) { x.Delete(name) },
+		"it comes again":        func(x *cache.Indexer[string, *pod], name string) { x.Delete(name); x.Upsert(&pod{name: name}) },
+	} {
+		x := newPods()
+		byNode := cache.AddIndex(x, podNodes)
+		for i := range 300 {
+			x.Upsert(&pod{name: fmt.Sprint(i), nodes: []string{"n"}})
+		}
+		var got []string
+		for name, p := range byNode.All("n") {
+			require.Equal(t, []string{"n"}, p.nodes, what)
+			if got = append(got, name); len(got) == 1 {
+				for i := 100; i < 290; i++ { // so many that the rest moves up
+					leave(x, fmt.Sprint(i))
+				}
+			}
+		}
+		require.Equal(t, names(byNode.All("n")), got, what)
+	}
+}
+
 func TestNothingIsSkippedBetweenBatches(t *testing.T) {
 	for _, n := range []int{0, 1, 63, 64, 65, 128, 129, 500} {
 		x := newPods()
