@@ -117,6 +117,29 @@ func BenchmarkCacheAll(b *testing.B) {
 	})
 }
 
+// BenchmarkCacheSnapshot measures a snapshot with two indexes, and the update of one object after it, which copies what the
+// snapshot shares. The others have none: a list of client-go is a copy.
+func BenchmarkCacheSnapshot(b *testing.B) {
+	for _, size := range []int{10_000, 100_000, million} {
+		objs := makeCached(size)
+		b.Run(fmt.Sprintf("size=%d/impl=setpoint", size), func(b *testing.B) {
+			m := newSetpointMirror()
+			for _, obj := range objs {
+				m.Upsert(obj)
+			}
+			b.ReportAllocs()
+			next := cyclic(len(objs))
+			for b.Loop() {
+				s := m.objs.Snapshot()
+				m.Upsert(objs[next()])
+				if s.Len() != size || m.byTeam.In(s).Len(objs[0].team[0]) != size/10 {
+					b.Fatal("the snapshot lacks something")
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkCacheWriteWhileListed measures writes while a number of readers look at all of 160,000 objects without a
 // pause.
 func BenchmarkCacheWriteWhileListed(b *testing.B) {
