@@ -57,6 +57,7 @@ func TestProcesses(t *testing.T) {
 			})
 		}
 	})
+	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.backend, b.backend) })
 	t.Log("\n" + table(rows))
 }
 
