@@ -247,23 +247,33 @@ func (a *arrivals[K, V]) snapshot() *arrivals[K, V] {
 	return s
 }
 
-// walk yields what is in arrivals, which others may take the place of meanwhile: by number, and when the numbers do not
-// mean the same any more, by key.
+// walk yields what is in arrivals, beginning with first, of which others may take the place meanwhile.
 func walk[K comparable, V any](first *arrivals[K, V], arrivals *atomic.Pointer[arrivals[K, V]], yield func(K, V) bool) {
-	last := first
-	for n := range first.used.Load() { // what comes from now on is not ours: so it ends, and sees no key that comes again
-		now := arrivals.Load()
-		var v V
-		var ok bool
-		var it *arrival[K, V]
-		if now.generation == first.generation {
-			last = now
-			it = now.at(n)
-			v, ok = it.load()
-		} else if it = last.at(n); !it.gone.Load() {
-			v, ok = now.get(it.key, it.hash)
+	now := first
+	end := first.used.Load() // what comes from now on is not ours: so it ends, and sees no key that comes again
+	for n := range end {
+		if newer := arrivals.Load(); newer != now {
+			if newer.generation != first.generation {
+				walkKeys(now, n, end, arrivals, yield)
+				return
+			}
+			now = newer
 		}
-		if ok && !yield(it.key, v) {
+		it := now.at(n)
+		if v, ok := it.load(); ok && !yield(it.key, v) {
+			return
+		}
+	}
+}
+
+// walkKeys goes on when numbers do not mean the same any more: with the keys that old had from this number on.
+func walkKeys[K comparable, V any](old *arrivals[K, V], from, end uint32, arrivals *atomic.Pointer[arrivals[K, V]], yield func(K, V) bool) {
+	for n := from; n < end; n++ {
+		it := old.at(n)
+		if it.gone.Load() {
+			continue
+		}
+		if v, ok := arrivals.Load().get(it.key, it.hash); ok && !yield(it.key, v) {
 			return
 		}
 	}
