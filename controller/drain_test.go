@@ -73,6 +73,40 @@ func TestADrainDoesNotWaitForDelayedKeysAndTheNextRunDoesThemAtOnce(t *testing.T
 	})
 }
 
+func TestWhatAsksToComeBackDuringADrainComesBackInTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := controller.Config[string]{Workers: 3, RateLimiter: &limiter{delay: time.Millisecond}}
+		again := true
+		c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
+			r, err := slow(ctx, key)
+			switch {
+			case !again:
+				return r, err
+			case key == "requeued":
+				return controller.Result{RequeueAfter: time.Millisecond}, err
+			case key == "failed":
+				return r, errBoom
+			}
+			_, err = slow(ctx, key)
+			return r, err
+		})
+		r := start(t, c.Run)
+		for _, key := range []string{"requeued", "failed", "slow"} {
+			c.Add(key)
+		}
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, r.stop())
+		assert.Equal(t, 2*time.Second, time.Since(began))
+		assert.Equal(t, []string{"failed", "requeued", "slow"}, sorted(reports.take()), "each once")
+		again = false
+		start(t, c.Run)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"failed", "requeued"}, sorted(reports.take()))
+		c.CheckInvariants(t)
+	})
+}
+
 func TestWhatIsAddedWhileARunDrainsWaitsForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)

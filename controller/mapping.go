@@ -255,7 +255,10 @@ func (e event[T]) states() []T {
 // addAll adds the keys of a and of b, each once: a second add while a worker has the key would bring it back for nothing.
 func addAll[K comparable](add func(K), a, b []K) {
 	keys := a
-	if !slices.Equal(a, b) {
+	switch {
+	case len(a) == 0:
+		keys = b
+	case len(b) > 0 && !slices.Equal(a, b):
 		keys = slices.Concat(a, b)
 	}
 	if len(keys) == 1 { // by far the most frequent

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +189,46 @@ func TestWhatARunCouldNotMapTheNextRunMapsAtOnce(t *testing.T) {
 
 		start(t, w.c.Run)
 		assert.Equal(t, []string{"x"}, w.keys())
+	})
+}
+
+func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource()
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		var calls atomic.Int64 // for x
+		leave := make(chan struct{})
+		controller.WatchMap(c, inf, func(_ context.Context, _ string, o object) ([]string, error) {
+			if o.Owner == "x" {
+				switch calls.Add(1) {
+				case 1, 2: // at once, and once more to be sure
+					return nil, errBoom
+				case 3: // after the backoff, beside the handler
+					<-leave
+					return nil, errBoom
+				}
+			}
+			return []string{o.Owner}, nil
+		})
+		start(t, c.Run)
+		synctest.Wait()
+		s.set(object{Key: "a", Owner: "x"})
+		time.Sleep(4 * time.Millisecond)
+		synctest.Wait()
+		for calls.Load() < 3 {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		s.set(object{Key: "a", Owner: "y"})
+		synctest.Wait()
+		assert.Equal(t, []string{"x", "y"}, sorted(reports.take()))
+		close(leave)
+		synctest.Wait()
+		s.set(object{Key: "a", Owner: "z"})
+		synctest.Wait()
+		assert.Equal(t, []string{"x", "y", "z"}, sorted(reports.take()), "y has lost it")
 	})
 }
 

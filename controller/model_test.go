@@ -108,9 +108,15 @@ func model(t *testing.T, seed uint64) {
 	s := newSource()
 	inf := newInformer("things", s)
 	start(t, inf.Run)
+	exp := newAwaited()
+	breaker := newBreaker(t, controller.BreakerConfig{Failures: 3, OpenFor: 2 * time.Second})
 	cfg := controller.Config[string]{
 		Workers: 1 + r.IntN(4), Timeout: 5 * time.Second, DrainTimeout: 2 * time.Second, Logger: quiet,
 		RateLimiter: &limiter{delay: time.Second}, WaitFor: []informer.Syncer{inf},
+		Expectations: []controller.Expectations[string]{exp}, CancelSuperseded: r.IntN(2) == 0, MaxAttempts: r.IntN(5),
+	}
+	if r.IntN(2) == 0 {
+		cfg.Gate = breaker
 	}
 	c, err := controller.New("model", w, cfg)
 	require.NoError(t, err)
@@ -122,8 +128,8 @@ func model(t *testing.T, seed uint64) {
 	})
 	store := newLeases()
 	running := start(t, c.Run)
-	for range 100 {
-		switch key := fmt.Sprint("k", r.IntN(8)); r.IntN(12) {
+	for range 120 {
+		switch key := fmt.Sprint("k", r.IntN(8)); r.IntN(18) {
 		default:
 			w.ask(c, key)
 		case 0, 1:
@@ -152,13 +158,41 @@ func model(t *testing.T, seed uint64) {
 		case 5, 6:
 			time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
 		case 7:
+			synctest.Wait() // nothing is just being released
 			c.CheckInvariants(t)
+		case 12:
+			c.Pause()
+		case 13:
+			c.Resume()
+		case 14:
+			c.PauseKey(key)
+		case 15:
+			c.ResumeKey(key)
+		case 16:
+			c.SetWorkers(1 + r.IntN(4))
+		case 17:
+			exp.expect(key, time.Now().Add(time.Duration(r.IntN(20))*time.Second))
+			if r.IntN(2) == 0 {
+				time.Sleep(time.Duration(r.IntN(5)) * time.Second)
+				exp.meet(key)
+			}
 		}
+	}
+	c.Resume()
+	for i := range 8 {
+		c.ResumeKey(fmt.Sprint("k", i))
 	}
 	w.mu.Lock()
 	w.trouble = false
 	w.mu.Unlock()
 	store.cut.Store(false)
+	if c.Stats().Running {
+		require.NoError(t, c.WaitIdle(t.Context()))
+	}
+	time.Sleep(10 * time.Minute)
+	for _, key := range c.Parked() {
+		c.RetryParked(key)
+	}
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
 	c.CheckInvariants(t)
@@ -167,6 +201,8 @@ func model(t *testing.T, seed uint64) {
 	stats := c.Stats()
 	assert.True(t, stats.Running)
 	assert.Zero(t, stats.Queue)
+	assert.Zero(t, stats.Held)
+	assert.Zero(t, stats.Outcomes[controller.Skipped])
 	assert.Empty(t, c.Snapshot(), "nothing is kept of keys that are done")
 	running.stop()
 }
