@@ -125,18 +125,25 @@ func (m *mapping[K, S, T]) told(key S, e event[T]) bool {
 	}
 	// The way of nearly all changes. It keeps no list of states.
 	var keys [2][]K
-	var err error
+	var errs [2]error
 	if e.change.Type != informer.Added {
-		keys[0], err = m.call(key, e.change.Old)
+		keys[0], errs[0] = m.call(key, e.change.Old)
 	}
-	if err == nil && e.change.Type != informer.Deleted {
-		keys[1], err = m.call(key, e.change.New)
-	}
-	if err != nil {
-		return m.orRetry(key, m.mapAll(key, unmapped[T]{e.states(), true, e.low, e.what}))
+	if e.change.Type != informer.Deleted {
+		keys[1], errs[1] = m.call(key, e.change.New)
 	}
 	m.add(keys[0], keys[1], e.low, e.what)
-	return true
+	if errs[0] == nil && errs[1] == nil {
+		return true
+	}
+	failed := unmapped[T]{newest: errs[1] != nil, low: e.low, what: e.what}
+	if errs[0] != nil {
+		failed.states = append(failed.states, e.change.Old)
+	}
+	if errs[1] != nil {
+		failed.states = append(failed.states, e.change.New)
+	}
+	return m.orRetry(key, m.put(key, failed, errors.Join(errs[:]...)))
 }
 
 // orRetry makes key be mapped again if there is an error.
@@ -167,8 +174,12 @@ func (m *mapping[K, S, T]) mapAll(key S, u unmapped[T]) error {
 	}
 	u.newest = u.newest && last == len(u.states)-1
 	u.states = failed
+	return m.put(key, u, errors.Join(errs...))
+}
+
+// put keeps what could not be mapped of key, and says why. It returns err.
+func (m *mapping[K, S, T]) put(key S, u unmapped[T], err error) error {
 	m.keep(key, u)
-	err := errors.Join(errs...)
 	if m.ctx.Err() == nil {
 		m.log("mapping failed, tried again", key, err)
 	}

@@ -49,7 +49,9 @@ func (c *Controller[K]) PauseKey(key K) {
 	if h.paused == nil {
 		h.paused = make(map[K]bool)
 	}
-	h.paused[key] = h.paused[key]
+	if _, ok := h.paused[key]; !ok {
+		h.paused[key] = false
+	}
 	h.pausing.Store(true)
 }
 
