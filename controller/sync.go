@@ -13,14 +13,10 @@ import (
 func waitForSync(ctx context.Context, limit time.Duration, syncers []informer.Syncer) error {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, after(ErrSyncTimeout, limit))
 	defer cancel()
-	err := informer.WaitForSync(limited, syncers...)
-	if err == nil || ctx.Err() != nil {
-		return nil
+	if err := informer.WaitForSync(limited, syncers...); err != nil && ctx.Err() == nil {
+		return err
 	}
-	if named := informer.WaitForSync(limited, members(syncers)...); named != nil {
-		return named
-	}
-	return err
+	return nil
 }
 
 // awaitSync waits until s has synced, ended is closed, or ctx ends. It returns an error only if limit has passed; a
@@ -48,22 +44,14 @@ func awaitSync(ctx context.Context, ended <-chan struct{}, limit time.Duration, 
 	return fmt.Errorf("%w: %s", after(ErrSyncTimeout, limit), notSynced(s))
 }
 
-// members returns syncers with the members of each group, an informer.Group for example, in its place.
-func members(syncers []informer.Syncer) (all []informer.Syncer) {
-	for _, s := range syncers {
-		if group, ok := s.(interface{ Syncers() []informer.Syncer }); ok {
-			all = append(all, group.Syncers()...)
-		} else {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// notSynced returns the names of what has not synced of s: of its members, if it has some, or its own.
+// notSynced returns the names of what has not synced of s: of its members, if it is a group, or its own.
 func notSynced(s informer.Syncer) string {
+	members := []informer.Syncer{s}
+	if group, ok := s.(interface{ Syncers() []informer.Syncer }); ok {
+		members = group.Syncers()
+	}
 	var names []string
-	for _, member := range members([]informer.Syncer{s}) {
+	for _, member := range members {
 		if !isClosed(member.Synced()) {
 			names = append(names, member.Name())
 		}

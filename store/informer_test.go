@@ -14,7 +14,10 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-var _ informer.ListWatcher[object] = (store.Store[App])(nil)
+var (
+	_ informer.ListWatcher[object] = (store.Store[App])(nil)
+	_ informer.Equaler[object]     = (*store.MemoryStore[App])(nil)
+)
 
 // An informer of a quiet kind reaches the version of a write to another kind, and one that falls out of the history lists
 // again: the promises of Memory that an informer lives on.
@@ -55,5 +58,29 @@ func TestAnInformerFollowsAStoreInMemory(t *testing.T) {
 		got, ok = inf.Get("next")
 		assert.True(t, ok)
 		assert.Equal(t, last, got)
+	})
+}
+
+func TestAListAfterAGapTellsOnlyWhatHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, apps := newApps(t, store.MemoryConfig{History: 1})
+		create(t, apps, "quiet")
+		create(t, apps, "busy")
+		inf := informer.New(apps, store.Key[App], informer.Config{Name: "apps"})
+		updates := map[string]int{}
+		_, err := inf.AddHandler(informer.Handler[string, object]{OnUpdate: func(_, o object) { updates[o.Key]++ }})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it
+		<-inf.Synced()
+
+		for n := range 5 { // more than the history holds
+			scale(t, apps, "busy", n)
+		}
+		synctest.Wait()
+		cancel()
+		require.NoError(t, <-done)
+		assert.Equal(t, map[string]int{"busy": 1}, updates)
 	})
 }

@@ -31,6 +31,10 @@ type MemoryStore[T any] struct {
 // Kind returns the kind that the store was opened with.
 func (s *MemoryStore[T]) Kind() string { return s.kind }
 
+// Equal reports whether a and b are the same version of the same object: it makes the store an [informer.Equaler], whose
+// informers tell nothing about what a new list brings unchanged.
+func (s *MemoryStore[T]) Equal(a, b Object[T]) bool { return a.UID == b.UID && a.Version == b.Version }
+
 // Get implements [Reader].
 func (s *MemoryStore[T]) Get(ctx context.Context, key string) (Object[T], error) {
 	if ctx.Err() != nil {
