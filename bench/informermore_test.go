@@ -122,7 +122,7 @@ type row struct {
 	name string
 	n    int // its number
 	rev  int
-	data [80]byte
+	_    [80]byte
 }
 
 const soakRow = 112
