@@ -8,10 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
 )
 
 func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
@@ -19,11 +20,13 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1})
 		inf := informer.New(lagging{s, time.Minute}, keyOf, informer.Config{Name: "things"})
 		start(t, inf.Run)
-		applied := map[string]int{}
+		var applied atomic.Int64 // of a
 		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {
 			o, _ := inf.Get(key)
 			time.Sleep(time.Second)
-			applied[key] = o.Value
+			if key == "a" {
+				applied.Store(int64(o.Value))
+			}
 			return controller.Result{}, nil
 		})
 		controller.Watch(c, inf, controller.OwnKey)
@@ -36,7 +39,7 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 		c.Add("a")                        // begins before the cache has seen it
 		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2))
 		assert.Equal(t, time.Minute+time.Second, time.Since(began))
-		assert.Equal(t, 2, applied["a"])
+		assert.EqualValues(t, 2, applied.Load())
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, len(reports.take()), 3, "before, for the event, and perhaps once more")
 

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,23 +62,41 @@ func TestAnInformerFollowsAStoreInMemory(t *testing.T) {
 	})
 }
 
+// gapped is a store whose watches tell nothing, but that there was a gap.
+type gapped struct {
+	*store.MemoryStore[App]
+	gaps chan struct{} // capacity 1; the test sends, nobody closes
+}
+
+func (g gapped) Watch(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[object], error] {
+	return func(yield func(informer.Event[object], error) bool) {
+		select {
+		case <-g.gaps:
+			yield(informer.Event[object]{}, store.ErrExpired)
+		case <-ctx.Done():
+		}
+	}
+}
+
 func TestAListAfterAGapTellsOnlyWhatHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, apps := newApps(t, store.MemoryConfig{History: 1})
+		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "quiet")
 		create(t, apps, "busy")
-		inf := informer.New(apps, store.Key[App], informer.Config{Name: "apps"})
+		source := gapped{apps, make(chan struct{}, 1)}
+		inf := informer.New(source, store.Key[App], informer.Config{Name: "apps"})
 		updates := map[string]int{}
-		_, err := inf.AddHandler(informer.Handler[string, object]{OnUpdate: func(_, o object) { updates[o.Key]++ }})
+		handler, err := inf.AddHandler(informer.Handler[string, object]{OnUpdate: func(_, o object) { updates[o.Key]++ }})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it
-		<-inf.Synced()
+		<-handler.Synced()                   // or what follows would be part of what it is told first
 
-		for n := range 5 { // more than the history holds
-			scale(t, apps, "busy", n)
-		}
+		scale(t, apps, "busy", 1)
+		last := scale(t, apps, "busy", 2)
+		source.gaps <- struct{}{}
+		require.NoError(t, inf.WaitForVersion(ctx, last.Version))
 		synctest.Wait()
 		cancel()
 		require.NoError(t, <-done)

@@ -131,6 +131,7 @@ func TestAWatchKeepsToItsKeyAmongThoseThatBeginLikeIt(t *testing.T) {
 		want, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1, Value: []byte("a")})
 		require.NoError(t, err)
 		time.Sleep(time.Minute) // for bookmarks, if any come
+		synctest.Wait()
 		assert.Equal(t, []leaderelect.Entry{{Key: "lease"}, want}, seen)
 		cancel()
 		<-done
@@ -161,10 +162,12 @@ func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
 		time.Sleep(time.Second)
 		go func() { done <- elector().Run(second) }()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Len(t, began, 1)
 		released := time.Now()
 		endFirst()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Len(t, began, 2)
 		assert.LessOrEqual(t, began[1].Sub(released), 20*time.Millisecond)
 		endSecond()
