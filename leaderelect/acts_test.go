@@ -20,7 +20,7 @@ func (p *party) act(l *leaderelect.Leadership, done <-chan struct{}) {
 		w.mu.Lock()
 		leads := l.Err() == nil && !time.Now().Before(w.paused[p.name])
 		for _, other := range w.parties {
-			if leads && other != p && other.IsLeader() {
+			if leads && other != p && other.IsLeader() && !w.early {
 				w.violateLocked("%s acts in term %d while %s leads", p.name, l.Term(), other.name)
 			}
 		}
@@ -49,7 +49,16 @@ func (w *world) arrive(party string, term uint64) {
 		w.violateLocked("the register refuses term %d of %s after term %d", term, party, w.accepted)
 	case err == nil:
 		w.accepted = term
+	default:
+		w.refused++
 	}
+}
+
+// refusals returns how many writes the register has refused.
+func (w *world) refusals() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused
 }
 
 // pauseLocked stops the timers of a process for d. Those that were due are served then.

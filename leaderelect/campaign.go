@@ -23,6 +23,7 @@ type candidacy struct {
 	told      time.Time // when the watch has told something last
 	notBefore time.Time // when it may be written next: once per RetryPeriod
 	unsure    uint64    // the last term that was claimed without a clear reply
+	gone      string    // the last mark that a holder has lost; "" is none
 }
 
 // campaign follows the record until this elector has taken it. It returns nil when ctx ends first.
@@ -47,7 +48,7 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 	if !free.IsZero() && free.Before(next) {
 		next = free
 	}
-	v, told, err := e.await(ctx, next)
+	v, told, err := e.await(ctx, c, next)
 	switch {
 	case err != nil:
 		return nil
@@ -79,8 +80,9 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 	return e.follow(ctx, c, v)
 }
 
-// await waits until the given time, or until there is news of the record, which it returns.
-func (e *Elector) await(ctx context.Context, until time.Time) (v view, told bool, err error) {
+// await waits until the given time, or until there is news of the record, which it returns, or of the process of its
+// holder: then the record is to be read, for it may have been renewed since it was seen.
+func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v view, told bool, err error) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
@@ -88,6 +90,9 @@ func (e *Elector) await(ctx context.Context, until time.Time) (v view, told bool
 		return view{}, false, ctx.Err()
 	case v := <-e.watching.news():
 		return v, true, nil
+	case c.gone = <-e.sentry.ends():
+		c.look = time.Now()
+		return view{}, false, nil
 	case <-e.wake:
 		return view{}, false, nil
 	case <-timer.C:
@@ -113,7 +118,11 @@ func (e *Elector) follow(ctx context.Context, c *candidacy, v view) *tenure {
 func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
 	c.notBefore = time.Now().Add(e.cfg.RetryPeriod)
 	c.look = time.Now() // if it fails
+	early := time.Now().Before(e.expiresAt(c.seen))
 	t, err := e.take(ctx, c.seen.view)
+	if early && !definite(err) {
+		e.notEarly = time.Now().Add(e.cfg.LeaseDuration)
+	}
 	switch {
 	case t != nil:
 		return t
@@ -139,6 +148,11 @@ func (e *Elector) observe(ctx context.Context, seen *observation, v view) {
 		e.seen.raise(v.rec)
 	}
 	e.publish(v)
+	if v.held() && !seen.regressed && v.rec.Incarnation != e.incarnation {
+		e.sentry.want(v.rec.Mark)
+	} else {
+		e.sentry.want("")
+	}
 }
 
 // freeAt returns from when on this elector may take the record, if its version stays as it is; zero if nothing is known
@@ -148,12 +162,24 @@ func (e *Elector) freeAt(c *candidacy) time.Time {
 	if free.IsZero() {
 		return free
 	}
+	if c.orphaned() && free.After(e.notEarly) {
+		free = c.seen.since
+		if free.Before(e.notEarly) {
+			free = e.notEarly
+		}
+	}
 	for _, t := range []time.Time{c.notBefore, e.mayTake()} {
 		if t.After(free) {
 			free = t
 		}
 	}
 	return free
+}
+
+// orphaned reports whether the holder of the record has lost the mark that the record names. What was seen since, such
+// as a tombstone, or the same holder with another mark, or none, is not that record any more.
+func (c *candidacy) orphaned() bool {
+	return c.gone != "" && c.seen.held() && !c.seen.regressed && c.seen.rec.Mark == c.gone
 }
 
 // expiresAt returns from when on nobody holds the record, if its version stays as it is.
@@ -233,10 +259,12 @@ func (e *Elector) begin(ctx context.Context, rec record, version string, sent mo
 		term:       rec.Term,
 		acquired:   rec.AcquireTime,
 		version:    version,
+		mark:       rec.Mark,
 		sent:       sent,
 	}
 	e.setCurrent(t.Leadership)
 	e.publish(view{exists: true, readable: true, rec: rec})
+	e.sentry.want("")
 	e.log.InfoContext(ctx, "leaderelect: leadership began", "term", rec.Term)
 	return t
 }
@@ -265,6 +293,9 @@ func (e *Elector) write(ctx context.Context, version string, rec record, sent mo
 	rec.RenewTime = sent.UTC()
 	rec.AcquireTime = rec.AcquireTime.UTC()
 	rec.Metadata = e.cfg.Metadata
+	if rec.Holder != "" {
+		rec.Mark = e.sentry.mark()
+	}
 	value, err := json.Marshal(rec)
 	if err != nil {
 		return rec, Entry{}, fmt.Errorf("leaderelect: encode record: %w", err)

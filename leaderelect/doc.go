@@ -96,11 +96,37 @@
 //  9. An elector does not compete again before its work has returned.
 //  10. A watch ([Watcher]) makes everything faster and nothing else: an event that is late, lost or repeated changes nothing of
 //     the above.
+//  11. With a [Sentinel] the first guarantee holds while marks end with their processes only. A leader that lives and has lost
+//     its mark may be replaced before its lease is over; it goes on until a watch tells it so, or its next renewal does,
+//     or RenewDeadline. Until then two work, and the term tells who is right: that is why Config.FencedWork must be true. A
+//     lease is taken early only from a record that was read after the mark that it names was seen gone, in place of exactly
+//     that record. A Sentinel that fails, hangs or has never held a mark makes a follower wait for the lease, and changes
+//     nothing else of the above.
 //
 // [Slots] guarantee all of this for each slot. Beyond that: a slot is only taken when it is free, never from one that
 // leads; it is released when all work that was begun in it has ended; when nothing has happened for a while, every slot is
 // owned, and no replica owns two more than another; and a replica that joins or leaves moves no more slots than it gets
 // or had.
+//
+// # Early takeover
+//
+// A lease says that a leader may live for as long as it lasts. That a process is dead can be known sooner, from what dies with
+// it: a session of a database, a lock of a file. With Config.Sentinel each elector holds such a mark while it runs:
+//
+//	leader     ── holds a mark ── writes its name into the record, in the claim or at once ── is killed
+//	                                                                                            │
+//	follower   ── reads the record ── waits for the end of that mark ◄── the mark is gone ──────┘
+//	                                             │
+//	                                             └─► reads again ── the same mark ── replaces that record, with the next term
+//	                                                      │
+//	                                                      └──────── another, or none ── goes by the lease
+//
+// Whether a mark is gone is a hint: a connection can be cut while the leader lives. Such a leader says at once that it has
+// lost its mark, by a renewal, and takes another one after a RetryPeriod, so it is replaced only if it cannot say so in
+// time. If it is, its writes have to be refused. An elector takes over early once in a LeaseDuration at most, in case that
+// a Sentinel is wrong about everything. One that ends without a release is taken over early, too; its work has returned.
+//
+// It costs no writes but one when a mark is taken late or is lost, and what the Sentinel takes for two calls that block.
 //
 // # What it cannot guarantee
 //
@@ -125,7 +151,8 @@
 // ends the process: Run competes again when the work has returned.
 //
 // Fail-over takes, from the last good renewal of a leader that dies: LeaseDuration and 50ms if followers watch, otherwise
-// up to 1.2 RetryPeriod more. So 13s to 15s after its death with the defaults, or to 17.5s. After a release it takes
+// up to 1.2 RetryPeriod more. So 13s to 15s after its death with the defaults, or to 17.5s. With a [Sentinel] it is what that
+// takes to notice, one read and one write: milliseconds, when the process dies and not its machine. After a release it takes
 // two requests if followers watch, otherwise up to 1.2 RetryPeriod. An elector whose own lease has
 // expired takes the record back at once if nobody else has it. A new elector that finds the record of one that died long
 // ago waits for a LeaseDuration as well, because it cannot know.
@@ -140,7 +167,7 @@
 // # Shutdown
 //
 // Cancel the context of Run. The work sees its context end, drains, returns; OnStoppedLeading is called; the lease is
-// released if ReleaseOnCancel is set; Run returns nil. Nothing of the elector runs then, with one exception that Run
+// released if ReleaseOnCancel is set; its mark is let go; Run returns nil. Nothing of the elector runs then, with one exception that Run
 // reports by [ErrStoreStuck].
 //
 // # Testing

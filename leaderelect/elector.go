@@ -47,9 +47,11 @@ type Elector struct {
 	prior     observation // what was known before the first read; zero is nothing
 	seen      mark
 	attempts  attempts
-	done      uint64 // the last term of ours that must not be led (again)
-	created   uint64 // the term of a Create whose reply may be lost; 0 if there is none
-	floor     uint64 // terms begin here, because the record was created anew
+	done      uint64    // the last term of ours that must not be led (again)
+	created   uint64    // the term of a Create whose reply may be lost; 0 if there is none
+	floor     uint64    // terms begin here, because the record was created anew
+	sentry    *sentry   // of this run; nil if there is no Sentinel
+	notEarly  time.Time // no lease is taken before its end, until then
 }
 
 // Leader is who leads, as the record says.
@@ -170,11 +172,17 @@ func (e *Elector) run(ctx context.Context, f func() error) error {
 	e.callbacks = startCallbacks(e.log, e.cfg.OnNewLeader)
 	watching := e.startWatching(ctx)
 	e.setWatching(watching)
+	e.sentry = e.startSentry(ctx)
+	e.sentry.await(ctx, e.cfg.RetryPeriod)
 	err := f()
 	e.callbacks.stop()
 	e.setWatching(nil)
 	if !watching.stop(e.cfg.RequestTimeout) {
 		stuck := fmt.Errorf("leaderelect: run %q: a watch has not returned: %w", e.cfg.Key, ErrStoreStuck)
+		err = errors.Join(err, stuck)
+	}
+	if !e.sentry.stop(e.cfg.RequestTimeout) {
+		stuck := fmt.Errorf("leaderelect: run %q: a Sentinel has not returned: %w", e.cfg.Key, ErrStoreStuck)
 		err = errors.Join(err, stuck)
 	}
 	if left := e.calls.wait(e.cfg.RequestTimeout); left > 0 {

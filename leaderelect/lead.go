@@ -14,6 +14,7 @@ type tenure struct {
 	acquired time.Time
 	version  string // of the last write that is known to have happened
 	sent     moment // when the last write was sent, whatever became of it
+	mark     string // in the record of that version
 }
 
 // outcome is how a term ended.
@@ -140,6 +141,11 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 			if (!e.wrote(t, v) || e.seen.regressed(v)) && len(done) == 0 {
 				e.verify(t)
 			}
+		case <-e.sentry.changes():
+			if t.mark != e.sentry.mark() && len(done) == 0 && t.Err() == nil {
+				e.renew(t) // the record must not name a mark for longer than it is held
+				tick.Reset(time.Until(t.sent.Add(e.cfg.RetryPeriod)))
+			}
 		case <-tick.C:
 			switch { // select takes any that is ready, and after a pause the timer of the lease may come last
 			case len(done) > 0:
@@ -177,7 +183,7 @@ func (e *Elector) renew(t *tenure) {
 	t.sent = beginning()
 	rec, entry, err := e.write(t.ctx, t.version, record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
 	if err == nil {
-		t.version = entry.Version
+		t.version, t.mark = entry.Version, rec.Mark
 		e.seen.raise(rec)
 		t.extend(t.sent)
 		return
@@ -209,7 +215,7 @@ func (e *Elector) verify(t *tenure) {
 			t.extend(sent)
 		}
 		e.seen.raise(v.rec)
-		t.version = v.version
+		t.version, t.mark = v.version, v.rec.Mark
 		return
 	}
 	own := v.held() && v.rec.Incarnation == e.incarnation

@@ -12,7 +12,7 @@ import (
 )
 
 // MemoryStore is a [LeaseStore] within one process, for tests, examples, and electors that share a process. It is a
-// [Watcher] and a [Lister], and tells an [Entry.Floor]. Nothing outlives it.
+// [Watcher], a [Lister] and a [Sentinel], and tells an [Entry.Floor]. Nothing outlives it.
 //
 // Tests make it fail: [MemoryStore.Inject] has calls delayed, lost or refused, [MemoryStore.Put] and
 // [MemoryStore.Delete] do what somebody does by hand.
@@ -26,6 +26,7 @@ type MemoryStore struct {
 	writes  uint64            // of all keys; the last version
 	changed chan struct{}
 	faults  Faults
+	marks   map[string]chan struct{} // that are held; each is closed when it ends
 }
 
 // Faults makes calls of a [MemoryStore] fail, slowly or at once. Both functions are called without a lock, by the
@@ -47,7 +48,10 @@ type Call struct {
 
 // NewMemoryStore returns a store without records.
 func NewMemoryStore() *MemoryStore {
-	return &MemoryStore{entries: make(map[string]Entry), floors: make(map[string]uint64), changed: make(chan struct{})}
+	return &MemoryStore{
+		entries: make(map[string]Entry), floors: make(map[string]uint64), changed: make(chan struct{}),
+		marks: make(map[string]chan struct{}),
+	}
 }
 
 // Get returns the record, or ErrNotFound.

@@ -162,7 +162,7 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
 	lanes(t, effort(500, 10_000), func(t *testing.T, seed int) {
-		w := schedule(t, uint64(seed))
+		w := schedule(t, uint64(seed), unmarked)
 		w.requireLeader(t)
 		w.finish(t)
 	})
@@ -205,7 +205,7 @@ var drifts = []drift{{1, 1, 0}, {1, 1.0099, 0.01}, {0.7, 1.3, 0.86}}
 
 // schedule runs two or three candidates through random faults until the network is healed and all run. Clocks differ in
 // speed: all durations of a party take so many times as long.
-func schedule(t *testing.T, seed uint64) *world {
+func schedule(t *testing.T, seed uint64, s sentinels) *world {
 	chance := &chance{random: rand.New(rand.NewPCG(seed, 17))}
 	w := newWorld(t)
 	w.acts = true
@@ -238,6 +238,9 @@ func schedule(t *testing.T, seed uint64) *world {
 			if chance.upTo(2) == 0 {
 				watched(cfg)
 			}
+			if s != unmarked {
+				marked(w, name)(cfg)
+			}
 		})
 		left := scale(time.Duration(float64(lease)/(1+clocks.skew))) - scale(renew)
 		if clocks.skew > 0.01 {
@@ -248,6 +251,7 @@ func schedule(t *testing.T, seed uint64) *world {
 		}
 		p.start()
 	}
+	w.troubleMarks(chance, s)
 	leaving := make(map[*party]bool)
 	for range 3 {
 		after(chance.duration(25 * time.Second))
@@ -266,6 +270,7 @@ func schedule(t *testing.T, seed uint64) *world {
 	}
 	after(chance.duration(25 * time.Second))
 	w.heal()
+	w.marks.heal()
 	w.mu.Lock()
 	for _, p := range w.parties {
 		p.behave = nil

@@ -103,6 +103,7 @@ type record struct {
 	RenewTime   time.Time         `json:"renewTime"`
 	Metadata    map[string]string `json:"metadata"`
 	Preferred   string            `json:"preferred"`
+	Mark        string            `json:"mark"`
 }
 
 func newNetwork() *network {

@@ -18,6 +18,7 @@ type record struct {
 	RenewTime   time.Time         `json:"renewTime"`          // informational
 	Metadata    map[string]string `json:"metadata,omitzero"`  // for whoever reads
 	Preferred   string            `json:"preferred,omitzero"` // in a tombstone: for whom others hold back; "" is nobody
+	Mark        string            `json:"mark,omitzero"`      // that the holder's process held when it wrote; "" is none
 }
 
 // maxLease bounds what a record can say, so that no sum overflows.

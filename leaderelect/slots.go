@@ -56,7 +56,7 @@ type Slots struct {
 type SlotsConfig struct {
 	// Lease is what the leases of all slots have in common: Store, Key, Identity, the durations, Metadata and so on. The
 	// records are named after Key: slot 7 is Key/slot/7, and seat 2 is Key/seat/2. Unless there is only one slot, Store has
-	// to be a [Lister]. OnStartedLeading, OnStoppedLeading and OnNewLeader must be nil; the other callbacks and the Hooks are
+	// to be a [Lister]. OnStartedLeading, OnStoppedLeading, OnNewLeader and Sentinel must be nil; the other callbacks and the Hooks are
 	// called for any slot, at the same time for several. ReleaseOnCancel is always on.
 	Lease Config
 
@@ -102,6 +102,7 @@ func NewSlots(cfg SlotsConfig) (*Slots, error) {
 	check(cfg.Lease.OnStartedLeading == nil, "Lease.OnStartedLeading", "must be nil: there is OnAcquired")
 	check(cfg.Lease.OnStoppedLeading == nil, "Lease.OnStoppedLeading", "must be nil: there is OnRevoked")
 	check(cfg.Lease.OnNewLeader == nil, "Lease.OnNewLeader", "must be nil")
+	check(cfg.Lease.Sentinel == nil, "Lease.Sentinel", "must be nil: it is for leader election")
 	lister, ok := cfg.Lease.Store.(Lister)
 	check(ok || cfg.Slots == 1 || cfg.Lease.Store == nil, "Lease.Store", "must be a Lister, or there can be one slot only")
 

@@ -46,6 +46,7 @@ type nodeSpec struct {
 	Counter  string // a file with a number, which nothing guards
 	Identity string
 	Lease    time.Duration
+	Early    bool // takeover, as soon as the process of the leader is gone: for Postgres
 }
 
 // timing is that of the electors: the proportions of the defaults, faster.
@@ -114,6 +115,12 @@ func runNode(text string) error {
 		},
 	}
 	spec.timing(&cfg)
+	if spec.Early {
+		if cfg.Sentinel, err = spec.sentinel(); err != nil {
+			return err
+		}
+		cfg.FencedWork = true // act does nothing else that counts
+	}
 	elector, err := leaderelect.New(cfg)
 	if err != nil {
 		return err

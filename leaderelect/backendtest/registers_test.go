@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
@@ -48,6 +49,15 @@ func (s nodeSpec) open() (leaderelect.LeaseStore, fenced, error) {
 	default:
 		return nil, nil, fmt.Errorf("no such backend: %q", s.Backend)
 	}
+}
+
+// sentinel returns a sentinel on connections of its own.
+func (s nodeSpec) sentinel() (leaderelect.Sentinel, error) {
+	db, err := sql.Open("pgx", fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&application_name=sentinel-%d", s.Addr, os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	return sqllease.NewSentinel(db, sqllease.SentinelConfig{})
 }
 
 func sqlNode(db *sql.DB, d sqllease.Dialect) (leaderelect.LeaseStore, fenced, error) {

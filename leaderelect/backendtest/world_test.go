@@ -28,6 +28,7 @@ type world struct {
 	backend string
 	addr    string
 	lease   time.Duration
+	early   bool                   // takeover, as soon as the process of the leader is gone
 	store   leaderelect.LeaseStore // as the test reaches it
 	server  *server                // nil if there is none
 	proxies []*proxy               // one for each node; nil if there is no network
@@ -68,7 +69,7 @@ func (w *world) begin() {
 // spawn starts a node. Two of them have the same identity.
 func (w *world) spawn(slot int) {
 	w.t.Helper()
-	spec := nodeSpec{Backend: w.backend, Addr: w.addr, Counter: w.counter, Identity: fmt.Sprintf("node-%d", slot/2), Lease: w.lease}
+	spec := nodeSpec{Backend: w.backend, Addr: w.addr, Counter: w.counter, Identity: fmt.Sprintf("node-%d", slot/2), Lease: w.lease, Early: w.early}
 	if w.proxies != nil {
 		spec.Addr = w.proxies[slot].addr()
 	}

@@ -1,0 +1,265 @@
+package leaderelect_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// crash kills a party, as far as others can tell: its connections are cut, and it is not heard of again.
+func (w *world) crash(party string) time.Time {
+	w.cut(party, time.Hour)
+	w.marks.drop(party)
+	return time.Now()
+}
+
+// pairOf starts a leader, and a follower a second later, and lets a minute pass. Both act in a fenced way.
+func pairOf(t *testing.T, w *world, change func(name string) func(*leaderelect.Config)) (a, b *party) {
+	t.Helper()
+	w.acts, w.early = true, true
+	a, b = w.join(t, "a", change("a")), w.join(t, "b", change("b"))
+	a.start()
+	after(time.Second)
+	b.start()
+	after(time.Minute)
+	require.True(t, a.IsLeader())
+	return a, b
+}
+
+func TestWhenTheProcessOfTheLeaderIsGoneAFollowerTakesOverAtOnceWithASentinelAndAfterTheLeaseWithout(t *testing.T) {
+	for name, change := range map[string]func(*leaderelect.Config){"polling": func(*leaderelect.Config) {}, "watching": watched} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) {
+					return func(cfg *leaderelect.Config) { change(cfg); marked(w, name)(cfg) }
+				})
+				died := w.crash("a")
+				after(time.Minute)
+				require.True(t, b.IsLeader())
+				assert.Equal(t, latency/2+latency+latency, w.term(t, 2).began.Sub(died), "it is told, reads, and claims")
+				assert.Positive(t, w.refusals(), "writes of a that were under way")
+				w.finish(t)
+			})
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				_, b := pairOf(t, w, func(string) func(*leaderelect.Config) { return change })
+				last := w.history()[len(w.history())-1].at
+				w.crash("a")
+				after(time.Minute)
+				require.True(t, b.IsLeader())
+				assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(last), lease)
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestALeaderThatHasLostItsMarkAndLivesIsNotReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, _ := pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
+		first := w.read().Mark
+		require.NotEmpty(t, first)
+		w.marks.drop("a")
+		after(latency)
+		assert.Empty(t, w.read().Mark, "it says so at once")
+		after(2 * retry)
+		second := w.read().Mark
+		assert.NotEmpty(t, second, "it has another one")
+		assert.NotEqual(t, first, second)
+		after(time.Minute)
+		assert.True(t, a.IsLeader())
+		assert.Equal(t, 1, w.led())
+
+		died := w.crash("a")
+		after(time.Second)
+		assert.Less(t, w.term(t, 2).began.Sub(died), 4*latency, "the new mark serves as well")
+		w.finish(t)
+	})
+}
+
+func TestALeaderThatIsReplacedBecauseItHasLostItsMarkStopsWhenItIsToldSoAndTheFenceRefusesItUntilThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
+		w.cut("a", 3*time.Second) // so that it does not say in time that it lives
+		w.marks.drop("a")
+		after(time.Second)
+		require.True(t, b.IsLeader())
+		require.True(t, a.IsLeader(), "two lead, as a cannot know")
+		refused := w.refusals()
+		after(6 * time.Second)
+		require.False(t, a.IsLeader())
+		require.Greater(t, w.refusals(), refused)
+		log := w.term(t, 1)
+		require.ErrorIs(t, log.leadership.Err(), leaderelect.ErrLeaseTaken)
+		assert.Less(t, log.returned.Sub(w.term(t, 2).began), request+retry)
+		after(time.Minute)
+		require.Equal(t, 2, w.led())
+		w.finish(t)
+	})
+}
+
+func TestAMarkThatWasNeverHeldIsNeverMissed(t *testing.T) {
+	for name, f := range map[string]markFault{"an error": markError, "a stall": markStall, "a hang": markHang} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.marks.do(func(op, _ string) markFault {
+					if op == "hold" {
+						return f
+					}
+					return markLie
+				})
+				a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
+				assert.Empty(t, w.read().Mark)
+				assert.Zero(t, w.marks.asked)
+				assert.Equal(t, 1, w.led())
+				require.True(t, a.IsLeader())
+				last := w.history()[len(w.history())-1].at
+				w.crash("a")
+				after(lease - time.Second)
+				require.False(t, b.IsLeader())
+				after(lease)
+				require.True(t, b.IsLeader())
+				assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(last), lease)
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestASentinelThatFailsCostsTimeAlone(t *testing.T) {
+	crashed := func(t *testing.T, f markFault, healAfter time.Duration) (took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.marks.do(func(op, _ string) markFault {
+				if op == "gone" {
+					return f
+				}
+				return markFine
+			})
+			_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
+			last := w.history()[len(w.history())-1].at
+			w.crash("a")
+			after(healAfter)
+			w.marks.heal()
+			after(2 * lease)
+			require.True(t, b.IsLeader())
+			took = w.term(t, 2).began.Sub(last)
+			w.finish(t)
+		})
+		return took
+	}
+	for _, f := range []markFault{markError, markStall, markHang} {
+		took := crashed(t, f, lease+retry)
+		assert.GreaterOrEqual(t, took, lease)
+		assert.Less(t, took, lease+2*retry)
+	}
+	assert.Less(t, crashed(t, markError, 2*time.Second), 2*time.Second+3*retry, "it is asked again")
+	assert.Less(t, crashed(t, markHang, 2*time.Second), 2*time.Second+3*retry)
+}
+
+func TestTheRecordNamesAMarkAsSoonAsItIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.marks.do(func(string, string) markFault { return markError })
+		a := w.join(t, "a", marked(w, "a"))
+		a.start()
+		after(time.Second)
+		w.marks.heal()
+		require.Empty(t, w.read().Mark)
+		begin := time.Now()
+		for w.read().Mark == "" {
+			time.Sleep(time.Millisecond)
+			require.Less(t, time.Since(begin), 2*retry)
+		}
+		history := w.history()
+		n := len(history)
+		assert.Less(t, history[n-1].at.Sub(history[n-2].at), retry/2, "it does not wait for the next renewal")
+		w.finish(t)
+	})
+}
+
+func TestASentinelThatSaysThatAllIsLostMakesEachElectorTakeOverOnceInALeaseAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.acts, w.early = true, true
+		w.marks.do(func(op, _ string) markFault {
+			if op == "gone" {
+				return markLie
+			}
+			return markFine
+		})
+		for _, name := range []string{"a", "b"} {
+			w.join(t, name, func(cfg *leaderelect.Config) { watched(cfg); marked(w, name)(cfg) }).start()
+		}
+		const length = 10 * time.Minute
+		after(length)
+		assert.Greater(t, w.led(), 10)
+		assert.LessOrEqual(t, w.led(), 1+2*int(length/lease+1))
+		w.finish(t)
+	})
+}
+
+func TestAnElectorThatHasEndedWithoutAReleaseNeedNotBeWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		keep := func(name string) func(*leaderelect.Config) {
+			return func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false; marked(w, name)(cfg) }
+		}
+		a, b := pairOf(t, w, keep)
+		w.mu.Lock()
+		w.early = false // they do not work at the same time
+		w.mu.Unlock()
+		require.NoError(t, a.stop())
+		after(4 * latency)
+		require.True(t, b.IsLeader())
+		w.finish(t)
+	})
+}
+
+func TestRunWaitsForTheSentinelAndSaysSoIfItStaysAway(t *testing.T) {
+	for name, op := range map[string]string{"of Hold": "hold", "of Gone": "gone"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.marks.do(func(o, party string) markFault {
+					if o == op && party == "b" {
+						return markHang
+					}
+					return markFine
+				})
+				_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
+				begin := time.Now()
+				require.ErrorIs(t, b.stop(), leaderelect.ErrStoreStuck)
+				assert.Equal(t, request, time.Since(begin))
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestAPanicOfASentinelIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, _ := pairOf(t, w, func(name string) func(*leaderelect.Config) {
+			return func(cfg *leaderelect.Config) { cfg.Sentinel, cfg.FencedWork = panics{}, true }
+		})
+		require.True(t, a.IsLeader())
+		w.finish(t)
+	})
+}
+
+// panics is a sentinel.
+type panics struct{}
+
+func (panics) Hold(_ context.Context, _ string, held func()) error { held(); panic("on purpose") }
+func (panics) Gone(context.Context, string) error                  { panic("on purpose") }

@@ -1,0 +1,138 @@
+package sqllease_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+func newSentinel(t testing.TB, db *sql.DB) *sqllease.Sentinel {
+	t.Helper()
+	s, err := sqllease.NewSentinel(db, sqllease.SentinelConfig{})
+	require.NoError(t, err)
+	return s
+}
+
+// hold has a mark held. The channel gets the end of it.
+func hold(ctx context.Context, s *sqllease.Sentinel, mark string) <-chan error {
+	end := make(chan error, 1)
+	go func() { end <- s.Hold(ctx, mark, func() {}) }() // ends with ctx, or as the test wants it
+	synctest.Wait()
+	return end
+}
+
+// pending reports whether a call has not returned.
+func pending(c <-chan error) bool {
+	synctest.Wait()
+	return len(c) == 0
+}
+
+func TestAMarkIsGoneWhenTheSessionOfItsHolderIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSentinel(t, db)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		require.NoError(t, s.Gone(ctx, "a"), "nobody holds it")
+		end := hold(ctx, s, "a")
+		require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another session has its lock")
+		require.NoError(t, s.Gone(ctx, "b"), "it has a lock of its own")
+
+		gone := make(chan error, 2)
+		for range cap(gone) {
+			go func() { gone <- s.Gone(ctx, "a") }() // ends with the session
+		}
+		time.Sleep(150 * time.Second)
+		require.True(t, pending(gone), "it is held")
+		_, _, waits := server.counts()
+		assert.Equal(t, 2+2*3, waits, "each is begun anew once in a minute")
+		require.True(t, pending(end))
+		cut := time.Now()
+		server.cut()
+		require.NoError(t, <-gone)
+		require.NoError(t, <-gone)
+		assert.Equal(t, cut, time.Now(), "at once")
+		require.ErrorContains(t, <-end, `sqllease: hold mark "a": `)
+		assert.LessOrEqual(t, time.Since(cut), time.Second, "the holder learns it when it looks")
+	})
+}
+
+func TestAMarkEndsWithItsContextAndItsSessionIsNotUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSentinel(t, db)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		end := hold(ctx, s, "a")
+		open, held, _ := server.counts()
+		require.Equal(t, []int{1, 1}, []int{open, held})
+		cancel(errNetwork)
+		require.ErrorIs(t, <-end, errNetwork)
+		open, held, _ = server.counts()
+		require.Equal(t, []int{0, 0}, []int{open, held})
+		require.NoError(t, s.Gone(t.Context(), "a"))
+	})
+}
+
+func TestAWaitForAMarkEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db := openLocks(t)
+		s := newSentinel(t, db)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hold(ctx, s, "a")
+		short, stop := context.WithTimeout(ctx, time.Hour)
+		defer stop()
+		begin := time.Now()
+		require.ErrorIs(t, s.Gone(short, "a"), context.DeadlineExceeded)
+		require.Equal(t, time.Hour, time.Since(begin))
+	})
+}
+
+func TestAStandbyIsNotAskedForMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSentinel(t, db)
+		server.is(func() { server.standby = true })
+		require.ErrorContains(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), "standby")
+		require.ErrorContains(t, s.Gone(t.Context(), "a"), "standby")
+	})
+}
+
+func TestAPoolerInTransactionModeIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSentinel(t, db)
+		end := hold(t.Context(), s, "a")
+		server.is(func() { server.pooled = true })
+		require.ErrorContains(t, <-end, "does a pooler stand in between?")
+	})
+}
+
+func TestAFailureOfTheServerIsAnErrorAndNotTheEndOfAMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSentinel(t, db)
+		server.slow = func(string) error { return errNetwork }
+		require.ErrorIs(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), errNetwork)
+		require.ErrorIs(t, s.Gone(t.Context(), "a"), errNetwork)
+		server.slow = nil
+		require.NoError(t, db.Close())
+		require.Error(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }))
+		require.Error(t, s.Gone(t.Context(), "a"))
+	})
+}
+
+func TestASentinelConfigThatDoesNotFitNamesTheField(t *testing.T) {
+	_, err := sqllease.NewSentinel(nil, sqllease.SentinelConfig{CheckPeriod: -1})
+	require.ErrorContains(t, err, "CheckPeriod must be positive, is -1ns")
+	_, err = sqllease.NewSentinel(nil, sqllease.SentinelConfig{})
+	require.NoError(t, errors.Join(err))
+}
