@@ -39,6 +39,7 @@ const (
 	markError           // an error at once
 	markStall           // neither an effect nor a reply
 	markHang            // the same, and the end of the context is ignored
+	markSlow            // it takes a second
 	markLie             // it says that it is so, and it is not
 	endOfMarkFaults
 )
@@ -111,6 +112,8 @@ func (p post) begin(ctx context.Context, op string) (markFault, error) {
 	case markHang:
 		<-healed
 		return f, errMark
+	case markSlow:
+		return f, wait.Sleep(ctx, time.Second)
 	}
 	return f, wait.Sleep(ctx, latency/2)
 }
@@ -211,12 +214,9 @@ func (w *world) takenEarly() (n int) {
 
 func TestNoScheduleOfFaultsOfASentinelMakesTwoLeadersWhileMarksEndWithTheirProcesses(t *testing.T) {
 	t.Parallel()
-	var early atomic.Int64
-	t.Cleanup(func() { assert.True(t, early.Load() > 0 || testing.Short()) })
 	lanes(t, effort(100, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), honest)
 		w.requireLeader(t)
-		early.Add(int64(w.takenEarly()))
 		w.finish(t)
 	})
 }
@@ -225,6 +225,7 @@ func TestNoScheduleOfLostMarksGetsAWriteOfThePastPastTheFence(t *testing.T) {
 	t.Parallel()
 	var early, refused atomic.Int64
 	t.Cleanup(func() {
+		t.Logf("%d leases taken early, %d writes refused", early.Load(), refused.Load())
 		assert.True(t, early.Load() > 0 && refused.Load() > 0 || testing.Short())
 	})
 	lanes(t, effort(100, 10_000), func(t *testing.T, seed int) {

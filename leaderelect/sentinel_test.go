@@ -188,6 +188,18 @@ func TestTheRecordNamesAMarkAsSoonAsItIsHeld(t *testing.T) {
 	})
 }
 
+func TestTheFirstClaimNamesAMarkIfThereIsOneSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.marks.do(func(string, string) markFault { return markSlow })
+		w.join(t, "a", marked(w, "a")).start()
+		after(time.Minute)
+		assert.NotEmpty(t, w.history()[0].rec.Mark)
+		assert.Equal(t, time.Second+2*latency, w.at(w.term(t, 1).began))
+		w.finish(t)
+	})
+}
+
 func TestASentinelThatSaysThatAllIsLostMakesEachElectorTakeOverOnceInALeaseAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -200,6 +212,7 @@ func TestASentinelThatSaysThatAllIsLostMakesEachElectorTakeOverOnceInALeaseAtMos
 		})
 		for _, name := range []string{"a", "b"} {
 			w.join(t, name, func(cfg *leaderelect.Config) { watched(cfg); marked(w, name)(cfg) }).start()
+			after(time.Second) // they do not write at the same moments
 		}
 		const length = 10 * time.Minute
 		after(length)
