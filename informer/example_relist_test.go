@@ -113,7 +113,7 @@ func ExampleInformer_Reset() {
 	}
 	told := make(chan any)
 	sites := informer.New(src, siteName, informer.Config{Name: "sites", OnError: func(err error) { told <- err }})
-	_, err := sites.AddHandler(informer.Handler[string, Site]{
+	handler, err := sites.AddHandler(informer.Handler[string, Site]{
 		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete " + d.Key },
 	})
 	if err != nil {
@@ -123,7 +123,7 @@ func ExampleInformer_Reset() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()
-	_ = informer.WaitForSync(ctx, sites)
+	_ = informer.WaitForSync(ctx, handler) // what is deleted before that was never told, and is not told now
 	fmt.Println("version", sites.Version())
 
 	src.restore()
