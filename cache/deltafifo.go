@@ -182,9 +182,7 @@ func (f *DeltaFIFO[K, T]) prepare(obj T) (T, K, error) {
 		}
 	}
 	key := f.key(obj)
-	if key != key { // which also panics for an interface whose value has no hash
-		panic("cache: a key is not equal to itself")
-	}
+	checkKey(key)
 	return obj, key, nil
 }
 

@@ -50,9 +50,7 @@ func (x *Expiring[K, T]) Get(key K) (obj T, ok bool) {
 // not expired, which it returns.
 func (x *Expiring[K, T]) Upsert(obj T) (old T, existed bool) {
 	key := x.key(obj)
-	if key != key {
-		panic("cache: a key is not equal to itself")
-	}
+	checkKey(key)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	now := time.Now()

@@ -195,12 +195,17 @@ func (x *Indexer[K, T]) unlock() {
 	x.change.Unlock()
 }
 
-// keyOf returns the key of an object. It panics when the key is not equal to itself (a NaN): it could never be found
-// again.
+// keyOf returns the key of an object.
 func (x *Indexer[K, T]) keyOf(obj T) K {
 	key := x.key(obj)
-	if key != key { // which also panics for an interface whose value has no hash
+	checkKey(key)
+	return key
+}
+
+// checkKey panics when key is not equal to itself (a NaN), or is an interface whose value has no hash: it could never be
+// found again.
+func checkKey[K comparable](key K) {
+	if key != key {
 		panic("cache: a key is not equal to itself")
 	}
-	return key
 }

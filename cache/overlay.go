@@ -132,9 +132,7 @@ func (o *Overlay[K, T]) Len() int {
 }
 
 func (o *Overlay[K, T]) remember(key K, w ownWrite[T]) {
-	if key != key {
-		panic("cache: a key is not equal to itself")
-	}
+	checkKey(key)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()

@@ -142,13 +142,18 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 
 // schedule makes key, which a queue has handed out, be reconciled after d, or by the next Run if this one drains.
 func (c *Controller[K]) schedule(key K, d time.Duration) {
-	if d > 0 && c.holds.diverting.Load() {
-		d = never // Run brings it forward in the end
-	}
 	if !c.scheduled.Load() {
 		c.scheduled.Store(true)
 	}
-	c.queue.AddWith(key, workqueue.AddOptions{After: d, Policy: workqueue.Replace})
+	c.queue.AddWith(key, workqueue.AddOptions{After: c.inThisRun(d), Policy: workqueue.Replace})
+}
+
+// inThisRun returns d, or never for what a Run that drains leaves to the next: Run brings it forward in the end.
+func (c *Controller[K]) inThisRun(d time.Duration) time.Duration {
+	if d > 0 && c.holds.diverting.Load() {
+		return never
+	}
+	return d
 }
 
 // retry makes the key of r be tried again, unless its budget is spent.
@@ -161,10 +166,7 @@ func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 		d = max(c.cfg.RateLimiter.When(r.Key), 0)
 	}
 	r.Retry = d
-	if d > 0 && c.holds.diverting.Load() {
-		d = never // Run brings it forward in the end
-	}
-	if !c.pace.failed(c.queue, r.Key, d, r.Err.Error()) {
+	if !c.pace.failed(c.queue, r.Key, c.inThisRun(d), r.Err.Error()) {
 		r.Outcome, r.Retry = Parked, 0
 		c.cfg.RateLimiter.Forget(r.Key)
 	}

@@ -38,7 +38,7 @@ type life struct {
 }
 
 func lifeOf(e *Event) life {
-	return life{identity{e.About, e.Type, e.Reason, e.Message}, e.First.UTC().Round(0)}
+	return life{identityOf(e), e.First.UTC().Round(0)}
 }
 
 // NewQueue returns an empty queue in front of sink. One that returns an error is called again with the same event, as

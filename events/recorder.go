@@ -107,7 +107,7 @@ func (r *Recorder) recordLocked(id identity) (e Event, tell bool) {
 	r.held[id] = r.ring.PushBack(held)
 	if r.ring.Len() > r.cfg.Size {
 		gone := r.ring.Remove(r.ring.Front()).(*Event)
-		delete(r.held, identity{gone.About, gone.Type, gone.Reason, gone.Message})
+		delete(r.held, identityOf(gone))
 	}
 	return *held, true
 }
@@ -118,6 +118,8 @@ type identity struct {
 	kind            Type
 	reason, message string
 }
+
+func identityOf(e *Event) identity { return identity{e.About, e.Type, e.Reason, e.Message} }
 
 // maxMessage is how many bytes of a message are kept.
 const maxMessage = 1024

@@ -93,12 +93,7 @@ func (c *callbacks) take() (leader *Leader, term func(), closed bool) {
 	return leader, term, c.closed
 }
 
-func (c *callbacks) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default: // it will look anyway
-	}
-}
+func (c *callbacks) signal() { wake(c.wake) }
 
 // guard runs a callback in a goroutine of its own and waits for it, so that neither a panic nor runtime.Goexit goes any
 // further. Both become errors.

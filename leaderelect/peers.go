@@ -98,12 +98,7 @@ func (p *peers) forget() {
 }
 
 // nudge has the records read now.
-func (p *peers) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default: // it will anyway
-	}
-}
+func (p *peers) nudge() { wake(p.wake) }
 
 // snapshot returns what the records said.
 func (p *peers) snapshot(slots, seats int) snapshot {

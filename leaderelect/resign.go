@@ -80,12 +80,8 @@ func (e *Elector) admit() {
 	was := e.barred
 	e.barred = false
 	e.mu.Unlock()
-	if !was {
-		return
-	}
-	select {
-	case e.wake <- struct{}{}:
-	default: // it will look anyway
+	if was {
+		wake(e.wake)
 	}
 }
 

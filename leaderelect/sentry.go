@@ -209,20 +209,5 @@ func (s *sentry) stop(timeout time.Duration) bool {
 		return true
 	}
 	s.cancel()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-s.stopped:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// wake sends to a channel of capacity 1, whose receiver looks at everything when it receives.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it will look anyway
-	}
+	return closedWithin(s.stopped, timeout)
 }

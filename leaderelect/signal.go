@@ -1,6 +1,9 @@
 package leaderelect
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // signal wakes everybody who waits. The zero value is ready.
 type signal struct {
@@ -26,5 +29,25 @@ func (s *signal) fire() {
 	if s.next != nil {
 		close(s.next)
 		s.next = nil
+	}
+}
+
+// wake sends to a channel of capacity 1, whose receiver looks at everything when it receives.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// closedWithin waits until c, on which nothing is sent, is closed. It returns false when timeout has passed before.
+func closedWithin(c <-chan struct{}, timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return true
+	case <-timer.C:
+		return false
 	}
 }

@@ -111,14 +111,7 @@ func (w *watching) stop(timeout time.Duration) bool {
 		return true
 	}
 	w.cancel()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-w.stopped:
-		return true
-	case <-timer.C:
-		return false
-	}
+	return closedWithin(w.stopped, timeout)
 }
 
 // news returns the channel of events: nil, which never has any, if the store cannot watch.
