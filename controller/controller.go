@@ -27,7 +27,6 @@ type Controller[K comparable] struct {
 	notDrained error // the cause of a context that Config.DrainTimeout ended; no other controller has it
 
 	queue     *workqueue.Queue[K] // of all runs; never shut down
-	pace      *pace[K]
 	holds     holds[K]
 	flights   *flights[K] // nil unless Config.CancelSuperseded
 	scheduled atomic.Bool // something was scheduled at least once, other than a retry
@@ -66,15 +65,15 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 		return nil, fmt.Errorf("controller: new %q: Config.%w", name, err)
 	}
 	cfg = cfg.withDefaults()
-	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, pace: newPace(cfg.RateLimiter), workers: cfg.Workers, started: time.Now()}
+	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, workers: cfg.Workers, started: time.Now()}
 	if cfg.CancelSuperseded {
 		c.flights = newFlights[K]()
 	}
 	c.tooLong = after(ErrTimeout, cfg.Timeout)
 	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
 	c.queue = workqueue.New(workqueue.Config[K]{
-		Name: name, RateLimiter: c.pace, MaxAttempts: cfg.MaxAttempts, MaxElapsed: cfg.MaxElapsed, HandOut: cfg.HandOut,
-		Ageing: cfg.Ageing, Timestamps: true, Logger: cfg.Logger, Hooks: workqueue.Hooks[K]{Delayed: c.pace.delayed},
+		Name: name, RateLimiter: cfg.RateLimiter, MaxAttempts: cfg.MaxAttempts, MaxElapsed: cfg.MaxElapsed, HandOut: cfg.HandOut,
+		Ageing: cfg.Ageing, Timestamps: true, Logger: cfg.Logger,
 	})
 	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/wait"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -230,10 +231,17 @@ func TestEachOutcome(t *testing.T) {
 				assert.Empty(t, reports.take(), "too early")
 				time.Sleep(time.Nanosecond)
 				synctest.Wait()
-				assert.Len(t, reports.take(), 1, "due")
+				due := reports.take()
+				require.Len(t, due, 1, "due")
+				if e.outcome == controller.Requeued {
+					assert.Equal(t, 1, due[0].Attempt)
+				} else {
+					assert.Equal(t, 2, due[0].Attempt)
+				}
 			}
 			time.Sleep(48 * time.Hour)
 			assert.Empty(t, reports.take())
+			assert.Equal(t, workqueue.Stats{}, c.Stats().Queue, "nothing is left")
 			c.CheckInvariants(t)
 			require.NoError(t, r.stop())
 		})

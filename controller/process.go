@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +167,10 @@ func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 		d = max(c.cfg.RateLimiter.When(r.Key), 0)
 	}
 	r.Retry = d
-	if !c.pace.failed(c.queue, r.Key, c.inThisRun(d), r.Err.Error()) {
+	// A negative delay is none, one of zero would be up to the queue.
+	if !c.queue.AddWith(r.Key, workqueue.AddOptions{
+		RateLimited: true, After: cmp.Or(c.inThisRun(d), -1), Policy: workqueue.Replace, Reason: r.Err.Error(),
+	}) {
 		r.Outcome, r.Retry = Parked, 0
 		c.cfg.RateLimiter.Forget(r.Key)
 	}

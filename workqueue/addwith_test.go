@@ -2,6 +2,7 @@ package workqueue_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,11 +37,23 @@ func TestAddWithAddsWhenItSays(t *testing.T) {
 		}, time.Hour},
 		{"At, in the past", func(now time.Time) workqueue.AddOptions { return workqueue.AddOptions{At: now.Add(-time.Hour)} }, 0},
 		{"RateLimited", func(time.Time) workqueue.AddOptions { return workqueue.AddOptions{RateLimited: true} }, 5 * time.Millisecond},
+		{"RateLimited, After", func(time.Time) workqueue.AddOptions {
+			return workqueue.AddOptions{RateLimited: true, After: time.Minute}
+		}, time.Minute},
+		{"RateLimited, a negative After", func(time.Time) workqueue.AddOptions {
+			return workqueue.AddOptions{RateLimited: true, After: -1}
+		}, 0},
+		{"RateLimited, At", func(now time.Time) workqueue.AddOptions {
+			return workqueue.AddOptions{RateLimited: true, At: now.Add(time.Hour)}
+		}, time.Hour},
+		{"RateLimited, At, in the past", func(now time.Time) workqueue.AddOptions {
+			return workqueue.AddOptions{RateLimited: true, At: now.Add(-1)}
+		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue()
-				q.AddWith("k", c.opts(time.Now()))
+				require.True(t, q.AddWith("k", c.opts(time.Now())))
 				require.Equal(t, c.want == 0, q.Len() == 1)
 				require.Equal(t, c.want, dueAfter(t, q))
 			})
@@ -59,6 +72,7 @@ func TestThePolicyDecidesBetweenTwoWakeUps(t *testing.T) {
 			limiter.d = d
 			return workqueue.AddOptions{RateLimited: true}
 		},
+		"RateLimited, After": func(d time.Duration) workqueue.AddOptions { return workqueue.AddOptions{RateLimited: true, After: d} },
 	}
 	for first, firstOptions := range options {
 		for second, secondOptions := range options {
@@ -86,8 +100,8 @@ func TestThePolicyDecidesBetweenTwoWakeUps(t *testing.T) {
 							q.Add("k")
 							q.TryGet()
 							q.Done("k")
-							if kind == "RateLimited" {
-								require.Equal(t, workqueue.Stats{}, q.Stats())
+							if strings.HasPrefix(kind, "RateLimited") {
+								require.Zero(t, q.Stats().Delayed)
 								return
 							}
 							require.Equal(t, want, dueAfter(t, q))
@@ -127,9 +141,9 @@ func TestAWakeUpThatIsMovedAheadComesInTimeForTheOthersToo(t *testing.T) {
 
 func TestOptionsThatExcludeEachOtherPanic(t *testing.T) {
 	q := newQueue()
-	const exclusive = "workqueue: AddWith: only one of After, At and RateLimited can be set"
+	const exclusive = "workqueue: AddWith: only one of After and At can be set"
 	for _, opts := range []workqueue.AddOptions{
-		{After: 1, At: time.Now()}, {After: 1, RateLimited: true}, {At: time.Now(), RateLimited: true}, {After: -1, At: time.Now()},
+		{After: 1, At: time.Now()}, {After: -1, At: time.Now()}, {After: 1, At: time.Now(), RateLimited: true},
 	} {
 		require.PanicsWithValue(t, exclusive, func() { q.AddWith("k", opts) })
 	}

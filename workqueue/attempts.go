@@ -20,39 +20,38 @@ const (
 // because it was added meanwhile, that attempt takes its place. Of several wake-ups of one key the earliest counts.
 // After a shutdown AddRateLimited does nothing.
 func (q *Queue[K]) AddRateLimited(key K) {
-	q.addRateLimited(key, AddOptions{})
+	q.fail(key, 0, false, AddOptions{})
 }
 
-func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
+// fail counts a failure of key and adds it after d, if that is given, or else after its backoff. It reports whether key comes
+// back for that.
+func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) bool {
 	checkKey(key)
 	hash, group := q.entries.hash(key), q.groupOf(key)
-	var d time.Duration
-	if q.cfg.RateLimiter != nil {
-		d = q.cfg.RateLimiter.When(key)
+	if !given && q.cfg.RateLimiter != nil {
+		d, given = q.cfg.RateLimiter.When(key), true
 	}
 	q.mu.Lock()
 	if q.shutdown {
 		q.mu.Unlock()
-		return
+		return false
 	}
 	e := q.entryLocked(key, hash, group)
 	if e.state == parked {
 		q.mu.Unlock()
-		return
+		return false
 	}
 	q.noteReasonLocked(e, opts.Reason)
 	if opts.Priority != 0 {
 		q.raiseLocked(e, opts.Priority)
 	}
-	if q.cfg.counts() {
-		if e.failures == 0 {
-			e.failedAt = q.now()
-		}
-		if e.failures < maxFailures {
-			e.failures++
-		}
+	if e.failures == 0 {
+		e.failedAt = q.now()
 	}
-	if q.cfg.RateLimiter == nil {
+	if e.failures < maxFailures {
+		e.failures++
+	}
+	if !given {
 		d = exponential(baseDelay, maxDelay, int(e.failures)-1)
 	}
 	parkedAfter := 0
@@ -79,6 +78,7 @@ func (q *Queue[K]) addRateLimited(key K, opts AddOptions) {
 	if parkedAfter > 0 && hooks.Parked != nil {
 		hooks.Parked(key, parkedAfter)
 	}
+	return !spent
 }
 
 // Forget says that key has succeeded, or is given up: its next backoff starts small again, and its budget is whole. Its
@@ -101,12 +101,10 @@ func (q *Queue[K]) Forget(key K) {
 	}
 }
 
-// NumRequeues returns how often key was added by AddRateLimited since it was last forgotten.
+// NumRequeues returns the failures of key since it was last forgotten: the calls of AddRateLimited. The queue counts them, it
+// does not ask Config.RateLimiter.
 func (q *Queue[K]) NumRequeues(key K) int {
 	checkKey(key)
-	if q.cfg.RateLimiter != nil {
-		return q.cfg.RateLimiter.NumRequeues(key)
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e := q.entries.get(key); e != nil {

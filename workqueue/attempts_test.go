@@ -24,9 +24,10 @@ func fail(t *testing.T, q *workqueue.Queue[string]) workqueue.Item[string] {
 
 func TestAnItemTellsItsAttemptAndTheFirstFailure(t *testing.T) {
 	for name, cfg := range map[string]workqueue.Config[string]{
-		"counted by the queue":   {},
-		"counted by the limiter": {RateLimiter: workqueue.DefaultControllerRateLimiter[string]()},
-		"counted by both":        {RateLimiter: workqueue.DefaultControllerRateLimiter[string](), MaxElapsed: time.Hour},
+		"the queue counts":                {},
+		"the limiter counts too":          {RateLimiter: workqueue.DefaultControllerRateLimiter[string]()},
+		"the limiter counts nothing":      {RateLimiter: limiterOf(time.Second)},
+		"the limiter counts, with limits": {RateLimiter: workqueue.DefaultControllerRateLimiter[string](), MaxElapsed: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestAnItemTellsItsAttemptAndTheFirstFailure(t *testing.T) {
 					item := fail(t, q)
 					require.Equal(t, attempt, item.Attempt)
 					require.Equal(t, attempt, q.NumRequeues("k"))
-					if name == "counted by the limiter" || attempt == 1 {
+					if attempt == 1 {
 						require.Zero(t, item.FirstFailure)
 					} else {
 						require.True(t, item.FirstFailure.Equal(begin), item.FirstFailure)
@@ -312,21 +313,76 @@ func TestNothingIsForgottenByTimeAfterAShutdown(t *testing.T) {
 	})
 }
 
-func TestACustomLimiterDecidesAndRemembers(t *testing.T) {
+func TestACustomLimiterDecidesAndIsToldToForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)
 		q := workqueue.New(workqueue.Config[string]{RateLimiter: l})
 		q.AddRateLimited("k")
 		require.Equal(t, time.Second, dueAfter(t, q))
-		require.Equal(t, workqueue.Stats{}, q.Stats(), "the queue remembers nothing")
 		q.AddRateLimited("k")
 		require.Equal(t, time.Minute, dueAfter(t, q))
-		require.Equal(t, 2, q.NumRequeues("k"))
+		require.Equal(t, 2, l.NumRequeues("k"))
 		q.Forget("k")
 		require.Zero(t, l.NumRequeues("k"))
+		require.Equal(t, workqueue.Stats{}, q.Stats())
 
 		at := workqueue.New(workqueue.Config[string]{RateLimiter: limiterOf(-1)})
 		at.AddRateLimited("k")
 		require.Equal(t, workqueue.Stats{Ready: 1}, at.Stats(), "a limiter that wants no delay")
+	})
+}
+
+// A failure that says itself when to try again is a failure like every other, but that the limiter is not asked.
+func TestAFailureWithItsOwnDelayIsABackoffAndCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)
+		q := workqueue.New(workqueue.Config[string]{RateLimiter: l, MaxAttempts: 4})
+		own := func(d time.Duration) workqueue.AddOptions {
+			return workqueue.AddOptions{RateLimited: true, After: d, Policy: workqueue.Replace, Reason: "busy"}
+		}
+		require.True(t, q.AddWith("k", own(time.Hour)))
+		require.Equal(t, 1, q.NumRequeues("k"))
+		require.Zero(t, l.NumRequeues("k"))
+		q.Add("k")
+		item, _ := q.TryTake()
+		require.Equal(t, 2, item.Attempt)
+		require.Equal(t, "busy", item.Reasons[0].Text)
+		require.Zero(t, q.Stats().Delayed, "the attempt that it waited for has come")
+		require.True(t, q.AddWith("k", workqueue.AddOptions{RateLimited: true, At: time.Now().Add(time.Hour)}))
+		item.Done()
+		require.Equal(t, time.Hour, dueAfter(t, q))
+		require.True(t, q.AddWith("k", workqueue.AddOptions{RateLimited: true}))
+		require.Equal(t, time.Second, dueAfter(t, q), "the limiter knows of no failure before")
+
+		q.Add("k")
+		item, _ = q.TryTake()
+		require.False(t, q.AddWith("k", own(time.Hour)), "the budget is spent")
+		require.Empty(t, q.Parked())
+		item.Done()
+		require.Equal(t, []string{"k"}, q.Parked())
+		require.False(t, q.AddWith("k", own(-1)), "a failure revives nothing")
+		require.False(t, q.AddWith("k", workqueue.AddOptions{RateLimited: true}))
+		require.True(t, q.AddWith("k", workqueue.AddOptions{After: time.Second}))
+		require.Equal(t, time.Second, dueAfter(t, q))
+		q.ShutDown()
+		for _, opts := range []workqueue.AddOptions{{}, {After: 1}, own(1), {RateLimited: true}} {
+			require.False(t, q.AddWith("k", opts), "nothing comes after a shutdown")
+		}
+		require.Equal(t, workqueue.Stats{}, q.Stats())
+	})
+}
+
+// The backoff of the queue is one of all failures before.
+func TestTheBackoffOfTheQueueGrowsWithFailuresThatHadTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		for range 3 {
+			q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: time.Second})
+			require.Equal(t, time.Second, dueAfter(t, q))
+		}
+		q.AddRateLimited("k")
+		require.Equal(t, 40*time.Millisecond, dueAfter(t, q))
+		q.Forget("k")
+		require.Equal(t, workqueue.Stats{}, q.Stats())
 	})
 }

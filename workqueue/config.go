@@ -15,8 +15,8 @@ type Config[K comparable] struct {
 	Name string
 
 	// RateLimiter gives the delays of AddRateLimited. Do not share one between queues: a Forget in one would reset
-	// the other. Defaults to what DefaultControllerRateLimiter gives, counted by the queue itself: it remembers the
-	// failures of a key that it has nothing else to do with for an hour. A limiter remembers for itself.
+	// the other. Defaults to what DefaultControllerRateLimiter gives, by the failures that the queue itself has counted. It
+	// counts them whatever the limiter is, and remembers those of a key that it has nothing else to do with for an hour.
 	RateLimiter RateLimiter[K]
 
 	// MaxAttempts is the number of attempts that a key gets: an AddRateLimited after the last one parks it. Zero is no
@@ -79,9 +79,4 @@ func (c Config[K]) withDefaults() Config[K] {
 		}
 	}
 	return c
-}
-
-// counts reports whether the queue counts the failures of each key itself: for its own backoff, or for a budget.
-func (c *Config[K]) counts() bool {
-	return c.RateLimiter == nil || c.MaxAttempts > 0 || c.MaxElapsed > 0
 }

@@ -1,6 +1,7 @@
 package workqueue_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -81,7 +82,7 @@ func (r *contractRun) step(last bool) error {
 	opts := workqueue.AddOptions{Policy: workqueue.Policy(r.random.IntN(3)), Priority: priority}
 	same := true
 	var did move
-	switch n := r.random.IntN(40); {
+	switch n := r.random.IntN(41); {
 	case n < 6:
 		did = r.call("Add", k, 0)
 		q.Add(k)
@@ -102,13 +103,21 @@ func (r *contractRun) step(last bool) error {
 	case n < 17:
 		did = r.call("AddRateLimited", k, 0)
 		q.AddRateLimited(k)
-		m.addRateLimited(k, 0, 0)
-	case n < 19:
+		m.fail(k, nil, 0, 0)
+	case n < 18:
 		did = r.call(fmt.Sprintf("AddRateLimited, priority %d,", priority), k, opts.Policy)
 		opts.RateLimited = true
-		q.AddWith(k, opts)
-		m.addRateLimited(k, opts.Policy, priority)
-	case n < 25:
+		same = q.AddWith(k, opts) == m.fail(k, nil, opts.Policy, priority)
+	case n < 20:
+		did = r.call(fmt.Sprintf("AddRateLimited %v, priority %d,", d, priority), k, opts.Policy)
+		opts.RateLimited = true
+		if n == 18 {
+			opts.At = time.Now().Add(d)
+		} else {
+			opts.After = cmp.Or(d, -1)
+		}
+		same = q.AddWith(k, opts) == m.fail(k, &d, opts.Policy, priority)
+	case n < 26:
 		item, ok := q.TryTake()
 		want, wantOK := m.take()
 		did = r.call("TryTake", item.Key, 0)
@@ -116,21 +125,21 @@ func (r *contractRun) step(last bool) error {
 			key := m.keys[want]
 			same = item.Priority == key.priority && item.Attempt == key.failures+1 && item.FirstFailure.IsZero() == (key.failures == 0)
 		}
-	case n < 31:
+	case n < 32:
 		did = r.call("Done", k, 0)
 		q.Done(k)
 		m.done(k)
-	case n < 32:
+	case n < 33:
 		did = r.call("Cancel", k, 0)
 		same = q.Cancel(k) == m.cancel(k)
-	case n < 33:
+	case n < 34:
 		did = r.call("Forget", k, 0)
 		q.Forget(k)
 		m.forget(k)
-	case n < 34:
+	case n < 35:
 		did = r.call("RetryParked", k, 0)
 		same = q.RetryParked(k) == m.retryParked(k)
-	case n < 35:
+	case n < 36:
 		did = r.call("DropParked", k, 0)
 		same = q.DropParked(k) == m.dropParked(k)
 	case last:
@@ -202,12 +211,8 @@ func (r *contractRun) check(did move) error {
 		case info.State == workqueue.Parked:
 			parked = append(parked, info.Key)
 		}
-		failures := info.Failures
-		if r.m.backoff != 0 {
-			failures = 0 // the limiter says so
-		}
-		if n := r.q.NumRequeues(info.Key); n != failures {
-			return fmt.Errorf("%d requeues of %d, want %d", n, info.Key, failures)
+		if n := r.q.NumRequeues(info.Key); n != info.Failures {
+			return fmt.Errorf("%d requeues of %d, want %d", n, info.Key, info.Failures)
 		}
 	}
 	switch {

@@ -160,25 +160,27 @@ func (m *contractModel) wakeUp(key *contractKey, d time.Duration, isBackoff bool
 	key.wake, key.isBackoff = at, isBackoff
 }
 
-func (m *contractModel) addRateLimited(k int, policy workqueue.Policy, priority int) {
+// fail is a failure with a delay of its own, or one whose delay is asked for if that is nil. It reports whether k comes back.
+func (m *contractModel) fail(k int, own *time.Duration, policy workqueue.Policy, priority int) bool {
 	if m.shutdown {
-		return
+		return false
 	}
 	key := m.key(k)
 	if key.state == workqueue.Parked {
-		return
+		return false
 	}
 	if priority != 0 {
 		m.raise(k, priority)
 	}
-	d := m.backoff
-	if m.counts() {
-		if key.failures == 0 {
-			key.failed = m.now()
-		}
-		key.failures++
+	if key.failures == 0 {
+		key.failed = m.now()
 	}
-	if d == 0 {
+	key.failures++
+	d := m.backoff
+	switch {
+	case own != nil:
+		d = *own
+	case d == 0:
 		d = min(5*time.Millisecond<<(key.failures-1), 1000*time.Second)
 	}
 	spent := m.cfg.MaxAttempts > 0 && key.failures >= m.cfg.MaxAttempts ||
@@ -194,15 +196,12 @@ func (m *contractModel) addRateLimited(k int, policy workqueue.Policy, priority 
 		key.failures, key.failed = 0, 0
 	case spent:
 		m.park(k)
-	case d < 0:
+	case d <= 0:
 		m.makeReady(k)
 	default:
 		m.wakeUp(key, d, true, policy)
 	}
-}
-
-func (m *contractModel) counts() bool {
-	return m.backoff == 0 || m.cfg.MaxAttempts > 0 || m.cfg.MaxElapsed > 0
+	return !spent
 }
 
 func (m *contractModel) park(k int) {

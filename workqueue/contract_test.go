@@ -29,22 +29,31 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 		"parked":  func(q queue) { q.Add("k"); q.TryGet(); q.AddRateLimited("k"); q.Done("k") },
 	}
 	calls := []struct {
-		name string
-		do   func(q queue, log *strings.Builder) string // what the cell means beside the state
+		name   string
+		column int
+		do     func(q queue, log *strings.Builder) string // what the cell means beside the state
 	}{
-		{"Add", func(q queue, _ *strings.Builder) string { q.Add("k"); return "" }},
-		{"AddAfter(t)", func(q queue, _ *strings.Builder) string { q.AddAfter("k", wait/2); return "" }},
-		{"AddRateLimited", func(q queue, _ *strings.Builder) string { q.AddRateLimited("k"); return "" }},
-		{"handed out", func(q queue, _ *strings.Builder) string { q.TryGet(); return "" }},
-		{"Done", func(q queue, log *strings.Builder) string {
+		{"Add", 1, func(q queue, _ *strings.Builder) string { q.Add("k"); return "" }},
+		{"AddAfter(t)", 2, func(q queue, _ *strings.Builder) string { q.AddAfter("k", wait/2); return "" }},
+		{"AddRateLimited", 3, func(q queue, _ *strings.Builder) string { q.AddRateLimited("k"); return "" }},
+		{"RateLimited, After", 3, func(q queue, _ *strings.Builder) string {
+			q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: wait / 2})
+			return ""
+		}},
+		{"RateLimited, At", 3, func(q queue, _ *strings.Builder) string {
+			q.AddWith("k", workqueue.AddOptions{RateLimited: true, At: time.Now().Add(wait / 2)})
+			return ""
+		}},
+		{"handed out", 4, func(q queue, _ *strings.Builder) string { q.TryGet(); return "" }},
+		{"Done", 5, func(q queue, log *strings.Builder) string {
 			q.Done("k")
 			if log.Len() > 0 {
 				return "reported"
 			}
 			return ""
 		}},
-		{"due", func(q queue, _ *strings.Builder) string { time.Sleep(wait); synctest.Wait(); return "" }},
-		{"Cancel", func(q queue, _ *strings.Builder) string {
+		{"due", 6, func(q queue, _ *strings.Builder) string { time.Sleep(wait); synctest.Wait(); return "" }},
+		{"Cancel", 7, func(q queue, _ *strings.Builder) string {
 			before := q.Stats()
 			before.Remembered = 0
 			cancelled := q.Cancel("k")
@@ -53,15 +62,15 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 			assert.Equal(t, before != after, cancelled)
 			return ""
 		}},
-		{"ShutDown", func(q queue, _ *strings.Builder) string { q.ShutDown(); return "" }},
+		{"ShutDown", 8, func(q queue, _ *strings.Builder) string { q.ShutDown(); return "" }},
 	}
 
 	rows := contractTable(t)
 	require.Len(t, rows, 14)
 	for _, row := range rows {
 		state := row[0]
-		for i, call := range calls {
-			cell := row[i+1]
+		for _, call := range calls {
+			cell := row[call.column]
 			t.Run(state+"/"+call.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var log strings.Builder
@@ -92,7 +101,7 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 						assert.Equal(t, state, stateOf(q, scheduled))
 					case want == "earlier of":
 						// It moved from wait to wait/2, and has become of the new kind.
-						kind := map[string]string{"AddAfter(t)": "d", "AddRateLimited": "b"}[call.name]
+						kind := map[int]string{2: "d", 3: "b"}[call.column]
 						assert.Equal(t, base+"+"+kind, stateOf(q, kind))
 						assertDueAfter(t, q, wait/2)
 					default:

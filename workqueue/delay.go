@@ -7,13 +7,15 @@ import (
 
 // AddOptions says how [Queue.AddWith] adds a key. The zero value is Add.
 type AddOptions struct {
-	// After is how long the key waits before it is added. At most one of After, At and RateLimited is set.
+	// After is how long the key waits before it is added. A negative one is now. At most one of After and At is set.
 	After time.Duration
 
 	// At is when the key is added. A time in the past is now.
 	At time.Time
 
-	// RateLimited makes the key wait as AddRateLimited does, and counts a failure of it.
+	// RateLimited says that an attempt has failed, as AddRateLimited does. The key waits for as long as After or At say, as
+	// when what has failed told when to try again; if they are not set, Config.RateLimiter is asked. All else is the
+	// same: it is a backoff, and the key is parked if that was the last attempt that it gets.
 	RateLimited bool
 
 	// Policy says what becomes of a wake-up that is scheduled already, when the key is not to be added at once.
@@ -38,41 +40,40 @@ const (
 	Replace                // the new one
 )
 
-// AddWith adds key as the options say. It is the general form of Add, AddAfter and AddRateLimited. It panics if more than
-// one of After, At and RateLimited is set, or if there is no such Policy.
-func (q *Queue[K]) AddWith(key K, opts AddOptions) {
-	var d time.Duration
+// AddWith adds key as the options say. It is the general form of Add, AddAfter and AddRateLimited. It reports whether key comes
+// back for that: not after a shutdown, and not for a failure that has spent the budget of key or that comes when key is
+// parked. It panics if both After and At are set, or if there is no such Policy.
+func (q *Queue[K]) AddWith(key K, opts AddOptions) bool {
+	d, delayed := opts.After, opts.After != 0
 	switch {
 	case opts.Policy < Earliest || opts.Policy > Replace:
 		panic("workqueue: AddWith: there is no such Policy")
-	case opts.RateLimited && (opts.After != 0 || !opts.At.IsZero()), opts.After != 0 && !opts.At.IsZero():
-		panic("workqueue: AddWith: only one of After, At and RateLimited can be set")
-	case opts.RateLimited:
-		q.addRateLimited(key, opts)
-		return
+	case delayed && !opts.At.IsZero():
+		panic("workqueue: AddWith: only one of After and At can be set")
 	case !opts.At.IsZero():
-		d = time.Until(opts.At)
-	default:
-		d = opts.After
+		d, delayed = time.Until(opts.At), true
 	}
-	q.addAfter(key, d, opts, opts.After != 0 || !opts.At.IsZero())
+	if opts.RateLimited {
+		return q.fail(key, d, delayed, opts)
+	}
+	return q.addAfter(key, d, delayed, opts)
 }
 
 // AddAfter adds key when d has passed; at once if d is not positive. Of several wake-ups of one key the earliest counts
 // and the others are dropped. An Add in the meantime does not drop the wake-up: it is a fact of its own about the key.
 // After a shutdown AddAfter does nothing.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
-	q.addAfter(key, d, AddOptions{}, true)
+	q.addAfter(key, d, true, AddOptions{})
 }
 
-// addAfter adds key. What is delayed is told to the hook for that, even if the delay is nothing.
-func (q *Queue[K]) addAfter(key K, d time.Duration, opts AddOptions, delayed bool) {
+// addAfter adds key, and reports whether it did. What is delayed is told to the hook for that, even if the delay is nothing.
+func (q *Queue[K]) addAfter(key K, d time.Duration, delayed bool, opts AddOptions) bool {
 	checkKey(key)
 	hash, group := q.entries.hash(key), q.groupOf(key)
 	q.mu.Lock()
 	if q.shutdown {
 		q.mu.Unlock()
-		return
+		return false
 	}
 	e := q.entryLocked(key, hash, group)
 	q.noteReasonLocked(e, opts.Reason)
@@ -95,6 +96,7 @@ func (q *Queue[K]) addAfter(key K, d time.Duration, opts AddOptions, delayed boo
 	if added && q.cfg.Hooks.Added != nil {
 		q.cfg.Hooks.Added(key)
 	}
+	return true
 }
 
 // Cancel takes back what was added: key is no longer ready, nothing is scheduled for it any more, and when it is in process

@@ -32,8 +32,8 @@
 //  5. A key that may be handed out does not wait while a worker waits.
 //  6. Of several wake-ups of one key the earliest counts, unless a [Policy] says otherwise. A wake-up never comes early,
 //     and wake-ups that are due together come in the order of their times.
-//  7. A wake-up of AddAfter is not dropped by an Add or an attempt before it. A wake-up of AddRateLimited is dropped by
-//     an attempt before it, which is the attempt that it waited for.
+//  7. A wake-up of AddAfter is not dropped by an Add or an attempt before it. A wake-up of AddRateLimited, or of any failure,
+//     is dropped by an attempt before it, which is the attempt that it waited for.
 //  8. After a shutdown everything that is ready is still handed out, and [Queue.Drain] returns nil only when nothing is
 //     ready, in process or added while in process, however many drain.
 //  9. A call has taken effect when it returns: no goroutine does anything later, but for the timer of what is scheduled.
@@ -70,7 +70,8 @@
 //
 // "-" is no change or not possible, "earlier of" keeps the earlier of the two wake-ups, of whichever kind it is; the other
 // values of [Policy] keep the later one, or the new one. After a shutdown Add, AddAfter, AddRateLimited and AddWith change
-// nothing; all else is as in the table. "absent" may remember failures: see [Stats].
+// nothing; all else is as in the table. "absent" may remember failures: see [Stats]. A failure that brings its own delay, an
+// AddWith with RateLimited and After or At, is an AddRateLimited whose delay the limiter is not asked for.
 //
 // An AddRateLimited that spends the budget of a key, which Config.MaxAttempts and Config.MaxElapsed limit, schedules
 // nothing: the key is parked, after its Done if it is in process. If it is added before that it is not parked, and has a

@@ -45,6 +45,26 @@ func ExampleQueue() {
 	// paris done
 }
 
+// Who answers "not before an hour has passed" decides on the delay; a failure it is all the same, and the second was the last.
+func ExampleQueue_AddWith() {
+	q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+	q.Add("berlin")
+	for range 2 {
+		site, _ := q.TryGet()
+		again := q.AddWith(site, workqueue.AddOptions{RateLimited: true, After: time.Hour, Reason: "quota"})
+		q.Done(site)
+		for _, k := range q.Snapshot() {
+			fmt.Println(again, k.State, k.Failures, k.Reasons[0].Text)
+		}
+		q.Add(site) // an attempt before the hour takes its place
+	}
+	fmt.Println(q.Stats().Delayed)
+	// Output:
+	// true Delayed 1 quota
+	// false Parked 2 quota
+	// 0
+}
+
 // Drain ends the intake and waits for the workers, as long as its context allows.
 func ExampleQueue_Drain() {
 	q := workqueue.New(workqueue.Config[int]{})

@@ -36,6 +36,6 @@ type RateLimiter[K comparable] interface {
 	When(key K) time.Duration
 	// Forget drops what is known of key: it succeeded, or was given up.
 	Forget(key K)
-	// NumRequeues returns the failures of key since it was last forgotten.
+	// NumRequeues returns the failures of key since it was last forgotten. A Queue counts for itself and does not ask.
 	NumRequeues(key K) int
 }

@@ -11,7 +11,7 @@ import (
 type Item[K comparable] struct {
 	Key          K
 	Attempt      int       // 1, and one more for each AddRateLimited since the key was last forgotten
-	FirstFailure time.Time // of these attempts; zero if there was none, or if Config.RateLimiter alone counts them
+	FirstFailure time.Time // of these attempts; zero if there was none
 	Priority     int
 	Reasons      []Reason // why it was added, the oldest first
 
@@ -25,7 +25,7 @@ func (q *Queue[K]) Take(ctx context.Context) (Item[K], error) {
 	if _, err := q.nextUntil(ctx, &item); err != nil {
 		return Item[K]{}, err
 	}
-	return item.counted(), nil
+	return item, nil
 }
 
 // TryTake is [Queue.Take] that does not wait: it answers false when no key may be handed out.
@@ -38,15 +38,7 @@ func (q *Queue[K]) TryTake() (item Item[K], ok bool) {
 	}
 	q.noteLocked(&item, e)
 	q.handOut(e)
-	return item.counted(), true
-}
-
-// counted fills in the attempt when the limiter counts them. That is code of the user, so it is called without the lock.
-func (i Item[K]) counted() Item[K] {
-	if !i.queue.cfg.counts() {
-		i.Attempt = i.queue.cfg.RateLimiter.NumRequeues(i.Key) + 1
-	}
-	return i
+	return item, true
 }
 
 // Done says that the work on the item has ended. Only the first call does anything, and it does nothing to a later hand-out

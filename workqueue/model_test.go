@@ -1,6 +1,7 @@
 package workqueue_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,6 +22,7 @@ type model struct {
 	dirty      map[string]bool
 	due        map[string]wakeUp
 	backoff    map[string]bool
+	failed     map[string]bool
 	shutdown   bool
 	calls      int
 }
@@ -33,7 +35,10 @@ type wakeUp struct {
 func (w wakeUp) before(v wakeUp) bool { return w.at.Before(v.at) || w.at.Equal(v.at) && w.set < v.set }
 
 func newModel() *model {
-	return &model{processing: map[string]bool{}, dirty: map[string]bool{}, due: map[string]wakeUp{}, backoff: map[string]bool{}}
+	return &model{
+		processing: map[string]bool{}, dirty: map[string]bool{}, due: map[string]wakeUp{}, backoff: map[string]bool{},
+		failed: map[string]bool{},
+	}
 }
 
 func (m *model) add(k string) {
@@ -62,6 +67,13 @@ func (m *model) addAfter(k string, d time.Duration, backoff bool) {
 	}
 	m.calls++
 	m.due[k], m.backoff[k] = wakeUp{t, m.calls}, backoff
+}
+
+func (m *model) fail(k string, d time.Duration) {
+	if !m.shutdown {
+		m.failed[k] = true
+	}
+	m.addAfter(k, d, true)
 }
 
 func (m *model) get() (string, bool) {
@@ -124,7 +136,13 @@ func (m *model) shutDown() {
 }
 
 func (m *model) stats() workqueue.Stats {
-	return workqueue.Stats{Ready: len(m.line), InProcess: len(m.processing), Dirty: len(m.dirty), Delayed: len(m.due)}
+	s := workqueue.Stats{Ready: len(m.line), InProcess: len(m.processing), Dirty: len(m.dirty), Delayed: len(m.due)}
+	for k := range m.failed {
+		if _, scheduled := m.due[k]; !scheduled && !m.processing[k] && !slices.Contains(m.line, k) {
+			s.Remembered++
+		}
+	}
+	return s
 }
 
 // pair is a queue and its model, which take the same steps.
@@ -171,7 +189,7 @@ func (p pair) do(op byte) error {
 		p.m.addAfter(k, d, false)
 	case 4:
 		p.q.AddRateLimited(k)
-		p.m.addAfter(k, 30*time.Millisecond, true)
+		p.m.fail(k, 30*time.Millisecond)
 	case 5:
 		time.Sleep(time.Duration(1+5*(op>>5)) * time.Millisecond)
 		synctest.Wait()
@@ -183,6 +201,13 @@ func (p pair) do(op byte) error {
 	case 6:
 		p.q.ShutDown()
 		p.m.shutDown()
+	case 8:
+		d := time.Duration(7*(op>>5)) * time.Millisecond
+		p.q.AddWith(k, workqueue.AddOptions{RateLimited: true, After: cmp.Or(d, -1)})
+		p.m.fail(k, d)
+	case 9:
+		p.q.Forget(k)
+		delete(p.m.failed, k)
 	}
 	return nil
 }
@@ -286,6 +311,7 @@ func TestRandomSequencesWithDelaysAgreeWithTheModel(t *testing.T) {
 
 func FuzzQueueAgreesWithTheModel(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 3, 0x25, 1, 4, 0, 1, 0x45, 6, 2})
+	f.Add([]byte{0x48, 0x28, 0, 1, 8, 2, 1, 9, 2, 0x68, 0xe5})
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		synctest.Test(t, func(t *testing.T) { runOps(t, ops[:min(len(ops), 200)]) })
 	})
