@@ -7,5 +7,6 @@
 //
 //	go test .                                                    # the suite, histories, and a few faults per backend
 //	BACKENDTEST_FAULTS=1000 go test -run Processes -v -timeout 2h . # as many faults in all, and a table in Markdown
+//	BACKENDTEST_ROLLS=100 go test -run Rolling -v -timeout 1h .  # as many rolling restarts of each backend, and a table
 //	go test -run - -bench Leases .                               # how many leases one Postgres renews
 package backendtest

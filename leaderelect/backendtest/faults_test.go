@@ -19,8 +19,8 @@ type fault struct {
 	name string
 	can  func(w *world) bool // nil is always
 	do   func(w *world, leader *node)
-	// replaces says that another term has to begin, and orderly that it does so after a release.
-	replaces, orderly bool
+	// replaces says that another term has to begin.
+	replaces bool
 }
 
 func proxied(w *world) bool { return w.proxies != nil }
@@ -48,6 +48,17 @@ var faults = []fault{
 		from := now()
 		w.signal(leader, syscall.SIGSTOP)
 		time.Sleep(w.lease / 2)
+		w.signal(leader, syscall.SIGCONT)
+		w.stops = append(w.stops, stop{leader, from, now()})
+	}},
+	{name: "SIGSTOP of the leader in an action, beyond its lease", do: func(w *world, leader *node) {
+		from := now()
+		w.signal(leader, stopInAction)
+		w.awaitNodes("a leader that stops in an action", func(n *node) bool { return n != leader || n.state == "stops" })
+		if w.awaitTermUnlessLocked(leader) {
+			w.contrasts++
+		}
+		time.Sleep(w.lease / 4)
 		w.signal(leader, syscall.SIGCONT)
 		w.stops = append(w.stops, stop{leader, from, now()})
 	}},
@@ -93,7 +104,13 @@ var faults = []fault{
 		w.writeByHand()
 		w.awaitTerm(leader)
 	}},
-	{name: "a rolling restart", replaces: true, orderly: true, do: func(w *world, leader *node) {
+	{name: "the record is deleted by hand", replaces: true, do: func(w *world, leader *node) {
+		last, _ := leader.last() // who has not seen it cannot know that it is gone
+		w.awaitNodes("nodes that know the leader", func(n *node) bool { return n.knows >= last.term })
+		w.remove()
+		w.awaitTerm(leader)
+	}},
+	{name: "the leader leaves in order", replaces: true, do: func(w *world, leader *node) {
 		w.signal(leader, syscall.SIGTERM)
 		w.awaitTerm(leader)
 		w.awaitExit(leader)
@@ -101,20 +118,40 @@ var faults = []fault{
 	}},
 }
 
+// awaitNodes waits until all nodes are as they should be. It calls is with their locks held.
+func (w *world) awaitNodes(what string, is func(*node) bool) {
+	w.t.Helper()
+	all := func() bool {
+		for _, n := range w.nodes {
+			n.mu.Lock()
+			ok := is(n)
+			n.mu.Unlock()
+			if !ok {
+				return false
+			}
+		}
+		return true
+	}
+	for end := time.Now().Add(patience); !all(); time.Sleep(time.Millisecond) {
+		require.True(w.t, time.Now().Before(end), "%s: there are not, within %v: %s", w.name, patience, what)
+	}
+}
+
 // awaitTermUnlessLocked is awaitTerm for a leader that is stopped. If it was stopped in the middle of a write, and holds
-// the one lock that a file has, nobody takes over until it goes on.
-func (w *world) awaitTermUnlessLocked(leader *node) {
+// the one lock that a file has, nobody takes over until it goes on: then it is false.
+func (w *world) awaitTermUnlessLocked(leader *node) bool {
 	w.t.Helper()
 	if w.lock == nil {
 		w.awaitTerm(leader)
-		return
+		return true
 	}
 	last, _ := leader.last()
 	for end := time.Now().Add(3 * w.lease); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if a, ok := w.newest(); ok && a.term > last.term {
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // writeByHand puts another holder into the record, who is never heard of again.

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,17 +47,26 @@ type nodeSpec struct {
 	Counter  string // a file with a number, which nothing guards
 	Identity string
 	Lease    time.Duration
-	Early    bool // takeover, as soon as the process of the leader is gone: for Postgres
+	Early    bool    // takeover, as soon as the process of the leader is gone: for Postgres
+	Clock    float64 // how many seconds pass in one second of its clock; 0 is 1
 }
 
-// timing is that of the electors: the proportions of the defaults, faster.
+// timing is that of the electors: the proportions of the defaults, faster. With clocks of many speeds RenewDeadline is half
+// as long, and the electors are told that one may be 1.86 times as fast as another.
 func (s nodeSpec) timing(cfg *leaderelect.Config) {
 	cfg.LeaseDuration, cfg.RetryPeriod = s.Lease, s.Lease/8
+	if s.Clock == 0 {
+		return
+	}
+	pass := func(d time.Duration) time.Duration { return time.Duration(float64(d) * s.Clock) }
+	cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = pass(s.Lease), pass(s.Lease/3), pass(s.Lease/12)
+	cfg.MaxClockRateSkew = 0.86
+	cfg.Store = clock{cfg.Store, s.Clock}
 }
 
 // line is what a node tells, one JSON object each. Times are those of the clock that all processes share.
 type line struct {
-	What  string        // begin, end, failed, stopped
+	What  string        // begin, end, knows, stops, failed, stopped
 	Term  uint64        `json:",omitempty"`
 	New   string        `json:",omitempty"` // the value that an action writes: no two write the same
 	Old   string        `json:",omitempty"` // of end: the value that it has replaced
@@ -99,6 +109,8 @@ func runNode(text string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, stopInAction)
 	// Ends with the parent, and with it the node.
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -108,11 +120,12 @@ func runNode(text string) error {
 		Store: store, Key: "lease", Identity: spec.Identity, ReleaseOnCancel: true, Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 			for i := 0; ctx.Err() == nil && l.Err() == nil; i++ {
-				act(l, reg, spec.Counter, fmt.Sprintf("%d-%d-%d", os.Getpid(), l.Term(), i))
+				act(l, reg, spec.Counter, fmt.Sprintf("%d-%d-%d", os.Getpid(), l.Term(), i), stops)
 				time.Sleep(pause)
 			}
 			return nil
 		},
+		OnNewLeader: func(l leaderelect.Leader) { fmt.Println(line{What: "knows", Term: l.Term}) },
 	}
 	spec.timing(&cfg)
 	if spec.Early {
@@ -132,14 +145,27 @@ func runNode(text string) error {
 	return nil
 }
 
-// act does what only a leader may: it writes to a register that is fenced, and raises a counter that is not. It has
+// stopInAction has a leader stop its process in the middle of its next action, as if it were by chance. SIGCONT has it go on.
+const stopInAction = syscall.SIGUSR1
+
+// act does what only a leader may: it raises a counter that nothing guards, and writes to a register that is fenced. It has
 // asked whether it leads just before.
-func act(l *leaderelect.Leadership, reg fenced, counter, value string) {
+func act(l *leaderelect.Leadership, reg fenced, counter, value string, stops <-chan os.Signal) {
 	fmt.Println(line{What: "begin", Term: l.Term(), New: value, At: now()})
 	end := line{What: "end", Term: l.Term(), New: value, Said: "unknown"}
 	if l.Err() == nil { // writing the line may have taken its time
-		end.Added = raise(counter) == nil
-		old, err := reg.swap(l.Context(), l.Term(), value)
+		ctx, cancel := l.Context(), func() {}
+		end.Added = raise(counter, func() {
+			select {
+			case <-stops:
+				fmt.Println(line{What: "stops", At: now()})
+				stopHere()
+				ctx, cancel = context.WithTimeout(context.Background(), patience) // the other write is as good as sent
+			default:
+			}
+		}) == nil
+		defer cancel()
+		old, err := reg.swap(ctx, l.Term(), value)
 		switch {
 		case err == nil:
 			end.Old, end.Said = old, "done"
@@ -155,8 +181,17 @@ func act(l *leaderelect.Leadership, reg fenced, counter, value string) {
 	fmt.Println(end)
 }
 
-// raise adds 1 to the number in a file, as one does who relies on being alone.
-func raise(file string) error {
+// stopHere stops this process, and returns when it goes on: this thread is the first to be stopped.
+func stopHere() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP); err != nil {
+		panic(err)
+	}
+}
+
+// raise adds 1 to the number in a file, as one does who relies on being alone: it reads, and then writes.
+func raise(file string, between func()) error {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return err
@@ -166,6 +201,7 @@ func raise(file string) error {
 	if err != nil {
 		return err
 	}
+	between()
 	_, err = f.WriteAt(fmt.Appendf(nil, "%020d", n+1), 0)
 	return err
 }
@@ -191,7 +227,8 @@ type node struct {
 	mu sync.Mutex
 	// mu guards the following.
 	actions []action
-	state   string // running, stopped, failed: text, dead
+	state   string // running, stops, stopped, failed: text, dead
+	knows   uint64 // the term of the last leader that it has seen
 	over    chan struct{}
 }
 
@@ -226,6 +263,8 @@ func (n *node) read(out io.Reader) {
 		case "end":
 			a := &n.actions[len(n.actions)-1]
 			a.old, a.said, a.added, a.end, a.why = l.Old, l.Said, l.Added, l.At, l.Error
+		case "knows":
+			n.knows = l.Term
 		case "failed":
 			n.state = "failed: " + l.Error
 		default:

@@ -4,6 +4,7 @@ package backendtest
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,37 +29,57 @@ const faultsVar = "BACKENDTEST_FAULTS"
 // TestProcesses lets processes compete on each backend while things go wrong, and judges by what they did.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	backends := []struct {
-		name string
-		make func(t *testing.T) *world
-	}{
+	backends := []backend{
 		{"postgres", postgresWorld}, {"redis", redisWorld}, {"sqlite", sqliteWorld}, {"file", fileWorld},
+		{"redis, clocks ±30%", func(t *testing.T) *world {
+			w := redisWorld(t)
+			w.clocks = []float64{1.3, 0.7, 1}
+			return w
+		}},
 	}
-	each, err := strconv.Atoi(os.Getenv(faultsVar))
-	if err != nil {
-		each = 0
-	}
-	each /= len(backends)
+	each := wanted(faultsVar, 0) / len(backends)
 	var mu sync.Mutex
 	var rows []row
+	onEach(t, backends, func(w *world) {
+		r := w.play(each)
+		mu.Lock()
+		defer mu.Unlock()
+		rows = append(rows, r...)
+	})
+	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.backend, b.backend) })
+	t.Log("\n" + table(rows))
+}
+
+// backend is where the processes of a world have their lease.
+type backend struct {
+	name string
+	make func(t *testing.T) *world
+}
+
+// onEach runs f in a world of each backend, at the same time.
+func onEach(t *testing.T, backends []backend, f func(w *world)) {
 	t.Run("on", func(t *testing.T) {
 		for _, b := range backends {
 			t.Run(b.name, func(t *testing.T) {
 				t.Parallel()
 				w := b.make(t)
-				w.t, w.backend, w.lease = t, b.name, 2*time.Second
+				w.t, w.name, w.lease = t, b.name, 2*time.Second
+				w.backend, _, _ = strings.Cut(b.name, ",")
 				if raceDetector {
 					w.lease = 3 * time.Second
 				}
-				r := w.play(each)
-				mu.Lock()
-				defer mu.Unlock()
-				rows = append(rows, r...)
+				f(w)
 			})
 		}
 	})
-	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.backend, b.backend) })
-	t.Log("\n" + table(rows))
+}
+
+// wanted returns the number in a variable of the environment, or otherwise.
+func wanted(variable string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+		return n
+	}
+	return otherwise
 }
 
 // play does n faults to w, or each possible one once if n is 0, and judges.
@@ -75,7 +96,7 @@ func (w *world) play(n int) []row {
 		f := possible[i%len(possible)]
 		r := rows[f.name]
 		if r == nil {
-			r = &row{backend: w.backend, fault: f.name, orderly: f.orderly}
+			r = &row{backend: w.name, fault: f.name}
 			rows[f.name] = r
 		}
 		from, last := now(), leader
@@ -87,9 +108,23 @@ func (w *world) play(n int) []row {
 			r.took = append(r.took, first-from)
 		}
 		if f.replaces {
-			assert.Greater(w.t, leader.term, last.term, "%s: %s: nobody has taken over", w.backend, f.name)
+			assert.Greater(w.t, leader.term, last.term, "%s: %s: nobody has taken over", w.name, f.name)
 		}
 	}
+	total := w.judge()
+	var out []row
+	for _, f := range possible {
+		if r := rows[f.name]; r != nil {
+			total.faults += r.faults
+			out = append(out, *r)
+		}
+	}
+	return append(out, *total)
+}
+
+// judge ends all nodes, and judges by what they have done.
+func (w *world) judge() *row {
+	w.t.Helper()
 	for _, n := range w.nodes {
 		w.signal(n, syscall.SIGTERM)
 	}
@@ -99,12 +134,12 @@ func (w *world) play(n int) []row {
 	}
 
 	actions := w.actions()
-	require.NoError(w.t, checkFence(actions), w.backend)
-	total := &row{backend: w.backend, fault: "in all"}
+	require.NoError(w.t, checkFence(actions), w.name)
+	total := &row{backend: w.name, fault: inAll}
 	inFlight := make(map[*node]int)
 	for _, o := range overlaps(actions) {
 		if !excused(o.late, w.stops) {
-			assert.Fail(w.t, "two leaders", "%s: %v was not over when %v began", w.backend, o.late, o.early)
+			assert.Fail(w.t, "two leaders", "%s: %v was not over when %v began", w.name, o.late, o.early)
 			total.overlaps++
 			continue
 		}
@@ -118,7 +153,7 @@ func (w *world) play(n int) []row {
 				stops++
 			}
 		}
-		assert.LessOrEqual(w.t, late, stops, "%s: more than one action was in flight per stop", w.backend)
+		assert.LessOrEqual(w.t, late, stops, "%s: more than one action was in flight per stop", w.name)
 	}
 	for _, a := range actions {
 		total.actions++
@@ -127,22 +162,17 @@ func (w *world) play(n int) []row {
 		}
 	}
 	total.lost = lostUpdates(w.t, w.counter, actions)
+	assert.GreaterOrEqual(w.t, total.refused, w.contrasts, "%s: the fence has refused each that was late", w.name)
+	assert.GreaterOrEqual(w.t, total.lost, w.contrasts, "%s: the counter has no fence", w.name)
 	terms := make(map[uint64]*node)
 	for _, a := range actions {
 		if other := terms[a.term]; other != nil && other != a.node {
-			assert.Fail(w.t, "a term was led twice", "%s: %d", w.backend, a.term)
+			assert.Fail(w.t, "a term was led twice", "%s: %d", w.name, a.term)
 		}
 		terms[a.term] = a.node
 	}
 	total.changes = len(terms)
-	var out []row
-	for _, f := range possible {
-		if r := rows[f.name]; r != nil {
-			total.faults += r.faults
-			out = append(out, *r)
-		}
-	}
-	return append(out, *total)
+	return total
 }
 
 // firstAfter returns when the first action of a later term than the given one began, if there is any.
@@ -155,10 +185,12 @@ func (w *world) firstAfter(term uint64, from time.Duration) (at time.Duration, o
 	return at, ok
 }
 
+// inAll is the fault of the row with what all faults did.
+const inAll = "in all"
+
 // row is a row of the table.
 type row struct {
 	backend, fault                             string
-	orderly                                    bool
 	faults, changes                            int
 	took                                       []time.Duration
 	actions, overlaps, inFlight, refused, lost int
@@ -167,32 +199,34 @@ type row struct {
 // table returns the rows in Markdown.
 func table(rows []row) string {
 	var b strings.Builder
-	quantile := func(took []time.Duration, q float64) string {
-		if len(took) == 0 {
-			return "-"
-		}
-		slices.Sort(took)
-		return took[min(int(q*float64(len(took))), len(took)-1)].Round(time.Millisecond).String()
-	}
 	b.WriteString("| backend | fault | times | new terms | until the new leader acts: p50 | max |\n|---|---|---|---|---|---|\n")
 	for _, r := range rows {
-		if r.fault != "in all" {
+		if r.fault != inAll {
 			fmt.Fprintf(&b, "| %s | %s | %d | %d | %s | %s |\n", r.backend, r.fault, r.faults, r.changes, quantile(r.took, 0.5), quantile(r.took, 1))
 		}
 	}
 	b.WriteString("\n| backend | faults | terms | actions | two leaders | in flight at a SIGSTOP | refused by the fence | lost by a counter without a fence |\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range rows {
-		if r.fault == "in all" {
+		if r.fault == inAll {
 			fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d |\n", r.backend, r.faults, r.changes, r.actions, r.overlaps, r.inFlight, r.refused, r.lost)
 		}
 	}
 	return b.String()
 }
 
+// quantile returns a time that so many of them do not exceed, or "-".
+func quantile(took []time.Duration, q float64) string {
+	if len(took) == 0 {
+		return "-"
+	}
+	slices.Sort(took)
+	return took[min(int(q*float64(len(took))), len(took)-1)].Round(time.Millisecond).String()
+}
+
 func postgresWorld(t *testing.T) *world {
 	s := startPostgres(t, "fsync=off", "idle_in_transaction_session_timeout=1s")
 	db := openPostgres(t, "pgx", s.addr)
-	w := &world{server: s, store: leasesIn(t, db, sqllease.Postgres, "leases")}
+	w := &world{server: s, store: leasesIn(t, db, sqllease.Postgres, "leases"), remove: removerOf(t, db)}
 	require.NoError(t, makeRegister(db))
 	for range candidates {
 		w.proxies = append(w.proxies, newProxy(t, s.addr))
@@ -202,7 +236,10 @@ func postgresWorld(t *testing.T) *world {
 
 func redisWorld(t *testing.T) *world {
 	s := startRedis(t)
-	w := &world{server: s, store: redisLeases(openRedis(t, s.addr, -1), "{leases}")}
+	client := openRedis(t, s.addr, -1)
+	w := &world{server: s, store: redisLeases(client, "{leases}"), remove: func() {
+		require.NoError(t, client.Del(context.Background(), "{leases}:lease").Err())
+	}}
 	for range candidates {
 		w.proxies = append(w.proxies, newProxy(t, s.addr))
 	}
@@ -213,7 +250,8 @@ func sqliteWorld(t *testing.T) *world {
 	file := filepath.Join(t.TempDir(), "leases.db")
 	db := openSQLite(t, file, "wal")
 	require.NoError(t, makeRegister(db))
-	return &world{addr: file, store: leasesIn(t, db, sqllease.SQLite, "leases"), lock: func() func() {
+	w := &world{addr: file, store: leasesIn(t, db, sqllease.SQLite, "leases"), remove: removerOf(t, db)}
+	w.lock = func() func() {
 		conn, err := db.Conn(context.Background())
 		require.NoError(t, err)
 		_, err = conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
@@ -223,7 +261,16 @@ func sqliteWorld(t *testing.T) *world {
 			require.NoError(t, err)
 			require.NoError(t, conn.Close())
 		}
-	}}
+	}
+	return w
+}
+
+// removerOf returns a function that deletes the row of the lease.
+func removerOf(t *testing.T, db *sql.DB) func() {
+	return func() {
+		_, err := db.Exec(`DELETE FROM leases WHERE name = 'lease'`)
+		require.NoError(t, err)
+	}
 }
 
 func fileWorld(t *testing.T) *world {
@@ -232,10 +279,17 @@ func fileWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	_, err = s.Create(context.Background(), leaderelect.Entry{Key: "register", Value: []byte("0")})
 	require.NoError(t, err)
-	return &world{addr: dir, store: s, lock: func() func() {
+	w := &world{addr: dir, store: s}
+	w.lock = func() func() {
 		f, err := os.OpenFile(filepath.Join(dir, "lease.lock"), os.O_RDWR|os.O_CREATE, 0o644)
 		require.NoError(t, err)
 		require.NoError(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 		return func() { _ = f.Close() }
-	}}
+	}
+	w.remove = func() {
+		unlock := w.lock()
+		defer unlock()
+		require.NoError(t, os.Remove(filepath.Join(dir, "lease.lease")))
+	}
+	return w
 }

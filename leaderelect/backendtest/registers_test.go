@@ -5,8 +5,10 @@ package backendtest
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -18,8 +20,9 @@ import (
 
 // fenced is a register in the backend of a lease, which refuses leaders of the past.
 type fenced interface {
-	// swap replaces the value and returns the one before, or an error that wraps errRefused if the term, that of the
-	// leadership of ctx, is over. After any other error it may or may not have happened.
+	// swap replaces the value and returns the one before, or an error that wraps errRefused if the term is over. It is that
+	// of the leadership of ctx, if ctx has one: a request that is late has none. After any other error it may or may not
+	// have happened.
 	swap(ctx context.Context, term uint64, value string) (old string, err error)
 }
 
@@ -84,14 +87,14 @@ func makeRegister(db *sql.DB) error {
 	return err
 }
 
-func (r sqlRegister) swap(ctx context.Context, _ uint64, value string) (old string, err error) {
+func (r sqlRegister) swap(ctx context.Context, term uint64, value string) (old string, err error) {
 	err = func() error {
 		tx, err := r.db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback() // after a commit it does nothing
-		if err := r.leases.Guard(ctx, tx, "lease"); err != nil {
+		if err := r.leases.GuardTerm(ctx, tx, "lease", term); err != nil {
 			return err
 		}
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM register`).Scan(&old); err != nil {
@@ -111,8 +114,14 @@ func (r sqlRegister) swap(ctx context.Context, _ uint64, value string) (old stri
 // redisRegister is a key.
 type redisRegister struct{ leases *redislease.Store }
 
-func (r redisRegister) swap(ctx context.Context, _ uint64, value string) (string, error) {
-	old, err := r.leases.Guarded(ctx, "lease",
+func (r redisRegister) swap(ctx context.Context, term uint64, value string) (string, error) {
+	guarded := r.leases.Guarded
+	if _, ok := leaderelect.FromContext(ctx); !ok {
+		guarded = func(ctx context.Context, key, script string, keys []string, args ...any) (any, error) {
+			return r.leases.GuardedTerm(ctx, key, term, script, keys, args...)
+		}
+	}
+	old, err := guarded(ctx, "lease",
 		`local old = redis.call('GET', KEYS[1])
 		redis.call('SET', KEYS[1], ARGV[1])
 		return old or '0'`, []string{"{leases}-register"}, value)
@@ -142,4 +151,36 @@ func (r leaseRegister) swap(ctx context.Context, term uint64, value string) (str
 			return old, err
 		}
 	}
+}
+
+// clock is a store as a process reaches it whose clock runs at another speed: the lease in a record is in its own seconds.
+type clock struct {
+	leaderelect.LeaseStore
+	speed float64 // how many seconds pass in one second of it
+}
+
+func (c clock) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
+	e, err := c.LeaseStore.Get(ctx, key)
+	return c.convert(e, c.speed), err
+}
+
+func (c clock) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	return c.LeaseStore.Create(ctx, c.convert(e, 1/c.speed))
+}
+
+func (c clock) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	return c.LeaseStore.Update(ctx, c.convert(e, 1/c.speed))
+}
+
+// convert makes every lease in a record so many times as long.
+func (clock) convert(e leaderelect.Entry, factor float64) leaderelect.Entry {
+	var record map[string]any
+	if json.Unmarshal(e.Value, &record) != nil {
+		return e // there is none
+	}
+	if millis, ok := record["leaseMillis"].(float64); ok {
+		record["leaseMillis"] = math.Round(millis * factor)
+	}
+	e.Value, _ = json.Marshal(record)
+	return e
 }

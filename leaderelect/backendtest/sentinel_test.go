@@ -82,7 +82,7 @@ func TestPostgresSentinel(t *testing.T) {
 func TestEarlyTakeover(t *testing.T) {
 	t.Parallel()
 	w := postgresWorld(t)
-	w.t, w.backend, w.lease, w.early = t, "postgres", 6*time.Second, true
+	w.t, w.name, w.backend, w.lease, w.early = t, "postgres", "postgres", 6*time.Second, true
 	db := openPostgres(t, "pgx", w.server.addr)
 	w.addr, w.proxies = w.server.addr, nil
 	w.begin()

@@ -25,19 +25,23 @@ const candidates = 3
 // world is a backend, and processes that compete for a lease in it.
 type world struct {
 	t       testing.TB
-	backend string
+	name    string
+	backend string // postgres, redis, sqlite, file
 	addr    string
 	lease   time.Duration
 	early   bool                   // takeover, as soon as the process of the leader is gone
+	clocks  []float64              // of each node: how many seconds pass in one second of it; nil if all are right
 	store   leaderelect.LeaseStore // as the test reaches it
 	server  *server                // nil if there is none
 	proxies []*proxy               // one for each node; nil if there is no network
 	lock    func() (unlock func()) // excludes all writers; nil if there is no such thing
+	remove  func()                 // the record, as somebody does by hand
 
-	counter string
-	nodes   []*node // in each slot, the one that runs
-	all     []*node // that ever ran
-	stops   []stop
+	counter   string
+	nodes     []*node // in each slot, the one that runs
+	all       []*node // that ever ran
+	stops     []stop
+	contrasts int // actions in which a node was stopped until another had acted
 }
 
 // stop is a time in which a node was stopped by a signal.
@@ -72,6 +76,9 @@ func (w *world) spawn(slot int) {
 	spec := nodeSpec{Backend: w.backend, Addr: w.addr, Counter: w.counter, Identity: fmt.Sprintf("node-%d", slot/2), Lease: w.lease, Early: w.early}
 	if w.proxies != nil {
 		spec.Addr = w.proxies[slot].addr()
+	}
+	if w.clocks != nil {
+		spec.Clock = w.clocks[slot]
 	}
 	text, err := json.Marshal(spec)
 	require.NoError(w.t, err)
@@ -118,7 +125,7 @@ func (w *world) awaitExit(n *node) {
 	select {
 	case <-n.over:
 	case <-time.After(patience):
-		w.t.Fatalf("%s: a node does not end within %v", w.backend, patience)
+		w.t.Fatalf("%s: a node does not end within %v", w.name, patience)
 	}
 }
 
@@ -150,12 +157,12 @@ func (w *world) await(what string, is func(a action, from time.Duration) bool) a
 	from := now()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		for _, n := range w.all {
-			require.Empty(w.t, n.failure(), "%s: a node has failed", w.backend)
+			require.Empty(w.t, n.failure(), "%s: a node has failed", w.name)
 		}
 		if a, ok := w.newest(); ok && is(a, from) {
 			return a
 		}
-		require.True(w.t, time.Now().Before(end), "%s: there is not, within %v: %s", w.backend, patience, what)
+		require.True(w.t, time.Now().Before(end), "%s: there is not, within %v: %s", w.name, patience, what)
 	}
 }
 
