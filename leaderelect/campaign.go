@@ -162,7 +162,7 @@ func (e *Elector) freeAt(c *candidacy) time.Time {
 	if free.IsZero() {
 		return free
 	}
-	if c.orphaned() && free.After(e.notEarly) {
+	if e.cfg.FencedWork && c.orphaned() && free.After(e.notEarly) {
 		free = c.seen.since
 		if free.Before(e.notEarly) {
 			free = e.notEarly

@@ -91,17 +91,20 @@ type Config struct {
 	// otherwise should exit here. Defaults to an error in the log.
 	OnStepDownOverrun func(l *Leadership)
 
-	// Sentinel has followers take over as soon as the process of the leader is gone, instead of after its lease. Each
-	// elector holds a mark by it while it runs, and a leader says in the record which. A follower that sees that mark gone
-	// replaces the record at once, once in a LeaseDuration at most. Run waits for its first mark for up to RetryPeriod before it competes.
-	//
-	// A mark may also be lost by a leader that lives: its connection was cut. Then two work at the same time, until the old
-	// leader is told so by a watch or finds it out at its next renewal. That is safe only if FencedWork is true, which must
-	// be set too. A Sentinel that fails changes nothing but the time. Optional.
+	// Sentinel tells followers at once that the process of the leader is gone, or that it has released. Each elector holds
+	// a mark by it while it runs, and takes another one after a release; a leader says in the record which. A follower that
+	// sees that mark gone reads the record, so it takes a lease that was released in milliseconds, also in a store that is no
+	// [Watcher]. Run waits for its first mark for up to RetryPeriod before it competes. A Sentinel that fails changes
+	// nothing but the time. Optional.
 	Sentinel Sentinel
 
 	// FencedWork is your word that every effect of the work carries the term of its [Leadership], and that whoever receives it
-	// refuses a term that is out of date: by a guarded transaction, store.IfTerm, or package fence. It goes with Sentinel.
+	// refuses a term that is out of date: by a guarded transaction, store.IfTerm, or package fence. Then a follower that sees
+	// the mark of the leader gone replaces the record at once, released or not, once in a LeaseDuration at most: the next
+	// leader follows in milliseconds after a crash.
+	//
+	// A mark may also be lost by a leader that lives: its connection was cut. Then two work at the same time, until the old
+	// leader is told so by a watch or finds it out at its next renewal. Only the fence makes that safe. It goes with Sentinel.
 	FencedWork bool
 
 	// Rand returns random numbers in [0, 1), for jitter. Defaults to math/rand/v2's Float64.
@@ -175,7 +178,6 @@ func (c Config) validate() error {
 	check(c.RequestTimeout < c.RenewDeadline, "RequestTimeout", "must be less than RenewDeadline: %s, %s",
 		c.RequestTimeout, c.RenewDeadline)
 	check(c.DrainTimeout >= 0, "DrainTimeout", "must not be negative, is %s", c.DrainTimeout)
-	check(c.FencedWork || c.Sentinel == nil, "FencedWork", "must be true with a Sentinel: two leaders may work at a time")
 	check(c.Sentinel != nil || !c.FencedWork, "Sentinel", "is required with FencedWork, which has no meaning without")
 	check(c.MaxClockRateSkew < 1, "MaxClockRateSkew", "must be less than 1, is %v", c.MaxClockRateSkew)
 	check(c.StepDownTimeout > 0, "StepDownTimeout",

@@ -47,7 +47,6 @@ func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 		"StepDownTimeout must be positive, is -48.514852ms; LeaseDuration leaves": func(c *leaderelect.Config) {
 			c.RenewDeadline = 14900 * time.Millisecond // less than the lease, but not by the skew
 		},
-		"FencedWork must be true with a Sentinel":      func(c *leaderelect.Config) { c.Sentinel = leaderelect.NewMemoryStore() },
 		"Sentinel is required with FencedWork":         func(c *leaderelect.Config) { c.FencedWork = true },
 		"MaxClockRateSkew must be less than 1, is 1":   func(c *leaderelect.Config) { c.MaxClockRateSkew = 1 },
 		"MaxClockRateSkew must be less than 1, is NaN": func(c *leaderelect.Config) { c.MaxClockRateSkew = math.NaN() },
@@ -80,6 +79,7 @@ func TestAConfigThatJustFitsIsTaken(t *testing.T) {
 		"no skew":          func(c *leaderelect.Config) { c.MaxClockRateSkew, c.StepDownTimeout = -1, 5*time.Second },
 		"the longest stop": func(c *leaderelect.Config) { c.StepDownTimeout = stepDown },
 		"two tries":        func(c *leaderelect.Config) { c.RetryPeriod = 5 * time.Second },
+		"a sentinel":       func(c *leaderelect.Config) { c.Sentinel = leaderelect.NewMemoryStore() },
 		"early takeover":   func(c *leaderelect.Config) { c.Sentinel, c.FencedWork = leaderelect.NewMemoryStore(), true },
 		"slow requests":    func(c *leaderelect.Config) { c.RequestTimeout = renew - 1 },
 	} {

@@ -96,12 +96,12 @@
 //  9. An elector does not compete again before its work has returned.
 //  10. A watch ([Watcher]) makes everything faster and nothing else: an event that is late, lost or repeated changes nothing of
 //     the above.
-//  11. With a [Sentinel] the first guarantee holds while marks end with their processes only. A leader that lives and has lost
-//     its mark may be replaced before its lease is over; it goes on until a watch tells it so, or its next renewal does,
-//     or RenewDeadline. Until then two work, and the term tells who is right: that is why Config.FencedWork must be true. A
-//     lease is taken early only from a record that was read after the mark that it names was seen gone, in place of exactly
-//     that record. A Sentinel that fails, hangs or has never held a mark makes a follower wait for the lease, and changes
-//     nothing else of the above.
+//  11. A [Sentinel] makes everything faster and nothing else, as a watch does, unless Config.FencedWork is true. Then the
+//     first guarantee holds while marks end with their processes only. A leader that lives and has lost its mark may be
+//     replaced before its lease is over; it goes on until a watch tells it so, or its next renewal does, or RenewDeadline.
+//     Until then two work, and the term tells who is right. A lease is taken early only from a record that was read after
+//     the mark that it names was seen gone, in place of exactly that record. A Sentinel that fails, hangs or has never held
+//     a mark makes a follower wait for the lease, and changes nothing else of the above.
 //
 // [Slots] guarantee all of this for each slot. Beyond that: a slot is only taken when it is free, never from one that
 // leads; it is released when all work that was begun in it has ended; when nothing has happened for a while, every slot is
@@ -111,7 +111,9 @@
 // # Early takeover
 //
 // A lease says that a leader may live for as long as it lasts. That a process is dead can be known sooner, from what dies with
-// it: a session of a database, a lock of a file. With Config.Sentinel each elector holds such a mark while it runs:
+// it: a session of a database, a lock of a file. With Config.Sentinel each elector holds such a mark while it runs, and
+// changes it after a release. So a follower that waits for its end knows of a release at once, as by a watch. And with
+// Config.FencedWork it does not wait for the lease of a leader that is gone:
 //
 //	leader     ── holds a mark ── writes its name into the record, in the claim or at once ── is killed
 //	                                                                                            │

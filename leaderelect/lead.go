@@ -79,6 +79,7 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 	ours := out.lost == nil || errors.Is(out.lost, ErrDrainTimeout)
 	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil || t.hasResigned()) {
 		e.release(ctx, t, false)
+		e.sentry.letGo() // it tells followers to look
 	}
 	if t.hasResigned() {
 		e.mu.Lock()

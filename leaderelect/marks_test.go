@@ -167,8 +167,9 @@ type sentinels int
 
 const (
 	unmarked sentinels = iota
-	honest             // calls fail, hang, and are late; but a mark ends with its process only
+	honest             // calls fail, hang, and are late; but a mark ends with its process, or after a release, only
 	lossy              // marks are lost at any time, and said to be lost
+	unfenced           // the same, and the work is not said to be fenced
 )
 
 // troubleMarks has sentinels fail by chance.
@@ -190,7 +191,7 @@ func (w *world) troubleMarks(chance *chance, s sentinels) {
 	if s == honest {
 		return
 	}
-	w.early = true
+	w.early = s == lossy
 	for _, p := range w.parties {
 		for range 2 + chance.upTo(8) {
 			time.AfterFunc(chance.duration(90*time.Second), func() { w.marks.drop(p.name) })
@@ -217,6 +218,17 @@ func TestNoScheduleOfFaultsOfASentinelMakesTwoLeadersWhileMarksEndWithTheirProce
 	lanes(t, effort(100, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), honest)
 		w.requireLeader(t)
+		w.finish(t)
+	})
+}
+
+func TestNoScheduleOfLostMarksMakesTwoLeadersWithoutFencedWork(t *testing.T) {
+	t.Parallel()
+	lanes(t, effort(100, 10_000), func(t *testing.T, seed int) {
+		w := schedule(t, uint64(seed), unfenced)
+		after(2 * time.Minute) // marks are lost no more
+		w.requireLeader(t)
+		assert.Zero(t, w.takenEarly())
 		w.finish(t)
 	})
 }

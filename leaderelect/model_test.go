@@ -240,6 +240,7 @@ func schedule(t *testing.T, seed uint64, s sentinels) *world {
 			}
 			if s != unmarked {
 				marked(w, name)(cfg)
+				cfg.FencedWork = s != unfenced
 			}
 		})
 		left := scale(time.Duration(float64(lease)/(1+clocks.skew))) - scale(renew)

@@ -239,6 +239,79 @@ func TestAnElectorThatHasEndedWithoutAReleaseNeedNotBeWaitedFor(t *testing.T) {
 	})
 }
 
+// hinted gives a party a sentinel, and no word that its work is fenced.
+func hinted(w *world, party string) func(*leaderelect.Config) {
+	return func(cfg *leaderelect.Config) {
+		marked(w, party)(cfg)
+		cfg.FencedWork = false
+	}
+}
+
+func TestAReleaseIsKnownAtOnceByTheEndOfAMark(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, a *party){
+		"when the caller cancels": func(_ *testing.T, a *party) { a.cancel(context.Canceled) },
+		"when it resigns":         func(t *testing.T, a *party) { require.NoError(t, a.Resign(t.Context(), 0)) },
+		"when it hands over":      func(t *testing.T, a *party) { require.NoError(t, a.HandOver(t.Context(), "b")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return hinted(w, name) })
+				w.mu.Lock()
+				w.early = false
+				w.mu.Unlock()
+				begin := time.Now()
+				leave(t, a)
+				after(time.Second)
+				require.True(t, b.IsLeader())
+				assert.Equal(t, latency+latency/2+latency+latency, w.term(t, 2).began.Sub(begin), "a releases, b is told, reads, and claims")
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestALeaderThatHasReleasedHoldsAnotherMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
+		first := w.read().Mark
+		require.NoError(t, a.Resign(t.Context(), 0))
+		after(time.Minute)
+		require.NoError(t, b.Resign(t.Context(), 0))
+		after(time.Minute)
+		require.True(t, a.IsLeader())
+		assert.NotEmpty(t, w.read().Mark)
+		assert.NotEqual(t, first, w.read().Mark)
+		assert.Equal(t, 3, w.led())
+		w.finish(t)
+	})
+}
+
+func TestWithoutFencedWorkALostMarkReplacesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return hinted(w, name) })
+		w.mu.Lock()
+		w.early = false
+		w.mu.Unlock()
+		w.cut("a", 3*time.Second)
+		w.marks.drop("a")
+		after(time.Minute)
+		require.True(t, a.IsLeader())
+		require.Equal(t, 1, w.led())
+
+		last := w.history()[len(w.history())-1].at
+		w.crash("a")
+		after(lease - time.Second)
+		require.False(t, b.IsLeader())
+		after(lease)
+		require.True(t, b.IsLeader())
+		assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(last), lease)
+		w.finish(t)
+	})
+}
+
 func TestRunWaitsForTheSentinelAndSaysSoIfItStaysAway(t *testing.T) {
 	for name, op := range map[string]string{"of Hold": "hold", "of Gone": "gone"} {
 		t.Run(name, func(t *testing.T) {

@@ -26,8 +26,9 @@ type sentry struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	trying string             // the mark of the present call of Hold; "" between two
+	trying string             // the mark of the present call of Hold; "" if there is none, or it is let go
 	held   string             // "" if there is none
+	end    context.CancelFunc // ends the present call of Hold; nil before the first
 	wanted string             // whose end is of interest; "" is none
 	drop   context.CancelFunc // ends the present call of Gone; nil when there is none
 }
@@ -61,29 +62,54 @@ func (s *sentry) hold(ctx context.Context) {
 	tried := sync.OnceFunc(func() { close(s.tried) })
 	for ctx.Err() == nil {
 		mark := rand.Text()
-		s.try(mark)
-		err := guard(ctx, func(ctx context.Context) error {
+		call, end := context.WithCancel(ctx)
+		s.try(mark, end)
+		err := guard(call, func(ctx context.Context) error {
 			return e.cfg.Sentinel.Hold(ctx, mark, func() { s.hasTaken(mark); tried() })
 		})
-		s.try("")
+		lost := call.Err() == nil
+		s.try("", end)
 		tried()
-		if ctx.Err() == nil {
+		end()
+		if lost {
 			e.log.WarnContext(ctx, "leaderelect: holding a mark failed", "error", err)
 			_ = wait.Sleep(ctx, e.pollPeriod())
 		}
 	}
 }
 
-// try notes which mark Hold is called for; "" is none. Before it says so, none is held.
-func (s *sentry) try(mark string) {
+// letGo ends the present mark, and has another one held. The work of this process has returned.
+func (s *sentry) letGo() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
-	s.trying = mark
-	changed := s.held != ""
-	s.held = ""
+	end, changed := s.end, s.tryLocked("")
 	s.mu.Unlock()
 	if changed {
 		wake(s.changed)
 	}
+	if end != nil {
+		end()
+	}
+}
+
+// try notes which mark Hold is called for, until end; "" is none.
+func (s *sentry) try(mark string, end context.CancelFunc) {
+	s.mu.Lock()
+	s.end = end
+	changed := s.tryLocked(mark)
+	s.mu.Unlock()
+	if changed {
+		wake(s.changed)
+	}
+}
+
+// tryLocked notes which mark Hold is called for. Before that says so, none is held. It reports whether one was.
+func (s *sentry) tryLocked(mark string) (was bool) {
+	was = s.held != ""
+	s.trying, s.held = mark, ""
+	return was
 }
 
 // hasTaken notes that a mark is held, unless its call of Hold has returned.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -214,13 +215,13 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// quantile returns a time that so many of them do not exceed, or "-".
+// quantile returns the least time that such a part of them does not exceed, or "-".
 func quantile(took []time.Duration, q float64) string {
 	if len(took) == 0 {
 		return "-"
 	}
 	slices.Sort(took)
-	return took[min(int(q*float64(len(took))), len(took)-1)].Round(time.Millisecond).String()
+	return took[max(0, int(math.Ceil(q*float64(len(took))))-1)].Round(time.Millisecond).String()
 }
 
 func postgresWorld(t *testing.T) *world {

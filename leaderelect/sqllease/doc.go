@@ -63,8 +63,8 @@
 //
 // # Early takeover
 //
-// On Postgres a [Sentinel] lets followers take over milliseconds after the leader's process was killed, instead of after its
-// lease, if all that it writes is guarded:
+// On Postgres a [Sentinel] tells followers of a release in milliseconds, and lets them take over as soon after the leader's
+// process was killed, instead of after its lease, if all that it writes is guarded:
 //
 //	sentinel, err := sqllease.NewSentinel(db, sqllease.SentinelConfig{})
 //	...
@@ -73,6 +73,10 @@
 //		Sentinel:   sentinel,
 //		FencedWork: true, // every write is in a transaction with Guard, or carries its term
 //		...
+//
+// Without FencedWork it tells of releases alone, and is safe for any work. NOTIFY would tell of renewals as well, but
+// commits that notify wait for each other (https://www.recall.ai/blog/postgres-listen-notify-does-not-scale), and to
+// listen takes more than package database/sql.
 //
 // A mark is an advisory lock of a session (pg_try_advisory_lock of a random number of 64 bits). The server lets it go when
 // the process is gone, because the system closes its connections; a follower that waits for the lock gets it then.
@@ -93,7 +97,7 @@
 // A database that does not answer for RenewDeadline: a failover, a lock on the table (such as ALTER TABLE or VACUUM
 // FULL), a pool without a free connection. Give the store a pool of its own, of two connections or more, if the work can
 // take all those of the other. Fail-over takes LeaseDuration and up to 1.2 RetryPeriod; a release is noticed at the next
-// look of a follower, after up to 1.2 RetryPeriod.
+// look of a follower, after up to 1.2 RetryPeriod. With a [Sentinel] either can take milliseconds.
 //
 // # Postgres
 //
