@@ -284,18 +284,14 @@ func TestTheSameFaultsOnBothElectors(t *testing.T) {
 	if os.Getenv(fullVariable) != "full" || t.Failed() {
 		return
 	}
-	fmt.Print("\n| at 15 / 10 / 2 s |")
+	var columns, rows []string
 	for _, e := range electors {
-		fmt.Printf(" %s |", e.name)
+		columns = append(columns, e.name)
 	}
-	fmt.Println("\n|---" + strings.Repeat("|---", len(electors)) + "|")
-	for i, s := range scenarios {
-		fmt.Printf("| %s |", s.title)
-		for _, c := range cells[i] {
-			fmt.Printf(" %s |", c)
-		}
-		fmt.Println()
+	for _, s := range scenarios {
+		rows = append(rows, s.title)
 	}
+	printTable("at 15 / 10 / 2 s", columns, rows, cells)
 }
 
 // cell is what all runs of a scenario have shown.
@@ -310,23 +306,26 @@ type cell struct {
 
 // playAll plays s from many random moments, each in a bubble of its own.
 func (s scenario) playAll(t *testing.T, e elector) cell {
-	c := cell{runs: s.runs(), timed: s.isTimed()}
-	for seed := range c.runs {
-		synctest.Test(t, func(t *testing.T) {
-			m := s.play(newLeaseWorld(t, e, uint64(seed)))
-			if m.bad {
-				c.bad++
-			}
-			if m.refused != nil {
-				c.refused, c.refusal = c.refused+1, m.refused
-			}
-			if m.d > 0 {
-				c.times = append(c.times, m.d)
-			}
-		})
+	c := cell{timed: s.isTimed()}
+	for seed := range s.runs() {
+		synctest.Test(t, func(t *testing.T) { c.add(s.play(newLeaseWorld(t, e, uint64(seed)))) })
 	}
 	slices.Sort(c.times)
 	return c
+}
+
+// add counts a run.
+func (c *cell) add(m measure) {
+	c.runs++
+	if m.bad {
+		c.bad++
+	}
+	if m.refused != nil {
+		c.refused, c.refusal = c.refused+1, m.refused
+	}
+	if m.d > 0 {
+		c.times = append(c.times, m.d)
+	}
 }
 
 // require requires of setpoint what it promises; kind 0 polls and 1 watches.
@@ -374,4 +373,16 @@ func (c cell) String() string {
 		}
 	}
 	return strings.Join(parts, ": ")
+}
+
+// printTable prints a table in Markdown.
+func printTable(what string, columns, rows []string, cells [][]cell) {
+	fmt.Printf("\n| %s | %s |\n|---%s|\n", what, strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
+	for i, title := range rows {
+		fmt.Printf("| %s |", title)
+		for _, c := range cells[i] {
+			fmt.Printf(" %s |", c)
+		}
+		fmt.Println()
+	}
 }

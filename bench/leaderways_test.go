@@ -144,10 +144,10 @@ func (y way) commit(swap func() (leaderelect.Entry, error)) (leaderelect.Entry, 
 	return e, nil
 }
 
-// lock is a resourcelock of client-go on a way. It keeps the version of the record between two calls, as client-go's own
+// lock is a resourcelock of client-go on a lease store. It keeps the version of the record between two calls, as client-go's own
 // LeaseLock does, whose bytes of the record are the same too. So it is for one elector.
 type lock struct {
-	way
+	store    leaderelect.LeaseStore
 	identity string
 	last     leaderelect.Entry
 }
@@ -155,7 +155,7 @@ type lock struct {
 var _ resourcelock.Interface = (*lock)(nil)
 
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	e, err := l.way.Get(ctx, leaseKey)
+	e, err := l.store.Get(ctx, leaseKey)
 	if err != nil {
 		return nil, nil, asAPIError(err)
 	}
@@ -168,11 +168,11 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 }
 
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.put(ctx, l.way.Create, leaderelect.Entry{Key: leaseKey}, record)
+	return l.put(ctx, l.store.Create, leaderelect.Entry{Key: leaseKey}, record)
 }
 
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.put(ctx, l.way.Update, l.last, record)
+	return l.put(ctx, l.store.Update, l.last, record)
 }
 
 func (l *lock) put(
@@ -209,7 +209,7 @@ func asAPIError(err error) error {
 // clientgoElector runs client-go's elector once: its users end the process when it returns.
 func clientgoElector(w *leaseWorld, c candidate) (func(context.Context), error) {
 	e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
-		Lock:            &lock{way: way{w, c.name}, identity: c.identity},
+		Lock:            &lock{store: way{w, c.name}, identity: c.identity},
 		LeaseDuration:   c.lease,
 		RenewDeadline:   c.renew,
 		RetryPeriod:     c.retry,
