@@ -136,7 +136,7 @@ func runOurs(in *informer.Informer[string, string], workers, n int, reconciled f
 		return ours.Result{}, nil
 	}), ours.Config[string]{Workers: workers})
 	must(err)
-	ours.Watch(c, in, ours.OwnKey)
+	ours.WatchKeys(c, in)
 	must(c.Run(ctx))
 }
 

@@ -26,6 +26,23 @@ type seat[K comparable] struct {
 	interrupt context.CancelFunc
 	goroutine atomic.Int64           // the number of the worker's
 	current   atomic.Pointer[try[K]] // what the worker does; nil for nothing
+	tries     []try[K]               // not used yet; used by the worker only
+}
+
+// triesAtOnce is how many tries a worker allocates together. A reconcile whose context somebody keeps keeps them all.
+const triesAtOnce = 16
+
+// newTry returns a try. Each is used once, since its context may outlive the reconcile.
+func (s *seat[K]) newTry() *try[K] {
+	if s == nil {
+		return new(try[K])
+	}
+	if len(s.tries) == 0 {
+		s.tries = make([]try[K], triesAtOnce)
+	}
+	t := &s.tries[0]
+	s.tries = s.tries[1:]
+	return t
 }
 
 // resizeLocked makes it n workers. Those that are too many end when they have done what they do.

@@ -21,7 +21,7 @@
 //			}
 //			return controller.Result{}, apply(ctx, app)
 //		}), controller.Config[string]{Workers: 4})
-//	controller.Watch(c, apps, controller.OwnKey)
+//	controller.WatchKeys(c, apps)
 //
 //	m, err := controller.NewManager(controller.ManagerConfig{})
 //	m.AddSource(apps)

@@ -32,7 +32,7 @@ func ExampleManager_RemoveController() {
 		fmt.Println(err)
 		return
 	}
-	controller.Watch(c, sites, controller.OwnKey)
+	controller.WatchKeys(c, sites)
 
 	fmt.Println(m.AddSource(sites), m.AddController(c)) // starts at once, when the source has synced
 	fmt.Println("reconciled", <-reconciled)

@@ -41,7 +41,7 @@ func ExampleManager() {
 		fmt.Println(err)
 		return
 	}
-	controller.Watch(c, sites, controller.OwnKey)
+	controller.WatchKeys(c, sites)
 	controller.Watch(c, deployments, func(_ string, d deployment) []string { return []string{d.Site} })
 
 	m, err := controller.NewManager(controller.ManagerConfig{

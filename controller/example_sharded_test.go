@@ -51,7 +51,7 @@ func ExampleSharded() {
 		fmt.Println(err)
 		return
 	}
-	controller.Watch(c.Controller, sites, controller.OwnKey)
+	controller.WatchKeys(c.Controller, sites)
 	m.AddSource(sites)
 	m.AddController(c)
 

@@ -34,7 +34,7 @@ func ExampleController_WaitReconciled() {
 		fmt.Println(err)
 		return
 	}
-	controller.Watch(c, mirror, controller.OwnKey)
+	controller.WatchKeys(c, mirror)
 	var running sync.WaitGroup
 	running.Go(func() { _ = mirror.Run(ctx) })
 	running.Go(func() { _ = c.Run(ctx) })

@@ -17,7 +17,7 @@ func TestAFilterLeavesOutWhatDoesNotMatter(t *testing.T) {
 		inf := informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour})
 		start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, inf, controller.OwnKey, controller.Changed(func(o object) int { return o.Value }),
+		controller.WatchKeys(c, inf, controller.Changed(func(o object) int { return o.Value }),
 			func(ch controller.Change[object]) bool { return ch.New.Owner != "other" })
 		start(t, c.Run)
 		synctest.Wait()
@@ -44,7 +44,7 @@ func TestAChangeWhoseFilterPanicsCounts(t *testing.T) {
 		start(t, inf.Run)
 		var out logText
 		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop)
-		controller.Watch(c, inf, controller.OwnKey, func(controller.Change[object]) bool { panic("oh") })
+		controller.WatchKeys(c, inf, func(controller.Change[object]) bool { panic("oh") })
 		start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a"})
@@ -53,8 +53,8 @@ func TestAChangeWhoseFilterPanicsCounts(t *testing.T) {
 		assert.Contains(t, out.String(), `msg="filter panicked, the change counts" controller=test watch=things object=a`)
 	})
 	c, _ := newController(t, controller.Config[string]{}, noop)
-	assert.PanicsWithValue(t, "controller: WatchMap called with a nil filter", func() {
-		controller.Watch(c, newInformer("x", newSource()), controller.OwnKey, nil)
+	assert.PanicsWithValue(t, "controller: Watch called with a nil filter", func() {
+		controller.WatchKeys(c, newInformer("x", newSource()), nil)
 	})
 	assert.PanicsWithValue(t, "controller: Changed called with a nil function", func() { controller.Changed[object, int](nil) })
 }

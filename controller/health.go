@@ -70,8 +70,12 @@ func (c *Controller[K]) checkProgress(crew *crew[K], paused bool) error {
 	var goroutine int64
 	c.mu.Lock()
 	for _, s := range crew.seats {
-		if t := s.current.Load(); t != nil && (!stuck.InFlight || t.began.Before(stuck.Since)) {
-			stuck.Key, stuck.InFlight, stuck.Since, goroutine = t.key, true, t.began, s.goroutine.Load()
+		t := s.current.Load()
+		if t == nil {
+			continue
+		}
+		if began := c.started.Add(t.began); !stuck.InFlight || began.Before(stuck.Since) {
+			stuck.Key, stuck.InFlight, stuck.Since, goroutine = t.key, true, began, s.goroutine.Load()
 		}
 	}
 	c.mu.Unlock()

@@ -68,7 +68,7 @@ type try[K comparable] struct {
 	context.Context
 	info  Info
 	key   K
-	began time.Time
+	began time.Duration // after Controller.started
 	log   *slog.Logger
 }
 

@@ -131,7 +131,7 @@ func TestTheContextOfTheWorkEndsBeforeThatOfRunWhenTheLeadershipIsLost(t *testin
 			defer cancel()
 			stacks := make([]byte, 1<<20)
 			stacks = stacks[:runtime.Stack(stacks, true)]
-			assert.NotContains(t, string(stacks), "propagateCancel", "no goroutine passes the end on")
+			assert.NotContains(t, string(stacks), "created by context.(*cancelCtx).propagateCancel", "no goroutine passes the end on")
 			_, hasDeadline := work.Deadline()
 			assert.False(t, hasDeadline)
 			<-ctx.Done()

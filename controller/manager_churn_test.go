@@ -92,7 +92,7 @@ func newChurn(t *testing.T, n int) *churn {
 		}), cfg)
 		require.NoError(t, err)
 		if watches(i) {
-			controller.Watch(ctl, c.mirror, controller.OwnKey)
+			controller.WatchKeys(ctl, c.mirror)
 		}
 		c.controllers = append(c.controllers, ctl)
 	}

@@ -187,6 +187,7 @@ func TestALeaderThatResignsDrainsAndCallsTheStopHooks(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"source starts", "everywhere starts", "controller starts"}, s.events.take())
 		require.NoError(t, s.manager.Elector().Resign(t.Context(), time.Hour))
+		synctest.Wait()
 		assert.Equal(t, []string{"controller drained", "controller stops", "hook", "lease is written"}, s.events.take())
 		assert.Equal(t, controller.StageStandby, s.manager.Stats().Stage)
 		require.NoError(t, s.manager.Ready())

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -17,11 +16,10 @@ import (
 
 // mapping turns the objects of one watch into keys of its controller. What cannot be mapped is tried again.
 type mapping[K, S comparable, T any] struct {
-	controller *Controller[K]
-	name       string // of the watch
-	mapper     func(ctx context.Context, key S, obj T) ([]K, error)
-	retries    *workqueue.Queue[S] // the keys of what is to be mapped again
-	mapped     func()              // called, if not nil, when a key was mapped that told could not map
+	origin  origin[K]
+	mapper  func(ctx context.Context, key S, obj T) ([]K, error)
+	retries *workqueue.Queue[S] // the keys of what is to be mapped again
+	mapped  func()              // called, if not nil, when a key was mapped that told could not map
 
 	ctx     context.Context // of the present Run; set by start
 	running sync.WaitGroup
@@ -44,18 +42,11 @@ type unmapped[T any] struct {
 	what   string // why they are added
 }
 
-// event is a change that was told.
-type event[T any] struct {
-	change Change[T]
-	low    bool   // it is no news
-	what   string // it says, after the name of the watch
-}
-
 func newMapping[K, S comparable, T any](
 	c *Controller[K], name string, mapper func(context.Context, S, T) ([]K, error),
 ) *mapping[K, S, T] {
 	return &mapping[K, S, T]{
-		controller: c, name: name, mapper: mapper, states: make(map[S]unmapped[T]),
+		origin: origin[K]{c, name}, mapper: mapper, states: make(map[S]unmapped[T]),
 		retries: workqueue.New(workqueue.Config[S]{
 			Name: name, Logger: c.cfg.Logger,
 			RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[S](5*time.Millisecond, time.Minute),
@@ -92,22 +83,6 @@ func (m *mapping[K, S, T]) wait() { m.running.Wait() }
 
 // unmapped returns the number of objects that could not be mapped.
 func (m *mapping[K, S, T]) unmapped() int { return int(m.failed.Load()) }
-
-// passes tells whether a change passes all filters.
-func (m *mapping[K, S, T]) passes(key S, c Change[T], filters []Filter[T]) (pass bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			m.log("filter panicked, the change counts", key, &wait.PanicError{Value: v, Stack: debug.Stack()})
-			pass = true
-		}
-	}()
-	for _, f := range filters {
-		if !f(c) {
-			return false
-		}
-	}
-	return true
-}
 
 // told maps what has changed, and what could not be mapped of the same object before. It returns false if that is to be
 // tried again.
@@ -181,7 +156,7 @@ func (m *mapping[K, S, T]) mapAll(key S, u unmapped[T]) error {
 func (m *mapping[K, S, T]) put(key S, u unmapped[T], err error) error {
 	m.keep(key, u)
 	if m.ctx.Err() == nil {
-		m.log("mapping failed, tried again", key, err)
+		m.origin.log(m.ctx, "mapping failed, tried again", key, err)
 	}
 	return err
 }
@@ -202,14 +177,7 @@ func (m *mapping[K, S, T]) call(key S, state T) (keys []K, err error) {
 
 // add adds the keys to the controller.
 func (m *mapping[K, S, T]) add(a, b []K, low bool, what string) {
-	opts := AddOptions{}
-	if low {
-		opts.Priority = m.controller.cfg.LowPriority
-	}
-	if m.controller.cfg.Reasons {
-		opts.Reason = m.name + what
-	}
-	addAll(func(key K) { m.controller.add(key, opts, !low) }, a, b)
+	addAll(func(key K) { m.origin.add(key, low, what) }, a, b)
 }
 
 // take takes what could not be mapped of key.
@@ -238,29 +206,6 @@ func (m *mapping[K, S, T]) keep(key S, u unmapped[T]) {
 		u.states = slices.Delete(u.states, 1, 1+n-maxStates)
 	}
 	m.states[key] = u
-}
-
-// log reports what went wrong with the object under key, since nobody receives it as an error.
-func (m *mapping[K, S, T]) log(message string, key S, err error) {
-	attrs := []slog.Attr{
-		slog.String("controller", m.controller.name), slog.String("watch", m.name), slog.Any("object", key), slog.Any("error", err),
-	}
-	if p := (*wait.PanicError)(nil); errors.As(err, &p) {
-		attrs = append(attrs, slog.String("stack", string(p.Stack)))
-	}
-	m.controller.cfg.Logger.LogAttrs(m.ctx, slog.LevelWarn, message, attrs...)
-}
-
-// states returns the states of an object before and after a change.
-func (e event[T]) states() []T {
-	switch e.change.Type {
-	case informer.Added:
-		return []T{e.change.New}
-	case informer.Deleted:
-		return []T{e.change.Old}
-	default:
-		return []T{e.change.Old, e.change.New}
-	}
 }
 
 // addAll adds the keys of a and of b, each once: a second add while a worker has the key would bring it back for nothing.

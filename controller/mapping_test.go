@@ -450,7 +450,7 @@ func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			})
-			controller.Watch(c, inf, controller.OwnKey)
+			controller.WatchKeys(c, inf)
 			start(t, c.Run)
 			synctest.Wait() // a is in the hand of the worker, the others wait
 			s.set(object{Key: "e"})
@@ -491,7 +491,7 @@ func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			})
-			controller.Watch(c, inf, controller.OwnKey)
+			controller.WatchKeys(c, inf)
 			start(t, c.Run)
 			synctest.Wait()
 			s.set(object{Key: "b"})

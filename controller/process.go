@@ -34,11 +34,11 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 		}
 	}
 	c.waiters.begin(item.Key)
-	t := &try[K]{Context: ctx, key: item.Key, log: c.cfg.Logger, info: Info{
+	t := s.newTry()
+	*t = try[K]{Context: ctx, key: item.Key, began: time.Since(c.started), log: c.cfg.Logger, info: Info{
 		Controller: c.name, Reconcile: c.ids.Add(1),
 		Attempt: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
 	}}
-	t.began = time.Now()
 	if s != nil {
 		s.current.Store(t)
 		defer s.current.Store(nil)
@@ -77,7 +77,7 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 	case err == nil && result == Result{}:
 		return result, Succeeded, nil
 	case err == nil:
-		if _, ok := result.again(t.began); ok {
+		if _, ok := result.again(time.Now()); ok {
 			return result, Requeued, nil
 		}
 		return result, Succeeded, nil
@@ -114,11 +114,11 @@ func (c *Controller[K]) call(t *try[K]) (result Result, panicked bool, err error
 
 // finish books how a reconcile has ended.
 func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) Report[K] {
-	now := time.Now()
-	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: now.Sub(t.began)}
+	ended := time.Since(c.started)
+	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
 	case outcome == Requeued:
-		r.Retry, _ = result.again(now)
+		r.Retry, _ = result.again(time.Now())
 		c.schedule(t.key, r.Retry)
 	case outcome == Canceled:
 		c.queue.Add(t.key)
@@ -129,7 +129,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 		c.queue.Forget(t.key)
 	}
 	c.outcomes[r.Outcome].Add(1)
-	c.ended.Store(int64(now.Sub(c.started)))
+	c.ended.Store(int64(ended))
 	if c.cfg.Gate != nil {
 		c.cfg.Gate.Leave(r.Outcome, r.Err)
 	}

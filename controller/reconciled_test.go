@@ -29,7 +29,7 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		controller.Watch(c, inf, controller.OwnKey)
+		controller.WatchKeys(c, inf)
 		start(t, c.Run)
 		time.Sleep(time.Hour)
 
@@ -67,8 +67,8 @@ func TestWaitReconciledLooksAtTheCachesThatItIsGiven(t *testing.T) {
 		start(t, things.Run)
 		start(t, others.Run)
 		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, things, controller.OwnKey)
-		controller.Watch(c, others, controller.OwnKey)
+		controller.WatchKeys(c, things)
+		controller.WatchKeys(c, others)
 		start(t, c.Run)
 		synctest.Wait()
 		fast.set(object{Key: "a", Value: 1})
@@ -144,7 +144,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 		inf := newInformer("things", newSource())
 		r := start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, inf, controller.OwnKey)
+		controller.WatchKeys(c, inf)
 		synctest.Wait()
 		require.NoError(t, r.stop())
 		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", 5), informer.ErrEnded)

@@ -144,6 +144,9 @@ func (c *Controller[K]) work(ctx context.Context, s *seat[K]) {
 }
 
 func (c *Controller[K]) stay(s *seat[K]) bool {
+	if s.take.Err() == nil { // in most cases, and then no lock is needed: nobody else changes take
+		return true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return s.crew.stayLocked(s)

@@ -115,7 +115,7 @@ func (s *shards) replica(name string) *replica {
 		}
 	}})
 	require.NoError(s.t, err)
-	controller.Watch(r.c.Controller, r.mirror, controller.OwnKey)
+	controller.WatchKeys(r.c.Controller, r.mirror)
 	require.NoError(s.t, r.manager.AddSource(r.mirror))
 	require.NoError(s.t, r.manager.AddController(r.c))
 	require.NoError(s.t, r.manager.AddStopHook("hook", func(context.Context) error { r.events.add("hook"); return nil }))

@@ -29,7 +29,7 @@ func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
 			}
 			return controller.Result{}, ctx.Err()
 		})
-		controller.Watch(c, inf, controller.OwnKey)
+		controller.WatchKeys(c, inf)
 		start(t, c.Run)
 		time.Sleep(90 * time.Minute)
 		assert.Empty(t, ended, "a resync does not")

@@ -28,7 +28,7 @@ func TestCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		waitFor[0] = nil // it was copied
-		controller.Watch(c, things, controller.OwnKey)
+		controller.WatchKeys(c, things)
 		start(t, c.Run)
 		c.Add("early")
 		time.Sleep(time.Second)
@@ -76,9 +76,9 @@ func TestACacheThatDoesNotSyncIsNamedAndNothingIsReconciled(t *testing.T) {
 				cfg.SyncTimeout = time.Minute
 			}
 			c, reports := newController(t, cfg, noop)
-			controller.Watch(c, good, controller.OwnKey)
+			controller.WatchKeys(c, good)
 			if !wait {
-				controller.Watch(c, bad, controller.OwnKey)
+				controller.WatchKeys(c, bad)
 			}
 			c.Add("early")
 			began := time.Now()
@@ -111,7 +111,7 @@ func TestAStopWhileTheCachesSyncIsNoError(t *testing.T) {
 		inf := newInformer("things", s)
 		start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, inf, controller.OwnKey)
+		controller.WatchKeys(c, inf)
 		c.Add("early")
 		r := start(t, c.Run)
 		time.Sleep(time.Second)
@@ -132,8 +132,8 @@ func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
 		start(t, good.Run)
 		require.NoError(t, start(t, dead.Run).stop())
 		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, good, controller.OwnKey)
-		controller.Watch(c, dead, controller.OwnKey)
+		controller.WatchKeys(c, good)
+		controller.WatchKeys(c, dead)
 		err := c.Run(t.Context())
 		require.ErrorIs(t, err, informer.ErrEnded)
 		assert.Contains(t, err.Error(), "watch dead: ")

@@ -9,6 +9,13 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
+// WatchKeys makes c reconcile the keys of the objects of inf. It is [Watch] for the most frequent case, that the keys of a
+// controller are those of the objects that it watches, and costs less: no goroutine, and no allocation for each change.
+func WatchKeys[K comparable, T any](c *Controller[K], inf *informer.Informer[K, T], filters ...Filter[T]) {
+	o := origin[K]{c, inf.Name()}
+	watch(o, inf, nil, func(key K, e event[T]) { o.add(key, e.low, e.what) }, filters)
+}
+
 // Watch makes c reconcile the keys to which mapper maps the objects of inf: all that are there when a Run of c begins,
 // and from then on each one that appears, changes or disappears. For a change the keys of the old and of the new object
 // are added, each once; for a deletion those of the last state that was known. Only changes that pass all filters count.
@@ -30,7 +37,7 @@ func Watch[K, S comparable, T any](
 	WatchMap(c, inf, func(_ context.Context, key S, obj T) ([]K, error) { return mapper(key, obj), nil }, filters...)
 }
 
-// OwnKey is the mapper of a controller whose keys are those of the objects that it watches.
+// OwnKey is the mapper to the key of the object itself. [WatchKeys] does the same for less.
 func OwnKey[K comparable, T any](key K, _ T) []K { return []K{key} }
 
 // WatchMap is [Watch] with a mapper that may fail, because it asks a database for the keys, say.
@@ -48,13 +55,8 @@ func WatchMap[K, S comparable, T any](
 	if mapper == nil {
 		panic("controller: WatchMap called with a nil mapper")
 	}
-	if slices.ContainsFunc(filters, func(f Filter[T]) bool { return f == nil }) {
-		panic("controller: WatchMap called with a nil filter")
-	}
 	m := newMapping(c, inf.Name(), mapper)
-	c.addFeed(&handlerFeed{source: inf, mapping: m, join: func() (*informer.Registration, error) {
-		return inf.AddHandler(watchHandler(inf, m, slices.Clone(filters)))
-	}})
+	watch(m.origin, inf, m, func(key S, e event[T]) { m.told(key, e) }, filters)
 }
 
 // WatchHandler is the general form of [Watch]: at the beginning of each Run of c, handler is called with a function that
@@ -66,31 +68,51 @@ func WatchHandler[K, S comparable, T any](
 	if handler == nil {
 		panic("controller: WatchHandler called with a nil handler")
 	}
-	c.addFeed(&handlerFeed{source: inf, join: func() (*informer.Registration, error) {
+	c.addFeed(&handlerFeed{source: inf, join: func(context.Context) (*informer.Registration, error) {
 		return inf.AddHandler(handler(c.Add))
+	}})
+}
+
+// watch adds a feed that calls told for each change that passes all filters. What tries again, if told may fail, is retries.
+func watch[K, S comparable, T any](
+	o origin[K], inf *informer.Informer[S, T], retries retrier, told func(key S, e event[T]), filters []Filter[T],
+) {
+	if slices.ContainsFunc(filters, func(f Filter[T]) bool { return f == nil }) {
+		panic("controller: Watch called with a nil filter")
+	}
+	filters = slices.Clone(filters)
+	o.controller.addFeed(&handlerFeed{source: inf, retries: retries, join: func(ctx context.Context) (*informer.Registration, error) {
+		return inf.AddHandler(watchHandler(inf, func(key S, e event[T]) {
+			if passes(ctx, o, key, e.change, filters) {
+				told(key, e)
+			}
+		}))
 	}})
 }
 
 // handlerFeed is a handler of an informer.
 type handlerFeed struct {
-	source  Cache // the informer
-	mapping interface {
-		start(ctx context.Context)
-		wait()
-		unmapped() int
-	} // nil if the handler adds keys itself
-	join func() (*informer.Registration, error)
-	reg  *informer.Registration // while it is started; nil if join failed
+	source  Cache   // the informer
+	retries retrier // nil if nothing can fail
+	join    func(context.Context) (*informer.Registration, error)
+	reg     *informer.Registration // while it is started; nil if join failed
+}
+
+// retrier is a mapping, to which no type matters.
+type retrier interface {
+	start(ctx context.Context)
+	wait()
+	unmapped() int
 }
 
 func (f *handlerFeed) Name() string { return f.source.Name() }
 func (f *handlerFeed) cache() Cache { return f.source }
 
 func (f *handlerFeed) start(ctx context.Context) (informer.Syncer, error) {
-	if f.mapping != nil {
-		f.mapping.start(ctx)
+	if f.retries != nil {
+		f.retries.start(ctx)
 	}
-	reg, err := f.join()
+	reg, err := f.join(ctx)
 	f.reg = reg
 	return reg, err
 }
@@ -99,33 +121,26 @@ func (f *handlerFeed) stop() {
 	if f.reg != nil {
 		f.reg.Remove()
 	}
-	if f.mapping != nil {
-		f.mapping.wait()
+	if f.retries != nil {
+		f.retries.wait()
 	}
 }
 
 func (f *handlerFeed) unmapped() int {
-	if f.mapping == nil {
+	if f.retries == nil {
 		return 0
 	}
-	return f.mapping.unmapped()
+	return f.retries.unmapped()
 }
 
-// watchHandler returns a handler that maps what passes the filters.
-func watchHandler[K, S comparable, T any](
-	inf *informer.Informer[S, T], m *mapping[K, S, T], filters []Filter[T],
-) informer.Handler[S, T] {
+// watchHandler returns a handler that calls told for each change.
+func watchHandler[S comparable, T any](inf *informer.Informer[S, T], told func(key S, e event[T])) informer.Handler[S, T] {
 	var states [2]T // here, because they would be allocated for each comparison
 	same := func(old, new T) bool {
 		states[0], states[1] = old, new
 		equal := reflect.DeepEqual(&states[0], &states[1])
 		clear(states[:])
 		return equal
-	}
-	told := func(key S, e event[T]) {
-		if m.passes(key, e.change, filters) {
-			m.told(key, e)
-		}
 	}
 	return informer.Handler[S, T]{
 		// Who has seen an object in a state that is merged away would not hear that it has left that state.

@@ -29,26 +29,35 @@ func sorted(reports []controller.Report[string]) []string {
 }
 
 func TestAWatchAddsThePresentAndWhatChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSource(object{Key: "a"}, object{Key: "b"})
-		inf := newInformer("things", s)
-		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, inf, controller.OwnKey)
-		start(t, c.Run)
-		synctest.Wait()
-		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
+	for name, watch := range map[string]func(*controller.Controller[string], *informer.Informer[string, object]){
+		"of keys": func(c *controller.Controller[string], inf *informer.Informer[string, object]) {
+			controller.WatchKeys(c, inf)
+		},
+		"with a mapper": func(c *controller.Controller[string], inf *informer.Informer[string, object]) {
+			controller.Watch(c, inf, controller.OwnKey)
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			s := newSource(object{Key: "a"}, object{Key: "b"})
+			inf := newInformer("things", s)
+			start(t, inf.Run)
+			c, reports := newController(t, controller.Config[string]{}, noop)
+			watch(c, inf)
+			start(t, c.Run)
+			synctest.Wait()
+			assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
 
-		s.set(object{Key: "c"})
-		synctest.Wait()
-		assert.Equal(t, []string{"c"}, sorted(reports.take()))
-		s.set(object{Key: "a", Value: 1})
-		synctest.Wait()
-		assert.Equal(t, []string{"a"}, sorted(reports.take()), "once, although it is the old and the new key")
-		s.delete("b")
-		synctest.Wait()
-		assert.Equal(t, []string{"b"}, sorted(reports.take()))
-	})
+			s.set(object{Key: "c"})
+			synctest.Wait()
+			assert.Equal(t, []string{"c"}, sorted(reports.take()))
+			s.set(object{Key: "a", Value: 1})
+			synctest.Wait()
+			assert.Equal(t, []string{"a"}, sorted(reports.take()), "once, although it is the old and the new key")
+			s.delete("b")
+			synctest.Wait()
+			assert.Equal(t, []string{"b"}, sorted(reports.take()))
+		})
+	}
 }
 
 func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
@@ -153,7 +162,7 @@ func TestAControllerThatRunsThreeTimesInARowSeesEverything(t *testing.T) {
 			seen[key] = o.Value
 			return controller.Result{}, nil
 		})
-		controller.Watch(c, inf, controller.OwnKey)
+		controller.WatchKeys(c, inf)
 		for n := range 3 {
 			r := start(t, c.Run)
 			synctest.Wait()
@@ -181,7 +190,7 @@ func TestADeletionThatALostLeadershipLeftUndoneIsDoneByTheNextRun(t *testing.T) 
 			}
 			return controller.Result{}, context.Cause(ctx)
 		})
-		controller.Watch(c, inf, controller.OwnKey)
+		controller.WatchKeys(c, inf)
 		lead(t, store, c.Run)
 		time.Sleep(time.Second)
 		s.delete("a")
@@ -210,7 +219,7 @@ func TestWatchIsForBeforeARun(t *testing.T) {
 		start(t, c.Run)
 		synctest.Wait()
 		assert.PanicsWithValue(t, "controller: Watch called while Run is under way", func() {
-			controller.Watch(c, inf, controller.OwnKey)
+			controller.WatchKeys(c, inf)
 		})
 	})
 }

@@ -50,7 +50,7 @@ func main() {
 		Logger:      slog.New(slog.DiscardHandler),
 	})
 	check(err)
-	controller.Watch(c, cache, controller.OwnKey)
+	controller.WatchKeys(c, cache)
 
 	manager, err := controller.NewManager(controller.ManagerConfig{})
 	check(err)

@@ -52,7 +52,7 @@ func main() {
 		return controller.Result{}, nil
 	}), controller.Config[string]{})
 	check(err)
-	controller.Watch(create, siteCache, controller.OwnKey)
+	controller.WatchKeys(create, siteCache)
 	controller.Watch(create, serverCache, func(_ string, server store.Object[Server]) []string {
 		return owner.ControlledBy[Server](kindSite)(server)
 	})
@@ -65,7 +65,7 @@ func main() {
 	}), controller.Config[string]{})
 	check(err)
 	bySite := cache.AddIndex(serverCache.Indexer(), owner.ControllerUID[Server])
-	controller.Watch(collect, serverCache, controller.OwnKey)
+	controller.WatchKeys(collect, serverCache)
 	controller.Watch(collect, siteCache, func(_ string, site store.Object[Site]) (keys []string) {
 		for key := range bySite.All(site.UID) {
 			keys = append(keys, key)

@@ -169,8 +169,8 @@ func (o *Orchestrator) wireManifests() error {
 	if err != nil {
 		return err
 	}
-	controller.Watch(c, o.manifests, controller.OwnKey)
-	controller.Watch(c, o.apps.cache, controller.OwnKey)
+	controller.WatchKeys(c, o.manifests)
+	controller.WatchKeys(c, o.apps.cache)
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (o *Orchestrator) wireWebApps() error {
 	if err != nil {
 		return err
 	}
-	controller.Watch(c, o.apps.cache, controller.OwnKey)
+	controller.WatchKeys(c, o.apps.cache)
 	controller.Watch(c, o.deployments.cache, ownerKey[Deployment])
 	controller.Watch(c, o.services.cache, ownerKey[Service])
 	return nil
@@ -197,8 +197,8 @@ func (o *Orchestrator) wireDeployments() error {
 	if err != nil {
 		return err
 	}
-	controller.Watch(c, o.deployments.cache, controller.OwnKey)
-	controller.Watch(c, o.manifests, controller.OwnKey)
+	controller.WatchKeys(c, o.deployments.cache)
+	controller.WatchKeys(c, o.manifests)
 	controller.WatchHandler(c, o.replicas, r.watch)
 	return nil
 }
@@ -209,7 +209,7 @@ func (o *Orchestrator) wireServices() error {
 	if r.Controller, err = o.controller("services", 2, r); err != nil {
 		return err
 	}
-	controller.Watch(r.Controller, o.services.cache, controller.OwnKey)
+	controller.WatchKeys(r.Controller, o.services.cache)
 	controller.Watch(r.Controller, o.replicas, func(_ string, r machine.Replica) []string { return []string{r.App} })
 	return o.manager.AddController(r)
 }
@@ -221,7 +221,7 @@ func (o *Orchestrator) wireProbes() error {
 	if err != nil {
 		return err
 	}
-	controller.Watch(c, o.replicas, controller.OwnKey)
+	controller.WatchKeys(c, o.replicas)
 	return nil
 }
 
@@ -238,8 +238,8 @@ func collect[C any](o *Orchestrator, children mirror[C]) error {
 	if err != nil {
 		return err
 	}
-	controller.Watch(c, children.cache, controller.OwnKey)
-	controller.Watch(c, o.apps.cache, controller.OwnKey)
+	controller.WatchKeys(c, children.cache)
+	controller.WatchKeys(c, o.apps.cache)
 	return nil
 }
 

@@ -1,0 +1,45 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestAReconcileAllocatesNextToNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	done := make(chan struct{})
+	c, err := controller.New("test", controller.Func[string](func(context.Context, string) (controller.Result, error) {
+		done <- struct{}{}
+		return controller.Result{}, nil
+	}), controller.Config[string]{Logger: quiet})
+	assert.NoError(t, err)
+	r := start(t, c.Run)
+	add := func() {
+		c.Add("a")
+		<-done
+	}
+	assert.Zero(t, testing.AllocsPerRun(1000, add), "rounded down: some reconciles share an allocation")
+	assert.NoError(t, r.stop())
+}
+
+func TestTheContextsOfReconcilesAreDifferentThings(t *testing.T) {
+	var contexts []context.Context
+	c, _ := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
+		contexts = append(contexts, ctx)
+		return controller.Result{}, nil
+	})
+	r := start(t, c.Run)
+	for range 100 {
+		assert.NoError(t, c.WaitReconciled(t.Context(), "a", 0))
+	}
+	assert.NoError(t, r.stop())
+	for i, ctx := range contexts {
+		info, _ := controller.FromContext(ctx)
+		assert.EqualValues(t, i+1, info.Reconcile)
+	}
+}
