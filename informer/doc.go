@@ -32,7 +32,7 @@
 //
 // The source waits for the cache, if that is behind by 256 events, and nothing waits for a handler. What has to wait for
 // one is merged by key, so it takes no more room than the objects that it knows and those that exist, unless
-// [Handler].EveryEvent is set. The objects that are there when it joins wait in pieces, which those who join together share.
+// [Handler].EveryEvent is set. The objects that are there when it joins wait in a snapshot of the cache.
 //
 // # Guarantees
 //
@@ -53,8 +53,8 @@
 //
 //  6. A handler is called by one goroutine, one call at a time. For each key the calls are OnAdd, OnUpdate any number of
 //     times, OnDelete, and so on again. The old state of an update is the new state of the call before.
-//  7. A handler may join at any time. It is told of exactly what the cache holds, piece by piece if that is much, and of
-//     every change of an object from the moment at which it was told of it: none is missed, none told twice.
+//  7. A handler may join at any time, and delays nobody by that. It is told of exactly what the cache held when it joined,
+//     and of every change from then on: none is missed, none told twice.
 //  8. A slow or blocked handler delays neither the cache nor another handler. For each key it is told at last what is
 //     true at last. States in between may be left out, and so may objects that came and went. With EveryEvent nothing
 //     is left out that the source has told, and what waits has no bound.

@@ -48,8 +48,13 @@ func (d *Driver[K, T]) Apply() {
 	})
 }
 
-// Stop lets go of what Run leaves unfinished.
-func (d *Driver[K, T]) Stop() { d.In.stopScans() }
+// Stop lets go of what Run and handlers leave unfinished.
+func (d *Driver[K, T]) Stop() {
+	d.In.stopScans()
+	for _, l := range d.listeners {
+		l.dismiss()
+	}
+}
 
 // Resync lets the time of every resync come that has not.
 func (d *Driver[K, T]) Resync() {
@@ -59,9 +64,6 @@ func (d *Driver[K, T]) Resync() {
 
 // Handlers returns the number of handlers that have been started ever; they are numbered from 0.
 func (d *Driver[K, T]) Handlers() int { return len(d.listeners) }
-
-// Joined reports whether handler i is told of every change.
-func (d *Driver[K, T]) Joined(i int) bool { return slices.Contains(d.In.listeners, d.listeners[i]) }
 
 // Deliver makes the calls of what waits longest for handler i. It returns false when nothing waits.
 func (d *Driver[K, T]) Deliver(i int) bool {
@@ -78,10 +80,8 @@ var ended = func() context.Context {
 
 // Waits reports whether handler i could be called.
 func (d *Driver[K, T]) Waits(i int) bool {
-	for _, it := range d.Backlog(i) {
-		if it.Initial || d.listeners[i].joined {
-			return true
-		}
+	for range d.Backlog(i) {
+		return true
 	}
 	return false
 }
@@ -90,20 +90,21 @@ func (d *Driver[K, T]) Waits(i int) bool {
 func (d *Driver[K, T]) Backlog(i int) iter.Seq2[K, Item[T]] {
 	return func(yield func(K, Item[T]) bool) {
 		l := d.listeners[i]
+		if isClosed(l.gone) {
+			return
+		}
 		initial := make(map[*item[K, T]]bool)
-		for i, piece := range l.initial {
-			for _, o := range piece[l.toldOf(i):] {
-				it := Item[T]{Now: o.obj, Is: true, Initial: true}
-				if waits := l.backlog.find(maphash.Comparable(l.seed, o.key), o.key); waits != nil {
-					initial[waits] = true
-					it.Now = waits.now.object
-					if waits.gone {
-						continue
-					}
+		for _, o := range l.initial.rest() {
+			it := Item[T]{Now: o.obj, Is: true, Initial: true}
+			if waits := l.backlog.find(maphash.Comparable(l.seed, o.key), o.key); waits != nil {
+				initial[waits] = true
+				it.Now = waits.now.object
+				if waits.gone {
+					continue
 				}
-				if !yield(o.key, it) {
-					return
-				}
+			}
+			if !yield(o.key, it) {
+				return
 			}
 		}
 		for it := l.backlog.first; it != nil; it = it.after {
@@ -122,4 +123,15 @@ func (d *Driver[K, T]) Backlog(i int) iter.Seq2[K, Item[T]] {
 			}
 		}
 	}
+}
+
+// rest returns the objects whose turn is still to come.
+func (p *present[K, T]) rest() []object[K, T] {
+	for p.next != nil {
+		piece, ok := p.next()
+		if p.piece = slices.Concat(p.piece, piece); !ok {
+			p.next = nil
+		}
+	}
+	return p.piece
 }

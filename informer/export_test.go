@@ -1,15 +1,12 @@
 package informer
 
-import (
-	"fmt"
-	"hash/maphash"
-)
+import "fmt"
 
 // MaxBatch is the number of inputs after which handlers are told.
 const MaxBatch = maxBatch
 
-// ScanChunk is the number of objects of a piece of a scan.
-const ScanChunk = scanChunk
+// PieceSize is the number of objects of the cache that are read at once.
+const PieceSize = pieceSize
 
 // Waiting returns the size of the backlog of each handler that has joined.
 func Waiting[K comparable, T any](in *Informer[K, T]) []int {
@@ -40,23 +37,8 @@ func Kept[K comparable, T any](in *Informer[K, T]) (items, chains int) {
 	return items, chains
 }
 
-// Held returns what each handler holds that is about to join, when Run is at rest: initial objects whose turn is to come,
-// and changes.
-func Held[K comparable, T any](in *Informer[K, T]) (initial, changes []int) {
-	for _, s := range in.scans {
-		for _, l := range s.listeners {
-			n := -l.told
-			for _, piece := range l.initial {
-				n += len(piece)
-			}
-			initial, changes = append(initial, n), append(changes, l.backlog.n)
-		}
-	}
-	return initial, changes
-}
-
-// SetChunk lets a piece of a scan be of n objects. It is to be called before Run.
-func SetChunk[K comparable, T any](in *Informer[K, T], n int) { in.chunk = n }
+// SetPiece lets a resync tell of n objects at once. It is to be called before Run.
+func SetPiece[K comparable, T any](in *Informer[K, T], n int) { in.piece = n }
 
 // Joining returns the number of handlers that wait for the first list.
 func Joining[K comparable, T any](in *Informer[K, T]) int {
@@ -109,35 +91,13 @@ func (l *listener[K, T]) checkInvariants() error {
 			return fmt.Errorf("key %v: it is initial, and in the backlog", it.key)
 		}
 	}
-	waits := l.current != nil && l.current.initial
-	for i, piece := range l.initial {
-		if len(piece) == 0 || i == 0 && l.told >= len(piece) {
-			return fmt.Errorf("a piece of initial objects has none")
-		}
-		for _, o := range piece[l.toldOf(i):] {
-			it := l.backlog.find(maphash.Comparable(l.seed, o.key), o.key)
-			waits = waits || it == nil || !it.gone
-		}
-	}
 	switch {
 	case l.backlog.last != before:
 		return fmt.Errorf("the last item is not the last")
 	case n != l.backlog.n:
 		return fmt.Errorf("%d items in the list, %d counted", n, l.backlog.n)
-	case !l.joined && isClosed(l.synced):
-		return fmt.Errorf("it has synced before it has joined")
-	case l.dismissed && (n > 0 || l.initial != nil):
+	case l.dismissed && n > 0:
 		return fmt.Errorf("it is dismissed, and something waits")
-	case l.joined && !l.dismissed && isClosed(l.synced) == waits:
-		return fmt.Errorf("initial objects wait: %t, synced is %t", waits, isClosed(l.synced))
 	}
 	return nil
-}
-
-// toldOf returns how much of a piece of initial has had its turn.
-func (l *listener[K, T]) toldOf(piece int) int {
-	if piece == 0 {
-		return l.told
-	}
-	return 0
 }

@@ -43,7 +43,7 @@ type Handler[K comparable, T any] struct {
 
 	// EveryEvent is for those who count: each change is told by a call of its own, in the order of the source, and nothing
 	// that waits is merged. So what waits for a handler that is too slow grows without bound. What nobody saw is not
-	// told, even so: a list after a gap is one change of each object that it brings in another state, or lacks. A handler that joins late
-	// is told of the changes of an object from the moment at which the object's own turn has come. Defaults to false.
+	// told, even so: a list after a gap is one change of each object that it brings in another state, or lacks. Defaults to
+	// false.
 	EveryEvent bool
 }

@@ -30,7 +30,7 @@ type Informer[K comparable, T any] struct {
 	applier     applier[K, T]
 	spare       []input[K, T]
 	scans       []*scan[K, T]
-	chunk       int  // the number of objects of a piece of a scan
+	piece       int  // the number of objects that a scan tells of at once
 	rescheduled bool // the time of the next resync may have changed
 
 	mu sync.Mutex
@@ -50,7 +50,7 @@ func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg C
 		cfg:     withDefaults[T](cfg),
 		key:     key,
 		indexer: cache.NewIndexer(key),
-		chunk:   scanChunk,
+		piece:   pieceSize,
 		synced:  make(chan struct{}),
 		ended:   make(chan struct{}),
 		wake:    make(chan struct{}, 1),

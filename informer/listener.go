@@ -15,38 +15,37 @@ import (
 
 // listener calls one handler: what it is told waits in a backlog, which a goroutine of its own works off.
 //
-// Objects that were there when it joined wait before it, in pieces that all handlers who join together share. What changes
-// meanwhile waits in the backlog, and is merged with the object when that has its turn: what it is then is told as
-// initial, and nothing if it is gone. One that has come anew since stays in the backlog.
+// Objects that were there when it joined wait before it, in a snapshot of the cache. What changes meanwhile waits in the
+// backlog, and is merged with the object when that has its turn: what it is then is told as initial, and nothing if it is
+// gone. One that has come anew since stays in the backlog.
 type listener[K comparable, T any] struct {
 	name    string
 	handler Handler[K, T]
 	onError func(error)
 	seed    maphash.Seed // of the hashes of the backlog
 
-	synced chan struct{} // closed, with mu held, when OnAdd has returned for every initial object
+	synced chan struct{} // closed by run, with mu held, when OnAdd has returned for every initial object
 	wake   chan struct{} // holds a token when the backlog may have something; sent by whoever adds, taken by run
 	gone   chan struct{} // closed, with mu held, by dismiss
 	done   chan struct{} // closed by run when it returns
 
 	started bool // run was called, or is about to be; guarded by mu of the informer
-	removed bool // guarded by mu of the informer
 
 	period    time.Duration // of resyncs; 0 is never
 	due       time.Time     // when the next resync is; used by Run's goroutine only
 	resyncing bool          // used by Run's goroutine only
 
-	owes    bool   // OnAdd is to be called for current; used by run only
-	calling string // the function that is called; used by run only
+	// Used by run only, once it has begun.
+	initial   present[K, T] // is told before what is in backlog
+	object    item[K, T]    // the item of an initial object
+	current   *item[K, T]   // the calls for it have begun
+	owes      bool          // OnAdd is to be called for current
+	hasSynced bool          // synced is closed, or the listener was dismissed before
+	calling   string        // the function that is called
 
 	mu sync.Mutex
 	// mu guards the following.
 	backlog   backlog[K, T]
-	initial   [][]object[K, T] // objects that were there when it joined, which are told before what is in backlog
-	told      int              // how much of the first piece of initial has had its turn
-	joined    bool             // initial has all of them, or had
-	current   *item[K, T]      // the calls for it have begun; it is read without mu by run
-	hasSynced bool             // synced is closed
 	dismissed bool
 }
 
@@ -56,27 +55,6 @@ func newListener[K comparable, T any](name string, h Handler[K, T], cfg Config, 
 		synced: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}), done: make(chan struct{}),
 		backlog: backlog[K, T]{every: h.EveryEvent},
 	}
-}
-
-// tellInitial adds objects that the handler does not know, each of which is told once. They are not changed any more. It is
-// called before join.
-func (l *listener[K, T]) tellInitial(piece []object[K, T]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.dismissed || len(piece) == 0 {
-		return
-	}
-	l.initial = append(l.initial, piece)
-	l.signal()
-}
-
-// join notes that the listener has been told of every initial object.
-func (l *listener[K, T]) join() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.joined = true
-	l.checkSyncedLocked()
-	l.signal()
 }
 
 // tell adds changes to what waits.
@@ -92,18 +70,18 @@ func (l *listener[K, T]) tell(changes []change[K, T]) {
 	for i := range changes {
 		l.backlog.add(&changes[i])
 	}
-	l.checkSyncedLocked()
 	l.signal()
 }
 
-// run calls the handler until ctx ends or the listener is dismissed. A handler that ends the goroutine is dismissed, too: it
-// would wait for nothing, and what waits for it would grow.
+// run calls the handler until ctx ends or the listener is dismissed. At its end nothing waits any more, also when the handler
+// has ended the goroutine.
 func (l *listener[K, T]) run(ctx context.Context) {
 	defer close(l.done)
 	returned := false
 	defer func() {
+		l.dismiss()
+		l.initial.end()
 		if !returned {
-			l.dismiss()
 			l.onError(fmt.Errorf("informer: call %s of %s: it has called runtime.Goexit, and is called no more", l.calling, l.name))
 		}
 	}()
@@ -139,11 +117,12 @@ func (l *listener[K, T]) turn(ctx context.Context) bool {
 		l.owes, l.calling = false, "OnAdd"
 		l.handler.OnAdd(l.current.now.object, l.current.initial)
 	}
-	it := l.next(ctx.Err() != nil)
-	if it == nil {
+	told := l.current
+	l.current = nil // its calls have returned, however they did
+	if ctx.Err() != nil || isClosed(l.gone) || !l.take(told) {
 		return false
 	}
-	l.deliver(it)
+	l.deliver(l.current)
 	return true
 }
 
@@ -154,81 +133,74 @@ func (l *listener[K, T]) dismiss() {
 	if !l.dismissed {
 		l.dismissed = true
 		l.backlog.clear()
-		l.initial, l.told = nil, 0
 		close(l.gone)
 	}
 }
 
-// next notes that the calls for the current item have returned, however they did, and unless it is to stop, takes another
-// one.
-func (l *listener[K, T]) next(stop bool) *item[K, T] {
+// take makes what has waited longest the current item, in the place of the one that was told, if any. It returns false when
+// nothing waits.
+func (l *listener[K, T]) take(told *item[K, T]) bool {
+	if !l.hasSynced {
+		if l.takeInitial() {
+			return true
+		}
+		l.sync()
+		told = nil // it was no item of the backlog
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.current != nil {
-		l.backlog.release(l.current)
-		l.current = nil
+	if told != nil {
+		l.backlog.release(told)
 	}
-	if !stop {
-		l.current = l.takeLocked()
-	}
-	l.checkSyncedLocked()
-	return l.current
+	l.current = l.backlog.take()
+	return l.current != nil
 }
 
-// takeLocked returns what has waited longest, or nil.
-func (l *listener[K, T]) takeLocked() *item[K, T] {
-	switch o, waits := l.firstLocked(); {
-	case o != nil:
-		it := l.backlog.alloc()
-		it.key, it.now, it.initial = o.key, state[T]{o.obj, true}, true
-		if waits != nil {
-			it.now = waits.now
-			l.backlog.remove(waits)
-			l.backlog.release(waits)
+// takeInitial makes the initial object whose turn it is the current item. It passes by those that have gone: nobody is told
+// of them. It returns false when there are no more.
+func (l *listener[K, T]) takeInitial() bool {
+	for {
+		o := l.initial.first()
+		if o == nil {
+			return false
 		}
-		l.passLocked()
-		return it
-	case l.joined:
-		return l.backlog.take()
-	default:
-		return nil // more initial objects come
+		l.object = item[K, T]{key: o.key, hash: maphash.Comparable(l.seed, o.key), now: state[T]{o.obj, true}, initial: true}
+		l.initial.pass()
+		if l.merge(&l.object) {
+			l.current = &l.object
+			return true
+		}
 	}
 }
 
-// firstLocked returns the initial object whose turn it is, or nil, and what waits to be merged with it. It passes by those
-// that have gone: nobody is told of them.
-func (l *listener[K, T]) firstLocked() (o *object[K, T], waits *item[K, T]) {
-	for len(l.initial) > 0 {
-		o, waits = &l.initial[0][l.told], nil
-		if l.backlog.n > 0 && !l.backlog.every {
-			waits = l.backlog.find(maphash.Comparable(l.seed, o.key), o.key)
-		}
-		if waits == nil || !waits.gone {
-			return o, waits
-		}
+// merge merges an initial object with what has become of it since. It returns false when it is gone.
+func (l *listener[K, T]) merge(it *item[K, T]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.backlog.n == 0 || l.backlog.every {
+		return true
+	}
+	waits := l.backlog.find(it.hash, it.key)
+	switch {
+	case waits == nil:
+	case waits.gone:
 		l.backlog.forgetKnown(waits)
-		l.passLocked()
+		return false
+	default:
+		it.now = waits.now
+		l.backlog.remove(waits)
+		l.backlog.release(waits)
 	}
-	return nil, nil
+	return true
 }
 
-// passLocked goes on to the next initial object.
-func (l *listener[K, T]) passLocked() {
-	if l.told++; l.told == len(l.initial[0]) {
-		l.initial[0] = nil
-		l.initial, l.told = l.initial[1:], 0
-	}
-	if len(l.initial) == 0 {
-		l.initial = nil
-	}
-}
-
-func (l *listener[K, T]) checkSyncedLocked() {
-	if l.hasSynced || !l.joined || l.dismissed || l.current != nil && l.current.initial {
-		return
-	}
-	if o, _ := l.firstLocked(); o == nil {
-		l.hasSynced = true
+// sync notes that every initial object was told.
+func (l *listener[K, T]) sync() {
+	l.object = item[K, T]{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hasSynced = true
+	if !l.dismissed {
 		close(l.synced)
 	}
 }

@@ -21,11 +21,11 @@ import (
 )
 
 // outage lets changes be missed, so that the source is listed again.
-func (b *brake) outage(changes func()) {
-	b.src.Fail(errOutage)
+func (s *chronicle) outage(changes func()) {
+	s.src.Fail(errOutage)
 	changes()
-	b.src.Compact()
-	b.src.Fail(nil)
+	s.src.Compact()
+	s.src.Fail(nil)
 	time.Sleep(time.Minute)
 	synctest.Wait()
 }
@@ -33,11 +33,7 @@ func (b *brake) outage(changes func()) {
 func TestANewListTellsOnlyWhatHasChanged(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			b := &brake{src: newSource(), lives: make(map[string]int), truth: make(map[string]site)}
-			b.in = informer.New(b.src, nameOf, informer.Config{OnError: func(error) {}})
-			for _, name := range []string{"a", "b", "c", "d"} {
-				b.put(name)
-			}
+			b := newChronicle([]string{"a", "b", "c", "d"}, informer.Config{OnError: func(error) {}})
 			r := newRecorder(t)
 			r.gaps = true
 			h := r.handler()

@@ -225,7 +225,7 @@ func newSchedule(t testing.TB) *schedule {
 		Name: "sites", Logger: quiet, Backoff: wait.Backoff{Duration: 1}, ResyncPeriod: time.Hour,
 		OnError: func(err error) { w.errs = append(w.errs, err) },
 	})
-	informer.SetChunk(w.in, 1)
+	informer.SetPiece(w.in, 1)
 	w.driver.In = w.in
 	w.index = cache.AddIndex(w.in.Indexer(), func(s site) []int { return []int{s.Rev % 2, s.Rev % 3} })
 	return w
@@ -303,7 +303,7 @@ func (w *schedule) listOld() {
 func (w *schedule) resync() {
 	var due []int
 	for i, v := range w.joined {
-		if !v.removed && w.driver.Joined(i) {
+		if !v.removed {
 			due = append(due, i)
 		}
 	}
@@ -400,14 +400,8 @@ func (w *schedule) checkView(i int, v *view) string {
 			return name + " is not initial"
 		}
 	}
-	if !w.driver.Joined(i) {
-		if v.reg.HasSynced() && initial {
-			return "it has synced, and initial objects wait"
-		}
-		return "" // the rest of what is there is still to come
-	}
-	if v.reg.HasSynced() == initial {
-		return fmt.Sprintf("synced is %t, initial objects wait: %t", !initial, initial)
+	if v.reg.HasSynced() && initial {
+		return "it has synced, and initial objects wait"
 	}
 	n := 0
 	for name, s := range w.in.Indexer().All() {

@@ -36,16 +36,11 @@ func (in *Informer[K, T]) apply(inputs []input[K, T]) {
 		}
 	}
 	listeners := in.heardBy()
-	in.applier.heard = len(listeners) > 0 || len(in.scans) > 0
+	in.applier.heard = len(listeners) > 0
 	in.applier.apply(inputs)
 	if changes := in.applier.changes; len(changes) > 0 {
 		for _, l := range listeners {
 			l.tell(changes)
-		}
-		for _, s := range in.scans {
-			if s.joins {
-				s.pass(changes)
-			}
 		}
 	}
 	in.applier.forget()
@@ -59,45 +54,36 @@ func (in *Informer[K, T]) heardBy() []*listener[K, T] {
 	return in.listeners
 }
 
-// join starts the handlers that are new, and tells them of everything in the cache: at once, if there is nobody whom that
-// keeps waiting, and else piece by piece.
+// join lets the handlers that are new hear of everything that is in the cache, and of every change from now on.
 func (in *Informer[K, T]) join(start func(*listener[K, T])) {
-	in.mu.Lock()
-	joining := in.joining
-	in.joining = nil
-	for _, l := range joining {
-		l.started = true
-	}
-	alone := len(in.listeners) == 0 && len(in.scans) == 0
-	in.mu.Unlock()
-
-	if len(joining) == 0 {
+	joined := in.joinLists()
+	if len(joined) == 0 {
 		return
 	}
-	for _, l := range joining {
+	snapshot := in.indexer.Snapshot()
+	for _, l := range joined {
+		if l.period > 0 {
+			l.due = time.Now().Add(l.period)
+			in.rescheduled = true
+		}
+		l.initial = presentOf(snapshot)
 		start(l)
 	}
-	if !alone {
-		in.scanFor(newScan(in, joining, true))
-		return
+}
+
+// joinLists moves the handlers that are new to those that have joined, and returns them.
+func (in *Informer[K, T]) joinLists() (joined []*listener[K, T]) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.joining) == 0 {
+		return nil
 	}
-	piece := make([]object[K, T], 0, in.chunk)
-	tell := func() {
-		for _, l := range joining {
-			l.tellInitial(piece)
-		}
+	joined, in.joining = in.joining, nil
+	for _, l := range joined {
+		l.started = true
 	}
-	for key, obj := range in.indexer.All() {
-		if piece = append(piece, object[K, T]{key, obj}); len(piece) == in.chunk {
-			tell()
-			piece = make([]object[K, T], 0, in.chunk) // the listeners have the other one
-		}
-	}
-	tell()
-	for _, l := range joining {
-		l.join()
-	}
-	in.joined(joining)
+	in.listeners = slices.Concat(in.listeners, joined)
+	return joined
 }
 
 // scanFor takes the first piece of a scan, and leaves the rest to the steps that follow.
@@ -122,30 +108,10 @@ func (in *Informer[K, T]) advance(s *scan[K, T]) (more bool) {
 		return true
 	}
 	s.stop()
-	if s.joins {
-		in.joined(s.listeners)
-	}
 	for _, l := range s.listeners {
 		l.resyncing = false
 	}
 	return false
-}
-
-// joined lets listeners be told of every change from now on.
-func (in *Informer[K, T]) joined(ls []*listener[K, T]) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	listeners := slices.Clone(in.listeners)
-	for _, l := range ls {
-		if l.period > 0 {
-			l.due = time.Now().Add(l.period)
-			in.rescheduled = true
-		}
-		if !l.removed {
-			listeners = append(listeners, l)
-		}
-	}
-	in.listeners = listeners
 }
 
 // stopScans lets go of what Run leaves unfinished.
@@ -171,7 +137,7 @@ func (in *Informer[K, T]) resync(now time.Time) {
 		}
 	}
 	if len(due) > 0 {
-		in.scanFor(newScan(in, due, false))
+		in.scanFor(newScan(in, due))
 	}
 }
 
@@ -197,7 +163,6 @@ func (in *Informer[K, T]) remove(l *listener[K, T]) {
 	in.mu.Lock()
 	in.joining = without(in.joining, l)
 	in.listeners = without(in.listeners, l)
-	l.removed = true
 	started := l.started
 	in.mu.Unlock()
 

@@ -176,40 +176,39 @@ func TestHandlersComeAndGoWhileRunEnds(t *testing.T) {
 	}
 }
 
-// The handler joins in pieces, and is called for the first object, when it is removed.
+// The handler is called for the first object, and others wait, when it is removed.
 func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrake(t, numbers(6*informer.ScanChunk))
+		s := newChronicle(numbers(2*informer.PieceSize), informer.Config{})
+		other := newRecorder(t).add(s.in)
+		start(t, s.in)
 		captured := new([100]int) // what the handler refers to
 		gone := weak.Make(captured)
 		late := newRecorder(t)
 		late.gate = make(chan struct{})
 		inner := late.handler()
-		reg, err := b.in.AddHandler(informer.Handler[string, site]{OnAdd: func(s site, initial bool) {
+		reg, err := s.in.AddHandler(informer.Handler[string, site]{OnAdd: func(s site, initial bool) {
 			captured[0]++
 			inner.OnAdd(s, initial)
 		}})
 		require.NoError(t, err)
-		b.step(nil)
-		b.step(func() { b.put("0"); b.put("1"); b.put("new") })
-		initial, _ := informer.Held(b.in)
-		assert.Equal(t, []int{2*informer.ScanChunk - 1}, initial)
-		b.step(nil)
-		_, changes := informer.Held(b.in)
-		assert.Equal(t, []int{2}, changes)
-
+		synctest.Wait()
+		s.put("0")
+		s.put("1")
+		s.put("new")
+		synctest.Wait()
+		assert.Equal(t, []int{0, 3}, informer.Waiting(s.in))
 		var wg sync.WaitGroup
 		wg.Go(reg.Remove)
 		synctest.Wait()
-		initial, changes = informer.Held(b.in)
-		assert.Equal(t, []int{0}, initial)
-		assert.Equal(t, []int{0}, changes)
+		assert.Equal(t, []int{0}, informer.Waiting(s.in))
+		s.put("2")
 		close(late.gate)
 		wg.Wait()
-		b.step(func() { b.put("0") })
-		initial, _ = informer.Held(b.in)
-		assert.Empty(t, initial, "a scan for nobody goes on")
-		b.open()
+		s.put("1")
+		assert.Len(t, late.take(), 1)
+		assert.False(t, reg.HasSynced())
+		assert.Equal(t, s.truth, other.state())
 		reg = nil
 		runtime.GC()
 		assert.Nil(t, gone.Value())
