@@ -42,7 +42,8 @@ func (a *aging[K, V]) put(key K, v V, now time.Time) {
 
 // expire drops what has expired, limit values at most.
 func (a *aging[K, V]) expire(now time.Time, limit int) {
-	for ; limit > 0 && a.first != nil && !now.Before(a.first.v.deadline); limit-- {
-		a.remove(a.first)
+	for e := a.first(); limit > 0 && e != nil && !now.Before(e.v.deadline); e = a.first() {
+		a.remove(e)
+		limit--
 	}
 }

@@ -5,13 +5,8 @@ import (
 	"sync/atomic"
 )
 
-const (
-	// chunkSize is the number of items in a chunk of arrivals.
-	chunkSize = 32
-
-	// minSlots is the number of slots of the smallest hash table.
-	minSlots = 8
-)
+// chunkSize is the number of items in a chunk of arrivals.
+const chunkSize = 32
 
 // arrivals holds values by key, in the order in which the keys came. One writer changes it, under a lock of its owner;
 // readers need none. They find a key in a hash table of numbers (open addressing with linear probing), and go by number,
@@ -69,17 +64,10 @@ func newArrivals[K comparable, V any](seed maphash.Seed, size int) *arrivals[K, 
 
 // allocate makes slots and chunks for so many items and more.
 func (a *arrivals[K, V]) allocate(size int) {
-	n := minSlots
-	for capacityOf(n) < size {
-		n *= 2
-	}
-	a.slots = make([]atomic.Uint64, n)
-	chunks := (capacityOf(n) + chunkSize - 1) / chunkSize
+	a.slots = make([]atomic.Uint64, slotsFor(size))
+	chunks := (capacityOf(len(a.slots)) + chunkSize - 1) / chunkSize
 	a.chunks, a.epochs = make([]atomic.Pointer[chunk[K, V]], chunks), make([]uint64, chunks)
 }
-
-// capacityOf returns how many items find room in so many slots.
-func capacityOf(slots int) int { return slots/5*4 + slots%5*4/5 }
 
 func (a *arrivals[K, V]) hash(key K) uint32 { return uint32(maphash.Comparable(a.seed, key)) }
 
@@ -153,7 +141,7 @@ func (a *arrivals[K, V]) enter(n, hash uint32) {
 	for i := int(hash) & mask; ; i = (i + 1) & mask {
 		s := a.slots[i].Load()
 		if old := uint32(s) - 1; s == 0 || uint32(s>>32) == hash && old >= a.known && a.at(old).gone.Load() {
-			a.slots[i].Store(uint64(hash)<<32 | uint64(n+1))
+			a.slots[i].Store(slotOf(hash, n))
 			return
 		}
 	}

@@ -3,7 +3,7 @@ package cache
 import "fmt"
 
 // DeltaType says what a [Delta] reports.
-type DeltaType int
+type DeltaType uint8
 
 const (
 	Added    DeltaType = iota + 1 // the source says that the object is new
@@ -34,17 +34,19 @@ func (t DeltaType) String() string {
 // Delta is one change of an object on its way to a cache.
 type Delta[T any] struct {
 	Type              DeltaType
-	Object            T    // the new state; the last known one if the type is Deleted
 	FinalStateUnknown bool // the deletion was found out by a Replace that lacked the object; see [Tombstone]
+	Object            T    // the new state; the last known one if the type is Deleted
 }
 
 // item is what waits for one key: {X}, {Deleted} or {Deleted, X}, where X is a delta of another type.
 type item[T any] struct {
-	deltas  []Delta[T]  // one or two
-	room    [2]Delta[T] // backs deltas
-	bare    bool        // deltas[0] is a Sync or a tombstone without an object: it is looked up when the item is popped
-	initial bool        // belongs to the first list
-	floor   uint64      // every change up to here came before the oldest one of this item
+	gone, obj T         // the objects of Deleted and X
+	what      DeltaType // the type of X, 0 if there is none
+	deleted   bool      // there is a Deleted
+	unknown   bool      // it is a tombstone
+	bare      bool      // it is a tombstone without an object, or X a Sync without one: it is looked up when the item is popped
+	initial   bool      // the item belongs to the first list
+	floor     uint64    // every change up to here came before the oldest one of this item
 }
 
 // add folds d into what waits, so that a consumer who is interested in states, not in steps, ends up the same:
@@ -58,32 +60,41 @@ type item[T any] struct {
 //	Deleted      tombstone             Deleted
 //	Deleted, X   Deleted or tombstone  Deleted, the first one: nobody has seen X
 //
-// bare is for a Sync, which only comes when nothing waits, and for a tombstone.
-func (it *item[T]) add(d Delta[T], bare bool) {
-	last := len(it.deltas) - 1
+// A Sync, which only comes when nothing waits, and a tombstone have no object.
+func (it *item[T]) add(d Delta[T]) {
+	var none T
+	had, bare := it.what != 0, d.Type == Sync || d.FinalStateUnknown
 	switch {
-	case last < 0:
-		it.deltas, it.bare = append(it.room[:0], d), bare
-	case d.Type != Deleted && it.deltas[last].Type == Deleted:
-		it.deltas = append(it.deltas, d)
 	case d.Type != Deleted:
-		d.Type = stronger(it.deltas[last].Type, d.Type)
-		it.deltas[last] = d
-		it.bare = it.bare && last > 0
-	case last > 0:
-		it.deltas[last] = Delta[T]{}
-		it.deltas = it.deltas[:last]
-	case !d.FinalStateUnknown:
-		it.deltas[0], it.bare = d, false
-	case it.deltas[0].Type != Deleted:
-		it.deltas[0].Type, it.deltas[0].FinalStateUnknown = Deleted, true
+		it.obj, it.what = d.Object, stronger(it.what, d.Type)
+		it.bare = it.bare && it.deleted || bare
+		return
+	case it.deleted && (had || bare):
+	case had && bare:
+		it.gone, it.unknown = it.obj, true
+	default:
+		it.gone, it.unknown, it.bare = d.Object, bare, bare
 	}
+	it.deleted, it.obj, it.what = true, none, 0
+}
+
+// deltas returns the deltas, in memory of their own.
+func (it *item[T]) deltas() []Delta[T] {
+	last := Delta[T]{Type: it.what, Object: it.obj}
+	if !it.deleted {
+		return []Delta[T]{last}
+	}
+	gone := Delta[T]{Type: Deleted, FinalStateUnknown: it.unknown, Object: it.gone}
+	if it.what == 0 {
+		return []Delta[T]{gone}
+	}
+	return []Delta[T]{gone, last}
 }
 
 // stronger returns the type that claims less about what the object was before, and so more about what a consumer must
 // be ready for.
 func stronger(a, b DeltaType) DeltaType {
-	rank := [...]int{Sync: 1, Updated: 2, Added: 3, Replaced: 4}
+	rank := [...]int{Sync: 1, Updated: 2, Added: 3, Replaced: 4} // 0 for nothing
 	if rank[b] > rank[a] {
 		return b
 	}

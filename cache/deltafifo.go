@@ -30,17 +30,17 @@ type DeltaFIFO[K comparable, T any] struct {
 	synced  chan struct{} // closed, under mu, when HasSynced becomes true
 	popping atomic.Bool   // the consumer is at work
 
-	mu        sync.Mutex        // guards the following
-	waiting   line[K, item[T]]  // what waits; floors never fall from first to last
-	current   *node[K, item[T]] // what the consumer works on; not in waiting; nil when it does not
-	failed    line[K, item[T]]  // what process has failed on, without deltas; floors as in waiting, and none is higher than there
-	replacing int               // Replace calls that look at known right now
-	popped    []hashed[K]       // keys that were current since the first of them began
-	seen      uint64            // the version of the last call
-	below     uint64            // the one before that is lower
-	started   bool              // a call other than Bookmark and Resync has come
-	initial   int               // items of the first list that have not been processed yet
-	inSync    bool              // synced is closed
+	mu        sync.Mutex       // guards the following
+	waiting   line[K, item[T]] // what waits; floors never fall from first to last
+	current   node[K, item[T]] // what the consumer works on, if it does; not in waiting
+	failed    line[K, uint64]  // the floors of what process has failed on; as in waiting, and none is higher than there
+	replacing int              // Replace calls that look at known right now
+	popped    []hashed[K]      // keys that were current since the first of them began
+	seen      uint64           // the version of the last call
+	below     uint64           // the one before that is lower
+	started   bool             // a call other than Bookmark and Resync has come
+	initial   int              // items of the first list that have not been processed yet
+	inSync    bool             // synced is closed
 	closed    bool
 }
 
@@ -59,7 +59,7 @@ func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K,
 		wake:      make(chan struct{}, 1),
 		synced:    make(chan struct{}),
 		waiting:   newLine[K, item[T]](seed),
-		failed:    newLine[K, item[T]](seed),
+		failed:    newLine[K, uint64](seed),
 	}
 }
 
@@ -87,7 +87,7 @@ func (f *DeltaFIFO[K, T]) change(t DeltaType, obj T, v uint64) error {
 		return ErrClosed
 	}
 	f.advanceLocked(v)
-	f.enqueueLocked(key, hash, Delta[T]{Type: t, Object: obj}, false, f.below)
+	f.enqueueLocked(key, hash, Delta[T]{Type: t, Object: obj}, f.below)
 	f.startLocked()
 	return nil
 }
@@ -111,7 +111,7 @@ func (f *DeltaFIFO[K, T]) Resync() {
 		f.mu.Lock()
 		if f.waiting.find(key, hash) == nil && !f.closed {
 			// It is no change, so it holds the version down as little as it can.
-			f.enqueueLocked(key, hash, Delta[T]{Type: Sync}, true, f.seen)
+			f.enqueueLocked(key, hash, Delta[T]{Type: Sync}, f.seen)
 		}
 		f.mu.Unlock()
 	}
@@ -150,10 +150,14 @@ func (f *DeltaFIFO[K, T]) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.seen
-	for _, oldest := range [...]*node[K, item[T]]{f.waiting.first, f.current, f.failed.first} {
-		if oldest != nil {
-			v = min(v, oldest.v.floor)
-		}
+	if oldest := f.waiting.first(); oldest != nil {
+		v = min(v, oldest.v.floor)
+	}
+	if oldest := f.failed.first(); oldest != nil {
+		v = min(v, oldest.v)
+	}
+	if f.current.in {
+		v = min(v, f.current.v.floor)
 	}
 	return v
 }
@@ -194,21 +198,23 @@ func (f *DeltaFIFO[K, T]) advanceLocked(v uint64) {
 }
 
 // enqueueLocked adds d, which came right after version floor, to what waits for key.
-func (f *DeltaFIFO[K, T]) enqueueLocked(key K, hash uint32, d Delta[T], bare bool, floor uint64) *item[T] {
-	if last := f.waiting.last; last != nil && last.v.floor > floor {
-		lower(&f.waiting, floor) // a Sync waits, and now another change comes with the version that was the last one then
-	}
-	e := f.waiting.find(key, hash)
-	if e == nil {
-		e = f.waiting.push(key, hash, item[T]{floor: floor})
-	}
-	e.v.add(d, bare)
-	return &e.v
+func (f *DeltaFIFO[K, T]) enqueueLocked(key K, hash uint32, d Delta[T], floor uint64) *item[T] {
+	f.lowerLocked(floor) // a Sync may wait, and now another change comes with the version that was the last one then
+	at, _ := f.waiting.push(key, hash, item[T]{floor: floor})
+	it := &f.waiting.nodes[at].v
+	it.add(d)
+	return it
 }
 
-// lower sees to it that no floor is higher than this one. Floors never fall from first to last.
-func lower[K comparable, T any](l *line[K, item[T]], floor uint64) {
-	for e := l.last; e != nil && e.v.floor > floor; e = e.prev {
+// lowerLocked sees to it that no floor of what waits is higher than this one.
+func (f *DeltaFIFO[K, T]) lowerLocked(floor uint64) {
+	if last := f.waiting.last(); last == nil || last.v.floor <= floor {
+		return
+	}
+	for e := range f.waiting.backward() {
+		if e.v.floor <= floor {
+			return
+		}
 		e.v.floor = floor
 	}
 }

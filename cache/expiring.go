@@ -72,8 +72,9 @@ func (x *Expiring[K, T]) Delete(key K) (old T, existed bool) {
 	if e == nil {
 		return old, false
 	}
+	old = e.v.v
 	x.objs.remove(e)
-	return e.v.v, true
+	return old, true
 }
 
 // Len returns the number of objects that have not expired.
@@ -96,14 +97,14 @@ func (x *Expiring[K, T]) All() iter.Seq2[K, T] {
 	}
 }
 
-// live returns what has not expired. The key and the value of a node do not change once it is in.
-func (x *Expiring[K, T]) live() []*node[K, aged[T]] {
+// live returns copies of the nodes that have not expired.
+func (x *Expiring[K, T]) live() []node[K, aged[T]] {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.objs.expire(time.Now(), math.MaxInt)
-	live := make([]*node[K, aged[T]], 0, x.objs.n)
-	for e := x.objs.first; e != nil; e = e.next {
-		live = append(live, e)
+	live := make([]node[K, aged[T]], 0, x.objs.n)
+	for e := range x.objs.all() {
+		live = append(live, *e)
 	}
 	return live
 }

@@ -1,6 +1,10 @@
 package cache
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+	"time"
+)
 
 // Held returns the number of objects in memory, expired or not.
 func (x *Expiring[K, T]) Held() int { return x.objs.n }
@@ -23,10 +27,12 @@ func (o *Overlay[K, T]) CheckInvariants() error {
 }
 
 func (a *aging[K, V]) checkAges() error {
-	for e := a.first; e != nil && e.next != nil; e = e.next {
-		if e.next.v.deadline.Before(e.v.deadline) {
-			return fmt.Errorf("%v is out of order", e.next.key)
+	var before time.Time
+	for e := range a.all() {
+		if e.v.deadline.Before(before) {
+			return fmt.Errorf("%v is out of order", e.key)
 		}
+		before = e.v.deadline
 	}
 	return a.check()
 }
@@ -34,23 +40,34 @@ func (a *aging[K, V]) checkAges() error {
 // check looks for every node in the way that get does.
 func (l *line[K, V]) check() error {
 	n, slots := 0, 0
-	var prev *node[K, V]
-	for e := l.first; e != nil; prev, e = e, e.next {
+	for e := range l.all() {
 		n++
-		if l.find(e.key, e.hash) != e || e.hash != l.hash(e.key) || e.prev != prev {
+		if l.find(e.key, e.hash) != e || e.hash != l.hash(e.key) {
 			return fmt.Errorf("%v is not where it belongs", e.key)
 		}
 	}
-	for _, s := range l.slots {
-		if s.node != nil {
+	there := 0
+	for i := range l.nodes {
+		switch e := &l.nodes[i]; {
+		case e.in:
+			there++
+		case !reflect.ValueOf(e).Elem().IsZero():
+			return fmt.Errorf("a hole keeps %v alive", e.key)
+		}
+	}
+	for i, s := range l.slots {
+		if s != 0 {
 			slots++
-			if s.hash != s.node.hash {
-				return fmt.Errorf("%v has two hashes", s.node.key)
+			if e := l.nodes[uint32(s)-1]; !e.in || e.hash != uint32(s>>32) {
+				return fmt.Errorf("slot %d is of %v", i, e.key)
 			}
 		}
 	}
-	if n != l.n || l.last != prev || slots != n || 5*n > 4*len(l.slots) || len(l.slots) > max(minSlotsKept, 16*n) {
-		return fmt.Errorf("%d in the list, %d in %d slots, counted as %d", n, slots, len(l.slots), l.n)
+	if n != l.n || there != n || slots != n || len(l.nodes) != capacityOf(len(l.slots)) || len(l.slots) > max(minSlotsKept, 16*n) {
+		return fmt.Errorf("%d in the ring, %d of them used, in %d slots of %d, counted as %d", there, n, slots, len(l.slots), l.n)
+	}
+	if n > 0 && !(l.first().in && l.last().in) {
+		return fmt.Errorf("the ring begins or ends with a hole")
 	}
 	return nil
 }

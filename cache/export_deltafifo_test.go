@@ -1,37 +1,37 @@
 package cache
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+)
 
 // CheckInvariants compares everything that the queue knows twice.
 func (f *DeltaFIFO[K, T]) CheckInvariants() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	initial := 0
-	count := func(it *item[T]) {
-		if it.initial {
+	for e := range f.waiting.all() {
+		if e.v.initial {
 			initial++
 		}
-	}
-	for e := f.waiting.first; e != nil; e = e.next {
-		count(&e.v)
 		if err := e.v.check(); err != nil {
 			return fmt.Errorf("%v: %w", e.key, err)
 		}
 	}
-	if f.current != nil {
-		count(&f.current.v)
-		if f.waiting.get(f.current.key) == f.current {
-			return fmt.Errorf("%v waits and is processed", f.current.key)
-		}
+	if f.current.v.initial {
+		initial++
 	}
-	if err := checkFloors(&f.waiting, f.seen); err != nil {
+	if !f.current.in && !reflect.ValueOf(f.current).IsZero() {
+		return fmt.Errorf("%v is kept, but not processed", f.current.key)
+	}
+	if err := checkFloors(&f.waiting, f.seen, func(it item[T]) uint64 { return it.floor }); err != nil {
 		return fmt.Errorf("waiting: %w", err)
 	}
-	if err := checkFloors(&f.failed, f.seen); err != nil {
+	if err := checkFloors(&f.failed, f.seen, func(floor uint64) uint64 { return floor }); err != nil {
 		return fmt.Errorf("failed: %w", err)
 	}
-	if f.waiting.n > 0 && f.failed.n > 0 && f.failed.last.v.floor > f.waiting.first.v.floor {
-		return fmt.Errorf("failed at %d, but %d waits", f.failed.last.v.floor, f.waiting.first.v.floor)
+	if f.waiting.n > 0 && f.failed.n > 0 && f.failed.last().v > f.waiting.first().v.floor {
+		return fmt.Errorf("failed at %d, but %d waits", f.failed.last().v, f.waiting.first().v.floor)
 	}
 	switch {
 	case initial != f.initial:
@@ -47,25 +47,29 @@ func (f *DeltaFIFO[K, T]) CheckInvariants() error {
 }
 
 func (it *item[T]) check() error {
-	d := it.deltas
 	switch {
-	case len(d) < 1 || len(d) > 2:
-		return fmt.Errorf("%d deltas", len(d))
-	case len(d) == 2 && (d[0].Type != Deleted || d[1].Type == Deleted):
-		return fmt.Errorf("%v and then %v", d[0].Type, d[1].Type)
-	case it.bare && d[0].Type != Sync && (d[0].Type != Deleted || !d[0].FinalStateUnknown):
-		return fmt.Errorf("%v without an object", d[0].Type)
+	case !it.deleted && it.what == 0:
+		return fmt.Errorf("nothing is told")
+	case it.what == Deleted || it.what == Sync && it.deleted:
+		return fmt.Errorf("%v after a deletion: %v", it.what, it.deleted)
+	case it.unknown && !it.deleted || it.bare && !it.unknown && it.what != Sync || it.what == Sync && !it.bare:
+		return fmt.Errorf("%v, deleted: %v, unknown: %v, without an object: %v", it.what, it.deleted, it.unknown, it.bare)
+	case !reflect.ValueOf(it.gone).IsZero() && (!it.deleted || it.bare) || !reflect.ValueOf(it.obj).IsZero() && (it.what == 0 || it.what == Sync):
+		return fmt.Errorf("%v and %v are kept, but not told", it.gone, it.obj)
 	}
 	return nil
 }
 
-func checkFloors[K comparable, T any](l *line[K, item[T]], seen uint64) error {
-	for e := l.first; e != nil; e = e.next {
-		switch {
-		case e.v.floor > seen:
-			return fmt.Errorf("%v is from %d, after %d", e.key, e.v.floor, seen)
-		case e.next != nil && e.next.v.floor < e.v.floor:
-			return fmt.Errorf("floors fall from %d to %d", e.v.floor, e.next.v.floor)
+func checkFloors[K comparable, V any](l *line[K, V], seen uint64, floor func(V) uint64) error {
+	before := uint64(0)
+	for e := range l.all() {
+		switch at := floor(e.v); {
+		case at > seen:
+			return fmt.Errorf("%v is from %d, after %d", e.key, at, seen)
+		case at < before:
+			return fmt.Errorf("floors fall from %d to %d", before, at)
+		default:
+			before = at
 		}
 	}
 	return l.check()

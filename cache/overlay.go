@@ -86,18 +86,17 @@ func NewOverlay[K comparable, T any](base Getter[K, T], key KeyFunc[K, T], versi
 
 // Get returns the newer of what the cache has and what was written.
 func (o *Overlay[K, T]) Get(key K) (obj T, ok bool) {
-	own := o.find(key) // before the cache is asked: what is forgotten meanwhile is there
+	w, own := o.find(key) // before the cache is asked: what is forgotten meanwhile is there
 	cached, ok := o.base.Get(key)
-	if own == nil {
+	switch {
+	case !own:
 		return cached, ok
-	}
-	switch w := own.v.v; {
 	case w.gone && (!ok || o.version(cached) <= w.version):
 		return obj, false
 	case !w.gone && (!ok || o.version(cached) < w.version):
 		return w.obj, true
 	}
-	o.forget(own)
+	o.forget(key, w)
 	return cached, ok
 }
 
@@ -118,8 +117,8 @@ func (o *Overlay[K, T]) WroteDeletion(key K, version uint64) {
 // Get does not bring it back. Give it to the handler of an informer. Without it, an object that somebody else deletes
 // before the cache was asked for it stays until the TTL is over.
 func (o *Overlay[K, T]) OnDelete(gone Tombstone[K, T]) {
-	if own := o.find(gone.Key); own != nil && own.v.v.version <= o.version(gone.Object) {
-		o.forget(own)
+	if w, own := o.find(gone.Key); own && w.version <= o.version(gone.Object) {
+		o.forget(gone.Key, w)
 	}
 }
 
@@ -142,23 +141,27 @@ func (o *Overlay[K, T]) remember(key K, w ownWrite[T]) {
 	}
 	o.writes.put(key, w, now)
 	if o.writes.n > o.limit {
-		o.writes.remove(o.writes.first)
+		o.writes.remove(o.writes.first())
 	}
 }
 
-func (o *Overlay[K, T]) find(key K) *node[K, aged[ownWrite[T]]] {
+// find returns the write of key that is remembered.
+func (o *Overlay[K, T]) find(key K) (w ownWrite[T], ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
 	o.writes.expire(now, sweep)
-	return o.writes.alive(key, now)
+	if e := o.writes.alive(key, now); e != nil {
+		return e.v.v, true
+	}
+	return w, false
 }
 
-// forget drops a write, unless there is another one by now.
-func (o *Overlay[K, T]) forget(own *node[K, aged[ownWrite[T]]]) {
+// forget drops a write of key, unless there is another one by now.
+func (o *Overlay[K, T]) forget(key K, w ownWrite[T]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.writes.find(own.key, own.hash) == own {
-		o.writes.remove(own)
+	if e := o.writes.get(key); e != nil && e.v.v.version == w.version && e.v.v.gone == w.gone {
+		o.writes.remove(e)
 	}
 }

@@ -44,84 +44,90 @@ func (f *DeltaFIFO[K, T]) enter(method string) {
 // pop processes the first item that has something to tell, if there is one.
 func (f *DeltaFIFO[K, T]) pop(process func(K, []Delta[T], bool) error) (popped bool, err error) {
 	for {
-		it, err := f.take()
-		if it == nil {
+		if ok, err := f.take(); !ok {
 			return false, err
 		}
-		if popped, err := f.handle(it, process); popped {
+		if popped, err := f.handle(process); popped {
 			return true, err
 		}
 	}
 }
 
-// take makes the first item that waits the current one.
-func (f *DeltaFIFO[K, T]) take() (*node[K, item[T]], error) {
+// take makes the first item that waits the current one, if there is one.
+func (f *DeltaFIFO[K, T]) take() (ok bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	it := f.waiting.first
+	e := f.waiting.first()
 	switch {
-	case it != nil:
+	case e != nil:
 	case f.closed:
-		return nil, ErrClosed
+		return false, ErrClosed
 	default:
-		return nil, nil
+		return false, nil
 	}
-	f.waiting.remove(it)
-	f.current = it
+	f.current = *e
+	f.waiting.remove(e)
 	if f.replacing > 0 {
-		f.popped = append(f.popped, hashed[K]{it.key, it.hash})
+		f.popped = append(f.popped, hashed[K]{f.current.key, f.current.hash})
 	}
-	return it, nil
+	return true, nil
 }
 
-// handle calls process with what is to be told of it, unless that is nothing.
-func (f *DeltaFIFO[K, T]) handle(it *node[K, item[T]], process func(K, []Delta[T], bool) error) (told bool, err error) {
-	sync := it.v.deltas[0].Type == Sync // read before process can write to it
-	done := false                       // stays so when user code panics
-	defer func() { f.finish(it, sync, done) }()
-	deltas := f.resolve(it.key, &it.v)
-	if len(deltas) == 0 {
+// handle calls process with what is to be told of the current item, unless that is nothing. It reads the item without the
+// lock: others change only its floor.
+func (f *DeltaFIFO[K, T]) handle(process func(K, []Delta[T], bool) error) (told bool, err error) {
+	done := false // stays so when user code panics
+	defer func() { f.finish(done) }()
+	deltas := f.resolve(f.current.key, &f.current.v)
+	if deltas == nil {
 		done = true
 		return false, nil
 	}
-	err = process(it.key, deltas, it.v.initial)
+	err = process(f.current.key, deltas, f.current.v.initial)
 	done = err == nil
 	return true, err
 }
 
-// resolve returns the deltas of an item that has been taken out. Only the consumer writes to known, and it is here, so
-// now known is what the consumer was told: the deletion of a key that is not in it is none, and a Sync or tombstone
-// without an object is about the object that is in it.
+// resolve returns the deltas of an item that has been taken out, nil if there is nothing to tell. Only the consumer writes
+// to known, and it is here, so now known is what the consumer was told: the deletion of a key that is not in it is none,
+// and a Sync or tombstone without an object is about the object that is in it.
 func (f *DeltaFIFO[K, T]) resolve(key K, it *item[T]) []Delta[T] {
-	first := &it.deltas[0]
-	if !it.bare && (first.Type != Deleted || f.known == nil) {
-		return it.deltas
+	if !it.bare && (!it.deleted || f.known == nil) {
+		return it.deltas()
 	}
+	var obj T
+	known := false
 	if f.known != nil {
-		if obj, ok := f.known.Get(key); ok {
-			if it.bare {
-				first.Object = obj
-			}
-			return it.deltas
-		}
+		obj, known = f.known.Get(key)
 	}
-	return it.deltas[1:]
+	switch {
+	case !known && (it.what == 0 || it.what == Sync):
+		return nil
+	case !known:
+		it.deleted = false
+	case it.what == Sync:
+		it.obj = obj
+	case it.bare:
+		it.gone = obj
+	}
+	return it.deltas()
 }
 
-// finish takes note of an item that has been processed. A Sync is no change: it neither fails nor heals a key.
-func (f *DeltaFIFO[K, T]) finish(it *node[K, item[T]], sync, done bool) {
+// finish takes note that the current item has been processed. A Sync is no change: it neither fails nor heals a key.
+func (f *DeltaFIFO[K, T]) finish(done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.current = nil
+	it := &f.current
 	switch failed := f.failed.find(it.key, it.hash); {
-	case sync:
+	case it.v.what == Sync:
 	case done && failed != nil:
 		f.failed.remove(failed)
 	case !done && failed == nil: // otherwise the older failure stays
-		f.failed.push(it.key, it.hash, item[T]{floor: it.v.floor})
+		f.failed.push(it.key, it.hash, it.v.floor)
 	}
 	if it.v.initial {
 		f.initial--
 		f.startLocked()
 	}
+	*it = node[K, item[T]]{}
 }

@@ -34,88 +34,63 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	return nil
 }
 
-// listing is a list on its way into the queue: with a hash table, as that of a line, but of places in the list.
+// listing is a list on its way into the queue: a line of keys, without holes, and beside it what belongs to them.
 type listing[K comparable, T any] struct {
+	line[K, struct{}]
 	objs  []T
-	keys  []hashed[K] // of objs; each once
-	slots []uint64    // the hash, and the place in keys plus one; 0 if the slot is empty
-	equal []bool      // objs that are known to be in the cache; nil when nobody has compared
+	equal []bool      // objs that are known to be in the cache
 	gone  []hashed[K] // keys that the list lacks
 }
 
 // newListing runs the code of the user on the objects.
 func (f *DeltaFIFO[K, T]) newListing(list []T) (*listing[K, T], error) {
-	slots := minSlots
-	for 5*len(list) > 4*slots {
-		slots *= 2
-	}
-	l := &listing[K, T]{objs: make([]T, 0, len(list)), keys: make([]hashed[K], 0, len(list)), slots: make([]uint64, slots)}
+	l := &listing[K, T]{line: newLine[K, struct{}](f.seed), objs: make([]T, 0, len(list))}
+	l.reserve(len(list))
 	for _, obj := range list {
 		obj, key, err := f.prepare(obj)
 		if err != nil {
 			return nil, err
 		}
-		hash := f.hash(key)
-		i, slot := l.find(key, hash)
-		if i >= 0 {
-			l.objs[i] = obj
-			continue
+		if at, fresh := l.push(key, f.hash(key), struct{}{}); fresh {
+			l.objs = append(l.objs, obj)
+		} else {
+			l.objs[at] = obj
 		}
-		l.objs, l.keys = append(l.objs, obj), append(l.keys, hashed[K]{key, hash})
-		l.slots[slot] = uint64(hash)<<32 | uint64(len(l.keys))
 	}
+	l.equal = make([]bool, l.n)
 	return l, nil
-}
-
-// find returns the place of key in the list, or -1 and the empty slot that it would get.
-func (l *listing[K, T]) find(key K, hash uint32) (i, slot int) {
-	mask := len(l.slots) - 1
-	for slot = int(hash) & mask; ; slot = (slot + 1) & mask {
-		s := l.slots[slot]
-		if s == 0 {
-			return -1, slot
-		}
-		if i := int(uint32(s)) - 1; uint32(s>>32) == hash && l.keys[i].key == key {
-			return i, slot
-		}
-	}
 }
 
 // compare finds out what is known and not listed, and what is known and equal. Lists tend to have the order of what is
 // known, so the one behind the last that was found is tried first.
 func (f *DeltaFIFO[K, T]) compare(l *listing[K, T]) {
-	if f.equal != nil {
-		l.equal = make([]bool, len(l.keys))
-	}
-	i := -1
+	next := 0
 	for key, obj := range f.known.All() {
-		if i++; i >= len(l.keys) || l.keys[i].key != key {
+		at := next
+		if at >= l.n || l.nodes[at].key != key {
 			hash := f.hash(key)
-			if i, _ = l.find(key, hash); i < 0 {
+			if at = l.search(key, hash); at < 0 {
 				l.gone = append(l.gone, hashed[K]{key, hash})
 				continue
 			}
 		}
-		if f.equal != nil {
-			l.equal[i] = f.equal(obj, l.objs[i])
-		}
+		l.equal[at] = f.equal != nil && f.equal(obj, l.objs[at])
+		next = at + 1
 	}
 }
 
 // doubt notes that something happens to key: what was known of it does not count, and if it is not listed, it is gone.
 func (l *listing[K, T]) doubt(key K, hash uint32) {
-	i, _ := l.find(key, hash)
-	switch {
-	case i < 0:
+	if at := l.search(key, hash); at >= 0 {
+		l.equal[at] = false
+	} else {
 		l.gone = append(l.gone, hashed[K]{key, hash})
-	case l.equal != nil:
-		l.equal[i] = false
 	}
 }
 
 // replaceLocked queues what l brings.
 func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
-	lower(&f.waiting, f.below) // everything that waits is about to get a change of version v
+	f.lowerLocked(f.below) // everything that waits is about to get a change of version v
 	first := !f.started
 	note := func(it *item[T]) {
 		if first && !it.initial {
@@ -124,36 +99,44 @@ func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 		}
 	}
 	tombstone := Delta[T]{Type: Deleted, FinalStateUnknown: true}
-	for e := f.waiting.first; e != nil; e = e.next {
-		if i, _ := l.find(e.key, e.hash); i < 0 {
-			e.v.add(tombstone, true)
+	for e := range f.waiting.all() {
+		if at := l.search(e.key, e.hash); at >= 0 {
+			l.equal[at] = false
+		} else {
+			e.v.add(tombstone)
 			note(&e.v)
-		} else if l.equal != nil {
-			l.equal[i] = false
 		}
 	}
 	for _, k := range f.popped {
 		l.doubt(k.key, k.hash)
 	}
-	for e := f.failed.first; e != nil; e = e.next {
+	for e := range f.failed.all() {
 		l.doubt(e.key, e.hash) // if it is not known, its tombstone is dropped, and takes the failure along
 	}
 
-	news := len(l.keys)
+	news := l.n
 	for _, equal := range l.equal {
 		if equal {
 			news--
 		}
 	}
-	f.waiting.reserve(news)
-	for i, k := range l.keys {
-		if l.equal == nil || !l.equal[i] {
-			note(f.enqueueLocked(k.key, k.hash, Delta[T]{Type: Replaced, Object: l.objs[i]}, false, f.below))
+	if news == l.n && f.waiting.n == 0 {
+		f.waiting = mapped(&l.line, func(at int) item[T] {
+			it := item[T]{obj: l.objs[at], what: Replaced, floor: f.below}
+			note(&it)
+			return it
+		})
+	} else {
+		f.waiting.reserve(news)
+		for at, equal := range l.equal {
+			if e := &l.nodes[at]; !equal {
+				note(f.enqueueLocked(e.key, e.hash, Delta[T]{Type: Replaced, Object: l.objs[at]}, f.below))
+			}
 		}
 	}
 	for _, k := range l.gone {
 		if f.waiting.find(k.key, k.hash) == nil {
-			note(f.enqueueLocked(k.key, k.hash, tombstone, true, f.below))
+			note(f.enqueueLocked(k.key, k.hash, tombstone, f.below))
 		}
 	}
 }
@@ -165,10 +148,10 @@ func (f *DeltaFIFO[K, T]) rewindLocked(v uint64) {
 		return
 	}
 	f.below, f.seen = 0, v
-	if f.current != nil {
-		f.current.v.floor = 0
+	f.current.v.floor = 0
+	for e := range f.failed.all() {
+		e.v = 0
 	}
-	lower(&f.failed, 0)
 }
 
 // watchPops starts to write down which keys the consumer takes out.
@@ -176,7 +159,7 @@ func (f *DeltaFIFO[K, T]) watchPops() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.replacing++
-	if f.current != nil {
+	if f.current.in {
 		f.popped = append(f.popped, hashed[K]{f.current.key, f.current.hash})
 	}
 }
