@@ -221,14 +221,21 @@ func (e *Elector) publish(v view) {
 	}
 }
 
-// setCurrent makes l what IsLeader and Check look at.
+// setCurrent makes l what IsLeader and Check look at. If this elector has resigned since it claimed the lease, l is over
+// before its work begins.
 func (e *Elector) setCurrent(l *Leadership) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	out := e.barred || time.Now().Before(e.outUntil)
 	e.current = l
 	if l != nil {
 		e.terms++
+	}
+	if l != nil && !out {
 		e.successor = ""
+	}
+	e.mu.Unlock()
+	if l != nil && out {
+		l.resign(e.cfg.DrainTimeout)
 	}
 }
 

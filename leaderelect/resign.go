@@ -12,8 +12,11 @@ import (
 //
 // The context of the work ends with [ErrResigned], and the lease is kept while the work drains, as when the caller of Run
 // cancels: DrainTimeout applies, and after OnStoppedLeading the lease is released, whatever ReleaseOnCancel says. Resign
-// returns when it was, or is lost, or with an error when ctx ends: then the work still goes on to drain. An elector that
-// does not lead just stays out. RunOnce returns nil for a term that was resigned.
+// returns when it was, or is lost, or with an error when ctx ends: then the work still goes on to drain. RunOnce returns
+// nil for a term that was resigned.
+//
+// An elector that does not lead just stays out. If a claim of it is under way, it gives the lease back before its work has
+// begun.
 //
 // The work itself must not call Resign, which waits for it; it returns instead.
 func (e *Elector) Resign(ctx context.Context, stayOut time.Duration) error {

@@ -65,6 +65,37 @@ func TestOneThatResignsLeavesOthersAChance(t *testing.T) {
 	})
 }
 
+func TestOneThatResignsWhileItClaimsTheLeaseGivesItBackWithoutWork(t *testing.T) {
+	for name, f := range map[string]fault{"a slow reply": slowReply, "a lost reply": lostReply} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.plan = func(c call) (fault, time.Duration) {
+					if c.op == "create" {
+						return f, time.Second
+					}
+					return slowReply, time.Second
+				}
+				a := w.join(t, "a", nil)
+				a.start()
+				after(1500 * time.Millisecond) // the claim is under way, or its outcome is read
+				require.NotNil(t, w.entry)
+				require.NoError(t, a.HandOver(t.Context(), "b"))
+				after(retry)
+				assert.Zero(t, w.led())
+				assert.False(t, a.IsLeader())
+				rec := w.read()
+				assert.Empty(t, rec.Holder)
+				assert.Equal(t, "b", rec.Preferred)
+				w.heal()
+				after(time.Minute)
+				assert.True(t, a.IsLeader(), "it may take it again, after b has not")
+				w.finish(t)
+			})
+		})
+	}
+}
+
 func TestOneThatDoesNotLeadJustStaysOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
