@@ -113,9 +113,11 @@ func TestRedis(t *testing.T) {
 		_, err = s.GuardedTerm(ctx, "lease", 1<<63, `redis.call('SET', KEYS[1], ARGV[1])`, []string{"{leases}:k"}, "b")
 		require.ErrorIs(t, err, redislease.ErrFenced)
 		require.Equal(t, "a", direct.Get(ctx, "{leases}:k").Val())
-		_, err = s.GuardedTerm(ctx, "lease", 1<<63+1, `redis.call('NOSUCH')`, nil)
-		require.Error(t, err)
-		require.NotErrorIs(t, err, redislease.ErrFenced)
+		for _, script := range []string{`redis.call('NOSUCH')`, `return redis.pcall('NOSUCH')`, `return redis.error_reply('no')`} {
+			_, err = s.GuardedTerm(ctx, "lease", 1<<63+1, script, nil)
+			require.Error(t, err, script)
+			require.NotErrorIs(t, err, redislease.ErrFenced)
+		}
 	})
 
 	t.Run("histories are linearizable", func(t *testing.T) {

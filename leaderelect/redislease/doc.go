@@ -61,7 +61,8 @@
 // needs ContextTimeoutEnabled: true, or else a call in a network that loses everything without a word takes ReadTimeout,
 // 3s, and that several times, whatever ctx says. Even so it goes by the deadline of ctx, and does not notice that ctx is
 // cancelled: to calls of your own give a deadline, such as that of the Leadership, as [Store.Guarded] does. Give it
-// MaxRetries: -1: an elector tries again by itself. A client must not run scripts on a replica.
+// MaxRetries: -1: an elector tries again by itself, and a guarded script that is sent again may run twice. A client must
+// not run scripts on a replica.
 //
 // # Shutdown
 //

@@ -43,7 +43,9 @@ func (s *Store) GuardedTerm(ctx context.Context, key string, term uint64, script
 		return nil, fmt.Errorf("redislease: guard by %q: term %d: %w", key, term, ErrFenced)
 	case len(result) == 1: // the script has returned nothing
 		return nil, nil
-	default:
-		return result[1], nil
 	}
+	if err, ok := result[1].(error); ok { // a client tells of an error in its place
+		return nil, fmt.Errorf("redislease: guard by %q: %w", key, err)
+	}
+	return result[1], nil
 }

@@ -2,6 +2,7 @@ package redislease_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -145,6 +146,8 @@ func TestAGuardedScriptHasTheDeadlineOfTheLease(t *testing.T) {
 	require.NoError(t, elector.RunOnce(context.Background()))
 }
 
+var errScript = errors.New("no")
+
 func TestAScriptOfTheLeaderRunsAndOneOfALeaderBeforeDoesNot(t *testing.T) {
 	m := newModel()
 	s := redislease.New(m, redislease.Config{})
@@ -185,6 +188,9 @@ func TestAScriptOfTheLeaderRunsAndOneOfALeaderBeforeDoesNot(t *testing.T) {
 		_, err = s.Guarded(ctx, "lease", "...", nil)
 		require.ErrorIs(t, err, errNetwork)
 		require.NotErrorIs(t, err, redislease.ErrFenced)
+		m.answer = func(any) (any, error) { return []any{int64(1), errScript}, nil }
+		_, err = s.Guarded(ctx, "lease", "return redis.error_reply('no')", nil)
+		require.ErrorIs(t, err, errScript, "clients tell of an error that a script returns in its place")
 		m.answer = nil
 	})
 	_, err := s.Guarded(context.Background(), "lease", "...", nil)
