@@ -31,7 +31,9 @@ func (s *MemoryStore) Hold(ctx context.Context, mark string, held func()) error 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropLocked(mark)
+	if s.marks[mark] == dropped { // else it was dropped as well, and another may hold it
+		s.dropLocked(mark)
+	}
 	return fmt.Errorf("leaderelect: hold mark %q: %w", mark, context.Cause(ctx))
 }
 

@@ -286,3 +286,22 @@ func TestMarksInMemory(t *testing.T) {
 	require.ErrorContains(t, <-endA, "it was dropped")
 	require.NoError(t, <-gone)
 }
+
+func TestAMarkInMemoryThatWasDroppedAndIsHeldByAnotherStaysHeld(t *testing.T) {
+	for range 20 { // which end the first one sees, of two, is random
+		s := leaderelect.NewMemoryStore()
+		first, leave := context.WithCancel(t.Context())
+		second, stop := context.WithCancel(t.Context())
+		end := make(chan error, 1)
+		require.Error(t, s.Hold(first, "a", func() {
+			s.DropMarks()
+			held := make(chan struct{})
+			go func() { end <- s.Hold(second, "a", func() { close(held) }) }() // the test waits for its end
+			<-held
+			leave()
+		}))
+		require.ErrorContains(t, s.Hold(first, "a", func() { t.Error("it is held twice") }), "it is held")
+		stop()
+		require.ErrorIs(t, <-end, context.Canceled)
+	}
+}
