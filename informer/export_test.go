@@ -101,3 +101,16 @@ func (l *listener[K, T]) checkInvariants() error {
 	}
 	return nil
 }
+
+// Astray returns how many keys of a list are not found beside those of a cache, and have to be looked up.
+func Astray(cached []string, pages [][]string) int {
+	m := merger[string, struct{}]{}
+	for _, keys := range pages {
+		m.pages = append(m.pages, page[string, struct{}]{keys, make([]struct{}, len(keys))})
+	}
+	for _, key := range cached {
+		m.find(key)
+	}
+	m.rest()
+	return len(m.astray)
+}

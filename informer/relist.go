@@ -113,22 +113,25 @@ type place[K comparable, T any] struct {
 
 // find looks for key in what comes next. It passes by what comes before it, which is astray.
 func (m *merger[K, T]) find(key K) (obj T, ok bool) {
-	for len(m.pages) > 0 && m.i == len(m.pages[0].keys) {
-		m.pages, m.i = m.pages[1:], 0
-	}
-	if len(m.pages) == 0 || m.lost > maxAstray+4*m.found {
+	if m.lost > maxAstray+4*m.found {
 		return obj, false
 	}
-	p := &m.pages[0]
-	n := slices.Index(p.keys[m.i:min(m.i+lookAhead, len(p.keys))], key)
-	if n < 0 {
-		m.lost++
-		return obj, false
+	ahead := lookAhead
+	for at, from := 0, m.i; at < len(m.pages) && ahead > 0; at, from = at+1, 0 {
+		keys := m.pages[at].keys[from:]
+		if i := slices.Index(keys[:min(ahead, len(keys))], key); i >= 0 {
+			for range at {
+				m.turn()
+			}
+			m.found++
+			m.pass(from + i)
+			m.i++
+			return m.pages[0].items[from+i], true
+		}
+		ahead -= len(keys)
 	}
-	m.found++
-	m.pass(m.i + n)
-	m.i++
-	return p.items[m.i-1], true
+	m.lost++
+	return obj, false
 }
 
 // pass goes on to place i of the page.
@@ -139,9 +142,15 @@ func (m *merger[K, T]) pass(i int) {
 	}
 }
 
+// turn goes on to the next page.
+func (m *merger[K, T]) turn() {
+	m.pass(len(m.pages[0].keys))
+	m.pages, m.i = m.pages[1:], 0
+}
+
 // rest passes by all that comes.
 func (m *merger[K, T]) rest() {
-	for ; len(m.pages) > 0; m.pages, m.i = m.pages[1:], 0 {
-		m.pass(len(m.pages[0].keys))
+	for len(m.pages) > 0 {
+		m.turn()
 	}
 }

@@ -183,6 +183,30 @@ func TestAListInAnyOrderIsToldAsItsDifferences(t *testing.T) {
 	}
 }
 
+// The last objects of each page are new: what is on the next one is found all the same.
+func TestAListIsHeldAgainstTheCacheAcrossItsPages(t *testing.T) {
+	for _, size := range []int{1, 2, 10, 100} {
+		var cached []string
+		var pages [][]string
+		fresh := 0
+		for i := range 1000 {
+			if i%size == 0 {
+				pages = append(pages, nil)
+			}
+			last := &pages[len(pages)-1]
+			*last = append(*last, fmt.Sprint(i))
+			if i%10 >= 8 {
+				fresh++
+			} else {
+				cached = append(cached, fmt.Sprint(i))
+			}
+		}
+		assert.Equal(t, fresh, informer.Astray(cached, pages), "pages of %d", size)
+	}
+	all := numbers(1000)
+	assert.Zero(t, informer.Astray(all, [][]string{nil, all[:500], nil, nil, all[500:], nil}), "empty pages")
+}
+
 // FuzzRelist makes two lists of the bytes: of each pair the first one is the name of an object, and the second says in which
 // of the lists it is, in which state, and whether at the end or at the beginning.
 func FuzzRelist(f *testing.F) {
