@@ -3,6 +3,7 @@ package informer_test
 import (
 	"context"
 	"iter"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +129,60 @@ func TestAWatchThatPanicsIsTakenUpAgain(t *testing.T) {
 		assert.Equal(t, []int{1, 2}, []int{s.got().lists, s.got().watches})
 		assert.EqualError(t, errs.take()[1], "informer: watch sites: wait: recover from panic: watch")
 	})
+}
+
+// A source of a test fails it, or OnError does.
+func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
+	for _, reportsExit := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var errs errorLog
+			var mode knob[string]
+			mode.set("list")
+			in := informer.New(scripted{
+				list: func(context.Context) (informer.List[site], error) {
+					if mode.get() == "list" {
+						runtime.Goexit()
+					}
+					return informer.List[site]{Version: 1}, nil
+				},
+				watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
+					return func(yield func(informer.Event[site], error) bool) {
+						if mode.get() == "watch" {
+							runtime.Goexit()
+						}
+						if yield(informer.Event[site]{Type: informer.Added, Object: site{Name: "a"}, Version: 2}, nil) {
+							<-ctx.Done()
+							runtime.Goexit() // is not reported
+						}
+					}
+				},
+			}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: func(err error) {
+				errs.add(err)
+				if reportsExit {
+					runtime.Goexit()
+				}
+			}})
+			stop := start(t, in)
+			assert.Empty(t, errs.take())
+			time.Sleep(800 * time.Millisecond)
+			got := errs.take()
+			require.Len(t, got, 1)
+			assert.EqualError(t, got[0], "informer: read sites: it has called runtime.Goexit")
+			mode.set("watch")
+			time.Sleep(time.Minute)
+			if !reportsExit {
+				assert.True(t, in.HasSynced())
+			}
+			assert.Less(t, len(errs.take()), 10)
+			mode.set("")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			assert.Equal(t, informer.Version(2), in.Version())
+			errs.take()
+			stop()
+			assert.Empty(t, errs.take())
+		})
+	}
 }
 
 func TestErrorsOfAnEndingContextAreNotReported(t *testing.T) {

@@ -68,10 +68,11 @@
 // The source:
 //
 //  13. A watch that ends is taken up again from the last version, without a list: at once, or after a backoff if it
-//     ended with an error or was of no use. A panic is an error.
-//  14. [ErrExpired] leads to a list at once; if it comes again before anything new has, lists back off like errors.
+//     ended with an error or was of no use. A panic is an error, and so is a runtime.Goexit.
+//  14. [ErrExpired] leads to a list, at once if the last one is not younger than the first delay of the backoff, or if it is
+//     the first time; if it comes again before anything new has, lists back off like errors.
 //  15. No error ends Run. Every error that is not the end of the context is reported to Config.OnError, but an ErrExpired
-//     that comes for the first time.
+//     that leads to a list at once.
 //
 // # Shutdown
 //

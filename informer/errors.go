@@ -16,3 +16,6 @@ var (
 
 // errShortWatch says that a watch was no use, so that the next one waits for a while.
 var errShortWatch = errors.New("it ended at once and brought nothing new")
+
+// errExit says that the source has ended the goroutine that reads it.
+var errExit = errors.New("it has called runtime.Goexit")

@@ -92,7 +92,9 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	defer cancel()
 
 	// The source blocks the one that reads it. It ends with ctx; goroutines.Wait waits for it.
-	goroutines.Go(func() { in.reflector.run(ctx) })
+	var reflect func()
+	reflect = func() { in.reflector.run(ctx, func() { goroutines.Go(reflect) }) }
+	goroutines.Go(reflect)
 
 	start := func(l *listener[K, T]) {
 		// A handler may block, and shall block no one else. It ends with ctx, or when the handler is removed;

@@ -21,7 +21,7 @@ const shortWatch = time.Second
 //	| list | ------------------------------> | watch | --+ ended: go on from seen
 //	|      | <------------------------------ |       | <-+ error, or no use: report, back off, go on from seen
 //	+------+  ErrExpired: at once, but not   +-------+
-//	 |    ^   again and again
+//	 |    ^   right after another list
 //	 +----+ error, or older than seen: report, back off
 //
 // Invariants:
@@ -45,14 +45,35 @@ type reflector[K comparable, T any] struct {
 	listed   time.Time // when the last list came
 	seen     Version   // watch from here
 	failures int       // errors since the source was last heard
-	expiries int       // watches that expired since an event last moved seen
+	expiries int       // watches that expired since an event last moved seen, and one if any did before
+	reading  bool      // in a turn; when a goroutine begins, the one before was ended in its turn
 }
 
-// run lists and watches until ctx ends.
-func (r *reflector[K, T]) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		r.turn(ctx)
+// run lists and watches until ctx ends. If the source ends the goroutine, by runtime.Goexit, it calls again, which is to run
+// another one.
+func (r *reflector[K, T]) run(ctx context.Context, again func()) {
+	ended := false
+	defer func() {
+		if !ended {
+			again()
+		}
+	}()
+	if r.reading {
+		r.reading = false
+		r.sitOutExit(ctx)
 	}
+	for ctx.Err() == nil {
+		r.reading = true
+		r.turn(ctx)
+		r.reading = false
+	}
+	ended = true
+}
+
+// sitOutExit waits as after an error, and reports it then: if that ends the goroutine, too, this is no loop without a pause.
+func (r *reflector[K, T]) sitOutExit(ctx context.Context) {
+	_ = wait.Sleep(ctx, r.cfg.Backoff.Delay(r.failures)) // the end of ctx is seen by after
+	_ = r.after(ctx, "read", errExit)
 }
 
 // turn takes a step and sits out its delay, or less of both when there is an order.
@@ -147,7 +168,7 @@ func (r *reflector[K, T]) watch(ctx context.Context) error {
 			return err
 		}
 		if ev.Version > r.seen {
-			r.seen, r.expiries = ev.Version, 0
+			r.seen, r.expiries = ev.Version, min(r.expiries, 1)
 		}
 		r.failures = 0
 	}
@@ -178,8 +199,8 @@ func (r *reflector[K, T]) after(ctx context.Context, verb string, err error) tim
 	return r.cfg.Backoff.Delay(r.failures - 1)
 }
 
-// expired asks for a list, and returns the time to wait for it. When nothing new came since the last one, lists keep the
-// distance that attempts after errors have.
+// expired asks for a list, and returns the time to wait for it: none the first time. After that lists keep the distance
+// that attempts after an error have, and when nothing new came since the last one, after so many errors.
 func (r *reflector[K, T]) expired() time.Duration {
 	r.current = false
 	r.expiries++
@@ -189,7 +210,7 @@ func (r *reflector[K, T]) expired() time.Duration {
 	}
 	delay := r.cfg.Backoff.Delay(r.expiries-2) - time.Since(r.listed)
 	if delay > 0 {
-		r.cfg.OnError(fmt.Errorf("informer: watch %s: once more, and nothing came between: %w", r.cfg.Name, ErrExpired))
+		r.cfg.OnError(fmt.Errorf("informer: watch %s: soon after a list: %w", r.cfg.Name, ErrExpired))
 	}
 	return max(delay, 0)
 }

@@ -236,6 +236,39 @@ func TestAVersionThatExpiresAgainAndAgainBacksOff(t *testing.T) {
 	})
 }
 
+// A source forgets its history faster than anybody can read it: each watch brings one event, and expires.
+func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lists knob[int]
+		var errs errorLog
+		version := func() informer.Version { return informer.Version(10 * lists.get()) }
+		in := informer.New(scripted{
+			list: func(ctx context.Context) (informer.List[site], error) {
+				if lists.set(lists.get() + 1); lists.get() > 1000 {
+					<-ctx.Done() // or time would stand still
+				}
+				return informer.List[site]{Version: version()}, nil
+			},
+			watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
+				return func(yield func(informer.Event[site], error) bool) {
+					if yield(informer.Event[site]{Type: informer.Added, Object: site{Name: "a"}, Version: version() + 1}, nil) {
+						yield(informer.Event[site]{}, informer.ErrExpired)
+					}
+				}
+			},
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		start(t, in)
+		assert.Equal(t, 2, lists.get(), "the first time at once")
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 12, lists.get(), "each 800 ms")
+		assert.Equal(t, informer.Version(121), in.Version())
+		got := errs.take()
+		require.Len(t, got, 11)
+		assert.EqualError(t, got[0], "informer: watch sites: soon after a list: "+informer.ErrExpired.Error())
+	})
+}
+
 func TestAVersionThatExpiresNowAndThenListsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
