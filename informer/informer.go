@@ -168,6 +168,25 @@ func (in *Informer[K, T]) WaitForVersion(ctx context.Context, v Version) error {
 	return nil
 }
 
+// OnVersion has f called with each value that [Informer.Version] takes from now on: those that are reached, and 0 when a
+// new history begins, after [Informer.Reset]. So it can be said at once that a write of one's own has been seen:
+//
+//	stop := inf.OnVersion(func(v informer.Version) { exp.VersionObserved(uint64(v)) })
+//	exp.VersionObserved(uint64(inf.Version())) // what was reached before
+//
+// Versions that come together are told as the last of them. f is called by the goroutine of Run, without locks, when the
+// cache holds everything up to the version and the handlers have it waiting. It holds up the cache, so it must be quick, and
+// must not wait for the informer. A panic is reported to Config.OnError. When stop has returned, no version that is reached
+// after that is told.
+func (in *Informer[K, T]) OnVersion(f func(Version)) (stop func()) {
+	if f == nil {
+		panic("informer: OnVersion called with a nil function")
+	}
+	this := &follower{f}
+	in.progress.follow(this)
+	return func() { in.progress.unfollow(this) }
+}
+
 // LastHeard returns when the source last said something: a list, an event or a bookmark. It is zero before the first. A
 // source that has nothing to say and sends no bookmarks cannot be told from one that has died.
 func (in *Informer[K, T]) LastHeard() time.Time { return in.progress.lastHeard() }

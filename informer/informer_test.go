@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -266,6 +267,73 @@ func TestLastHeardIsTheTimeOfTheLastListEventOrBookmark(t *testing.T) {
 		heardNow(true)
 		src.Fail(errOutage)
 		heardNow(false)
+	})
+}
+
+func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var list knob[informer.List[site]]
+		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 7})
+		events := make(chan informer.Event[site])
+		var errs errorLog
+		in := informer.New(scripted{
+			list: func(context.Context) (informer.List[site], error) { return list.get(), nil },
+			watch: func(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[site], error] {
+				return func(yield func(informer.Event[site], error) bool) {
+					for {
+						select {
+						case ev := <-events:
+							if !yield(ev, nil) {
+								return
+							}
+						case <-ctx.Done():
+							return
+						}
+					}
+				}
+			},
+		}, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
+		var told, late []informer.Version
+		stop := in.OnVersion(func(v informer.Version) {
+			told = append(told, v)
+			assert.Equal(t, v, in.Version(), "it may be asked")
+			if v > 0 {
+				assert.Equal(t, 1, in.Indexer().Len(), "version %d is in the cache", v)
+			}
+		})
+		start(t, in)
+		send := func(rev int, v informer.Version) {
+			events <- informer.Event[site]{Type: informer.Modified, Object: site{Name: "a", Rev: rev}, Version: v}
+			synctest.Wait()
+		}
+		send(2, 8)
+		send(3, 8) // nothing that is new
+		stopLate := in.OnVersion(func(v informer.Version) {
+			late = append(late, v)
+			if v == 10 {
+				panic("oh dear")
+			}
+		})
+		events <- informer.Event[site]{Type: informer.Bookmark, Version: 9}
+		send(0, 10) // it cannot be indexed
+		send(4, 11)
+		stop()
+		stop()
+		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 3})
+		in.Reset()
+		synctest.Wait()
+		send(5, 10)
+		send(6, 11)
+		stopLate()
+		send(7, 12)
+		assert.Equal(t, []informer.Version{7, 8, 9, 11}, told)
+		assert.Equal(t, []informer.Version{9, 11, 0, 3, 10, 11}, late)
+		got := errs.take()
+		require.Len(t, got, 2)
+		assert.ErrorContains(t, got[0], "informer: apply a to the cache of sites: ")
+		assert.EqualError(t, got[1], "informer: call OnVersion of sites: wait: recover from panic: oh dear")
+		assert.Panics(t, func() { in.OnVersion(nil) })
 	})
 }
 

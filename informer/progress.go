@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,7 +15,12 @@ type progress struct {
 	version Version
 	heard   time.Time
 	waiters map[chan<- struct{}]Version // each is closed, and forgotten, when version reaches its value
+
+	followers []*follower // never changed in place
 }
+
+// follower is told of every version.
+type follower struct{ tell func(Version) }
 
 // at returns the version that was reached.
 func (p *progress) at() Version {
@@ -23,12 +29,13 @@ func (p *progress) at() Version {
 	return p.version
 }
 
-// reach moves the version to v, unless it is there already, and wakes those who wait for it.
-func (p *progress) reach(v Version) {
+// reach moves the version to v, unless it is there already, and wakes those who wait for it. It returns the followers, who
+// are to be told.
+func (p *progress) reach(v Version) []*follower {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if v <= p.version {
-		return
+		return nil
 	}
 	p.version = v
 	for ch, wanted := range p.waiters {
@@ -37,13 +44,29 @@ func (p *progress) reach(v Version) {
 			delete(p.waiters, ch)
 		}
 	}
+	return p.followers
 }
 
-// restart moves the version back to 0, because a new history begins.
-func (p *progress) restart() {
+// restart moves the version back to 0, because a new history begins. It returns the followers, who are to be told.
+func (p *progress) restart() []*follower {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version = 0
+	return p.followers
+}
+
+// follow adds a follower.
+func (p *progress) follow(f *follower) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.followers = slices.Concat(p.followers, []*follower{f})
+}
+
+// unfollow removes a follower, if it is there.
+func (p *progress) unfollow(f *follower) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.followers = without(p.followers, f)
 }
 
 // wait returns nil when v is reached. When ended is closed before, it returns ErrEnded.

@@ -1,9 +1,13 @@
 package informer
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // never is the time until something that nobody waits for.
@@ -32,7 +36,7 @@ func (in *Informer[K, T]) step(start func(*listener[K, T])) {
 func (in *Informer[K, T]) apply(inputs []input[K, T]) {
 	for _, it := range inputs {
 		if it.list != nil && it.list.starts {
-			in.progress.restart()
+			in.tellVersion(in.progress.restart(), 0)
 		}
 	}
 	listeners := in.heardBy()
@@ -44,7 +48,18 @@ func (in *Informer[K, T]) apply(inputs []input[K, T]) {
 		}
 	}
 	in.applier.forget()
-	in.progress.reach(in.applier.version())
+	v := in.applier.version()
+	in.tellVersion(in.progress.reach(v), v)
+}
+
+// tellVersion tells followers of a version.
+func (in *Informer[K, T]) tellVersion(followers []*follower, v Version) {
+	for _, f := range followers {
+		err := wait.Call(context.Background(), func(context.Context) error { f.tell(v); return nil })
+		if err != nil {
+			in.cfg.OnError(fmt.Errorf("informer: call OnVersion of %s: %w", in.cfg.Name, err))
+		}
+	}
 }
 
 // heardBy returns the handlers that have joined.
