@@ -209,10 +209,15 @@ func TestHandlersThatJoinTogetherDoNotWaitForEachOther(t *testing.T) {
 // A handler lets go of what was there when it joined, and is no longer, when it has been told, or ends.
 func TestWhatWasThereWhenAHandlerJoinedIsLetGoOf(t *testing.T) {
 	const n = 3 * informer.PieceSize
-	for name, end := range map[string]func(reg *informer.Registration, stop func()){
-		"when it has been told": func(*informer.Registration, func()) {},
-		"when it is removed":    func(reg *informer.Registration, _ func()) { reg.Remove() },
-		"when Run ends":         func(_ *informer.Registration, stop func()) { stop() },
+	for name, end := range map[string]func(gate chan struct{}, reg *informer.Registration, stop func()){
+		"when it has been told": func(gate chan struct{}, _ *informer.Registration, _ func()) {
+			for range n {
+				gate <- struct{}{}
+			}
+		},
+		"when it is removed":  func(_ chan struct{}, reg *informer.Registration, _ func()) { reg.Remove() },
+		"when Run ends":       func(_ chan struct{}, _ *informer.Registration, stop func()) { stop() },
+		"when it was told of": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -236,14 +241,19 @@ func TestWhatWasThereWhenAHandlerJoinedIsLetGoOf(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- in.Run(ctx) }() // ends with ctx; waited for below
-				time.Sleep(time.Minute)              // the watch expires
+				if end == nil {
+					close(gate)
+				}
+				time.Sleep(time.Minute) // the watch expires
 				synctest.Wait()
-				runtime.GC()
 				require.Equal(t, 2, lists)
-				assert.NotNil(t, old[n-1].Value(), "it is still to be told")
-				go end(reg, cancel) // it waits for the callback
-				synctest.Wait()
-				close(gate)
+				if end != nil {
+					runtime.GC()
+					assert.NotNil(t, old[n-1].Value(), "it is still to be told")
+					go end(gate, reg, cancel) // it waits for the callback
+					synctest.Wait()
+					close(gate)
+				}
 				synctest.Wait()
 				runtime.GC()
 				for i := range old {

@@ -24,7 +24,7 @@ type listener[K comparable, T any] struct {
 	onError func(error)
 	seed    maphash.Seed // of the hashes of the backlog
 
-	synced chan struct{} // closed by run, with mu held, when OnAdd has returned for every initial object
+	synced chan struct{} // closed by run when OnAdd has returned for every initial object
 	wake   chan struct{} // holds a token when the backlog may have something; sent by whoever adds, taken by run
 	gone   chan struct{} // closed, with mu held, by dismiss
 	done   chan struct{} // closed by run when it returns
@@ -40,7 +40,7 @@ type listener[K comparable, T any] struct {
 	object    item[K, T]    // the item of an initial object
 	current   *item[K, T]   // the calls for it have begun
 	owes      bool          // OnAdd is to be called for current
-	hasSynced bool          // synced is closed, or the listener was dismissed before
+	hasSynced bool          // synced is closed
 	calling   string        // the function that is called
 
 	mu sync.Mutex
@@ -144,8 +144,10 @@ func (l *listener[K, T]) take(told *item[K, T]) bool {
 		if l.takeInitial() {
 			return true
 		}
-		l.sync()
-		told = nil // it was no item of the backlog
+		l.object = item[K, T]{}
+		told = nil // it was that one, if any
+		l.hasSynced = true
+		close(l.synced)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,9 +179,6 @@ func (l *listener[K, T]) takeInitial() bool {
 func (l *listener[K, T]) merge(it *item[K, T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.backlog.n == 0 || l.backlog.every {
-		return true
-	}
 	waits := l.backlog.find(it.hash, it.key)
 	switch {
 	case waits == nil:
@@ -192,17 +191,6 @@ func (l *listener[K, T]) merge(it *item[K, T]) bool {
 		l.backlog.release(waits)
 	}
 	return true
-}
-
-// sync notes that every initial object was told.
-func (l *listener[K, T]) sync() {
-	l.object = item[K, T]{}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hasSynced = true
-	if !l.dismissed {
-		close(l.synced)
-	}
 }
 
 // signal makes run look. It never blocks.
