@@ -3,7 +3,6 @@ package informer
 import (
 	"hash/maphash"
 	"iter"
-	"slices"
 )
 
 // scan gives handlers every object of the cache once more, piece by piece: so that however many there are, what happens
@@ -22,12 +21,8 @@ func newScan[K comparable, T any](in *Informer[K, T], ls []*listener[K, T]) *sca
 	return s
 }
 
-// advance tells the listeners of the next objects. It returns false when there are no more, or nobody listens any more.
+// advance tells the listeners of the next objects. It returns false when there are no more.
 func (s *scan[K, T]) advance() (more bool) {
-	s.listeners = slices.DeleteFunc(s.listeners, func(l *listener[K, T]) bool { return isClosed(l.gone) })
-	if len(s.listeners) == 0 {
-		return false
-	}
 	objects, more := s.next()
 	changes := make([]change[K, T], len(objects))
 	for i, o := range objects {

@@ -15,7 +15,7 @@ import (
 
 // A resync comes in pieces. Between them an index stops Run, and objects change whose turn was, is, and is to come.
 func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
-	for _, every := range []bool{false, true} {
+	for _, c := range []struct{ every, ends bool }{{}, {every: true}, {ends: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newChronicle(append(numbers(3*informer.PieceSize), "later"), informer.Config{ResyncPeriod: time.Hour})
 			r := newRecorder(t)
@@ -29,10 +29,10 @@ func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
 				}
 				update(old, now)
 			}
-			h.EveryEvent = every
+			h.EveryEvent = c.every
 			_, err := s.in.AddHandler(h)
 			require.NoError(t, err)
-			start(t, s.in)
+			stop := start(t, s.in)
 			r.take()
 			release := make(chan struct{})
 			cache.AddIndex(s.in.Indexer(), func(o site) []int {
@@ -55,6 +55,14 @@ func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
 				step(func() {})
 			}
 			require.Len(t, again, informer.PieceSize, "the first piece")
+			if c.ends {
+				go stop()
+				synctest.Wait()
+				close(release)
+				synctest.Wait()
+				assert.LessOrEqual(t, len(again), 2*informer.PieceSize)
+				return
+			}
 			last := fmt.Sprint(3*informer.PieceSize - 1)
 			step(func() {
 				s.put("0")
@@ -72,7 +80,7 @@ func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
 				switch name {
 				case "brake", "new", last: // they have come since
 				default:
-					assert.True(t, again[name] || !every && name == "later", name)
+					assert.True(t, again[name] || !c.every && name == "later", name)
 				}
 			}
 		})

@@ -122,7 +122,6 @@ func (in *Informer[K, T]) advance(s *scan[K, T]) (more bool) {
 	if s.advance() {
 		return true
 	}
-	s.stop()
 	for _, l := range s.listeners {
 		l.resyncing = false
 	}
