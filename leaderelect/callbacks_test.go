@@ -19,9 +19,7 @@ func TestEveryChangeOfLeaderIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Minute)
 		require.NoError(t, a.stop())
 		after(time.Minute)

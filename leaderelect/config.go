@@ -91,20 +91,21 @@ type Config struct {
 	// otherwise should exit here. Defaults to an error in the log.
 	OnStepDownOverrun func(l *Leadership)
 
-	// Sentinel tells followers at once that the process of the leader is gone, or that it has released. Each elector holds
-	// a mark by it while it runs, and takes another one after a release; a leader says in the record which. A follower that
-	// sees that mark gone reads the record, so it takes a lease that was released in milliseconds, also in a store that is no
-	// [Watcher]. Run waits for its first mark for up to RetryPeriod before it competes. A Sentinel that fails changes
-	// nothing but the time. Optional.
+	// Sentinel tells followers at once that the process of the leader is gone, or that it has released. Each elector
+	// holds a mark by it while it runs, and takes another one after a release; a leader says in the record which. A
+	// follower that sees that mark gone reads the record, so it takes a lease that was released in milliseconds, also
+	// in a store that is no [Watcher]. Run waits for its first mark for up to RetryPeriod before it competes. A
+	// Sentinel that fails changes nothing but the time. Optional.
 	Sentinel Sentinel
 
-	// FencedWork is your word that every effect of the work carries the term of its [Leadership], and that whoever receives it
-	// refuses a term that is out of date: by a guarded transaction, store.IfTerm, or package fence. Then a follower that sees
-	// the mark of the leader gone replaces the record at once, released or not, once in a LeaseDuration at most: the next
-	// leader follows in milliseconds after a crash.
+	// FencedWork is your word that every effect of the work carries the term of its [Leadership], and that whoever
+	// receives it refuses a term that is out of date: by a guarded transaction, store.IfTerm, or package fence. Then a
+	// follower that sees the mark of the leader gone replaces the record at once, released or not, once in a
+	// LeaseDuration at most: the next leader follows in milliseconds after a crash.
 	//
-	// A mark may also be lost by a leader that lives: its connection was cut. Then two work at the same time, until the old
-	// leader is told so by a watch or finds it out at its next renewal. Only the fence makes that safe. It goes with Sentinel.
+	// A mark may also be lost by a leader that lives: its connection was cut. Then two work at the same time, until the
+	// old leader is told so by a watch or finds it out at its next renewal. Only the fence makes that safe. It goes
+	// with Sentinel.
 	FencedWork bool
 
 	// Rand returns random numbers in [0, 1), for jitter. Defaults to math/rand/v2's Float64.

@@ -83,8 +83,8 @@
 //     call of the store. A reply that comes later changes nothing. [Leadership.Err] says so even if the timer is late.
 //  3. A leader that sees the record in other hands stops at once.
 //  4. The term grows with every leadership, by one for each that was claimed, or to the [Entry.Floor] of a record that was
-//     created anew. A leader never goes back to a term, and a
-//     store that has forgotten some makes an elector wait for a lease and then continue after the greatest it knows.
+//     created anew. A leader never goes back to a term, and a store that has forgotten some makes an elector wait for a
+//     lease and then continue after the greatest it knows.
 //  5. When the caller cancels, the lease is renewed until the work has returned (or DrainTimeout is over), and released
 //     only after that and after OnStoppedLeading. A release replaces exactly the record that this elector has written.
 //  6. A write without a clear reply is neither taken for a success nor for a failure: the record is read again, and each
@@ -94,8 +94,8 @@
 //     OnStoppedLeading, in the same term. OnStepDownOverrun alone runs beside. A panic is captured; in the work
 //     it ends the term.
 //  9. An elector does not compete again before its work has returned.
-//  10. A watch ([Watcher]) makes everything faster and nothing else: an event that is late, lost or repeated changes nothing of
-//     the above.
+//  10. A watch ([Watcher]) makes everything faster and nothing else: an event that is late, lost or repeated changes
+//     nothing of the above.
 //  11. A [Sentinel] makes everything faster and nothing else, as a watch does, unless Config.FencedWork is true. Then the
 //     first guarantee holds while marks end with their processes only. A leader that lives and has lost its mark may be
 //     replaced before its lease is over; it goes on until a watch tells it so, or its next renewal does, or RenewDeadline.
@@ -110,10 +110,10 @@
 //
 // # Early takeover
 //
-// A lease says that a leader may live for as long as it lasts. That a process is dead can be known sooner, from what dies with
-// it: a session of a database, a lock of a file. With Config.Sentinel each elector holds such a mark while it runs, and
-// changes it after a release. So a follower that waits for its end knows of a release at once, as by a watch. And with
-// Config.FencedWork it does not wait for the lease of a leader that is gone:
+// A lease says that a leader may live for as long as it lasts. That a process is dead can be known sooner, from what
+// dies with it: a session of a database, a lock of a file. With Config.Sentinel each elector holds such a mark while it
+// runs, and changes it after a release. So a follower that waits for its end knows of a release at once, as by a watch.
+// And with Config.FencedWork it does not wait for the lease of a leader that is gone:
 //
 //	leader     ── holds a mark ── writes its name into the record, in the claim or at once ── is killed
 //	                                                                                            │
@@ -142,9 +142,9 @@
 //     [Leadership.Err] counts that time (CLOCK_BOOTTIME), and the contexts end at the next renewal, after at most
 //     RetryPeriod. Elsewhere a leader that wakes up believes for so long that it still leads. A virtual machine that was
 //     stopped or restored by its host while it led cannot know anywhere.
-//   - A store that loses what it has acknowledged, or a record that is deleted by hand. Electors that have seen the record
-//     wait for a lease, but one that is new cannot know, and takes over at once. The old leader notices at its next renewal,
-//     or at once if it watches. Terms grow all the same if the backend has an [Entry.Floor].
+//   - A store that loses what it has acknowledged, or a record that is deleted by hand. Electors that have seen the
+//     record wait for a lease, but one that is new cannot know, and takes over at once. The old leader notices at its
+//     next renewal, or at once if it watches. Terms grow all the same if the backend has an [Entry.Floor].
 //
 // # What loses a lease
 //
@@ -152,25 +152,25 @@
 // and none of 10s (RenewDeadline). A process that is stopped for as long. Somebody else writing the record. None of it
 // ends the process: Run competes again when the work has returned.
 //
-// Fail-over takes, from the last good renewal of a leader that dies: LeaseDuration and 50ms if followers watch, otherwise
-// up to 1.2 RetryPeriod more. So 13s to 15s after its death with the defaults, or to 17.5s. With a [Sentinel] it is what that
-// takes to notice, one read and one write: milliseconds, when the process dies and not its machine. After a release it takes
-// two requests if followers watch, otherwise up to 1.2 RetryPeriod. An elector whose own lease has
-// expired takes the record back at once if nobody else has it. A new elector that finds the record of one that died long
-// ago waits for a LeaseDuration as well, because it cannot know.
+// Fail-over takes, from the last good renewal of a leader that dies: LeaseDuration and 50ms if followers watch,
+// otherwise up to 1.2 RetryPeriod more. So 13s to 15s after its death with the defaults, or to 17.5s. With a [Sentinel]
+// it is what that takes to notice, one read and one write: milliseconds, when the process dies and not its machine.
+// After a release it takes two requests if followers watch, three and the end of a mark with a [Sentinel], otherwise up
+// to 1.2 RetryPeriod. An elector whose own lease has expired takes the record back at once if nobody else has it. A new
+// elector that finds the record of one that died long ago waits for a LeaseDuration as well, because it cannot know.
 //
 // # What it costs
 //
-// A leader writes once in a RetryPeriod. A follower reads as often, or never while it is told of renewals by a watch. With N
-// [Slots] and M replicas there are N+M writes in a RetryPeriod, and each replica lists the N+M records once: 64 slots and 3
-// replicas at 2s make 34 writes and 1.5 lists a second. A store that does 4,000 writes a second serves some thousands of
-// slots. A replica has four goroutines for each slot, and two more for one that it owns.
+// A leader writes once in a RetryPeriod. A follower reads as often, or never while it is told of renewals by a watch.
+// With N [Slots] and M replicas there are N+M writes in a RetryPeriod, and each replica lists the N+M records once: 64
+// slots and 3 replicas at 2s make 34 writes and 1.5 lists a second. A store that does 4,000 writes a second serves some
+// thousands of slots. A replica has four goroutines for each slot, and two more for one that it owns.
 //
 // # Shutdown
 //
 // Cancel the context of Run. The work sees its context end, drains, returns; OnStoppedLeading is called; the lease is
-// released if ReleaseOnCancel is set; its mark is let go; Run returns nil. Nothing of the elector runs then, with one exception that Run
-// reports by [ErrStoreStuck].
+// released if ReleaseOnCancel is set; its mark is let go; Run returns nil. Nothing of the elector runs then, with one
+// exception that Run reports by [ErrStoreStuck].
 //
 // # Testing
 //

@@ -42,8 +42,8 @@ var (
 	// ErrRunning says that the elector is running already.
 	ErrRunning = errors.New("leaderelect: elector is running already")
 
-	// ErrStoreStuck says that calls of the store, or of a Sentinel, have not returned, although their contexts have ended. Their goroutines
-	// are left behind.
+	// ErrStoreStuck says that calls of the store, or of a Sentinel, have not returned, although their contexts have
+	// ended. Their goroutines are left behind.
 	ErrStoreStuck = errors.New("leaderelect: store ignores the end of a context")
 )
 

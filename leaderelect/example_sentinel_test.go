@@ -8,8 +8,8 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/fence"
 )
 
-// A leader ends without a word. Another takes over at once, although the lease has 15 seconds left, because its mark is gone.
-// What the first has left behind is refused.
+// A leader ends without a word. Another takes over at once, although the lease has 15 seconds left, because its mark is
+// gone. What the first has left behind is refused.
 func ExampleSentinel() {
 	leases := leaderelect.NewMemoryStore()
 	var sentinel leaderelect.Sentinel = leases

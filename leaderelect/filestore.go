@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// FileStore is a [LeaseStore] in a directory, for processes on one host. It is a [Lister], and no [Watcher]: the standard
-// library cannot be told of changes of a file, so followers read it every RetryPeriod. It works on Linux, macOS and the BSDs, on a
-// local file system: not on NFS, whose locks and caches do not promise enough.
+// FileStore is a [LeaseStore] in a directory, for processes on one host. It is a [Lister], and no [Watcher]: the
+// standard library cannot be told of changes of a file, so followers read it every RetryPeriod. It works on Linux,
+// macOS and the BSDs, on a local file system: not on NFS, whose locks and caches do not promise enough.
 //
 // Each key has three files, named after it: the record (.lease), the next record while it is written (.tmp), and a lock
 // (.lock) that a writer holds with flock(2) for the milliseconds of a write. A record is replaced by writing, syncing and

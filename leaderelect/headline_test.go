@@ -20,9 +20,7 @@ func TestABlackHoleWithReleaseOnCancelHasOneLeader(t *testing.T) {
 			w := newWorld(t)
 			a, b := w.join(t, "a", nil), w.join(t, "b", nil)
 			a.behave = work{linger: stepDown}.run
-			a.start()
-			after(time.Second)
-			b.start()
+			startBoth(a, b)
 			after(3*time.Second + when)
 			w.cut("a", time.Hour)
 			after(lease + 2*retry)
@@ -76,9 +74,7 @@ func TestAReleaseNeverTouchesTheLeaseOfASuccessor(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
 		a.behave = work{drain: time.Minute}.run
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Second)
 		a.cancel(context.Canceled) // it drains, and cannot renew
 		w.cut("a", lease+3*retry)
@@ -98,9 +94,7 @@ func TestAReleaseThatArrivesLateDoesNotTouchTheLeaseOfASuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Second)
 		w.mu.Lock()
 		w.plan = func(c call) (fault, time.Duration) {
@@ -134,9 +128,7 @@ func TestADrainOfEightSecondsKeepsTheLease(t *testing.T) {
 			}
 			return nil
 		}
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(20 * time.Second)
 		cancelled := time.Now()
 		require.NoError(t, a.stop())

@@ -3,7 +3,8 @@ package leaderelect
 import "time"
 
 // Hooks observe an [Elector]. Each may be nil. They are called without locks and should be fast. StartedLeading and
-// StoppedLeading are called one at a time, Request also beside them. With [Elector.Stats] they give the two metrics of client-go's leaderelection:
+// StoppedLeading are called one at a time, Request also beside them. With [Elector.Stats] they give the two metrics of
+// client-go's leaderelection:
 //
 //	leader_election_master_status    StartedLeading and StoppedLeading, or Stats: Leading
 //	leader_election_slowpath_total   Request, with the operation "get", while the elector leads

@@ -55,55 +55,34 @@ func NewMemoryStore() *MemoryStore {
 }
 
 // Get returns the record, or ErrNotFound.
-func (s *MemoryStore) Get(ctx context.Context, key string) (e Entry, err error) {
-	err = s.call(ctx, Call{"get", key}, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		var found bool
-		if e, found = s.entries[key]; !found {
-			return ErrNotFound
+func (s *MemoryStore) Get(ctx context.Context, key string) (Entry, error) {
+	return s.on(ctx, Call{"get", key}, func(have Entry, exists bool) (Entry, error) {
+		if !exists {
+			return Entry{}, ErrNotFound
 		}
-		e.Value = bytes.Clone(e.Value)
-		return nil
+		have.Value = bytes.Clone(have.Value)
+		return have, nil
 	})
-	if err != nil {
-		return Entry{}, err
-	}
-	return e, nil
 }
 
 // Create stores a new record, or returns ErrConflict.
-func (s *MemoryStore) Create(ctx context.Context, e Entry) (stored Entry, err error) {
-	err = s.call(ctx, Call{"create", e.Key}, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if _, exists := s.entries[e.Key]; exists {
-			return ErrConflict
+func (s *MemoryStore) Create(ctx context.Context, e Entry) (Entry, error) {
+	return s.on(ctx, Call{"create", e.Key}, func(_ Entry, exists bool) (Entry, error) {
+		if exists {
+			return Entry{}, ErrConflict
 		}
-		stored = s.putLocked(e)
-		return nil
+		return s.putLocked(e), nil
 	})
-	if err != nil {
-		return Entry{}, err
-	}
-	return stored, nil
 }
 
 // Update replaces a record, or returns ErrConflict.
-func (s *MemoryStore) Update(ctx context.Context, e Entry) (stored Entry, err error) {
-	err = s.call(ctx, Call{"update", e.Key}, func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if have, exists := s.entries[e.Key]; !exists || have.Version != e.Version {
-			return ErrConflict
+func (s *MemoryStore) Update(ctx context.Context, e Entry) (Entry, error) {
+	return s.on(ctx, Call{"update", e.Key}, func(have Entry, exists bool) (Entry, error) {
+		if !exists || have.Version != e.Version {
+			return Entry{}, ErrConflict
 		}
-		stored = s.putLocked(e)
-		return nil
+		return s.putLocked(e), nil
 	})
-	if err != nil {
-		return Entry{}, err
-	}
-	return stored, nil
 }
 
 // List returns the records whose keys begin with prefix, sorted by key.
@@ -174,6 +153,21 @@ func (s *MemoryStore) Delete(key string) {
 	defer s.mu.Unlock()
 	delete(s.entries, key)
 	s.wakeLocked()
+}
+
+// on makes a call that is about one record: f gets it, if it exists, and is called with mu held.
+func (s *MemoryStore) on(ctx context.Context, c Call, f func(have Entry, exists bool) (Entry, error)) (e Entry, err error) {
+	err = s.call(ctx, c, func() (err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		have, exists := s.entries[c.Key]
+		e, err = f(have, exists)
+		return err
+	})
+	if err != nil {
+		return Entry{}, err // not even if the reply was lost
+	}
+	return e, nil
 }
 
 // call makes a call with the faults that are due.

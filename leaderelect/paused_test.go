@@ -18,9 +18,7 @@ func TestALeaderThatWasStoppedDoesNothingWhenItGoesOn(t *testing.T) {
 				w := newWorld(t)
 				w.acts = true
 				a, b := w.join(t, "a", change), w.join(t, "b", change)
-				a.start()
-				after(time.Second)
-				b.start()
+				startBoth(a, b)
 				after(5 * time.Second)
 				l := w.term(t, 1).leadership
 				w.pause("a", 22*time.Second)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Resign gives the lease up, if this elector leads, and does not take it for stayOut from then on, or for two RetryPeriods
-// if that is longer, so that others have a chance. It is for a drain, an upgrade or a rebalancing, while the elector goes on
-// running and following.
+// Resign gives the lease up, if this elector leads, and does not take it for stayOut from then on, or for two
+// RetryPeriods if that is longer, so that others have a chance. It is for a drain, an upgrade or a rebalancing, while
+// the elector goes on running and following.
 //
 // The context of the work ends with [ErrResigned], and the lease is kept while the work drains, as when the caller of Run
 // cancels: DrainTimeout applies, and after OnStoppedLeading the lease is released, whatever ReleaseOnCancel says. Resign

@@ -51,9 +51,7 @@ func TestOneThatResignsLeavesOthersAChance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Second)
 		require.NoError(t, a.Resign(t.Context(), 0))
 		after(time.Minute)
@@ -180,9 +178,7 @@ func TestAHandOverToNobodyGoesToAnyoneAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Second)
 		require.NoError(t, a.HandOver(t.Context(), "nobody"))
 		after(4 * retry)

@@ -16,7 +16,7 @@ type Sentinel interface {
 	// a random text that nobody has held before, and nobody will hold again.
 	Hold(ctx context.Context, mark string, held func()) error
 
-	// Gone returns nil when nobody holds the mark. While somebody does it blocks. It is asked about marks only that have been
-	// held.
+	// Gone returns nil when nobody holds the mark. While somebody does it blocks. It is asked about marks only that
+	// have been held.
 	Gone(ctx context.Context, mark string) error
 }

@@ -24,9 +24,7 @@ func pairOf(t *testing.T, w *world, change func(name string) func(*leaderelect.C
 	t.Helper()
 	w.acts, w.early = true, true
 	a, b = w.join(t, "a", change("a")), w.join(t, "b", change("b"))
-	a.start()
-	after(time.Second)
-	b.start()
+	startBoth(a, b)
 	after(time.Minute)
 	require.True(t, a.IsLeader())
 	return a, b

@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// sentry holds a mark of this process, and waits for that of the leader to be gone, by a [Sentinel], for as long as a run
-// lasts. A nil sentry does nothing.
+// sentry holds a mark of this process, and waits for that of the leader to be gone, by a [Sentinel], for as long as a
+// run lasts. A nil sentry does nothing.
 //
 //  1. held is a mark that Hold has said to hold, in a call that has not returned.
 //  2. gone gets a mark only if it was wanted, and Gone has returned nil for it.
@@ -143,11 +143,7 @@ func (s *sentry) follow(ctx context.Context) {
 		case dropped:
 		case err == nil:
 			told = mark
-			select {
-			case <-s.gone: // nobody needs the one before
-			default:
-			}
-			s.gone <- mark // there is room: nobody else sends
+			tell(s.gone, mark)
 		default:
 			e.log.WarnContext(ctx, "leaderelect: waiting for the end of a mark failed", "error", err)
 			timer := time.NewTimer(e.pollPeriod())

@@ -40,6 +40,15 @@ func wake(c chan<- struct{}) {
 	}
 }
 
+// tell sends v to a channel of capacity 1 that has the newest only. There is no other sender.
+func tell[T any](c chan T, v T) {
+	select {
+	case <-c: // nobody needs the one before
+	default:
+	}
+	c <- v // there is room
+}
+
 // closedWithin waits until c, on which nothing is sent, is closed. It returns false when timeout has passed before.
 func closedWithin(c <-chan struct{}, timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)

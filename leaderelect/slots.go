@@ -54,10 +54,10 @@ type Slots struct {
 
 // SlotsConfig is what [Slots] needs to know.
 type SlotsConfig struct {
-	// Lease is what the leases of all slots have in common: Store, Key, Identity, the durations, Metadata and so on. The
-	// records are named after Key: slot 7 is Key/slot/7, and seat 2 is Key/seat/2. Unless there is only one slot, Store has
-	// to be a [Lister]. OnStartedLeading, OnStoppedLeading, OnNewLeader and Sentinel must be nil; the other callbacks and the Hooks are
-	// called for any slot, at the same time for several. ReleaseOnCancel is always on.
+	// Lease is what the leases of all slots have in common: Store, Key, Identity, the durations, Metadata and so on.
+	// The records are named after Key: slot 7 is Key/slot/7, and seat 2 is Key/seat/2. Unless there is only one slot,
+	// Store has to be a [Lister]. OnStartedLeading, OnStoppedLeading, OnNewLeader and Sentinel must be nil; the other
+	// callbacks and the Hooks are called for any slot, at the same time for several. ReleaseOnCancel is always on.
 	Lease Config
 
 	// Slots is how many there are. All replicas must have the same number, for ever: it says which slot a key has. Some
@@ -172,9 +172,9 @@ func (s *Slots) Owns(key string) bool {
 	return s.slots[s.Slot(key)].owned()
 }
 
-// Begin begins work on key. It is false if the slot of key is not owned. The context ends with ctx, or when the slot is lost;
-// it has the [Leadership] of the slot, whose term goes with every write. The slot is not handed over before done was
-// called, which must be soon after that context has ended, once or more often.
+// Begin begins work on key. It is false if the slot of key is not owned. The context ends with ctx, or when the slot is
+// lost; it has the [Leadership] of the slot, whose term goes with every write. The slot is not handed over before done
+// was called, which must be soon after that context has ended, once or more often.
 func (s *Slots) Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool) {
 	return s.slots[s.Slot(key)].begin(ctx)
 }

@@ -26,9 +26,7 @@ func TestLeaderIsTheOneThatWasLastSeen(t *testing.T) {
 			require.False(t, p.IsLeader())
 			require.NoError(t, p.Check(0))
 		}
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Second)
 		want := leaderelect.Leader{
 			Identity: "a", Incarnation: w.read().Incarnation, Term: 1, Metadata: map[string]string{"address": "10.0.0.7"},

@@ -92,9 +92,7 @@ func TestAFollowerThatSeesRenewalsNeverTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(10 * time.Minute)
 		assert.True(t, a.IsLeader())
 		for _, c := range w.history() {

@@ -69,8 +69,8 @@ func (w *watching) run(ctx context.Context, watcher Watcher) {
 	}
 }
 
-// tell hands an event on. A leader that it shows to be replaced is stopped right here, for its goroutine may be busy with
-// a call that hangs.
+// tell hands an event on. A leader that it shows to be replaced is stopped right here, for its goroutine may be busy
+// with a call that hangs.
 func (w *watching) tell(entry Entry) {
 	e := w.elector
 	v := view{at: time.Now()}
@@ -81,17 +81,7 @@ func (w *watching) tell(entry Entry) {
 	if l := e.leadership(); l != nil && v.rec.Term > l.term && v.rec.Incarnation != e.incarnation {
 		l.end(ErrLeaseTaken)
 	}
-	for {
-		select {
-		case w.events <- v:
-			return
-		default:
-		}
-		select {
-		case <-w.events: // nobody needs the one before
-		default:
-		}
-	}
+	tell(w.events, v)
 }
 
 // restart gives the present watch up, because it has missed a change.

@@ -35,9 +35,7 @@ func TestAFollowerThatWatchesTakesOverMillisecondsAfterARelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", watched), w.join(t, "b", watched)
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Minute)
 		require.NoError(t, a.stop())
 		released := w.history()[len(w.history())-1].at
@@ -55,9 +53,7 @@ func TestACrashIsFollowedByANewLeaderAfterALeaseAndFiftyMilliseconds(t *testing.
 			watched(cfg)
 			cfg.Rand = func() float64 { return 0.9999 }
 		})
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Minute)
 		last := w.history()[len(w.history())-1].at
 		w.cut("a", time.Hour)
@@ -88,9 +84,7 @@ func TestAWatchThatIsSilentIsCheckedByReadingAndBegunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", watched), w.join(t, "b", watched)
-		a.start()
-		after(time.Second)
-		b.start()
+		startBoth(a, b)
 		after(time.Minute)
 		require.Equal(t, 2, w.watches)
 		w.mu.Lock()

@@ -146,6 +146,13 @@ func (p *party) startWith(f func(context.Context) error) {
 	}()
 }
 
+// startBoth starts a, which leads if nothing is wrong, and a second later b, which follows.
+func startBoth(a, b *party) {
+	a.start()
+	after(time.Second)
+	b.start()
+}
+
 // stop cancels and waits for the elector to return.
 func (p *party) stop() error {
 	p.cancel(context.Canceled)

@@ -18,8 +18,9 @@ type Gate struct {
 }
 
 // Do runs f if no greater term was seen, and returns what f returns. If the term is greater than all that were seen, it
-// first waits for work of lower terms to end. The error wraps [ErrStale] if the term is less than the greatest, also if that
-// has come while Do waited, and the cause of ctx if ctx ends before f has begun. Work of one term may run beside each other.
+// first waits for work of lower terms to end. The error wraps [ErrStale] if the term is less than the greatest, also if
+// that has come while Do waited, and the cause of ctx if ctx ends before f has begun. Work of one term may run beside
+// each other.
 func (g *Gate) Do(ctx context.Context, term uint64, f func(context.Context) error) error {
 	for {
 		wait, err := g.enter(term)
@@ -39,7 +40,8 @@ func (g *Gate) Do(ctx context.Context, term uint64, f func(context.Context) erro
 	return f(ctx)
 }
 
-// Raise bars all terms below term, without waiting for their work to end. The error wraps ErrStale if a greater term was seen.
+// Raise bars all terms below term, without waiting for their work to end. The error wraps ErrStale if a greater term
+// was seen.
 func (g *Gate) Raise(term uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -82,14 +82,17 @@
 // the process is gone, because the system closes its connections; a follower that waits for the lock gets it then.
 //
 //   - It takes two connections for each elector, all the time: one that holds the mark, and one that waits for that of
-//     the leader. A pool with a limit needs two more for each, or renewals wait in vain; or give the sentinel one of its own.
+//     the leader. A pool with a limit needs two more for each, or renewals wait in vain; or give the sentinel one of
+//     its own.
 //   - The sessions are its own, so a pooler such as PgBouncer may stand in between in session mode only, and better not at
 //     all: it may keep the session of a client that is gone. In transaction mode a mark is lost at the first look.
-//   - All electors must reach the same database of the same primary: advisory locks are of one database. A standby is refused.
+//   - All electors must reach the same database of the same primary: advisory locks are of one database. A standby is
+//     refused.
 //   - A machine that is gone without a word keeps its session until TCP keepalives end it; a process that is stopped keeps
 //     it. Then the lease decides, as without a sentinel.
-//   - A server that ends idle sessions (idle_session_timeout) sooner than CheckPeriod ends marks. When it is restarted all are
-//     lost; leaders notice after CheckPeriod, followers ask again after RetryPeriod, so leaders stay that have renewed by then.
+//   - A server that ends idle sessions (idle_session_timeout) sooner than CheckPeriod ends marks. When it is restarted
+//     all are lost; leaders notice after CheckPeriod, followers ask again after RetryPeriod, so leaders stay that have
+//     renewed by then.
 //   - Takeover waits for transactions that the old leader's guard is in, which end with its connections.
 //
 // # What loses a lease
@@ -131,10 +134,12 @@
 //
 // # Shutdown
 //
-// The store and the sentinel start no goroutine. Whoever has opened the database closes it, after the electors have returned.
+// The store and the sentinel start no goroutine. Whoever has opened the database closes it, after the electors have
+// returned.
 //
 // # Testing
 //
-// The tests here run on a driver of their own. Those on Postgres, with its failures and the early takeover, and on SQLite, are in the module
-// leaderelect/backendtest of the repository. Your own tests may take a leaderelect.MemoryStore.
+// The tests here run on a driver of their own. Those on Postgres, with its failures and the early takeover, and on
+// SQLite, are in the module leaderelect/backendtest of the repository. Your own tests may take a
+// leaderelect.MemoryStore.
 package sqllease

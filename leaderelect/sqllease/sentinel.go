@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Sentinel is a leaderelect.Sentinel on Postgres: a mark is an advisory lock of a session, which the server lets go when the
-// process at its other end is gone. The package documentation has what that needs: connections of its own, and no pooler in
-// transaction mode.
+// Sentinel is a leaderelect.Sentinel on Postgres: a mark is an advisory lock of a session, which the server lets go
+// when the process at its other end is gone. The package documentation has what that needs: connections of its own, and
+// no pooler in transaction mode.
 //
 // All methods may be called by many goroutines at once.
 type Sentinel struct {
@@ -53,8 +53,8 @@ const (
 	awaitMark = `SELECT pg_advisory_xact_lock_shared($1)`
 )
 
-// waitLimit is the lock_timeout of a wait. A server does not notice that a client is gone whose session waits for a lock, so
-// it is asked anew from time to time.
+// waitLimit is the lock_timeout of a wait. A server does not notice that a client is gone whose session waits for a
+// lock, so it is asked anew from time to time.
 const waitLimit = time.Minute
 
 // checkTimeout is how long a session may take to answer.
