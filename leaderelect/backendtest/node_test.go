@@ -145,7 +145,8 @@ func runNode(text string) error {
 	return nil
 }
 
-// stopInAction has a leader stop its process in the middle of its next action, as if it were by chance. SIGCONT has it go on.
+// stopInAction has a leader stop its process in the middle of its next action, as if it were by chance. SIGCONT has it
+// go on.
 const stopInAction = syscall.SIGUSR1
 
 // act does what only a leader may: it raises a counter that nothing guards, and writes to a register that is fenced. It has

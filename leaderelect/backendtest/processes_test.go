@@ -197,20 +197,31 @@ type row struct {
 	actions, overlaps, inFlight, refused, lost int
 }
 
-// table returns the rows in Markdown.
+// table returns the rows in Markdown: what happened on each backend in all, and for each fault how long it took until a
+// new leader acted, median and maximum, or "stays" if there was none.
 func table(rows []row) string {
 	var b strings.Builder
-	b.WriteString("| backend | fault | times | new terms | until the new leader acts: p50 | max |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| backend | faults | terms | actions | two leaders | in flight at a SIGSTOP | refused by the fence | lost by a counter without a fence |\n|---|---|---|---|---|---|---|---|\n")
+	var backends []string
+	cells := make(map[[2]string]string) // by fault and backend
 	for _, r := range rows {
-		if r.fault != inAll {
-			fmt.Fprintf(&b, "| %s | %s | %d | %d | %s | %s |\n", r.backend, r.fault, r.faults, r.changes, quantile(r.took, 0.5), quantile(r.took, 1))
+		switch {
+		case r.fault == inAll:
+			backends = append(backends, r.backend)
+			fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d |\n", r.backend, r.faults, r.changes, r.actions, r.overlaps, r.inFlight, r.refused, r.lost)
+		case r.changes == 0:
+			cells[[2]string{r.fault, r.backend}] = "stays"
+		default:
+			cells[[2]string{r.fault, r.backend}] = quantile(r.took, 0.5) + " / " + quantile(r.took, 1)
 		}
 	}
-	b.WriteString("\n| backend | faults | terms | actions | two leaders | in flight at a SIGSTOP | refused by the fence | lost by a counter without a fence |\n|---|---|---|---|---|---|---|---|\n")
-	for _, r := range rows {
-		if r.fault == inAll {
-			fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d |\n", r.backend, r.faults, r.changes, r.actions, r.overlaps, r.inFlight, r.refused, r.lost)
+	fmt.Fprintf(&b, "\n| fault | %s |\n|---%s|\n", strings.Join(backends, " | "), strings.Repeat("|---", len(backends)))
+	for _, f := range faults {
+		fmt.Fprintf(&b, "| %s |", f.name)
+		for _, backend := range backends {
+			fmt.Fprintf(&b, " %s |", cells[[2]string{f.name, backend}])
 		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }
