@@ -22,16 +22,17 @@ import (
 //
 // All methods may be called by several goroutines at once.
 type Indexer[K comparable, T any] struct {
-	key  KeyFunc[K, T]
-	seed maphash.Seed
-	none any // a held[T] without an object
+	key     KeyFunc[K, T]
+	seed    maphash.Seed
+	none    any                            // a held[T] without an object
+	objects atomic.Pointer[arrivals[K, T]] // all of them share seed; stored by the holder of change
 
-	writer  sync.Mutex    // one writer at a time; guards all of what follows against another one
+	_ [64]byte // readers of objects do not share a cache line with the locks, which change with every write
+
+	writer  sync.Mutex    // one writer at a time; guards all of what follows, and objects, against another one
 	indexes []index[K, T] // written under change, too
-
-	change  sync.Mutex                     // held for each change of what can be seen, so that Snapshot comes between two
-	mu      sync.RWMutex                   // taken after change, for a change of an index; readers of indexes hold it
-	objects atomic.Pointer[arrivals[K, T]] // all of them share seed
+	change  sync.Mutex    // held for each change of what can be seen, so that Snapshot comes between two
+	mu      sync.RWMutex  // taken after change, for a change of an index; readers of indexes hold it
 }
 
 // index is what an Indexer asks of an Index, whatever the type of its values. Objects go by their number in
