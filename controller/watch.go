@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// WatchKeys makes c reconcile the keys of the objects of inf. It is [Watch] for the most frequent case, that the keys of a
-// controller are those of the objects that it watches, and costs less: no goroutine, and no allocation for each change.
+// WatchKeys makes c reconcile the keys of the objects of inf: it is [Watch] for a controller whose keys are those of what it
+// watches. It needs no goroutine, and no allocation for a change.
 func WatchKeys[K comparable, T any](c *Controller[K], inf *informer.Informer[K, T], filters ...Filter[T]) {
 	o := origin[K]{c, inf.Name()}
 	watch(o, inf, nil, func(key K, e event[T]) { o.add(key, e.low, e.what) }, filters)
@@ -36,9 +36,6 @@ func Watch[K, S comparable, T any](
 	}
 	WatchMap(c, inf, func(_ context.Context, key S, obj T) ([]K, error) { return mapper(key, obj), nil }, filters...)
 }
-
-// OwnKey is the mapper to the key of the object itself. [WatchKeys] does the same for less.
-func OwnKey[K comparable, T any](key K, _ T) []K { return []K{key} }
 
 // WatchMap is [Watch] with a mapper that may fail, because it asks a database for the keys, say.
 //

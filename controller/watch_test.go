@@ -34,7 +34,7 @@ func TestAWatchAddsThePresentAndWhatChanges(t *testing.T) {
 			controller.WatchKeys(c, inf)
 		},
 		"with a mapper": func(c *controller.Controller[string], inf *informer.Informer[string, object]) {
-			controller.Watch(c, inf, controller.OwnKey)
+			controller.Watch(c, inf, func(key string, _ object) []string { return []string{key} })
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {

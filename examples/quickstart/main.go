@@ -30,7 +30,7 @@ func main() {
 		return controller.Result{}, nil
 	}), controller.Config[string]{})
 	check(err)
-	controller.Watch(c, cache, controller.OwnKey) // a site that changes is reconciled
+	controller.WatchKeys(c, cache) // a site that changes is reconciled
 
 	manager, err := controller.NewManager(controller.ManagerConfig{})
 	check(err)
