@@ -60,7 +60,16 @@ func AddIndex[K, I comparable, T any](x *Indexer[K, T], values func(T) []I) *Ind
 // of [Indexer.All], for the objects that have the value from the first step to the last. The objects are read in batches
 // of 64 under a lock, which is not held while the body of the loop runs.
 func (ix *Index[I, K, T]) All(value I) iter.Seq2[K, T] {
-	return func(yield func(K, T) bool) { ix.walk(value, yield) } // small enough to be inlined: nothing escapes
+	return func(yield func(K, T) bool) { // small enough to be inlined, with yield: nothing escapes
+		var r reading[K, T]
+		for ix.read(&r, value) {
+			for i := range r.batch[:r.n] {
+				if !yield(r.batch[i].it.key, r.batch[i].obj) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Len returns the number of objects that have the given value.
@@ -87,81 +96,74 @@ func (ix *Index[I, K, T]) walkValues(yield func(I) bool) {
 	walk(first, &ix.buckets, func(value I, _ *bucket) bool { return yield(value) })
 }
 
-// cursor is where an iterator over the objects of one value is.
-type cursor[K comparable, T any] struct {
-	objects *arrivals[K, T] // what members means
+// reading is where an iterator over the objects of one value is, and what it has read.
+type reading[K comparable, T any] struct {
+	hash    uint32          // of the value
+	objects *arrivals[K, T] // what members means; nil before the first batch
 	members []uint32        // those of the bucket at first that are still to come
 	layout  uint64          // of the bucket that has them
 	next    int             // the place of the first of them
-}
-
-// batch is what an iterator over the objects of one value has read.
-type batch[K comparable, T any] [batchSize]struct {
-	it  *arrival[K, T]
-	obj T
-}
-
-func (ix *Index[I, K, T]) walk(value I, yield func(K, T) bool) {
-	var c cursor[K, T]
-	var b batch[K, T]
-	hash := ix.buckets.Load().hash(value)
-	for first := true; first || len(c.members) > 0; first = false {
-		n := ix.read(&c, &b, value, hash, first)
-		for i := range b[:n] {
-			if !yield(b[i].it.key, b[i].obj) {
-				return
-			}
-		}
+	n       int             // the length of batch
+	batch   [batchSize]struct {
+		it  *arrival[K, T]
+		obj T
 	}
 }
 
-// read fills the batch, and returns how many objects are in it.
-func (ix *Index[I, K, T]) read(c *cursor[K, T], to *batch[K, T], value I, hash uint32, first bool) int {
+// read fills the batch, and says whether there may be more after it.
+func (ix *Index[I, K, T]) read(r *reading[K, T], value I) (more bool) {
+	r.n = 0
+	first := r.objects == nil
+	switch {
+	case first:
+		r.hash = ix.buckets.Load().hash(value)
+	case len(r.members) == 0:
+		return false
+	}
 	ix.x.mu.RLock()
 	defer ix.x.mu.RUnlock()
-	b, ok := ix.buckets.Load().get(value, hash)
+	b, ok := ix.buckets.Load().get(value, r.hash)
 	if !ok {
-		c.members = nil // whoever was in it has left it
-		return 0
+		return false // whoever was in it has left it
 	}
 	objects := ix.x.objects.Load()
 	if first {
-		c.members, c.layout = b.members, b.layout
+		r.members, r.layout = b.members, b.layout
 	}
-	same := b.layout == c.layout
+	same := b.layout == r.layout
 	if same { // then members have the same places, and numbers mean the same
-		c.objects, c.members = objects, b.members[c.next:c.next+len(c.members)]
+		r.objects, r.members = objects, b.members[r.next:r.next+len(r.members)]
 	}
-	members := c.members[:min(batchSize, len(c.members))]
-	c.members = c.members[len(members):]
-	c.next += len(members)
+	members := r.members[:min(batchSize, len(r.members))]
+	r.members = r.members[len(members):]
+	r.next += len(members)
 	if same {
-		return to.fill(objects, members)
+		r.fill(objects, members)
+		return true
 	}
-	n := 0
 	for _, m := range members {
 		if m == 0 {
 			continue
 		}
-		was := c.objects.at(m - 1)
+		was := r.objects.at(m - 1)
 		if it, number := objects.find(was.key, was.hash); it != nil && ix.postings.in(number, b.id+1) != nil {
-			to[n].it, to[n].obj = it, it.box.Load().(held[T]).v
-			n++
+			r.batch[r.n].it, r.batch[r.n].obj = it, it.box.Load().(held[T]).v
+			r.n++
 		}
 	}
-	return n
+	return true
 }
 
 // fill fills the batch with members, which are no more than fit.
-func (b *batch[K, T]) fill(objects *arrivals[K, T], members []uint32) int {
+func (r *reading[K, T]) fill(objects *arrivals[K, T], members []uint32) {
 	n := uint(0)
 	for _, m := range members {
 		if m != 0 {
 			it := objects.at(m - 1)
-			to := &b[n%batchSize]
+			to := &r.batch[n%batchSize]
 			to.it, to.obj = it, it.box.Load().(held[T]).v
 			n++
 		}
 	}
-	return int(n)
+	r.n = int(n)
 }
