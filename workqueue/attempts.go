@@ -45,11 +45,12 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 	if opts.Priority != 0 {
 		q.raiseLocked(e, opts.Priority)
 	}
-	if e.failures == 0 {
-		e.failedAt = q.now()
+	details := q.pool.own(e)
+	if details.failures == 0 {
+		details.failedAt = q.now()
 	}
-	if e.failures < maxFailures {
-		e.failures++
+	if details.failures < maxFailures {
+		details.failures++
 	}
 	if !given {
 		d = exponential(baseDelay, maxDelay, int(e.failures)-1)
@@ -204,7 +205,7 @@ func (q *Queue[K]) rememberLocked(e *entry[K]) {
 // timer comes again for the others.
 func (q *Queue[K]) forgetOldLocked(now int64) {
 	for range 1000 {
-		e := q.memory.first
+		e := q.memory.head()
 		if e == nil || now-e.since < int64(remember) {
 			return
 		}

@@ -56,7 +56,7 @@ type Config[K comparable] struct {
 	HandOut *rate.Limiter
 
 	// Timestamps makes the queue note when each key got into its state, for Snapshot and Stats. It costs two looks at the
-	// clock for each key. Defaults to true when there is a hook that needs it.
+	// clock and 64 bytes for each key. Defaults to true when there is a hook that needs it.
 	Timestamps bool
 
 	// Hooks observe the queue.
@@ -72,11 +72,5 @@ func (c Config[K]) withDefaults() Config[K] {
 	c.Ageing = cmp.Or(c.Ageing, 10*time.Second)
 	c.DebounceLimit = max(cmp.Or(c.DebounceLimit, 10*c.Debounce), c.Debounce)
 	c.Timestamps = c.Timestamps || c.Hooks.HandedOut != nil || c.Hooks.Done != nil
-	if c.Hooks.StrayDone == nil {
-		logger, name := c.Logger, c.Name
-		c.Hooks.StrayDone = func(key K) {
-			logger.Error("workqueue: Done of a key that is not in process", "queue", name, "key", key)
-		}
-	}
 	return c
 }

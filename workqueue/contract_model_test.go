@@ -229,9 +229,6 @@ func (m *contractModel) done(k int) {
 	}
 	delete(m.order.keys, k)
 	m.enter(key, workqueue.Delayed)
-	if !m.cfg.Timestamps {
-		key.since = 0
-	}
 	switch {
 	case key.dirty:
 		if key.spent {
@@ -385,7 +382,7 @@ func (m *contractModel) snapshot() []workqueue.KeyInfo[int] {
 			Key: k, State: key.state, Dirty: key.dirty, Since: at(key.since), Next: at(key.wake), Calm: at(key.calm),
 			Priority: key.priority, Group: m.order.cfg.Group(k), Failures: key.failures, FirstFailure: at(key.failed),
 		}
-		if !m.cfg.Timestamps && (key.state == workqueue.Ready || key.state == workqueue.InProcess) {
+		if !m.cfg.Timestamps && key.state != workqueue.Parked && key.state != workqueue.Remembered {
 			info.Since = time.Time{}
 		}
 		infos = append(infos, info)

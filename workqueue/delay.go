@@ -113,7 +113,8 @@ func (q *Queue[K]) Cancel(key K) bool {
 	scheduled := e.isScheduled()
 	cancelled := scheduled || e.dirty || e.state == ready
 	if scheduled {
-		e.wakeAt, e.backoff, e.calmAt, e.calmBy = 0, false, 0, 0
+		e.wakeAt, e.backoff = 0, false
+		e.calm()
 		q.rescheduleLocked(e)
 	}
 	if e.dirty {
@@ -142,11 +143,11 @@ func (q *Queue[K]) raiseLocked(e *entry[K], priority int) {
 	q.gradeLocked()
 	if e.state == ready {
 		q.order.remove(e)
-		e.priority = priority
+		q.pool.own(e).priority = priority
 		q.order.push(e)
 		return
 	}
-	e.priority = priority
+	q.pool.own(e).priority = priority
 }
 
 // gradeLocked makes the order one of priorities, from the first on. What is ready counts as ready since now, if nobody has
@@ -157,8 +158,8 @@ func (q *Queue[K]) gradeLocked() {
 	}
 	if !q.cfg.Timestamps {
 		now := q.now()
-		for e := q.order.plain.first; e != nil; e = e.next {
-			e.since = now
+		for e := range q.order.plain.all() {
+			q.pool.own(e).since = now
 		}
 	}
 	q.order.grade()
@@ -167,10 +168,11 @@ func (q *Queue[K]) gradeLocked() {
 // debounceLocked makes e wait for its Adds to become quiet.
 func (q *Queue[K]) debounceLocked(e *entry[K]) {
 	now := q.now()
-	if e.calmAt == 0 {
-		e.calmBy = later(now, q.cfg.DebounceLimit)
+	details := q.pool.own(e)
+	if details.calmAt == 0 {
+		details.calmBy = later(now, q.cfg.DebounceLimit)
 	}
-	e.calmAt = min(later(now, q.cfg.Debounce), e.calmBy)
+	details.calmAt = min(later(now, q.cfg.Debounce), details.calmBy)
 	q.rescheduleAtLocked(e, now)
 }
 
@@ -187,8 +189,8 @@ func (q *Queue[K]) wakeUpByLocked(e *entry[K], d time.Duration, backoff bool, po
 
 // rescheduleAtLocked is rescheduleLocked for an entry that may begin to be delayed now.
 func (q *Queue[K]) rescheduleAtLocked(e *entry[K], now int64) {
-	if e.state == resting && !e.isScheduled() {
-		e.since = now
+	if q.cfg.Timestamps && e.state == resting && !e.isScheduled() {
+		q.pool.own(e).since = now
 	}
 	q.rescheduleLocked(e)
 }
@@ -221,11 +223,11 @@ func (q *Queue[K]) fire() {
 	q.armedFor = 0
 	now := q.now()
 	for q.schedule.n > 0 && q.schedule.first().due <= now {
-		e := q.schedule.first().entry
+		e := q.pool.at(q.schedule.first().entry)
 		if e.wakeAt != 0 && e.wakeAt <= now {
 			e.wakeAt, e.backoff = 0, false
 		}
-		e.calmAt, e.calmBy = 0, 0 // it is due, or what it waits for is
+		e.calm() // it is due, or what it waits for is
 		q.rescheduleLocked(e)
 		w, changed := q.makeReadyLocked(e)
 		if w != nil {
@@ -247,7 +249,7 @@ func (q *Queue[K]) fire() {
 func (q *Queue[K]) armLocked() {
 	due := int64(math.MaxInt64)
 	if q.memory.n > 0 {
-		due = later(q.memory.first.since, remember)
+		due = later(q.memory.head().since, remember)
 	}
 	if q.schedule.n > 0 {
 		due = min(due, q.schedule.first().due)

@@ -1,29 +1,37 @@
 package workqueue
 
-import "math"
+import (
+	"iter"
+	"math"
+)
 
-// entry is a key that the queue has something to do with, or remembers something of. The first 64 bytes are what nearly each
-// call looks at, if the key is a string.
+// entry is a key that the queue has something to do with, or remembers something of. It takes 64 bytes if the key is a string,
+// one line of a cache: what most keys never need is in details.
 type entry[K comparable] struct {
 	key K
 
-	// Its place in the list of its state: every state but resting has one.
-	prev, next *entry[K]
+	// Its place in the list of its state: every state but resting has one. A free entry has the next one that is free.
+	prev, next id
 
-	hash     uint32 // of key
-	state    state
-	dirty    bool // in process, and added since
-	backoff  bool // wakeAt was set by AddRateLimited
-	spent    bool // in process, and the last failure spent its budget: it is parked when it is done
+	id          id
+	hash        uint32 // of key
+	wakeup      uint32 // number of what is scheduled for it, 0 for nothing
+	state       state
+	dirty       bool   // in process, and added since
+	backoff     bool   // wakeAt was set by AddRateLimited
+	spent       bool   // in process, and the last failure spent its budget: it is parked when it is done
+	number      uint64 // of the last change of its state: what is ready is in order by it, and each hand-out has its own
+	wakeAt      int64  // when it is to be added; 0 for never
+	*details[K]        // to be read; what changes them asks the pool for those that are its own
+}
+
+// details is what is known of few keys, or only if the configuration asks for it. The zero value is that of all others.
+type details[K comparable] struct {
 	priority int
-	number   uint64 // of the last change of its state: what is ready is in order by it, and each hand-out has its own
-	wakeup   uint64 // number of what is scheduled for it, 0 for nothing
-
 	group    *group[K] // nil without groups
-	wakeAt   int64     // when it is to be added; 0 for never
 	calmAt   int64     // when its Adds have been quiet for long enough; 0 when there are none
 	calmBy   int64     // when they have waited for long enough, quiet or not
-	since    int64     // when it got into its state; 0 where nobody asks
+	since    int64     // when it got into its state, if it is parked or remembered, or somebody asks for it
 	raised   int32     // its place among those of its lane that were raised, counted from 1; 0 if it is not one of them
 	failures int32     // at most maxFailures
 	failedAt int64     // when the first of them was
@@ -52,6 +60,13 @@ func (e *entry[K]) due() int64 {
 	return e.wakeAt
 }
 
+// calm ends the wait of e for its Adds to become quiet.
+func (e *entry[K]) calm() {
+	if e.calmAt != 0 {
+		e.calmAt, e.calmBy = 0, 0
+	}
+}
+
 func (e *entry[K]) isScheduled() bool { return e.wakeup != 0 }
 
 // keep is the number of keys for which a queue keeps its memory when a burst is over.
@@ -68,12 +83,12 @@ func (q *Queue[K]) entryLocked(key K, hash uint32, group string) *entry[K] {
 		}
 		return e
 	}
-	e = reuse(&q.spare)
+	e = q.pool.take()
 	e.key, e.hash = key, hash
 	q.entries.add(e)
 	q.enterLocked(e, resting)
 	if q.order.groups != nil {
-		e.group = q.order.join(group)
+		q.pool.own(e).group = q.order.join(group)
 	}
 	return e
 }
@@ -102,39 +117,60 @@ func (q *Queue[K]) dropLocked(e *entry[K]) {
 	if e.group != nil {
 		q.order.leave(e.group)
 	}
-	*e = entry[K]{} // which its key, and a wake-up that does not count any more, would keep
-	q.spare = spare(q.spare, e)
+	q.pool.give(e)
 }
 
-// line is a list of entries, first in, first out. The zero value is empty.
+// line is a list of entries, first in, first out.
 type line[K comparable] struct {
-	first, last *entry[K]
+	pool        *pool[K]
+	first, last id
 	n           int
 }
 
-func (l *line[K]) push(e *entry[K]) {
-	e.prev, e.next = l.last, nil
-	if l.last != nil {
-		l.last.next = e
-	} else {
-		l.first = e
+// head returns the first entry, nil if there is none.
+func (l *line[K]) head() *entry[K] {
+	if l.n == 0 {
+		return nil
 	}
-	l.last = e
+	return l.pool.at(l.first)
+}
+
+// all returns all entries, the first one first.
+func (l *line[K]) all() iter.Seq[*entry[K]] {
+	return func(yield func(*entry[K]) bool) {
+		for i := l.first; i != 0; {
+			e := l.pool.at(i)
+			if !yield(e) {
+				return
+			}
+			i = e.next
+		}
+	}
+}
+
+func (l *line[K]) push(e *entry[K]) {
+	e.prev, e.next = l.last, 0
+	if l.last != 0 {
+		l.pool.at(l.last).next = e.id
+	} else {
+		l.first = e.id
+	}
+	l.last = e.id
 	l.n++
 }
 
 // remove takes e, which is in the line, out of it.
 func (l *line[K]) remove(e *entry[K]) {
-	if e.prev != nil {
-		e.prev.next = e.next
+	if e.prev != 0 {
+		l.pool.at(e.prev).next = e.next
 	} else {
 		l.first = e.next
 	}
-	if e.next != nil {
-		e.next.prev = e.prev
+	if e.next != 0 {
+		l.pool.at(e.next).prev = e.prev
 	} else {
 		l.last = e.prev
 	}
-	e.prev, e.next = nil, nil
+	e.prev, e.next = 0, 0
 	l.n--
 }

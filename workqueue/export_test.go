@@ -10,18 +10,18 @@ import (
 func (q *Queue[K]) CheckInvariants() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return errors.Join(q.checkEntries(), q.entries.check(), q.order.check(), q.schedule.check(), q.checkWaiters())
+	return errors.Join(q.checkEntries(), q.pool.check(), q.entries.check(), q.order.check(), q.schedule.check(), q.checkWaiters())
 }
 
 func (q *Queue[K]) checkEntries() error {
-	in := map[state]map[*entry[K]]bool{ready: q.order.all(), parked: q.parked.all(), remembered: q.memory.all(), resting: {}}
-	in[processing] = q.busy.all()
+	in := map[state]map[*entry[K]]bool{ready: q.order.all(), parked: q.parked.set(), remembered: q.memory.set(), resting: {}}
+	in[processing] = q.busy.set()
 	n := map[state]int{}
 	dirty, scheduled := 0, 0
 	due := map[*entry[K]]int64{}
 	for _, w := range q.schedule.heap {
-		if w.counts() {
-			due[w.entry] = w.due
+		if q.schedule.counts(w) {
+			due[q.pool.at(w.entry)] = w.due
 		}
 	}
 	groups := map[*group[K]][2]int{}
@@ -101,7 +101,7 @@ func (q *Queue[K]) checkWaiters() error {
 
 func (q *Queue[K]) firstDue() (due int64) {
 	if q.memory.n > 0 {
-		due = q.memory.first.since + int64(remember)
+		due = q.memory.head().since + int64(remember)
 	}
 	if q.schedule.n > 0 && (due == 0 || q.schedule.first().due < due) {
 		due = q.schedule.first().due
@@ -115,7 +115,7 @@ func (q *Queue[K]) firstDue() (due int64) {
 func (s *schedule[K]) check() error {
 	counted := 0
 	for i, w := range s.heap {
-		counted += count(w.counts())
+		counted += count(s.counts(w))
 		if i > 0 && w.before(s.heap[(i-1)/4]) {
 			return fmt.Errorf("schedule 3: %d is before its parent", i)
 		}
@@ -126,18 +126,72 @@ func (s *schedule[K]) check() error {
 	return nil
 }
 
+func (p *pool[K]) check() error {
+	open, err := p.list(p.open)
+	gone, err2 := p.list(p.gone)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	n, size, unused := 0, 0, 0
+	for i, c := range p.chunks {
+		number := int32(i)
+		var free [chunkSize]bool
+		frees := 0
+		for i := c.free; i != 0; i = p.at(i).next {
+			e := *p.at(i)
+			if i/chunkSize != id(number) || free[i%chunkSize] || *e.details != (details[K]{}) || e != (entry[K]{id: i, next: e.next, details: e.details}) {
+				return fmt.Errorf("pool 2, 5: a free entry of chunk %d is %+v", number, e)
+			}
+			free[i%chunkSize] = true
+			frees++
+		}
+		for j := range c.entries {
+			if e := &c.entries[j]; e.id != id(i*chunkSize+j) || e.id > 0 && !free[j] && e.number == 0 {
+				return fmt.Errorf("pool 1, 2: an entry of chunk %d is %+v", number, *e)
+			}
+		}
+		if int(c.used)+frees != len(c.entries) || open[i] != (frees > 0) || gone[i] != (c.entries == nil) {
+			return fmt.Errorf("pool 2, 3: chunk %d counts %d used, %d are free of %d", number, c.used, frees, len(c.entries))
+		}
+		n, size = n+int(c.used), size+len(c.entries)
+		if c.used == 0 {
+			unused += len(c.entries)
+		}
+	}
+	if unused > keep {
+		return fmt.Errorf("pool 4: chunks with %d entries of which none is used", unused)
+	}
+	if n != int(p.n) || size != int(p.size) || p.plain != (details[K]{}) {
+		return fmt.Errorf("pool 2, 5: %d of %d entries used, counted %d of %d; plain is %+v", n, size, p.n, p.size, p.plain)
+	}
+	return nil
+}
+
+// list returns the chunks in the list that begins with first.
+func (p *pool[K]) list(first int32) ([]bool, error) {
+	all := make([]bool, len(p.chunks))
+	prev := int32(noChunk)
+	for i := first; i != noChunk; prev, i = i, p.chunks[i].next {
+		if all[i] || p.chunks[i].entries != nil && p.chunks[i].prev != prev {
+			return nil, fmt.Errorf("pool 3: the list of chunk %d is broken", i)
+		}
+		all[i] = true
+	}
+	return all, nil
+}
+
 func (t *table[K]) check() error {
 	n, size := 0, len(t.slots)
 	for i, s := range t.slots {
-		if s.entry == nil {
+		if s.entry == 0 {
 			continue
 		}
 		n++
-		if s.hash != s.entry.hash {
+		if s.hash != t.pool.at(s.entry).hash {
 			return fmt.Errorf("table 2: slot %d has the hash of another", i)
 		}
 		for j := int(s.hash) & (size - 1); j != i; j = (j + 1) & (size - 1) {
-			if t.slots[j].entry == nil {
+			if t.slots[j].entry == 0 {
 				return fmt.Errorf("table 2: slot %d is empty, before the entry in %d that asks for %d", j, i, int(s.hash)&(size-1))
 			}
 		}
@@ -202,10 +256,12 @@ func (o *order[K]) check() error {
 }
 
 func (n *lane[K]) check() error {
-	for e := n.line.first; e != nil && e.next != nil; e = e.next {
-		if e.number >= e.next.number || e.since > e.next.since {
+	var prev *entry[K]
+	for e := range n.line.all() {
+		if prev != nil && (prev.number >= e.number || prev.since > e.since) {
 			return errors.New("order 5: a line is not in the order of its numbers")
 		}
+		prev = e
 	}
 	for i, e := range n.raised {
 		if int(e.raised) != i+1 || i > 0 && n.raised[(i-1)/2].number >= e.number {
@@ -216,7 +272,7 @@ func (n *lane[K]) check() error {
 }
 
 func (n *lane[K]) all() map[*entry[K]]bool {
-	all := n.line.all()
+	all := n.line.set()
 	for _, e := range n.raised {
 		all[e] = true
 	}
@@ -225,7 +281,7 @@ func (n *lane[K]) all() map[*entry[K]]bool {
 
 // all returns what is ready.
 func (o *order[K]) all() map[*entry[K]]bool {
-	all := o.plain.all()
+	all := o.plain.set()
 	for _, l := range o.levels {
 		for e := range l.only.all() {
 			all[e] = true
@@ -241,14 +297,16 @@ func (o *order[K]) all() map[*entry[K]]bool {
 	return all
 }
 
-func (l *line[K]) all() map[*entry[K]]bool {
+// set returns what is in the line.
+func (l *line[K]) set() map[*entry[K]]bool {
 	all := map[*entry[K]]bool{}
-	var prev *entry[K]
-	for e := l.first; e != nil; prev, e = e, e.next {
+	var prev id
+	for e := range l.all() {
 		if e.prev != prev || all[e] {
 			panic("a line is broken")
 		}
 		all[e] = true
+		prev = e.id
 	}
 	if l.last != prev || len(all) != l.n {
 		panic("a line is broken")
@@ -271,7 +329,7 @@ func (q *Queue[K]) Kept() int {
 	for _, l := range q.order.levels {
 		raised += cap(l.only.raised)
 	}
-	return max(len(q.entries.slots)/2, raised, len(q.spare), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
+	return max(len(q.entries.slots)/2, raised, int(q.pool.size-q.pool.n), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
 		len(q.order.levels))
 }
 
@@ -304,15 +362,17 @@ type Table struct {
 }
 
 // NewTable returns an empty table.
-func NewTable() *Table { return &Table{newTable[int](), map[int]*entry[int]{}} }
+func NewTable() *Table { return &Table{newTable(newPool[int]()), map[int]*entry[int]{}} }
 
 // Hash returns the hash by which Has looks for key.
 func (t *Table) Hash(key int) uint32 { return t.table.hash(key) }
 
 // Add adds an entry of key, which is not in the table.
 func (t *Table) Add(key int, hash uint32) {
-	t.entries[key] = &entry[int]{key: key, hash: hash}
-	t.table.add(t.entries[key])
+	e := t.table.pool.take()
+	e.key, e.hash = key, hash
+	t.entries[key] = e
+	t.table.add(e)
 }
 
 // Has reports whether the table finds the entry of key; it panics if it finds another.
@@ -325,7 +385,12 @@ func (t *Table) Has(key int) bool {
 }
 
 // Remove removes the entry of key, which is in the table.
-func (t *Table) Remove(key int) { t.table.remove(t.entries[key]); delete(t.entries, key) }
+func (t *Table) Remove(key int) {
+	e := t.entries[key]
+	delete(t.entries, key)
+	t.table.remove(e)
+	t.table.pool.give(e)
+}
 
 // Keys returns the keys of what is in the table, and the number that the table counts.
 func (t *Table) Keys() (keys []int, n int) {
@@ -341,6 +406,41 @@ func (t *Table) Slots() int { return len(t.table.slots) }
 // Check returns what is wrong with the invariants.
 func (t *Table) Check() error { return t.table.check() }
 
+// Pool is a pool whose entries are told apart by their keys.
+type Pool struct {
+	pool    *pool[int]
+	entries map[int]*entry[int]
+}
+
+// NewPool returns an empty pool.
+func NewPool() *Pool { return &Pool{newPool[int](), map[int]*entry[int]{}} }
+
+// Take takes an entry for key, which has none.
+func (p *Pool) Take(key int) {
+	e := p.pool.take()
+	e.key, e.number = key, 1
+	if key%2 == 0 {
+		p.pool.own(e).priority = key
+	}
+	p.entries[key] = e
+}
+
+// Give gives back the entry of key.
+func (p *Pool) Give(key int) { p.pool.give(p.entries[key]); delete(p.entries, key) }
+
+// Size returns the number of entries, used or free.
+func (p *Pool) Size() int { return int(p.pool.size) }
+
+// Check returns what is wrong with the invariants, or with an entry that is used.
+func (p *Pool) Check() error {
+	for key, e := range p.entries {
+		if e.key != key || p.pool.at(e.id) != e || key%2 == 0 && e.priority != key || key%2 != 0 && e.priority != 0 {
+			return fmt.Errorf("the entry of %d is %+v", key, *e)
+		}
+	}
+	return p.pool.check()
+}
+
 // Schedule is a schedule of entries that are known by an index.
 type Schedule struct {
 	schedule schedule[int]
@@ -349,9 +449,12 @@ type Schedule struct {
 
 // NewSchedule returns an empty schedule for n entries.
 func NewSchedule(n int) *Schedule {
-	s := &Schedule{}
+	p := newPool[int]()
+	s := &Schedule{schedule: schedule[int]{pool: p}}
 	for i := range n {
-		s.entries = append(s.entries, &entry[int]{key: i})
+		e := p.take()
+		e.key = i
+		s.entries = append(s.entries, e)
 	}
 	return s
 }
@@ -363,22 +466,34 @@ func (s *Schedule) Set(i int, due int64) bool { return s.schedule.set(s.entries[
 func (s *Schedule) Remove(i int) { s.schedule.remove(s.entries[i]) }
 
 // Renew makes the entry, which is not scheduled, one that was dropped and taken out of stock again.
-func (s *Schedule) Renew(i int) { *s.entries[i] = entry[int]{key: i} }
+func (s *Schedule) Renew(i int) {
+	p := s.schedule.pool
+	p.give(s.entries[i])
+	s.entries[i] = p.take()
+	s.entries[i].key = i
+}
+
+// Drop gives back the entry, which is not scheduled.
+func (s *Schedule) Drop(i int) { s.schedule.pool.give(s.entries[i]) }
+
+// RunOut makes the numbers of wake-ups run out after n more.
+func (s *Schedule) RunOut(n uint32) { s.schedule.last = math.MaxUint32 - n }
 
 // First returns what is due first. There must be one.
 func (s *Schedule) First() (i int, due int64) {
 	w := s.schedule.first()
-	return w.entry.key, w.due
+	return s.schedule.pool.at(w.entry).key, w.due
 }
 
 // Clear drops everything, and returns what was scheduled.
 func (s *Schedule) Clear() (due map[int]int64) {
 	due = map[int]int64{}
 	for _, w := range s.schedule.clear() {
-		if w.entry.isScheduled() {
+		e := s.schedule.pool.at(w.entry)
+		if e.isScheduled() {
 			panic("what was cleared is still scheduled")
 		}
-		due[w.entry.key] = w.due
+		due[e.key] = w.due
 	}
 	return due
 }
@@ -388,16 +503,6 @@ func (s *Schedule) Len() int { return s.schedule.n }
 
 // Cap returns the number of wake-ups for which there is memory.
 func (s *Schedule) Cap() int { return cap(s.schedule.heap) }
-
-// Unused reports whether the memory behind the heap holds nothing that would keep an entry alive.
-func (s *Schedule) Unused() bool {
-	for _, w := range s.schedule.heap[len(s.schedule.heap):cap(s.schedule.heap)] {
-		if w.entry != nil {
-			return false
-		}
-	}
-	return true
-}
 
 // Check returns what is wrong with the invariants.
 func (s *Schedule) Check() error { return s.schedule.check() }

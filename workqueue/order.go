@@ -74,7 +74,7 @@ func (o *order[K]) graded() bool { return len(o.levels) > 0 }
 func (o *order[K]) grade() {
 	l := o.level(0)
 	l.n = o.plain.n
-	l.only.line, o.plain = o.plain, line[K]{}
+	l.only.line, o.plain = o.plain, line[K]{pool: o.plain.pool}
 	if l.n > 0 {
 		o.open(l.only)
 	}
@@ -99,7 +99,7 @@ func (o *order[K]) push(e *entry[K]) {
 // pop takes what is next, or returns nil when nothing may be handed out.
 func (o *order[K]) pop() *entry[K] {
 	if !o.graded() {
-		e := o.plain.first
+		e := o.plain.head()
 		if e != nil {
 			o.plain.remove(e)
 			o.n--
@@ -243,7 +243,7 @@ func (o *order[K]) level(priority int) *level[K] {
 		return o.levels[i]
 	}
 	l := &level[K]{priority: priority}
-	l.only = &lane[K]{level: l}
+	l.only = &lane[K]{level: l, line: line[K]{pool: o.plain.pool}}
 	o.levels = slices.Insert(o.levels, i, l)
 	return l
 }
@@ -259,7 +259,7 @@ func (o *order[K]) lane(l *level[K], g *group[K]) *lane[K] {
 		}
 	}
 	n := reuse(&o.spareLanes)
-	n.level, n.group = l, g
+	n.level, n.group, n.line.pool = l, g, o.plain.pool
 	g.lanes = append(g.lanes, n)
 	return n
 }

@@ -33,6 +33,7 @@ type Queue[K comparable] struct {
 	//  8. Nobody waits for idle whenever the queue is idle.
 	//  9. last is nil or in process.
 	// 10. A group counts its entries, and those of them that are in process.
+	pool      *pool[K]
 	entries   table[K]
 	order     order[K]
 	schedule  schedule[K]
@@ -45,21 +46,26 @@ type Queue[K comparable] struct {
 	changes   uint64 // of the state of any key
 	waiters   waitlist
 	idle      chan struct{} // closed, and dropped, when nothing is ready or in process; nil while nobody waits for that
-	released  chan struct{} // closed, and made anew, by ShutDown: whoever drains stops waiting
+	released  chan struct{} // closed, and dropped, by ShutDown: whoever drains stops waiting; nil while nobody does
 	shutdown  bool
 	timer     *time.Timer // runs fire; nil until there is something to wait for
 	armedFor  int64       // when the timer fires, at the latest when something is due; 0 when it does not run
 	gate      gate
-	spare     []*entry[K] // to use again, keep of them at most
 }
 
 // New returns a queue.
 func New[K comparable](cfg Config[K]) *Queue[K] {
+	p := newPool[K]()
 	q := &Queue[K]{
 		cfg:      cfg.withDefaults(),
 		start:    time.Now().Add(-1),
-		entries:  newTable[K](),
-		released: make(chan struct{}),
+		pool:     p,
+		entries:  newTable(p),
+		order:    order[K]{plain: line[K]{pool: p}},
+		schedule: schedule[K]{pool: p},
+		parked:   line[K]{pool: p},
+		memory:   line[K]{pool: p},
+		busy:     line[K]{pool: p},
 	}
 	q.order.ageing = int64(q.cfg.Ageing)
 	if q.cfg.Group != nil {
@@ -130,7 +136,7 @@ func (q *Queue[K]) Done(key K) {
 	e := q.handedOutLocked(key)
 	if e == nil || e.state != processing {
 		q.mu.Unlock()
-		q.cfg.Hooks.StrayDone(key)
+		q.strayDone(key)
 		return
 	}
 	q.done(e)
@@ -173,7 +179,7 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 		w = q.waiterToWakeLocked()
 	}
 	if e.calmAt != 0 { // what its Adds have waited for has come
-		e.calmAt, e.calmBy = 0, 0
+		e.calm()
 		q.rescheduleLocked(e)
 	}
 	return w, true
@@ -183,7 +189,7 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 func (q *Queue[K]) lineUpLocked(e *entry[K]) {
 	q.enterLocked(e, ready)
 	if q.cfg.Timestamps || q.order.graded() {
-		e.since = q.now()
+		q.pool.own(e).since = q.now()
 	}
 	q.order.push(e)
 }
@@ -234,10 +240,10 @@ func (q *Queue[K]) handOut(e *entry[K]) K {
 // done gives up the lock, after it has ended the work on e.
 func (q *Queue[K]) done(e *entry[K]) {
 	key := e.key
-	var now, took int64
+	var took int64
 	if q.cfg.Timestamps {
-		now = q.now()
-		took = now - e.since
+		now := q.now()
+		took, e.since = now-e.since, now
 		q.busy.remove(e)
 	}
 	q.inProcess--
@@ -248,7 +254,6 @@ func (q *Queue[K]) done(e *entry[K]) {
 	parkedAfter := 0
 	var w, other *waiter
 	q.enterLocked(e, resting)
-	e.since = now
 	switch {
 	case e.dirty:
 		e.dirty = false
@@ -286,6 +291,15 @@ func (q *Queue[K]) handedOutLocked(key K) *entry[K] {
 		return e
 	}
 	return q.entries.get(key)
+}
+
+// strayDone reports a Done of a key that is not in process.
+func (q *Queue[K]) strayDone(key K) {
+	if q.cfg.Hooks.StrayDone != nil {
+		q.cfg.Hooks.StrayDone(key)
+		return
+	}
+	q.cfg.Logger.Error("workqueue: Done of a key that is not in process", "queue", q.cfg.Name, "key", key)
 }
 
 // groupOf returns the name of the group of key. It calls the code of the user, and so is called without the lock.

@@ -4,7 +4,7 @@ import "container/heap"
 
 // push puts e in the lane, by its number.
 func (n *lane[K]) push(e *entry[K]) {
-	if last := n.line.last; last != nil && last.number > e.number {
+	if n.line.n > 0 && n.line.pool.at(n.line.last).number > e.number {
 		heap.Push(&n.raised, e)
 		return
 	}
@@ -22,7 +22,7 @@ func (n *lane[K]) remove(e *entry[K]) {
 
 // first returns what is next, nil if the lane is empty.
 func (n *lane[K]) first() *entry[K] {
-	e := n.line.first
+	e := n.line.head()
 	if len(n.raised) > 0 && (e == nil || n.raised[0].number < e.number) {
 		return n.raised[0]
 	}

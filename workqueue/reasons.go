@@ -42,7 +42,7 @@ func (q *Queue[K]) noteReasonLocked(e *entry[K], text string) {
 		return
 	}
 	if e.reasons == nil {
-		e.reasons = new(reasons)
+		q.pool.own(e).reasons = new(reasons)
 	}
 	e.reasons.add(text, time.Now())
 }

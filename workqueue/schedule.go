@@ -1,6 +1,10 @@
 package workqueue
 
-import "slices"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // schedule holds the wake-ups, the earliest first; of equal ones the one that was set first, where setting one again, even
 // to the same time, counts. It is a heap of four branches, which needs fewer cache misses than one of two. A wake-up that
@@ -14,32 +18,39 @@ import "slices"
 //  2. At most n+slack of those in the heap do not count.
 //  3. No wake-up is before its parent.
 type schedule[K comparable] struct {
-	heap []wakeup[K]
+	pool *pool[K]
+	heap []wakeup
 	n    int
-	last uint64 // number of a wake-up
+	last uint32 // number of a wake-up
 }
 
-type wakeup[K comparable] struct {
+type wakeup struct {
 	due    int64 // nanoseconds on the clock of the queue
-	number uint64
-	entry  *entry[K]
+	number uint32
+	entry  id
 }
 
 // slack is how many wake-ups that do not count are in a heap without harm.
 const slack = 32
 
-func (w wakeup[K]) counts() bool { return w.number == w.entry.wakeup }
+// counts reports whether w counts. Its entry may be that of another key by now, or be gone with its memory.
+func (s *schedule[K]) counts(w wakeup) bool {
+	return s.pool.has(w.entry) && s.pool.at(w.entry).wakeup == w.number
+}
 
-func (w wakeup[K]) before(other wakeup[K]) bool {
+func (w wakeup) before(other wakeup) bool {
 	return w.due < other.due || w.due == other.due && w.number < other.number
 }
 
+func (w wakeup) compare(other wakeup) int {
+	return cmp.Or(cmp.Compare(w.due, other.due), cmp.Compare(w.number, other.number))
+}
+
 // first returns the wake-up that is due first. There must be one.
-func (s *schedule[K]) first() wakeup[K] {
-	for !s.heap[0].counts() {
+func (s *schedule[K]) first() wakeup {
+	for !s.counts(s.heap[0]) {
 		last := len(s.heap) - 1
 		moved := s.heap[last]
-		s.heap[last] = wakeup[K]{}
 		s.heap = s.heap[:last]
 		s.down(0, moved)
 		s.shrink()
@@ -52,9 +63,12 @@ func (s *schedule[K]) set(e *entry[K], due int64) bool {
 	if e.wakeup == 0 {
 		s.n++
 	}
+	if s.last == math.MaxUint32 {
+		s.renumber()
+	}
 	s.last++
 	e.wakeup = s.last
-	w := wakeup[K]{due, s.last, e}
+	w := wakeup{due, s.last, e.id}
 	i := len(s.heap)
 	s.heap = append(s.heap, w)
 	for i > 0 && w.before(s.heap[(i-1)/4]) {
@@ -63,7 +77,7 @@ func (s *schedule[K]) set(e *entry[K], due int64) bool {
 	}
 	s.heap[i] = w
 	s.tidy()
-	return s.first().entry == e
+	return s.first().entry == e.id
 }
 
 // remove takes e, which is scheduled, off the schedule.
@@ -78,32 +92,50 @@ func (s *schedule[K]) tidy() {
 	if len(s.heap) <= 2*s.n+slack {
 		return
 	}
-	s.heap = slices.DeleteFunc(s.heap, func(w wakeup[K]) bool { return !w.counts() })
+	s.clean()
 	s.shrink()
 	for i := (len(s.heap) - 2) / 4; i >= 0 && len(s.heap) > 1; i-- {
 		s.down(i, s.heap[i])
 	}
 }
 
+// clean takes out what does not count.
+func (s *schedule[K]) clean() {
+	s.heap = slices.DeleteFunc(s.heap, func(w wakeup) bool { return !s.counts(w) })
+}
+
+// renumber gives all wake-ups small numbers, in their order, because the numbers are used up. What is in order is a heap.
+func (s *schedule[K]) renumber() {
+	s.clean()
+	slices.SortFunc(s.heap, wakeup.compare)
+	s.last = 0
+	for i := range s.heap {
+		s.last++
+		s.heap[i].number = s.last
+		s.pool.at(s.heap[i].entry).wakeup = s.last
+	}
+}
+
 // shrink gives memory back after a burst.
 func (s *schedule[K]) shrink() {
 	if c := cap(s.heap); c > keep && len(s.heap) <= c/4 {
-		s.heap = append(make([]wakeup[K], 0, c/2), s.heap...)
+		s.heap = append(make([]wakeup, 0, c/2), s.heap...)
 	}
 }
 
 // clear drops all wake-ups and returns those that counted.
-func (s *schedule[K]) clear() []wakeup[K] {
-	counted := slices.DeleteFunc(s.heap, func(w wakeup[K]) bool { return !w.counts() })
+func (s *schedule[K]) clear() []wakeup {
+	s.clean()
+	counted := s.heap
 	for _, w := range counted {
-		w.entry.wakeup = 0
+		s.pool.at(w.entry).wakeup = 0
 	}
 	s.heap, s.n = nil, 0
 	return counted
 }
 
 // down puts w into place i or, as long as something comes before it there, below.
-func (s *schedule[K]) down(i int, w wakeup[K]) {
+func (s *schedule[K]) down(i int, w wakeup) {
 	for {
 		least, first := i, w
 		for c := 4*i + 1; c <= 4*i+4 && c < len(s.heap); c++ {

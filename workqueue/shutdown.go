@@ -1,7 +1,6 @@
 package workqueue
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,9 +13,9 @@ func (q *Queue[K]) ShutDown() {
 	q.mu.Lock()
 	wake, added := q.shutDownLocked()
 	released := q.released
-	q.released = make(chan struct{})
+	q.released = nil
 	q.mu.Unlock()
-	close(released)
+	announce(released)
 	wakeAll(wake)
 	q.tellAdded(added)
 }
@@ -35,7 +34,11 @@ func (q *Queue[K]) ShutDownWithDrain() {
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.mu.Lock()
 	wake, added := q.shutDownLocked()
-	idle, released := q.waitIdleLocked(), q.released
+	idle := q.waitIdleLocked()
+	if idle != nil && q.released == nil {
+		q.released = make(chan struct{})
+	}
+	released := q.released
 	q.mu.Unlock()
 	wakeAll(wake)
 	q.tellAdded(added)
@@ -88,21 +91,23 @@ func (q *Queue[K]) shutDownLocked() (wake []*waiter, added []K) {
 		q.timer.Stop()
 		q.armedFor = 0
 	}
-	var calm []wakeup[K]
+	var calm []wakeup
 	for _, w := range q.schedule.clear() {
-		w.entry.wakeAt, w.entry.backoff = 0, false
-		if w.entry.calmAt == 0 {
-			q.restLocked(w.entry)
+		e := q.pool.at(w.entry)
+		e.wakeAt, e.backoff = 0, false
+		if e.calmAt == 0 {
+			q.restLocked(e)
 			continue
 		}
-		w.entry.calmAt, w.entry.calmBy = 0, 0
+		e.calm()
 		calm = append(calm, w)
 	}
-	slices.SortFunc(calm, func(a, b wakeup[K]) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.number, b.number)) })
+	slices.SortFunc(calm, wakeup.compare)
 	wake = q.waiters.clear()
 	for _, w := range calm {
-		if _, changed := q.makeReadyLocked(w.entry); changed { // all workers are on the list of those to wake already
-			added = append(added, w.entry.key)
+		e := q.pool.at(w.entry)
+		if _, changed := q.makeReadyLocked(e); changed { // all workers are on the list of those to wake already
+			added = append(added, e.key)
 		}
 	}
 	return wake, added

@@ -12,7 +12,7 @@ type KeyInfo[K comparable] struct {
 	State State
 	Dirty bool // in process, and to be ready again after that
 
-	Since    time.Time // when it got into its state; zero if it was not noted, for want of Config.Timestamps
+	Since    time.Time // when it got into its state; zero without Config.Timestamps, unless it is Parked or Remembered
 	Next     time.Time // when it is to be added; zero for never
 	Calm     time.Time // when its Adds will have been quiet for long enough; zero if it does not wait for that
 	Priority int
@@ -92,10 +92,10 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 		}
 		info.Reasons = e.reasons.list()
 		c := keyCopy[K]{info, e.since, e.wakeAt, e.calmAt, e.failedAt, 0, e.number}
-		switch {
-		case e.state == resting:
-			c.due, c.rank = e.due(), e.wakeup
-		case (e.state == ready || e.state == processing) && !q.cfg.Timestamps:
+		if e.state == resting {
+			c.due, c.rank = e.due(), uint64(e.wakeup)
+		}
+		if !q.cfg.Timestamps && e.state != parked && e.state != remembered {
 			c.since = 0
 		}
 		copies = append(copies, c)
@@ -123,7 +123,7 @@ func (q *Queue[K]) Parked() []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	keys := make([]K, 0, q.parked.n)
-	for e := q.parked.first; e != nil; e = e.next {
+	for e := range q.parked.all() {
 		keys = append(keys, e.key)
 	}
 	return keys

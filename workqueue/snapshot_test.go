@@ -75,9 +75,9 @@ func TestASnapshotShowsEveryState(t *testing.T) {
 				{Key: "next", State: workqueue.Ready, Since: noted(10), Priority: 2, Group: "n", Reasons: why("next", 9)},
 				{Key: "process", State: workqueue.InProcess, Since: noted(4), Group: "p", Reasons: why("process", 3)},
 				{Key: "dirty", State: workqueue.InProcess, Dirty: true, Since: noted(6), Priority: 1, Group: "d", Reasons: why("dirty", 5, 7)},
-				{Key: "early", State: workqueue.Delayed, Since: at(11), Next: at(31), Group: "e"},
-				{Key: "late", State: workqueue.Delayed, Since: at(10), Next: at(60), Group: "l"},
-				{Key: "quiet", State: workqueue.Delayed, Since: at(12), Calm: at(12 + int64(time.Hour)), Group: "q"},
+				{Key: "early", State: workqueue.Delayed, Since: noted(11), Next: at(31), Group: "e"},
+				{Key: "late", State: workqueue.Delayed, Since: noted(10), Next: at(60), Group: "l"},
+				{Key: "quiet", State: workqueue.Delayed, Since: noted(12), Calm: at(12 + int64(time.Hour)), Group: "q"},
 				{Key: "parked", State: workqueue.Parked, Since: at(3), Next: at(103), Group: "p", Failures: 2, FirstFailure: at(2)},
 				{
 					Key: "remembered", State: workqueue.Remembered, Since: at(2), Group: "r", Failures: 1, FirstFailure: at(2),

@@ -25,10 +25,10 @@ func (q *Queue[K]) Stats() Stats {
 		Ready: q.order.n, InProcess: q.inProcess, Dirty: q.dirty, Delayed: q.schedule.n,
 		Parked: q.parked.n, Remembered: q.memory.n,
 	}
-	if first := q.busy.first; first != nil {
+	if first := q.busy.head(); first != nil {
 		now := q.now()
 		s.LongestRunning = time.Duration(now - first.since)
-		for e := first; e != nil; e = e.next {
+		for e := range q.busy.all() {
 			s.Unfinished += time.Duration(now - e.since)
 		}
 	}

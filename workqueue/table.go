@@ -15,20 +15,21 @@ import (
 //  1. The number of slots is a power of two; at most four fifths of them are used, of which n is the number.
 //  2. Between the slot that the hash of an entry asks for and its own there is no empty one.
 type table[K comparable] struct {
+	pool  *pool[K]
 	seed  maphash.Seed
-	slots []slot[K]
+	slots []slot
 	n     int
 }
 
-type slot[K comparable] struct {
-	entry *entry[K] // nil if the slot is empty
+type slot struct {
 	hash  uint32
+	entry id // 0 if the slot is empty
 }
 
 // minSlots is the number of slots of a table at first.
 const minSlots = 4
 
-func newTable[K comparable]() table[K] { return table[K]{seed: maphash.MakeSeed()} }
+func newTable[K comparable](p *pool[K]) table[K] { return table[K]{pool: p, seed: maphash.MakeSeed()} }
 
 // hash returns the hash of key. It may be called beside all other methods.
 func (t *table[K]) hash(key K) uint32 { return uint32(maphash.Comparable(t.seed, key)) }
@@ -39,12 +40,14 @@ func (t *table[K]) find(key K, hash uint32) *entry[K] {
 		return nil
 	}
 	for i := hash; ; i++ {
-		s := &t.slots[int(i)&(len(t.slots)-1)]
-		if s.entry == nil {
+		s := t.slots[int(i)&(len(t.slots)-1)]
+		if s.entry == 0 {
 			return nil
 		}
-		if s.hash == hash && s.entry.key == key {
-			return s.entry
+		if s.hash == hash {
+			if e := t.pool.at(s.entry); e.key == key {
+				return e
+			}
 		}
 	}
 }
@@ -58,13 +61,13 @@ func (t *table[K]) add(e *entry[K]) {
 		t.resize(max(minSlots, 2*len(t.slots)))
 	}
 	t.n++
-	t.put(slot[K]{e, e.hash})
+	t.put(slot{e.hash, e.id})
 }
 
 // put puts s in the first empty slot.
-func (t *table[K]) put(s slot[K]) {
+func (t *table[K]) put(s slot) {
 	for i := s.hash; ; i++ {
-		if to := &t.slots[int(i)&(len(t.slots)-1)]; to.entry == nil {
+		if to := &t.slots[int(i)&(len(t.slots)-1)]; to.entry == 0 {
 			*to = s
 			return
 		}
@@ -75,17 +78,17 @@ func (t *table[K]) put(s slot[K]) {
 func (t *table[K]) remove(e *entry[K]) {
 	mask := uint32(len(t.slots) - 1)
 	empty := e.hash & mask
-	for t.slots[empty].entry != e {
+	for t.slots[empty].entry != e.id {
 		empty = (empty + 1) & mask
 	}
 	// What comes after it, up to an empty slot, moves up, unless it would move before the slot that its hash asks for.
-	for i := (empty + 1) & mask; t.slots[i].entry != nil; i = (i + 1) & mask {
+	for i := (empty + 1) & mask; t.slots[i].entry != 0; i = (i + 1) & mask {
 		if (i-t.slots[i].hash)&mask >= (i-empty)&mask {
 			t.slots[empty] = t.slots[i]
 			empty = i
 		}
 	}
-	t.slots[empty] = slot[K]{}
+	t.slots[empty] = slot{}
 	t.n--
 	if len(t.slots) > 2*keep && 8*t.n < len(t.slots) {
 		t.resize(len(t.slots) / 2)
@@ -95,9 +98,9 @@ func (t *table[K]) remove(e *entry[K]) {
 // resize gives t another number of slots.
 func (t *table[K]) resize(n int) {
 	old := t.slots
-	t.slots = make([]slot[K], n)
+	t.slots = make([]slot, n)
 	for _, s := range old {
-		if s.entry != nil {
+		if s.entry != 0 {
 			t.put(s)
 		}
 	}
@@ -107,7 +110,7 @@ func (t *table[K]) resize(n int) {
 func (t *table[K]) all() iter.Seq[*entry[K]] {
 	return func(yield func(*entry[K]) bool) {
 		for _, s := range t.slots {
-			if s.entry != nil && !yield(s.entry) {
+			if s.entry != 0 && !yield(t.pool.at(s.entry)) {
 				return
 			}
 		}

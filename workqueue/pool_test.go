@@ -1,0 +1,75 @@
+package workqueue_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// Entries come and go at random, few and many, and stay what they are while they are used.
+func TestAPoolKeepsWhatIsUsedAndGivesBackWhatIsNot(t *testing.T) {
+	const most = 6000
+	p := workqueue.NewPool()
+	r := rand.New(rand.NewPCG(3, 4))
+	var used []int
+	key := 0
+	for step, target := range []int{1, 0, 3, 200, 17, most, 5000, 300, most, 1, 140, 0, most, 0} {
+		for len(used) != target {
+			if len(used) < target && r.IntN(4) > 0 || len(used) == 0 {
+				key++
+				p.Take(key)
+				used = append(used, key)
+			} else {
+				i := r.IntN(len(used))
+				p.Give(used[i])
+				used = slices.Delete(used, i, i+1)
+			}
+			if p.Size() < 600 {
+				require.NoError(t, p.Check(), "step %d", step)
+			}
+		}
+		require.NoError(t, p.Check(), "step %d", step)
+	}
+	require.LessOrEqual(t, p.Size(), 4096, "what is free when nothing is used")
+	before := p.Size()
+	for range 10_000 {
+		p.Take(1)
+		p.Give(1)
+	}
+	require.Equal(t, before, p.Size())
+	require.NoError(t, p.Check())
+}
+
+// The first keys of a queue take little.
+func TestAPoolGrowsByWhatItHas(t *testing.T) {
+	p := workqueue.NewPool()
+	var sizes []int
+	for key := range 1000 {
+		p.Take(key)
+		if s := p.Size(); len(sizes) == 0 || sizes[len(sizes)-1] != s {
+			sizes = append(sizes, s)
+		}
+	}
+	require.Equal(t, []int{2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 896, 1024}, sizes)
+}
+
+// A wake-up may be left of an entry whose memory was given back, and is no other.
+func TestAWakeUpThatIsLeftOfAnEntryThatIsGoneDoesNotCount(t *testing.T) {
+	const n = 20_000
+	s := workqueue.NewSchedule(n)
+	for i := range n {
+		s.Set(i, int64(i))
+	}
+	for i := range n - 1 { // of each the wake-up is in the heap until it is the first, or half of them do not count
+		s.Remove(i)
+		s.Drop(i)
+	}
+	i, due := s.First()
+	require.Equal(t, n-1, i)
+	require.Equal(t, int64(n-1), due)
+	require.NoError(t, s.Check())
+}
