@@ -203,10 +203,14 @@ func (w *world) troubleMarks(chance *chance, s sentinels) {
 func (w *world) takenEarly() (n int) {
 	history := w.history()
 	for i, c := range history {
-		if i == 0 || c.rec.Term != history[i-1].rec.Term+1 || c.party == "foreigner" || c.party == history[i-1].party {
+		if i == 0 || c.rec.Term != history[i-1].rec.Term+1 || c.party == "foreigner" {
 			continue
 		}
-		if before := history[i-1]; before.rec.Holder != "" && before.rec.Mark != "" && c.at.Sub(before.at) < lease*2/3 {
+		before := history[i-1]
+		if before.rec.Incarnation == c.rec.Incarnation { // also from a backup
+			continue
+		}
+		if before.rec.Holder != "" && before.rec.Mark != "" && c.at.Sub(before.at) < lease*2/3 {
 			n++
 		}
 	}
