@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/setpoint-go/setpoint/informer"
 )
@@ -109,7 +108,7 @@ func (s *MemoryStore[T]) checkStep(before, c change[T]) error {
 	if s.withStatus != nil {
 		askedBefore = s.withStatus(askedBefore, asked)
 	}
-	if !s.plain.equal(reflect.ValueOf(&asked).Elem(), reflect.ValueOf(&askedBefore).Elem()) ||
+	if !s.values.equal(&asked, &askedBefore) ||
 		before.object.Deleting.IsZero() && !o.Deleting.IsZero() {
 		want++
 	}
@@ -131,4 +130,11 @@ func (db *Memory) Waiting() bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.changed.ch != nil
+}
+
+// Stored returns the object under key as it is stored. It must not be changed.
+func (s *MemoryStore[T]) Stored(key string) *Object[T] {
+	s.db.mu.RLock()
+	defer s.db.mu.RUnlock()
+	return s.objects[key]
 }

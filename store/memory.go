@@ -65,7 +65,7 @@ func Open[T any](db *Memory, kind string) (*MemoryStore[T], error) {
 		opened := &MemoryStore[T]{
 			db:      db,
 			kind:    kind,
-			plain:   plain,
+			values:  newValues[T](plain),
 			objects: make(map[string]*Object[T]),
 			history: history[T]{limit: db.cfg.History},
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +14,9 @@ import (
 // MemoryStore is the [Store] of one kind of objects in a [Memory]. Use [Open] to get one. Its methods may be called by
 // several goroutines at once.
 type MemoryStore[T any] struct {
-	db    *Memory
-	kind  string
-	plain *plain // of T
+	db     *Memory
+	kind   string
+	values values[T]
 
 	withStatus func(v, other T) T // nil when T has no status
 
@@ -78,9 +77,12 @@ func (s *MemoryStore[T]) Create(ctx context.Context, obj Object[T], pre ...Preco
 	if obj.Key == "" {
 		return Object[T]{}, s.fail(OpCreate, "", errNoKey)
 	}
-	next := s.newOf(&obj)
+	next := new(Object[T])
+	*next = obj
+	next.deepenEnvelope()
+	s.values.deepen(&next.Value)
 	next.UID = s.db.cfg.NewUID()
-	stored, err := s.write(ctx, OpCreate, nil, next, pre, (*MemoryStore[T]).createLocked)
+	stored, err := s.write(ctx, OpCreate, draft[T]{next: next}, pre, (*MemoryStore[T]).createLocked)
 	if err != nil {
 		return Object[T]{}, err
 	}
@@ -109,59 +111,72 @@ func (s *MemoryStore[T]) update(
 		pre = append(pre, IfUID(obj.UID))
 	}
 	for {
-		base, next := s.merge(op, obj)
-		stored, err := s.write(ctx, op, base, next, pre, apply)
+		stored, err := s.write(ctx, op, s.draft(op, obj), pre, apply)
 		switch {
 		case err != nil:
 			return Object[T]{}, err
 		case stored != nil:
 			return s.copyOf(stored), nil
 		}
-		// The version that obj is to replace was written after merge looked for it. The next merge finds it, or the next
+		// The version that obj is to replace was written after draft looked for it. The next draft finds it, or the next
 		// write is refused.
 	}
 }
 
-// merge returns the version that obj is to replace, and obj with the part of it that op does not replace. That version
-// never changes, so that it can be taken apart without the lock. Of a type without status, everything is replaced, and
-// base is nil. It is nil, too, when that version is not the stored one: the write will be refused.
-func (s *MemoryStore[T]) merge(op string, obj *Object[T]) (base, next *Object[T]) {
-	if s.withStatus == nil {
-		return nil, s.newOf(obj)
-	}
+// draft is what is to be stored.
+type draft[T any] struct {
+	next *Object[T] // nobody else holds it
+
+	// base is the version that next is to replace, and that it was made from: they share what is equal. It is nil if next was
+	// made from none.
+	base *Object[T]
+
+	sameValue, sameEnvelope bool // in next and base
+}
+
+// draft returns what op makes of the version that obj is to replace. That version never changes, so that it can be taken apart
+// without the lock. If it is not the stored one there is nothing to be made of it: the write will be refused.
+func (s *MemoryStore[T]) draft(op string, obj *Object[T]) draft[T] {
 	s.db.mu.RLock()
-	base = s.objects[obj.Key]
+	base := s.objects[obj.Key]
 	s.db.mu.RUnlock()
+	next := &Object[T]{Key: obj.Key}
 	if base == nil || base.Version != obj.Version {
-		return nil, obj
+		return draft[T]{next: next}
 	}
-	merged := s.copyOf(base)
+	d := draft[T]{next: next, base: base}
+	switch {
+	case s.withStatus == nil:
+		next.Value = obj.Value
+	case op == OpUpdateStatus:
+		next.Value = s.withStatus(s.values.copyOf(&base.Value), obj.Value)
+	default:
+		next.Value = s.withStatus(obj.Value, s.values.copyOf(&base.Value))
+	}
+	d.sameValue = s.values.adopt(&next.Value, &base.Value)
+	envelope := obj
 	if op == OpUpdateStatus {
-		merged.Value = s.withStatus(merged.Value, obj.Value)
-	} else {
-		value := s.withStatus(obj.Value, merged.Value)
-		merged = *obj
-		merged.Value = value
+		envelope = base
 	}
-	return base, s.newOf(&merged)
+	d.sameEnvelope = next.setEnvelope(envelope, base)
+	return d
 }
 
 // Delete implements [Writer].
 func (s *MemoryStore[T]) Delete(ctx context.Context, key string, pre ...Precondition) error {
-	_, err := s.write(ctx, OpDelete, nil, &Object[T]{Key: key}, pre, (*MemoryStore[T]).deleteLocked)
+	_, err := s.write(ctx, OpDelete, draft[T]{next: &Object[T]{Key: key}}, pre, (*MemoryStore[T]).deleteLocked)
 	return err
 }
 
-// applyFunc does an admitted write. It gets the object that is stored, or nil; the version that next was merged with, or
-// nil; and next, which nobody else holds. It returns the object to return, or nil when it has done nothing, because next
-// was not merged with what is stored.
-type applyFunc[T any] func(s *MemoryStore[T], old, base, next *Object[T]) *Object[T]
+// applyFunc does an admitted write of a draft. It gets the object that is stored, or nil. It returns the object to return, or
+// nil when it has done nothing, because the draft was not made from what is stored.
+type applyFunc[T any] func(s *MemoryStore[T], old *Object[T], d draft[T]) *Object[T]
 
 // write lets apply do the write if it is admitted.
 func (s *MemoryStore[T]) write(
-	ctx context.Context, op string, base, next *Object[T], pre []Precondition, apply applyFunc[T],
+	ctx context.Context, op string, d draft[T], pre []Precondition, apply applyFunc[T],
 ) (*Object[T], error) {
-	key := next.Key
+	key := d.next.Key
 	if ctx.Err() != nil {
 		return nil, s.fail(op, key, context.Cause(ctx))
 	}
@@ -182,7 +197,7 @@ func (s *MemoryStore[T]) write(
 	if err != nil {
 		return nil, err
 	}
-	result := apply(s, old, base, next)
+	result := apply(s, old, d)
 	if result == nil {
 		return nil, nil
 	}
@@ -201,49 +216,41 @@ func (s *MemoryStore[T]) repeated(was request, op, key string) (*Object[T], erro
 	return was.result.(*Object[T]), nil
 }
 
-func (s *MemoryStore[T]) createLocked(_, _, next *Object[T]) *Object[T] {
-	next.Generation, next.Created, next.Deleting = 1, now(), time.Time{}
-	return s.commitLocked(informer.Added, next)
+func (s *MemoryStore[T]) createLocked(_ *Object[T], d draft[T]) *Object[T] {
+	d.next.Generation, d.next.Created, d.next.Deleting = 1, now(), time.Time{}
+	return s.commitLocked(informer.Added, d.next)
 }
 
-func (s *MemoryStore[T]) updateLocked(old, base, next *Object[T]) *Object[T] {
-	if s.withStatus != nil && base != old {
+func (s *MemoryStore[T]) updateLocked(old *Object[T], d draft[T]) *Object[T] {
+	generation := old.Generation
+	if !d.sameValue { // the status is that of old: it is what was asked for that differs
+		generation++
+	}
+	return s.replaceLocked(old, d, generation)
+}
+
+func (s *MemoryStore[T]) updateStatusLocked(old *Object[T], d draft[T]) *Object[T] {
+	return s.replaceLocked(old, d, old.Generation)
+}
+
+// replaceLocked puts the draft in the place of old, if they differ.
+func (s *MemoryStore[T]) replaceLocked(old *Object[T], d draft[T], generation int64) *Object[T] {
+	if d.base != old {
 		return nil
 	}
-	next.Generation = old.Generation
-	sameValue := s.sameValue(old, next)
-	if !sameValue { // the status is that of old: it is what was asked for that differs
-		next.Generation++
-	}
-	return s.replaceLocked(old, next, sameValue)
-}
-
-func (s *MemoryStore[T]) updateStatusLocked(old, base, next *Object[T]) *Object[T] {
-	if base != old {
-		return nil
-	}
-	next.Generation = old.Generation
-	return s.replaceLocked(old, next, s.sameValue(old, next))
-}
-
-// replaceLocked puts obj in the place of old, if they differ.
-func (s *MemoryStore[T]) replaceLocked(old, obj *Object[T], sameValue bool) *Object[T] {
-	obj.UID, obj.Created, obj.Deleting = old.UID, old.Created, old.Deleting
+	next := d.next
+	next.UID, next.Created, next.Deleting, next.Generation = old.UID, old.Created, old.Deleting, generation
 	switch {
-	case !obj.Deleting.IsZero() && len(obj.Finalizers) == 0:
-		return s.commitLocked(informer.Deleted, obj)
-	case sameValue && sameEnvelope(old, obj):
+	case !next.Deleting.IsZero() && len(next.Finalizers) == 0:
+		return s.commitLocked(informer.Deleted, next)
+	case d.sameValue && d.sameEnvelope:
 		return old
 	default:
-		return s.commitLocked(informer.Modified, obj)
+		return s.commitLocked(informer.Modified, next)
 	}
 }
 
-func (s *MemoryStore[T]) sameValue(a, b *Object[T]) bool {
-	return s.plain.equal(reflect.ValueOf(&a.Value).Elem(), reflect.ValueOf(&b.Value).Elem())
-}
-
-func (s *MemoryStore[T]) deleteLocked(old, _, _ *Object[T]) *Object[T] {
+func (s *MemoryStore[T]) deleteLocked(old *Object[T], _ draft[T]) *Object[T] {
 	next := *old // shares what the value points to, which never changes
 	switch {
 	case len(old.Finalizers) == 0:
@@ -271,31 +278,12 @@ func (s *MemoryStore[T]) commitLocked(t informer.EventType, obj *Object[T]) *Obj
 	return obj
 }
 
-// newOf returns a deep copy of o to be stored.
-func (s *MemoryStore[T]) newOf(o *Object[T]) *Object[T] {
-	next := new(Object[T])
-	*next = *o
-	next.deepenEnvelope()
-	if s.plain.deepen != nil {
-		s.plain.deepen(reflect.ValueOf(&next.Value).Elem(), 0)
-	}
-	return next
-}
-
 // copyOf returns a deep copy of what is stored.
 func (s *MemoryStore[T]) copyOf(stored *Object[T]) Object[T] {
 	o := *stored
 	o.deepenEnvelope()
-	if s.plain.deepen != nil {
-		o.Value = s.deepValue(o.Value)
-	}
+	o.Value = s.values.copyOf(&stored.Value)
 	return o
-}
-
-// deepValue is apart from copyOf, so that a value that needs no deep copy stays on the stack.
-func (s *MemoryStore[T]) deepValue(v T) T {
-	s.plain.deepen(reflect.ValueOf(&v).Elem(), 0)
-	return v
 }
 
 func (s *MemoryStore[T]) fail(op, key string, err error) error {

@@ -68,27 +68,40 @@ type OwnerRef struct {
 	Controller bool
 }
 
-// deepenEnvelope makes o, a shallow copy, share nothing but its value. Nil takes the place of an empty list: the two are
-// the same to the store.
+// deepenEnvelope makes o, a shallow copy, share nothing but its value.
 func (o *Object[T]) deepenEnvelope() {
-	if len(o.Labels) == 0 {
-		o.Labels = nil
-	} else {
-		o.Labels = maps.Clone(o.Labels)
-	}
-	if len(o.Owners) == 0 {
-		o.Owners = nil
-	} else {
-		o.Owners = slices.Clone(o.Owners)
-	}
-	if len(o.Finalizers) == 0 {
-		o.Finalizers = nil
-	} else {
-		o.Finalizers = slices.Clone(o.Finalizers)
-	}
+	o.Labels, o.Owners, o.Finalizers = copyOfMap(o.Labels), copyOfList(o.Owners), copyOfList(o.Finalizers)
 }
 
-// sameEnvelope says whether a and b have the same labels, owners and finalizers.
-func sameEnvelope[T any](a, b *Object[T]) bool {
-	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Owners, b.Owners) && slices.Equal(a.Finalizers, b.Finalizers)
+// setEnvelope gives o the labels, owners and finalizers of another object. It shares with base, which never changes, those
+// that are the same, and copies the others. It returns whether all are the same.
+func (o *Object[T]) setEnvelope(from, base *Object[T]) (same bool) {
+	o.Labels, o.Owners, o.Finalizers = base.Labels, base.Owners, base.Finalizers
+	same = true
+	if !maps.Equal(from.Labels, base.Labels) {
+		o.Labels, same = copyOfMap(from.Labels), false
+	}
+	if !slices.Equal(from.Owners, base.Owners) {
+		o.Owners, same = copyOfList(from.Owners), false
+	}
+	if !slices.Equal(from.Finalizers, base.Finalizers) {
+		o.Finalizers, same = copyOfList(from.Finalizers), false
+	}
+	return same
+}
+
+// copyOfList returns a copy of list. Nil takes the place of an empty list: the two are the same to the store.
+func copyOfList[E any](list []E) []E {
+	if len(list) == 0 {
+		return nil
+	}
+	return slices.Clone(list)
+}
+
+// copyOfMap is copyOfList of a map.
+func copyOfMap[K comparable, E any](m map[K]E) map[K]E {
+	if len(m) == 0 {
+		return nil
+	}
+	return maps.Clone(m)
 }

@@ -19,8 +19,11 @@ const maxDepth = 10_000
 //  2. A value that deepen has seen shares no memory that can be changed with any value from before.
 //  3. equal of a value and its deep copy is true.
 type plain struct {
-	// deepen turns v, a settable shallow copy, into a deep one.
-	deepen func(v reflect.Value, depth int)
+	// deepen turns to, a settable shallow copy of from, into a deep one.
+	deepen func(to, from reflect.Value, depth int)
+
+	// fields are those of a struct.
+	fields []*plain
 
 	// equal says whether two addressable values are the same to the last bit. A nil slice is not an empty one. Two times
 	// are the same when they name the same instant at the same offset from UTC.
@@ -74,14 +77,13 @@ func plainOf(t reflect.Type, path string, seen map[reflect.Type]*plain) (*plain,
 
 func (p *plain) pointer(t reflect.Type, path string, seen map[reflect.Type]*plain) error {
 	var elem *plain
-	p.deepen = func(v reflect.Value, depth int) {
-		if v.IsNil() {
+	p.deepen = func(to, from reflect.Value, depth int) {
+		if from.IsNil() {
 			return
 		}
-		to := reflect.New(t.Elem())
-		to.Elem().Set(v.Elem())
-		elem.deepenInside(to.Elem(), depth)
-		v.Set(to)
+		to.Set(reflect.New(t.Elem()))
+		to.Elem().Set(from.Elem())
+		elem.deepenInside(to.Elem(), from.Elem(), depth)
 	}
 	p.equal = func(a, b reflect.Value) bool {
 		return a.IsNil() == b.IsNil() && (a.IsNil() || elem.equal(a.Elem(), b.Elem()))
@@ -93,16 +95,22 @@ func (p *plain) pointer(t reflect.Type, path string, seen map[reflect.Type]*plai
 
 func (p *plain) slice(t reflect.Type, path string, seen map[reflect.Type]*plain) error {
 	var elem *plain
-	p.deepen = func(v reflect.Value, depth int) {
-		if v.IsNil() {
+	p.deepen = func(to, from reflect.Value, depth int) {
+		n := from.Len()
+		switch {
+		case from.IsNil():
+			return
+		case n == 0:
+			to.Set(reflect.MakeSlice(t, 0, 0))
 			return
 		}
-		to := reflect.MakeSlice(t, v.Len(), v.Len())
-		reflect.Copy(to, v)
-		for i := 0; elem.deepen != nil && i < to.Len(); i++ {
-			elem.deepenInside(to.Index(i), depth)
+		to.SetZero()
+		to.Grow(n) // unlike a slice that is made and set, it has no header of its own to allocate
+		to.SetLen(n)
+		reflect.Copy(to, from)
+		for i := 0; elem.deepen != nil && i < n; i++ {
+			elem.deepenInside(to.Index(i), from.Index(i), depth)
 		}
-		v.Set(to)
 	}
 	p.equal = func(a, b reflect.Value) bool {
 		return a.IsNil() == b.IsNil() && a.Len() == b.Len() && elem.equalAll(a, b)
@@ -115,9 +123,9 @@ func (p *plain) slice(t reflect.Type, path string, seen map[reflect.Type]*plain)
 func (p *plain) array(t reflect.Type, path string, seen map[reflect.Type]*plain) error {
 	var elem *plain
 	if shares(t) {
-		p.deepen = func(v reflect.Value, depth int) {
-			for i := range v.Len() {
-				elem.deepen(v.Index(i), depth)
+		p.deepen = func(to, from reflect.Value, depth int) {
+			for i := range to.Len() {
+				elem.deepen(to.Index(i), from.Index(i), depth)
 			}
 		}
 	}
@@ -132,19 +140,19 @@ func (p *plain) mapping(t reflect.Type, path string, seen map[reflect.Type]*plai
 		return err
 	}
 	var elem *plain
-	p.deepen = func(v reflect.Value, depth int) {
-		if v.IsNil() {
+	p.deepen = func(to, from reflect.Value, depth int) {
+		if from.IsNil() {
 			return
 		}
-		to := reflect.MakeMapWithSize(t, v.Len())
-		key, value := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
-		for entries := v.MapRange(); entries.Next(); {
+		to.Set(reflect.MakeMapWithSize(t, from.Len()))
+		key, value, stored := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem(), reflect.New(t.Elem()).Elem()
+		for entries := from.MapRange(); entries.Next(); {
 			key.SetIterKey(entries)
-			value.SetIterValue(entries)
-			elem.deepenInside(value, depth)
+			stored.SetIterValue(entries)
+			value.Set(stored)
+			elem.deepenInside(value, stored, depth)
 			to.SetMapIndex(key, value)
 		}
-		v.Set(to)
 	}
 	p.equal = func(a, b reflect.Value) bool {
 		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
@@ -171,6 +179,7 @@ func (p *plain) mapping(t reflect.Type, path string, seen map[reflect.Type]*plai
 
 func (p *plain) structure(t reflect.Type, path string, seen map[reflect.Type]*plain) error {
 	fields := make([]*plain, t.NumField())
+	p.fields = fields
 	var deep []int // the fields that assignment does not copy
 	for i := range fields {
 		if shares(t.Field(i).Type) {
@@ -178,9 +187,9 @@ func (p *plain) structure(t reflect.Type, path string, seen map[reflect.Type]*pl
 		}
 	}
 	if deep != nil {
-		p.deepen = func(v reflect.Value, depth int) {
+		p.deepen = func(to, from reflect.Value, depth int) {
 			for _, i := range deep {
-				fields[i].deepen(v.Field(i), depth)
+				fields[i].deepen(to.Field(i), from.Field(i), depth)
 			}
 		}
 	}
@@ -223,15 +232,36 @@ func shares(t reflect.Type) bool {
 	return false
 }
 
+// adopt makes to, a settable shallow copy of from, share with base what is equal, and nothing with any other value. It returns
+// whether all is equal. Base must never change.
+func (p *plain) adopt(to, from, base reflect.Value) (same bool) {
+	if p.fields != nil {
+		same = true
+		for i, f := range p.fields {
+			same = f.adopt(to.Field(i), from.Field(i), base.Field(i)) && same
+		}
+		return same
+	}
+	same = p.equal(from, base)
+	switch {
+	case p.deepen == nil:
+	case same:
+		to.Set(base)
+	default:
+		p.deepen(to, from, 0)
+	}
+	return same
+}
+
 // deepenInside deepens what a pointer, a slice or a map leads to, one level further down.
-func (p *plain) deepenInside(v reflect.Value, depth int) {
+func (p *plain) deepenInside(to, from reflect.Value, depth int) {
 	if p.deepen == nil {
 		return
 	}
 	if depth == maxDepth {
-		panic(fmt.Sprintf("store: copy: a value is nested more than %d deep at a %s; it must be a tree", maxDepth, v.Type()))
+		panic(fmt.Sprintf("store: copy: a value is nested more than %d deep at a %s; it must be a tree", maxDepth, from.Type()))
 	}
-	p.deepen(v, depth+1)
+	p.deepen(to, from, depth+1)
 }
 
 // equalAll compares two slices or arrays of the same length.

@@ -25,8 +25,8 @@ func (p *plain) known(t reflect.Type) bool {
 }
 
 func fillSlice[E comparable](p *plain) {
-	p.deepen = func(v reflect.Value, _ int) {
-		s := as[[]E](v)
+	p.deepen = func(to, _ reflect.Value, _ int) {
+		s := as[[]E](to)
 		*s = slices.Clone(*s)
 	}
 	p.equal = func(a, b reflect.Value) bool {
@@ -36,8 +36,8 @@ func fillSlice[E comparable](p *plain) {
 }
 
 func fillMap[K, E comparable](p *plain) {
-	p.deepen = func(v reflect.Value, _ int) {
-		m := as[map[K]E](v)
+	p.deepen = func(to, _ reflect.Value, _ int) {
+		m := as[map[K]E](to)
 		*m = maps.Clone(*m)
 	}
 	p.equal = func(a, b reflect.Value) bool {

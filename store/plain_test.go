@@ -263,6 +263,61 @@ func TestNothingThatAValueLeadsToIsShared(t *testing.T) {
 	}
 }
 
+func TestAnEmptyListIsNotNilAndHasRoomForOneCaller(t *testing.T) {
+	type V struct {
+		Names  []string
+		Places []struct{ N int }
+	}
+	vs := open[V](t, store.NewMemory(store.MemoryConfig{}), "v")
+	created, err := vs.Create(t.Context(), store.Object[V]{Key: "a", Value: V{make([]string, 0, 4), make([]struct{ N int }, 0, 4)}})
+	require.NoError(t, err)
+	a, err := vs.Get(t.Context(), "a")
+	require.NoError(t, err)
+	for _, o := range []store.Object[V]{created, a} {
+		require.NotNil(t, o.Value.Names)
+		require.NotNil(t, o.Value.Places)
+	}
+	first, second := append(created.Value.Places, struct{ N int }{1}), append(a.Value.Places, struct{ N int }{2})
+	assert.Equal(t, []int{1, 2}, []int{first[0].N, second[0].N})
+	names, others := append(created.Value.Names, "x"), append(a.Value.Names, "y")
+	assert.Equal(t, []string{"x", "y"}, []string{names[0], others[0]})
+}
+
+func TestNothingThatAnUpdateLeadsToIsShared(t *testing.T) {
+	everythings := open[Everything](t, store.NewMemory(store.MemoryConfig{}), "everything")
+	for n := range 4 {
+		key := fmt.Sprint(n)
+		value := func(seed uint64) Everything { return some(t, rand.New(rand.NewPCG(uint64(n), seed))) }
+		created, err := everythings.Create(t.Context(), store.Object[Everything]{Key: key, Value: value(5)})
+		require.NoError(t, err)
+		given, want := value(6), value(6) // all differs
+		if n%2 == 0 {
+			given, want = created.Value, value(5) // one number does
+		}
+		given.I, want.I = given.I+1, want.I+1
+		before, err := everythings.Get(t.Context(), key)
+		require.NoError(t, err)
+		next := created
+		next.Value = given
+		updated, err := everythings.Update(t.Context(), next)
+		require.NoError(t, err)
+		spoiled := 0
+		intact := func(path string) {
+			spoiled++
+			got, err := everythings.Get(context.Background(), key)
+			require.NoError(t, err)
+			if !reflect.DeepEqual(want, got.Value) {
+				t.Fatalf("%s was changed: %s", path, cmp.Diff(want, got.Value))
+			}
+		}
+		spoil(reflect.ValueOf(&given).Elem(), "given", intact)
+		spoil(reflect.ValueOf(&before.Value).Elem(), "read before", intact)
+		require.Empty(t, cmp.Diff(want, updated.Value))
+		spoil(reflect.ValueOf(&updated.Value).Elem(), "returned", intact)
+		require.Greater(t, spoiled, 50)
+	}
+}
+
 func TestAnUpdateIsWrittenIfAndOnlyIfAnythingDiffers(t *testing.T) {
 	everythings := open[Everything](t, store.NewMemory(store.MemoryConfig{}), "everything")
 	r := rand.New(rand.NewPCG(3, 4))

@@ -64,6 +64,13 @@ var isolationCases = []testCase{
 		want = text(o)
 		spoil(&given)
 		intact("what was given to Update")
+		given = get(t, s, "web")
+		spoil(&given)
+		o = update(t, s, given)
+		want = text(o)
+		given.Labels["tier"], given.Owners[0].UID, given.Finalizers[0] = "again", "again", "again"
+		given.Value.Tags[0], given.Value.Main.Ports[0], given.Value.Labels["tier"] = "again", -2, "again"
+		intact("what was given to an Update of everything")
 		spoil(&o)
 		intact("what Update returned")
 		given = get(t, s, "web")
