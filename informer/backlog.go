@@ -43,6 +43,10 @@ const (
 
 	// maxFree is the number of items that are kept for use again when nothing waits.
 	maxFree = maxBatch
+
+	// madeItems is the number of items that are made at once: 2 KiB if keys are strings and objects pointers. Their memory is
+	// given back together, when none of them is used or kept.
+	madeItems = 21
 )
 
 // item takes a handler from the state of a key that it knows to the one that is true.
@@ -116,10 +120,15 @@ func (b *backlog[K, T]) clear() {
 
 // alloc returns an item that is zero.
 func (b *backlog[K, T]) alloc() *item[K, T] {
-	it := b.free
-	if it == nil {
-		return new(item[K, T])
+	if b.free == nil {
+		items := new([madeItems]item[K, T])
+		for i := range items {
+			items[i].chain = b.free
+			b.free = &items[i]
+		}
+		b.nfree = madeItems
 	}
+	it := b.free
 	b.free, it.chain = it.chain, nil
 	b.nfree--
 	return it
@@ -127,9 +136,9 @@ func (b *backlog[K, T]) alloc() *item[K, T] {
 
 // release takes back an item that was taken. A handler that is behind needs as many again, so as many are kept as wait.
 func (b *backlog[K, T]) release(it *item[K, T]) {
+	*it = item[K, T]{} // others may keep its memory
 	if b.nfree < max(b.n, maxFree) {
-		*it = item[K, T]{chain: b.free}
-		b.free = it
+		it.chain, b.free = b.free, it
 		b.nfree++
 	} else if b.nfree > maxFree {
 		b.alloc() // and let go of it: less waits than did

@@ -114,3 +114,14 @@ func Astray(cached []string, pages [][]string) int {
 	m.rest()
 	return len(m.astray)
 }
+
+// FillAndDrain lets n keys wait for a handler, and takes them.
+func FillAndDrain(n int) {
+	var b backlog[int, int]
+	for key := range n {
+		b.add(&change[int, int]{key: key, hash: uint64(key), new: state[int]{key, true}})
+	}
+	for it := b.take(); it != nil; it = b.take() {
+		b.release(it)
+	}
+}

@@ -334,3 +334,8 @@ func TestWhatHasWaitedGivesItsMemoryBack(t *testing.T) {
 		assert.LessOrEqual(t, chains, 2*informer.MaxBatch)
 	})
 }
+
+func TestWhatWaitsIsHardlyEverAllocated(t *testing.T) {
+	allocs := testing.AllocsPerRun(3, func() { informer.FillAndDrain(4096) })
+	assert.Less(t, allocs, 4096./20+20)
+}

@@ -144,15 +144,13 @@ func (l *listener[K, T]) take(told *item[K, T]) bool {
 		if l.takeInitial() {
 			return true
 		}
-		l.object = item[K, T]{}
-		told = nil // it was that one, if any
 		l.hasSynced = true
 		close(l.synced)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if told != nil {
-		l.backlog.release(told)
+		l.backlog.release(told) // also object, which is needed no more
 	}
 	l.current = l.backlog.take()
 	return l.current != nil
