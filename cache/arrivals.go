@@ -22,6 +22,17 @@ const chunkSize = 32
 //  5. What takes the place of all this (see grown and renumbered) is another arrivals; the old one says for ever what was
 //     true when it was replaced.
 //
+// These hold in Go's memory model, since each word that a reader looks at is either an atomic, and all atomics have one order
+// that everybody sees, or was written before a store that the reader has loaded:
+//
+//   - key and hash of an item: before used counts it, and no reader looks at an item that used does not count;
+//   - all of a copied chunk: before its pointer is stored; what is not there yet in a shared one, no other reads;
+//   - seed, generation, and the lengths of slots and chunks: before the pointer to these arrivals is stored;
+//   - who removes an item stores gone before it takes the value away: who misses the value sees that it is gone;
+//   - who makes a snapshot holds the lock under which items change, so what it copies is of one moment.
+//
+// Who reads the value of an item that an index has needs no look at gone: it holds a lock that excludes the removal.
+//
 // A snapshot shares chunks and slots with the original: chunks of an earlier epoch belong to one, and are copied before an
 // item in them changes; slots that hold a number that a snapshot knows are left as they are.
 //
@@ -37,10 +48,10 @@ type arrivals[K comparable, V any] struct {
 	chunks     []atomic.Pointer[chunk[K, V]]
 	used, live atomic.Uint32
 
-	// The rest is for the writer alone.
-	epoch  uint64   // the number of snapshots
-	epochs []uint64 // for each chunk the epoch in which it was made
-	known  uint32   // numbers below this are known to a snapshot that has the same slots
+	// The rest is for the writer and for who takes a snapshot, one at a time but for reads of epoch.
+	epoch  atomic.Uint64 // the number of snapshots
+	epochs []uint64      // for each chunk the epoch in which it was made
+	known  uint32        // numbers below this are known to a snapshot that has the same slots
 }
 
 type chunk[K comparable, V any] [chunkSize]arrival[K, V]
@@ -122,7 +133,7 @@ func (a *arrivals[K, V]) push(key K, hash uint32, box any) uint32 {
 	c := a.chunks[n/chunkSize].Load()
 	if c == nil {
 		c = new(chunk[K, V])
-		a.epochs[n/chunkSize] = a.epoch
+		a.epochs[n/chunkSize] = a.epoch.Load()
 		a.chunks[n/chunkSize].Store(c)
 	}
 	it := &c[n%chunkSize]
@@ -150,7 +161,7 @@ func (a *arrivals[K, V]) enter(n, hash uint32) {
 // mut returns the item with this number, for a change.
 func (a *arrivals[K, V]) mut(n uint32) *arrival[K, V] {
 	at := n / chunkSize
-	if a.epochs[at] != a.epoch {
+	if epoch := a.epoch.Load(); a.epochs[at] != epoch {
 		old, own := a.chunks[at].Load(), new(chunk[K, V])
 		for i := range min(chunkSize, a.used.Load()-at*chunkSize) {
 			from, to := &old[i], &own[i]
@@ -159,7 +170,7 @@ func (a *arrivals[K, V]) mut(n uint32) *arrival[K, V] {
 			to.box.Store(from.box.Load())
 		}
 		a.chunks[at].Store(own)
-		a.epochs[at] = a.epoch
+		a.epochs[at] = epoch
 	}
 	return a.at(n)
 }
@@ -191,7 +202,8 @@ func (a *arrivals[K, V]) sparse() bool {
 
 // grown returns the same items with room for more of them at least.
 func (a *arrivals[K, V]) grown(more int) *arrivals[K, V] {
-	g := &arrivals[K, V]{seed: a.seed, generation: a.generation, epoch: a.epoch}
+	g := &arrivals[K, V]{seed: a.seed, generation: a.generation}
+	g.epoch.Store(a.epoch.Load())
 	g.allocate(max(2*capacityOf(len(a.slots)), int(a.used.Load())+more))
 	for i := range a.chunks {
 		g.chunks[i].Store(a.chunks[i].Load())
@@ -211,7 +223,8 @@ func (a *arrivals[K, V]) grown(more int) *arrivals[K, V] {
 func (a *arrivals[K, V]) renumbered(more int) (*arrivals[K, V], []uint32) {
 	live := int(a.live.Load())
 	r := newArrivals[K, V](a.seed, live+max(more, live/2))
-	r.generation, r.epoch = a.generation+1, a.epoch
+	r.generation = a.generation + 1
+	r.epoch.Store(a.epoch.Load())
 	to := make([]uint32, a.used.Load())
 	for n := range to {
 		if it := a.at(uint32(n)); !it.gone.Load() {
@@ -231,8 +244,15 @@ func (a *arrivals[K, V]) snapshot() *arrivals[K, V] {
 	s.used.Store(a.used.Load())
 	s.live.Store(a.live.Load())
 	a.known = a.used.Load()
-	a.epoch++
+	a.epoch.Add(1)
 	return s
+}
+
+// takePlace puts a in the place of the arrivals from which it was grown or renumbered. The caller holds the lock under which
+// snapshots are taken: with one that was taken while a was made, a shares what it has got from the old one.
+func (a *arrivals[K, V]) takePlace(of *atomic.Pointer[arrivals[K, V]]) {
+	a.epoch.Store(of.Load().epoch.Load())
+	of.Store(a)
 }
 
 // walk yields what is in arrivals, beginning with first, of which others may take the place meanwhile.

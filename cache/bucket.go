@@ -33,7 +33,7 @@ func (ix *Index[I, K, T]) tidy() {
 			}
 		}
 		ix.x.lock()
-		ix.buckets.Store(buckets)
+		buckets.takePlace(&ix.buckets)
 		ix.x.unlock()
 	}
 	for _, bucket := range p.gone {
@@ -51,12 +51,12 @@ func (ix *Index[I, K, T]) tidyBucket(n uint32) {
 	buckets := ix.buckets.Load()
 	b, _ := buckets.at(n).load()
 	half := 2*int(b.live) <= len(b.members)
-	if len(b.members) < minMembers || !half && len(b.members) < cap(b.members) && b.epoch == buckets.epoch {
+	if len(b.members) < minMembers || !half && len(b.members) < cap(b.members) && b.epoch == buckets.epoch.Load() {
 		return
 	}
 	own := *b
 	own.members = make([]uint32, 0, b.live+b.live/2+minMembers)
-	own.epoch = buckets.epoch
+	own.epoch = buckets.epoch.Load()
 	if int(b.live) == len(b.members) {
 		own.members = append(own.members, b.members...)
 	} else {
@@ -78,9 +78,9 @@ func (ix *Index[I, K, T]) tidyBucket(n uint32) {
 func (ix *Index[I, K, T]) ownLocked(n uint32) *bucket {
 	buckets := ix.buckets.Load()
 	b, _ := buckets.at(n).load()
-	if b.epoch != buckets.epoch {
+	if epoch := buckets.epoch.Load(); b.epoch != epoch {
 		own := *b
-		own.members, own.epoch = slices.Clone(b.members), buckets.epoch
+		own.members, own.epoch = slices.Clone(b.members), epoch
 		b = &own
 		buckets.mut(n).box.Store(held[*bucket]{b})
 	}
@@ -99,7 +99,7 @@ func (ix *Index[I, K, T]) bucketLocked(of newcomer[I]) *bucket {
 		ix.byID = append(ix.byID, 0)
 	}
 	ix.layouts++
-	b := &bucket{id: ix.free[len(ix.free)-1], layout: ix.layouts, epoch: buckets.epoch}
+	b := &bucket{id: ix.free[len(ix.free)-1], layout: ix.layouts, epoch: buckets.epoch.Load()}
 	ix.free = ix.free[:len(ix.free)-1]
 	ix.byID[b.id] = buckets.push(of.value, of.hash, held[*bucket]{b})
 	return b

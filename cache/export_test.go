@@ -116,7 +116,7 @@ func (ix *Index[I, K, T]) check() error {
 			return fmt.Errorf("bucket %v has %d members, counted as %d, want %d", it.key, len(b.members)-holes, b.live, members[it.key])
 		case len(b.members) > minMembers && holes > (len(b.members)+1)/2:
 			return fmt.Errorf("bucket %v has %d holes among %d", it.key, holes, len(b.members))
-		case b.epoch > buckets.epoch || b.layout > ix.layouts:
+		case b.epoch > buckets.epoch.Load() || b.layout > ix.layouts:
 			return fmt.Errorf("bucket %v is from the future", it.key)
 		}
 	}

@@ -116,7 +116,7 @@ func (x *Indexer[K, T]) insert(key K, hash uint32, obj T) {
 		if objects.crowded() {
 			objects = objects.grown(1)
 			x.change.Lock()
-			x.objects.Store(objects)
+			objects.takePlace(&x.objects)
 			x.change.Unlock()
 		} else {
 			x.renumber()

@@ -3,6 +3,7 @@ package cache_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -222,4 +223,60 @@ func TestAnObjectThatIsNoPointerIsReadWhole(t *testing.T) {
 	y.Delete(0)
 	_, ok = y.Get(0)
 	require.False(t, ok)
+}
+
+// TestASnapshotIsTakenWhileTablesGrow has a writer under whom all tables grow and are cleared of what is gone, and somebody
+// who takes snapshots at any time, and reads each of them twice.
+func TestASnapshotIsTakenWhileTablesGrow(t *testing.T) {
+	for range 10 {
+		x := newPods()
+		byNode := cache.AddIndex(x, podNodes)
+		read := func(s *cache.Snapshot[string, *pod]) (seen []*pod) {
+			for _, p := range s.All() {
+				seen = append(seen, p)
+			}
+			for _, p := range byNode.In(s).All("n") {
+				seen = append(seen, p)
+			}
+			for value := range byNode.In(s).Values() {
+				seen = append(seen, &pod{name: value, n: byNode.In(s).Len(value)})
+			}
+			return seen
+		}
+		same := func(p, q *pod) bool { return p == q || p.nodes == nil && p.name == q.name && p.n == q.n }
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		// Takes snapshots until the writer is done, and is waited for.
+		wg.Go(func() {
+			var taken []*cache.Snapshot[string, *pod]
+			var first [][]*pod
+			for more := true; more; {
+				select {
+				case <-done:
+					more = false
+				default:
+				}
+				s := x.Snapshot()
+				taken, first = append(taken, s), append(first, read(s))
+			}
+			for i, s := range taken {
+				if !slices.EqualFunc(first[i], read(s), same) {
+					t.Errorf("snapshot %d of %d has changed", i, len(taken))
+					return
+				}
+			}
+		})
+		for n := range 2 {
+			for i := range 300 {
+				x.Upsert(&pod{name: fmt.Sprint(i), n: n, nodes: []string{"n", fmt.Sprint("v", i)}})
+				x.Upsert(&pod{name: fmt.Sprint(i / 2), n: n, nodes: []string{"n", fmt.Sprint("w", i)}})
+			}
+			for i := range 250 {
+				x.Delete(fmt.Sprint(i))
+			}
+		}
+		close(done)
+		wg.Wait()
+		require.NoError(t, cache.CheckInvariants(x))
+	}
 }
