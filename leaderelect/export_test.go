@@ -30,3 +30,7 @@ func SlotOf(key string, slots int) int { return slotOf(key, slots) }
 
 // Rank says how high a member ranks for a slot.
 func Rank(slot, member int) uint64 { return rank(slot, member) }
+
+// Revoke is what Slots do to the elector of a slot that another is to own, and Admit undoes it.
+func (e *Elector) Revoke(successor string) { e.revoke(successor) }
+func (e *Elector) Admit()                  { e.admit() }

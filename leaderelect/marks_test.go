@@ -78,6 +78,18 @@ func (m *marks) drop(party string) {
 	}
 }
 
+// of returns the marks that a party holds.
+func (m *marks) of(party string) (names []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, held := range m.held {
+		if held.party == party {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // post is a sentinel as one party reaches it.
 type post struct {
 	*marks

@@ -64,13 +64,21 @@ func TestOneThatResignsLeavesOthersAChance(t *testing.T) {
 }
 
 func TestOneThatResignsWhileItClaimsTheLeaseGivesItBackWithoutWork(t *testing.T) {
-	for name, f := range map[string]fault{"a slow reply": slowReply, "a lost reply": lostReply} {
+	handOver := func(t *testing.T, a *party) { require.NoError(t, a.HandOver(t.Context(), "b")) }
+	revoke := func(_ *testing.T, a *party) { a.Revoke("b") }
+	for name, c := range map[string]struct {
+		fault  fault
+		resign func(*testing.T, *party)
+	}{
+		"a slow reply": {slowReply, handOver}, "a lost reply": {lostReply, handOver},
+		"a slow reply, of a slot": {slowReply, revoke}, "a lost reply, of a slot": {lostReply, revoke},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.plan = func(c call) (fault, time.Duration) {
-					if c.op == "create" {
-						return f, time.Second
+				w.plan = func(call call) (fault, time.Duration) {
+					if call.op == "create" {
+						return c.fault, time.Second
 					}
 					return slowReply, time.Second
 				}
@@ -78,7 +86,7 @@ func TestOneThatResignsWhileItClaimsTheLeaseGivesItBackWithoutWork(t *testing.T)
 				a.start()
 				after(1500 * time.Millisecond) // the claim is under way, or its outcome is read
 				require.NotNil(t, w.entry)
-				require.NoError(t, a.HandOver(t.Context(), "b"))
+				c.resign(t, a)
 				after(retry)
 				assert.Zero(t, w.led())
 				assert.False(t, a.IsLeader())
@@ -86,6 +94,7 @@ func TestOneThatResignsWhileItClaimsTheLeaseGivesItBackWithoutWork(t *testing.T)
 				assert.Empty(t, rec.Holder)
 				assert.Equal(t, "b", rec.Preferred)
 				w.heal()
+				a.Admit()
 				after(time.Minute)
 				assert.True(t, a.IsLeader(), "it may take it again, after b has not")
 				w.finish(t)

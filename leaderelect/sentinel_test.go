@@ -275,6 +275,9 @@ func TestALeaderThatHasReleasedHoldsAnotherMark(t *testing.T) {
 		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
 		first := w.read().Mark
 		require.NoError(t, a.Resign(t.Context(), 0))
+		after(latency)
+		assert.Len(t, w.marks.of("a"), 1, "it does not wait")
+		assert.NotContains(t, w.marks.of("a"), first)
 		after(time.Minute)
 		require.NoError(t, b.Resign(t.Context(), 0))
 		after(time.Minute)
@@ -282,6 +285,36 @@ func TestALeaderThatHasReleasedHoldsAnotherMark(t *testing.T) {
 		assert.NotEmpty(t, w.read().Mark)
 		assert.NotEqual(t, first, w.read().Mark)
 		assert.Equal(t, 3, w.led())
+		w.finish(t)
+	})
+}
+
+// lingers is a sentinel that holds a mark for longer than it should.
+type lingers struct{ post }
+
+func (l lingers) Hold(ctx context.Context, mark string, held func()) error {
+	err := l.post.Hold(ctx, mark, held)
+	time.Sleep(10 * time.Second)
+	return err
+}
+
+func TestAMarkThatWasLetGoIsNotNamedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Sentinel = lingers{post{w.marks, "a"}} })
+		a.start()
+		after(time.Second)
+		first := w.read().Mark
+		require.NotEmpty(t, first)
+		require.NoError(t, a.Resign(t.Context(), 0))
+		after(3 * retry)
+		require.True(t, a.IsLeader())
+		assert.Empty(t, w.read().Mark)
+		after(10 * time.Second)
+		assert.NotEmpty(t, w.read().Mark)
+		assert.NotEqual(t, first, w.read().Mark)
+		require.ErrorIs(t, a.stop(), leaderelect.ErrStoreStuck)
+		after(10 * time.Second)
 		w.finish(t)
 	})
 }

@@ -110,12 +110,16 @@ var faults = []fault{
 		w.remove()
 		w.awaitTerm(leader)
 	}},
-	{name: "the leader leaves in order", replaces: true, do: func(w *world, leader *node) {
-		w.signal(leader, syscall.SIGTERM)
-		w.awaitTerm(leader)
-		w.awaitExit(leader)
-		w.spawn(leader.slot)
-	}},
+	{name: "the leader leaves in order", replaces: true, do: (*world).leave},
+}
+
+// leave has the leader hand over, and starts it again.
+func (w *world) leave(leader *node) {
+	w.t.Helper()
+	w.signal(leader, syscall.SIGTERM)
+	w.awaitTerm(leader)
+	w.awaitExit(leader)
+	w.spawn(leader.slot)
 }
 
 // awaitNodes waits until all nodes are as they should be. It calls is with their locks held.

@@ -34,7 +34,7 @@ func TestProcesses(t *testing.T) {
 		{"postgres", postgresWorld}, {"redis", redisWorld}, {"sqlite", sqliteWorld}, {"file", fileWorld},
 		{"redis, clocks ±30%", func(t *testing.T) *world {
 			w := redisWorld(t)
-			w.clocks = []float64{1.3, 0.7, 1}
+			w.clocks = []float64{1.3, 0.7, 1.3}
 			return w
 		}},
 	}
@@ -99,6 +99,10 @@ func (w *world) play(n int) []row {
 		if r == nil {
 			r = &row{backend: w.name, fault: f.name}
 			rows[f.name] = r
+		}
+		if w.clocks != nil && w.clocks[leader.node.slot] < slices.Max(w.clocks) {
+			w.leave(leader.node) // a slow leader and a fast follower are the ones to fear
+			leader = w.awaitLeader("a leader with a slow clock")
 		}
 		from, last := now(), leader
 		f.do(w, leader.node)
