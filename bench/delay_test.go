@@ -36,6 +36,25 @@ func itemLimiter() clientgo.TypedRateLimiter[string] {
 	return clientgo.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 1000*time.Second)
 }
 
+// later is a queue that can add a key later, and perhaps no more than that.
+type later interface {
+	queue
+	AddAfter(key string, d time.Duration)
+}
+
+// laterImplementation is one of delayingImplementations, or the floor.
+type laterImplementation struct {
+	name string
+	new  func() later
+}
+
+func laterImplementations() (all []laterImplementation) {
+	for _, impl := range delayingImplementations {
+		all = append(all, laterImplementation{impl.name, func() later { return impl.new() }})
+	}
+	return append(all, laterImplementation{"floor", func() later { return newDelayingFloor() }})
+}
+
 // maxDelay is the longest delay of BenchmarkQueueAddAfter.
 const maxDelay = 50 * time.Millisecond
 
@@ -45,7 +64,7 @@ const maxDelay = 50 * time.Millisecond
 func BenchmarkQueueAddAfter(b *testing.B) {
 	const size = 300_000
 	keys, delays := makeKeys(size), makeDelays(size)
-	for _, impl := range delayingImplementations {
+	for _, impl := range laterImplementations() {
 		b.Run(fmt.Sprintf("size=%d/impl=%s", size, impl.name), func(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
@@ -63,7 +82,7 @@ func BenchmarkQueueAddAfter(b *testing.B) {
 }
 
 func TestDelayedKeysAreHandedOutOnce(t *testing.T) {
-	for _, impl := range delayingImplementations {
+	for _, impl := range laterImplementations() {
 		t.Run(impl.name, func(t *testing.T) {
 			q := impl.new()
 			defer q.ShutDown()
@@ -74,7 +93,7 @@ func TestDelayedKeysAreHandedOutOnce(t *testing.T) {
 }
 
 // addLater adds each key after its delay and returns when a worker has got and done all of them, with their number.
-func addLater(q delaying, keys []string, delays []time.Duration) int {
+func addLater(q later, keys []string, delays []time.Duration) int {
 	got := 0
 	var worker sync.WaitGroup
 	// The worker. It ends when it has got as many keys as there are; addLater waits for it.
