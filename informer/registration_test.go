@@ -83,6 +83,56 @@ func TestACallbackMayRemoveAnotherHandlerAndAddOne(t *testing.T) {
 	})
 }
 
+func TestACallbackMayLetAGoroutineRemoveItsOwnHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Put(site{Name: "a"})
+		src.Put(site{Name: "b"})
+		in := informer.New(src, nameOf, informer.Config{})
+		var reg *informer.Registration
+		removed := make(chan struct{})
+		calls := 0
+		reg, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) {
+			calls++
+			go func() { // ends when the callback has returned
+				reg.Remove()
+				close(removed)
+			}()
+			time.Sleep(time.Second)
+		}})
+		require.NoError(t, err)
+		start(t, in)
+		<-removed
+		src.Put(site{Name: "c"})
+		synctest.Wait()
+		assert.Equal(t, 1, calls)
+		assert.Empty(t, informer.Waiting(in))
+	})
+}
+
+// Run waits for a callback, and takes no more steps.
+func TestAHandlerAddedWhileRunEndsIsNeverCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Put(site{Name: "a"})
+		in := informer.New(src, nameOf, informer.Config{})
+		r := newRecorder(t)
+		r.gate = make(chan struct{})
+		r.add(in)
+		stop := start(t, in)
+		go stop() // it ends when the gate opens
+		synctest.Wait()
+		late, removed := newRecorder(t).add(in), newRecorder(t).add(in)
+		removed.reg.Remove()
+		close(r.gate)
+		assert.Empty(t, late.take())
+		assert.False(t, late.reg.HasSynced())
+		late.reg.Remove()
+		_, err := in.AddHandler(informer.Handler[string, site]{})
+		assert.ErrorIs(t, err, informer.ErrEnded)
+	})
+}
+
 func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
