@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"syscall"
 	"time"
 
@@ -107,6 +108,7 @@ var faults = []fault{
 	{name: "the record is deleted by hand", replaces: true, do: func(w *world, leader *node) {
 		last, _ := leader.last() // who has not seen it cannot know that it is gone
 		w.awaitNodes("nodes that know the leader", func(n *node) bool { return n.knows >= last.term })
+		time.Sleep(rand.N(w.lease / 4)) // a follower or the leader sees it first
 		w.remove()
 		w.awaitTerm(leader)
 	}},
