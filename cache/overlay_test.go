@@ -20,6 +20,11 @@ func newOverlay(t *testing.T, cfg cache.OverlayConfig) (*cache.Indexer[string, *
 	return x, o
 }
 
+// getter is a cache that is a function.
+type getter func(key string) (*pod, bool)
+
+func (g getter) Get(key string) (*pod, bool) { return g(key) }
+
 // shows requires that Get finds this version, or nothing for 0.
 func shows(t *testing.T, o *cache.Overlay[string, *pod], version int) {
 	t.Helper()
@@ -140,6 +145,31 @@ func TestOverlay(t *testing.T) {
 		shows(t, o, 2)
 		o.OnDelete(cache.Tombstone[string, *pod]{Key: "a", Object: a(2)})
 		shows(t, o, 1)
+	})
+	t.Run("what is written while the cache is asked is not forgotten with the write before", func(t *testing.T) {
+		for what, test := range map[string]struct {
+			write func(o *cache.Overlay[string, *pod])
+			shows int
+		}{
+			"a newer write":             {func(o *cache.Overlay[string, *pod]) { o.Wrote(a(3)) }, 3},
+			"the deletion of the state": {func(o *cache.Overlay[string, *pod]) { o.WroteDeletion("a", 2) }, 0},
+		} {
+			x := newPods()
+			x.Upsert(a(2))
+			var o *cache.Overlay[string, *pod]
+			asked := 0
+			o, err := cache.NewOverlay(getter(func(key string) (*pod, bool) {
+				if asked++; asked == 1 {
+					test.write(o)
+				}
+				return x.Get(key)
+			}), podName, podVersion, cache.OverlayConfig{})
+			require.NoError(t, err)
+			o.Wrote(a(2))
+			shows(t, o, 2)
+			require.Equal(t, 1, o.Len(), what)
+			shows(t, o, test.shows)
+		}
 	})
 	t.Run("a bad configuration is an error that names the field, a missing function is misuse", func(t *testing.T) {
 		_, err := cache.NewOverlay(newPods(), podName, podVersion, cache.OverlayConfig{TTL: -1, Limit: -1})
