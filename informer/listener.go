@@ -117,9 +117,7 @@ func (l *listener[K, T]) turn(ctx context.Context) bool {
 		l.owes, l.calling = false, "OnAdd"
 		l.handler.OnAdd(l.current.now.object, l.current.initial)
 	}
-	told := l.current
-	l.current = nil // its calls have returned, however they did
-	if ctx.Err() != nil || isClosed(l.gone) || !l.take(told) {
+	if ctx.Err() != nil || isClosed(l.gone) || !l.take() {
 		return false
 	}
 	l.deliver(l.current)
@@ -137,9 +135,9 @@ func (l *listener[K, T]) dismiss() {
 	}
 }
 
-// take makes what has waited longest the current item, in the place of the one that was told, if any. It returns false when
-// nothing waits.
-func (l *listener[K, T]) take(told *item[K, T]) bool {
+// take makes what has waited longest the current item, in the place of the one before, whose calls have returned, however
+// they did. It returns false when nothing waits.
+func (l *listener[K, T]) take() bool {
 	if !l.hasSynced {
 		if l.takeInitial() {
 			return true
@@ -149,8 +147,8 @@ func (l *listener[K, T]) take(told *item[K, T]) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if told != nil {
-		l.backlog.release(told) // also object, which is needed no more
+	if l.current != nil {
+		l.backlog.release(l.current) // also object, which is needed no more
 	}
 	l.current = l.backlog.take()
 	return l.current != nil
