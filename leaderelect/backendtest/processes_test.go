@@ -216,7 +216,11 @@ func table(rows []row) string {
 		case r.changes == 0:
 			cells[[2]string{r.fault, r.backend}] = "stays"
 		default:
-			cells[[2]string{r.fault, r.backend}] = quantile(r.took, 0.5) + " / " + quantile(r.took, 1)
+			cell := quantile(r.took, 0.5) + " / " + quantile(r.took, 1)
+			if r.changes < r.faults {
+				cell = fmt.Sprintf("%d of %d: %s", r.changes, r.faults, cell)
+			}
+			cells[[2]string{r.fault, r.backend}] = cell
 		}
 	}
 	fmt.Fprintf(&b, "\n| fault | %s |\n|---%s|\n", strings.Join(backends, " | "), strings.Repeat("|---", len(backends)))
