@@ -132,7 +132,7 @@ func (p *pool[K]) check() error {
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	n, size, unused := 0, 0, 0
+	n, size, unused, own := 0, 0, 0, 0
 	for i, c := range p.chunks {
 		number := int32(i)
 		var free [chunkSize]bool
@@ -143,6 +143,7 @@ func (p *pool[K]) check() error {
 				return fmt.Errorf("pool 2, 5: a free entry of chunk %d is %+v", number, e)
 			}
 			free[i%chunkSize] = true
+			own += count(e.details != &p.plain)
 			frees++
 		}
 		for j := range c.entries {
@@ -157,6 +158,9 @@ func (p *pool[K]) check() error {
 		if c.used == 0 {
 			unused += len(c.entries)
 		}
+	}
+	if own > keepDetails+1 {
+		return fmt.Errorf("pool 6: %d free entries have details", own)
 	}
 	if unused > keep {
 		return fmt.Errorf("pool 4: chunks with %d entries of which none is used", unused)

@@ -17,6 +17,7 @@ type id uint32
 //  3. A chunk is in the list open if and only if something of it is free, in the list gone if and only if it was given back.
 //  4. The chunks of which nothing is used have at most keep entries.
 //  5. A free entry is zero, but for its id and next, and for details that it may have but that say nothing. plain says nothing.
+//  6. At most keepDetails+1 free entries have details of their own.
 type pool[K comparable] struct {
 	chunks  []chunk[K]
 	open    int32 // the first of the chunks with something free; noChunk for none
