@@ -34,11 +34,9 @@
 // informer may merge a creation and the deletion after it, and tell no handler of either. For a controller of this project
 // controller.ObserveVersions does so. Without one:
 //
-//	// Ends with ctx or with inf.
-//	for v := informer.Version(0); inf.WaitForVersion(ctx, v+1) == nil; {
-//		v = inf.Version()
-//		exp.VersionObserved(uint64(v))
-//	}
+//	stop := inf.OnVersion(func(v informer.Version) { exp.VersionObserved(uint64(v)) })
+//	defer stop()
+//	exp.VersionObserved(uint64(inf.Version())) // what was reached before
 //
 // A deletion most often returns no version. Then the version of a list that is read after it will do, however little the
 // list selects: the cache has seen the deletion when it has come so far.
