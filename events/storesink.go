@@ -139,7 +139,7 @@ func (s *StoreSink) sweep(ctx context.Context) error {
 			continue
 		}
 		// One that has just been repeated has another version, and stays until the next sweep.
-		err := s.store.Delete(ctx, o.Key, store.IfVersion(o.Version))
+		_, err := s.store.Delete(ctx, o.Key, store.IfVersion(o.Version))
 		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 			return err
 		}

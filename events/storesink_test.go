@@ -251,7 +251,8 @@ func TestASweepDoesNotDeleteWhatIsRepeatedOrDeletedMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	s.Inject(storetest.Rule{Op: store.OpDelete, Key: "a", Fault: storetest.Before(func(ctx context.Context) error {
 		_, err := store.Patch(ctx, s, "a", func(o *store.Object[events.Event]) error { o.Value.Last = time.Now(); return nil })
-		return errors.Join(err, s.Delete(ctx, "b"))
+		_, errToo := s.Delete(ctx, "b")
+		return errors.Join(err, errToo)
 	})})
 	require.NoError(t, sink.Sweep(t.Context()))
 	l, err := s.List(t.Context())

@@ -38,8 +38,8 @@
 //	defer stop()
 //	exp.VersionObserved(uint64(inf.Version())) // what was reached before
 //
-// A deletion most often returns no version. Then the version of a list that is read after it will do, however little the
-// list selects: the cache has seen the deletion when it has come so far.
+// Where a deletion returns no version, that of a list that is read after it will do, however little the list selects: the
+// cache has seen the deletion when it has come so far.
 //
 // # Holding a key back
 //

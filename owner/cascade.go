@@ -100,7 +100,7 @@ func DependentsIn[C any](children store.Store[C], among func(of store.OwnerRef) 
 				err = release(ctx, child)
 			case child.Deleting.IsZero():
 				only := []store.Precondition{store.IfUID(child.UID), store.IfVersion(child.Version)}
-				if err = children.Delete(ctx, child.Key, append(only, pre...)...); err == nil && len(child.Finalizers) > 0 {
+				if _, err = children.Delete(ctx, child.Key, append(only, pre...)...); err == nil && len(child.Finalizers) > 0 {
 					left++
 				}
 			default:

@@ -55,7 +55,7 @@ func family(t *testing.T) (*fixture, *owner.Cascade[App]) {
 	f.replica("a", &web)
 	f.replica("b", &web, "disk")
 	f.replica("c", &web, "disk")
-	require.NoError(t, f.replicas.Delete(t.Context(), "c"))
+	require.NoError(t, errOf(f.replicas.Delete(t.Context(), "c")))
 	f.replica("orphan", nil)
 	other := store.Object[Replica]{Key: "other", Owners: []store.OwnerRef{web.Ref("app")}} // web does not control it
 	require.NoError(t, owner.SetController(&other, shop.Ref("app")))
@@ -238,7 +238,7 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 		"somebody changes a child": func(f *fixture) {
 			_, _ = store.Patch(context.Background(), f.replicas, "a", func(o *store.Object[Replica]) error { o.Value.Machine = "m"; return nil })
 		},
-		"a child goes by itself": func(f *fixture) { _ = f.replicas.Delete(context.Background(), "a") },
+		"a child goes by itself": func(f *fixture) { _, _ = f.replicas.Delete(context.Background(), "a") },
 		"a child is given to another": func(f *fixture) {
 			_, err := store.Patch(context.Background(), f.replicas, "a", func(o *store.Object[Replica]) error {
 				o.Owners = []store.OwnerRef{controlling(shop)}

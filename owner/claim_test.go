@@ -44,7 +44,7 @@ func TestClaimAdoptsReleasesAndLeavesAlone(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	dying := f.child("dying", "m", nil, "disk")
-	require.NoError(t, f.replicas.Delete(t.Context(), "dying"))
+	require.NoError(t, errOf(f.replicas.Delete(t.Context(), "dying")))
 	candidates := []store.Object[Replica]{
 		f.child("mine", "m", &web), f.child("mine-no-more", "x", &web), f.child("orphan", "m", nil), f.child("orphan-2", "m", nil),
 		f.child("orphan-x", "x", nil), f.child("other", "m", &shop), f.child("other-x", "x", &shop), f.now(dying.Key),
@@ -126,7 +126,7 @@ func TestErrorsOfChildrenAreJoinedAndKeepNoOtherBack(t *testing.T) {
 	changed.Value.Machine = "m"
 	_, err = f.replicas.Update(t.Context(), changed)
 	require.NoError(t, err)
-	require.NoError(t, f.replicas.Delete(t.Context(), "c"))
+	require.NoError(t, errOf(f.replicas.Delete(t.Context(), "c")))
 	keys, err := f.claim(owner.ClaimantOf(f.apps, web), web.Ref("app"), stolen, stale, gone, fine)
 	require.ErrorIs(t, err, store.ErrConflict)
 	assert.ErrorContains(t, err, `owner: adopt child: store: update replica "a"`)

@@ -32,10 +32,10 @@ func TestDeletingByNameKillsTheChildrenOfTheNextLife(t *testing.T) {
 		err    error
 	}{
 		{"wrong: by its name", func(ctx context.Context, s store.Store[Replica], shown store.Object[Replica]) error {
-			return s.Delete(ctx, shown.Key)
+			return errOf(s.Delete(ctx, shown.Key))
 		}, "", nil},
 		{"right: this one and no other", func(ctx context.Context, s store.Store[Replica], shown store.Object[Replica]) error {
-			return s.Delete(ctx, shown.Key, store.IfUID(shown.UID))
+			return errOf(s.Delete(ctx, shown.Key, store.IfUID(shown.UID)))
 		}, "web-data", store.ErrConflict},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestDeletingByNameKillsTheChildrenOfTheNextLife(t *testing.T) {
 				apps, replicas := mirror(t, lag[App](f.apps)), mirror(t, source)
 
 				// What the cache does not see: somebody else finishes, and the app comes again.
-				require.NoError(t, f.replicas.Delete(t.Context(), "web-data"))
+				require.NoError(t, errOf(f.replicas.Delete(t.Context(), "web-data")))
 				require.NoError(t, removeApp(f))
 				again := f.app("web")
 				f.replica("web-data", &again)
@@ -122,7 +122,7 @@ func TestAStatusThatIsReadAsStateIsWrong(t *testing.T) {
 				}
 				reconcile(crash)
 				if !crash {
-					require.NoError(t, f.replicas.Delete(ctx, "web-1")) // its machine is lost
+					require.NoError(t, errOf(f.replicas.Delete(ctx, "web-1"))) // its machine is lost
 				}
 				reconcile(false)
 				reconcile(false)
@@ -198,7 +198,7 @@ func TestADeletionThatNobodySawIsMissedByWhoeverWaitsForItsEvent(t *testing.T) {
 			return apps{OnDelete: func(d cache.Tombstone[string, store.Object[App]]) {
 				for key := range strings.FieldsSeq(f.keys()) {
 					if o := f.now(key); appOf(o) == d.Key {
-						require.NoError(f.t, f.replicas.Delete(f.t.Context(), key, store.IfUID(o.UID)))
+						require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), key, store.IfUID(o.UID))))
 					}
 				}
 			}}, replicas{}

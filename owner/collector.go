@@ -50,7 +50,7 @@ func (c *Collector[C]) Collect(ctx context.Context, key string, pre ...store.Pre
 		return false, nil
 	}
 	all := append([]store.Precondition{store.IfUID(child.UID), store.IfVersion(child.Version)}, pre...)
-	err = c.children.Delete(ctx, key, all...)
+	_, err = c.children.Delete(ctx, key, all...)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil // somebody else did it
 	}

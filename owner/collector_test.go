@@ -83,7 +83,7 @@ func TestCollect(t *testing.T) {
 			name: "a child that is being deleted is left to its finalizers",
 			before: func(f *fixture) child {
 				o := f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"}, "disk")
-				require.NoError(f.t, f.replicas.Delete(f.t.Context(), "web-1"))
+				require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), "web-1")))
 				o, err := f.replicas.Get(f.t.Context(), o.Key)
 				require.NoError(f.t, err)
 				return o
@@ -104,7 +104,7 @@ func TestCollect(t *testing.T) {
 			name:   "a child that is created again in the meantime is a conflict",
 			before: func(f *fixture) child { return f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"}) },
 			during: func(f *fixture, o child) {
-				require.NoError(f.t, f.replicas.Delete(f.t.Context(), o.Key))
+				require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), o.Key)))
 				f.replica("web-1", nil)
 			},
 			asked: true, err: store.ErrConflict,
@@ -112,7 +112,7 @@ func TestCollect(t *testing.T) {
 		{
 			name:   "a child that somebody else deletes in the meantime is no error",
 			before: func(f *fixture) child { return f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"}) },
-			during: func(f *fixture, o child) { require.NoError(f.t, f.replicas.Delete(f.t.Context(), o.Key)) },
+			during: func(f *fixture, o child) { require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), o.Key))) },
 			asked:  true,
 		},
 	} {
@@ -232,7 +232,9 @@ func TestAfterEveryShortHistoryOnlyChildrenOfLivingOwnersAreLeft(t *testing.T) {
 				apps["a"] = o
 			}
 		},
-		func(f *fixture, _ map[string]store.Object[App], _ int) { _ = f.apps.Delete(context.Background(), "a") },
+		func(f *fixture, _ map[string]store.Object[App], _ int) {
+			_, _ = f.apps.Delete(context.Background(), "a")
+		},
 		func(f *fixture, apps map[string]store.Object[App], n int) { // of the last life seen, dead or not
 			if o, ok := apps["a"]; ok {
 				f.replica(fmt.Sprint("a-", n), &o)

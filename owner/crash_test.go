@@ -67,6 +67,7 @@ func (s fragile[T]) Update(ctx context.Context, o store.Object[T], pre ...store.
 	return out, err
 }
 
-func (s fragile[T]) Delete(ctx context.Context, key string, pre ...store.Precondition) error {
-	return s.around(func() error { return s.Store.Delete(ctx, key, pre...) })
+func (s fragile[T]) Delete(ctx context.Context, key string, pre ...store.Precondition) (out store.Object[T], err error) {
+	err = s.around(func() error { out, err = s.Store.Delete(ctx, key, pre...); return err })
+	return out, err
 }

@@ -48,7 +48,7 @@ func ExamplePolicy() {
 	_ = owner.SetController(&child, app.Ref("app"))
 	_, _ = replicas.Create(ctx, child)
 
-	_ = apps.Delete(ctx, "web") // by somebody who need not know
+	_, _ = apps.Delete(ctx, "web") // by somebody who need not know
 	fmt.Println(owner.NewCascade(apps, owner.DependentsIn(replicas, nil)).Reconcile(ctx, "web"))
 	child, err := replicas.Get(ctx, "web-1")
 	fmt.Println(len(child.Owners), err)

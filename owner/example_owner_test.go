@@ -24,7 +24,7 @@ func ExampleCollector() {
 	// The work of a reconcile loop over the keys of replicas.
 	collector := owner.NewCollector(replicas, owner.AliveIn(apps))
 	fmt.Println(collector.Collect(ctx, "web-1"))
-	_ = apps.Delete(ctx, "web")
+	_, _ = apps.Delete(ctx, "web")
 	_, _ = apps.Create(ctx, store.Object[App]{Key: "web"}) // another life of the key
 	fmt.Println(collector.Collect(ctx, "web-1"))
 	// Output:
@@ -131,7 +131,7 @@ func ExampleFinalizer() {
 	dns := owner.Finalizer[App]{Name: "dns", Apply: say("apply"), Cleanup: say("cleanup")}
 	_, _ = apps.Create(ctx, store.Object[App]{Key: "web"})
 	_ = dns.Reconcile(ctx, apps, "web")
-	_ = apps.Delete(ctx, "web")
+	_, _ = apps.Delete(ctx, "web")
 	_ = dns.Reconcile(ctx, apps, "web")
 	_, err := apps.Get(ctx, "web")
 	fmt.Println(err)

@@ -18,7 +18,7 @@ func TestOnceApplyHasBegunCleanupRunsBeforeTheObjectIsGoneWhereverTheProcessStop
 		f.app("web")
 		c := &crasher{at: code % 20, others: func(now int) {
 			if now == code/20%20 {
-				_ = f.apps.Delete(t.Context(), "web")
+				_, _ = f.apps.Delete(t.Context(), "web")
 			}
 		}}
 		apps := fragile[App]{f.apps, c}
@@ -44,7 +44,7 @@ func TestOnceApplyHasBegunCleanupRunsBeforeTheObjectIsGoneWhereverTheProcessStop
 		gone := false
 		for n := range 12 { // each time as after a restart
 			if n == 6 {
-				_ = f.apps.Delete(t.Context(), "web") // if it was not before
+				_, _ = f.apps.Delete(t.Context(), "web") // if it was not before
 			}
 			_ = fin.Reconcile(t.Context(), apps, "web")
 			_, err := f.apps.Get(t.Context(), "web")

@@ -56,7 +56,7 @@ func (f *fixture) replica(key string, app *store.Object[App], finalizers ...stri
 
 func (f *fixture) deleteApp(key string) {
 	f.t.Helper()
-	require.NoError(f.t, f.apps.Delete(context.Background(), key))
+	require.NoError(f.t, errOf(f.apps.Delete(context.Background(), key)))
 }
 
 // has says whether the child is there, as it was.
@@ -70,3 +70,6 @@ func (f *fixture) has(child store.Object[Replica]) bool {
 	require.Equal(f.t, child, got)
 	return true
 }
+
+// errOf returns the error of a call that returns an object too.
+func errOf[T any](_ store.Object[T], err error) error { return err }

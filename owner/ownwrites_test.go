@@ -68,11 +68,25 @@ func TestAKeyWaitsUntilItsCacheHasSeenItsOwnWriteAndNoLonger(t *testing.T) {
 	})
 }
 
-func TestADeletionIsWaitedForByTheVersionOfAReadAfterIt(t *testing.T) {
+func TestADeletionIsWaitedForByItsVersion(t *testing.T) {
 	write(t, func(w *writer) {
 		w.replica("a", nil)
 		w.source.catchUp()
-		require.NoError(t, w.replicas.Delete(w.t.Context(), "a"))
+		last, err := w.replicas.Delete(w.t.Context(), "a")
+		require.NoError(t, err)
+		w.exp.ExpectVersion("key", uint64(last.Version))
+		require.False(t, w.exp.Satisfied("key"))
+		w.source.deliver()
+		require.Equal(t, []string{"key"}, w.let)
+	})
+}
+
+func TestADeletionBySomebodyElseIsWaitedForByTheVersionOfAReadAfterIt(t *testing.T) {
+	write(t, func(w *writer) {
+		w.replica("a", nil)
+		w.source.catchUp()
+		_, err := w.replicas.Delete(w.t.Context(), "a")
+		require.NoError(t, err)
 		w.app("web") // another kind has changed since: no event of replicas has the version of the read
 		after, err := w.replicas.Select(w.t.Context(), store.Selector{Prefix: "a"})
 		require.NoError(t, err)
@@ -96,7 +110,7 @@ func TestAWriteThatNoHandlerIsToldOfIsSeenAllTheSame(t *testing.T) {
 		w.source.catchUp()
 		w.exp.ExpectVersion("key", uint64(w.replica("short", nil).Version))
 		require.False(t, w.exp.Satisfied("key"))
-		require.NoError(t, w.replicas.Delete(w.t.Context(), "short")) // gone before the handler is told of it
+		require.NoError(t, errOf(w.replicas.Delete(w.t.Context(), "short"))) // gone before the handler is told of it
 		w.source.catchUp()
 		require.Equal(t, []string{"key"}, w.let)
 		close(block)

@@ -44,7 +44,7 @@ func Delete[T any](
 		return nil
 	}, pre...)
 	if err == nil && o.Deleting.IsZero() {
-		err = owners.Delete(ctx, key, append([]store.Precondition{store.IfUID(o.UID)}, pre...)...)
+		_, err = owners.Delete(ctx, key, append([]store.Precondition{store.IfUID(o.UID)}, pre...)...)
 	}
 	if err != nil {
 		return fmt.Errorf("owner: delete %s %q: %w", owners.Kind(), key, err)

@@ -181,12 +181,11 @@ func (c *replicaSet) reconcile(app store.Object[App]) {
 	}
 	c.memory.willDelete(app.Key, remove...)
 	for _, name := range remove {
-		err := errRefused
+		last, err := store.Object[Replica]{}, errRefused
 		if !c.refuse() {
-			err = c.replicas.Delete(ctx, name, store.IfUID(uids[name]))
+			last, err = c.replicas.Delete(ctx, name, store.IfUID(uids[name]))
 		}
-		after, _ := c.replicas.Select(ctx, store.Selector{Prefix: name}) // a deletion returns no version; a read after it does
-		c.memory.deleted(app.Key, name, after.Version, err)
+		c.memory.deleted(app.Key, name, last.Version, err)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestErrorsSayWhatAndWhy(t *testing.T) {
 	_, updateErr := apps.Update(ctx, old)
 	_, uidErr := apps.Update(ctx, wrong)
 	_, _ = apps.Update(ctx, o, store.IfTerm(7))
-	fenceErr := apps.Delete(ctx, "web", store.IfTerm(6))
+	_, fenceErr := apps.Delete(ctx, "web", store.IfTerm(6))
 	_, openErr := store.Open[int](db, "app")
 	for _, c := range []struct {
 		err  error
@@ -61,7 +61,7 @@ func TestAFencedWriteIsToldBothTerms(t *testing.T) {
 	assert.Equal(t, &store.Error{
 		Op: store.OpUpdate, Kind: "app", Key: "web", Have: o.Version, Want: o.Version, HaveTerm: 7, WantTerm: 6,
 	}, e)
-	require.ErrorAs(t, apps.Delete(t.Context(), "web", store.IfTerm(7), store.IfUID("x")), &e)
+	require.ErrorAs(t, errOf(apps.Delete(t.Context(), "web", store.IfTerm(7), store.IfUID("x"))), &e)
 	assert.Zero(t, e.HaveTerm, "only of a fenced write")
 	assert.Zero(t, e.WantTerm)
 }
@@ -80,7 +80,7 @@ func TestExpiredIsTheErrorThatInformersKnow(t *testing.T) {
 func TestAPreconditionOfNothingHolds(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	create(t, apps, "web")
-	assert.NoError(t, apps.Delete(t.Context(), "web", store.Precondition{}))
+	assert.NoError(t, errOf(apps.Delete(t.Context(), "web", store.Precondition{})))
 }
 
 func TestTheListOfPreconditionsIsNotWrittenTo(t *testing.T) {

@@ -17,7 +17,7 @@ func ExampleObject() {
 	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop", Finalizers: []string{"dns"}})
 
-	_ = sites.Delete(ctx, "shop")
+	_, _ = sites.Delete(ctx, "shop")
 	site, err := sites.Get(ctx, "shop")
 	fmt.Println("deleting:", !site.Deleting.IsZero(), err)
 
@@ -38,7 +38,7 @@ func ExampleOwnerRef() {
 	db := store.NewMemory(store.MemoryConfig{NewUID: func() string { n++; return fmt.Sprint("uid-", n) }})
 	sites, _ := store.Open[Site](db, "site")
 	first, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
-	_ = sites.Delete(ctx, "shop")
+	_, _ = sites.Delete(ctx, "shop")
 	second, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	fmt.Println(first.Ref("site"))
 	fmt.Println(second.Ref("site"))
@@ -57,7 +57,7 @@ func ExampleMemoryStore_Watch() {
 	list, _ := sites.List(ctx)
 	fmt.Println(len(list.Items), "site at version", list.Version)
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "blog"})
-	_ = sites.Delete(ctx, "shop")
+	_, _ = sites.Delete(ctx, "shop")
 
 	for event, err := range sites.Watch(ctx, list.Version) {
 		if err != nil {

@@ -14,10 +14,10 @@ func ExamplePrecondition() {
 	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
 	read, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
-	_ = sites.Delete(ctx, "shop")
+	_, _ = sites.Delete(ctx, "shop")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
-	err := sites.Delete(ctx, "shop", store.IfUID(read.UID))
+	_, err := sites.Delete(ctx, "shop", store.IfUID(read.UID))
 	fmt.Println(errors.Is(err, store.ErrConflict))
 	// Output: true
 }
@@ -30,7 +30,7 @@ func ExampleIfTerm() {
 	fmt.Println(err)
 	_, err = sites.Create(ctx, store.Object[Site]{Key: "blog"}, store.IfTerm(2)) // the successor
 	fmt.Println(err)
-	err = sites.Delete(ctx, "shop", store.IfTerm(1)) // the old leader, which does not know yet
+	_, err = sites.Delete(ctx, "shop", store.IfTerm(1)) // the old leader, which does not know yet
 	fmt.Println(err)
 	// Output:
 	// <nil>
@@ -43,7 +43,7 @@ func ExampleError() {
 	ctx := context.Background()
 	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
 	site, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
-	err := sites.Delete(ctx, "shop", store.IfVersion(site.Version+1))
+	_, err := sites.Delete(ctx, "shop", store.IfVersion(site.Version+1))
 	var e *store.Error
 	if errors.As(err, &e) {
 		fmt.Println(e.Op, e.Kind, e.Key, e.Have, e.Want, e.Conflict())

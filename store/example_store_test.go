@@ -36,14 +36,15 @@ func Example() {
 	_, err = sites.Update(ctx, old)
 	fmt.Println(err)
 
-	fmt.Println(sites.Delete(ctx, "shop"))
+	last, err := sites.Delete(ctx, "shop")
+	fmt.Println(last.Version, last.Value, err)
 	_, err = sites.Get(ctx, "shop")
 	fmt.Println(errors.Is(err, store.ErrNotFound))
 	// Output:
 	// 1 {shop.example 1} <nil>
 	// 2 {shop.example 3} <nil>
 	// store: update site "shop": object has changed: version is 2, not 1
-	// <nil>
+	// 3 {shop.example 3} <nil>
 	// true
 }
 

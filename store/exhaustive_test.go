@@ -120,7 +120,7 @@ func (w *world) update(back informer.Version, change func(*object), term uint64)
 }
 
 func (w *world) delete(key string, pre ...store.Precondition) {
-	err := w.apps.Delete(context.Background(), key, pre...)
+	_, err := w.apps.Delete(context.Background(), key, pre...)
 	old, there := w.held[key]
 	switch {
 	case !there:

@@ -54,3 +54,6 @@ func scale(t testing.TB, s *store.MemoryStore[App], key string, replicas int) ob
 	require.NoError(t, err)
 	return o
 }
+
+// errOf returns the error of a call that returns an object too.
+func errOf[T any](_ store.Object[T], err error) error { return err }

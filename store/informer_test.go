@@ -51,7 +51,7 @@ func TestAnInformerFollowsAStoreInMemory(t *testing.T) {
 		for n := range 20 { // faster than anybody can follow
 			o = scale(t, apps, "web", n)
 		}
-		require.NoError(t, apps.Delete(ctx, "web"))
+		require.NoError(t, errOf(apps.Delete(ctx, "web")))
 		last := create(t, apps, "next")
 		require.NoError(t, inf.WaitForVersion(ctx, last.Version))
 		_, ok = inf.Get("web")

@@ -130,9 +130,9 @@ func TestTimesAreThoseOfTheStore(t *testing.T) {
 		o, err := apps.Create(t.Context(), object{Key: "web", Finalizers: []string{"dns"}})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		require.NoError(t, apps.Delete(t.Context(), "web"))
+		require.NoError(t, errOf(apps.Delete(t.Context(), "web")))
 		time.Sleep(time.Minute)
-		require.NoError(t, apps.Delete(t.Context(), "web"))
+		require.NoError(t, errOf(apps.Delete(t.Context(), "web")))
 		got, err := apps.Get(t.Context(), "web")
 		require.NoError(t, err)
 		assert.True(t, o.Created.Equal(start), o.Created)
@@ -223,7 +223,7 @@ func randomWrite(t *testing.T, s *store.MemoryStore[App], r *rand.Rand) {
 	case getErr != nil:
 		_, err = s.Create(ctx, object{Key: key, Finalizers: []string{"f"}[:r.IntN(2)]})
 	case r.IntN(4) == 0:
-		err = s.Delete(ctx, key)
+		_, err = s.Delete(ctx, key)
 	default:
 		o.Value.Replicas, o.Finalizers = r.IntN(10), nil
 		_, err = s.Update(ctx, o)

@@ -163,9 +163,12 @@ func (s *MemoryStore[T]) draft(op string, obj *Object[T]) draft[T] {
 }
 
 // Delete implements [Writer].
-func (s *MemoryStore[T]) Delete(ctx context.Context, key string, pre ...Precondition) error {
-	_, err := s.write(ctx, OpDelete, draft[T]{next: &Object[T]{Key: key}}, pre, (*MemoryStore[T]).deleteLocked)
-	return err
+func (s *MemoryStore[T]) Delete(ctx context.Context, key string, pre ...Precondition) (Object[T], error) {
+	deleted, err := s.write(ctx, OpDelete, draft[T]{next: &Object[T]{Key: key}}, pre, (*MemoryStore[T]).deleteLocked)
+	if err != nil {
+		return Object[T]{}, err
+	}
+	return s.copyOf(deleted), nil
 }
 
 // applyFunc does an admitted write of a draft. It gets the object that is stored, or nil. It returns the object to return, or

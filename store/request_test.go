@@ -71,7 +71,7 @@ func TestARepeatedPatchReturnsWhatItReturnedWhateverHasBecomeOfTheObject(t *test
 	require.NoError(t, err)
 	assert.Equal(t, o, after, "a Patch that was refused has written nothing")
 
-	require.NoError(t, apps.Delete(t.Context(), "web"))
+	require.NoError(t, errOf(apps.Delete(t.Context(), "web")))
 	for range 2 {
 		o, err = store.Patch(t.Context(), apps, "web", func(o *object) error { o.Finalizers = nil; return nil }, store.Once("gone"))
 		require.NoError(t, err)

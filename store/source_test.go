@@ -31,7 +31,7 @@ func TestAStoreInMemoryIsASource(t *testing.T) {
 		return informertest.Subject[object]{
 			Source:  apps,
 			Put:     put,
-			Delete:  func(name string) error { return apps.Delete(ctx, name) },
+			Delete:  func(name string) error { return errOf(apps.Delete(ctx, name)) },
 			Read:    func(o object) (string, int) { return o.Key, o.Value.Replicas },
 			History: history,
 			Expire: func() error {

@@ -67,7 +67,8 @@ type Writer[T any] interface {
 	// are ignored. It is the same compare-and-swap as Update. [ErrNoStatus] when the type has no status: see [Statused].
 	UpdateStatus(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
 
-	// Delete removes an object, whatever its version, when no precondition says otherwise. An object with finalizers
-	// stays, with Deleting set, until an Update has removed the last of them; deleting it again does nothing.
-	Delete(ctx context.Context, key string, pre ...Precondition) error
+	// Delete removes an object, whatever its version, when no precondition says otherwise. It returns the last state of the
+	// object, with the version of the deletion. An object with finalizers stays, with Deleting set, until an Update has
+	// removed the last of them, and is returned so; deleting it again does nothing.
+	Delete(ctx context.Context, key string, pre ...Precondition) (Object[T], error)
 }

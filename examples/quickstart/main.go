@@ -31,7 +31,6 @@ func main() {
 	}), controller.Config[string]{})
 	check(err)
 	controller.WatchKeys(c, cache) // a site that changes is reconciled
-
 	manager, err := controller.NewManager(controller.ManagerConfig{})
 	check(err)
 	manager.AddSource(cache)
@@ -47,7 +46,8 @@ func main() {
 	_, err = sites.Update(ctx, berlin)
 	check(err)
 	fmt.Println(<-changed)
-	check(sites.Delete(ctx, "berlin"))
+	_, err = sites.Delete(ctx, "berlin")
+	check(err)
 	fmt.Println(<-changed)
 	stop()
 	check(<-stopped)

@@ -47,7 +47,7 @@ func (c *manifests) Reconcile(ctx context.Context, name string) (controller.Resu
 		}
 		c.events.Normal(about(kindWebApp, app), "Updated", changes(old, spec))
 	case !wanted && exists:
-		if err := c.apps.Delete(ctx, name, store.IfUID(app.UID)); err != nil {
+		if _, err := c.apps.Delete(ctx, name, store.IfUID(app.UID)); err != nil {
 			return controller.Result{}, err
 		}
 		c.events.Normal(about(kindWebApp, app), "Deleted", "its manifest is gone")

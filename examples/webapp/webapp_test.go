@@ -80,8 +80,8 @@ func TestADeletedChildIsRecreatedAndItsReplicasGoOn(t *testing.T) {
 	require.NoError(t, err)
 	s, err := r.services.Get(r.ctx, "hello")
 	require.NoError(t, err)
-	require.NoError(t, r.deployments.Delete(r.ctx, "hello"))
-	require.NoError(t, r.services.Delete(r.ctx, "hello"))
+	require.NoError(t, errOf(r.deployments.Delete(r.ctx, "hello")))
+	require.NoError(t, errOf(r.services.Delete(r.ctx, "hello")))
 	r.until("the children are back", func() bool {
 		d2, ok := r.deployments.cache.Get("hello")
 		s2, ok2 := r.services.cache.Get("hello")
@@ -278,3 +278,6 @@ func (r *rig) leftBehind(app manifest.Manifest) machine.Replica {
 }
 
 func (r *rig) manifestsSynced() bool { return r.Orchestrator.manifests.HasSynced() }
+
+// errOf returns the error of a call that returns an object too.
+func errOf[T any](_ store.Object[T], err error) error { return err }

@@ -12,9 +12,10 @@ var finalizerCases = []testCase{
 		s := db.Open("thing")
 		o := create(t, s, "web")
 		w := watch(t, patient(t), s, o.Version)
-		remove(t, s, "web")
+		last := remove(t, s, "web")
 		keys(t, list(t, s))
-		w.seesDeleted(o)
+		e := w.seesDeleted(o)
+		same(t, "what Delete returned", last, e.Object)
 	}},
 
 	{"an object with finalizers is deleted when the last of them is gone", func(t testing.TB, db Database) {
@@ -22,8 +23,9 @@ var finalizerCases = []testCase{
 		before := create(t, s, "web", "dns", "disk")
 		w := watch(t, patient(t), s, before.Version)
 
-		remove(t, s, "web")
+		deleting := remove(t, s, "web")
 		o := get(t, s, "web")
+		same(t, "what Delete returned", deleting, o)
 		if o.Deleting.IsZero() {
 			t.Fatalf("Deleting is zero after Delete")
 		}
@@ -54,12 +56,11 @@ var finalizerCases = []testCase{
 	{"to delete again what is being deleted does nothing", func(t testing.TB, db Database) {
 		s := db.Open("thing")
 		create(t, s, "web", "dns")
-		remove(t, s, "web")
-		o := get(t, s, "web")
+		o := remove(t, s, "web")
 		w := watch(t, patient(t), s, o.Version)
-		remove(t, s, "web")
-		must(t, s.Delete(patient(t), "web", store.IfVersion(o.Version), store.IfUID(o.UID)))
-		refused(t, s.Delete(patient(t), "web", store.IfUID("x")), store.ErrConflict, store.OpDelete, s, "web")
+		same(t, "what the second Delete returned", remove(t, s, "web"), o)
+		must(t, errOf(s.Delete(patient(t), "web", store.IfVersion(o.Version), store.IfUID(o.UID))))
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfUID("x"))), store.ErrConflict, store.OpDelete, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 		w.sees(informer.Added, create(t, s, "next"))
 	}},

@@ -83,9 +83,11 @@ func list(t testing.TB, s store.Store[Thing]) informer.List[object] {
 	return l
 }
 
-func remove(t testing.TB, s store.Store[Thing], key string) {
+func remove(t testing.TB, s store.Store[Thing], key string) object {
 	t.Helper()
-	must(t, s.Delete(patient(t), key))
+	o, err := s.Delete(patient(t), key)
+	must(t, err)
+	return o
 }
 
 func must(t testing.TB, err error) {
@@ -247,3 +249,6 @@ func (w *watcher) ends() error {
 		return err
 	}
 }
+
+// errOf returns the error of a call that returns an object too.
+func errOf[T any](_ store.Object[T], err error) error { return err }

@@ -158,11 +158,8 @@ func (i *Interceptor[T]) UpdateStatus(
 }
 
 // Delete implements [store.Writer].
-func (i *Interceptor[T]) Delete(ctx context.Context, key string, pre ...store.Precondition) error {
-	_, err := intercept(ctx, i, store.OpDelete, key, func() (struct{}, error) {
-		return struct{}{}, i.to.Delete(ctx, key, pre...)
-	})
-	return err
+func (i *Interceptor[T]) Delete(ctx context.Context, key string, pre ...store.Precondition) (store.Object[T], error) {
+	return intercept(ctx, i, store.OpDelete, key, func() (store.Object[T], error) { return i.to.Delete(ctx, key, pre...) })
 }
 
 // Watch implements [store.Reader].

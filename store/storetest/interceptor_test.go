@@ -50,7 +50,7 @@ var calls = map[string]func(ctx context.Context, s store.Store[thing]) error{
 		_, err := s.UpdateStatus(ctx, object{Key: "web", Version: 1, Value: thing{Status: storetest.Status{Phase: "up"}}})
 		return err
 	},
-	store.OpDelete: func(ctx context.Context, s store.Store[thing]) error { return s.Delete(ctx, "web") },
+	store.OpDelete: func(ctx context.Context, s store.Store[thing]) error { return errOf(s.Delete(ctx, "web")) },
 }
 
 // keyOf is the key of a call of the table above.
@@ -166,7 +166,7 @@ func TestARuleHitsTheCallsThatItNames(t *testing.T) {
 			hits := 0
 			for call := 1; call <= 7; call++ {
 				_, _ = s.Get(t.Context(), "other") // does not count
-				_ = s.Delete(t.Context(), "web", store.IfUID("x"))
+				_, _ = s.Delete(t.Context(), "web", store.IfUID("x"))
 				_, err := s.Get(t.Context(), "web")
 				from, to := max(nth, 1), max(nth, 1)+max(times, 1)-1
 				if times < 0 {
@@ -279,7 +279,7 @@ func (s onceStore) UpdateStatus(ctx context.Context, o object, _ ...store.Precon
 	return s.Store.UpdateStatus(ctx, o, s.once)
 }
 
-func (s onceStore) Delete(ctx context.Context, key string, _ ...store.Precondition) error {
+func (s onceStore) Delete(ctx context.Context, key string, _ ...store.Precondition) (object, error) {
 	return s.Store.Delete(ctx, key, s.once)
 }
 

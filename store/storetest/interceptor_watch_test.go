@@ -121,7 +121,7 @@ func TestBookmarksDoNotCountAndARemovedRuleDoesNotStrike(t *testing.T) {
 		assert.Contains(t, pull(), "lost")
 		in.Remove()
 		assert.Equal(t, "Added new", unharmed())
-		require.NoError(t, memory.Delete(t.Context(), "new"))
+		require.NoError(t, errOf(memory.Delete(t.Context(), "new")))
 		assert.Equal(t, "Deleted new", unharmed())
 		assert.Equal(t, 1, in.Hits())
 	})
@@ -159,3 +159,6 @@ func TestAConsumerThatLeavesAWatchEndsIt(t *testing.T) {
 	}
 	assert.Equal(t, []storetest.Call{{Op: store.OpWatch, Done: true}}, s.Calls())
 }
+
+// errOf returns the error of a call that returns an object too.
+func errOf(_ object, err error) error { return err }

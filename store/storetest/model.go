@@ -212,7 +212,7 @@ func (m *model) updateStatus(base, old object, there, wrong bool, pre []store.Pr
 
 func (m *model) delete(key string, old object, there, wrong bool, pre []store.Precondition) {
 	m.t.Helper()
-	err := m.s.Delete(m.t.Context(), key, pre...)
+	_, err := m.s.Delete(m.t.Context(), key, pre...)
 	switch {
 	case !there:
 		m.refused(err, store.ErrNotFound)

@@ -74,7 +74,7 @@ var objectCases = []testCase{
 			o.Key = key
 			_, err = s.Update(patient(t), o)
 			refused(t, err, store.ErrNotFound, store.OpUpdate, s, key)
-			refused(t, s.Delete(patient(t), key), store.ErrNotFound, store.OpDelete, s, key)
+			refused(t, errOf(s.Delete(patient(t), key)), store.ErrNotFound, store.OpDelete, s, key)
 		}
 		keys(t, list(t, s))
 		keys(t, list(t, other), "web")
@@ -216,7 +216,7 @@ var objectCases = []testCase{
 		refused(t, err, cause, store.OpCreate, s, "new")
 		_, err = s.Update(ctx, object{Key: "web", Version: o.Version})
 		refused(t, err, cause, store.OpUpdate, s, "web")
-		refused(t, s.Delete(ctx, "web"), cause, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(ctx, "web")), cause, store.OpDelete, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 		keys(t, list(t, s), "web")
 	}},

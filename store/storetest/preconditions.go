@@ -50,7 +50,7 @@ var preconditionCases = []testCase{
 		o := create(t, s, "web")
 		_, err := s.Update(patient(t), old)
 		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
-		refused(t, s.Delete(patient(t), "web", store.IfUID(old.UID)), store.ErrConflict, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfUID(old.UID))), store.ErrConflict, store.OpDelete, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
@@ -61,7 +61,7 @@ var preconditionCases = []testCase{
 		for _, v := range []informer.Version{0, old.Version, o.Version + 1} {
 			_, err := s.Update(patient(t), o, store.IfVersion(v))
 			refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
-			e := refused(t, s.Delete(patient(t), "web", store.IfVersion(v)), store.ErrConflict, store.OpDelete, s, "web")
+			e := refused(t, errOf(s.Delete(patient(t), "web", store.IfVersion(v))), store.ErrConflict, store.OpDelete, s, "web")
 			if e.Have != o.Version || e.Want != v {
 				t.Fatalf("the error has the versions %d and %d, want %d and %d", e.Have, e.Want, o.Version, v)
 			}
@@ -70,8 +70,8 @@ var preconditionCases = []testCase{
 		o.Value.Size = 10
 		o, err := s.Update(patient(t), o, store.IfVersion(o.Version))
 		must(t, err)
-		must(t, s.Delete(patient(t), "web", store.IfVersion(o.Version)))
-		refused(t, s.Delete(patient(t), "web", store.IfVersion(o.Version)), store.ErrNotFound, store.OpDelete, s, "web")
+		must(t, errOf(s.Delete(patient(t), "web", store.IfVersion(o.Version))))
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfVersion(o.Version))), store.ErrNotFound, store.OpDelete, s, "web")
 	}},
 
 	{"IfUID holds for the UID that is stored, and for no other", func(t testing.TB, db Database) {
@@ -80,13 +80,13 @@ var preconditionCases = []testCase{
 		for _, uid := range []string{"", other.UID, o.UID + "x"} {
 			_, err := s.Update(patient(t), o, store.IfUID(uid))
 			refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
-			refused(t, s.Delete(patient(t), "web", store.IfUID(uid)), store.ErrConflict, store.OpDelete, s, "web")
+			refused(t, errOf(s.Delete(patient(t), "web", store.IfUID(uid))), store.ErrConflict, store.OpDelete, s, "web")
 		}
 		same(t, "the object", get(t, s, "web"), o)
 		o.Value.Size = 10
 		_, err := s.Update(patient(t), o, store.IfUID(o.UID))
 		must(t, err)
-		must(t, s.Delete(patient(t), "web", store.IfUID(o.UID)))
+		must(t, errOf(s.Delete(patient(t), "web", store.IfUID(o.UID))))
 	}},
 
 	{"to Create, what is not there has version 0 and no UID", func(t testing.TB, db Database) {
@@ -106,10 +106,10 @@ var preconditionCases = []testCase{
 		for _, bad := range []store.Precondition{store.IfVersion(o.Version + 1), store.IfUID("x")} {
 			for at := range len(good) + 1 {
 				pre := append(append(append([]store.Precondition{}, good[:at]...), bad), good[at:]...)
-				refused(t, s.Delete(patient(t), "web", pre...), store.ErrConflict, store.OpDelete, s, "web")
+				refused(t, errOf(s.Delete(patient(t), "web", pre...)), store.ErrConflict, store.OpDelete, s, "web")
 			}
 		}
-		must(t, s.Delete(patient(t), "web", good...))
+		must(t, errOf(s.Delete(patient(t), "web", good...)))
 	}},
 
 	{"a write of an earlier term than one that has written is fenced off", func(t testing.TB, db Database) {
@@ -132,8 +132,8 @@ var preconditionCases = []testCase{
 			}
 			_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm(term))
 			refused(t, err, store.ErrFenced, store.OpCreate, other, "new")
-			refused(t, s.Delete(patient(t), "web", store.IfTerm(term)), store.ErrFenced, store.OpDelete, s, "web")
-			refused(t, s.Delete(patient(t), "web", store.IfTerm(9), store.IfTerm(term)), store.ErrFenced, store.OpDelete, s, "web")
+			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm(term))), store.ErrFenced, store.OpDelete, s, "web")
+			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm(9), store.IfTerm(term))), store.ErrFenced, store.OpDelete, s, "web")
 		}
 		same(t, "the object", get(t, s, "web"), o)
 		must(t, write(7))
@@ -141,8 +141,8 @@ var preconditionCases = []testCase{
 		_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm(8))
 		must(t, err)
 		refused(t, write(7), store.ErrFenced, store.OpUpdate, s, "web")
-		must(t, s.Delete(patient(t), "web", store.IfTerm(9)))
-		refused(t, other.Delete(patient(t), "new", store.IfTerm(8)), store.ErrFenced, store.OpDelete, other, "new")
+		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm(9))))
+		refused(t, errOf(other.Delete(patient(t), "new", store.IfTerm(8))), store.ErrFenced, store.OpDelete, other, "new")
 	}},
 
 	{"a term is seen with an accepted write that has nothing to change, and not with a refused one", func(t testing.TB, db Database) {
@@ -150,14 +150,14 @@ var preconditionCases = []testCase{
 		o := create(t, s, "web", "dns")
 		_, err := s.Create(patient(t), o, store.IfTerm(9))
 		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
-		refused(t, s.Delete(patient(t), "web", store.IfTerm(9), store.IfUID("x")), store.ErrConflict, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm(9), store.IfUID("x"))), store.ErrConflict, store.OpDelete, s, "web")
 		_, err = s.Update(patient(t), o, store.IfTerm(2))
 		must(t, err)
 		_, err = s.Update(patient(t), o, store.IfTerm(1))
 		refused(t, err, store.ErrFenced, store.OpUpdate, s, "web")
-		must(t, s.Delete(patient(t), "web", store.IfTerm(3)))
-		must(t, s.Delete(patient(t), "web", store.IfTerm(5), store.IfTerm(4))) // the greatest counts
-		refused(t, s.Delete(patient(t), "web", store.IfTerm(4)), store.ErrFenced, store.OpDelete, s, "web")
+		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm(3))))
+		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm(5), store.IfTerm(4)))) // the greatest counts
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm(4))), store.ErrFenced, store.OpDelete, s, "web")
 	}},
 
 	{"who is fenced off hears so first, and who is late that the object is gone", func(t testing.TB, db Database) {
@@ -169,11 +169,11 @@ var preconditionCases = []testCase{
 		refused(t, err, store.ErrFenced, store.OpCreate, s, "web")
 		_, err = s.Update(patient(t), object{Key: "gone"}, stale...)
 		refused(t, err, store.ErrFenced, store.OpUpdate, s, "gone")
-		refused(t, s.Delete(patient(t), "web", stale...), store.ErrFenced, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", stale...)), store.ErrFenced, store.OpDelete, s, "web")
 		_, err = s.Create(patient(t), object{Key: "web"}, stale[1:]...)
 		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
 		_, err = s.Update(patient(t), object{Key: "gone"}, stale[1:]...)
 		refused(t, err, store.ErrNotFound, store.OpUpdate, s, "gone")
-		refused(t, s.Delete(patient(t), "gone", stale[1:]...), store.ErrNotFound, store.OpDelete, s, "gone")
+		refused(t, errOf(s.Delete(patient(t), "gone", stale[1:]...)), store.ErrNotFound, store.OpDelete, s, "gone")
 	}},
 }

@@ -82,7 +82,7 @@ var raceCases = []testCase{
 		s, ctx := db.Open("thing"), patient(t)
 		o := create(t, s, "web")
 		oneWins(t, race(func(int) error {
-			return s.Delete(ctx, "web", store.IfVersion(o.Version))
+			return errOf(s.Delete(ctx, "web", store.IfVersion(o.Version)))
 		}), store.ErrNotFound)
 	}},
 

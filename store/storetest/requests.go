@@ -54,10 +54,13 @@ var requestCases = []testCase{
 	{"a deletion with the same request id does not delete the next life", func(t testing.TB, db Database) {
 		s := db.Open("thing")
 		create(t, s, "web")
-		must(t, s.Delete(patient(t), "web", store.Once("r1")))
-		must(t, s.Delete(patient(t), "web", store.Once("r1")))
+		deleted, err := s.Delete(patient(t), "web", store.Once("r1"))
+		must(t, err)
+		again, err := s.Delete(patient(t), "web", store.Once("r1"))
+		must(t, err)
+		same(t, "what the second Delete returned", again, deleted)
 		create(t, s, "web")
-		must(t, s.Delete(patient(t), "web", store.Once("r1")))
+		must(t, errOf(s.Delete(patient(t), "web", store.Once("r1"))))
 		keys(t, list(t, s), "web")
 	}},
 
@@ -84,7 +87,7 @@ var requestCases = []testCase{
 		refused(t, err, store.ErrRequest, store.OpCreate, other, "web")
 		_, err = s.Update(patient(t), o, store.Once("r1"))
 		refused(t, err, store.ErrRequest, store.OpUpdate, s, "web")
-		refused(t, s.Delete(patient(t), "web", store.Once("r1")), store.ErrRequest, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.Once("r1"))), store.ErrRequest, store.OpDelete, s, "web")
 		keys(t, list(t, s), "web")
 		keys(t, list(t, other))
 	}},

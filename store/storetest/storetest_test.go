@@ -57,7 +57,7 @@ type faulty struct {
 	watch  func(context.Context, informer.Version) events
 	create func(context.Context, object, ...store.Precondition) (object, error)
 	update func(context.Context, object, ...store.Precondition) (object, error)
-	delete func(context.Context, string, ...store.Precondition) error
+	delete func(context.Context, string, ...store.Precondition) (object, error)
 	pick   func(context.Context, store.Selector) (list, error)
 	status func(context.Context, object, ...store.Precondition) (object, error)
 }
@@ -111,7 +111,7 @@ func (f *faulty) Update(ctx context.Context, o object, pre ...store.Precondition
 	return f.Store.Update(ctx, o, pre...)
 }
 
-func (f *faulty) Delete(ctx context.Context, key string, pre ...store.Precondition) error {
+func (f *faulty) Delete(ctx context.Context, key string, pre ...store.Precondition) (object, error) {
 	if f.delete != nil {
 		return f.delete(ctx, key, pre...)
 	}
@@ -176,15 +176,26 @@ var faults = map[string]struct {
 	},
 	"preconditions that are forgotten": {
 		"IfUID holds for the UID that is stored, and for no other", func(f *faulty) {
-			f.delete = func(ctx context.Context, key string, _ ...store.Precondition) error {
+			f.delete = func(ctx context.Context, key string, _ ...store.Precondition) (object, error) {
 				return f.Store.Delete(ctx, key)
 			}
 		},
 	},
 	"only the first precondition is looked at": {
 		"all preconditions have to hold", func(f *faulty) {
-			f.delete = func(ctx context.Context, key string, pre ...store.Precondition) error {
+			f.delete = func(ctx context.Context, key string, pre ...store.Precondition) (object, error) {
 				return f.Store.Delete(ctx, key, pre[:min(1, len(pre))]...)
+			}
+		},
+	},
+	"a deletion that returns the state before": {
+		"a deletion of an object without finalizers removes it", func(f *faulty) {
+			f.delete = func(ctx context.Context, key string, pre ...store.Precondition) (object, error) {
+				before, err := f.Store.Get(ctx, key)
+				if err == nil {
+					_, err = f.Store.Delete(ctx, key, pre...)
+				}
+				return before, err
 			}
 		},
 	},
