@@ -42,17 +42,18 @@ type later interface {
 	AddAfter(key string, d time.Duration)
 }
 
-// laterImplementation is one of delayingImplementations, or the floor.
+// laterImplementation is one of delayingImplementations, or a floor. It is told how many keys will come.
 type laterImplementation struct {
 	name string
-	new  func() later
+	new  func(keys int) later
 }
 
 func laterImplementations() (all []laterImplementation) {
 	for _, impl := range delayingImplementations {
-		all = append(all, laterImplementation{impl.name, func() later { return impl.new() }})
+		all = append(all, laterImplementation{impl.name, func(int) later { return impl.new() }})
 	}
-	return append(all, laterImplementation{"floor", func() later { return newDelayingFloor() }})
+	return append(all, laterImplementation{"floor", func(int) later { return newDelayingFloor() }},
+		laterImplementation{"flat", func(keys int) later { return newFlat(keys) }})
 }
 
 // maxDelay is the longest delay of BenchmarkQueueAddAfter.
@@ -69,7 +70,7 @@ func BenchmarkQueueAddAfter(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
-				q := impl.new()
+				q := impl.new(size)
 				n += addLater(q, keys, delays)
 				if left := q.Len(); left != 0 {
 					b.Fatalf("%d keys wait, want none", left)
@@ -84,7 +85,7 @@ func BenchmarkQueueAddAfter(b *testing.B) {
 func TestDelayedKeysAreHandedOutOnce(t *testing.T) {
 	for _, impl := range laterImplementations() {
 		t.Run(impl.name, func(t *testing.T) {
-			q := impl.new()
+			q := impl.new(100)
 			defer q.ShutDown()
 			assert.Equal(t, 100, addLater(q, makeKeys(100), makeDelays(100)))
 			assert.Zero(t, q.Len())
