@@ -19,7 +19,11 @@ const never = time.Duration(1 << 62)
 // process reconciles the key of item, and decides what becomes of it. It returns false if the key has to wait for something
 // before. The seat is that of the worker, nil if there is none.
 func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *seat[K]) (report Report[K], ok bool) {
-	defer item.Done()
+	var told verdict // after Done: who hears that a key is parked finds it parked
+	defer func() {
+		item.Done()
+		told.tell()
+	}()
 	if c.scheduled.Load() {
 		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
 		c.queue.Cancel(item.Key)
@@ -47,12 +51,13 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 	defer func() {
 		if !returned { // a Goexit, which nothing can stop
 			crash := &wait.PanicError{Value: ErrGoexit, Stack: debug.Stack()}
-			c.finish(t, Result{}, Panicked, crash)
+			_, told = c.finish(t, Result{}, Panicked, crash)
 		}
 	}()
 	result, outcome, err := c.reconcile(t)
 	returned = true
-	return c.finish(t, result, outcome, err), true
+	report, told = c.finish(t, result, outcome, err)
+	return report, true
 }
 
 // reconcile calls the reconciler and classifies what comes of it. The context of t ends when the controller stops the work.
@@ -112,8 +117,8 @@ func (c *Controller[K]) call(t *try[K]) (result Result, panicked bool, err error
 	return result, false, err
 }
 
-// finish books how a reconcile has ended.
-func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) Report[K] {
+// finish books how a reconcile has ended. It returns what to tell those who have waited for that.
+func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) (Report[K], verdict) {
 	ended := time.Since(c.started)
 	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
@@ -137,8 +142,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	if c.cfg.Hooks.Reconciled != nil {
 		c.cfg.Hooks.Reconciled(r)
 	}
-	c.waiters.end(r.Key, r.Outcome, r.Err)
-	return r
+	return r, c.waiters.end(r.Key, r.Outcome, r.Err)
 }
 
 // schedule makes key, which a queue has handed out, be reconciled after d, or by the next Run if this one drains.

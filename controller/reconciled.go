@@ -137,10 +137,22 @@ func (ws *waiters[K]) begin(key K) {
 	}
 }
 
-// end says how a reconcile of key has ended.
-func (ws *waiters[K]) end(key K, o Outcome, err error) {
+// verdict is how a reconcile has ended, for those who have waited for that.
+type verdict struct {
+	waiters []*waiter
+	err     error
+}
+
+func (v verdict) tell() {
+	for _, w := range v.waiters {
+		w.done <- v.err // it has room
+	}
+}
+
+// end says how a reconcile of key has ended. The caller tells the verdict.
+func (ws *waiters[K]) end(key K, o Outcome, err error) (told verdict) {
 	if ws.n.Load() == 0 {
-		return
+		return verdict{}
 	}
 	switch o {
 	case Succeeded, Requeued, GivenUp, Skipped:
@@ -154,8 +166,10 @@ func (ws *waiters[K]) end(key K, o Outcome, err error) {
 	for _, w := range ws.keys[key] {
 		if w.rides && o != 0 && !w.decided {
 			w.decided = true
-			w.done <- err // it has room
+			told.waiters = append(told.waiters, w)
 		}
 		w.rides = false
 	}
+	told.err = err
+	return told
 }

@@ -214,3 +214,14 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 		require.ErrorIs(t, c.WaitIdle(ctx), context.Canceled, "while something is held")
 	})
 }
+
+func TestWhoHearsThatAKeyIsParkedFindsItParked(t *testing.T) {
+	c, _ := newController(t, controller.Config[string]{Workers: 2, MaxAttempts: 1, Logger: quiet},
+		func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom })
+	r := start(t, c.Run)
+	for range 3000 {
+		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", 0), controller.ErrParked)
+		require.True(t, c.DropParked("a"))
+	}
+	require.NoError(t, r.stop())
+}
