@@ -121,13 +121,7 @@ func TestAMarkThatWasNeverHeldIsNeverMissed(t *testing.T) {
 				assert.Zero(t, w.marks.asked)
 				assert.Equal(t, 1, w.led())
 				require.True(t, a.IsLeader())
-				last := w.history()[len(w.history())-1].at
-				w.crash("a")
-				after(lease - time.Second)
-				require.False(t, b.IsLeader())
-				after(lease)
-				require.True(t, b.IsLeader())
-				assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(last), lease)
+				crashAndWaitForTheLease(t, w, b)
 				w.finish(t)
 			})
 		})
@@ -332,13 +326,7 @@ func TestWithoutFencedWorkALostMarkReplacesNobody(t *testing.T) {
 		require.True(t, a.IsLeader())
 		require.Equal(t, 1, w.led())
 
-		last := w.history()[len(w.history())-1].at
-		w.crash("a")
-		after(lease - time.Second)
-		require.False(t, b.IsLeader())
-		after(lease)
-		require.True(t, b.IsLeader())
-		assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(last), lease)
+		crashAndWaitForTheLease(t, w, b)
 		w.finish(t)
 	})
 }
@@ -380,3 +368,15 @@ type panics struct{}
 
 func (panics) Hold(_ context.Context, _ string, held func()) error { held(); panic("on purpose") }
 func (panics) Gone(context.Context, string) error                  { panic("on purpose") }
+
+// crashAndWaitForTheLease has a, which leads, crash, and checks that b takes over when its lease is over, and not before.
+func crashAndWaitForTheLease(t *testing.T, w *world, b *party) {
+	t.Helper()
+	last := w.history()[len(w.history())-1].at
+	w.crash("a")
+	after(lease - time.Second)
+	require.False(t, b.IsLeader())
+	after(lease)
+	require.True(t, b.IsLeader())
+	assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(last), lease)
+}
