@@ -220,12 +220,15 @@ func (q *setpointDeltas) Replace(list []*object) {
 }
 
 func (q *setpointDeltas) Pop(apply bool) (key string, told int) {
-	_, err := q.queue.TryPop(func(k string, deltas []cache.Delta[*object], _ bool) error {
-		key, told = k, len(deltas)
+	_, err := q.queue.TryPop(func(k string, deltas cache.Deltas[*object], _ bool) error {
+		key, told = k, 0
+		for range deltas.All() {
+			told++
+		}
 		if !apply || key == end {
 			return nil
 		}
-		for _, d := range deltas {
+		for d := range deltas.All() {
 			if d.Type == cache.Deleted {
 				q.cache.Delete(key)
 			} else {

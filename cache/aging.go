@@ -37,7 +37,8 @@ func (a *aging[K, V]) put(key K, v V, now time.Time) {
 	if e := a.find(key, hash); e != nil {
 		a.remove(e)
 	}
-	a.push(key, hash, aged[V]{v, now.Add(a.ttl)})
+	e, _ := a.push(key, hash)
+	e.v = aged[V]{v, now.Add(a.ttl)}
 }
 
 // expire drops what has expired, limit values at most.

@@ -1,6 +1,9 @@
 package cache
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // DeltaType says what a [Delta] reports.
 type DeltaType uint8
@@ -36,6 +39,32 @@ type Delta[T any] struct {
 	Type              DeltaType
 	FinalStateUnknown bool // the deletion was found out by a Replace that lacked the object; see [Tombstone]
 	Object            T    // the new state; the last known one if the type is Deleted
+}
+
+// Deltas is all that has happened to a key since it was taken out last: one delta, or a Deleted and then another one. It is
+// a value: whoever gets it may keep it.
+type Deltas[T any] struct {
+	gone, last Delta[T] // the type of one that is not there is 0
+}
+
+// All iterates over the deltas, in order.
+func (d Deltas[T]) All() iter.Seq[Delta[T]] {
+	return func(yield func(Delta[T]) bool) {
+		if d.gone.Type != 0 && !yield(d.gone) {
+			return
+		}
+		if d.last.Type != 0 {
+			yield(d.last)
+		}
+	}
+}
+
+// Newest returns the last delta: what the key has come to.
+func (d Deltas[T]) Newest() Delta[T] {
+	if d.last.Type != 0 {
+		return d.last
+	}
+	return d.gone
 }
 
 // item is what waits for one key: {X}, {Deleted} or {Deleted, X}, where X is a delta of another type.
@@ -78,17 +107,12 @@ func (it *item[T]) add(d Delta[T]) {
 	it.deleted, it.obj, it.what = true, none, 0
 }
 
-// deltas returns the deltas, in memory of their own.
-func (it *item[T]) deltas() []Delta[T] {
-	last := Delta[T]{Type: it.what, Object: it.obj}
-	if !it.deleted {
-		return []Delta[T]{last}
+func (it *item[T]) deltas() Deltas[T] {
+	d := Deltas[T]{last: Delta[T]{Type: it.what, Object: it.obj}}
+	if it.deleted {
+		d.gone = Delta[T]{Type: Deleted, FinalStateUnknown: it.unknown, Object: it.gone}
 	}
-	gone := Delta[T]{Type: Deleted, FinalStateUnknown: it.unknown, Object: it.gone}
-	if it.what == 0 {
-		return []Delta[T]{gone}
-	}
-	return []Delta[T]{gone, last}
+	return d
 }
 
 // stronger returns the type that claims less about what the object was before, and so more about what a consumer must

@@ -200,10 +200,12 @@ func (f *DeltaFIFO[K, T]) advanceLocked(v uint64) {
 // enqueueLocked adds d, which came right after version floor, to what waits for key.
 func (f *DeltaFIFO[K, T]) enqueueLocked(key K, hash uint32, d Delta[T], floor uint64) *item[T] {
 	f.lowerLocked(floor) // a Sync may wait, and now another change comes with the version that was the last one then
-	at, _ := f.waiting.push(key, hash, item[T]{floor: floor})
-	it := &f.waiting.nodes[at].v
-	it.add(d)
-	return it
+	e, fresh := f.waiting.push(key, hash)
+	if fresh {
+		e.v.floor = floor
+	}
+	e.v.add(d)
+	return &e.v
 }
 
 // lowerLocked sees to it that no floor of what waits is higher than this one.

@@ -82,7 +82,7 @@ func TestAKnownObjectIsToldWhenSomethingElseHasHappenedToItsKey(t *testing.T) {
 	t.Run("an update is being processed", func(t *testing.T) {
 		f, x := newComparing()
 		require.NoError(t, f.Update(a(2), 10))
-		_, err := f.TryPop(func(key string, deltas []cache.Delta[*pod], _ bool) error {
+		_, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error {
 			err := list(f)
 			apply(x.Indexer, key, deltas)
 			return err

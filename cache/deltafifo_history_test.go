@@ -131,10 +131,10 @@ func (h *history) pop(middle bool, result error) {
 	}
 	want := h.m.pop(h.x)
 	told := false
-	popped, err := h.f.TryPop(func(key string, deltas []cache.Delta[*pod], initial bool) error {
+	popped, err := h.f.TryPop(func(key string, deltas cache.Deltas[*pod], initial bool) error {
 		told = true
-		if want == nil || key != h.m.current.key || !slices.Equal(deltas, want) || initial != h.m.current.initial {
-			h.fail("Pop tells %s, want %s", line(key, deltas, initial), line("", want, false))
+		if want == nil || key != h.m.current.key || !slices.Equal(slices.Collect(deltas.All()), want) || initial != h.m.current.initial {
+			h.fail("Pop tells %s, want %s", line(key, deltas.All(), initial), line("", slices.Values(want), false))
 			return nil
 		}
 		if middle {

@@ -31,11 +31,11 @@ func TestAConsumerBesideItsProducersEndsUpLikeTheSource(t *testing.T) {
 			n := 0
 			bad := errors.New("bad")
 			for {
-				err := f.Pop(context.Background(), func(key string, deltas []cache.Delta[*pod], _ bool) error {
+				err := f.Pop(context.Background(), func(key string, deltas cache.Deltas[*pod], _ bool) error {
 					if n++; n%50 == 0 {
 						return bad
 					}
-					for _, d := range deltas {
+					for d := range deltas.All() {
 						assert.Equal(t, key, d.Object.name)
 					}
 					apply(x, key, deltas)

@@ -3,6 +3,7 @@ package cache_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -17,8 +18,8 @@ func a(n int) *pod { return &pod{name: "a", n: n} }
 func b(n int) *pod { return &pod{name: "b", n: n} }
 
 // apply does to x what a level consumer does.
-func apply(x *cache.Indexer[string, *pod], key string, deltas []cache.Delta[*pod]) {
-	for _, d := range deltas {
+func apply(x *cache.Indexer[string, *pod], key string, deltas cache.Deltas[*pod]) {
+	for d := range deltas.All() {
 		if d.Type == cache.Deleted {
 			x.Delete(key)
 		} else {
@@ -29,9 +30,9 @@ func apply(x *cache.Indexer[string, *pod], key string, deltas []cache.Delta[*pod
 
 // line describes what process was called with: "a: Deleted 1, Added 2". A question mark stands for FinalStateUnknown,
 // and a final star for initial.
-func line(key string, deltas []cache.Delta[*pod], initial bool) string {
+func line(key string, deltas iter.Seq[cache.Delta[*pod]], initial bool) string {
 	var words []string
-	for _, d := range deltas {
+	for d := range deltas {
 		word := d.Type.String()
 		if d.FinalStateUnknown {
 			word += "?"
@@ -50,8 +51,8 @@ func drain(t *testing.T, f *fifo, x *cache.Indexer[string, *pod]) []string {
 	t.Helper()
 	lines := []string{}
 	for {
-		popped, err := f.TryPop(func(key string, deltas []cache.Delta[*pod], initial bool) error {
-			lines = append(lines, line(key, deltas, initial))
+		popped, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], initial bool) error {
+			lines = append(lines, line(key, deltas.All(), initial))
 			apply(x, key, deltas)
 			return nil
 		})
@@ -141,9 +142,9 @@ func TestSyncComesAfterTheLastItemOfTheFirstListWasProcessed(t *testing.T) {
 	require.NoError(t, f.Add(&pod{name: "c"}, 6))
 	for i, want := range []string{"a: Replaced 1 *", "b: Deleted? 1 *"} {
 		require.False(t, f.HasSynced())
-		popped, err := f.TryPop(func(key string, deltas []cache.Delta[*pod], initial bool) error {
+		popped, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], initial bool) error {
 			require.False(t, f.HasSynced(), "process has not returned yet")
-			require.Equal(t, want, line(key, deltas, initial))
+			require.Equal(t, want, line(key, deltas.All(), initial))
 			if i == 0 {
 				return errors.New("an error counts too")
 			}
@@ -291,7 +292,7 @@ func TestALostDeleteWhileTheKeyIsProcessed(t *testing.T) {
 		x := newPods()
 		f := newFIFO(x)
 		require.NoError(t, f.Add(a(1), 1))
-		popped, err := f.TryPop(func(key string, deltas []cache.Delta[*pod], _ bool) error {
+		popped, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error {
 			err := forget(f) // a is neither known nor does it wait
 			apply(x, key, deltas)
 			return err
@@ -307,7 +308,7 @@ func TestTheConsumerMayBeAProducer(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	require.NoError(t, f.Add(a(1), 1))
-	popped, err := f.TryPop(func(string, []cache.Delta[*pod], bool) error {
+	popped, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
 		require.Zero(t, f.Len())
 		require.Zero(t, f.Version())
 		f.Bookmark(2)

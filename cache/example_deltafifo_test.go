@@ -17,8 +17,8 @@ func ExampleDeltaFIFO() {
 	var known cache.Known[string, site] = sites
 	changes := cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, site]{Known: known})
 
-	apply := func(host string, deltas []cache.Delta[site], initial bool) error {
-		for _, d := range deltas {
+	apply := func(host string, deltas cache.Deltas[site], initial bool) error {
+		for d := range deltas.All() {
 			fmt.Println(host, d.Type, d.Object.state, "initial:", initial)
 			if d.Type == cache.Deleted {
 				sites.Delete(host)

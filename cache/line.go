@@ -139,20 +139,20 @@ func (l *line[K, V]) backward() iter.Seq[*node[K, V]] {
 	}
 }
 
-// push returns the place of the node of key, and whether it is new: if there is none, push puts one with this value at the
-// end.
-func (l *line[K, V]) push(key K, hash uint32, v V) (at int, fresh bool) {
+// push returns the node of key, and whether it is fresh: if there is none, push puts one without a value at the end.
+func (l *line[K, V]) push(key K, hash uint32) (e *node[K, V], fresh bool) {
 	l.reserve(1)
 	at, slot := l.probe(key, hash)
 	if at >= 0 {
-		return at, false
+		return &l.nodes[at], false
 	}
 	at = l.place(l.used)
-	l.nodes[at] = node[K, V]{key: key, v: v, hash: hash, in: true}
+	e = &l.nodes[at]
+	e.key, e.hash, e.in = key, hash, true // a hole has no value
 	l.slots[slot] = slotOf(hash, uint32(at))
 	l.used++
 	l.n++
-	return at, true
+	return e, true
 }
 
 // remove takes out a node, which must be in.
@@ -210,17 +210,4 @@ func (l *line[K, V]) resize(slots int) {
 	}
 	to.used = to.n
 	*l = to
-}
-
-// mapped returns a line of the same keys with other values, by their place. It takes the hash table of l, which is of no use
-// after that.
-func mapped[K comparable, V, W any](l *line[K, V], value func(at int) W) line[K, W] {
-	to := line[K, W]{seed: l.seed, slots: l.slots, head: l.head, used: l.used, n: l.n}
-	to.nodes = make([]node[K, W], len(l.nodes))
-	for i := range l.nodes {
-		if e := &l.nodes[i]; e.in {
-			to.nodes[i] = node[K, W]{e.key, value(i), e.hash, true}
-		}
-	}
-	return to
 }

@@ -42,7 +42,7 @@ func TestWhatIsEmptiedGivesItsMemoryBack(t *testing.T) {
 	}
 	for i := range many - 3 {
 		x.Delete(fmt.Sprint(i))
-		_, _ = f.TryPop(func(string, []cache.Delta[*pod], bool) error { return nil })
+		_, _ = f.TryPop(func(string, cache.Deltas[*pod], bool) error { return nil })
 	}
 	values, postings, members := byNode.Room("all")
 	for what, room := range map[string]int{

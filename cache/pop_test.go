@@ -14,7 +14,7 @@ import (
 
 func TestPop(t *testing.T) {
 	ctx := context.Background()
-	nothing := func(string, []cache.Delta[*pod], bool) error { return nil }
+	nothing := func(string, cache.Deltas[*pod], bool) error { return nil }
 
 	for what, call := range map[string]func(*fifo) error{
 		"Add":     func(f *fifo) error { return f.Add(a(2), 2) },
@@ -29,7 +29,7 @@ func TestPop(t *testing.T) {
 				var wg sync.WaitGroup
 				// Pops once; the test waits for it.
 				wg.Go(func() {
-					err := f.Pop(ctx, func(key string, _ []cache.Delta[*pod], _ bool) error { got = key; return nil })
+					err := f.Pop(ctx, func(key string, _ cache.Deltas[*pod], _ bool) error { got = key; return nil })
 					assert.NoError(t, err)
 				})
 				require.NoError(t, f.Delete(b(1), 1)) // wakes it, but is not told
@@ -99,7 +99,7 @@ func TestPop(t *testing.T) {
 			require.NoError(t, f.Add(a(1), 1))
 			wg.Wait()
 			require.NoError(t, f.Add(b(1), 1))
-			popped, err := f.TryPop(func(string, []cache.Delta[*pod], bool) error {
+			popped, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
 				require.Panics(t, func() { _, _ = f.TryPop(nothing) })
 				return nil
 			})
@@ -111,14 +111,14 @@ func TestPop(t *testing.T) {
 		f := newFIFO(newPods())
 		require.NoError(t, f.Add(a(1), 1))
 		bad := errors.New("bad")
-		require.Equal(t, bad, f.Pop(ctx, func(string, []cache.Delta[*pod], bool) error { return bad }))
+		require.Equal(t, bad, f.Pop(ctx, func(string, cache.Deltas[*pod], bool) error { return bad }))
 		require.Zero(t, f.Len())
 	})
 	t.Run("a panic of process leaves the queue usable, and the version down", func(t *testing.T) {
 		x := newPods()
 		f := newFIFO(x)
 		require.NoError(t, f.Replace([]*pod{a(1)}, 5))
-		require.Panics(t, func() { _ = f.Pop(ctx, func(string, []cache.Delta[*pod], bool) error { panic("bad") }) })
+		require.Panics(t, func() { _ = f.Pop(ctx, func(string, cache.Deltas[*pod], bool) error { panic("bad") }) })
 		require.True(t, f.HasSynced())
 		require.Zero(t, f.Version())
 		require.NoError(t, f.Update(a(2), 6))

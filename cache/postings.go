@@ -75,6 +75,7 @@ func (p *postings) set(n uint32, ps []posting) {
 		*one = ps[0]
 	default:
 		one.bucket = several
-		p.more.push(n, p.more.hash(n), slices.Clone(ps))
+		e, _ := p.more.push(n, p.more.hash(n))
+		e.v = slices.Clone(ps)
 	}
 }

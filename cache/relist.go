@@ -34,28 +34,24 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	return nil
 }
 
-// listing is a list on its way into the queue: a line of keys, without holes, and beside it what belongs to them.
+// listing is a list on its way into the queue: a line without holes of what is to wait for its keys, except for the floors.
 type listing[K comparable, T any] struct {
-	line[K, struct{}]
-	objs  []T
-	equal []bool      // objs that are known to be in the cache
+	line[K, item[T]]
+	equal []bool      // what is known to be in the cache, by place in the line
 	gone  []hashed[K] // keys that the list lacks
 }
 
 // newListing runs the code of the user on the objects.
 func (f *DeltaFIFO[K, T]) newListing(list []T) (*listing[K, T], error) {
-	l := &listing[K, T]{line: newLine[K, struct{}](f.seed), objs: make([]T, 0, len(list))}
+	l := &listing[K, T]{line: newLine[K, item[T]](f.seed)}
 	l.reserve(len(list))
 	for _, obj := range list {
 		obj, key, err := f.prepare(obj)
 		if err != nil {
 			return nil, err
 		}
-		if at, fresh := l.push(key, f.hash(key), struct{}{}); fresh {
-			l.objs = append(l.objs, obj)
-		} else {
-			l.objs[at] = obj
-		}
+		e, _ := l.push(key, f.hash(key))
+		e.v.obj, e.v.what = obj, Replaced
 	}
 	l.equal = make([]bool, l.n)
 	return l, nil
@@ -74,7 +70,7 @@ func (f *DeltaFIFO[K, T]) compare(l *listing[K, T]) {
 				continue
 			}
 		}
-		l.equal[at] = f.equal != nil && f.equal(obj, l.objs[at])
+		l.equal[at] = f.equal != nil && f.equal(obj, l.nodes[at].v.obj)
 		next = at + 1
 	}
 }
@@ -121,16 +117,16 @@ func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 		}
 	}
 	if news == l.n && f.waiting.n == 0 {
-		f.waiting = mapped(&l.line, func(at int) item[T] {
-			it := item[T]{obj: l.objs[at], what: Replaced, floor: f.below}
-			note(&it)
-			return it
-		})
+		for e := range l.all() {
+			e.v.floor = f.below
+			note(&e.v)
+		}
+		f.waiting = l.line
 	} else {
 		f.waiting.reserve(news)
 		for at, equal := range l.equal {
 			if e := &l.nodes[at]; !equal {
-				note(f.enqueueLocked(e.key, e.hash, Delta[T]{Type: Replaced, Object: l.objs[at]}, f.below))
+				note(f.enqueueLocked(e.key, e.hash, Delta[T]{Type: Replaced, Object: e.v.obj}, f.below))
 			}
 		}
 	}

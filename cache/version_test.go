@@ -11,7 +11,7 @@ import (
 // step pops one key, with the given result.
 func step(t *testing.T, f *fifo, x *cache.Indexer[string, *pod], result error) {
 	t.Helper()
-	popped, err := f.TryPop(func(key string, deltas []cache.Delta[*pod], _ bool) error {
+	popped, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error {
 		if result == nil {
 			apply(x, key, deltas)
 		}
@@ -42,7 +42,7 @@ func TestTheVersionIsThatOfTheOldestChangeThatWaits(t *testing.T) {
 func TestAKeyThatIsBeingProcessedHoldsTheVersionDown(t *testing.T) {
 	f := newFIFO(newPods())
 	require.NoError(t, f.Replace([]*pod{a(1)}, 10))
-	_, err := f.TryPop(func(string, []cache.Delta[*pod], bool) error {
+	_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
 		f.Bookmark(20)
 		require.Zero(t, f.Version())
 		return nil
@@ -138,7 +138,7 @@ func TestAListOfAnOlderVersionStartsANewHistory(t *testing.T) {
 	for range 2 { // c, and b
 		require.Zero(t, f.Version(), "100 means something else now")
 		if f.Len() > 1 {
-			_, err := f.TryPop(func(key string, deltas []cache.Delta[*pod], _ bool) error { apply(x, key, deltas); return nil })
+			_, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error { apply(x, key, deltas); return nil })
 			require.NoError(t, err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestAFailureOfAnOlderHistoryHoldsTheNewOneDownToo(t *testing.T) {
 		f := newFIFO(x)
 		f.Bookmark(100)
 		require.NoError(t, f.Add(a(1), 150))
-		_, err := f.TryPop(func(string, []cache.Delta[*pod], bool) error {
+		_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
 			require.NoError(t, f.Replace([]*pod{a(2)}, 120))
 			require.Zero(t, f.Version())
 			return bad

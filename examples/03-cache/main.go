@@ -46,8 +46,8 @@ func main() {
 	check(changes.Replace([]Machine{{Name: "m1", Site: "rome", Version: 5}, {Name: "m3", Site: "paris", Version: 6}}, 6))
 	check(changes.Update(Machine{Name: "m3", Site: "oslo", Version: 7}, 7))
 	for popped := true; popped; {
-		popped, err = changes.TryPop(func(name string, deltas []cache.Delta[Machine], _ bool) error {
-			last := deltas[len(deltas)-1]
+		popped, err = changes.TryPop(func(name string, deltas cache.Deltas[Machine], _ bool) error {
+			last := deltas.Newest()
 			fmt.Println(name, last.Type, last.Object.Site)
 			if last.Type == cache.Deleted {
 				machines.Delete(name)
