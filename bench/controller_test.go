@@ -162,7 +162,7 @@ func runTheirs(in *informer.Informer[string, string], workers, n int, reconciled
 		return err
 	})))
 	must(c.Start(ctx))
-	handler.Remove()
+	<-handler.Remove()
 }
 
 func runChannel(in *informer.Informer[string, string], workers, n int, reconciled func(string)) {
@@ -187,5 +187,5 @@ func runChannel(in *informer.Informer[string, string], workers, n int, reconcile
 		})
 	}
 	running.Wait()
-	handler.Remove()
+	<-handler.Remove()
 }

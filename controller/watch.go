@@ -116,7 +116,7 @@ func (f *handlerFeed) start(ctx context.Context) (informer.Syncer, error) {
 
 func (f *handlerFeed) stop() {
 	if f.reg != nil {
-		f.reg.Remove()
+		<-f.reg.Remove()
 	}
 	if f.retries != nil {
 		f.retries.wait()

@@ -64,14 +64,16 @@
 //     cannot be seen that nothing has changed: see [Equaler].
 //  11. A callback that panics is reported to Config.OnError, with its stack, and counts as done.
 //  12. Handlers know nothing of each other: between them there is no order.
+//  13. A handler may be removed at any time, by anybody, also by its own callbacks, and that waits for nobody. A callback that
+//     removes its handler is the last one. It can be seen when no callback runs any more: see [Registration.Remove].
 //
 // The source:
 //
-//  13. A watch that ends is taken up again from the last version, without a list: at once, or after a backoff if it
+//  14. A watch that ends is taken up again from the last version, without a list: at once, or after a backoff if it
 //     ended with an error or was of no use. A panic is an error, and so is a runtime.Goexit.
-//  14. [ErrExpired] leads to a list, at once if the last one is not younger than the first delay of the backoff, or if it is
+//  15. [ErrExpired] leads to a list, at once if the last one is not younger than the first delay of the backoff, or if it is
 //     the first time; if it comes again before anything new has, lists back off like errors.
-//  15. No error ends Run. Every error that is not the end of the context is reported to Config.OnError, but an ErrExpired
+//  16. No error ends Run. Every error that is not the end of the context is reported to Config.OnError, but an ErrExpired
 //     that leads to a list at once.
 //
 // # Shutdown
@@ -79,7 +81,8 @@
 // [Informer.Run] returns nil when its context ends, after the reflector and the handlers have ended: the source has
 // returned, and callbacks that were running too. No callback runs after that. What waits for a handler is forgotten,
 // because a consumer of states has nothing to do for a state that nobody is interested in any more: whoever starts again
-// is told of the present. The same holds for [Registration.Remove]. The cache can still be read. An informer runs once.
+// is told of the present. The same holds when the channel of [Registration.Remove] is closed. The cache can still be read. An
+// informer runs once.
 //
 // # Testing
 //

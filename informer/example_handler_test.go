@@ -65,7 +65,7 @@ func ExampleRegistration() {
 	<-late.Synced()
 	fmt.Println(late.Name(), "has synced")
 
-	late.Remove()
+	<-late.Remove()
 	written := src.Put(Site{"graz", "south"})
 	fmt.Println(sites.WaitForVersion(ctx, written))
 
@@ -75,6 +75,39 @@ func ExampleRegistration() {
 	// ulm true
 	// kiel true
 	// sites handler 1 has synced
+	// <nil>
+}
+
+// A handler that looks for one object removes itself when it has found it. The informer runs already, so the callback is given
+// its registration by a channel.
+func ExampleRegistration_Remove() {
+	src := informertest.NewSource(siteName)
+	src.Put(Site{"ulm", "south"})
+	src.Put(Site{"kiel", "north"})
+	sites := informer.New(src, siteName, informer.Config{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error)
+	go func() { ended <- sites.Run(ctx) }()
+
+	self, found := make(chan *informer.Registration, 1), make(chan Site)
+	reg, err := sites.AddHandler(informer.Handler[string, Site]{OnAdd: func(s Site, _ bool) {
+		found <- s
+		(<-self).Remove() // nothing is told any more
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	self <- reg
+	fmt.Println(<-found)
+	written := src.Put(Site{"graz", "south"})
+	fmt.Println(sites.WaitForVersion(ctx, written))
+
+	cancel()
+	<-ended
+	// Output:
+	// {ulm south}
 	// <nil>
 }
 

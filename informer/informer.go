@@ -133,7 +133,8 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 
 // AddHandler adds a handler, at any time before Run ends. It joins when the cache holds the first list: it is given every
 // object that is there, with inInitialList, and from then on every change. It does not matter how many handlers there are
-// or what they do.
+// or what they do. If Run is under way, the first callback may be there before AddHandler has returned: one that uses the
+// Registration has to be given it, by a channel for example.
 //
 // After Run has ended it returns [ErrEnded].
 func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
@@ -146,7 +147,7 @@ func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
 	l := newListener(fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h, in.cfg, in.applier.seed)
 	in.joining = append(in.joining, l)
 	in.poke()
-	return &Registration{name: l.name, synced: l.synced, remove: func() { in.remove(l) }}, nil
+	return &Registration{name: l.name, synced: l.synced, remove: func() <-chan struct{} { return in.remove(l) }}, nil
 }
 
 // Synced returns a channel that is closed when the cache holds the first list. It is never closed if Run ends before.

@@ -42,7 +42,7 @@ func TestNothingHappensBeforeRun(t *testing.T) {
 		assert.Zero(t, in.Version())
 		assert.Zero(t, in.LastHeard())
 		assert.False(t, in.HasSynced())
-		r.reg.Remove() // does not wait for a goroutine that was never started
+		<-r.reg.Remove() // does not wait for a goroutine that was never started
 	})
 }
 

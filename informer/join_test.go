@@ -215,7 +215,7 @@ func TestWhatWasThereWhenAHandlerJoinedIsLetGoOf(t *testing.T) {
 				gate <- struct{}{}
 			}
 		},
-		"when it is removed":  func(_ chan struct{}, reg *informer.Registration, _ func()) { reg.Remove() },
+		"when it is removed":  func(_ chan struct{}, reg *informer.Registration, _ func()) { <-reg.Remove() },
 		"when Run ends":       func(_ chan struct{}, _ *informer.Registration, stop func()) { stop() },
 		"when it was told of": nil,
 	} {

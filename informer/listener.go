@@ -27,7 +27,7 @@ type listener[K comparable, T any] struct {
 	synced chan struct{} // closed by run when OnAdd has returned for every initial object
 	wake   chan struct{} // holds a token when the backlog may have something; sent by whoever adds, taken by run
 	gone   chan struct{} // closed, with mu held, by dismiss
-	done   chan struct{} // closed by run when it returns
+	done   chan struct{} // closed by run when it returns, or by remove if there never will be a run
 
 	started bool // run was called, or is about to be; guarded by mu of the informer
 
@@ -114,8 +114,11 @@ func (l *listener[K, T]) work(ctx context.Context) (panicked bool) {
 // next item.
 func (l *listener[K, T]) turn(ctx context.Context) bool {
 	if l.owes {
-		l.owes, l.calling = false, "OnAdd"
-		l.handler.OnAdd(l.current.now.object, l.current.initial)
+		l.owes = false
+		if !isClosed(l.gone) {
+			l.calling = "OnAdd"
+			l.handler.OnAdd(l.current.now.object, l.current.initial)
+		}
 	}
 	if ctx.Err() != nil || isClosed(l.gone) || !l.take() {
 		return false
@@ -124,15 +127,17 @@ func (l *listener[K, T]) turn(ctx context.Context) bool {
 	return true
 }
 
-// dismiss forgets what waits and lets nothing more be taken.
-func (l *listener[K, T]) dismiss() {
+// dismiss forgets what waits and lets nothing more be taken. It returns false if that was so already.
+func (l *listener[K, T]) dismiss() (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.dismissed {
-		l.dismissed = true
-		l.backlog.clear()
-		close(l.gone)
+	if l.dismissed {
+		return false
 	}
+	l.dismissed = true
+	l.backlog.clear()
+	close(l.gone)
+	return true
 }
 
 // take makes what has waited longest the current item, in the place of the one before, whose calls have returned, however
@@ -202,6 +207,9 @@ func (l *listener[K, T]) signal() {
 func (l *listener[K, T]) deliver(it *item[K, T]) {
 	h := &l.handler
 	had, has := l.passes(&it.known), l.passes(&it.now)
+	if h.Filter != nil && isClosed(l.gone) {
+		return // no call follows the one that removes its handler, and that can be one of Filter
+	}
 	if had && has && !it.gone {
 		if h.OnUpdate != nil {
 			l.calling = "OnUpdate"
@@ -225,7 +233,7 @@ func (l *listener[K, T]) passes(s *state[T]) bool {
 	if !s.present || l.handler.Filter == nil {
 		return s.present
 	}
-	return l.filter(s.object)
+	return !isClosed(l.gone) && l.filter(s.object)
 }
 
 func (l *listener[K, T]) filter(obj T) (pass bool) {

@@ -103,7 +103,7 @@ func (w *world) removeHandler() {
 	i := w.rnd.IntN(len(w.recorders))
 	r := w.recorders[i]
 	w.recorders = slices.Delete(w.recorders, i, i+1)
-	r.reg.Remove()
+	<-r.reg.Remove()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.check = func() { w.t.Error("a callback runs after Remove has returned") }
@@ -124,7 +124,7 @@ func (w *world) settle() {
 	late := newRecorder(w.t).add(w.in)
 	require.Len(w.t, late.take(), len(w.truth))
 	require.True(w.t, late.reg.HasSynced())
-	late.reg.Remove()
+	<-late.reg.Remove()
 }
 
 func TestTheCacheAndEveryHandlerComeToTheTruth(t *testing.T) {

@@ -5,19 +5,23 @@ package informer
 type Registration struct {
 	name   string
 	synced <-chan struct{}
-	remove func()
+	remove func() (done <-chan struct{})
 }
 
 // Name returns the name of the informer and the number of the handler, counted from 1 as they were added.
 func (r *Registration) Name() string { return r.name }
 
-// Remove takes the handler from the informer. What waits for the handler is forgotten. Remove returns when no callback of
-// the handler runs, and none will run after. Removing twice does no harm.
+// Remove takes the handler from the informer. What waits for the handler is forgotten, and no callback of it is called any
+// more, but one that is being called by now. Remove waits for nobody, so it may be called anywhere, also by a callback of the
+// handler itself, which is the last one then. Removing twice does no harm.
 //
-// A callback must not remove its own handler: Remove would wait for the callback, and the callback for Remove, for ever.
-// Let it start a goroutine that does, or end the work elsewhere. It may remove other handlers, unless theirs remove its
-// own at the same time.
-func (r *Registration) Remove() { r.remove() }
+// The channel is closed when no callback of the handler runs, nor ever will. Who takes away what the callbacks use waits for
+// that:
+//
+//	<-reg.Remove()
+//
+// A callback of the handler itself must not: it would wait for its own return.
+func (r *Registration) Remove() (done <-chan struct{}) { return r.remove() }
 
 // Synced returns a channel that is closed when the handler's OnAdd has returned for every object that the cache held when
 // the handler joined. Objects that were gone before their turn came are not waited for. It is never closed if the handler

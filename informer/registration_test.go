@@ -31,7 +31,7 @@ func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) {
 		var removed atomic.Int32
 		var wg sync.WaitGroup
 		for range 3 { // each of them waits
-			wg.Go(func() { r.reg.Remove(); removed.Add(1) })
+			wg.Go(func() { <-r.reg.Remove(); removed.Add(1) })
 		}
 		synctest.Wait()
 		assert.Zero(t, removed.Load(), "a callback runs")
@@ -41,7 +41,7 @@ func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) {
 		src.Put(site{Name: "new"})
 		assert.Equal(t, []string{"add 0.0 initial=true"}, r.take())
 		assert.False(t, r.reg.HasSynced())
-		r.reg.Remove() // does no harm
+		<-r.reg.Remove() // does no harm
 	})
 }
 
@@ -70,7 +70,7 @@ func TestACallbackMayRemoveAnotherHandlerAndAddOne(t *testing.T) {
 		in := informer.New(src, nameOf, informer.Config{})
 		victim, added := newRecorder(t).add(in), newRecorder(t)
 		_, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) {
-			victim.reg.Remove()
+			<-victim.reg.Remove()
 			added.add(in)
 		}})
 		require.NoError(t, err)
@@ -80,33 +80,6 @@ func TestACallbackMayRemoveAnotherHandlerAndAddOne(t *testing.T) {
 		victim.take()
 		src.Delete("a")
 		assert.Empty(t, victim.take())
-	})
-}
-
-func TestACallbackMayLetAGoroutineRemoveItsOwnHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := newSource()
-		src.Put(site{Name: "a"})
-		src.Put(site{Name: "b"})
-		in := informer.New(src, nameOf, informer.Config{})
-		var reg *informer.Registration
-		removed := make(chan struct{})
-		calls := 0
-		reg, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) {
-			calls++
-			go func() { // ends when the callback has returned
-				reg.Remove()
-				close(removed)
-			}()
-			time.Sleep(time.Second)
-		}})
-		require.NoError(t, err)
-		start(t, in)
-		<-removed
-		src.Put(site{Name: "c"})
-		synctest.Wait()
-		assert.Equal(t, 1, calls)
-		assert.Empty(t, informer.Waiting(in))
 	})
 }
 
@@ -152,7 +125,7 @@ func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, stopped.Load())
 		assert.Equal(t, []string{"add 0.0 initial=true"}, r.take())
-		r.reg.Remove()
+		<-r.reg.Remove()
 	})
 }
 
@@ -309,7 +282,7 @@ func TestHandlersComeAndGoWhileEventsFlow(t *testing.T) {
 					if i%2 == 0 {
 						_ = informer.WaitForSync(t.Context(), reg)
 					}
-					reg.Remove()
+					<-reg.Remove()
 					close(gone)
 				}
 			})

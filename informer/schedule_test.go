@@ -120,6 +120,9 @@ var actions = []action{
 	{"a third handler joins", theMembers, 0, func(w *schedule) bool { return len(w.views) < 3 }, func(w *schedule) { w.join(nil) }},
 	deliver(2),
 	{"the last handler is removed", theMembers, 0, func(w *schedule) bool { return len(w.views) > 1 }, func(w *schedule) { w.remove(w.views[len(w.views)-1]) }},
+	{"the first handler removes itself when it is called", theMembers, 0, func(w *schedule) bool {
+		return len(w.views) > 0 && !w.views[0].leaves
+	}, func(w *schedule) { w.views[0].leaves = true }},
 }
 
 // The lengths of the alphabets of the exhaustive schedules.
@@ -294,6 +297,8 @@ func FuzzSchedules(f *testing.F) {
 		"a handler that filters joins, put a, list or watch, apply, put a, put a, the watch breaks after an event, another handler joins, apply, resync, the first handler is removed",
 		// Three handlers, bookmarks, watches that break.
 		"a third handler joins, put a, put c, list or watch, another handler joins, apply, bookmark, delete c, the watch breaks at once, the watch breaks after two events, a third handler joins, handler 2 returns, the last handler is removed",
+		// An object was recreated, and the handler removes itself when it hears that the old one is gone.
+		"another handler joins, put a, list or watch, apply, handler 0 returns, recreate a, list or watch, apply, the first handler removes itself when it is called, handler 0 returns",
 	} {
 		f.Add(read(f, story))
 	}

@@ -131,6 +131,7 @@ type view struct {
 	initial map[string]bool // what the cache held when it joined; nil before
 	tail    bool            // something that is not initial was told
 	joined  bool
+	leaves  bool // it is to remove itself in its next call
 	removed bool
 }
 
@@ -176,10 +177,13 @@ func (v *view) handler() informer.Handler[string, site] {
 	}
 }
 
-// called checks that v may be called now.
+// called checks that v may be called now, and removes it if this is to be its last call.
 func (v *view) called() {
 	if v.removed {
 		v.w.fail("a handler that was removed is called")
+	}
+	if v.leaves {
+		v.w.remove(v)
 	}
 }
 

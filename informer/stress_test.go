@@ -127,7 +127,7 @@ func TestHandlersOfEveryMoodFollowALongHistory(t *testing.T) {
 						late[i] = c
 						return
 					}
-					reg.Remove()
+					<-reg.Remove()
 					c.gone.Store(true)
 					if c.wrong != nil {
 						t.Error(c.wrong)

@@ -172,18 +172,18 @@ func (in *Informer[K, T]) nextResync() (next time.Duration, changed bool) {
 	return next, true
 }
 
-// remove makes sure that no callback of l runs, or will run.
-func (in *Informer[K, T]) remove(l *listener[K, T]) {
+// remove lets no callback of l begin any more. It returns a channel that is closed when none runs.
+func (in *Informer[K, T]) remove(l *listener[K, T]) <-chan struct{} {
 	in.mu.Lock()
 	in.joining = without(in.joining, l)
 	in.listeners = without(in.listeners, l)
-	started := l.started
+	started := l.started // if not now, then never
 	in.mu.Unlock()
 
-	l.dismiss()
-	if started {
-		<-l.done
+	if first := l.dismiss(); first && !started {
+		close(l.done)
 	}
+	return l.done
 }
 
 // without returns a copy of list that lacks elem, or list when it does not hold it.

@@ -161,7 +161,7 @@ func TestHandlersComeAndGoWhileRunEnds(t *testing.T) {
 							return
 						}
 						_ = informer.WaitForSync(ctx, reg)
-						reg.Remove()
+						<-reg.Remove()
 					}
 				})
 			}
@@ -198,13 +198,11 @@ func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
 		s.put("new")
 		synctest.Wait()
 		assert.Equal(t, []int{0, 3}, informer.Waiting(s.in))
-		var wg sync.WaitGroup
-		wg.Go(reg.Remove)
-		synctest.Wait()
+		done := reg.Remove()
 		assert.Equal(t, []int{0}, informer.Waiting(s.in))
 		s.put("2")
 		close(late.gate)
-		wg.Wait()
+		<-done
 		s.put("1")
 		assert.Len(t, late.take(), 1)
 		assert.False(t, reg.HasSynced())
@@ -243,6 +241,6 @@ func TestAHandlerThatEndsItsGoroutineIsReportedAndLetGo(t *testing.T) {
 		assert.EqualError(t, got[1], "informer: call Filter of sites handler 3: it has called runtime.Goexit, and is called no more")
 		assert.Equal(t, []int{0, 0, 0}, informer.Waiting(in))
 		assert.Equal(t, contents(in), other.state())
-		reg.Remove()
+		<-reg.Remove()
 	})
 }

@@ -25,7 +25,7 @@ func (o *Orchestrator) await(ctx context.Context, what string, cond func() bool)
 		if err != nil {
 			return err
 		}
-		defer registration.Remove()
+		defer registration.Remove() // notify may be called once more
 	}
 	for !cond() {
 		select {

@@ -192,7 +192,7 @@ func TestAChangeIsRolledOutWithNMinusOneReadyAndNoRequestFailing(t *testing.T) {
 	r.running(hello)
 	stop()
 	require.NoError(t, g.Wait())
-	check.Remove()
+	<-check.Remove()
 	require.GreaterOrEqual(t, least, 2)
 	require.Positive(t, asked)
 	body, err := get(hello.Port)
