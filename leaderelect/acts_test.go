@@ -7,7 +7,7 @@ import (
 )
 
 // actPeriod is the time from one action of a leader to the next.
-const actPeriod = 700 * time.Millisecond
+const actPeriod = 1100 * time.Millisecond
 
 // act is work with effects outside of the process: it asks whether it leads, and sends a write with its term to a
 // register that fences. The write is under way for a while, at times for longer than a lease.

@@ -165,7 +165,7 @@ func TestTwoOfOneIdentityNeverBothLead(t *testing.T) {
 		leader, ok := b.Leader()
 		assert.True(t, ok)
 		assert.Equal(t, "pod-0", leader.Identity)
-		assert.NotEqual(t, w.history()[0].rec.Incarnation, leader.Incarnation)
+		assert.NotEqual(t, w.history()[0].rec().Incarnation, leader.Incarnation)
 		w.finish(t)
 	})
 }

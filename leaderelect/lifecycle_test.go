@@ -244,7 +244,7 @@ func TestWhatTheWorkLeavesBehindIsToldToStopBeforeTheRelease(t *testing.T) {
 		w.mu.Lock()
 		check := w.onCommit
 		w.onCommit = func(c commit) {
-			if c.rec.Holder == "" {
+			if c.releases() {
 				released = true
 				assert.ErrorIs(t, context.Cause(left), leaderelect.ErrTermEnded)
 				assert.ErrorIs(t, context.Cause(last), leaderelect.ErrTermEnded)

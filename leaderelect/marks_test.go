@@ -206,23 +206,27 @@ func (w *world) troubleMarks(chance *chance, s sentinels) {
 	w.early = s == lossy
 	for _, p := range w.parties {
 		for range 2 + chance.upTo(8) {
-			time.AfterFunc(chance.duration(90*time.Second), func() { w.marks.drop(p.name) })
+			time.AfterFunc(chance.duration(marksAreLost), func() { w.marks.drop(p.name) })
 		}
 	}
 }
+
+// marksAreLost is until when troubleMarks has marks lost, from the beginning of a schedule.
+const marksAreLost = 90 * time.Second
 
 // takenEarly returns how many leases were taken before their end, from one who had not released.
 func (w *world) takenEarly() (n int) {
 	history := w.history()
 	for i, c := range history {
-		if i == 0 || c.rec.Term != history[i-1].rec.Term+1 || c.party == "foreigner" {
+		if i == 0 || c.entry.Term != history[i-1].entry.Term+1 || c.party == "foreigner" {
 			continue
 		}
 		before := history[i-1]
-		if before.rec.Incarnation == c.rec.Incarnation { // also from a backup
+		was := before.rec()
+		if was.Incarnation == c.rec().Incarnation { // also from a backup
 			continue
 		}
-		if before.rec.Holder != "" && before.rec.Mark != "" && c.at.Sub(before.at) < lease*2/3 {
+		if was.Holder != "" && was.Mark != "" && c.at.Sub(before.at) < lease*2/3 {
 			n++
 		}
 	}
@@ -231,7 +235,7 @@ func (w *world) takenEarly() (n int) {
 
 func TestNoScheduleOfFaultsOfASentinelMakesTwoLeadersWhileMarksEndWithTheirProcesses(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(100, 10_000), func(t *testing.T, seed int) {
+	lanes(t, effort(60, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), honest)
 		w.requireLeader(t)
 		w.finish(t)
@@ -240,9 +244,9 @@ func TestNoScheduleOfFaultsOfASentinelMakesTwoLeadersWhileMarksEndWithTheirProce
 
 func TestNoScheduleOfLostMarksMakesTwoLeadersWithoutFencedWork(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(100, 10_000), func(t *testing.T, seed int) {
+	lanes(t, effort(60, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), unfenced)
-		after(2 * time.Minute) // marks are lost no more
+		after(marksAreLost - time.Since(w.begin)) // they are lost no more
 		w.requireLeader(t)
 		assert.Zero(t, w.takenEarly())
 		w.finish(t)
@@ -256,9 +260,9 @@ func TestNoScheduleOfLostMarksGetsAWriteOfThePastPastTheFence(t *testing.T) {
 		t.Logf("%d leases taken early, %d writes refused", early.Load(), refused.Load())
 		assert.True(t, early.Load() > 0 && refused.Load() > 0 || testing.Short())
 	})
-	lanes(t, effort(100, 10_000), func(t *testing.T, seed int) {
+	lanes(t, effort(60, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), lossy)
-		after(2 * time.Minute) // marks are lost no more
+		after(marksAreLost - time.Since(w.begin)) // they are lost no more
 		w.requireLeader(t)
 		early.Add(int64(w.takenEarly()))
 		w.finish(t)

@@ -169,6 +169,7 @@ func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 }
 
 func TestOneLeaderWhileClocksKeepToTheSkewAndTwoIfNot(t *testing.T) {
+	t.Parallel()
 	for slow, want := range map[float64]bool{0.99: true, 1: true, 1.0099: true, 1.05: false} {
 		violations := 0
 		for offset := time.Duration(0); offset < 2*retry; offset += retry / 10 {

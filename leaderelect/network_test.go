@@ -90,9 +90,17 @@ type call struct {
 type commit struct {
 	party string
 	entry leaderelect.Entry
-	rec   record
 	at    time.Time
 }
+
+// rec returns what was written. It is decoded only when somebody asks, for that is a good part of what the model does.
+func (c commit) rec() (rec record) {
+	_ = json.Unmarshal(c.entry.Value, &rec)
+	return rec
+}
+
+// releases reports whether it was a tombstone.
+func (c commit) releases() bool { return bytes.Contains(c.entry.Value, []byte(`"holder":""`)) }
 
 // record is the value of an entry, as others may read it.
 type record struct {
@@ -101,8 +109,6 @@ type record struct {
 	Term        uint64            `json:"term"`
 	Renewal     uint64            `json:"renewal"`
 	LeaseMillis int64             `json:"leaseMillis"`
-	AcquireTime time.Time         `json:"acquireTime"`
-	RenewTime   time.Time         `json:"renewTime"`
 	Metadata    map[string]string `json:"metadata"`
 	Preferred   string            `json:"preferred"`
 	Mark        string            `json:"mark"`
@@ -150,8 +156,7 @@ type link struct {
 	slow  float64 // its clock: what it takes for a second takes so many
 }
 
-// convert changes the lease in a record to another clock. It does not decode the record, for it is half of what the model
-// does.
+// convert changes the lease in a record to another clock. It does not decode the record either.
 func convert(e leaderelect.Entry, factor float64) leaderelect.Entry {
 	before, after, found := bytes.Cut(e.Value, []byte(`"leaseMillis":`))
 	if factor == 1 || !found {
@@ -213,7 +218,6 @@ func (n *network) putLocked(party string, e leaderelect.Entry) {
 		n.first = &e
 	}
 	c := commit{party: party, entry: e, at: time.Now()}
-	_ = json.Unmarshal(e.Value, &c.rec)
 	n.committed = append(n.committed, c)
 	n.wakeLocked()
 	if n.onCommit != nil {
@@ -369,6 +373,9 @@ func (n *network) resume(party string) {
 	n.mu.Lock()
 	d, healed := time.Until(n.paused[party]), n.healed
 	n.mu.Unlock()
+	if d <= 0 {
+		return
+	}
 	select {
 	case <-time.After(d):
 	case <-healed:

@@ -39,6 +39,7 @@ func TestALeaderThatWasStoppedDoesNothingWhenItGoesOn(t *testing.T) {
 }
 
 func TestOddConfigurationsAreRefusedOrHaveOneLeader(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		lease, renew, retry time.Duration
 		taken               bool

@@ -46,6 +46,7 @@ func checkPlan(t *testing.T, owners, before, members []int) (moves int) {
 func free(slots int) []int { return slices.Repeat([]int{-1}, slots) }
 
 func TestAPlanIsBalancedAndMovesNoMoreThanItMust(t *testing.T) {
+	t.Parallel()
 	for slots := 1; slots <= 40; slots++ {
 		for count := 1; count <= 12; count++ {
 			members := make([]int, count)
@@ -80,6 +81,7 @@ func TestAPlanIsBalancedAndMovesNoMoreThanItMust(t *testing.T) {
 func ceil(a, b int) int { return (a + b - 1) / b }
 
 func TestAPlanRepairsWhateverItFinds(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
 		members := random.Perm(12)[:1+random.IntN(8)]

@@ -135,7 +135,7 @@ func TestALeaseThatIsLostIsNotReleased(t *testing.T) {
 				require.Error(t, a.err)
 				after(time.Minute)
 				for _, c := range w.history() {
-					assert.NotEmpty(t, c.rec.Holder)
+					assert.NotEmpty(t, c.rec().Holder)
 				}
 				w.finish(t)
 			})

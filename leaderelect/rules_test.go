@@ -95,6 +95,7 @@ func TestNoCallDelaysTheEndOfALease(t *testing.T) {
 }
 
 func TestALeaderSurvivesAnOutageOfFiveSecondsWheneverItBegins(t *testing.T) {
+	t.Parallel()
 	for _, f := range []fault{stall, lostRequest, lostReply, stallLate} {
 		for begin := retry / 2; begin <= 2*retry; begin += retry / 20 {
 			synctest.Test(t, func(t *testing.T) {

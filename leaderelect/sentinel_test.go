@@ -186,7 +186,7 @@ func TestTheFirstClaimNamesAMarkIfThereIsOneSoon(t *testing.T) {
 		w.marks.do(func(string, string) markFault { return markSlow })
 		w.join(t, "a", marked(w, "a")).start()
 		after(time.Minute)
-		assert.NotEmpty(t, w.history()[0].rec.Mark)
+		assert.NotEmpty(t, w.history()[0].rec().Mark)
 		assert.Equal(t, time.Second+2*latency, w.at(w.term(t, 1).began))
 		w.finish(t)
 	})

@@ -16,12 +16,18 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
+// calm is how long nothing happens: long enough for a lease that is not renewed to change hands.
+const calm = 2 * lease
+
 // modes are the two ways to learn of changes.
 var modes = map[string]func(*leaderelect.SlotsConfig){"a store that cannot watch": nil, "a store that watches": telling}
 
 func eachMode(t *testing.T, f func(t *testing.T, mode func(*leaderelect.SlotsConfig))) {
+	t.Helper()
+	t.Parallel()
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { f(t, mode) })
 		})
 	}
@@ -62,7 +68,7 @@ func TestReplicasShareTheSlotsInBalance(t *testing.T) {
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
 		w.settle(t, 4*retry, a, b, c)
 		acquired := w.acquired
-		after(2 * time.Minute)
+		after(2 * calm)
 		require.Equal(t, 16, ownedTogether(t, a, b, c))
 		assert.Equal(t, acquired, w.acquired, "nothing moves when nothing happens")
 		assert.Len(t, b.Members(), 3)
@@ -82,11 +88,11 @@ func TestAReplicaThatJoinsGetsItsShareAndNothingElseMoves(t *testing.T) {
 		w := newShards(t, 16)
 		a, b := w.join(t, "a", mode), w.join(t, "b", mode)
 		w.settle(t, 4*retry, a, b)
-		after(time.Minute)
+		after(calm)
 		acquired := w.acquired
 		c := w.join(t, "c", mode)
 		w.settle(t, 4*retry, a, b, c)
-		after(time.Minute)
+		after(calm)
 		assert.Equal(t, len(c.Owned()), w.acquired-acquired)
 		w.checkNow(t)
 	})
@@ -97,11 +103,11 @@ func TestAReplicaThatLeavesHandsOverAndNothingElseMoves(t *testing.T) {
 		w := newShards(t, 16)
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
 		w.settle(t, 4*retry, a, b, c)
-		after(time.Minute)
+		after(calm)
 		acquired, had := w.acquired, len(b.Owned())
 		require.NoError(t, b.stop())
 		w.settle(t, 2*retry, a, c)
-		after(time.Minute)
+		after(calm)
 		assert.Equal(t, had, w.acquired-acquired)
 		w.checkNow(t)
 	})
@@ -112,7 +118,7 @@ func TestSlotsOfAReplicaThatDiesAreTakenAfterItsLease(t *testing.T) {
 		w := newShards(t, 16)
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
 		w.settle(t, 4*retry, a, b, c)
-		after(time.Minute)
+		after(calm)
 		b.cut(time.Hour)
 		w.settle(t, lease+2*retry, a, c)
 		assert.Empty(t, b.Owned())
@@ -134,7 +140,7 @@ func TestASlotIsHandedOverWhenItsWorkHasEnded(t *testing.T) {
 			require.True(t, ok)
 		}
 		b := w.join(t, "b", mode)
-		after(time.Minute)
+		after(calm)
 		moving := 0
 		if a.Owns(keys[0]) {
 			moving = 1
@@ -231,7 +237,7 @@ func TestOneSlotIsLeaderElection(t *testing.T) {
 		a := w.join(t, "a", plain)
 		after(time.Second)
 		b := w.join(t, "b", plain)
-		after(time.Minute)
+		after(calm)
 		require.True(t, a.Owns("any"))
 		require.False(t, b.Owns("any"))
 		require.Empty(t, a.Members())
@@ -294,7 +300,7 @@ func TestSeatsAreTakenAgainAndBounded(t *testing.T) {
 		a, b := w.join(t, "a", few), w.join(t, "b", few)
 		w.settle(t, 4*retry, a, b)
 		c := w.join(t, "c", few)
-		after(time.Minute)
+		after(calm)
 		require.Empty(t, c.Owned(), "there is no seat")
 		require.Len(t, c.Members(), 2)
 		b.cut(time.Hour)
@@ -313,28 +319,24 @@ func TestSeatsAreTakenAgainAndBounded(t *testing.T) {
 }
 
 func TestWhatSlotsCost(t *testing.T) {
-	for name, mode := range modes {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const slots, replicas, periods = 8, 3, 50
-				w := newShards(t, slots)
-				for _, name := range []string{"a", "b", "c"} {
-					w.join(t, name, mode)
-				}
-				w.settle(t, 4*retry, w.replicas...)
-				after(time.Minute)
-				w.mu.Lock()
-				w.writes, w.lists, w.gets = 0, 0, 0
-				w.mu.Unlock()
-				after(periods * (retry))
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				assert.InDelta(t, (slots+replicas)*periods, w.writes, (slots+replicas)*2, "each lease, once in a RetryPeriod")
-				assert.InDelta(t, replicas*periods*10/11, w.lists, replicas*2, "each replica, with jitter")
-				assert.LessOrEqual(t, w.gets, periods/10, "when a List and a renewal cross")
-			})
-		})
-	}
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		const slots, replicas, periods = 8, 3, 50
+		w := newShards(t, slots)
+		for _, name := range []string{"a", "b", "c"} {
+			w.join(t, name, mode)
+		}
+		w.settle(t, 4*retry, w.replicas...)
+		after(calm)
+		w.mu.Lock()
+		w.writes, w.lists, w.gets = 0, 0, 0
+		w.mu.Unlock()
+		after(periods * retry)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		assert.InDelta(t, (slots+replicas)*periods, w.writes, (slots+replicas)*2, "each lease, once in a RetryPeriod")
+		assert.InDelta(t, replicas*periods*10/11, w.lists, replicas*2, "each replica, with jitter")
+		assert.LessOrEqual(t, w.gets, periods/10, "when a List and a renewal cross")
+	})
 }
 
 func TestHooksOfSlotsTellOfSlotsAndNotOfSeats(t *testing.T) {

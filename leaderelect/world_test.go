@@ -191,32 +191,36 @@ func (w *world) checkInvariants(t testing.TB) {
 	defer w.mu.Unlock()
 	require.Empty(t, w.violations)
 
-	var held uint64
+	if w.forgot {
+		return
+	}
+	var before record
 	for i, c := range w.committed {
-		if i == 0 || w.forgot || c.party == "foreigner" {
-			held = c.rec.Term
-			continue
-		}
-		before := w.committed[i-1].rec
-		require.Equal(t, c.entry.Term, c.rec.Term)
+		rec := c.rec()
 		switch {
-		case c.rec.Term == held:
-			require.Equal(t, before.Incarnation, c.rec.Incarnation, "write %d keeps the term of another", i)
-			require.Greater(t, c.rec.Renewal, before.Renewal, "write %d", i)
-			require.NotEmpty(t, before.Holder, "write %d revives a term that was released", i)
-		default:
-			require.Equal(t, held+1, c.rec.Term, "write %d", i)
-			require.NotEmpty(t, c.rec.Holder, "write %d", i)
+		case rec.Term != c.entry.Term:
+			t.Fatalf("write %d has term %d beside %d in the record", i, c.entry.Term, rec.Term)
+		case i == 0, c.party == "foreigner":
+		case rec.Term == before.Term && rec.Incarnation != before.Incarnation:
+			t.Fatalf("write %d keeps term %d of another", i, rec.Term)
+		case rec.Term == before.Term && rec.Renewal <= before.Renewal:
+			t.Fatalf("write %d has the number %d after %d", i, rec.Renewal, before.Renewal)
+		case rec.Term == before.Term && before.Holder == "":
+			t.Fatalf("write %d revives term %d, which was released", i, rec.Term)
+		case rec.Term != before.Term && rec.Term != before.Term+1:
+			t.Fatalf("write %d has term %d after %d", i, rec.Term, before.Term)
+		case rec.Term != before.Term && rec.Holder == "":
+			t.Fatalf("write %d begins term %d without a holder", i, rec.Term)
 		}
-		held = c.rec.Term
+		before = rec
 	}
 }
 
 // checkCommitLocked is called for every write.
 func (w *world) checkCommitLocked(c commit) {
 	for _, log := range w.terms {
-		if c.rec.Holder == "" && log.party == c.party && log.term == c.rec.Term && !log.stopped {
-			w.violateLocked("%s releases term %d before OnStoppedLeading", c.party, c.rec.Term)
+		if log.party == c.party && log.term == c.entry.Term && !log.stopped && c.releases() {
+			w.violateLocked("%s releases term %d before OnStoppedLeading", c.party, c.entry.Term)
 		}
 	}
 }
@@ -237,7 +241,7 @@ func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error 
 	if n := len(w.terms); n > 0 && !w.forgot && !w.early && w.terms[n-1].term >= l.Term() {
 		w.violateLocked("%s starts term %d after term %d", p.name, l.Term(), w.terms[n-1].term)
 	}
-	claimed := func(c commit) bool { return c.party == p.name && c.rec.Term == l.Term() && c.rec.Holder != "" }
+	claimed := func(c commit) bool { return c.party == p.name && c.entry.Term == l.Term() && !c.releases() }
 	if !slices.ContainsFunc(w.committed, claimed) {
 		w.violateLocked("%s starts term %d, which it has not claimed", p.name, l.Term())
 	}

@@ -3,7 +3,10 @@ package leasetest
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +15,7 @@ import (
 
 // The network of a case that drops everything.
 const (
-	deadline = 200 * time.Millisecond // of a call
+	deadline = 200 * time.Millisecond // of all calls
 	grace    = time.Second            // what a call may take beyond the end of its context
 )
 
@@ -66,26 +69,25 @@ var faultCases = []testCase{
 
 		b.Drop()
 		defer b.Heal() // also when the case fails
-		returns := func(call string, f func(ctx context.Context) error) {
-			t.Helper()
-			ctx, cancel := context.WithTimeout(context.Background(), deadline)
-			defer cancel()
-			begin := time.Now()
-			err := f(ctx)
-			vague(t, call+" without a network", err)
-			if took := time.Since(begin); took > deadline+grace {
-				t.Fatalf("%s without a network returns %v after the end of its context", call, took-deadline)
-			}
-		}
 		next := have
 		next.Value = []byte("2")
 		other := entry("2")
 		other.Key = "other"
-		returns("Get", func(ctx context.Context) error { _, err := b.Store.Get(ctx, key); return err })
-		returns("Update", func(ctx context.Context) error { _, err := b.Store.Update(ctx, next); return err })
-		returns("Create", func(ctx context.Context) error { _, err := b.Store.Create(ctx, other); return err })
+		calls := map[string]func(ctx context.Context) error{
+			"Get":    func(ctx context.Context) error { _, err := b.Store.Get(ctx, key); return err },
+			"Update": func(ctx context.Context) error { _, err := b.Store.Update(ctx, next); return err },
+			"Create": func(ctx context.Context) error { _, err := b.Store.Create(ctx, other); return err },
+		}
 		if l, ok := b.Store.(leaderelect.Lister); ok {
-			returns("List", func(ctx context.Context) error { _, err := l.List(ctx, ""); return err })
+			calls["List"] = func(ctx context.Context) error { _, err := l.List(ctx, ""); return err }
+		}
+		replies := atOnce(calls)
+		for _, call := range slices.Sorted(maps.Keys(replies)) {
+			r := replies[call]
+			vague(t, call+" without a network", r.err)
+			if r.took > deadline+grace {
+				t.Fatalf("%s without a network returns %v after the end of its context", call, r.took-deadline)
+			}
 		}
 		b.Heal()
 		oldOrNew(t, b.Store, have, next)
@@ -195,6 +197,33 @@ var faultCases = []testCase{
 			t.Fatalf("another handle has version %q after the end of the server, want %q", got.Version, have.Version)
 		}
 	}},
+}
+
+// reply is what a call has returned, and how long it took.
+type reply struct {
+	err  error
+	took time.Duration
+}
+
+// atOnce makes all calls beside each other, each with a deadline.
+func atOnce(calls map[string]func(ctx context.Context) error) map[string]reply {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	var mu sync.Mutex // guards replies
+	replies := make(map[string]reply, len(calls))
+	var all sync.WaitGroup
+	for name, call := range calls {
+		// These goroutines make the calls. Each ends when the store lets it; the Wait below waits for them.
+		all.Go(func() {
+			begin := time.Now()
+			err := call(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			replies[name] = reply{err, time.Since(begin)}
+		})
+	}
+	all.Wait()
+	return replies
 }
 
 // vague requires an error that is not definite.

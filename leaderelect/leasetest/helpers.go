@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -19,6 +20,32 @@ func create(t testing.TB, s leaderelect.LeaseStore, e leaderelect.Entry) leadere
 	}
 	stored(t, "Create", got, e)
 	return got
+}
+
+// createMany stores n first records, some at once, and returns them by key.
+func createMany(t testing.TB, s leaderelect.LeaseStore, n int, nth func(int) leaderelect.Entry) map[string]leaderelect.Entry {
+	t.Helper()
+	const workers = 8
+	got, errs := make([]leaderelect.Entry, n), make([]error, n)
+	var all sync.WaitGroup
+	for w := range workers {
+		// These goroutines share the work. Each ends after its share; the Wait below waits for them.
+		all.Go(func() {
+			for i := w; i < n; i += workers {
+				got[i], errs[i] = s.Create(context.Background(), nth(i))
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatalf("Create of new records: %v", err)
+	}
+	have := make(map[string]leaderelect.Entry, n)
+	for i, e := range got {
+		stored(t, "Create", e, nth(i))
+		have[e.Key] = e
+	}
+	return have
 }
 
 // update replaces have by a record with another value and the same term, and returns it.

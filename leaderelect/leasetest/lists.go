@@ -27,13 +27,11 @@ var listCases = []testCase{
 
 	{"List returns records as they are", func(t testing.TB, b Backend) {
 		l := lister(t, b)
-		have := make(map[string]leaderelect.Entry)
-		for i := range 300 {
-			k := "slot/" + strconv.Itoa(i)
-			have[k] = create(t, b.Store, leaderelect.Entry{Key: k, Term: uint64(i)})
-		}
-		for i := range 20 {
-			k := "slot/" + strconv.Itoa(7*i)
+		have := createMany(t, b.Store, 300, func(i int) leaderelect.Entry {
+			return leaderelect.Entry{Key: "slot/" + strconv.Itoa(i), Term: uint64(i)}
+		})
+		for i := range 5 {
+			k := "slot/" + strconv.Itoa(37*i)
 			have[k] = update(t, b.Store, have[k], "again")
 			listed(t, l, k, have)
 		}
