@@ -84,7 +84,11 @@ func (a *arrivals[K, V]) hash(key K) uint32 { return uint32(maphash.Comparable(a
 
 // at returns the item with a number that is used.
 func (a *arrivals[K, V]) at(n uint32) *arrival[K, V] {
-	return &a.chunks[n/chunkSize].Load()[n%chunkSize]
+	c := a.chunks[n/chunkSize].Load()
+	if c == nil { // not asked, Go would look at the beginning of the chunk, which most often is another cache line
+		panic("cache: no item has this number")
+	}
+	return &c[n%chunkSize]
 }
 
 // load returns the value, unless it is gone.

@@ -158,12 +158,8 @@ func (ix *Index[I, K, T]) read(r *reading[K, T], value I) (more bool) {
 func (r *reading[K, T]) fill(objects *arrivals[K, T], members []uint32) {
 	n := uint(0)
 	for _, m := range members {
-		if m == 0 {
-			continue
-		}
-		// As in at; but since c is asked, Go does not look at the beginning of the chunk, which is far from the item.
-		if c := objects.chunks[(m-1)/chunkSize].Load(); c != nil {
-			it := &c[(m-1)%chunkSize]
+		if m != 0 {
+			it := objects.at(m - 1)
 			to := &r.batch[n%batchSize]
 			to.it, to.obj = it, it.box.Load().(held[T]).v
 			n++
