@@ -106,13 +106,17 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	if c.holds.leave(key, opts) {
 		return
 	}
+	var supersede context.CancelCauseFunc
+	if news && c.flights != nil {
+		supersede = c.flights.underWay(key) // before it is added: what begins after that sees what this add is about
+	}
 	if opts == (AddOptions{}) {
 		c.queue.Add(key)
 	} else {
 		c.queue.AddWith(key, workqueue.AddOptions{Priority: opts.Priority, Reason: opts.Reason})
 	}
-	if news && c.flights != nil {
-		c.flights.supersede(key) // after it was added: so it comes back
+	if supersede != nil {
+		supersede(ErrSuperseded) // after it was added: so it comes back
 	}
 }
 

@@ -43,12 +43,9 @@ func (f *flights[K]) end(key K, superseded bool) {
 	}
 }
 
-// supersede ends the reconcile of key, if there is one that may be ended.
-func (f *flights[K]) supersede(key K) {
+// underWay returns what ends the reconcile of key that is under way, and no later one; nil if there is none that may be ended.
+func (f *flights[K]) underWay(key K) context.CancelCauseFunc {
 	f.mu.Lock()
-	cancel := f.cancels[key]
-	f.mu.Unlock()
-	if cancel != nil {
-		cancel(ErrSuperseded)
-	}
+	defer f.mu.Unlock()
+	return f.cancels[key]
 }

@@ -1,0 +1,39 @@
+package controller_test
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/stretchr/testify/require"
+)
+
+// An Add that goes on late, when its key has been handed out already, must not end the reconcile that it has asked for: nobody
+// would do that again.
+func TestAnAddDoesNotEndTheReconcileThatItAsksFor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // so that an Add is held up at times
+	const keys = 64
+	last := make([]atomic.Int64, keys)
+	c, err := controller.New("superseded", controller.Func[int](func(ctx context.Context, key int) (controller.Result, error) {
+		for range 10 {
+			runtime.Gosched() // time for an Add that comes late
+		}
+		return controller.Result{}, ctx.Err()
+	}), controller.Config[int]{
+		Workers: 4, CancelSuperseded: true, Logger: quiet,
+		Hooks: controller.Hooks[int]{Reconciled: func(r controller.Report[int]) { last[r.Key].Store(int64(r.Outcome)) }},
+	})
+	require.NoError(t, err)
+	start(t, c.Run)
+	for round := range 500 {
+		for key := range keys {
+			c.Add(key)
+		}
+		require.NoError(t, c.WaitIdle(t.Context()))
+		for key := range last {
+			require.Equal(t, controller.Succeeded, controller.Outcome(last[key].Load()), "%d in round %d", key, round)
+		}
+	}
+}
