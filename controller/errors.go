@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 var (
@@ -81,4 +83,11 @@ func retryDelay(err error) (time.Duration, bool) {
 // after returns an error, different from every other, that says which limit was passed.
 func after(sentinel error, limit time.Duration) error {
 	return fmt.Errorf("%w: %v have passed", sentinel, limit)
+}
+
+// checkError panics if a method of err that will be called does: here, where that is captured, and not later.
+func checkError(err error) {
+	_ = err.Error()
+	_ = errors.As(err, new(*wait.PanicError))
+	_, _ = retryDelay(err)
 }

@@ -161,7 +161,7 @@ func (m *mapping[K, S, T]) put(key S, u unmapped[T], err error) error {
 	return err
 }
 
-// call calls the mapper and captures a panic.
+// call calls the mapper and captures a panic, also one of a method of its error.
 func (m *mapping[K, S, T]) call(key S, state T) (keys []K, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -170,6 +170,7 @@ func (m *mapping[K, S, T]) call(key S, state T) (keys []K, err error) {
 	}()
 	keys, err = m.mapper(m.ctx, key, state)
 	if err != nil {
+		checkError(err)
 		return nil, err
 	}
 	return keys, nil

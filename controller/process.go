@@ -75,46 +75,52 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 		defer cancel()
 		t.Context = limited
 	}
-	result, panicked, err := c.call(t)
-	switch {
-	case panicked:
-		return Result{}, Panicked, err
-	case err == nil && result == Result{}:
-		return result, Succeeded, nil
-	case err == nil:
-		if _, ok := result.again(time.Now()); ok {
-			return result, Requeued, nil
-		}
-		return result, Succeeded, nil
-	}
-	switch cause := context.Cause(t.Context); {
-	case errors.Is(err, ErrTerminal):
-		return Result{}, GivenUp, err
-	case errors.Is(err, ErrSkip):
-		return Result{}, Skipped, err
-	case cause == c.tooLong:
-		return Result{}, TimedOut, fmt.Errorf("%w: %w", cause, err)
-	case cause == ErrSuperseded:
-		superseded = true
-		return Result{}, Superseded, fmt.Errorf("%w: %w", cause, err)
-	case cause != nil:
-		return Result{}, Canceled, fmt.Errorf("%w: %w", cause, err)
-	}
-	if _, ok := retryDelay(err); ok {
-		return Result{}, Deferred, err
-	}
-	return Result{}, Failed, err
+	result, outcome, err := c.call(t)
+	superseded = outcome == Superseded
+	return result, outcome, err
 }
 
-// call calls the reconciler and captures a panic.
-func (c *Controller[K]) call(t *try[K]) (result Result, panicked bool, err error) {
+// call calls the reconciler and classifies what comes of it. It captures a panic, also one of a method of the error, such as
+// that of a nil pointer which was returned as an error.
+func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			panicked, err = true, &wait.PanicError{Value: v, Stack: debug.Stack()}
+			result, outcome, err = Result{}, Panicked, &wait.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	result, err = c.reconciler.Reconcile(t, t.key)
-	return result, false, err
+	switch {
+	case err != nil:
+		outcome, err = c.classify(t, err)
+		return Result{}, outcome, err
+	case result == Result{}:
+		return result, Succeeded, nil
+	}
+	if _, ok := result.again(time.Now()); ok {
+		return result, Requeued, nil
+	}
+	return result, Succeeded, nil
+}
+
+// classify says what follows from an error.
+func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
+	checkError(err)
+	switch cause := context.Cause(t.Context); {
+	case errors.Is(err, ErrTerminal):
+		return GivenUp, err
+	case errors.Is(err, ErrSkip):
+		return Skipped, err
+	case cause == c.tooLong:
+		return TimedOut, fmt.Errorf("%w: %w", cause, err)
+	case cause == ErrSuperseded:
+		return Superseded, fmt.Errorf("%w: %w", cause, err)
+	case cause != nil:
+		return Canceled, fmt.Errorf("%w: %w", cause, err)
+	}
+	if _, ok := retryDelay(err); ok {
+		return Deferred, err
+	}
+	return Failed, err
 }
 
 // finish books how a reconcile has ended. It returns what to tell those who have waited for that.
