@@ -104,8 +104,12 @@ func (b *Breaker) Leave(o Outcome, err error) {
 	}
 }
 
-// Trip makes nothing pass for d: the API has said when to come back, say. If it refuses for longer already, it stays so.
+// Trip makes nothing pass for d: the API has said when to come back, say. If it refuses for longer already, it stays so; a d
+// that is not positive changes nothing.
 func (b *Breaker) Trip(d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if until := time.Now().Add(d); until.After(b.openUntil) {

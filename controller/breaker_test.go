@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -168,5 +169,22 @@ func TestControllersThatShareALimitTakeNoMoreThanThat(t *testing.T) {
 			want = append(want, time.Duration(i)*100*time.Millisecond)
 		}
 		assert.Equal(t, want, at.take())
+	})
+}
+
+func TestATripForNoTimeChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, controller.BreakerConfig{})
+		for _, d := range []time.Duration{0, -1 * time.Second, math.MinInt64} {
+			b.Trip(d)
+			_, open := b.OpenUntil()
+			assert.False(t, open)
+			assert.Zero(t, b.Enter())
+			assert.Zero(t, b.Enter(), "and not one at a time")
+		}
+		b.Trip(time.Nanosecond)
+		assert.Equal(t, time.Nanosecond, b.Enter())
+		b.Trip(math.MaxInt64)
+		assert.Greater(t, b.Enter(), 100*365*24*time.Hour)
 	})
 }

@@ -103,6 +103,7 @@ func (c *Controller[K]) AddWith(key K, opts AddOptions) { c.add(key, opts, true)
 
 // add adds key. If it is news, it may end a reconcile of key that is under way.
 func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
+	checkKey(key) // not only in the queue, to which a key that is left for later comes in another goroutine
 	if c.holds.leave(key, opts) {
 		return
 	}
@@ -164,3 +165,10 @@ func (c *Controller[K]) isPaused() bool {
 // Snapshot returns what is known of every key that waits, is reconciled, is parked, or has failed, as
 // [workqueue.Queue.Snapshot] does.
 func (c *Controller[K]) Snapshot() []workqueue.KeyInfo[K] { return c.queue.Snapshot() }
+
+// checkKey panics if key could not be found in a map again.
+func checkKey[K comparable](key K) {
+	if key != key { // a NaN. An interface that holds a slice panics in the comparison
+		panic("controller: the key is not equal to itself")
+	}
+}

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
@@ -306,5 +307,56 @@ func TestAKeyThatWaitsForAnotherTryIsNotNamedAmongWhatIsLeft(t *testing.T) {
 		synctest.Wait()
 		require.ErrorContains(t, r.stop(), "1 keys left: slow")
 		assert.Equal(t, 2, c.Stats().Queue.Ready)
+	})
+}
+
+func TestWhatIsToBeDoneAgainAtOnceDoesNotKeepADrainFromEnding(t *testing.T) {
+	for name, f := range map[string]controller.Func[string]{
+		"a failure without a delay": func(context.Context, string) (controller.Result, error) {
+			time.Sleep(time.Second)
+			return controller.Result{}, errBoom
+		},
+		"a time that is over": func(context.Context, string) (controller.Result, error) {
+			began := time.Now()
+			time.Sleep(time.Second)
+			return controller.Result{RequeueAt: began}, nil
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			c, reports := newController(t, controller.Config[string]{RateLimiter: &limiter{}}, f)
+			r := start(t, c.Run)
+			c.Add("a")
+			time.Sleep(4500 * time.Millisecond)
+			assert.Len(t, reports.take(), 4, "before the stop it is done again and again")
+			require.NoError(t, r.stop())
+			assert.Len(t, reports.take(), 1)
+			assert.Equal(t, 1, c.Stats().Queue.Ready, "it is left to the next run")
+			c.CheckInvariants(t)
+		})
+	}
+}
+
+func TestAKeyThatIsNotEqualToItselfPanicsWhereItIsAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := controller.New("test", controller.Func[float64](func(context.Context, float64) (controller.Result, error) {
+			time.Sleep(time.Second)
+			return controller.Result{}, nil
+		}), controller.Config[float64]{Logger: quiet})
+		require.NoError(t, err)
+		check := func() {
+			assert.Panics(t, func() { c.Add(math.NaN()) })
+			assert.Panics(t, func() { c.PauseKey(math.NaN()) })
+			assert.Panics(t, func() { _ = c.WaitReconciled(t.Context(), math.NaN(), 0) })
+			c.CheckInvariants(t)
+		}
+		check()
+		r := start(t, c.Run)
+		c.Add(1)
+		synctest.Wait()
+		r.cancel()
+		synctest.Wait()
+		check() // while it drains
+		require.NoError(t, r.stop())
+		check()
 	})
 }

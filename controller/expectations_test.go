@@ -305,3 +305,24 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 		controller.ObserveVersions(c, newInformer("x", newSource()), nil)
 	})
 }
+
+func TestAKeyThatAStepHoldsIsReleasedByARunAlthoughNobodyWasThereToHear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		exp := expectations.NewCounted(expectations.Config[string]{TTL: -1})
+		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, noop)
+		for _, key := range []string{"a", "b"} {
+			exp.ExpectCreations(key, 1)
+			c.Add(key)
+		}
+		_, ok := c.ProcessNext(t.Context())
+		assert.False(t, ok, "both wait")
+		exp.CreationObserved("a")
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		exp.CreationObserved("b")
+		synctest.Wait()
+		assert.Equal(t, []string{"b"}, keysOf(reports.take()))
+		c.CheckInvariants(t)
+	})
+}

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -34,6 +36,10 @@ func Changed[T any, V comparable](of func(T) V) Filter[T] {
 
 // AnyOf returns a filter that a change passes if it passes one of those given.
 func AnyOf[T any](filters ...Filter[T]) Filter[T] {
+	if slices.ContainsFunc(filters, func(f Filter[T]) bool { return f == nil }) {
+		panic("controller: AnyOf called with a nil filter")
+	}
+	filters = slices.Clone(filters)
 	return func(c Change[T]) bool {
 		for _, f := range filters {
 			if f(c) {

@@ -89,3 +89,14 @@ func TestTheFiltersForObjectsOfAStore(t *testing.T) {
 		})
 	}
 }
+
+func TestAnyOfKeepsNoSliceOfItsCallerAndTakesNoNilFilter(t *testing.T) {
+	never := func(controller.Change[object]) bool { return false }
+	filters := []controller.Filter[object]{func(controller.Change[object]) bool { return true }}
+	f := controller.AnyOf(filters...)
+	filters[0] = never
+	assert.True(t, f(controller.Change[object]{}))
+	assert.False(t, controller.AnyOf(filters...)(controller.Change[object]{}))
+	assert.False(t, controller.AnyOf[object]()(controller.Change[object]{}))
+	assert.PanicsWithValue(t, "controller: AnyOf called with a nil filter", func() { controller.AnyOf(never, nil) })
+}

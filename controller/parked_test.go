@@ -140,3 +140,30 @@ func TestRequeuesDoNotSpendTheBudget(t *testing.T) {
 		assert.Empty(t, c.Parked())
 	})
 }
+
+func TestAHookThatHearsOfAParkedKeyMayAddIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *controller.Controller[string]
+		n := 0
+		c, err := controller.New("test", controller.Func[string](func(context.Context, string) (controller.Result, error) {
+			if n++; n == 1 {
+				return controller.Result{}, errBoom
+			}
+			return controller.Result{}, nil
+		}), controller.Config[string]{MaxAttempts: 1, Logger: quiet, Hooks: controller.Hooks[string]{
+			Reconciled: func(r controller.Report[string]) {
+				if r.Outcome == controller.Parked {
+					assert.Empty(t, c.Parked(), "it is still in flight")
+					assert.False(t, c.RetryParked(r.Key))
+					c.Add(r.Key)
+				}
+			},
+		}})
+		require.NoError(t, err)
+		start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		assert.Equal(t, 2, n)
+		assert.Empty(t, c.Parked())
+	})
+}

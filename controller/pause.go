@@ -42,7 +42,10 @@ func (c *Controller[K]) SetWorkers(n int) {
 
 // PauseKey makes c begin no reconcile of key until [Controller.ResumeKey]. One that is in flight goes on. If the key is
 // added meanwhile it is held, until then.
+//
+// PauseKey panics if key is not equal to itself, such as a NaN.
 func (c *Controller[K]) PauseKey(key K) {
+	checkKey(key)
 	h := &c.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -161,7 +161,7 @@ func (c *Controller[K]) schedule(key K, d time.Duration) {
 
 // inThisRun returns d, or never for what a Run that drains leaves to the next: Run brings it forward in the end.
 func (c *Controller[K]) inThisRun(d time.Duration) time.Duration {
-	if d > 0 && c.holds.diverting.Load() {
+	if c.holds.diverting.Load() { // also what is to be at once, or a key that fails at once each time would keep Run from ending
 		return never
 	}
 	return d

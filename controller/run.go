@@ -64,6 +64,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	}
 
 	defer c.subscribe()()
+	c.releaseMet() // what was met before, when there were steps and no Run
 	work, stopWork := workContext(ctx)
 	defer stopWork(nil)
 	crew := c.startCrew(work)
