@@ -40,12 +40,12 @@ const (
 
 func newLimits(cfg Config) limits {
 	l := limits{
-		none:   cfg.Burst < 0 || cfg.Refill < 0,
-		refill: cfg.Refill, span: math.MaxInt64, max: cfg.Objects,
+		none: cfg.Burst < 0 || cfg.Refill < 0, max: cfg.Objects,
 		order: list.New(), byRef: make(map[Ref]*list.Element),
 	}
-	if !l.none && cfg.Refill < math.MaxInt64/time.Duration(cfg.Burst) {
-		l.span = time.Duration(cfg.Burst) * cfg.Refill
+	if !l.none {
+		l.refill = min(cfg.Refill, math.MaxInt64/time.Duration(cfg.Burst)) // all tokens in 292 years, as far as time is told
+		l.span = time.Duration(cfg.Burst) * l.refill
 	}
 	return l
 }
@@ -60,11 +60,10 @@ func (l *limits) take(about Ref, sort token, now time.Time) bool {
 	if full.Before(now) {
 		full = now
 	}
-	full = full.Add(l.refill)
-	if full.Sub(now) > l.span {
+	if full.Sub(now) > l.span-l.refill {
 		return false
 	}
-	b.full[sort] = full
+	b.full[sort] = full.Add(l.refill)
 	return true
 }
 

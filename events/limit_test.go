@@ -123,6 +123,22 @@ func TestANegativeBurstOrRefillIsNoLimitAndTheLargestAreNone(t *testing.T) {
 	}
 }
 
+func TestABurstIsTheLimitHoweverLongARefillTakes(t *testing.T) {
+	for _, refill := range []time.Duration{math.MaxInt64, math.MaxInt64/3 + 1, math.MaxInt64 / 3, 100 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			r := events.NewRecorder(events.Config{Burst: 3, Refill: refill})
+			for n := range 100 {
+				r.Normal(web, "N", fmt.Sprint(n))
+			}
+			assert.Len(t, r.Events(), 3, refill)
+			time.Sleep(365 * 24 * time.Hour)
+			r.Normal(web, "N", "a year later")
+			assert.Len(t, r.Events(), 3, refill)
+			require.NoError(t, r.CheckInvariants())
+		})
+	}
+}
+
 func TestTheDefaultLimitIs25EventsAndOneAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := events.NewRecorder(events.Config{})

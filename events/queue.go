@@ -148,9 +148,19 @@ func (q *Queue) Stats() QueueStats {
 	return s
 }
 
-// deliver gives e to the sink until it takes it. When work ends in between, e waits again.
+// deliver gives e to the sink until it takes it. When work ends in between, e waits again. An event at which the sink panics has
+// failed: to deliver it again would do so again.
 func (q *Queue) deliver(work context.Context, e *Event) {
+	returned := false
+	defer func() {
+		if !returned {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.stats.Failed++
+		}
+	}()
 	err := retry.Do(work, retry.Config{Backoff: q.cfg.Backoff}, func(ctx context.Context) error { return q.sink(ctx, *e) })
+	returned = true
 	q.mu.Lock()
 	switch {
 	case err == nil:

@@ -260,6 +260,28 @@ func TestADrainThatTakesTooLongLeavesTheRestForTheNextRun(t *testing.T) {
 	}
 }
 
+func TestAnEventAtWhichTheSinkPanicsHasFailedAndTheNextRunGoesOn(t *testing.T) {
+	for name, crash := range map[string]func(){"a panic": func() { panic("boom") }, "a Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &slow{do: func(context.Context, events.Event) error { crash(); return nil }}
+				q := newQueue(t, s.write, events.QueueConfig{})
+				q.Put(event("A", 1))
+				q.Put(event("B", 1))
+				var g wait.Group
+				g.Start(t.Context(), q.Run)
+				require.Error(t, g.Wait(), "whoever runs it hears of it")
+				assert.Equal(t, events.QueueStats{Failed: 1, Waiting: 1}, q.Stats())
+				require.NoError(t, q.CheckInvariants(2, 0))
+				s.do = nil
+				run(t, q)()
+				assert.Equal(t, []string{"A x1", "B x1"}, s.all())
+				assert.Equal(t, events.QueueStats{Failed: 1, Delivered: 1}, q.Stats())
+			})
+		})
+	}
+}
+
 func TestAQueueRunsOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, (&slow{}).write, events.QueueConfig{})

@@ -18,5 +18,5 @@ type QueueStats struct {
 	Delivered uint64
 	Merged    uint64 // that took the place of an earlier state of the same event, which was still waiting
 	Dropped   uint64 // to make room
-	Failed    uint64 // that the sink has refused in all attempts
+	Failed    uint64 // that the sink has refused in all attempts, or at which it has panicked
 }
