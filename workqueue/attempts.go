@@ -214,9 +214,12 @@ func (q *Queue[K]) forgetOldLocked(now int64) {
 	}
 }
 
-// exponential returns base doubled n times, at most limit.
+// exponential returns base doubled n times, at most limit. A base that is not positive does not grow.
 func exponential(base, limit time.Duration, n int) time.Duration {
-	if n >= 62 || base > math.MaxInt64>>n {
+	switch {
+	case base <= 0:
+		return min(base, limit)
+	case n >= 62 || base > math.MaxInt64>>n:
 		return limit
 	}
 	return min(base<<n, limit)

@@ -43,6 +43,22 @@ func TestTheExponentialLimiterNeverOverflows(t *testing.T) {
 	}
 }
 
+func TestADelayThatIsNotPositiveDoesNotGrow(t *testing.T) {
+	for _, base := range []time.Duration{0, -1 * time.Nanosecond, math.MinInt64} {
+		r := workqueue.NewItemExponentialFailureRateLimiter[string](base, time.Hour)
+		for range 200 {
+			require.Equal(t, base, r.When("k"))
+		}
+	}
+	q := workqueue.New(workqueue.Config[string]{RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[string](0, time.Hour)})
+	for range 200 {
+		q.AddRateLimited("k")
+		_, ok := q.TryGet()
+		require.True(t, ok, "it is ready at once")
+		q.Done("k")
+	}
+}
+
 func TestTheFastSlowLimiterIsFastForTheFirstAttempts(t *testing.T) {
 	r := workqueue.NewItemFastSlowRateLimiter[string](time.Millisecond, time.Second, 2)
 	for _, want := range []time.Duration{time.Millisecond, time.Millisecond, time.Second, time.Second} {
