@@ -51,8 +51,8 @@ type Config[K comparable] struct {
 	DebounceLimit time.Duration
 
 	// HandOut limits how fast keys are handed out, all of them together. A token is taken when a key is handed out, and none
-	// is reserved before, so that those who reserve tokens of the same limiter go first. A change of its limit counts from
-	// the next key on. Nil is no limit.
+	// is reserved before, so that those who reserve tokens of the same limiter go first. A change of its limit or burst, also
+	// from 0, counts from the next key on; what waits already hears of it within a minute. Nil is no limit.
 	HandOut *rate.Limiter
 
 	// Timestamps makes the queue note when each key got into its state, for Snapshot and Stats. It costs two looks at the

@@ -9,6 +9,9 @@ type gate struct {
 	timer  *time.Timer // wakes a worker then; nil until it was needed
 }
 
+// recheck is the time after which the limiter is asked again at the latest: it may have been changed since.
+const recheck = time.Minute
+
 // passLocked reports whether a key may be handed out now, if one is ready. If not yet, a worker is woken in time.
 func (q *Queue[K]) passLocked() bool {
 	if !q.order.available() {
@@ -19,14 +22,12 @@ func (q *Queue[K]) passLocked() bool {
 	wait := time.Duration(q.gate.openAt - at)
 	if wait <= 0 {
 		token := q.cfg.HandOut.ReserveN(now, 1)
-		if !token.OK() { // a burst of nothing: never
-			return false
-		}
-		wait = token.DelayFrom(now)
+		wait = token.DelayFrom(now) // never, if there is a burst of nothing
 		if wait <= 0 {
 			return true
 		}
 		token.CancelAt(now)
+		wait = min(wait, recheck)
 		q.gate.openAt = later(at, wait)
 	}
 	if q.gate.timer == nil {

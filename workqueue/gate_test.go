@@ -191,3 +191,26 @@ func TestALimiterWithoutABurstHandsOutNothing(t *testing.T) {
 		require.Equal(t, 1, q.Len())
 	})
 }
+
+func TestALimiterThatIsChangedIsHeardOfWithinAMinute(t *testing.T) {
+	for name, limiter := range map[string]*rate.Limiter{
+		"a limit of nothing": rate.NewLimiter(0, 1), "a burst of nothing": rate.NewLimiter(1, 0),
+		"once in a day": rate.NewLimiter(rate.Every(24*time.Hour), 1), "never": rate.NewLimiter(0, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter.Allow()
+				q := workqueue.New(workqueue.Config[string]{HandOut: limiter})
+				q.Add("a")
+				go func() {
+					time.Sleep(12*time.Hour + time.Second)
+					limiter.SetLimit(rate.Inf)
+					limiter.SetBurst(1)
+				}()
+				begin := time.Now()
+				q.Get()
+				require.Equal(t, 12*time.Hour+time.Minute, time.Since(begin))
+			})
+		})
+	}
+}
