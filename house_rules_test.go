@@ -30,6 +30,7 @@ var rules = []rule{
 	{"files are small", fileSizes},
 	{"nothing is left for later", leftovers},
 	{"links between documents lead somewhere", links},
+	{"documents name what is there", names},
 	{"the program in the README is an example", readmeCode},
 }
 
@@ -282,18 +283,7 @@ func links(t *tree) (problems []string) {
 
 // prose returns a Markdown text without its code; the lines stay where they are.
 func prose(text string) string {
-	span := regexp.MustCompile("`[^`]*`")
-	var b strings.Builder
-	code := false
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "```") {
-			code = !code
-		} else if !code {
-			b.WriteString(span.ReplaceAllString(strings.TrimSuffix(line, "\n"), ""))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
+	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(withoutBlocks(text), "")
 }
 
 // readmeCode checks that each Go program in the README is an example, to the letter, so that it is compiled and tested.

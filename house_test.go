@@ -37,13 +37,13 @@ var goodTree = map[string]string{
 
 	"ARCHITECTURE.md": "| lock | guards |\n|---|---|\n| `wait.timers.mu` | timers |\n",
 	"wait/lock.go":    "package wait\n\ntype timers struct {\n\tmu sync.RWMutex\n}\n",
-	"docs/why.md":     "[back](../README.md)\n",
+	"docs/why.md":     "[back](../README.md), `x := wait.Begin(wait.Second)`, `wait.Begun.Do`, `bench.Doer.Do`, `bench.Span.Low`, `rate.Limit`\n```\n`wait.No`\n```\n",
 
 	"wait/doc.go":          "// Package wait waits.\n//\n// # Guarantees\n//\n//  1. It does.\npackage wait\n",
 	"wait/wait.go":         "package wait\n\nimport \"golang.org/x/time/rate\"\n\nvar ErrGone = errors.New(\"gone\")\n\nvar _ any = (*Timer)(nil)\n\ntype Timer struct{ *rate.Limiter }\n\nvar table = []int{1}\n",
 	"wait/wait_test.go":    "package wait_test\n\nimport \"" + module + "/wait\"\nimport \"github.com/stretchr/testify/assert\"\n\nvar count int\n",
 	"wait/example_test.go": "package wait_test\n\nfunc ExampleTimer_short() { wait.Begin(wait.Second) }\n",
-	"wait/kind.go":         "package wait\n\ntype Kind int\n\nconst (\n\tFirst Kind = iota\n\tSecond\n)\n\ntype Begun int\n\nfunc Begin(Kind) *Begun { return nil }\n",
+	"wait/kind.go":         "package wait\n\ntype Kind int\n\nconst (\n\tFirst Kind = iota\n\tSecond\n)\n\ntype Begun int\n\nfunc Begin(Kind) *Begun { return nil }\n\nfunc (b *Begun) Do() {}\n",
 
 	"store/doc.go":          "// Package store keeps.\n//\n// # Guarantees\n//\n// These:\n//\n//  1. It does.\npackage store\n",
 	"store/store.go":        "package store\n\nimport \"" + module + "/wait\"\n\nvar ErrGone = wait.ErrGone\n\ntype Store struct{}\n",
@@ -59,7 +59,7 @@ var goodTree = map[string]string{
 	"examples/app/lib/lib.go": "// Package lib is a part of it.\npackage lib\n\nimport \"" + module + "/store\"\n",
 
 	"bench/go.mod":        "module " + module + "/bench\n\nrequire k8s.io/client-go v0.37.2\n",
-	"bench/bench.go":      "package bench\n\nvar count int\n\ntype Floor struct {\n\tmu sync.Mutex\n}\n",
+	"bench/bench.go":      "package bench\n\nvar count int\n\ntype Floor struct {\n\tmu sync.Mutex\n}\n\ntype Doer interface{ Do() }\n\ntype Span[T any] struct{ Low, High T }\n",
 	"bench/bench_test.go": "package bench_test\n\nimport \"k8s.io/client-go/util/workqueue\"\nimport \"" + module + "/store\"\n\nfunc init() {}\n",
 	"store/testdata/x.go": "no Go at all\n",
 }
@@ -151,6 +151,9 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"links between", "README.md", "```\n```\n[it](docs/missing.md)\n", "README.md:3: links to docs/missing.md"},
 		{"links between", "docs/why.md", "[it](README.md#why)\n", "docs/why.md:1: links to README.md#why"},
 
+		{"documents name", "docs/why.md", "\n`wait.Stop`\n", "docs/why.md:2: names wait.Stop, which is not there"},
+		{"documents name", "docs/why.md", "`wait.Begun.Undo`\n", "docs/why.md:1: names wait.Begun.Undo, which is not there"},
+		{"documents name", "README.md", "`a` b `x(bench.Span.Middle)`\n", "README.md:1: names bench.Span.Middle, which is not there"},
 		{"the program", "README.md", "```go\npackage main // new\n```\n", "README.md: shows code that is not an example: package main // new"},
 	}
 	tested := make(map[string]bool)

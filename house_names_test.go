@@ -1,0 +1,121 @@
+package setpoint_test
+
+import (
+	"go/ast"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// names checks that what a Markdown file names in a code span, as `store.Memory` or `informer.Handler.Filter`, is there.
+// What is qualified by anything but a package of this repository is not looked at.
+func names(t *tree) (problems []string) {
+	packages, declared := declarations(t)
+	span, name := regexp.MustCompile("`[^`]+`"), regexp.MustCompile(`\b([a-z]\w*)\.[A-Z]\w*(\.[A-Z]\w*)*`)
+	for file, text := range t.files {
+		if path.Ext(file) != ".md" {
+			continue
+		}
+		for i, line := range strings.Split(withoutBlocks(text), "\n") {
+			for _, s := range span.FindAllString(line, -1) {
+				for _, m := range name.FindAllStringSubmatch(s, -1) {
+					if packages[m[1]] && !declared[m[0]] {
+						problems = append(problems, file+":"+strconv.Itoa(i+1)+": names "+m[0]+", which is not there")
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// declarations returns the names of the packages, and what they declare: "wait.Backoff", "wait.Backoff.Cap".
+func declarations(t *tree) (packages, declared map[string]bool) {
+	packages, declared = make(map[string]bool), make(map[string]bool)
+	for _, f := range t.code {
+		if f.test || f.ast.Name.Name == "main" {
+			continue
+		}
+		pkg := f.ast.Name.Name
+		packages[pkg] = true
+		for _, decl := range f.ast.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				declared[qualified(pkg, receiver(decl), decl.Name.Name)] = true
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					switch spec := spec.(type) {
+					case *ast.ValueSpec:
+						for _, name := range spec.Names {
+							declared[pkg+"."+name.Name] = true
+						}
+					case *ast.TypeSpec:
+						declared[pkg+"."+spec.Name.Name] = true
+						for _, member := range members(spec.Type) {
+							declared[qualified(pkg, spec.Name.Name, member)] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	return packages, declared
+}
+
+func qualified(pkg, typ, name string) string {
+	if typ == "" {
+		return pkg + "." + name
+	}
+	return pkg + "." + typ + "." + name
+}
+
+// receiver returns the name of the type of a method, and nothing for a function.
+func receiver(decl *ast.FuncDecl) (name string) {
+	if decl.Recv == nil {
+		return ""
+	}
+	ast.Inspect(decl.Recv.List[0].Type, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && name == "" {
+			name = id.Name
+		}
+		return true
+	})
+	return name
+}
+
+// members returns the fields of a struct, and the methods of an interface.
+func members(typ ast.Expr) (members []string) {
+	var list *ast.FieldList
+	switch typ := typ.(type) {
+	case *ast.StructType:
+		list = typ.Fields
+	case *ast.InterfaceType:
+		list = typ.Methods
+	default:
+		return nil
+	}
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			members = append(members, name.Name)
+		}
+	}
+	return members
+}
+
+// withoutBlocks returns a Markdown text without its blocks of code; the lines stay where they are.
+func withoutBlocks(text string) string {
+	var b strings.Builder
+	code := false
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		} else if !code {
+			b.WriteString(strings.TrimSuffix(line, "\n"))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
