@@ -46,6 +46,17 @@ func TestWorkReturnsItsErrorAndAPanicLeavesTheGate(t *testing.T) {
 	require.NoError(t, g.Do(t.Context(), 2, nothing), "and holds nobody up")
 }
 
+func TestWorkWhoseContextHasEndedDoesNotBegin(t *testing.T) {
+	var g fence.Gate
+	why := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	err := g.Do(ctx, 3, func(context.Context) error { t.Error("it begins"); return nil })
+	require.ErrorIs(t, err, why)
+	require.ErrorIs(t, g.Do(t.Context(), 2, nothing), fence.ErrStale, "its term was seen")
+	require.NoError(t, g.Do(t.Context(), 4, nothing), "it holds nobody up")
+}
+
 func TestAGreaterTermWaitsForTheWorkOfLowerOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g fence.Gate

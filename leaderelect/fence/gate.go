@@ -37,6 +37,9 @@ func (g *Gate) Do(ctx context.Context, term uint64, f func(context.Context) erro
 		}
 	}
 	defer g.leave(term)
+	if ctx.Err() != nil {
+		return fmt.Errorf("fence: begin work of term %d: %w", term, context.Cause(ctx))
+	}
 	return f(ctx)
 }
 
