@@ -78,8 +78,8 @@ func (s *FileStore) Update(ctx context.Context, e Entry) (Entry, error) {
 	return e, nil
 }
 
-// List returns the records whose keys begin with prefix, sorted by key. It reads every file of the directory, and fails
-// if one of them is damaged.
+// List returns the records whose keys begin with prefix, sorted by key. It reads every record file of the directory, and
+// fails if one of them is damaged. One with the name of another key is left out.
 func (s *FileStore) List(ctx context.Context, prefix string) ([]Entry, error) {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -98,6 +98,7 @@ func (s *FileStore) List(ctx context.Context, prefix string) ([]Entry, error) {
 		case errors.Is(err, ErrNotFound): // somebody has just removed it
 		case err != nil:
 			return nil, fmt.Errorf("leaderelect: list %q: %w", prefix, err)
+		case fileName(e.Key)+".lease" != f.Name(): // a copy that somebody has made
 		case strings.HasPrefix(e.Key, prefix):
 			list = append(list, e)
 		}

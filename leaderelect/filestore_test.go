@@ -217,6 +217,23 @@ func TestAFileUnderTheNameOfAnotherKeyIsDamaged(t *testing.T) {
 	require.NotErrorIs(t, err, leaderelect.ErrNotFound)
 }
 
+func TestAListOfFilesSkipsACopyUnderAnotherName(t *testing.T) {
+	dir := t.TempDir()
+	s := openFiles(t, dir)
+	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
+	require.NoError(t, err)
+	old, err := os.ReadFile(filepath.Join(dir, "lease.lease"))
+	require.NoError(t, err)
+	for _, name := range []string{"backup.lease", "zzz.lease"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), old, 0o600))
+	}
+	have, err = s.Update(t.Context(), have)
+	require.NoError(t, err)
+	list, err := s.List(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, []leaderelect.Entry{have}, list)
+}
+
 func TestAListOfFilesSkipsWhatIsNoRecordAndFailsForOneThatIsDamaged(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	for _, k := range []string{"slot/1", "slot/0", "seat/0"} {
