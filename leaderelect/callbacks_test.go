@@ -42,6 +42,29 @@ func TestEveryChangeOfLeaderIsReportedOnce(t *testing.T) {
 	})
 }
 
+func TestWhatACallbackDoesToALeaderChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+			cfg.Metadata = map[string]string{"address": "here"}
+			told := cfg.OnNewLeader
+			cfg.OnNewLeader = func(l leaderelect.Leader) {
+				told(l)
+				l.Metadata["address"] = "elsewhere"
+			}
+		})
+		a.start()
+		after(time.Second)
+		leader, _ := a.Leader()
+		assert.Equal(t, map[string]string{"address": "here"}, leader.Metadata)
+		assert.Equal(t, leader.Metadata, w.read().Metadata)
+		leader.Metadata["address"] = "nowhere"
+		leader, _ = a.Leader()
+		assert.Equal(t, map[string]string{"address": "here"}, leader.Metadata)
+		w.finish(t)
+	})
+}
+
 func TestAnotherLeaderOfTheSameTermIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // maxCalls bounds the store calls that are under way at once. One is usual; more means that the store ignores the end
@@ -21,7 +23,7 @@ type calls struct {
 }
 
 // do runs f and returns what it returns, or an error as soon as ctx ends or timeout has passed, whether f has returned or
-// not. The result of an f that returns later is dropped.
+// not. The result of an f that returns later is dropped. A panic of f is an error that is not definite.
 func (c *calls) do(ctx context.Context, timeout time.Duration, f func(context.Context) (Entry, error)) (Entry, error) {
 	if !c.start() {
 		return Entry{}, fmt.Errorf("leaderelect: call store: %d calls have not returned", maxCalls)
@@ -42,7 +44,10 @@ func (c *calls) do(ctx context.Context, timeout time.Duration, f func(context.Co
 			c.end() // first: whoever has the reply may make the next call
 			reply <- r
 		}()
-		r.entry, r.err = f(ctx)
+		r.err = wait.Call(ctx, func(ctx context.Context) (err error) {
+			r.entry, err = f(ctx)
+			return err
+		})
 	}()
 
 	select {

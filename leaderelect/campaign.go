@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type candidacy struct {
 	notBefore time.Time // when it may be written next: once per RetryPeriod
 	unsure    uint64    // the last term that was claimed without a clear reply
 	gone      string    // the last mark that a holder has lost; "" is none
+	goneAt    time.Time // when that was told
 }
 
 // campaign follows the record until this elector has taken it. It returns nil when ctx ends first.
@@ -91,7 +93,8 @@ func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v v
 	case v := <-e.watching.news():
 		return v, true, nil
 	case c.gone = <-e.sentry.ends():
-		c.look = time.Now()
+		c.goneAt = time.Now()
+		c.look = c.goneAt
 		return view{}, false, nil
 	case <-e.wake:
 		return view{}, false, nil
@@ -176,10 +179,10 @@ func (e *Elector) freeAt(c *candidacy) time.Time {
 	return free
 }
 
-// orphaned reports whether the holder of the record has lost the mark that the record names. What was seen since, such
-// as a tombstone, or the same holder with another mark, or none, is not that record any more.
+// orphaned reports whether the holder of the record had lost the mark that the record names before it was seen last. What
+// was seen since, such as a tombstone, or the same holder with another mark, or none, is not that record any more.
 func (c *candidacy) orphaned() bool {
-	return c.gone != "" && c.seen.held() && !c.seen.regressed && c.seen.rec.Mark == c.gone
+	return c.gone != "" && c.seen.held() && !c.seen.regressed && c.seen.rec.Mark == c.gone && !c.seen.at.Before(c.goneAt)
 }
 
 // expiresAt returns from when on nobody holds the record, if its version stays as it is.
@@ -190,7 +193,7 @@ func (e *Elector) expiresAt(o observation) time.Time {
 	case o.regressed || o.exists && !o.readable:
 		// Who leads is not known, nor since when. Nobody leads for longer than the longest lease that we know of.
 		return o.since.Add(max(o.rec.lease(), e.seen.lease, e.cfg.LeaseDuration) + o.jitter)
-	case o.rec.Preferred != "" && o.rec.Preferred != e.cfg.Identity && o.rec.Preferred != e.incarnation:
+	case o.rec.Holder == "" && o.rec.Preferred != "" && o.rec.Preferred != e.cfg.Identity && o.rec.Preferred != e.incarnation:
 		return o.since.Add(e.headStart*e.cfg.RetryPeriod + o.jitter)
 	case !o.exists, o.rec.Holder == "", o.rec.Incarnation == e.incarnation:
 		// The last is a term of ours that is over, for our work has returned.
@@ -206,7 +209,11 @@ func (e *Elector) expiresAt(o observation) time.Time {
 
 // take claims the next term, in place of what v shows. It returns nil and no error if the reply came too late.
 func (e *Elector) take(ctx context.Context, v view) (*tenure, error) {
-	term := max(e.seen.term+1, v.rec.Term+1, e.floor)
+	last := max(e.seen.term, v.rec.Term)
+	if last == math.MaxUint64 {
+		return nil, errNoTerm
+	}
+	term := max(last+1, e.floor)
 	sent := beginning()
 	e.created = 0
 	if v.version == "" {

@@ -108,7 +108,8 @@ type Config struct {
 	// with Sentinel.
 	FencedWork bool
 
-	// Rand returns random numbers in [0, 1), for jitter. Defaults to math/rand/v2's Float64.
+	// Rand returns random numbers in [0, 1), for jitter. It is called by many goroutines at once. Defaults to
+	// math/rand/v2's Float64.
 	Rand func() float64
 
 	// Hooks observe the elector, for metrics.

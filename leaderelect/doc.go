@@ -84,11 +84,11 @@
 //  3. A leader that sees the record in other hands stops at once.
 //  4. The term grows with every leadership, by one for each that was claimed, or to the [Entry.Floor] of a record that was
 //     created anew. A leader never goes back to a term, and a store that has forgotten some makes an elector wait for a
-//     lease and then continue after the greatest it knows.
+//     lease and then continue after the greatest it knows. After the last, 2^64-1, there is none, and nobody leads.
 //  5. When the caller cancels, the lease is renewed until the work has returned (or DrainTimeout is over), and released
 //     only after that and after OnStoppedLeading. A release replaces exactly the record that this elector has written.
 //  6. A write without a clear reply is neither taken for a success nor for a failure: the record is read again, and each
-//     record tells which request it comes from.
+//     record tells which request it comes from. A panic in the store is no clear reply either.
 //  7. Two electors of one identity are two: each is told apart by a random incarnation. Identities are for people.
 //  8. Callbacks run one at a time, OnNewLeader before OnStartedLeading, and each OnStartedLeading is followed by one
 //     OnStoppedLeading, in the same term. OnStepDownOverrun alone runs beside. A panic is captured; in the work

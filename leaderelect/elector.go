@@ -31,6 +31,7 @@ type Elector struct {
 	// mu guards the following.
 	running   bool
 	current   *Leadership   // from its acquisition until its callbacks have returned; else nil
+	ending    *Leadership   // from then until it was released, if it is to be; else nil
 	leader    Leader        // as it was last seen
 	known     bool          // leader is set
 	barred    bool          // it does not take the lease, until it is admitted
@@ -217,7 +218,7 @@ func (e *Elector) publish(v view) {
 	is := e.leader
 	e.mu.Unlock()
 	if v.held() && (!wasKnown || was.Term != is.Term || was.Incarnation != is.Incarnation) {
-		e.callbacks.newLeader(is)
+		e.callbacks.newLeader(v.rec.leader()) // a copy of its own
 	}
 }
 
@@ -227,16 +228,33 @@ func (e *Elector) setCurrent(l *Leadership) {
 	e.mu.Lock()
 	out := e.barred || time.Now().Before(e.outUntil)
 	e.current = l
-	if l != nil {
-		e.terms++
-	}
-	if l != nil && !out {
+	e.terms++
+	if !out {
 		e.successor = ""
 	}
 	e.mu.Unlock()
-	if l != nil && out {
+	if out {
 		l.resign(e.cfg.DrainTimeout)
 	}
+}
+
+// setEnding makes l, whose callbacks have returned, what nobody but Resign looks at.
+func (e *Elector) setEnding(l *Leadership) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.current, e.ending = nil, l
+}
+
+// setEnded notes that l was released, if it is to be. It stays out if somebody has resigned from it.
+func (e *Elector) setEnded(l *Leadership) {
+	e.mu.Lock()
+	e.ending = nil
+	out := e.outFor
+	e.mu.Unlock()
+	if l.hasResigned() {
+		e.stayOut(out)
+	}
+	close(l.released)
 }
 
 // countLost counts a term that was lost.

@@ -51,6 +51,12 @@ var (
 	// errNoReply is the cause with which the context of a store call ends after RequestTimeout.
 	errNoReply = errors.New("no reply in time")
 
+	// errUnreadable says that a record could not be decoded.
+	errUnreadable = errors.New("the record cannot be read")
+
+	// errNoTerm says that there is no term after the last that was seen.
+	errNoTerm = errors.New("leaderelect: there is no greater term")
+
 	// errGoexit stands for the reply of a store call that ended its goroutine.
 	errGoexit = errors.New("leaderelect: call store: it called runtime.Goexit")
 )

@@ -15,6 +15,9 @@ func Holder(ctx context.Context, s LeaseStore, key string) (Leader, error) {
 		return Leader{}, fmt.Errorf("leaderelect: read the holder of %q: %w", key, err)
 	}
 	v := viewOf(e, time.Now())
+	if !v.readable {
+		return Leader{}, fmt.Errorf("leaderelect: read the holder of %q: %w", key, errUnreadable)
+	}
 	if !v.held() {
 		return Leader{}, fmt.Errorf("leaderelect: read the holder of %q: the lease is free: %w", key, ErrNotFound)
 	}

@@ -34,6 +34,10 @@ func TestTheHolderIsTheOneThatLeads(t *testing.T) {
 		require.NoError(t, e.RunOnce(t.Context()))
 		_, err = leaderelect.Holder(t.Context(), leases, "lease")
 		require.ErrorIs(t, err, leaderelect.ErrNotFound, "the lease was released")
+		leases.Put(leaderelect.Entry{Key: "lease", Value: []byte("{"), Term: 7})
+		_, unreadable := leaderelect.Holder(t.Context(), leases, "lease")
+		require.Error(t, unreadable)
+		require.NotErrorIs(t, unreadable, leaderelect.ErrNotFound, "nobody knows whether somebody holds it")
 		require.EqualError(t, err, fmt.Sprintf("leaderelect: read the holder of %q: the lease is free: %v", "lease", leaderelect.ErrNotFound))
 	})
 }

@@ -69,7 +69,7 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 
 	out := e.renewUntil(t, e.callbacks.lead(func() outcome { return e.perform(ctx, t.Leadership) }))
 	why := t.end(ErrTermEnded)
-	e.setCurrent(nil)
+	e.setEnding(t.Leadership)
 	if out.lost == nil && !errors.Is(why, ErrTermEnded) {
 		out.lost = why // while OnStoppedLeading ran
 	}
@@ -81,13 +81,7 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 		e.release(ctx, t, false)
 		e.sentry.letGo() // it tells followers to look
 	}
-	if t.hasResigned() {
-		e.mu.Lock()
-		out := e.outFor
-		e.mu.Unlock()
-		e.stayOut(out)
-	}
-	close(t.released)
+	e.setEnded(t.Leadership)
 	return out
 }
 

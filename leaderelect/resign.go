@@ -1,6 +1,7 @@
 package leaderelect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -18,7 +19,7 @@ import (
 // An elector that does not lead just stays out. If a claim of it is under way, it gives the lease back before its work has
 // begun.
 //
-// The work itself must not call Resign, which waits for it; it returns instead.
+// No callback of this elector may call Resign, which waits for them. The work returns instead.
 func (e *Elector) Resign(ctx context.Context, stayOut time.Duration) error {
 	return e.resign(ctx, stayOut, "")
 }
@@ -41,7 +42,7 @@ func (e *Elector) resign(ctx context.Context, stayOut time.Duration, successor s
 	e.mu.Lock()
 	e.outFor, e.successor = max(stayOut, minStayOut*e.cfg.RetryPeriod), successor
 	e.outUntil = time.Now().Add(e.outFor)
-	l := e.current
+	l := cmp.Or(e.current, e.ending)
 	e.mu.Unlock()
 	if l == nil {
 		return nil

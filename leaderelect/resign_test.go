@@ -137,6 +137,24 @@ func TestAResignationThatIsGivenUpGoesOn(t *testing.T) {
 	})
 }
 
+func TestResignWaitsForAReleaseThatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.behave = work{byItself: time.Second, err: errExpected}.run
+		w.plan = on("a", "update", 1, slowReply, 3*time.Second)
+		a.start()
+		after(2 * time.Second) // the work has returned, and the release has no reply yet
+		require.False(t, a.IsLeader())
+		begin := time.Now()
+		require.NoError(t, a.Resign(t.Context(), time.Hour))
+		assert.Greater(t, time.Since(begin), time.Second)
+		after(time.Minute)
+		assert.Equal(t, 1, w.led(), "it stays out")
+		w.finish(t)
+	})
+}
+
 func TestADrainAfterAResignationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

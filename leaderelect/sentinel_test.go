@@ -313,6 +313,27 @@ func TestAMarkThatWasLetGoIsNotNamedAgain(t *testing.T) {
 	})
 }
 
+func TestALeaseIsTakenEarlyOnlyFromARecordThatWasReadSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
+		died := w.crash("a")
+		w.mu.Lock()
+		w.plan = func(c call) (fault, time.Duration) {
+			if c.party == "b" && c.op == "get" && c.now.Sub(died) < 3*time.Second {
+				return lostRequest, 0
+			}
+			return none, 0
+		}
+		w.mu.Unlock()
+		after(3 * time.Second)
+		require.Equal(t, 1, w.led(), "b knows that the mark has ended, and not what the record says")
+		after(3 * time.Second)
+		require.Equal(t, 2, w.led())
+		w.finish(t)
+	})
+}
+
 func TestWithoutFencedWorkALostMarkReplacesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

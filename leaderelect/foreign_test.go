@@ -1,0 +1,85 @@
+package leaderelect_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// What others have written, or return, that no elector and no good store does.
+
+func TestAHolderIsWaitedForWhateverElseItsRecordSays(t *testing.T) {
+	for _, preferred := range []string{"a", "y"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.write(record{Holder: "x", Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: 15_000, Preferred: preferred})
+			w.join(t, "a", nil).start()
+			after(latency + lease + pause - 1)
+			require.Equal(t, "x", w.read().Holder)
+			after(1 + latency)
+			require.Equal(t, uint64(7), w.term(t, 1).term)
+			w.finish(t)
+		})
+	}
+}
+
+func TestAfterTheLastTermThereIsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.write(record{Incarnation: "x", Term: math.MaxUint64 - 1, Renewal: 1})
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		require.Equal(t, uint64(math.MaxUint64), w.term(t, 1).term)
+		require.NoError(t, a.Resign(t.Context(), 0))
+		b := w.join(t, "b", nil)
+		b.start()
+		after(time.Hour)
+		assert.Equal(t, 1, w.led())
+		assert.Equal(t, uint64(math.MaxUint64), w.read().Term, "it never goes back")
+		w.finish(t)
+	})
+}
+
+func TestAPanicOfAStoreIsACallWithoutAClearReply(t *testing.T) {
+	for _, op := range []string{"get", "create", "update"} {
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s := leaderelect.NewMemoryStore()
+				panicked := 0
+				crash := func(_ context.Context, c leaderelect.Call) error {
+					if c.Op == op && panicked == 0 {
+						panicked++
+						panic(errors.New("on purpose"))
+					}
+					return nil
+				}
+				if late {
+					s.Inject(leaderelect.Faults{After: crash})
+				} else {
+					s.Inject(leaderelect.Faults{Before: crash})
+				}
+				w := newWorld(t)
+				a := w.join(t, "a", func(cfg *leaderelect.Config) {
+					cfg.Store = s
+					cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error { <-ctx.Done(); return nil }
+					cfg.OnStoppedLeading, cfg.OnNewLeader = nil, nil
+				})
+				a.start()
+				after(time.Minute)
+				require.Equal(t, 1, panicked)
+				require.True(t, a.IsLeader())
+				require.Equal(t, uint64(1), a.Stats().Terms)
+				require.NoError(t, a.stop())
+			})
+		}
+	}
+}
