@@ -71,7 +71,8 @@ type Manager struct {
 // ManagerConfig is the configuration of a [Manager]. The zero value is ready for use.
 type ManagerConfig struct {
 	// Election makes the controllers run only while this process leads. The manager sets OnStartedLeading, which must be
-	// nil, and ReleaseOnCancel; the other callbacks are called as they are. Nil means that this process always leads.
+	// nil, and ReleaseOnCancel; the other callbacks are called as they are. Its Logger, and that of Slots.Lease, defaults to
+	// Logger. Nil means that this process always leads.
 	Election *leaderelect.Config
 
 	// Slots makes the controllers share their keys with those of other replicas: each key is reconciled by the replica that
@@ -138,6 +139,7 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 		return nil
 	}
 	cfg.ReleaseOnCancel = true
+	cfg.Logger = cmp.Or(cfg.Logger, m.logger)
 	if m.elector, err = leaderelect.New(cfg); err != nil {
 		return fmt.Errorf("controller: new manager: ManagerConfig.Election: %w", err)
 	}
@@ -147,6 +149,7 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 
 // share makes the slots of m.
 func (m *Manager) share(cfg leaderelect.SlotsConfig) (err error) {
+	cfg.Lease.Logger = cmp.Or(cfg.Lease.Logger, m.logger)
 	onAcquired := cfg.OnAcquired
 	cfg.OnAcquired = func(ctx context.Context, slot int) error {
 		m.acquired(slot)

@@ -2,6 +2,8 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,4 +177,32 @@ func TestAManagerOfNothingWaitsForItsEnd(t *testing.T) {
 		assert.False(t, r.ended())
 		require.NoError(t, r.stop())
 	})
+}
+
+func TestTheElectionLogsWhereTheManagerDoesUnlessItHasALoggerOfItsOwn(t *testing.T) {
+	for name, configure := range map[string]func(cfg *controller.ManagerConfig, lease leaderelect.Config){
+		"election": func(cfg *controller.ManagerConfig, lease leaderelect.Config) { cfg.Election = &lease },
+		"slots": func(cfg *controller.ManagerConfig, lease leaderelect.Config) {
+			cfg.Slots = &leaderelect.SlotsConfig{Lease: lease, Slots: 1}
+		},
+	} {
+		for _, own := range []bool{false, true} {
+			bubble(t, fmt.Sprint(name, " ", own), func(t *testing.T) {
+				mine, theirs := &logText{}, &logText{}
+				lease := leaderelect.Config{Store: newLeases(), Key: "lock"}
+				if own {
+					lease.Logger = textLogger(theirs)
+				}
+				cfg := controller.ManagerConfig{Logger: textLogger(mine)}
+				configure(&cfg, lease)
+				m, err := controller.NewManager(cfg)
+				require.NoError(t, err)
+				r := start(t, m.Run)
+				time.Sleep(time.Minute)
+				require.NoError(t, r.stop())
+				assert.Equal(t, !own, strings.Contains(mine.String(), "leadership began"))
+				assert.Equal(t, own, strings.Contains(theirs.String(), "leadership began"))
+			})
+		}
+	}
 }
