@@ -21,7 +21,9 @@ type marks struct {
 	// mu guards the following.
 	held   map[string]mark
 	plan   func(op, party string) markFault // nil is none
+	ever   map[string]bool                  // marks that were ever held
 	asked  int                              // calls of Gone
+	odd    int                              // calls of Gone for a mark that nobody has held
 	healed chan struct{}
 }
 
@@ -47,7 +49,7 @@ const (
 var errMark = errors.New("the sentinel has failed")
 
 func newMarks() *marks {
-	return &marks{held: make(map[string]mark), healed: make(chan struct{})}
+	return &marks{held: make(map[string]mark), ever: make(map[string]bool), healed: make(chan struct{})}
 }
 
 // heal ends all faults, also those under way.
@@ -136,10 +138,10 @@ func (p post) Hold(ctx context.Context, name string, held func()) error {
 	}
 	ended := make(chan struct{})
 	p.mu.Lock()
-	if p.held[name].ended != nil {
+	if p.ever[name] {
 		panic("a mark was used twice")
 	}
-	p.held[name] = mark{p.party, ended}
+	p.held[name], p.ever[name] = mark{p.party, ended}, true
 	p.mu.Unlock()
 	held()
 	select {
@@ -157,6 +159,11 @@ func (p post) Hold(ctx context.Context, name string, held func()) error {
 }
 
 func (p post) Gone(ctx context.Context, name string) error {
+	p.mu.Lock()
+	if !p.ever[name] {
+		p.odd++
+	}
+	p.mu.Unlock()
 	f, err := p.begin(ctx, "gone")
 	if err != nil || f == markLie {
 		return err

@@ -30,6 +30,7 @@ type sentry struct {
 	held   string             // "" if there is none
 	end    context.CancelFunc // ends the present call of Hold; nil before the first
 	wanted string             // whose end is of interest; "" is none
+	told   bool               // that wanted is gone
 	drop   context.CancelFunc // ends the present call of Gone; nil when there is none
 }
 
@@ -125,10 +126,9 @@ func (s *sentry) hasTaken(mark string) {
 // follow tells when the mark that is wanted is gone, until ctx ends.
 func (s *sentry) follow(ctx context.Context) {
 	e := s.elector
-	told := ""
 	for ctx.Err() == nil {
 		call, mark, cancel := s.next(ctx)
-		if mark == told { // also none
+		if mark == "" {
 			cancel()
 			select {
 			case <-ctx.Done():
@@ -142,8 +142,7 @@ func (s *sentry) follow(ctx context.Context) {
 		switch {
 		case dropped:
 		case err == nil:
-			told = mark
-			tell(s.gone, mark)
+			s.tell(mark)
 		default:
 			e.log.WarnContext(ctx, "leaderelect: waiting for the end of a mark failed", "error", err)
 			timer := time.NewTimer(e.pollPeriod())
@@ -157,13 +156,27 @@ func (s *sentry) follow(ctx context.Context) {
 	}
 }
 
-// next returns what to wait for, and the context of the call that does.
+// next returns what to wait for, "" for nothing, and the context of the call that does.
 func (s *sentry) next(ctx context.Context) (call context.Context, mark string, cancel context.CancelFunc) {
 	call, cancel = context.WithCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop = cancel
+	if s.told {
+		return call, "", cancel
+	}
 	return call, s.wanted, cancel
+}
+
+// tell tells that a mark is gone, once, if its end is still of interest.
+func (s *sentry) tell(mark string) {
+	s.mu.Lock()
+	wanted := s.wanted == mark
+	s.told = wanted
+	s.mu.Unlock()
+	if wanted {
+		tell(s.gone, mark)
+	}
 }
 
 // await returns when the first mark is held, or could not be, or ctx ends, or after timeout.
@@ -187,7 +200,9 @@ func (s *sentry) want(mark string) {
 	}
 	s.mu.Lock()
 	same := s.wanted == mark
-	s.wanted = mark
+	if !same {
+		s.wanted, s.told = mark, false
+	}
 	drop := s.drop
 	s.mu.Unlock()
 	if same {

@@ -174,6 +174,9 @@ func (w *world) finish(t testing.TB) {
 	t.Helper()
 	w.end()
 	w.checkInvariants(t)
+	w.marks.mu.Lock()
+	defer w.marks.mu.Unlock()
+	require.Zero(t, w.marks.odd, "the sentinel was asked about marks that nobody has held")
 	for _, p := range w.parties {
 		require.Nil(t, p.open, "%s returned before its work", p.name)
 		require.Zero(t, p.paired, "callbacks of %s come in pairs", p.name)
