@@ -188,3 +188,17 @@ func TestATripForNoTimeChangesNothing(t *testing.T) {
 		assert.Greater(t, b.Enter(), 100*365*24*time.Hour)
 	})
 }
+
+func TestWhoComesWhileABreakerTriesAsksAgainAfterASecondAtMost(t *testing.T) {
+	for _, c := range []struct{ openFor, again time.Duration }{
+		{time.Minute, time.Second}, {time.Second, time.Second}, {100 * time.Millisecond, 100 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBreaker(t, controller.BreakerConfig{Failures: 1, OpenFor: c.openFor})
+			b.Leave(controller.Failed, errBoom)
+			time.Sleep(c.openFor)
+			assert.Zero(t, b.Enter())
+			assert.Equal(t, c.again, b.Enter())
+		})
+	}
+}

@@ -326,3 +326,35 @@ func TestAKeyThatAStepHoldsIsReleasedByARunAlthoughNobodyWasThereToHear(t *testi
 		c.CheckInvariants(t)
 	})
 }
+
+// onSecondLook are Expectations that are met, and told so, just before they are asked for the second time.
+type onSecondLook struct {
+	asked int
+	tell  func(key string)
+}
+
+func (e *onSecondLook) Notify(f func(key string)) (stop func()) {
+	e.tell = f
+	return func() {}
+}
+
+func (e *onSecondLook) Expires(key string) (at time.Time, waiting bool) {
+	if e.asked++; e.asked == 2 {
+		e.tell(key)
+	}
+	return time.Time{}, e.asked == 1
+}
+
+func TestAKeyThatIsReleasedWhileItIsHeldIsReconciledOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		exp := &onSecondLook{}
+		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, noop)
+		start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, 3, exp.asked)
+		assert.Zero(t, c.Stats().Held)
+		c.CheckInvariants(t)
+	})
+}

@@ -232,6 +232,42 @@ func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
 	})
 }
 
+func TestStatesAreMappedAgainInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource()
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		leave := make(chan struct{})
+		calls := &log[string]{}
+		var n atomic.Int64
+		controller.WatchMap(c, inf, func(_ context.Context, _ string, o object) ([]string, error) {
+			calls.add(o.Owner)
+			switch n.Add(1) {
+			case 2: // after the backoff, beside the handler
+				<-leave
+				return nil, errBoom
+			case 1, 3, 4:
+				return nil, errBoom
+			}
+			return []string{o.Owner}, nil
+		})
+		start(t, c.Run)
+		synctest.Wait()
+		s.set(object{Key: "a", Owner: "x"})
+		time.Sleep(5 * time.Millisecond)
+		synctest.Wait()
+		s.set(object{Key: "a", Owner: "y"}) // while x is mapped again
+		synctest.Wait()
+		assert.Equal(t, []string{"x", "x", "x", "y"}, calls.take())
+		assert.Empty(t, reports.take())
+		close(leave)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"x", "x", "y"}, calls.take(), "the one of before comes first")
+		assert.Equal(t, []string{"x", "y"}, sorted(reports.take()))
+	})
+}
+
 func TestAMapperIsToldWhenItHasToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
