@@ -158,3 +158,11 @@ func LockForEver[K comparable, T any](x *Indexer[K, T]) {
 
 // LockReadersOfIndexes takes the lock of those who read indexes, for ever.
 func LockReadersOfIndexes[K comparable, T any](x *Indexer[K, T]) { x.mu.RLock() }
+
+// PrefetchAll is Prefetch for any number of objects. It returns how many it has found.
+func PrefetchAll[K comparable, T any](x *Indexer[K, T], keys []K) (found int) {
+	for piece := range slices.Chunk(keys, prefetchedAtOnce) {
+		found += x.objects.Load().prefetch(piece)
+	}
+	return found
+}
