@@ -25,6 +25,7 @@ type applier[K comparable, T any] struct {
 	equal   func(a, b T) bool // nil: no two states are the same
 	onError func(error)
 	seed    maphash.Seed
+	keys    []K // room for those of a batch
 
 	heard   bool           // somebody is to be told; otherwise there is no need to note changes
 	changes []change[K, T] // applied, and not told yet
@@ -36,6 +37,7 @@ type applier[K comparable, T any] struct {
 
 // apply applies inputs. A list is applied as a whole.
 func (a *applier[K, T]) apply(inputs []input[K, T]) {
+	a.prefetch(inputs)
 	for i := range inputs {
 		it := &inputs[i]
 		if it.list != nil {
@@ -45,6 +47,19 @@ func (a *applier[K, T]) apply(inputs []input[K, T]) {
 		}
 		a.at = it.version
 	}
+}
+
+// prefetch makes it faster to find the objects of inputs, whose keys are in no order: if there are many objects, each is far
+// from the processor.
+func (a *applier[K, T]) prefetch(inputs []input[K, T]) {
+	a.keys = a.keys[:0]
+	for i := range inputs {
+		if it := &inputs[i]; it.list == nil && it.kind != Bookmark {
+			a.keys = append(a.keys, it.key)
+		}
+	}
+	a.indexer.Prefetch(a.keys)
+	clear(a.keys)
 }
 
 // try applies what is no list. The code of the user in it is that of indexes. When it panics, the cache stays as it was.

@@ -43,6 +43,9 @@ func (a *applier[K, T]) merge(pages []page[K, T]) {
 	if a.indexer.Len() == 0 {
 		for _, p := range pages {
 			for i, obj := range p.items {
+				if i%maxBatch == 0 {
+					a.indexer.Prefetch(p.keys[i:min(i+maxBatch, len(p.keys))])
+				}
 				a.try(&input[K, T]{kind: Modified, key: p.keys[i], object: obj})
 			}
 		}
