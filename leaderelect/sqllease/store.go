@@ -63,8 +63,11 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 	e := leaderelect.Entry{Key: key}
 	var term int64
 	err := s.db.QueryRowContext(ctx, s.stmt.get, nameOf(key)).Scan(&term, &e.Version, &e.Value)
-	if errors.Is(err, sql.ErrNoRows) {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		err = leaderelect.ErrNotFound
+	case err == nil && term < 0:
+		err = errNegative(term)
 	}
 	if err != nil {
 		return leaderelect.Entry{}, fmt.Errorf("sqllease: get %q: %w", key, err)
@@ -72,6 +75,9 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 	e.Term = uint64(term)
 	return e, nil
 }
+
+// errNegative is the error for a row that somebody else has written.
+func errNegative(term int64) error { return fmt.Errorf("term %d is negative", term) }
 
 // Create stores a new record, or returns leaderelect.ErrConflict. The term is at most math.MaxInt64.
 func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
@@ -141,6 +147,9 @@ func (s *Store) list(ctx context.Context, prefix string) (list []leaderelect.Ent
 		}
 		key, ok := keyOf(name)
 		if ok && strings.HasPrefix(key, prefix) {
+			if term < 0 {
+				return nil, fmt.Errorf("%q: %w", key, errNegative(term))
+			}
 			e.Key, e.Term = key, uint64(term)
 			list = append(list, e)
 		}

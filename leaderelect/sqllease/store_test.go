@@ -106,6 +106,18 @@ func TestATermThatNoColumnCanHoldIsAnError(t *testing.T) {
 	assert.Empty(t, server.log)
 }
 
+func TestATermThatIsNegativeIsNotTakenForAGreatOne(t *testing.T) {
+	server, s := newStore(t, sqllease.Config{})
+	server.rows["lease"] = []driver.Value{"lease", int64(-1), "v", []byte("{}")}
+	_, err := s.Get(t.Context(), "lease")
+	require.EqualError(t, err, `sqllease: get "lease": term -1 is negative`)
+	_, err = s.List(t.Context(), "le")
+	require.EqualError(t, err, `sqllease: list "le": "lease": term -1 is negative`)
+	list, err := s.List(t.Context(), "other")
+	require.NoError(t, err)
+	require.Empty(t, list)
+}
+
 func TestARowWithANameThatIsNoneOfOursIsLeftOut(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
