@@ -85,8 +85,8 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 // await waits until the given time, or until there is news of the record, which it returns, or of the process of its
 // holder: then the record is to be read, for it may have been renewed since it was seen.
 func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v view, told bool, err error) {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
+	due, stop := alarm(time.Until(until))
+	defer stop()
 	select {
 	case <-ctx.Done():
 		return view{}, false, ctx.Err()
@@ -98,7 +98,7 @@ func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v v
 		return view{}, false, nil
 	case <-e.wake:
 		return view{}, false, nil
-	case <-timer.C:
+	case <-due:
 		return view{}, false, nil
 	}
 }

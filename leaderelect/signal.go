@@ -49,6 +49,19 @@ func tell[T any](c chan T, v T) {
 	c <- v // there is room
 }
 
+// alarm returns a channel that tells when d has passed, and what ends it. If d is over there is no timer: those that are due
+// already crash the race detector when goroutines of one synctest bubble receive from them beside each other
+// (https://go.dev/issue/78156).
+func alarm(d time.Duration) (<-chan time.Time, func()) {
+	if d <= 0 {
+		now := make(chan time.Time)
+		close(now)
+		return now, func() {}
+	}
+	timer := time.NewTimer(d)
+	return timer.C, func() { timer.Stop() }
+}
+
 // closedWithin waits until c, on which nothing is sent, is closed. It returns false when timeout has passed before.
 func closedWithin(c <-chan struct{}, timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
