@@ -70,11 +70,8 @@ func (w *crew[K]) startLocked(s *seat[K]) {
 	w.running.Go(func() { w.work(s) })
 }
 
-// stayLocked tells the worker of s whether it is to go on, and if it is not takes its seat away.
+// stayLocked tells the worker of s, which was interrupted, whether it is to go on, and if it is not takes its seat away.
 func (w *crew[K]) stayLocked(s *seat[K]) bool {
-	if s.take.Err() == nil {
-		return true
-	}
 	if w.ctx.Err() == nil && len(w.seats) <= w.want {
 		s.take, s.interrupt = context.WithCancel(w.ctx)
 		return true

@@ -232,6 +232,22 @@ func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
 	})
 }
 
+func TestWhoHasLostAnObjectHearsItAlsoWhenAStateBeforeCannotBeMapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFlakyWorld(t, controller.Config[string]{})
+		w.break_("x")
+		w.source.set(object{Key: "a", Owner: "x"})
+		assert.Empty(t, w.keys())
+		w.source.set(object{Key: "a", Owner: "y"})
+		assert.Equal(t, []string{"y"}, w.keys())
+		w.source.set(object{Key: "a", Owner: "z"})
+		assert.Equal(t, []string{"y", "z"}, w.keys(), "y has lost it")
+		w.break_()
+		time.Sleep(time.Minute)
+		assert.Contains(t, w.keys(), "x")
+	})
+}
+
 func TestStatesAreMappedAgainInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()

@@ -189,7 +189,7 @@ func (o *order[K]) end(g *group[K]) bool {
 		return false
 	}
 	g.inProcess--
-	if o.limit <= 0 || len(g.lanes) == 0 || !o.mayStart(g) {
+	if o.limit <= 0 || len(g.lanes) == 0 {
 		return false
 	}
 	for _, n := range g.lanes {
