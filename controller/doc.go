@@ -139,7 +139,8 @@
 //  5. A removal touches no other part. When it returns nil, the part has ended and does not run again.
 //  6. When a part fails, OnFailure hears of it once, with its name; a panic is a failure like others. The error is
 //     returned by Run if it stops everything, and logged if it does not. An error of a part that was told to end is
-//     returned by whoever told it: Run, or the method that removes.
+//     returned by whoever told it: Run, or the method that removes. One that has context.Canceled, or the cause of the
+//     context, anywhere in its tree says that it was told, and is dropped.
 //  7. When Run returns, all parts have ended, and nothing of the manager runs. A part that ignores the end of its context
 //     holds up everything after it.
 //
