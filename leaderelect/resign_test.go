@@ -151,6 +151,11 @@ func TestResignWaitsForAReleaseThatIsUnderWay(t *testing.T) {
 		assert.Greater(t, time.Since(begin), time.Second)
 		after(time.Minute)
 		assert.Equal(t, 1, w.led(), "it stays out")
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 20 {
+			require.NoError(t, a.Resign(over, time.Hour), "there is nothing to wait for any more")
+		}
 		w.finish(t)
 	})
 }

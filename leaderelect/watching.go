@@ -78,7 +78,7 @@ func (w *watching) tell(entry Entry) {
 		v = viewOf(entry, v.at)
 	}
 	w.live.Store(true)
-	if l := e.leadership(); l != nil && v.rec.Term > l.term && v.rec.Incarnation != e.incarnation {
+	if l := e.leadership(); l != nil && v.rec.Term > l.term {
 		l.end(ErrLeaseTaken)
 	}
 	tell(w.events, v)
