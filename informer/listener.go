@@ -81,6 +81,7 @@ func (l *listener[K, T]) run(ctx context.Context) {
 	defer func() {
 		l.dismiss()
 		l.initial.end()
+		l.current, l.object = nil, item[K, T]{} // who has the Registration has l
 		if !returned {
 			l.onError(fmt.Errorf("informer: call %s of %s: it has called runtime.Goexit, and is called no more", l.calling, l.name))
 		}

@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -9,12 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -283,6 +286,40 @@ func TestTheRemovalOfAHandlerThatNeverJoinedIsDoneAtOnce(t *testing.T) {
 		stop()
 		assert.True(t, isClosed(after.reg.Remove()), "Run has ended")
 		assert.True(t, isClosed(after.reg.Remove()), "again")
+	})
+}
+
+// Somebody has the registration.
+func TestWhatWaitsForAHandlerIsLetGoOfWhenItIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := informertest.NewSource(func(s *site) string { return s.Name })
+		in := informer.New(src, func(s *site) string { return s.Name }, informer.Config{})
+		gate := make(chan struct{})
+		reg, err := in.AddHandler(informer.Handler[string, *site]{OnAdd: func(*site, bool) { <-gate }, EveryEvent: true})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- in.Run(ctx) }() // ends with ctx; waited for below
+		synctest.Wait()
+		src.Put(&site{Name: "a"}) // is with the handler
+		synctest.Wait()
+		waits := &site{Name: "b"}
+		gone := weak.Make(waits)
+		src.Put(waits)
+		src.Put(&site{Name: "b"}) // takes its place in the cache
+		synctest.Wait()
+		src.Compact()
+		waits = nil
+		runtime.GC()
+		require.NotNil(t, gone.Value(), "it is still to be told")
+		done := reg.Remove()
+		close(gate)
+		<-done
+		runtime.GC()
+		assert.Nil(t, gone.Value())
+		cancel()
+		assert.NoError(t, <-ended)
+		runtime.KeepAlive(reg)
 	})
 }
 

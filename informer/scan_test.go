@@ -86,3 +86,29 @@ func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
 		})
 	}
 }
+
+// It is a resync of three objects, one at a time.
+func TestAResyncThatGoesOnIsNotBegunAgain(t *testing.T) {
+	w := newSchedule(t)
+	told := make(map[string]int)
+	_, err := w.in.AddHandler(informer.Handler[string, site]{OnUpdate: func(_, s site) { told[s.Name]++ }, EveryEvent: true})
+	require.NoError(t, err)
+	for _, name := range []string{"a", "b", "c"} {
+		w.src.put(name)
+	}
+	w.reflect()
+	deliver := func() map[string]int {
+		for !w.driver.Idle() {
+			w.driver.Apply()
+		}
+		for w.driver.Deliver(0) {
+		}
+		return told
+	}
+	require.Empty(t, deliver())
+	w.driver.Resync()
+	w.driver.Resync()
+	require.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1}, deliver())
+	w.driver.Resync()
+	require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, deliver(), "the one before has ended")
+}
