@@ -7,6 +7,8 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // WatchKeys makes c reconcile the keys of the objects of inf: it is [Watch] for a controller whose keys are those of what it
@@ -35,6 +37,16 @@ func Watch[K, S comparable, T any](
 		panic("controller: Watch called with a nil mapper")
 	}
 	WatchMap(c, inf, func(_ context.Context, key S, obj T) ([]K, error) { return mapper(key, obj), nil }, filters...)
+}
+
+// WatchOwned makes c reconcile the owners of the objects of inf: for each child that appears, changes or disappears the key of
+// the object that controls it, if that is of the given kind; for one that passes to another owner the keys of both. It is
+// [Watch] with [owner.ControlledBy].
+func WatchOwned[T any](
+	c *Controller[string], inf *informer.Informer[string, store.Object[T]], kind string, filters ...Filter[store.Object[T]],
+) {
+	keys := owner.ControlledBy[T](kind)
+	Watch(c, inf, func(_ string, child store.Object[T]) []string { return keys(child) }, filters...)
 }
 
 // WatchMap is [Watch] with a mapper that may fail, because it asks a database for the keys, say.

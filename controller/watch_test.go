@@ -11,6 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/store"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -77,6 +78,46 @@ func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
 		s.delete("a")
 		synctest.Wait()
 		assert.Equal(t, []string{"y"}, sorted(reports.take()))
+	})
+}
+
+func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		children, err := store.Open[string](store.NewMemory(store.MemoryConfig{}), "Child")
+		require.NoError(t, err)
+		inf := informer.New(children, store.Key[string], informer.Config{})
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		big := func(change controller.Change[store.Object[string]]) bool { return change.New.Value != "small" }
+		controller.WatchOwned(c, inf, "Parent", big)
+		start(t, c.Run)
+		owned := func(by store.OwnerRef) []store.OwnerRef { return []store.OwnerRef{by} }
+		x := store.OwnerRef{Kind: "Parent", Key: "x", UID: "1", Controller: true}
+		y := store.OwnerRef{Kind: "Parent", Key: "y", UID: "2", Controller: true}
+
+		child, err := children.Create(t.Context(), store.Object[string]{Key: "a", Owners: owned(x)})
+		require.NoError(t, err)
+		for key, by := range map[string]store.OwnerRef{
+			"of another kind":  {Kind: "Guardian", Key: "z", UID: "3", Controller: true},
+			"does not control": {Kind: "Parent", Key: "z", UID: "3"},
+		} {
+			_, err := children.Create(t.Context(), store.Object[string]{Key: key, Owners: owned(by)})
+			require.NoError(t, err)
+		}
+		_, err = children.Create(t.Context(), store.Object[string]{Key: "filtered", Owners: owned(y), Value: "small"})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"x"}, keysOf(reports.take()))
+
+		child.Owners = owned(y)
+		_, err = children.Update(t.Context(), child)
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"x", "y"}, sorted(reports.take()))
+		_, err = children.Delete(t.Context(), "a")
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"y"}, keysOf(reports.take()))
 	})
 }
 

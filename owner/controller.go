@@ -48,9 +48,8 @@ func ControllerOf[T any](child store.Object[T]) (store.OwnerRef, bool) {
 }
 
 // ControlledBy returns a function that gives the key of the controlling owner of a child, if that is of the given kind:
-// one key or none. It serves as a mapping from a child to the keys to reconcile (the one of controller.Watch, which is given
-// the key of the child as well, calls it), and as the values of an index of children by the key of their owner. A key says
-// nothing about the life of the owner: index by [ControllerUID] where that matters.
+// one key or none. It serves as the mapping of controller.WatchOwned, and as the values of an index of children by the key of
+// their owner. A key says nothing about the life of the owner: index by [ControllerUID] where that matters.
 func ControlledBy[T any](kind string) func(child store.Object[T]) []string {
 	return func(child store.Object[T]) []string {
 		if ref, ok := ControllerOf(child); ok && ref.Kind == kind {

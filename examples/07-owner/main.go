@@ -53,9 +53,7 @@ func main() {
 	}), controller.Config[string]{})
 	check(err)
 	controller.WatchKeys(create, siteCache)
-	controller.Watch(create, serverCache, func(_ string, server store.Object[Server]) []string {
-		return owner.ControlledBy[Server](kindSite)(server)
-	})
+	controller.WatchOwned(create, serverCache, kindSite)
 
 	// This one deletes servers whose site is gone. It goes by UIDs: a site of the same name, created later, is another.
 	collector := owner.NewCollector(servers, owner.AliveIn(sites))

@@ -182,8 +182,8 @@ func (o *Orchestrator) wireWebApps() error {
 		return err
 	}
 	controller.WatchKeys(c, o.apps.cache)
-	controller.Watch(c, o.deployments.cache, ownerKey[Deployment])
-	controller.Watch(c, o.services.cache, ownerKey[Service])
+	controller.WatchOwned(c, o.deployments.cache, kindWebApp)
+	controller.WatchOwned(c, o.services.cache, kindWebApp)
 	return nil
 }
 
@@ -266,11 +266,6 @@ func (o *Orchestrator) controller(
 		WaitFor:      []informer.Syncer{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache},
 		Logger:       o.cfg.Logger,
 	})
-}
-
-// ownerKey maps a child to the app that controls it.
-func ownerKey[C any](_ string, child store.Object[C]) []string {
-	return owner.ControlledBy[C](kindWebApp)(child)
 }
 
 // Run runs until ctx ends, and then stops in order: no more events, the queues drained, the replicas stopped, the lease
