@@ -52,14 +52,15 @@ func (a *applier[K, T]) apply(inputs []input[K, T]) {
 // prefetch makes it faster to find the objects of inputs, whose keys are in no order: if there are many objects, each is far
 // from the processor.
 func (a *applier[K, T]) prefetch(inputs []input[K, T]) {
-	a.keys = a.keys[:0]
+	keys := a.keys[:0]
 	for i := range inputs {
 		if it := &inputs[i]; it.list == nil && it.kind != Bookmark {
-			a.keys = append(a.keys, it.key)
+			keys = append(keys, it.key)
 		}
 	}
-	a.indexer.Prefetch(a.keys)
-	clear(a.keys)
+	a.indexer.Prefetch(keys)
+	clear(keys)
+	a.keys = keys
 }
 
 // try applies what is no list. The code of the user in it is that of indexes. When it panics, the cache stays as it was.
