@@ -3,8 +3,6 @@ package leasetest
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,7 +13,7 @@ import (
 
 // The network of a case that drops everything.
 const (
-	deadline = 200 * time.Millisecond // of all calls
+	deadline = 200 * time.Millisecond // of a call
 	grace    = time.Second            // what a call may take beyond the end of its context
 )
 
@@ -73,20 +71,19 @@ var faultCases = []testCase{
 		next.Value = []byte("2")
 		other := entry("2")
 		other.Key = "other"
-		calls := map[string]func(ctx context.Context) error{
-			"Get":    func(ctx context.Context) error { _, err := b.Store.Get(ctx, key); return err },
-			"Update": func(ctx context.Context) error { _, err := b.Store.Update(ctx, next); return err },
-			"Create": func(ctx context.Context) error { _, err := b.Store.Create(ctx, other); return err },
+		calls := []*call{
+			{name: "Get", do: func(ctx context.Context) error { _, err := b.Store.Get(ctx, key); return err }},
+			{name: "Update", do: func(ctx context.Context) error { _, err := b.Store.Update(ctx, next); return err }},
+			{name: "Create", do: func(ctx context.Context) error { _, err := b.Store.Create(ctx, other); return err }},
 		}
 		if l, ok := b.Store.(leaderelect.Lister); ok {
-			calls["List"] = func(ctx context.Context) error { _, err := l.List(ctx, ""); return err }
+			calls = append(calls, &call{name: "List", do: func(ctx context.Context) error { _, err := l.List(ctx, ""); return err }})
 		}
-		replies := atOnce(calls)
-		for _, call := range slices.Sorted(maps.Keys(replies)) {
-			r := replies[call]
-			vague(t, call+" without a network", r.err)
-			if r.took > deadline+grace {
-				t.Fatalf("%s without a network returns %v after the end of its context", call, r.took-deadline)
+		atOnce(calls)
+		for _, c := range calls {
+			vague(t, c.name+" without a network", c.err)
+			if c.took > deadline+grace {
+				t.Fatalf("%s without a network returns %v after the end of its context", c.name, c.took-deadline)
 			}
 		}
 		b.Heal()
@@ -199,31 +196,28 @@ var faultCases = []testCase{
 	}},
 }
 
-// reply is what a call has returned, and how long it took.
-type reply struct {
+// call is a call of the store, what it has returned, and how long it took.
+type call struct {
+	name string
+	do   func(ctx context.Context) error
 	err  error
 	took time.Duration
 }
 
-// atOnce makes all calls beside each other, each with a deadline.
-func atOnce(calls map[string]func(ctx context.Context) error) map[string]reply {
-	ctx, cancel := context.WithTimeout(context.Background(), deadline)
-	defer cancel()
-	var mu sync.Mutex // guards replies
-	replies := make(map[string]reply, len(calls))
+// atOnce makes all calls beside each other, each with the deadline.
+func atOnce(calls []*call) {
 	var all sync.WaitGroup
-	for name, call := range calls {
+	for _, c := range calls {
 		// These goroutines make the calls. Each ends when the store lets it; the Wait below waits for them.
 		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), deadline)
+			defer cancel()
 			begin := time.Now()
-			err := call(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			replies[name] = reply{err, time.Since(begin)}
+			c.err = c.do(ctx)
+			c.took = time.Since(begin)
 		})
 	}
 	all.Wait()
-	return replies
 }
 
 // vague requires an error that is not definite.

@@ -3,10 +3,10 @@ package leasetest
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 const key = "controller"
@@ -25,19 +25,12 @@ func create(t testing.TB, s leaderelect.LeaseStore, e leaderelect.Entry) leadere
 // createMany stores n first records, some at once, and returns them by key.
 func createMany(t testing.TB, s leaderelect.LeaseStore, n int, nth func(int) leaderelect.Entry) map[string]leaderelect.Entry {
 	t.Helper()
-	const workers = 8
-	got, errs := make([]leaderelect.Entry, n), make([]error, n)
-	var all sync.WaitGroup
-	for w := range workers {
-		// These goroutines share the work. Each ends after its share; the Wait below waits for them.
-		all.Go(func() {
-			for i := w; i < n; i += workers {
-				got[i], errs[i] = s.Create(context.Background(), nth(i))
-			}
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
+	got := make([]leaderelect.Entry, n)
+	err := wait.Parallelize(context.Background(), 8, n, func(ctx context.Context, i int) (err error) {
+		got[i], err = s.Create(ctx, nth(i))
+		return err
+	})
+	if err != nil {
 		t.Fatalf("Create of new records: %v", err)
 	}
 	have := make(map[string]leaderelect.Entry, n)

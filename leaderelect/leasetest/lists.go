@@ -30,8 +30,8 @@ var listCases = []testCase{
 		have := createMany(t, b.Store, 300, func(i int) leaderelect.Entry {
 			return leaderelect.Entry{Key: "slot/" + strconv.Itoa(i), Term: uint64(i)}
 		})
-		for i := range 5 {
-			k := "slot/" + strconv.Itoa(37*i)
+		for i := range 20 {
+			k := "slot/" + strconv.Itoa(7*i)
 			have[k] = update(t, b.Store, have[k], "again")
 			listed(t, l, k, have)
 		}
