@@ -2,6 +2,7 @@ package setpoint_test
 
 import (
 	"go/ast"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -14,21 +15,15 @@ import (
 func names(t *tree) (problems []string) {
 	packages, declared := declarations(t)
 	span, name := regexp.MustCompile("`[^`]+`"), regexp.MustCompile(`\b([a-z]\w*)\.[A-Z]\w*(\.[A-Z]\w*)*`)
-	for file, text := range t.files {
-		if path.Ext(file) != ".md" {
-			continue
-		}
-		for i, line := range strings.Split(withoutBlocks(text), "\n") {
-			for _, s := range span.FindAllString(line, -1) {
-				for _, m := range name.FindAllStringSubmatch(s, -1) {
-					if packages[m[1]] && !declared[m[0]] {
-						problems = append(problems, file+":"+strconv.Itoa(i+1)+": names "+m[0]+", which is not there")
-					}
+	for at, line := range t.prose {
+		for _, s := range span.FindAllString(line, -1) {
+			for _, m := range name.FindAllStringSubmatch(s, -1) {
+				if packages[m[1]] && !declared[m[0]] {
+					problems = append(problems, at.String()+": names "+m[0]+", which is not there")
 				}
 			}
 		}
 	}
-	slices.Sort(problems)
 	return problems
 }
 
@@ -105,17 +100,28 @@ func members(typ ast.Expr) (members []string) {
 	return members
 }
 
-// withoutBlocks returns a Markdown text without its blocks of code; the lines stay where they are.
-func withoutBlocks(text string) string {
-	var b strings.Builder
-	code := false
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "```") {
-			code = !code
-		} else if !code {
-			b.WriteString(strings.TrimSuffix(line, "\n"))
+// place is a line of a file, counted from 1.
+type place struct {
+	file string
+	line int
+}
+
+func (p place) String() string { return p.file + ":" + strconv.Itoa(p.line) }
+
+// prose yields the lines of the Markdown files that stand in no block of code, file by file.
+func (t *tree) prose(yield func(place, string) bool) {
+	for _, name := range slices.Sorted(maps.Keys(t.files)) {
+		if path.Ext(name) != ".md" {
+			continue
 		}
-		b.WriteString("\n")
+		code, n := false, 0
+		for line := range strings.Lines(t.files[name]) {
+			n++
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			} else if !code && !yield(place{name, n}, line) {
+				return
+			}
+		}
 	}
-	return b.String()
 }

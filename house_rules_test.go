@@ -7,7 +7,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -259,31 +258,20 @@ func leftovers(t *tree) (problems []string) {
 
 // links checks the links of the Markdown files that lead into the tree.
 func links(t *tree) (problems []string) {
-	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	for name, text := range t.files {
-		if path.Ext(name) != ".md" {
-			continue
-		}
-		for i, line := range strings.Split(prose(text), "\n") {
-			for _, m := range link.FindAllStringSubmatch(line, -1) {
-				target, _, _ := strings.Cut(m[1], "#")
-				if target == "" || strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
-					continue
-				}
-				target = path.Join(path.Dir(name), target)
-				if _, ok := t.files[target]; !ok && !slices.Contains(t.dirs, target) {
-					problems = append(problems, name+":"+strconv.Itoa(i+1)+": links to "+m[1]+", which is not there")
-				}
+	span, link := regexp.MustCompile("`[^`]*`"), regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for at, line := range t.prose {
+		for _, m := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			target = path.Join(path.Dir(at.file), target)
+			if _, ok := t.files[target]; !ok && !slices.Contains(t.dirs, target) {
+				problems = append(problems, at.String()+": links to "+m[1]+", which is not there")
 			}
 		}
 	}
-	slices.Sort(problems)
 	return problems
-}
-
-// prose returns a Markdown text without its code; the lines stay where they are.
-func prose(text string) string {
-	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(withoutBlocks(text), "")
 }
 
 // readmeCode checks that each Go program in the README is an example, to the letter, so that it is compiled and tested.
