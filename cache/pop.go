@@ -88,9 +88,9 @@ func (f *DeltaFIFO[K, T]) handle(process func(K, Deltas[T], bool) error) (told b
 	return true, err
 }
 
-// resolve returns the deltas of an item that has been taken out, and whether there is something to tell. Only the consumer writes
-// to known, and it is here, so now known is what the consumer was told: the deletion of a key that is not in it is none,
-// and a Sync or tombstone without an object is about the object that is in it.
+// resolve returns the deltas of an item that has been taken out, and whether there is something to tell. Only the consumer
+// writes to known, and it is here, so now known is what the consumer was told: the deletion of a key that is not in it is
+// none, and a Sync or tombstone without an object is about the object that is in it.
 func (f *DeltaFIFO[K, T]) resolve(key K, it *item[T]) (deltas Deltas[T], tell bool) {
 	if !it.bare && (!it.deleted || f.known == nil) {
 		return it.deltas(), true
