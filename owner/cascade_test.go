@@ -307,7 +307,7 @@ func TestTheNextLifeOfAKeyIsNotTouched(t *testing.T) {
 		}},
 		{"by a Finalizer", 0, true, func(apps store.Store[App], _ *fixture) error {
 			nothing := func(context.Context, store.Object[App]) error { return nil }
-			return owner.Finalizer[App]{Name: dns, Apply: nothing, Cleanup: nothing}.Reconcile(context.Background(), apps, "web")
+			return reconciled(owner.Finalizer[App]{Name: dns, Apply: nothing, Cleanup: nothing}.Reconcile(context.Background(), apps, "web"))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -130,13 +130,17 @@ func ExampleFinalizer() {
 	}
 	dns := owner.Finalizer[App]{Name: "dns", Apply: say("apply"), Cleanup: say("cleanup")}
 	_, _ = apps.Create(ctx, store.Object[App]{Key: "web"})
-	_ = dns.Reconcile(ctx, apps, "web")
+	app, live, err := dns.Reconcile(ctx, apps, "web")
+	fmt.Println(app.Finalizers, live, err)
 	_, _ = apps.Delete(ctx, "web")
-	_ = dns.Reconcile(ctx, apps, "web")
-	_, err := apps.Get(ctx, "web")
+	app, live, err = dns.Reconcile(ctx, apps, "web")
+	fmt.Println(app.Finalizers, live, err)
+	_, err = apps.Get(ctx, "web")
 	fmt.Println(err)
 	// Output:
 	// apply web [dns]
+	// [dns] true <nil>
 	// cleanup web [dns]
+	// [] false <nil>
 	// store: get app "web": object not found
 }

@@ -10,62 +10,108 @@ import (
 )
 
 // Finalizer lets a controller make something outside of the store for an object, and take it away before the object goes.
-// Its guarantee: once Apply has begun for an object, Cleanup has succeeded for it before the store lets it go, wherever the
-// process stops in between. Whatever is called may therefore be called again, and has to be idempotent.
+// Once Apply has begun for an object, Cleanup succeeds for it before the store removes the object, wherever the process
+// stops in between. So Apply and Cleanup may be called again at any time, and have to be idempotent.
 //
-// It holds as long as one goroutine at a time reconciles a key, as a controller does, and nobody else removes the
-// finalizer. Its method may be called for several keys at once, if the functions may.
+// This holds as long as one goroutine at a time reconciles a key, as in a controller, and nobody else removes the
+// finalizer. Reconcile may be called for several keys concurrently if Apply and Cleanup may.
 type Finalizer[T any] struct {
-	// Name is the entry in the Finalizers of an object. It is not empty, and no other finalizer has it.
+	// Name is the entry in the Finalizers of an object. It is required, and no other finalizer has it.
 	Name string
 
-	// Apply makes what the object asks for.
+	// Apply makes what the object asks for. It is required. An error says that Apply has not finished; to be called again
+	// after a given time, return retry.After of an error.
 	Apply func(ctx context.Context, obj store.Object[T]) error
 
-	// Cleanup takes away what Apply may have made, in whole or in part.
+	// Cleanup removes what Apply may have made, in whole or in part. It is required. An error keeps the object, and
+	// Cleanup is called again. If the removal takes a while, start it and return retry.After of an error that says so.
+	// Never return retry.After(nil, d): that is nil, and lets the object go.
 	Cleanup func(ctx context.Context, obj store.Object[T]) error
 }
 
-// Reconcile reads the object under key, freshly, since a cache may show an object that is gone. Then it does one of:
-//   - the object lives: it adds the finalizer, if it is not there, and calls Apply only after that is stored;
-//   - it is being deleted and has the finalizer: it calls Cleanup, and removes the finalizer only after that has succeeded;
-//   - it is being deleted without the finalizer, or is gone: nothing.
+// Reconcile reads the object under key from the store, since a cache may still show an object that is gone. Then:
+//   - If the object lives, Reconcile adds the finalizer unless it is there, and calls Apply once that is stored.
+//   - If the object is being deleted and has the finalizer, Reconcile calls Cleanup. After Cleanup has succeeded,
+//     Reconcile removes the finalizer.
+//   - If the object is being deleted without the finalizer, or is gone, Reconcile does nothing.
 //
-// Every error is worth trying again. The preconditions, store.IfTerm for one, are those of the writes.
-func (f Finalizer[T]) Reconcile(ctx context.Context, objects store.Store[T], key string, pre ...store.Precondition) error {
-	if f.Name == "" {
-		panic("owner: a finalizer has no name")
-	}
-	obj, err := objects.Get(ctx, key)
+// It returns the object as it read or last wrote it, also beside an error, so that a controller can wait until its cache
+// shows o.Version. The object is zero if there is none. What Apply itself has written to the object is not in it. The
+// result live is true if the object exists and is not being deleted.
+//
+// Every error is worth another attempt. An error of Apply or Cleanup is wrapped, so it keeps the delay that it carries. In
+// a controller such an error counts as a failed attempt: see controller.Config.MaxAttempts. The preconditions are those
+// of the writes.
+func (f Finalizer[T]) Reconcile(
+	ctx context.Context, objects store.Store[T], key string, pre ...store.Precondition,
+) (o store.Object[T], live bool, err error) {
+	f.check()
+	o, err = objects.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil
+		return store.Object[T]{}, false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("owner: finalize %s %q: %w", objects.Kind(), key, err)
+		return store.Object[T]{}, false, fmt.Errorf("owner: finalize %s %q: %w", objects.Kind(), key, err)
 	}
-	has := slices.Contains(obj.Finalizers, f.Name)
-	if obj.Deleting.IsZero() {
-		if !has {
-			obj.Finalizers = append(obj.Finalizers, f.Name)
-			if obj, err = objects.Update(ctx, obj, pre...); err != nil {
-				return fmt.Errorf("owner: add finalizer %q: %w", f.Name, err)
-			}
+	if o.Deleting.IsZero() {
+		o, err = f.apply(ctx, objects, o, pre)
+		return o, true, err
+	}
+	if slices.Contains(o.Finalizers, f.Name) {
+		o, err = f.cleanup(ctx, objects, o, pre)
+	}
+	return o, false, err
+}
+
+// apply adds the finalizer to o, which lives, and calls Apply. It returns o as stored.
+func (f Finalizer[T]) apply(
+	ctx context.Context, objects store.Store[T], o store.Object[T], pre []store.Precondition,
+) (store.Object[T], error) {
+	if !slices.Contains(o.Finalizers, f.Name) {
+		with := o
+		with.Finalizers = slices.Concat(o.Finalizers, []string{f.Name})
+		stored, err := objects.Update(ctx, with, pre...)
+		if err != nil {
+			return o, fmt.Errorf("owner: add finalizer %q: %w", f.Name, err)
 		}
-		return f.Apply(ctx, obj)
+		o = stored
 	}
-	if !has {
-		return nil
+	if err := f.Apply(ctx, o); err != nil {
+		return o, fmt.Errorf("owner: apply %q to %s %q: %w", f.Name, objects.Kind(), o.Key, err)
 	}
-	if err := f.Cleanup(ctx, obj); err != nil {
-		return err
+	return o, nil
+}
+
+// cleanup calls Cleanup for o, which is being deleted, and removes the finalizer. It returns o as stored.
+func (f Finalizer[T]) cleanup(
+	ctx context.Context, objects store.Store[T], o store.Object[T], pre []store.Precondition,
+) (store.Object[T], error) {
+	if err := f.Cleanup(ctx, o); err != nil {
+		return o, fmt.Errorf("owner: clean up %q of %s %q: %w", f.Name, objects.Kind(), o.Key, err)
 	}
-	only := append([]store.Precondition{store.IfUID(obj.UID)}, pre...)
-	_, err = store.Patch(ctx, objects, key, func(o *store.Object[T]) error {
+	only := append([]store.Precondition{store.IfUID(o.UID)}, pre...)
+	stored, err := store.Patch(ctx, objects, o.Key, func(o *store.Object[T]) error {
 		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(name string) bool { return name == f.Name })
 		return nil
 	}, only...)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("owner: remove finalizer %q: %w", f.Name, err)
+	switch {
+	case err == nil:
+		return stored, nil
+	case errors.Is(err, store.ErrNotFound): // somebody else removed the finalizer
+		return o, nil
+	default:
+		return o, fmt.Errorf("owner: remove finalizer %q: %w", f.Name, err)
 	}
-	return nil
+}
+
+// check panics if f lacks a field.
+func (f Finalizer[T]) check() {
+	switch {
+	case f.Name == "":
+		panic("owner: reconcile a finalizer: Name: is empty")
+	case f.Apply == nil:
+		panic("owner: reconcile a finalizer: Apply: is nil")
+	case f.Cleanup == nil:
+		panic("owner: reconcile a finalizer: Cleanup: is nil")
+	}
 }

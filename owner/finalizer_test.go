@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -46,9 +49,15 @@ func TestOnceApplyHasBegunCleanupRunsBeforeTheObjectIsGoneWhereverTheProcessStop
 			if n == 6 {
 				_, _ = f.apps.Delete(t.Context(), "web") // if it was not before
 			}
-			_ = fin.Reconcile(t.Context(), apps, "web")
-			_, err := f.apps.Get(t.Context(), "web")
-			gone = errors.Is(err, store.ErrNotFound)
+			o, live, err := fin.Reconcile(t.Context(), apps, "web")
+			now, getErr := f.apps.Get(t.Context(), "web")
+			gone = errors.Is(getErr, store.ErrNotFound)
+			if err == nil && c.now <= code/20%20 { // nobody has changed the object since
+				require.Equal(t, !gone && now.Deleting.IsZero(), live, "%d", code)
+			}
+			if err == nil && live && c.now <= code/20%20 {
+				require.Equal(t, now, o, "%d: it is the object as it was written", code)
+			}
 			require.False(t, gone && made, "%d: it is gone, and what it made is left (begun %v)", code, begun)
 			if !gone && made {
 				o, _ := f.apps.Get(t.Context(), "web")
@@ -68,14 +77,14 @@ func TestAFailedCleanupKeepsTheObjectAndOtherFinalizersStay(t *testing.T) {
 		Name: "dns", Apply: func(context.Context, store.Object[App]) error { return nil },
 		Cleanup: func(context.Context, store.Object[App]) error { return fail },
 	}
-	require.NoError(t, fin.Reconcile(t.Context(), f.apps, "web"))
+	require.NoError(t, reconciled(fin.Reconcile(t.Context(), f.apps, "web")))
 	f.deleteApp("web")
-	require.ErrorIs(t, fin.Reconcile(t.Context(), f.apps, "web"), errCrash)
+	require.ErrorIs(t, reconciled(fin.Reconcile(t.Context(), f.apps, "web")), errCrash)
 	o, err := f.apps.Get(t.Context(), "web")
 	require.NoError(t, err)
 	require.Equal(t, []string{"disk", "dns"}, o.Finalizers)
 	fail = nil
-	require.NoError(t, fin.Reconcile(t.Context(), f.apps, "web"))
+	require.NoError(t, reconciled(fin.Reconcile(t.Context(), f.apps, "web")))
 	o, err = f.apps.Get(t.Context(), "web")
 	require.NoError(t, err)
 	require.Equal(t, []string{"disk"}, o.Finalizers)
@@ -88,6 +97,116 @@ func TestAnObjectThatDiesWithoutTheFinalizerIsLeftAlone(t *testing.T) {
 	f.deleteApp("web")
 	never := func(context.Context, store.Object[App]) error { panic("called") }
 	fin := owner.Finalizer[App]{Name: "dns", Apply: never, Cleanup: never}
-	require.NoError(t, fin.Reconcile(t.Context(), f.apps, "web"))
-	require.NoError(t, fin.Reconcile(t.Context(), f.apps, "none"))
+	require.NoError(t, reconciled(fin.Reconcile(t.Context(), f.apps, "web")))
+	require.NoError(t, reconciled(fin.Reconcile(t.Context(), f.apps, "none")))
+}
+
+// reconciled returns the error of a Reconcile.
+func reconciled(_ store.Object[App], _ bool, err error) error { return err }
+
+func TestAFinalizerReturnsTheObjectWithTheVersionThatItWrote(t *testing.T) {
+	f := newFixture(t)
+	fin := owner.Finalizer[App]{
+		Name:    "dns",
+		Apply:   func(context.Context, store.Object[App]) error { return nil },
+		Cleanup: func(context.Context, store.Object[App]) error { return nil },
+	}
+	created := f.app("web")
+	o, live, err := fin.Reconcile(t.Context(), f.apps, "web")
+	require.NoError(t, err)
+	assert.True(t, live)
+	assert.Greater(t, o.Version, created.Version, "the finalizer was written")
+	stored, err := f.apps.Get(t.Context(), "web")
+	require.NoError(t, err)
+	assert.Equal(t, stored, o)
+
+	again, live, err := fin.Reconcile(t.Context(), f.apps, "web")
+	require.NoError(t, err)
+	assert.True(t, live)
+	assert.Equal(t, stored, again, "nothing was written")
+
+	f.deleteApp("web")
+	dying, err := f.apps.Get(t.Context(), "web")
+	require.NoError(t, err)
+	o, live, err = fin.Reconcile(t.Context(), f.apps, "web")
+	require.NoError(t, err)
+	assert.False(t, live)
+	assert.Greater(t, o.Version, dying.Version, "the version of the removal")
+	assert.Equal(t, created.UID, o.UID)
+	assert.Empty(t, o.Finalizers)
+
+	o, live, err = fin.Reconcile(t.Context(), f.apps, "web")
+	require.NoError(t, err)
+	assert.False(t, live)
+	assert.Zero(t, o)
+}
+
+func TestAFinalizerThatIsOneOfSeveralReturnsTheObjectThatStays(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{"disk"}})
+	require.NoError(t, err)
+	nothing := func(context.Context, store.Object[App]) error { return nil }
+	fin := owner.Finalizer[App]{Name: "dns", Apply: nothing, Cleanup: nothing}
+	require.NoError(t, reconciled(fin.Reconcile(t.Context(), f.apps, "web")))
+	f.deleteApp("web")
+	for range 2 {
+		o, live, err := fin.Reconcile(t.Context(), f.apps, "web")
+		require.NoError(t, err)
+		assert.False(t, live)
+		stored, err := f.apps.Get(t.Context(), "web")
+		require.NoError(t, err)
+		assert.Equal(t, stored, o)
+	}
+}
+
+func TestApplyAndCleanupCanAskToBeCalledAgainLater(t *testing.T) {
+	f := newFixture(t)
+	pending := errors.New("the record is not published yet")
+	notYet := retry.After(pending, time.Minute)
+	calls := ""
+	fin := owner.Finalizer[App]{
+		Name:    "dns",
+		Apply:   func(context.Context, store.Object[App]) error { calls += "a"; return notYet },
+		Cleanup: func(context.Context, store.Object[App]) error { calls += "c"; return notYet },
+	}
+	created := f.app("web")
+	later := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, pending)
+		var after interface{ RetryAfter() time.Duration }
+		require.ErrorAs(t, err, &after)
+		assert.Equal(t, time.Minute, after.RetryAfter())
+	}
+	o, live, err := fin.Reconcile(t.Context(), f.apps, "web")
+	later(err)
+	assert.EqualError(t, err, `owner: apply "dns" to app "web": the record is not published yet`)
+	assert.True(t, live)
+	assert.Greater(t, o.Version, created.Version, "what was written is known in spite of the error")
+
+	f.deleteApp("web")
+	for range 2 {
+		o, live, err = fin.Reconcile(t.Context(), f.apps, "web")
+		later(err)
+		assert.EqualError(t, err, `owner: clean up "dns" of app "web": the record is not published yet`)
+		assert.False(t, live)
+		stored, err := f.apps.Get(t.Context(), "web")
+		require.NoError(t, err, "the object stays")
+		assert.Equal(t, stored, o)
+	}
+	notYet = nil
+	require.NoError(t, reconciled(fin.Reconcile(t.Context(), f.apps, "web")))
+	assert.False(t, f.hasApp("web"))
+	assert.Equal(t, "accc", calls)
+}
+
+func TestAFinalizerThatLacksAFieldPanicsAtTheCall(t *testing.T) {
+	f := newFixture(t)
+	nothing := func(context.Context, store.Object[App]) error { return nil }
+	for message, fin := range map[string]owner.Finalizer[App]{
+		"owner: reconcile a finalizer: Name: is empty":  {Apply: nothing, Cleanup: nothing},
+		"owner: reconcile a finalizer: Apply: is nil":   {Name: "dns", Cleanup: nothing},
+		"owner: reconcile a finalizer: Cleanup: is nil": {Name: "dns", Apply: nothing},
+	} {
+		assert.PanicsWithValue(t, message, func() { _, _, _ = fin.Reconcile(t.Context(), f.apps, "none") })
+	}
 }
