@@ -25,10 +25,15 @@ func NewCascade[T any](owners store.Store[T], children ...Dependents) *Cascade[T
 // When there are none, the owner is let go, unless it has finalizers of others. There is nothing to do, and no error, for an
 // owner that is gone, that is not being deleted, or whose policy is Background.
 //
-// A child that is being deleted and not gone yet is waited for, and not by this call: it has to be repeated when a child
-// disappears, as by a controller that watches the children with [ControlledBy]. Errors of several children are joined, and
-// one does not keep the others from being looked at; every error is worth trying again. The preconditions, store.IfTerm for
-// one, are those of all the writes.
+// With Foreground, the owner waits for the children that it controls and that have no other owner. A child that it controls
+// and that has other owners is released. A child that it owns without control stays as it is: as in Kubernetes without
+// blockOwnerDeletion, the owner does not wait for it. A [Collector] decides about both once the owner is gone. With
+// Orphan, the owner is taken off all its children, whether it controls them or not.
+//
+// Reconcile does not block until a child that is being deleted is gone. Repeat the call when a child disappears, as a
+// controller does that watches the children with [ControlledBy]. Errors of several children are joined, and one does not
+// keep the others from being looked at. Every error is worth another attempt. The preconditions, store.IfTerm for one, are
+// those of all the writes.
 func (c *Cascade[T]) Reconcile(ctx context.Context, key string, pre ...store.Precondition) (left int, err error) {
 	o, err := c.owners.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -89,15 +94,19 @@ func DependentsIn[C any](children store.Store[C], among func(of store.OwnerRef) 
 		if err != nil {
 			return 0, err
 		}
-		release := ChildrenIn(children, of, pre...).Release
 		var errs []error
 		for _, child := range list.Items {
-			if ref, ok := ControllerOf(child); !ok || ref.UID != of.UID {
-				continue
-			}
+			controller, _ := ControllerOf(child)
+			others := len(disown(child, func(ref store.OwnerRef) bool { return ref.UID == of.UID }))
 			switch {
+			case others == len(child.Owners): // not a child of this owner
+				continue
 			case how == Orphan:
-				err = release(ctx, child)
+				err = release(ctx, children, child, of.UID, pre)
+			case controller.UID != of.UID: // left to a Collector
+				continue
+			case others > 0 && child.Deleting.IsZero():
+				err = release(ctx, children, child, of.UID, pre)
 			case child.Deleting.IsZero():
 				only := []store.Precondition{store.IfUID(child.UID), store.IfVersion(child.Version)}
 				if _, err = children.Delete(ctx, child.Key, append(only, pre...)...); err == nil && len(child.Finalizers) > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -23,7 +22,8 @@ type Children[T any] struct {
 	// child has changed since it was read, so that two claimants cannot both succeed.
 	Adopt func(ctx context.Context, child T) (T, error)
 
-	// Release takes the claimant off the owners of a child. It has to fail if the child has changed since it was read.
+	// Release takes the claimant off the owners of a child. It has to fail if the child has changed since it was read. A
+	// child that is gone, or was created anew under the same key, is released already: that is no error.
 	Release func(ctx context.Context, child T) error
 }
 
@@ -88,8 +88,8 @@ func (c Children[T]) Claim(ctx context.Context, by Claimant, candidates []T, mat
 }
 
 // ChildrenIn returns the functions for the children in a store, which the owner that ref refers to adopts and releases.
-// Every write is meant for the very state of the child that Claim was given: if anybody has changed it since, it is a
-// conflict. The preconditions, store.IfTerm for one, are those of the writes.
+// Every write is meant for the very state of the child that Claim was given: if anybody has changed the child since, the
+// write is a conflict. The preconditions, store.IfTerm for one, are those of the writes.
 func ChildrenIn[C any](children store.Store[C], ref store.OwnerRef, pre ...store.Precondition) Children[store.Object[C]] {
 	return Children[store.Object[C]]{
 		Controller: func(child store.Object[C]) (string, bool) {
@@ -104,11 +104,25 @@ func ChildrenIn[C any](children store.Store[C], ref store.OwnerRef, pre ...store
 			return children.Update(ctx, child, pre...)
 		},
 		Release: func(ctx context.Context, child store.Object[C]) error {
-			child.Owners = slices.DeleteFunc(slices.Clone(child.Owners), func(r store.OwnerRef) bool { return r.UID == ref.UID })
-			_, err := children.Update(ctx, child, pre...)
+			err := release(ctx, children, child, ref.UID, pre)
+			if errors.Is(err, store.ErrConflict) {
+				now, getErr := children.Get(ctx, child.Key)
+				if errors.Is(getErr, store.ErrNotFound) || getErr == nil && now.UID != child.UID {
+					return nil
+				}
+			}
 			return err
 		},
 	}
+}
+
+// release takes the owner with the given UID off the owners of child.
+func release[C any](
+	ctx context.Context, children store.Store[C], child store.Object[C], uid string, pre []store.Precondition,
+) error {
+	child.Owners = disown(child, func(ref store.OwnerRef) bool { return ref.UID == uid })
+	_, err := children.Update(ctx, child, pre...)
+	return err
 }
 
 // ClaimantOf returns the claimant for an owner, which may come from a cache. Alive reads it again from owners.

@@ -8,8 +8,8 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Collector deletes children whose controlling owner is gone: background collection of one kind of children. Its method
-// may be called by several goroutines at once, if the store and the function that it was made of may.
+// Collector deletes children whose owners are all gone: background collection of one kind of children. Its method may be
+// called concurrently if the store and the function that it was made of may.
 type Collector[C any] struct {
 	children store.Store[C]
 	alive    func(ctx context.Context, ref store.OwnerRef) (bool, error)
@@ -24,12 +24,13 @@ func NewCollector[C any](
 	return &Collector[C]{children: children, alive: alive}
 }
 
-// Collect deletes the child under key if its controlling owner is gone. It reports whether it asked the store to delete it:
-// a child with finalizers is still there then, and is being deleted.
+// Collect deletes the child under key if all its owners are gone, whether they control it or not. If some are gone and
+// others live, Collect removes the references to those that are gone, so that another owner may control the child. It
+// reports whether it asked the store to delete the child: one with finalizers is still there then, and is being deleted.
 //
-// There is nothing to do, and no error, when there is no such child, when it has no controlling owner, and when it is
-// already being deleted. Every error is worth trying again; one that wraps store.ErrConflict says that somebody changed the
-// child in the meantime. The preconditions, store.IfTerm for one, are those of the deletion.
+// There is nothing to do, and no error, if there is no such child, if it has no owners, or if it is already being deleted.
+// Every error is worth another attempt; one that wraps store.ErrConflict says that somebody changed the child in the
+// meantime. The preconditions, store.IfTerm for one, are those of the write.
 func (c *Collector[C]) Collect(ctx context.Context, key string, pre ...store.Precondition) (deleted bool, err error) {
 	child, err := c.children.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -38,26 +39,37 @@ func (c *Collector[C]) Collect(ctx context.Context, key string, pre ...store.Pre
 	if err != nil {
 		return false, c.fail(key, err)
 	}
-	ref, ok := ControllerOf(child)
-	if !ok || !child.Deleting.IsZero() {
+	if len(child.Owners) == 0 || !child.Deleting.IsZero() {
 		return false, nil
 	}
-	alive, err := c.alive(ctx, ref)
-	if err != nil {
-		return false, c.fail(key, fmt.Errorf("ask for its owner %s: %w", name(ref), err))
+	gone := map[string]bool{} // by UID
+	for _, ref := range child.Owners {
+		alive, err := c.alive(ctx, ref)
+		if err != nil {
+			return false, c.fail(key, fmt.Errorf("ask for its owner %s: %w", name(ref), err))
+		}
+		if !alive {
+			gone[ref.UID] = true
+		}
 	}
-	if alive {
+	left := disown(child, func(ref store.OwnerRef) bool { return gone[ref.UID] })
+	switch {
+	case len(left) == len(child.Owners):
 		return false, nil
+	case len(left) > 0:
+		child.Owners = left
+		_, err = c.children.Update(ctx, child, pre...)
+	default:
+		all := append([]store.Precondition{store.IfUID(child.UID), store.IfVersion(child.Version)}, pre...)
+		_, err = c.children.Delete(ctx, key, all...)
 	}
-	all := append([]store.Precondition{store.IfUID(child.UID), store.IfVersion(child.Version)}, pre...)
-	_, err = c.children.Delete(ctx, key, all...)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, nil // somebody else did it
+		return false, nil // somebody else deleted it
 	}
 	if err != nil {
 		return false, c.fail(key, err)
 	}
-	return true, nil
+	return len(left) == 0, nil
 }
 
 func (c *Collector[C]) fail(key string, err error) error {

@@ -67,15 +67,6 @@ func TestCollect(t *testing.T) {
 			stays:  true,
 		},
 		{
-			name: "a child whose owner does not control it stays",
-			before: func(f *fixture) child {
-				o, err := f.replicas.Create(f.t.Context(), child{Key: "web-1", Owners: []store.OwnerRef{web}})
-				require.NoError(f.t, err)
-				return o
-			},
-			stays: true,
-		},
-		{
 			name:   "a child that is not there is no error",
 			before: func(*fixture) child { return child{Key: "web-1"} },
 		},

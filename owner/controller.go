@@ -60,12 +60,27 @@ func ControlledBy[T any](kind string) func(child store.Object[T]) []string {
 }
 
 // ControllerUID returns the UID of the controlling owner of a child, or nothing: the values of an index of children by
-// their owner, as in cache.AddIndex(replicas.Indexer(), owner.ControllerUID[Replica]).
+// the owner that decides about them, as in cache.AddIndex(replicas.Indexer(), owner.ControllerUID[Replica]).
 func ControllerUID[T any](child store.Object[T]) []string {
 	if ref, ok := ControllerOf(child); ok {
 		return []string{ref.UID}
 	}
 	return nil
+}
+
+// OwnerUIDs returns the UIDs of all owners of a child: the values of an index of children by owner. A [Collector] looks at
+// all of them, so it is this index that finds the keys to collect when an owner is gone.
+func OwnerUIDs[T any](child store.Object[T]) []string {
+	uids := make([]string, 0, len(child.Owners))
+	for _, ref := range child.Owners {
+		uids = append(uids, ref.UID)
+	}
+	return uids
+}
+
+// disown returns the owners of child without those that match.
+func disown[T any](child store.Object[T], gone func(store.OwnerRef) bool) []store.OwnerRef {
+	return slices.DeleteFunc(slices.Clone(child.Owners), gone) // the list may be shared with other copies of child
 }
 
 // name shows ref in a message.

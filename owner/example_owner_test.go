@@ -59,8 +59,9 @@ func ExampleControlledBy() {
 	child := store.Object[Replica]{Key: "web-1"}
 	_ = owner.SetController(&child, store.OwnerRef{Kind: "app", Key: "web", UID: "u1"})
 	appsOf := owner.ControlledBy[Replica]("app")
-	fmt.Println(appsOf(child), owner.ControllerUID(child))
-	// Output: [web] [u1]
+	child.Owners = append(child.Owners, store.OwnerRef{Kind: "disk", Key: "ssd-1", UID: "u2"})
+	fmt.Println(appsOf(child), owner.ControllerUID(child), owner.OwnerUIDs(child))
+	// Output: [web] [u1] [u1 u2]
 }
 
 // Any store is a place to look for owners.

@@ -16,10 +16,11 @@ const (
 	// Background lets the owner go at once. Its children follow one by one, when a [Collector] comes to them.
 	Background Policy = ""
 
-	// Foreground deletes the children first. The owner is there, being deleted, until the last of them is gone.
+	// Foreground first deletes the children that the owner controls. The owner is there, being deleted, until the last of
+	// them is gone. A child that has another owner stays.
 	Foreground Policy = "setpoint/foreground"
 
-	// Orphan keeps the children. The owner goes when each of them was released, and has no controlling owner any more.
+	// Orphan keeps the children. The owner goes once none of them refers to it any more.
 	Orphan Policy = "setpoint/orphan"
 )
 

@@ -35,7 +35,8 @@ type Object[T any] struct {
 	// Labels are for finding the object, see [Selector].
 	Labels map[string]string
 
-	// Owners are the objects that this one exists for. At most one of them is the controller.
+	// Owners are the objects that this one exists for. At most one of them is the controller. An owner.Collector deletes
+	// the object when all of them are gone.
 	Owners []OwnerRef
 
 	// Finalizers name the work that has to be done before the object may go. While there is one, Delete only sets

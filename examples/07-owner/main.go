@@ -62,7 +62,7 @@ func main() {
 		return controller.Result{}, err
 	}), controller.Config[string]{})
 	check(err)
-	bySite := cache.AddIndex(serverCache.Indexer(), owner.ControllerUID[Server])
+	bySite := cache.AddIndex(serverCache.Indexer(), owner.OwnerUIDs[Server])
 	controller.WatchKeys(collect, serverCache)
 	controller.Watch(collect, siteCache, func(_ string, site store.Object[Site]) (keys []string) {
 		for key := range bySite.All(site.UID) {

@@ -1,0 +1,295 @@
+package owner_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// shared creates a child of the given owners. The first one controls it.
+func (f *fixture) shared(key string, owners ...store.Object[App]) store.Object[Replica] {
+	f.t.Helper()
+	o := store.Object[Replica]{Key: key}
+	for i, app := range owners {
+		ref := app.Ref("app")
+		ref.Controller = i == 0
+		o.Owners = append(o.Owners, ref)
+	}
+	o, err := f.replicas.Create(context.Background(), o)
+	require.NoError(f.t, err)
+	return o
+}
+
+// ownersOf returns the keys of the owners of a child, the controlling one with a star.
+func (f *fixture) ownersOf(key string) (keys []string) {
+	f.t.Helper()
+	for _, ref := range f.now(key).Owners {
+		if ref.Controller {
+			ref.Key += "*"
+		}
+		keys = append(keys, ref.Key)
+	}
+	return keys
+}
+
+func TestAChildIsNotCollectedWhileOneOfItsOwnersLives(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	f.shared("a", web, shop)
+	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	collect := func() bool {
+		t.Helper()
+		deleted, err := collector.Collect(t.Context(), "a")
+		require.NoError(t, err)
+		return deleted
+	}
+	before := f.now("a")
+	require.False(t, collect())
+	require.Equal(t, before, f.now("a"), "both live: nothing is written")
+
+	f.deleteApp("web")
+	require.False(t, collect())
+	require.Equal(t, []string{"shop"}, f.ownersOf("a"), "the owner that is gone is taken off, so that another may control the child")
+
+	f.deleteApp("shop")
+	require.True(t, collect())
+	require.Empty(t, f.keys())
+}
+
+func TestAChildWithoutAControllerIsCollectedWhenItsOwnersAreGone(t *testing.T) {
+	f := newFixture(t)
+	web := f.app("web")
+	o, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "a", Owners: []store.OwnerRef{web.Ref("app")}})
+	require.NoError(t, err)
+	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	for _, gone := range []bool{false, true} {
+		if gone {
+			f.deleteApp("web")
+		}
+		deleted, err := collector.Collect(t.Context(), "a")
+		require.NoError(t, err)
+		require.Equal(t, gone, deleted)
+		require.Equal(t, !gone, f.has(o))
+	}
+}
+
+func TestNothingIsDoneToAChildWhenOneOfItsOwnersCannotBeAskedFor(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	o := f.shared("a", web, shop)
+	f.deleteApp("web")
+	alive := owner.AliveIn(f.apps)
+	collector := owner.NewCollector(f.replicas, func(ctx context.Context, ref store.OwnerRef) (bool, error) {
+		if ref.Key == "shop" {
+			return false, errBroken
+		}
+		return alive(ctx, ref)
+	})
+	deleted, err := collector.Collect(t.Context(), "a")
+	require.ErrorIs(t, err, errBroken)
+	assert.False(t, deleted)
+	assert.True(t, f.has(o))
+}
+
+func TestAnOwnerIsNotTakenOffAChildThatChangesInTheMeantime(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	f.shared("a", web, shop)
+	f.deleteApp("web")
+	alive := owner.AliveIn(f.apps)
+	var changed store.Object[Replica]
+	collector := owner.NewCollector(f.replicas, func(ctx context.Context, ref store.OwnerRef) (bool, error) {
+		if changed.Key == "" {
+			changed = f.now("a")
+			changed.Value.Machine = "m"
+			var err error
+			changed, err = f.replicas.Update(ctx, changed)
+			require.NoError(t, err)
+		}
+		return alive(ctx, ref)
+	})
+	_, err := collector.Collect(t.Context(), "a")
+	require.ErrorIs(t, err, store.ErrConflict)
+	assert.True(t, f.has(changed))
+}
+
+func TestForegroundReleasesAChildThatHasAnotherOwner(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	f.shared("controlled", web, shop)
+	f.shared("not-controlled", shop, web)
+	f.shared("only", web)
+	_, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "plain", Owners: []store.OwnerRef{web.Ref("app")}})
+	require.NoError(t, err)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
+	cascade := owner.NewCascade(f.apps, owner.DependentsIn(f.replicas, nil))
+	require.Zero(t, left(t, cascade))
+	require.False(t, f.hasApp("web"))
+	require.Equal(t, "controlled* not-controlled plain*", f.keys())
+	require.Equal(t, []string{"shop"}, f.ownersOf("controlled"))
+	require.Equal(t, []string{"shop*", "web"}, f.ownersOf("not-controlled"), "an owner that does not control is not waited for")
+
+	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	for _, key := range []string{"controlled", "not-controlled", "plain"} {
+		deleted, err := collector.Collect(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, key == "plain", deleted, key)
+	}
+	require.Equal(t, []string{"shop*"}, f.ownersOf("not-controlled"))
+}
+
+func TestOrphanReleasesAChildThatItsOwnerDoesNotControl(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	f.shared("shared", shop, web)
+	_, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "plain", Owners: []store.OwnerRef{web.Ref("app")}})
+	require.NoError(t, err)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan))
+	require.Zero(t, left(t, owner.NewCascade(f.apps, owner.DependentsIn(f.replicas, nil))))
+	require.False(t, f.hasApp("web"))
+	require.Equal(t, []string{"shop*"}, f.ownersOf("shared"))
+	require.Empty(t, f.ownersOf("plain"))
+	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	for _, key := range []string{"shared", "plain"} {
+		deleted, err := collector.Collect(t.Context(), key)
+		require.NoError(t, err)
+		require.False(t, deleted, key)
+	}
+}
+
+func TestAReleaseIgnoresAChildThatWasCreatedAnewOrIsGone(t *testing.T) {
+	for name, change := range map[string]func(f *fixture, child store.Object[Replica]) error{
+		"created anew": func(f *fixture, child store.Object[Replica]) error {
+			require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), child.Key)))
+			f.replica(child.Key, nil)
+			return nil
+		},
+		"gone": func(f *fixture, child store.Object[Replica]) error {
+			return errOf(f.replicas.Delete(f.t.Context(), child.Key))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			web := f.app("web")
+			child := f.child("a", "x", &web)
+			require.NoError(t, change(f, child))
+			keys, err := f.claim(owner.ClaimantOf(f.apps, web), web.Ref("app"), child)
+			require.NoError(t, err)
+			assert.Empty(t, keys)
+		})
+	}
+}
+
+func TestAReleaseOfAChildThatHasChangedIsAConflict(t *testing.T) {
+	f := newFixture(t)
+	web := f.app("web")
+	child := f.child("a", "x", &web)
+	changed := child
+	changed.Value.Machine = "y"
+	require.NoError(t, errOf(f.replicas.Update(t.Context(), changed)))
+	_, err := f.claim(owner.ClaimantOf(f.apps, web), web.Ref("app"), child)
+	require.ErrorIs(t, err, store.ErrConflict)
+
+	_, err = owner.ChildrenIn[Replica](broken[Replica]{f.replicas}, web.Ref("app")).Claim(t.Context(), owner.ClaimantOf(f.apps, web),
+		[]store.Object[Replica]{child}, func(store.Object[Replica]) bool { return false })
+	require.ErrorIs(t, err, store.ErrConflict, "whether it was created anew is not known")
+}
+
+// While an owner is being deleted with Orphan, a child that is created anew may be one of its children again.
+func TestOrphanLooksAgainAtAChildThatWasCreatedAnew(t *testing.T) {
+	f := newFixture(t)
+	web := f.app("web")
+	f.replica("a", &web)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan))
+	anew := &crasher{at: -1, others: func(now int) {
+		if now == 2 { // after the children were listed
+			require.NoError(t, errOf(f.replicas.Delete(t.Context(), "a")))
+			f.replica("a", &web)
+		}
+	}}
+	cascade := owner.NewCascade(f.apps, owner.DependentsIn[Replica](fragile[Replica]{f.replicas, anew}, nil))
+	_, err := cascade.Reconcile(t.Context(), "web")
+	require.ErrorIs(t, err, store.ErrConflict)
+	require.True(t, f.hasApp("web"))
+	require.Zero(t, left(t, cascade))
+	require.Equal(t, "a*", f.keys())
+}
+
+// An oracle of the documentation: a child that has had owners is there as long as one of them is, and then refers to
+// exactly those of its owners that live.
+func TestAfterEveryShortHistoryOfTwoOwnersChildrenFollowTheirLastOwner(t *testing.T) {
+	const length, steps = 5, 6
+	total := 1
+	for range length {
+		total *= steps
+	}
+	collected, thinned := 0, 0
+	for code := range total {
+		f := newFixture(t)
+		last, children := map[string]store.Object[App]{}, map[string][]string{} // by key; the UIDs of the owners
+		for n, rest := 0, code; n < length; n, rest = n+1, rest/steps {
+			toggle := func(name string) {
+				if o, err := f.apps.Create(t.Context(), store.Object[App]{Key: name}); err == nil {
+					last[name] = o
+				} else {
+					f.deleteApp(name)
+				}
+			}
+			child := func(names ...string) { // of the last lives of its owners, dead or not
+				key, owners := fmt.Sprint("child-", n), []store.Object[App]{}
+				for _, name := range names {
+					if o, ok := last[name]; ok {
+						owners, children[key] = append(owners, o), append(children[key], o.UID)
+					}
+				}
+				f.shared(key, owners...)
+			}
+			switch rest % steps {
+			case 0:
+				toggle("a")
+			case 1:
+				toggle("b")
+			case 2:
+				child("a")
+			case 3:
+				child("b")
+			case 4:
+				child("a", "b")
+			case 5:
+				child("b", "a")
+			}
+		}
+		living := map[string]bool{}
+		for _, name := range []string{"a", "b"} {
+			if o, err := f.apps.Get(t.Context(), name); err == nil {
+				living[o.UID] = true
+			}
+		}
+		collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+		for key, uids := range children {
+			want := slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return !living[uid] })
+			_, err := collector.Collect(t.Context(), key)
+			require.NoError(t, err)
+			o, err := f.replicas.Get(t.Context(), key)
+			if len(want) == 0 {
+				require.ErrorIs(t, err, store.ErrNotFound, "%d: %s has no owner left", code, key)
+				collected++
+				continue
+			}
+			require.NoError(t, err, "%d: %s", code, key)
+			require.Equal(t, want, owner.OwnerUIDs(o), "%d: %s", code, key)
+			if len(want) < len(uids) {
+				thinned++
+			}
+		}
+	}
+	require.Greater(t, collected, 100)
+	require.Greater(t, thinned, 100)
+}
