@@ -29,8 +29,14 @@
 // Every package keeps two:
 //
 //  1. Level-triggered: a missed, repeated, merged or late event never changes the final result.
-//  2. Nothing is lost: a key added while it is processed comes back; an object deleted while nobody watched is reported
-//     deleted; a stop drains.
+//  2. Nothing is lost: a key added while it is processed comes back; an object deleted while no watch was open is
+//     reported deleted, as long as the process remembers it; a stop drains.
+//
+// A process that has restarted remembers nothing. It lists what exists, and is never told of an object that was deleted
+// before. Nor is a replica that takes a slot over. If a controller has made something outside of the store for such an
+// object, nobody removes it. There are two answers. An owner.Finalizer keeps the object, being deleted, until that is
+// removed. Or the controller lists what exists in the world, and reconciles the key of each thing it finds: a key
+// without an object wants nothing.
 //
 // Each package numbers its own guarantees in its documentation.
 //

@@ -46,8 +46,9 @@
 //     Version below it until it can: the source is listed again after a backoff, again and again if need be.
 //  4. A list, or an event, that is older than what was seen is refused: the cache never goes back in time, but by
 //     [Informer.Reset], for a source that was restored from a backup.
-//  5. An object that was deleted while nobody watched is found out by the next list, and its deletion told once, with
-//     FinalStateUnknown.
+//  5. The next list shows that an object was deleted while no watch was open, and its deletion is told once, with
+//     FinalStateUnknown. This needs the cache: an informer that begins empty, such as after a restart of the process, does
+//     not know what existed before, and tells of no such deletion. See package owner for what to do about that.
 //
 // The handlers, each for itself:
 //
