@@ -5,9 +5,26 @@ import (
 	"iter"
 )
 
-// Version is a point in the history of a source. It grows with every change of the source: etcd's revision, NATS'
-// sequence, a commit-ordered counter in SQL. Zero is the time before the first change. Versions of one source can be
-// compared, so that "has the cache seen at least what I wrote" can be asked; versions of two sources cannot.
+// Version is a position in the history of a source. It increases with every change to the source. Zero is the time before
+// the first change. Versions of one source can be compared, so a caller can ask whether a cache has seen at least its own
+// write. Versions of two sources cannot be compared.
+//
+// A version must increase in the order of commits: once a reader has seen version v, no change may appear at v or below.
+// Caches resume from the last version that they saw, so a change that appears behind it is lost until the next list.
+//
+// In SQL, a sequence (nextval, bigserial, AUTO_INCREMENT), a timestamp (now(), updated_at), and xmin by itself do not
+// qualify. A transaction draws its number before it commits: T1 draws 100, T2 draws 101 and commits, a reader advances to
+// 101, T1 commits, and no reader ever sees 100. These ways are right:
+//
+//   - One counter row for the whole database, locked last in each transaction until it commits. It is simple, and any
+//     database can do it. All writers commit one after another.
+//   - The transaction id (in Postgres, pg_current_xact_id()) as version, while readers stop below the oldest transaction
+//     that is still open (pg_snapshot_xmin(pg_current_snapshot())). Writers do not wait for each other. Every open writing
+//     transaction in the cluster delays all readers.
+//   - Logical decoding, which delivers transactions in commit order. It needs wal_level=logical and a privilege, and a slot
+//     that nobody reads fills the disk.
+//
+// etcd's revision and the sequence of a NATS stream qualify as they are.
 type Version uint64
 
 // EventType says what happened to an object.
@@ -53,16 +70,21 @@ type List[T any] struct {
 	Version Version
 }
 
-// ListWatcher is a source: what it holds now, and what changes from then on. Its methods may be called by several
-// goroutines at once.
+// ListWatcher is a source: what it holds now, and every change after that. Its methods must be safe for concurrent use.
+//
+// A ListWatcher keeps one promise on which everything depends: its versions increase in the order of commits (see
+// [Version]). The suite in package informertest checks it, and the rest of this contract.
 type ListWatcher[T any] interface {
-	// List returns every object and the version at which the list is current. Neither the slice nor the objects may change
-	// afterwards.
+	// List returns every object, and the version at which the list is current: a Watch after that version yields
+	// every change that the list does not show. Neither the slice nor the objects may change afterwards.
 	List(ctx context.Context) (List[T], error)
 
-	// Watch yields every change after the given version, in order of version. It yields a last error, alone, when
-	// it has to end: [ErrExpired] when the version was compacted, the cause of ctx when ctx ends, any other error
-	// when the watch broke and may be taken up again from the last version seen. A watch that simply stops may be
-	// taken up again too. The consumer ends it by leaving its loop.
+	// Watch yields every change after the given version, in order of version. When it has to end, it yields a last error
+	// alone: [ErrExpired] if the changes after the version are no longer known, the cause of ctx if ctx has ended, or any
+	// other error if the watch broke. After another error, or if a watch just stops, a new watch may resume from the last
+	// version seen. The consumer ends a watch by leaving its loop.
+	//
+	// A watch may skip a state of an object that a later change has replaced. It must yield the last state of each object.
+	// If an object that was listed or yielded is gone, the watch must yield its deletion with its last state.
 	Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error]
 }

@@ -112,7 +112,7 @@ func TestCasesAboutWhatASourceDoesNotPromiseAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, skipped := informertest.Failures(t, polled)
 		assert.Empty(t, failed)
-		assert.Equal(t, 12, skipped)
+		assert.Equal(t, 16, skipped)
 		failed, skipped = informertest.Failures(t, func() informertest.Subject[pair] {
 			src := newSource()
 			s := subject(src, src)
@@ -120,7 +120,7 @@ func TestCasesAboutWhatASourceDoesNotPromiseAreSkipped(t *testing.T) {
 			return s
 		})
 		assert.Empty(t, failed)
-		assert.Equal(t, 14, skipped)
+		assert.Equal(t, 19, skipped)
 	})
 }
 

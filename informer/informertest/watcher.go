@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 type watcher[T any] struct {
 	t      testing.TB
 	read   func(T) (string, int)
+	merges bool             // the source may skip states that were replaced
 	last   informer.Version // of the last event
 	events chan informer.Event[T]
 	leave  context.CancelFunc // leaves the loop at the next event
@@ -32,7 +34,7 @@ func (w *world[T]) watch(after informer.Version) *watcher[T] {
 	ctx, cancel := context.WithCancelCause(w.t.Context())
 	left, leave := context.WithCancel(context.Background())
 	r := &watcher[T]{
-		t: w.t, read: w.Read, last: after,
+		t: w.t, read: w.Read, merges: w.Merges, last: after,
 		events: make(chan informer.Event[T]),
 		leave:  leave, cancel: cancel,
 		ended: make(chan struct{}),
@@ -132,6 +134,10 @@ func (r *watcher[T]) check(ev informer.Event[T]) change {
 // sees fails unless the next events are these. Bookmarks between them may come or not.
 func (r *watcher[T]) sees(want ...change) {
 	r.t.Helper()
+	if r.merges && len(want) > 1 {
+		r.seesMerged(want)
+		return
+	}
 	for _, c := range want {
 		got, err := r.next()
 		if err != nil {
@@ -139,6 +145,39 @@ func (r *watcher[T]) sees(want ...change) {
 		}
 		if got.what != c.what || got.name != c.name || got.rev != c.rev {
 			r.t.Fatalf("the watch tells: %v; want: %v %s.%d", got, c.what, c.name, c.rev)
+		}
+	}
+}
+
+// seesMerged fails unless the next events lead to the same states as these, each by states of the same object in the
+// same order. Events between them may be missing.
+func (r *watcher[T]) seesMerged(want []change) {
+	r.t.Helper()
+	had, left := map[string]bool{}, map[string][]change{} // whether an object was there before; its changes not yet seen
+	for _, c := range want {
+		if _, known := left[c.name]; !known {
+			had[c.name] = c.what != informer.Added
+		}
+		left[c.name] = append(left[c.name], c)
+	}
+	done := func(name string) bool {
+		rest := left[name]
+		return len(rest) == 0 || rest[len(rest)-1].what == informer.Deleted && !had[name]
+	}
+	for name := range left {
+		for !done(name) {
+			got, err := r.next()
+			if err != nil {
+				r.t.Fatalf("the watch ends with the error %q before it tells: %v", err, left[name])
+			}
+			i := slices.IndexFunc(left[got.name], func(c change) bool {
+				return c.rev == got.rev && (c.what == informer.Deleted) == (got.what == informer.Deleted)
+			})
+			if i < 0 || had[got.name] != (got.what != informer.Added) {
+				r.t.Fatalf("the watch tells: %v; want one of %v", got, left[got.name])
+			}
+			left[got.name] = left[got.name][i+1:]
+			had[got.name] = got.what != informer.Deleted
 		}
 	}
 }

@@ -54,10 +54,11 @@ func watchCases[T any]() []testCase[T] {
 			w.needs(storyChanges + 1)
 			watch := w.watch(w.listsTruth())
 			versions := []informer.Version{watch.last}
-			story := w.story()
-			for _, c := range story {
+			var story []change
+			for _, step := range w.steps() {
+				c := step()
 				watch.sees(c)
-				versions = append(versions, watch.last)
+				story, versions = append(story, c), append(versions, watch.last)
 			}
 			last := w.put("d")
 			for i, version := range versions {
@@ -68,6 +69,9 @@ func watchCases[T any]() []testCase[T] {
 		{"a watch that was left is taken up again where it was", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			w.needs(storyChanges)
+			if w.Merges {
+				t.Skip("the source may skip states")
+			}
 			version := w.listsTruth()
 			for _, c := range w.story() {
 				watch := w.watch(version)

@@ -78,16 +78,24 @@ func (w *world[T]) delete(name string) change {
 	return c
 }
 
-// story makes changes of every sort, and returns the events that tell of them.
-func (w *world[T]) story() []change {
+// steps returns changes of every sort, to be made in this order.
+func (w *world[T]) steps() []func() change {
+	put := func(name string) func() change { return func() change { return w.put(name) } }
+	del := func(name string) func() change { return func() change { return w.delete(name) } }
+	return []func() change{put("a"), put("b"), put("a"), del("b"), put("c"), put("b"), del("a"), put("a"), del("c")}
+}
+
+// story makes these changes, and returns the events that tell of them.
+func (w *world[T]) story() (told []change) {
 	w.t.Helper()
-	return []change{
-		w.put("a"), w.put("b"), w.put("a"), w.delete("b"), w.put("c"), w.put("b"), w.delete("a"), w.put("a"),
+	for _, step := range w.steps() {
+		told = append(told, step())
 	}
+	return told
 }
 
 // storyChanges is the number of changes of a story.
-const storyChanges = 8
+const storyChanges = 9
 
 // list lists, and fails unless the list is right in itself.
 func (w *world[T]) list() (state, informer.Version) {
