@@ -16,6 +16,14 @@ func workContext(ctx context.Context) (work context.Context, stop context.Cancel
 	return context.WithCancelCause(parent)
 }
 
+// leadershipErr returns why the leadership that ctx belongs to is over, by the clock. It is nil if there is none.
+func leadershipErr(ctx context.Context) error {
+	if l, ok := leaderelect.FromContext(ctx); ok {
+		return l.Err()
+	}
+	return nil
+}
+
 // joined is a context that ends with one context and has the values of another before its own.
 type joined struct {
 	context.Context

@@ -122,9 +122,9 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 }
 
 // ProcessNext reconciles the key that waits longest, in the goroutine of the caller, and reports how it went. It does not
-// wait: ok is false when no key is ready that may be reconciled, when c is paused, or when ctx has ended. Keys come from
-// Add, and from reconciles before that asked to be called again; the watches belong to Run, and caches are not waited for.
-// ctx becomes the context of the reconcile, and ends it.
+// wait: ok is false when no key is ready that may be reconciled, when c is paused, when ctx has ended, or when ctx belongs
+// to a leadership that is over. Keys come from Add, and from reconciles before that asked to be called again; the watches
+// belong to Run, and caches are not waited for. ctx becomes the context of the reconcile, and ends it.
 //
 // It is the stepping form of Run, for tests that decide what happens when. ProcessNext panics while Run is under way.
 func (c *Controller[K]) ProcessNext(ctx context.Context) (report Report[K], ok bool) {
@@ -141,11 +141,14 @@ func (c *Controller[K]) ProcessNext(ctx context.Context) (report Report[K], ok b
 		c.steps--
 	}()
 
-	if c.isPaused() || ctx.Err() != nil {
+	if c.isPaused() {
 		return report, false
 	}
 	c.releaseMet() // what a Run hears, a step has to ask for
 	for {
+		if ctx.Err() != nil || leadershipErr(ctx) != nil {
+			return report, false
+		}
 		item, ok := c.queue.TryTake()
 		if !ok {
 			return report, false

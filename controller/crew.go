@@ -6,11 +6,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
 // crew is the workers of one Run. The fields are guarded by Controller.mu, but running.
 type crew[K comparable] struct {
-	ctx     context.Context // ends the work, and the workers
+	ctx     context.Context         // ends the work, and the workers
+	stop    context.CancelCauseFunc // ends ctx
+	leads   *leaderelect.Leadership // without it no reconcile may begin; nil if ctx belongs to none
 	work    func(s *seat[K])
 	began   time.Time
 	want    int

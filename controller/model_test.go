@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -27,6 +28,8 @@ type world struct {
 	done     map[string]int  // what the last reconcile that succeeded or was given up has brought about
 	inFlight map[string]bool // keys that are being reconciled
 	trouble  bool            // reconciles may fail
+
+	leads *leaderelect.Leadership // of the last reconcile that had one
 }
 
 // Reconcile implements controller.Reconciler. It ends in any way, after any time.
@@ -34,6 +37,10 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 	w.mu.Lock()
 	assert.False(w.t, w.inFlight[key], "%s is reconciled twice at once", key)
 	w.inFlight[key] = true
+	if l, ok := leaderelect.FromContext(ctx); ok {
+		assert.Positive(w.t, time.Until(l.Deadline()), "%s is reconciled after the deadline of the leadership", key)
+		w.leads = l
+	}
 	seen := w.desired[key]
 	w.observed[key] = seen
 	ending, pause := w.rand.IntN(8), time.Duration(w.rand.IntN(3000))*time.Millisecond
@@ -75,6 +82,21 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 	return controller.Result{}, nil
 }
 
+// suspended has the process resume at the deadline of its leadership, if it has one: whatever wakes then may be ahead of
+// the timer that ends it.
+func (w *world) suspended(store *leases) {
+	w.mu.Lock()
+	l := w.leads
+	w.mu.Unlock()
+	if l == nil {
+		return
+	}
+	store.cut.Store(true)
+	if left := time.Until(l.Deadline()); left > 0 {
+		time.Sleep(left)
+	}
+}
+
 // ask changes what is desired for key and then tells c.
 func (w *world) ask(c *controller.Controller[string], key string) {
 	w.mu.Lock()
@@ -84,7 +106,7 @@ func (w *world) ask(c *controller.Controller[string], key string) {
 }
 
 // TestNothingIsLostWhateverHappens adds keys at random times to a controller whose reconciles end in every way, and which
-// is stopped and started at random times, with and without enough time to drain. When all has come to rest, the last
+// is stopped, started, and resumed after a suspend at random times, with and without enough time to drain. When all has come to rest, the last
 // reconcile of each key must have begun after the last add of the key, and must have succeeded.
 func TestNothingIsLostWhateverHappens(t *testing.T) {
 	rounds := 100
@@ -129,7 +151,7 @@ func model(t *testing.T, seed uint64) {
 	store := newLeases()
 	running := start(t, c.Run)
 	for range 120 {
-		switch key := fmt.Sprint("k", r.IntN(8)); r.IntN(18) {
+		switch key := fmt.Sprint("k", r.IntN(8)); r.IntN(19) {
 		default:
 			w.ask(c, key)
 		case 0, 1:
@@ -170,6 +192,9 @@ func model(t *testing.T, seed uint64) {
 			c.ResumeKey(key)
 		case 16:
 			c.SetWorkers(1 + r.IntN(4))
+		case 18:
+			w.suspended(store)
+			w.ask(c, key)
 		case 17:
 			exp.expect(key, time.Now().Add(time.Duration(r.IntN(20))*time.Second))
 			if r.IntN(2) == 0 {

@@ -37,6 +37,13 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 			return report, false
 		}
 	}
+	if err := c.notLeading(ctx, s); err != nil { // here, because all of the above may have taken long
+		if c.cfg.Gate != nil {
+			c.cfg.Gate.Leave(Canceled, err)
+		}
+		c.queue.Add(item.Key)
+		return report, false
+	}
 	c.waiters.begin(item.Key)
 	t := s.newTry()
 	*t = try[K]{Context: ctx, key: item.Key, began: time.Since(c.started), log: c.cfg.Logger, info: Info{
@@ -58,6 +65,23 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 	returned = true
 	report, told = c.finish(t, result, outcome, err)
 	return report, true
+}
+
+// notLeading returns why the leadership of ctx is over, or nil if it holds, or if there is none. It asks the clock: after the
+// process was suspended, the deadline may have passed although no timer has fired yet. If the leadership is over, the work
+// of the crew ends here, and so the worker does not come back for the next key.
+func (c *Controller[K]) notLeading(ctx context.Context, s *seat[K]) error {
+	if s == nil {
+		return leadershipErr(ctx)
+	}
+	if s.crew.leads == nil {
+		return nil
+	}
+	err := s.crew.leads.Err()
+	if err != nil {
+		s.crew.stop(err)
+	}
+	return err
 }
 
 // reconcile calls the reconciler and classifies what comes of it. The context of t ends when the controller stops the work.
@@ -105,7 +129,11 @@ func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err err
 // classify says what follows from an error.
 func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 	checkError(err)
-	switch cause := context.Cause(t.Context); {
+	cause := context.Cause(t.Context)
+	if cause == nil {
+		cause = leadershipErr(t.Context)
+	}
+	switch {
 	case errors.Is(err, ErrTerminal):
 		return GivenUp, err
 	case errors.Is(err, ErrSkip):

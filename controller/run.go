@@ -67,7 +67,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	c.releaseMet() // what was met before, when there were steps and no Run
 	work, stopWork := workContext(ctx)
 	defer stopWork(nil)
-	crew := c.startCrew(work)
+	crew := c.startCrew(work, stopWork)
 	select {
 	case <-ctx.Done():
 	case <-work.Done(): // a leadership was lost that ctx does not end with
@@ -90,11 +90,12 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	return nil
 }
 
-// startCrew starts the workers. Their work, and they, end with ctx.
-func (c *Controller[K]) startCrew(ctx context.Context) *crew[K] {
+// startCrew starts the workers. They and their work end with ctx, which stop ends.
+func (c *Controller[K]) startCrew(ctx context.Context, stop context.CancelCauseFunc) *crew[K] {
+	leads, _ := leaderelect.FromContext(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.crew = &crew[K]{ctx: ctx, began: time.Now(), work: func(s *seat[K]) { c.work(ctx, s) }}
+	c.crew = &crew[K]{ctx: ctx, stop: stop, leads: leads, began: time.Now(), work: func(s *seat[K]) { c.work(ctx, s) }}
 	if !c.paused {
 		c.crew.resizeLocked(c.workers)
 	}

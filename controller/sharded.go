@@ -86,8 +86,15 @@ func (s *Sharded[K]) reconcile(ctx context.Context, key K) (Result, error) {
 	}
 	defer done()
 	result, err := s.reconciler.Reconcile(work, key)
-	if err != nil && work.Err() != nil && ctx.Err() == nil && !errors.Is(err, ErrTerminal) {
-		err = fmt.Errorf("%w: the slot was lost: %w: %w", ErrSkip, context.Cause(work), err)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrTerminal) {
+		return result, err
+	}
+	lost := context.Cause(work)
+	if lost == nil {
+		lost = leadershipErr(work) // whose timer may not have fired yet
+	}
+	if lost != nil {
+		err = fmt.Errorf("%w: the slot was lost: %w: %w", ErrSkip, lost, err)
 	}
 	return result, err
 }

@@ -1,0 +1,205 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A process that was suspended resumes after its deadline, and the timer that ends its leadership has not run yet. These
+// tests get there in two ways: a goroutine that wakes at the deadline races with that timer, which is why they repeat; and
+// code that a worker calls before a reconcile returns after the deadline.
+
+// resumptions is how often a process resumes at its deadline. In about half of them the worker is ahead of the timer.
+const resumptions = 60
+
+// untilDeadline returns at the deadline of l, perhaps before the timer has run that ends l.
+func untilDeadline(l *leaderelect.Leadership) { time.Sleep(time.Until(l.Deadline())) }
+
+// leads fails the test unless the leadership of ctx lasts, by the clock.
+func leads(ctx context.Context, t *testing.T, why string) {
+	l, ok := leaderelect.FromContext(ctx)
+	assert.True(t, ok && time.Until(l.Deadline()) > 0, why)
+}
+
+func TestNoReconcileBeginsAfterTheDeadlineOfALeaderThatWasSuspended(t *testing.T) {
+	for range resumptions {
+		synctest.Test(t, func(t *testing.T) {
+			store := newLeases()
+			c, reports := newController(t, controller.Config[string]{}, func(ctx context.Context, key string) (controller.Result, error) {
+				leads(ctx, t, key+" begins after the deadline")
+				if key == "first" {
+					l, _ := leaderelect.FromContext(ctx)
+					untilDeadline(l)
+				}
+				return controller.Result{}, nil
+			})
+			lead(t, store, c.Run)
+			synctest.Wait()
+			store.cut.Store(true)
+			c.Add("first")
+			synctest.Wait()
+			for i := range 20 {
+				c.Add(fmt.Sprint("k", i))
+			}
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+			assert.False(t, c.Stats().Running)
+			assert.Zero(t, c.Stats().Queue.InProcess)
+
+			reports.take()
+			store.cut.Store(false)
+			time.Sleep(time.Minute)
+			assert.Zero(t, c.Stats().Queue, "the next term does what is left")
+		})
+	}
+}
+
+// slowGate lets everything through, after the worker was suspended in it.
+type slowGate struct {
+	suspend func()
+	entered atomic.Int64
+	left    log[controller.Outcome]
+}
+
+func (g *slowGate) Enter() time.Duration {
+	g.entered.Add(1)
+	g.suspend()
+	return 0
+}
+
+func (g *slowGate) Leave(o controller.Outcome, _ error) { g.left.add(o) }
+
+func TestALeadershipThatEndsInAGateLetsNoReconcileBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		gate := &slowGate{suspend: func() {}}
+		c, reports := newController(t, controller.Config[string]{Gate: gate}, func(ctx context.Context, _ string) (controller.Result, error) {
+			leads(ctx, t, "it begins after the deadline")
+			return controller.Result{}, nil
+		})
+		var suspended atomic.Bool
+		gate.suspend = func() {
+			if suspended.CompareAndSwap(false, true) {
+				time.Sleep(time.Minute)
+			}
+		}
+		lead(t, store, c.Run)
+		synctest.Wait()
+		store.cut.Store(true)
+		c.Add("a")
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, reports.take())
+		assert.Equal(t, []controller.Outcome{controller.Canceled}, gate.left.take(), "each Enter has its Leave")
+		store.cut.Store(false)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"a"}, keysOf(reports.take()), "the next term does it")
+	})
+}
+
+func TestAStepOfALeaderThatWasSuspendedDoesNothing(t *testing.T) {
+	for range resumptions {
+		synctest.Test(t, func(t *testing.T) {
+			store := newLeases()
+			c, _ := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
+				leads(ctx, t, "a step begins after the deadline")
+				return controller.Result{}, nil
+			})
+			c.Add("a")
+			lead(t, store, func(ctx context.Context) error {
+				store.cut.Store(true)
+				l, _ := leaderelect.FromContext(ctx)
+				untilDeadline(l)
+				_, ok := c.ProcessNext(ctx)
+				assert.False(t, ok)
+				return nil
+			})
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			assert.Equal(t, []string{"a"}, queued(c), "it waits for the next leader")
+		})
+	}
+}
+
+// queued returns the keys in the queue of c.
+func queued(c *controller.Controller[string]) (keys []string) {
+	for _, k := range c.Snapshot() {
+		keys = append(keys, k.Key)
+	}
+	return keys
+}
+
+func TestAnErrorAfterTheDeadlineIsNoFailure(t *testing.T) {
+	for range resumptions {
+		synctest.Test(t, func(t *testing.T) {
+			store := newLeases()
+			c, reports := newController(t, controller.Config[string]{MaxAttempts: 1}, func(ctx context.Context, _ string) (controller.Result, error) {
+				l, _ := leaderelect.FromContext(ctx)
+				untilDeadline(l)
+				return controller.Result{}, errBoom
+			})
+			c.Add("a")
+			lead(t, store, c.Run)
+			synctest.Wait()
+			store.cut.Store(true)
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			all := reports.take()
+			require.Len(t, all, 1)
+			assert.Equal(t, controller.Canceled, all[0].Outcome)
+			require.ErrorIs(t, all[0].Err, leaderelect.ErrLeaseExpired)
+			require.ErrorIs(t, all[0].Err, errBoom)
+			assert.Empty(t, c.Parked())
+			store.cut.Store(false)
+		})
+	}
+}
+
+func TestNoReconcileBeginsAfterTheDeadlineOfASlot(t *testing.T) {
+	for range resumptions {
+		synctest.Test(t, func(t *testing.T) {
+			store := newLeases()
+			var c *controller.Sharded[string]
+			slots, err := leaderelect.NewSlots(leaderelect.SlotsConfig{
+				Lease: leaderelect.Config{Store: store, Key: "lock", Identity: "me", Logger: quiet}, Slots: 1,
+				OnAcquired: func(_ context.Context, slot int) error { c.Acquired(slot); return nil },
+			})
+			require.NoError(t, err)
+			c, err = controller.NewSharded("test", controller.Func[string](func(ctx context.Context, key string) (controller.Result, error) {
+				leads(ctx, t, key+" begins after the deadline")
+				l, _ := leaderelect.FromContext(ctx)
+				if key == "first" && l.Term() == 1 {
+					untilDeadline(l)
+					return controller.Result{}, errBoom
+				}
+				return controller.Result{}, nil
+			}), slots, controller.ShardedConfig[string]{
+				Controller: controller.Config[string]{Logger: quiet, MaxAttempts: 1},
+				Keys:       func(int) iter.Seq[string] { return slices.Values([]string{"first", "b", "c", "d"}) },
+			})
+			require.NoError(t, err)
+			start(t, slots.Run)
+			start(t, c.Run)
+			synctest.Wait()
+			store.cut.Store(true)
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			assert.EqualValues(t, 4, c.Stats().Outcomes[controller.Skipped], "also that of which the error came too late")
+			store.cut.Store(false)
+			time.Sleep(time.Minute)
+			assert.Zero(t, c.Stats().Queue)
+			assert.EqualValues(t, 4, c.Stats().Outcomes[controller.Succeeded])
+		})
+	}
+}
