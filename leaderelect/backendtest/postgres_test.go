@@ -95,6 +95,22 @@ func guardOf(db *sql.DB, s *sqllease.Store) func(ctx context.Context, key string
 	}
 }
 
+// leadingOf is the recipe of s for the leadership of a context.
+func leadingOf(db *sql.DB, s *sqllease.Store) func(ctx context.Context, f func()) error {
+	return func(ctx context.Context, f func()) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after a commit
+		if err := s.Guard(ctx, tx); err != nil {
+			return err
+		}
+		f()
+		return tx.Commit()
+	}
+}
+
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := startPostgres(t, "fsync=off") // a server that is killed has given its writes to the system
@@ -119,7 +135,7 @@ func TestPostgres(t *testing.T) {
 				Heal:     p.heal,
 				CutReply: p.cutNextReply,
 				Restart:  server.restart,
-				Guard:    leasetest.Guard{Do: guardOf(direct, near), Refused: sqllease.ErrFenced},
+				Guard:    leasetest.Guard{Do: guardOf(direct, near), Leading: leadingOf(direct, near), Refused: sqllease.ErrFenced},
 			}
 		})
 	})

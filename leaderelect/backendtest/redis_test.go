@@ -91,6 +91,10 @@ func TestRedis(t *testing.T) {
 							_, err := near.GuardedTerm(ctx, key, term, "return 1", nil)
 							return err
 						},
+						Leading: func(ctx context.Context, _ func()) error {
+							_, err := near.Guarded(ctx, "return 1", nil)
+							return err
+						},
 						Refused: redislease.ErrFenced,
 						AtOnce:  true,
 					},

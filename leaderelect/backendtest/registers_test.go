@@ -117,11 +117,11 @@ type redisRegister struct{ leases *redislease.Store }
 func (r redisRegister) swap(ctx context.Context, term uint64, value string) (string, error) {
 	guarded := r.leases.Guarded
 	if _, ok := leaderelect.FromContext(ctx); !ok {
-		guarded = func(ctx context.Context, key, script string, keys []string, args ...any) (any, error) {
-			return r.leases.GuardedTerm(ctx, key, term, script, keys, args...)
+		guarded = func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
+			return r.leases.GuardedTerm(ctx, "lease", term, script, keys, args...)
 		}
 	}
-	old, err := guarded(ctx, "lease",
+	old, err := guarded(ctx,
 		`local old = redis.call('GET', KEYS[1])
 		redis.call('SET', KEYS[1], ARGV[1])
 		return old or '0'`, []string{"{leases}-register"}, value)

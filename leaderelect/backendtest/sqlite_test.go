@@ -54,7 +54,7 @@ func TestSQLite(t *testing.T) {
 						require.NoError(t, err)
 					},
 					Idle:  200 * time.Millisecond,
-					Guard: leasetest.Guard{Do: guardOf(other, s), Refused: sqllease.ErrFenced, Exclusive: true},
+					Guard: leasetest.Guard{Do: guardOf(other, s), Leading: leadingOf(other, s), Refused: sqllease.ErrFenced, Exclusive: true},
 				}
 			})
 		})

@@ -25,7 +25,7 @@ type broken struct {
 	watchLater, watchStale, watchAll, watchDeaf, watchBack, watchNoDelete, watchTombstone, watchEndless            bool
 	watchLeaks, deleteRestarts, floorRestarts, floorStays, hangs, dropSucceeds, cutTears, restartForgets           bool
 	restartRewinds, guardPass, guardGreater, guardAnyKey, guardShort, guardRefuse, guardVague, guardEager          bool
-	guardFree, guardHolds                                                                                          bool
+	guardFree, guardHolds, leadingAnyKey, leadingNobody                                                            bool
 
 	mapKey    func(string) string
 	mapValue  func([]byte) []byte
@@ -74,7 +74,7 @@ func (b *broken) backend() Backend {
 		Heal:     func() { b.locked(func() { b.dropped = false }) },
 		CutReply: func() { b.locked(func() { b.cut = true }) },
 		Restart:  func() { b.locked(b.restartLocked) },
-		Guard:    Guard{Do: b.guard, Refused: errRefused},
+		Guard:    Guard{Do: b.guard, Leading: b.leading, Refused: errRefused},
 	}
 }
 
@@ -319,6 +319,20 @@ func (b *broken) guard(ctx context.Context, key string, term uint64, f func()) e
 	f()
 	b.locked(func() { b.guards-- })
 	return nil
+}
+
+func (b *broken) leading(ctx context.Context, f func()) error {
+	l, ok := leaderelect.FromContext(ctx)
+	switch {
+	case !ok && b.leadingNobody:
+		f()
+		return nil
+	case !ok:
+		return errVague
+	case b.leadingAnyKey: // as if the caller had named the lease
+		return b.guard(ctx, "other", l.Term(), f)
+	}
+	return b.guard(ctx, l.Key(), l.Term(), f)
 }
 
 func (b *broken) putLocked(e leaderelect.Entry) leaderelect.Entry {

@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -29,6 +30,36 @@ var guardCases = []testCase{
 		}
 		if err := guard.Do(context.Background(), "nobody's", 1, func() { t.Errorf("a guarded write needs no record") }); !errors.Is(err, guard.Refused) {
 			t.Fatalf("a guarded write without a record returns error %v", err)
+		}
+	}},
+
+	{"a guarded write of a leadership is one of its own lease", func(t testing.TB, b Backend) {
+		guard := guarded(t, b)
+		if guard.Leading == nil {
+			t.Skip("the backend has no Guard.Leading")
+		}
+		write := func(ctx context.Context) (made bool, err error) {
+			err = guard.Leading(ctx, func() { made = true })
+			return made || guard.AtOnce && err == nil, err
+		}
+		create(t, b.Store, leaderelect.Entry{Key: "other", Term: 1})
+		var past context.Context
+		lead(t, b.Store, func(ctx context.Context) {
+			past = context.WithoutCancel(ctx)
+			if made, err := write(ctx); !made || err != nil {
+				t.Errorf("a guarded write of the leader: made %t, error %v", made, err)
+			}
+		})
+		lead(t, b.Store, func(ctx context.Context) {
+			if made, err := write(ctx); !made || err != nil {
+				t.Errorf("a guarded write of the second leader: made %t, error %v", made, err)
+			}
+			if made, err := write(past); made || !errors.Is(err, guard.Refused) {
+				t.Errorf("a guarded write of a leader that was replaced, while another lease has its term: made %t, error %v", made, err)
+			}
+		})
+		if made, err := write(context.Background()); made || err == nil {
+			t.Fatalf("a guarded write without a leadership: made %t, error %v", made, err)
 		}
 	}},
 
@@ -91,6 +122,28 @@ var guardCases = []testCase{
 		guard.refuses(t, 3)
 		guard.accepts(t, 4)
 	}},
+}
+
+// lead runs f as the work of one term of the lease.
+func lead(t testing.TB, s leaderelect.LeaseStore, f func(ctx context.Context)) {
+	t.Helper()
+	led := false
+	elector, err := leaderelect.New(leaderelect.Config{
+		Store: s, Key: key, Identity: "leasetest", Logger: slog.New(slog.DiscardHandler),
+		OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+			led = true
+			f(ctx)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	if err := elector.RunOnce(ctx); err != nil || !led {
+		t.Fatalf("an elector leads %t, error %v", led, err)
+	}
 }
 
 // checkedGuard is a Guard that a case asks.

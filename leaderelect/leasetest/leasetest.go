@@ -52,14 +52,17 @@ type Guard struct {
 	// record has another term it does not call f, and returns an error that wraps Refused.
 	Do func(ctx context.Context, key string, term uint64, f func()) error
 
-	// Refused is what the error wraps.
+	// Leading does the same for the leadership of ctx, whose key and term it takes from there. Optional.
+	Leading func(ctx context.Context, f func()) error
+
+	// Refused is the error that Do and Leading wrap when they refuse a term.
 	Refused error
 
 	// Exclusive says that every other write waits for a guarded transaction, renewals too, as where there is one writer
 	// at a time. Otherwise renewals must not wait.
 	Exclusive bool
 
-	// AtOnce says that a guarded write is a single step of the backend, so that f is not called and there is nothing to
+	// AtOnce says that a guarded write is a single step of the backend, so f is not called and there is nothing to
 	// wait for. Terms are still compared.
 	AtOnce bool
 }

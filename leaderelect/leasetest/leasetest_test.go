@@ -87,6 +87,8 @@ func TestEveryMistakeOfAStoreIsNoticed(t *testing.T) {
 		"a guard calls before it looks":       {guardEager: true},
 		"a takeover does not wait":            {guardFree: true},
 		"a renewal waits for a guarded write": {guardHolds: true},
+		"a leadership guards by another key":  {leadingAnyKey: true},
+		"a guard needs no leadership":         {leadingNobody: true},
 	} {
 		t.Run(mistake, func(t *testing.T) { assert.Positive(t, failures(t, s)) })
 	}

@@ -16,7 +16,7 @@
 //		Key:   "shop-controller",
 //		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 //			...
-//			_, err := leases.Guarded(ctx, "shop-controller", `redis.call('SET', KEYS[1], ARGV[1])`,
+//			_, err := leases.Guarded(ctx, `redis.call('SET', KEYS[1], ARGV[1])`,
 //				[]string{"{leases}:shop-state"}, state)
 //
 // A lease is a hash with the fields version, term and value; HGETALL "{leases}:shop-controller" shows it. It has no time

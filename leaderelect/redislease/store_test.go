@@ -137,13 +137,38 @@ func TestAGuardedScriptHasTheDeadlineOfTheLease(t *testing.T) {
 	elector, err := leaderelect.New(leaderelect.Config{
 		Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
-			_, err := s.Guarded(l.Context(), "lease", "", nil)
+			_, err := s.Guarded(l.Context(), "", nil)
 			assert.Equal(t, l.Deadline(), deadline)
 			return err
 		},
 	})
 	require.NoError(t, err)
 	require.NoError(t, elector.RunOnce(context.Background()))
+}
+
+func TestALeaderThatWasReplacedCannotBorrowTheTermOfAnotherLease(t *testing.T) {
+	m := newModel()
+	m.script = func([]string, []any) any { return nil }
+	s := redislease.New(m, redislease.Config{})
+	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "another lease", Term: 1})
+	require.NoError(t, err)
+	var past context.Context
+	for range 2 {
+		elector, err := leaderelect.New(leaderelect.Config{
+			Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
+			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+				if past == nil {
+					past = context.WithoutCancel(ctx)
+					return nil
+				}
+				_, err := s.Guarded(past, "...", nil)
+				require.EqualError(t, err, `redislease: guard by "lease": term 1: redislease: term is over`)
+				return nil
+			},
+		})
+		require.NoError(t, err)
+		require.NoError(t, elector.RunOnce(t.Context()))
+	}
 }
 
 var errScript = errors.New("no")
@@ -169,32 +194,30 @@ func TestAScriptOfTheLeaderRunsAndOneOfALeaderBeforeDoesNot(t *testing.T) {
 	var past context.Context
 	lead(func(ctx context.Context) {
 		past = context.WithoutCancel(ctx)
-		got, err := s.Guarded(ctx, "lease", "...", []string{"{leases}:k"}, "v", 7)
+		got, err := s.Guarded(ctx, "...", []string{"{leases}:k"}, "v", 7)
 		require.NoError(t, err)
 		assert.Equal(t, "done", got)
-		_, err = s.Guarded(ctx, "another lease", "...", []string{"{leases}:k"}, "v", 7)
-		require.ErrorIs(t, err, redislease.ErrFenced)
 	})
 	lead(func(ctx context.Context) {
-		_, err := s.Guarded(past, "lease", "...", []string{"{leases}:k"}, "v", 7)
+		_, err := s.Guarded(past, "...", []string{"{leases}:k"}, "v", 7)
 		require.ErrorIs(t, err, redislease.ErrFenced)
 		assert.EqualError(t, err, `redislease: guard by "lease": term 1: redislease: term is over`)
 		assert.Equal(t, 1, runs)
 		m.script = func([]string, []any) any { return nil }
-		got, err := s.Guarded(ctx, "lease", "...", nil)
+		got, err := s.Guarded(ctx, "...", nil)
 		require.NoError(t, err)
 		assert.Nil(t, got)
 		m.answer = func(any) (any, error) { return nil, errNetwork }
-		_, err = s.Guarded(ctx, "lease", "...", nil)
+		_, err = s.Guarded(ctx, "...", nil)
 		require.ErrorIs(t, err, errNetwork)
 		require.NotErrorIs(t, err, redislease.ErrFenced)
 		m.answer = func(any) (any, error) { return []any{int64(1), errScript}, nil }
-		_, err = s.Guarded(ctx, "lease", "return redis.error_reply('no')", nil)
+		_, err = s.Guarded(ctx, "return redis.error_reply('no')", nil)
 		require.ErrorIs(t, err, errScript, "clients tell of an error that a script returns in its place")
 		m.answer = nil
 	})
-	_, err := s.Guarded(context.Background(), "lease", "...", nil)
-	require.EqualError(t, err, `redislease: guard by "lease": the context belongs to no leadership`)
+	_, err := s.Guarded(context.Background(), "...", nil)
+	require.EqualError(t, err, `redislease: guard: the context belongs to no leadership`)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err = s.GuardedTerm(ended, "lease", 2, "...", nil)

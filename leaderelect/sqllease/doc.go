@@ -15,7 +15,7 @@
 //		Key:   "shop-controller",
 //		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 //			...
-//			err := leases.Transact(ctx, "shop-controller", func(tx *sql.Tx) error {
+//			err := leases.Transact(ctx, func(tx *sql.Tx) error {
 //				_, err := tx.ExecContext(ctx, `UPDATE orders SET ...`)
 //				return err
 //			})

@@ -10,26 +10,27 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Guard makes tx a transaction of the leadership of ctx, the context of OnStartedLeading or one derived from it: it returns
-// nil if the record of the lease under key has the term of that leadership, and keeps it so until tx ends. Otherwise it
-// returns an error that wraps [ErrFenced], and tx must be rolled back.
+// Guard makes tx a transaction of a leadership, which it takes from ctx: the context of OnStartedLeading, or one derived
+// from it. Guard returns nil if the record of that leadership's lease still has its term, and keeps the term in place
+// until tx ends. Otherwise Guard returns an error that wraps [ErrFenced], and the caller must roll tx back.
 //
-// Whoever takes over waits for tx to end. So what tx does is done before the successor begins, or not at all. Call it
-// before anything else in tx. The table of tx has to be that of the store.
+// A successor waits for tx to end. So everything that tx writes is committed before the successor begins, or not at all.
+// Call Guard before any other statement of tx. tx must belong to the database of the store.
 //
-// On Postgres, renewals do not wait, nor other guarded transactions. The role of tx needs the right to UPDATE the table.
-// On SQLite there is one writer at a time: Guard waits for it, as long as busy_timeout says, and then every other write
-// waits for tx, renewals too. Keep tx shorter than RenewDeadline, or the leader loses its lease to its own work.
-func (s *Store) Guard(ctx context.Context, tx *sql.Tx, key string) error {
-	term, ok := leaderelect.Term(ctx)
+// On Postgres, neither renewals nor other guarded transactions wait for tx. The role of tx needs the right to UPDATE the
+// table. On SQLite there is one writer at a time: Guard waits for its turn for at most busy_timeout, and then every other
+// write, including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader loses its lease to its own
+// work.
+func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
+	l, ok := leaderelect.FromContext(ctx)
 	if !ok {
-		return fmt.Errorf("sqllease: guard by %q: %w", key, errNoLeadership)
+		return fmt.Errorf("sqllease: guard: %w", errNoLeadership)
 	}
-	return s.GuardTerm(ctx, tx, key, term)
+	return s.GuardTerm(ctx, tx, l.Key(), l.Term())
 }
 
-// GuardTerm is [Store.Guard] for a term that came on another way than in ctx, such as with a request of the leader to
-// another service.
+// GuardTerm is [Store.Guard] for a key and a term that did not come in ctx, for example because the leader sent them with
+// a request to another service.
 func (s *Store) GuardTerm(ctx context.Context, tx *sql.Tx, key string, term uint64) error {
 	if term > math.MaxInt64 {
 		return fmt.Errorf("sqllease: guard by %q: term %d: %w", key, term, ErrFenced)
@@ -55,13 +56,13 @@ func (s *Store) GuardQuery() string { return s.stmt.guard }
 //
 // The transaction takes a connection of the pool of the store. If the work can take them all, renewals wait for it: give
 // it a pool of its own, and use [Store.Guard].
-func (s *Store) Transact(ctx context.Context, key string, f func(tx *sql.Tx) error) error {
+func (s *Store) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("sqllease: begin: %w", err)
 	}
 	defer tx.Rollback() // after a commit it does nothing
-	if err := s.Guard(ctx, tx, key); err != nil {
+	if err := s.Guard(ctx, tx); err != nil {
 		return err
 	}
 	if err := f(tx); err != nil {

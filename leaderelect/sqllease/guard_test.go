@@ -32,12 +32,12 @@ func TestATransactionOfTheLeaderIsCommittedAndOneOfALeaderBeforeIsNot(t *testing
 	leading(t, s, func(ctx context.Context) {
 		past = context.WithoutCancel(ctx)
 		server.log = nil
-		require.NoError(t, s.Transact(ctx, "lease", func(*sql.Tx) error { return nil }))
+		require.NoError(t, s.Transact(ctx, func(*sql.Tx) error { return nil }))
 		assert.Equal(t, []string{s.GuardQuery(), "COMMIT"}, server.log)
 
 		server.log = nil
 		mine := errors.New("mine")
-		require.Equal(t, mine, s.Transact(ctx, "lease", func(*sql.Tx) error { return mine }))
+		require.Equal(t, mine, s.Transact(ctx, func(*sql.Tx) error { return mine }))
 		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
 
 		server.before = func(query string) error {
@@ -46,31 +46,41 @@ func TestATransactionOfTheLeaderIsCommittedAndOneOfALeaderBeforeIsNot(t *testing
 			}
 			return nil
 		}
-		require.ErrorIs(t, s.Transact(ctx, "lease", func(*sql.Tx) error { return nil }), errNetwork)
+		require.ErrorIs(t, s.Transact(ctx, func(*sql.Tx) error { return nil }), errNetwork)
 		server.before = func(string) error { return errNetwork }
-		err := s.Transact(ctx, "lease", func(*sql.Tx) error { t.Error("f is called without a guard"); return nil })
+		err := s.Transact(ctx, func(*sql.Tx) error { t.Error("f is called without a guard"); return nil })
 		require.ErrorIs(t, err, errNetwork)
 		require.NotErrorIs(t, err, sqllease.ErrFenced)
 		server.before = nil
-
-		require.ErrorIs(t, s.Transact(ctx, "another lease", nil), sqllease.ErrFenced)
 	})
-	require.NoError(t, s.Transact(past, "lease", func(*sql.Tx) error { return nil }), "released, and not yet taken over")
+	require.NoError(t, s.Transact(past, func(*sql.Tx) error { return nil }), "released, and not yet taken over")
 
 	leading(t, s, func(ctx context.Context) {
 		server.log = nil
-		err := s.Transact(past, "lease", func(*sql.Tx) error { t.Error("f is called for a term that is over"); return nil })
+		err := s.Transact(past, func(*sql.Tx) error { t.Error("f is called for a term that is over"); return nil })
 		require.ErrorIs(t, err, sqllease.ErrFenced)
 		assert.EqualError(t, err, `sqllease: guard by "lease": term 1: sqllease: term is over`)
 		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
-		require.NoError(t, s.Transact(ctx, "lease", func(*sql.Tx) error { return nil }))
+		require.NoError(t, s.Transact(ctx, func(*sql.Tx) error { return nil }))
+	})
+}
+
+func TestALeaderThatWasReplacedCannotBorrowTheTermOfAnotherLease(t *testing.T) {
+	_, s := newStore(t, sqllease.Config{})
+	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "another lease", Term: 1})
+	require.NoError(t, err)
+	var past context.Context
+	leading(t, s, func(ctx context.Context) { past = context.WithoutCancel(ctx) })
+	leading(t, s, func(context.Context) {
+		err := s.Transact(past, func(*sql.Tx) error { t.Error("f is called"); return nil })
+		require.EqualError(t, err, `sqllease: guard by "lease": term 1: sqllease: term is over`)
 	})
 }
 
 func TestAGuardNeedsALeadership(t *testing.T) {
 	_, s := newStore(t, sqllease.Config{})
-	err := s.Transact(context.Background(), "lease", nil)
-	require.EqualError(t, err, `sqllease: guard by "lease": the context belongs to no leadership`)
+	err := s.Transact(context.Background(), nil)
+	require.EqualError(t, err, `sqllease: guard: the context belongs to no leadership`)
 	assert.NotErrorIs(t, err, sqllease.ErrFenced)
 	require.ErrorIs(t, s.GuardTerm(context.Background(), nil, "lease", math.MaxUint64), sqllease.ErrFenced)
 }

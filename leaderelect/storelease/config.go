@@ -7,13 +7,13 @@ type Config struct {
 	// Prefix begins the key of every object that keeps a lease. Defaults to "lease/".
 	Prefix string
 
-	// Fence is the key of the one lease whose leaders write to this database with store.IfTerm. Its updates carry
-	// IfTerm too: from the moment in which a leader has taken over, every write of the leaders before it is refused,
-	// although the new one has written nothing yet.
+	// Unfenced is for several leases in one database, such as those of leaderelect.Slots. Their terms are not
+	// comparable, and store.IfTerm compares with the greatest term of all, so leases that fence would refuse each other.
 	//
-	// There can be one such lease in a database, because IfTerm compares with the greatest term of all. Empty is
-	// none: then a leader's first write with IfTerm is what stops those before it.
-	Fence string
+	// By default every takeover fences the database: once it is acknowledged, the database refuses all writes with
+	// store.IfTerm of earlier terms, even if the new leader has not written yet. An unfenced lease accepts the old
+	// leader until the new one writes with IfTerm. Defaults to false.
+	Unfenced bool
 
 	_ [0]func()
 }

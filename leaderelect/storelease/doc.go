@@ -7,7 +7,7 @@
 //	records, err := store.Open[storelease.Record](db, "leases")
 //	...
 //	elector, err := leaderelect.New(leaderelect.Config{
-//		Store: storelease.New(records, storelease.Config{Fence: "shop-controller"}),
+//		Store: storelease.New(records, storelease.Config{}),
 //		Key:   "shop-controller",
 //		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 //			...
@@ -22,13 +22,14 @@
 //     error the outcome is unknown.
 //  4. The floor of an entry is the version of its object, which is never less than a term that began before. So terms go
 //     on to grow after a record was deleted by hand.
-//  5. With Config.Fence, a write under store.IfTerm of a leader before is refused from the moment in which the next one has
-//     taken over, on any object of any kind in the database. Without it, from the first such write of the next one.
+//  5. Once a takeover is acknowledged, the database refuses every write under store.IfTerm of an earlier term, on any
+//     object of any kind. With Config.Unfenced it does so only from the new leader's first such write on.
 //
 // # What it does not do
 //
-// IfTerm compares with the greatest term in the database. So one lease can fence it: two leases, or the slots of one
-// sharded controller, count terms of their own and would refuse each other. And a write without IfTerm is not checked.
+// IfTerm compares with the greatest term in the database, so only one lease can fence it. Two leases, or the slots of one
+// sharded controller, count their terms separately and would refuse each other: set Config.Unfenced for them. The
+// database does not check a write without IfTerm.
 //
 // The labels, owners and finalizers of an object that keeps a lease are removed with its next renewal.
 //

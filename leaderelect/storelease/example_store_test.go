@@ -27,7 +27,7 @@ func ExampleStore() {
 	}
 	var terms []uint64
 	elector, err := leaderelect.New(leaderelect.Config{
-		Store:  storelease.New(records, storelease.Config{Fence: "shop"}),
+		Store:  storelease.New(records, storelease.Config{}),
 		Key:    "shop",
 		Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(_ context.Context, l *leaderelect.Leadership) error {

@@ -62,8 +62,8 @@ func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return s.entryOf(o), nil
 }
 
-// Update replaces a record, or returns leaderelect.ErrConflict. If it is that of Config.Fence, and a greater term has
-// written to the database, the error wraps store.ErrFenced.
+// Update replaces a record, or returns leaderelect.ErrConflict. Unless Config.Unfenced is set, the error wraps
+// store.ErrFenced if a greater term has written to the database.
 func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
 	fail := func(err error) (leaderelect.Entry, error) {
 		return leaderelect.Entry{}, fmt.Errorf("storelease: update %q: %w", e.Key, err)
@@ -76,7 +76,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 		return fail(leaderelect.ErrConflict) // no version of ours
 	}
 	var fence store.Precondition
-	if e.Key == s.cfg.Fence && e.Key != "" {
+	if !s.cfg.Unfenced {
 		fence = store.IfTerm(e.Term)
 	}
 	o, err := s.records.Update(ctx, s.objectOf(e, informer.Version(version)), fence)

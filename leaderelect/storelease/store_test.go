@@ -33,8 +33,10 @@ func TestAStoreIsALeaseStore(t *testing.T) {
 				db := store.NewMemory(store.MemoryConfig{History: history})
 				lossy := &lossy{Store: records(t, db)}
 				return leasetest.Backend{
-					Store:    storelease.New(lossy, storelease.Config{}),
-					Reopen:   func() leaderelect.LeaseStore { return storelease.New(records(t, db), storelease.Config{}) },
+					Store: storelease.New(lossy, storelease.Config{Unfenced: true}),
+					Reopen: func() leaderelect.LeaseStore {
+						return storelease.New(records(t, db), storelease.Config{Unfenced: true})
+					},
 					Delete:   func(key string) { require.NoError(t, errOf(lossy.Delete(context.Background(), "lease/"+key))) },
 					CutReply: func() { lossy.cut = true },
 				}
@@ -144,7 +146,7 @@ func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
 		var began []time.Time
 		elector := func() *leaderelect.Elector {
 			e, err := leaderelect.New(leaderelect.Config{
-				Store: storelease.New(records(t, db), storelease.Config{Fence: "lease"}), Key: "lease", Identity: "test",
+				Store: storelease.New(records(t, db), storelease.Config{}), Key: "lease", Identity: "test",
 				Logger: slog.New(slog.DiscardHandler), ReleaseOnCancel: true,
 				OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
 					began = append(began, time.Now())
@@ -177,11 +179,11 @@ func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
 
 func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
 	ctx := context.Background()
-	for _, fence := range []string{"lease", "", "another"} {
+	for _, unfenced := range []bool{false, true} {
 		db := store.NewMemory(store.MemoryConfig{})
 		things, err := store.Open[string](db, "things")
 		require.NoError(t, err)
-		s := storelease.New(records(t, db), storelease.Config{Fence: fence})
+		s := storelease.New(records(t, db), storelease.Config{Unfenced: unfenced})
 		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 		require.NoError(t, err)
 		_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm(1))
@@ -190,10 +192,10 @@ func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
 		_, err = s.Update(ctx, e)
 		require.NoError(t, err)
 		_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm(1))
-		if fence == "lease" {
-			require.ErrorIs(t, err, store.ErrFenced)
-		} else {
+		if unfenced {
 			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, store.ErrFenced)
 		}
 	}
 }
@@ -203,7 +205,7 @@ func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
 	db := store.NewMemory(store.MemoryConfig{})
 	things, err := store.Open[string](db, "things")
 	require.NoError(t, err)
-	s := storelease.New(records(t, db), storelease.Config{Fence: "lease"})
+	s := storelease.New(records(t, db), storelease.Config{})
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
 	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm(7)) // somebody else's
@@ -222,7 +224,7 @@ func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
 		var terms []uint64
 		lead := func() {
 			elector, err := leaderelect.New(leaderelect.Config{
-				Store: storelease.New(all, storelease.Config{Fence: "lease"}), Key: "lease", Identity: "test",
+				Store: storelease.New(all, storelease.Config{}), Key: "lease", Identity: "test",
 				Logger: slog.New(slog.DiscardHandler),
 				OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 					terms = append(terms, l.Term())
