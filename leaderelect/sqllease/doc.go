@@ -8,7 +8,7 @@
 //	...
 //	leases, err := sqllease.New(db, sqllease.Config{})
 //	...
-//	err = leases.EnsureTable(ctx) // or put leases.DDL() into a migration
+//	err = leases.EnsureTable(ctx) // after a migration with leases.DDL() it only checks the table
 //	...
 //	elector, err := leaderelect.New(leaderelect.Config{
 //		Store: leases,
@@ -26,6 +26,11 @@
 //	term    bigint  the fencing token: changes with every takeover, and only then
 //	version text    random, a new one with every write
 //	value   bytea   the record of the elector, JSON: convert_from(value, 'UTF8') in Postgres; blob in SQLite
+//
+// Both unique keys, on (name) and in Postgres on (name, term), are what makes leases and guards safe. So EnsureTable refuses
+// a table without them, or with other types, and its error contains the statement that repairs the table.
+//
+// Postgres and SQLite store terms as signed integers: the last term is 2^63-1, and after it nobody leads.
 //
 // A row is written once per RetryPeriod of the leader. In Postgres neither index changes with a renewal, so it is a
 // heap-only update, which needs no vacuum of the indexes.
@@ -110,9 +115,12 @@
 //   - Failover to an asynchronous replica forgets the last writes too. An elector that has seen them notices
 //     (leaderelect.ErrStoreRegressed), others cannot, and two may lead until the old leader's next renewal. A synchronous
 //     standby does not.
-//   - idle_in_transaction_session_timeout, for the role whose transactions are guarded: LeaseDuration or less. And
-//     tcp_keepalives_idle and tcp_keepalives_interval, so that the server notices a client that is gone without a word;
-//     their default is two hours.
+//   - Set idle_in_transaction_session_timeout to LeaseDuration or less, for the role whose transactions are guarded. Set
+//     tcp_keepalives_idle and tcp_keepalives_interval too, so that the server notices a client whose machine is gone; by
+//     default it waits for two hours.
+//   - Set client_connection_check_interval (Postgres 14 and newer) to a second or so. Without it, the server notices a dead
+//     client in the middle of a statement only when the statement ends. Until then the dead leader's guarded transaction
+//     holds up its successor.
 //   - The encoding of the database has to be UTF8, if keys are not ASCII. Keys have up to 2,000 bytes.
 //   - Drivers: github.com/jackc/pgx/v5/stdlib returns when ctx ends, whatever the server does. Behind a pooler in
 //     transaction mode it needs default_query_exec_mode=exec. github.com/lib/pq may stay in a call, whatever ctx says,

@@ -1,6 +1,7 @@
 package sqllease_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -20,12 +21,17 @@ type server struct {
 	mu sync.Mutex
 	// mu guards the following.
 	table bool
+	extra []driver.Value            // one more column, as the catalog has it: name, type, whether it is required
+	types map[string]string         // of columns, instead of those of the package; "-" is no such column
+	keys  []string                  // the unique keys, columns with a comma between them; nil is those of the package
 	rows  map[string][]driver.Value // name, term, version, value
 	log   []string                  // of statements
 
 	// before and after a statement has had its effect; nil is nothing. They are called without mu.
 	before, after func(query string) error
 }
+
+type column struct{ name, kind string }
 
 // open returns a server with a table, and a pool of connections to it.
 func open(t testing.TB) (*server, *sql.DB) {
@@ -87,9 +93,30 @@ func (s *server) execute(query string, args []driver.NamedValue) (out [][]driver
 	case word == "CREATE":
 		s.table = true
 	case word == "COMMIT" || word == "ROLLBACK":
+	case strings.Contains(query, "pg_index"):
+		keys := s.keys
+		if keys == nil {
+			keys = []string{"name", "term,name"}
+		}
+		for _, key := range keys {
+			for _, column := range strings.Split(key, ",") {
+				out = append(out, []driver.Value{key, column})
+			}
+		}
+	case strings.Contains(query, "pg_attribute"):
+		if !s.table {
+			return nil, nil
+		}
+		for _, c := range []column{{"name", "text"}, {"term", "bigint"}, {"version", "text"}, {"value", "bytea"}} {
+			if kind := cmp.Or(s.types[c.name], c.kind); kind != "-" {
+				out = append(out, []driver.Value{c.name, kind, true})
+			}
+		}
+		if s.extra != nil {
+			out = append(out, s.extra)
+		}
 	case !s.table:
 		return nil, errNoTable
-	case strings.HasSuffix(query, "1 = 0"):
 	case word == "INSERT":
 		if name := arg(1).(string); s.rows[name] == nil {
 			s.rows[name] = []driver.Value{name, arg(2), arg(3), slices.Clone(arg(4).([]byte))}

@@ -32,32 +32,6 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 	return &Store{db: db, stmt: statementsOf(cfg)}, nil
 }
 
-// DDL returns the statement that creates the table, for those who keep their schema in migrations.
-func (s *Store) DDL() string { return s.stmt.create }
-
-// EnsureTable creates the table if it is not there. Any number of processes may do so at once.
-func (s *Store) EnsureTable(ctx context.Context) error {
-	if s.exists(ctx) == nil {
-		return nil // without any right to create one
-	}
-	if _, err := s.db.ExecContext(ctx, s.stmt.create); err != nil && s.exists(ctx) != nil { // two that create it at once can collide
-		return fmt.Errorf("sqllease: create table: %w", err)
-	}
-	return nil
-}
-
-// exists returns nil if the table is there.
-func (s *Store) exists(ctx context.Context) error {
-	rows, err := s.db.QueryContext(ctx, s.stmt.exists)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() { // there are none; some drivers tell of an error only here
-	}
-	return rows.Err()
-}
-
 // Get returns the record, or leaderelect.ErrNotFound.
 func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
 	e := leaderelect.Entry{Key: key}

@@ -132,40 +132,6 @@ func TestARowWithANameThatIsNoneOfOursIsLeftOut(t *testing.T) {
 	assert.Equal(t, `a\b`, list[0].Key)
 }
 
-func TestTheTableIsCreatedIfItIsNotThere(t *testing.T) {
-	ctx := context.Background()
-	server, s := newStore(t, sqllease.Config{})
-	require.NoError(t, s.EnsureTable(ctx))
-	assert.Len(t, server.log, 1, "it was there, and no right to create it is needed")
-
-	server.table = false
-	require.NoError(t, s.EnsureTable(ctx))
-	assert.True(t, server.table)
-	assert.Equal(t, s.DDL(), server.log[2])
-}
-
-func TestTwoThatCreateTheTableAtOnceAreBothSuccessful(t *testing.T) {
-	server, s := newStore(t, sqllease.Config{})
-	server.table = false
-	server.after = func(query string) error {
-		if strings.HasPrefix(query, "CREATE") {
-			return errors.New("duplicate key in pg_type")
-		}
-		return nil
-	}
-	require.NoError(t, s.EnsureTable(context.Background()))
-
-	server.table = false
-	server.after = nil
-	server.before = func(query string) error {
-		if strings.HasPrefix(query, "CREATE") {
-			return errNetwork
-		}
-		return nil
-	}
-	require.ErrorIs(t, s.EnsureTable(context.Background()), errNetwork)
-}
-
 func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 	for _, table := range []string{"Leases", "a b", `a"b`, "1a", "a.b.c", "a.", ".a", "a;b", "ä"} {
 		_, err := sqllease.New(nil, sqllease.Config{Table: table})

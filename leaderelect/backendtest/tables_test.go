@@ -1,0 +1,145 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+// unsafeTables are tables that have the name of a table of leases, and on which something is not safe. % is the name, and
+// the numbers are those of the problems in Postgres and in SQLite: none means that the table is safe there, or impossible.
+var unsafeTables = []struct {
+	what, ddl        string
+	postgres, sqlite int
+}{
+	{"a column alone", `CREATE TABLE % (name text PRIMARY KEY)`, 1, 1},
+	{"no keys", `CREATE TABLE % (name text, term bigint, version text, value $bytes)`, 2, 1},
+	{"no primary key", `CREATE TABLE % (name text, term bigint, version text, value $bytes, UNIQUE (name, term))`, 1, 1},
+	{"no key on the term", `CREATE TABLE % (name text PRIMARY KEY, term bigint, version text, value $bytes)`, 1, 0},
+	{"a column that is required", `CREATE TABLE % (name text PRIMARY KEY, term bigint, version text, value $bytes, zone text NOT NULL, UNIQUE (name, term))`, 1, 1},
+	{"types", `CREATE TABLE % (name varchar(100) PRIMARY KEY, term text, version text, value $bytes, UNIQUE (name, term))`, 2, 2},
+	{
+		"keys with a condition", `CREATE TABLE % (name text, term bigint, version text, value $bytes);
+		CREATE UNIQUE INDEX %_1 ON % (name) WHERE term > 0; CREATE UNIQUE INDEX %_2 ON % (name, term) WHERE term > 0`, 2, 1,
+	},
+	{
+		"keys on an expression", `CREATE TABLE % (name text, term bigint, version text, value $bytes);
+		CREATE UNIQUE INDEX %_1 ON % (lower(name)); CREATE UNIQUE INDEX %_2 ON % (lower(name), term)`, 2, 1,
+	},
+	{"keys that are checked late", `CREATE TABLE % (name text PRIMARY KEY, term bigint, version text, value $bytes, UNIQUE (name, term) DEFERRABLE)`, 1, 0},
+	{
+		"keys that include a column", `CREATE TABLE % (name text, term bigint, version text, value $bytes,
+		UNIQUE (name) INCLUDE (term), UNIQUE (name, version) INCLUDE (term))`, 1, 0,
+	},
+	{"no log", `CREATE UNLOGGED TABLE % (name text PRIMARY KEY, term bigint, version text, value $bytes, UNIQUE (name, term))`, 1, 0},
+	{"names that ignore case", `CREATE TABLE % (name text PRIMARY KEY COLLATE NOCASE, term bigint, version text, value $bytes)`, 0, 1},
+}
+
+// refusesUnsafeTables makes each of the tables, has it refused, and repairs it as the error says.
+func refusesUnsafeTables(t *testing.T, db *sql.DB, d sqllease.Dialect, prefix string) {
+	for i, c := range unsafeTables {
+		want := map[sqllease.Dialect]int{sqllease.Postgres: c.postgres, sqllease.SQLite: c.sqlite}[d]
+		if want == 0 {
+			continue
+		}
+		t.Run(c.what, func(t *testing.T) {
+			ctx, table := context.Background(), fmt.Sprint(prefix, i)
+			prefixless := table[strings.IndexByte(table, '.')+1:]
+			bytes := map[sqllease.Dialect]string{sqllease.Postgres: "bytea", sqllease.SQLite: "blob"}[d]
+			_, err := db.Exec(strings.NewReplacer("%_", prefixless+"_", "%", table, "$bytes", bytes).Replace(c.ddl))
+			require.NoError(t, err)
+			s, err := sqllease.New(db, sqllease.Config{Dialect: d, Table: table})
+			require.NoError(t, err)
+
+			err = s.EnsureTable(ctx)
+			require.Error(t, err, "an unsafe table is accepted")
+			problems := strings.Split(err.Error(), "\n")
+			assert.Len(t, problems, want, "%v", err)
+			conn, err := db.Conn(ctx) // some repairs are transactions
+			require.NoError(t, err)
+			defer conn.Close()
+			for _, problem := range problems {
+				_, repair, ok := strings.Cut(problem, "with: ")
+				require.True(t, ok, problem)
+				for _, statement := range strings.Split(repair, "; ") {
+					_, err := conn.ExecContext(ctx, statement)
+					require.NoError(t, err, statement)
+				}
+				if err := s.EnsureTable(ctx); err == nil {
+					break // one repair may do for several problems
+				}
+			}
+			require.NoError(t, s.EnsureTable(ctx))
+			_, err = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1 << 40})
+			if c.what == "keys that are checked late" {
+				require.Error(t, err, "which nobody can overlook")
+				return
+			}
+			require.NoError(t, err)
+			_, err = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+			require.ErrorIs(t, err, leaderelect.ErrConflict)
+		})
+	}
+}
+
+func TestAnUnsafeTableIsRefused(t *testing.T) {
+	t.Parallel()
+	t.Run("Postgres", func(t *testing.T) {
+		server := startPostgres(t, "fsync=off")
+		db := openPostgres(t, "pgx", server.addr)
+		refusesUnsafeTables(t, db, sqllease.Postgres, "unsafe_")
+		_, err := db.Exec(`CREATE SCHEMA ops`)
+		require.NoError(t, err)
+		refusesUnsafeTables(t, db, sqllease.Postgres, "ops.unsafe_")
+	})
+	t.Run("SQLite", func(t *testing.T) {
+		db := openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal")
+		refusesUnsafeTables(t, db, sqllease.SQLite, "unsafe_")
+	})
+}
+
+// This is why the keys are checked: it is what happens without them.
+func TestWithoutAKeyOnTheTermATakeoverDoesNotWait(t *testing.T) {
+	t.Parallel()
+	server := startPostgres(t, "fsync=off")
+	db := openPostgres(t, "pgx", server.addr)
+	_, err := db.Exec(`CREATE TABLE leases (name text PRIMARY KEY, term bigint, version text, value bytea)`)
+	require.NoError(t, err)
+	s, err := sqllease.New(db, sqllease.Config{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+	require.NoError(t, err)
+	overtaken := func() error {
+		return guardOf(db, s)(ctx, "lease", e.Term, func() {
+			short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			defer cancel()
+			next := e
+			next.Term++
+			if next, err = s.Update(short, next); err == nil {
+				e = next
+			}
+		})
+	}
+	require.NoError(t, overtaken())
+	require.NoError(t, err, "the takeover commits beside a transaction that is guarded")
+	require.ErrorContains(t, s.EnsureTable(ctx), "unique key on (name, term)")
+	_, err = db.Exec(`ALTER TABLE leases ADD UNIQUE (name, term)`)
+	require.NoError(t, err)
+	require.NoError(t, s.EnsureTable(ctx))
+	require.NoError(t, overtaken())
+	require.Error(t, err, "now it waits")
+}

@@ -1,0 +1,156 @@
+package sqllease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// DDL returns the statement that creates the table, for those who keep their schema in migrations.
+func (s *Store) DDL() string { return s.stmt.create }
+
+// EnsureTable creates the table if it does not exist, and then checks it: its columns, their types, and the unique keys
+// without which a lease has two leaders, or a takeover does not wait for guarded transactions. The error names everything
+// that is wrong, with the statement that repairs it.
+//
+// Any number of processes may call EnsureTable at once. If the table exists, it needs no right to create one. So call it
+// after a migration has created the table, too.
+func (s *Store) EnsureTable(ctx context.Context) error {
+	have, err := s.inspect(ctx)
+	if err == nil && len(have.columns) == 0 {
+		_, failed := s.db.ExecContext(ctx, s.stmt.create)
+		have, err = s.inspect(ctx)
+		if err == nil && len(have.columns) == 0 { // otherwise another process has created it at the same time
+			if failed == nil {
+				failed = errors.New("it does not exist after CREATE TABLE")
+			}
+			return fmt.Errorf("sqllease: create table %s: %w", s.stmt.table, failed)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("sqllease: check table %s: %w", s.stmt.table, err)
+	}
+	var errs []error
+	for _, problem := range s.problems(have) {
+		errs = append(errs, fmt.Errorf("sqllease: check table %s: %s", s.stmt.table, problem))
+	}
+	return errors.Join(errs...)
+}
+
+// table is what the catalog of the database says about a table.
+type table struct {
+	columns []column   // none if there is no such table
+	unique  [][]string // the columns of each unique key that has no condition, sorted
+}
+
+// column is one column of a table.
+type column struct {
+	name, kind string
+	required   bool // an INSERT without it fails
+}
+
+// inspect reads the catalog.
+func (s *Store) inspect(ctx context.Context) (have table, err error) {
+	rows, err := s.db.QueryContext(ctx, s.stmt.columns)
+	if err != nil {
+		return have, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var c column
+		if err := rows.Scan(&c.name, &c.kind, &c.required); err != nil {
+			return have, err
+		}
+		have.columns = append(have.columns, c)
+	}
+	if err := rows.Err(); err != nil || len(have.columns) == 0 {
+		return have, err
+	}
+	have.unique, err = s.uniqueKeys(ctx)
+	return have, err
+}
+
+// uniqueKeys reads the unique keys from the catalog.
+func (s *Store) uniqueKeys(ctx context.Context) (keys [][]string, err error) {
+	rows, err := s.db.QueryContext(ctx, s.stmt.keys)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	byIndex := make(map[string][]string)
+	for rows.Next() {
+		var index, column string
+		if err := rows.Scan(&index, &column); err != nil {
+			return nil, err
+		}
+		byIndex[index] = append(byIndex[index], column)
+	}
+	for _, columns := range byIndex {
+		slices.Sort(columns)
+		keys = append(keys, columns)
+	}
+	return keys, rows.Err()
+}
+
+// problems returns everything that makes the table unfit, each with its repair.
+func (s *Store) problems(have table) (all []string) {
+	var missing []string
+	for _, want := range []string{"name", "term", "version", "value"} {
+		i := slices.IndexFunc(have.columns, func(c column) bool { return c.name == want })
+		if i < 0 {
+			missing = append(missing, want)
+			continue
+		}
+		if is := have.columns[i].kind; !slices.Contains(s.stmt.kinds[want], is) {
+			kind := s.stmt.kinds[want][0]
+			all = append(all, fmt.Sprintf("column %s has type %q, must be %s; repair it with: %s", want, is, kind, s.stmt.retype(want, kind)))
+		}
+	}
+	if len(missing) > 0 {
+		return []string{fmt.Sprintf("column %s is missing, so it is not a table of leases; "+
+			"name another one in Config.Table, or, if nothing uses this one, replace it with: DROP TABLE %s; %s",
+			strings.Join(missing, ", "), s.stmt.table, s.stmt.inLine())}
+	}
+	for _, c := range have.columns {
+		if c.required && s.stmt.kinds[c.name] == nil {
+			all = append(all, fmt.Sprintf("column %s needs a value that the store does not write; repair it with: %s", c.name, s.stmt.drop(c.name)))
+		}
+	}
+	if collation := have.collation(); collation != "" {
+		all = append(all, fmt.Sprintf("names compare with collation %s, so two keys could be one lease; repair it with: %s", collation, s.stmt.rebuild()))
+	} else if !have.hasKey("name") {
+		all = append(all, "there is no unique key on (name), so one lease could have several leaders; repair it with: "+s.stmt.addKey("name"))
+	}
+	if s.stmt.postgres && !have.hasKey("name", "term") {
+		all = append(all, "there is no unique key on (name, term), so a takeover does not wait for guarded transactions; "+
+			"repair it with: "+s.stmt.addKey("name", "term"))
+	}
+	if have.has(unlogged) {
+		all = append(all, fmt.Sprintf("it is unlogged or temporary, so it forgets terms; repair it with: ALTER TABLE %s SET LOGGED", s.stmt.table))
+	}
+	return all
+}
+
+// hasKey reports whether there is a unique key on exactly these columns, which are sorted.
+func (t table) hasKey(columns ...string) bool {
+	return slices.ContainsFunc(t.unique, func(key []string) bool { return slices.Equal(key, columns) })
+}
+
+// collation returns the collation of the name, if a key says that it is not that of the bytes.
+func (t table) collation() string {
+	for _, key := range t.unique {
+		for _, column := range key {
+			if collation, ok := strings.CutPrefix(column, "name COLLATE "); ok {
+				return collation
+			}
+		}
+	}
+	return ""
+}
+
+// has reports whether there is a column.
+func (t table) has(name string) bool {
+	return slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name })
+}
