@@ -55,10 +55,12 @@
 //  6. A handler is called by one goroutine, one call at a time. For each key the calls are OnAdd, OnUpdate any number of
 //     times, OnDelete, and so on again. The old state of an update is the new state of the call before.
 //  7. A handler may join at any time, and delays nobody by that. It is told of exactly what the cache held when it joined,
-//     and of every change from then on: none is missed, none told twice.
+//     and of every change from then on: none is missed, none told twice. It joins before a change is applied that was
+//     made after AddHandler had returned; but not before the cache holds the first list.
 //  8. A slow or blocked handler delays neither the cache nor another handler. For each key it is told at last what is
 //     true at last. States in between may be left out, and so may objects that came and went. With EveryEvent nothing
-//     is left out that the source has told, and what waits has no bound.
+//     is left out that the source has told, and what waits has no bound. A handler is never given an object that does
+//     not pass its Filter, not even as the last state of one that was deleted.
 //  9. An object that was deleted and one that was created under its key are told as OnDelete and OnAdd, unless the
 //     source itself did not tell: if both happened while nobody watched, it is an update.
 //  10. The same state may be told twice as an update: in a resync, when the source repeats itself, and after a list if it

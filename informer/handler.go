@@ -27,14 +27,17 @@ type Handler[K comparable, T any] struct {
 	// the states cannot be compared, it is called for objects that are as they were. See [Equaler].
 	OnUpdate func(old, new T)
 
-	// OnDelete is told that an object is gone. The tombstone holds its last state, or, if FinalStateUnknown, the last
-	// that was seen before the deletion was missed.
+	// OnDelete is told that an object is gone. The tombstone holds the last state under the key, or, if FinalStateUnknown,
+	// the last that was seen before the deletion was missed. The handler may not have been told of that state. It may even
+	// be that of another object, which took the place of the one that was told while no watch was open. If Filter does not
+	// pass that state, the object has left the filter before it was deleted, and the tombstone holds the last state that
+	// was told.
 	OnDelete func(cache.Tombstone[K, T])
 
-	// Filter chooses the objects that the handler is told of. Defaults to all. An update into the filter is an OnAdd, one
-	// out of it an OnDelete with the last state that was told. Filter must answer the same for the same object each time:
-	// what the handler was told is not remembered but asked again. It is called by the goroutine of the handler.
-	// A panic counts as false.
+	// Filter chooses the objects that the handler is told of, and the handler is given no others. Defaults to all. An update
+	// into the filter is an OnAdd, one out of it an OnDelete with the last state that was told, and FinalStateUnknown
+	// unset. Filter must answer the same for the same object each time: what the handler was told is not remembered but
+	// asked again. Filter is called by the goroutine of the handler. A panic counts as false.
 	Filter func(T) bool
 
 	// ResyncPeriod is the time after which the handler is given every object again, as an update from itself to itself.

@@ -131,10 +131,13 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// AddHandler adds a handler, at any time before Run ends. It joins when the cache holds the first list: it is given every
-// object that is there, with inInitialList, and from then on every change. It does not matter how many handlers there are
-// or what they do. If Run is under way, the first callback may be there before AddHandler has returned: one that uses the
-// Registration has to be given it, by a channel for example.
+// AddHandler adds a handler, at any time before Run ends. The handler joins when the cache holds the first list, or, if it
+// does already, before the next change is applied. It is given every object that is there then, with inInitialList, and
+// every change after that. So an object that is created after AddHandler has returned, on an informer that has synced, is
+// never told with inInitialList, and a change after that is always told as one.
+//
+// It does not matter how many handlers there are or what they do. If Run is under way, the first callback may come before
+// AddHandler has returned: give the Registration to a callback that uses it by a channel, for example.
 //
 // After Run has ended it returns [ErrEnded].
 func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {

@@ -185,6 +185,37 @@ func TestNothingIsLostThatHappensWhileAHandlerIsToldOfWhatThereIs(t *testing.T) 
 	}
 }
 
+// Run may be anywhere when a handler is added, so it is tried often.
+func TestAHandlerJoinsBeforeWhatChangesAfterAddHandlerHasReturned(t *testing.T) {
+	for _, every := range []bool{false, true} {
+		t.Run(fmt.Sprint("every event: ", every), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newChronicle([]string{"old"}, informer.Config{})
+				start(t, s.in)
+				for range 300 {
+					late := newRecorder(t)
+					h := late.handler()
+					h.EveryEvent = every
+					reg, err := s.in.AddHandler(h)
+					require.NoError(t, err)
+					s.put("k")
+					s.put("y")
+					s.delete("y")
+					calls := strings.Join(late.take(), ", ")
+					require.Regexp(t, `^add old\.\d+ initial=true, add k\.\d+ initial=false`, calls)
+					if every {
+						require.Regexp(t, `, add y\.\d+ initial=false, delete y\.\d+$`, calls)
+					}
+					require.Equal(t, s.truth, late.state())
+					<-reg.Remove()
+					s.delete("k")
+					synctest.Wait()
+				}
+			})
+		})
+	}
+}
+
 // What is there when handlers join is read by each of them for itself.
 func TestHandlersThatJoinTogetherDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

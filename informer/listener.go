@@ -208,6 +208,7 @@ func (l *listener[K, T]) signal() {
 func (l *listener[K, T]) deliver(it *item[K, T]) {
 	h := &l.handler
 	had, has := l.passes(&it.known), l.passes(&it.now)
+	left := had && !(it.gone && l.passes(&state[T]{it.last, true})) // the filter, before it was deleted if it was
 	if h.Filter != nil && isClosed(l.gone) {
 		return // no call follows the one that removes its handler, and that can be one of Filter
 	}
@@ -221,8 +222,8 @@ func (l *listener[K, T]) deliver(it *item[K, T]) {
 	l.owes = has && h.OnAdd != nil
 	if had && h.OnDelete != nil {
 		tombstone := cache.Tombstone[K, T]{Key: it.key, Object: it.last, FinalStateUnknown: it.missed}
-		if !it.gone { // it left the filter
-			tombstone.Object = it.known.object
+		if left {
+			tombstone = cache.Tombstone[K, T]{Key: it.key, Object: it.known.object}
 		}
 		l.calling = "OnDelete"
 		h.OnDelete(tombstone)

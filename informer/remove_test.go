@@ -110,7 +110,10 @@ func TestACallbackMayRemoveItsOwnHandler(t *testing.T) {
 		{informer.Handler[string, site]{Filter: all}, slices.Concat(filtered, []string{"filter a.1"})}, // and of its other state
 		{informer.Handler[string, site]{Filter: all}, slices.Concat(filtered, []string{"filter a.1", "filter a.2"})},
 		{informer.Handler[string, site]{Filter: all}, slices.Concat(filtered, []string{
-			"filter a.1", "filter a.2", "update a.1 2", "filter b.1", "filter b.3", "delete b",
+			"filter a.1", "filter a.2", "update a.1 2", "filter b.1", "filter b.3", "filter b.1",
+		})}, // of its last state
+		{informer.Handler[string, site]{Filter: all}, slices.Concat(filtered, []string{
+			"filter a.1", "filter a.2", "update a.1 2", "filter b.1", "filter b.3", "filter b.1", "delete b",
 		})},
 		{informer.Handler[string, site]{EveryEvent: true}, hold[:1]},
 		{informer.Handler[string, site]{EveryEvent: true}, slices.Concat(hold, []string{"update a.1 2"})},

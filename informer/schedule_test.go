@@ -110,6 +110,7 @@ var actions = []action{
 	}},
 	{"resync", theCache, 0, func(w *schedule) bool { return len(w.joined) > 0 && w.in.Indexer().Len() > 0 }, (*schedule).resync},
 	{"a handler that filters joins", theMembers, 0, func(w *schedule) bool { return len(w.views) < 2 }, func(w *schedule) { w.join(odd) }},
+	{"a handler of every event joins", theMembers, 0, func(w *schedule) bool { return len(w.views) < 2 }, func(w *schedule) { w.add(&view{every: true}) }},
 	{"the first handler is removed", theMembers, 0, func(w *schedule) bool { return len(w.views) > 0 }, func(w *schedule) { w.remove(w.views[0]) }},
 
 	{"bookmark", theSource, 0, nil, func(w *schedule) { w.src.bookmark() }},
@@ -126,7 +127,7 @@ var actions = []action{
 }
 
 // The lengths of the alphabets of the exhaustive schedules.
-const core, full = 11, 16
+const core, full = 11, 17
 
 // play takes the steps, and checks what comes of each but the first ones, which were checked before. It returns the number of
 // steps that it took before one that was not possible, and what is wrong. Steps that are not possible are left out if skip.
@@ -297,6 +298,10 @@ func FuzzSchedules(f *testing.F) {
 		"a handler that filters joins, put a, list or watch, apply, put a, put a, the watch breaks after an event, another handler joins, apply, resync, the first handler is removed",
 		// Three handlers, bookmarks, watches that break.
 		"a third handler joins, put a, put c, list or watch, another handler joins, apply, bookmark, delete c, the watch breaks at once, the watch breaks after two events, a third handler joins, handler 2 returns, the last handler is removed",
+		// A handler joins between changes that are applied together.
+		"put a, list or watch, apply, put a, list or watch, a handler of every event joins, put b, delete b, list or watch, apply, handler 0 returns",
+		// An object leaves the filter before it is deleted.
+		"a handler that filters joins, put a, list or watch, apply, handler 0 returns, put a, list or watch, apply, delete a, list or watch, apply",
 		// An object was recreated, and the handler removes itself when it hears that the old one is gone.
 		"another handler joins, put a, list or watch, apply, handler 0 returns, recreate a, list or watch, apply, the first handler removes itself when it is called, handler 0 returns",
 	} {

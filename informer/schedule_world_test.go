@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,9 +23,11 @@ import (
 //  3. The calls of a handler for a key are an add, updates, a delete, and so on again; the old state of an update is what
 //     it was told last, and no state is older than the one before.
 //  4. What a handler was told, with what waits for it, is what the cache holds: no change is lost, and none is told
-//     twice. A handler that joins late starts from exactly what the cache holds then.
+//     twice. A handler that joins late starts from exactly what the cache held then: nothing that was created after
+//     AddHandler had returned is initial. One of every event is told of each event that a watch has told since.
 //  5. A deletion that the source has told is told as it was, and never hidden in an update. One that nobody watched is
-//     told as unknown, and as an update only when the key has come back in the same gap.
+//     told as unknown, and as an update only when the key has come back in the same gap. No object is told that does not
+//     pass the filter of the handler.
 //  6. A handler has synced when it has returned for every object that was there when it joined and is still waiting, and
 //     not before. inInitialList is said of those objects only, and before anything else.
 //  7. A list that is older than what was seen changes nothing, is reported, and is asked for again.
@@ -48,10 +51,12 @@ type ledger struct {
 	limit   int              // the next watch breaks after as many events; negative is never
 	old     informer.Version // the next list is of this version, if not 0
 	told    map[[2]any]bool  // the lives, by name and number, whose end a watch has told
+	born    map[[2]any]informer.Version
+	watched []informer.Event[site] // what watches have told
 }
 
 func newLedger() *ledger {
-	return &ledger{states: []map[string]site{{}}, lives: map[string]int{}, limit: -1, told: map[[2]any]bool{}}
+	return &ledger{states: []map[string]site{{}}, lives: map[string]int{}, limit: -1, told: map[[2]any]bool{}, born: map[[2]any]informer.Version{}}
 }
 
 func (l *ledger) version() informer.Version { return informer.Version(len(l.events)) }
@@ -63,6 +68,7 @@ func (l *ledger) put(name string) {
 	ev := informer.Event[site]{Type: informer.Modified, Object: site{Name: name, Life: l.lives[name], Rev: len(l.events) + 1}}
 	if _, exists := next[name]; !exists {
 		ev.Type = informer.Added
+		l.born[[2]any{name, l.lives[name]}] = l.version() + 1
 	}
 	next[name] = ev.Object
 	l.record(ev, next)
@@ -114,6 +120,7 @@ func (l *ledger) Watch(_ context.Context, after informer.Version) iter.Seq2[info
 			if ev.Type == informer.Deleted {
 				l.told[[2]any{ev.Object.Name, ev.Object.Life}] = true
 			}
+			l.watched = append(l.watched, ev)
 			if !yield(ev, nil) {
 				return
 			}
@@ -126,9 +133,13 @@ type view struct {
 	w       *schedule
 	reg     *informer.Registration
 	filter  func(site) bool
+	every   bool             // it is told of every event
+	late    bool             // the informer had synced when AddHandler returned
+	since   informer.Version // where the source was then
+	calls   []site           // that put or, with a negative Rev, delete
 	known   map[string]site
 	rev     map[string]int  // the newest state that it was told
-	initial map[string]bool // what the cache held when it joined; nil before
+	initial map[string]site // what the cache held when it joined; nil before
 	tail    bool            // something that is not initial was told
 	joined  bool
 	leaves  bool // it is to remove itself in its next call
@@ -139,14 +150,21 @@ func (v *view) passes(s site) bool { return v.filter == nil || v.filter(s) }
 
 func (v *view) handler() informer.Handler[string, site] {
 	return informer.Handler[string, site]{
-		Filter: v.filter,
+		Filter: v.filter, EveryEvent: v.every,
 		OnAdd: func(s site, initial bool) {
 			v.called()
 			if known, ok := v.known[s.Name]; ok {
 				v.w.fail("add of %v, but %v is known", s, known)
 			}
-			if initial && (!v.initial[s.Name] || v.tail) {
+			if _, was := v.initial[s.Name]; initial && (!was || v.tail) {
 				v.w.fail("add of %v is not initial", s)
+			}
+			if born := v.w.src.born[[2]any{s.Name, s.Life}]; initial && v.late && born > v.since {
+				// It took the place of another while nobody watched: to the informer they are the same.
+				v.missed(s.Name, v.initial[s.Name].Life, s.Life)
+				if v.initial[s.Name].Life == s.Life {
+					v.w.fail("add of %v is initial, but it was created at %d, and AddHandler had returned at %d", s, born, v.since)
+				}
 			}
 			v.tail = v.tail || !initial
 			v.tell(s)
@@ -171,8 +189,12 @@ func (v *view) handler() informer.Handler[string, site] {
 			if told := v.w.src.told[[2]any{d.Key, d.Object.Life}]; told == d.FinalStateUnknown && !left {
 				v.w.fail("delete of %v, whose end the source has told: %t", d, told)
 			}
+			if !v.passes(d.Object) {
+				v.w.fail("delete of %v, which is not for this handler", d)
+			}
 			v.tail = true
 			delete(v.known, d.Key)
+			v.calls = append(v.calls, site{d.Object.Name, d.Object.Life, -d.Object.Rev})
 		},
 	}
 }
@@ -195,6 +217,27 @@ func (v *view) tell(s site) {
 		v.w.fail("%v comes after revision %d", s, v.rev[s.Name])
 	}
 	v.known[s.Name], v.rev[s.Name] = s, s.Rev
+	v.calls = append(v.calls, s)
+}
+
+// skipped returns an event that the source has told after AddHandler had returned, and that a handler of every event was
+// not told of in its turn.
+func (v *view) skipped() (ev informer.Event[site], skipped bool) {
+	calls := v.calls
+	for _, ev := range v.w.src.watched {
+		if !v.late || ev.Version <= v.since || ev.Type == informer.Bookmark {
+			continue
+		}
+		if ev.Type == informer.Deleted {
+			ev.Object.Rev *= -1
+		}
+		i := slices.Index(calls, ev.Object)
+		if i < 0 {
+			return ev, true
+		}
+		calls = calls[i+1:]
+	}
+	return ev, false
 }
 
 // missed checks that the source has not told of the end of a life that is passed over.
@@ -216,6 +259,8 @@ type schedule struct {
 	index  *cache.Index[int, string, site]
 	views  []*view
 	joined []*view // as the driver numbers them
+	listed bool
+	first  informer.Version // of the first list
 	seen   informer.Version
 	errs   []error
 	broken string // the first thing that was wrong
@@ -243,8 +288,11 @@ func (w *schedule) fail(format string, args ...any) {
 	}
 }
 
-func (w *schedule) join(filter func(site) bool) {
-	v := &view{w: w, filter: filter, known: map[string]site{}, rev: map[string]int{}}
+func (w *schedule) join(filter func(site) bool) { w.add(&view{filter: filter}) }
+
+func (w *schedule) add(v *view) {
+	v.w, v.known, v.rev = w, map[string]site{}, map[string]int{}
+	v.late, v.since = w.in.HasSynced(), w.src.version()
 	reg, err := w.in.AddHandler(v.handler())
 	if err != nil {
 		w.fail("add handler: %v", err)
@@ -253,7 +301,12 @@ func (w *schedule) join(filter func(site) bool) {
 	w.views = append(w.views, v)
 }
 
-func (w *schedule) reflect() { w.driver.Reflect(w.ctx) }
+func (w *schedule) reflect() {
+	w.driver.Reflect(w.ctx)
+	if v, watches := w.driver.Seen(); watches && !w.listed {
+		w.listed, w.first = true, v
+	}
+}
 
 func (w *schedule) apply() {
 	n := w.driver.Handlers()
@@ -263,13 +316,14 @@ func (w *schedule) apply() {
 			waiting = append(waiting, v)
 		}
 	}
+	at := w.first // handlers join when the cache holds the first list, and then before the next change
+	if w.in.HasSynced() {
+		at = w.in.Version()
+	}
 	w.driver.Apply()
 	for i := range w.driver.Handlers() - n {
 		v := waiting[i]
-		v.joined, v.initial = true, map[string]bool{}
-		for name := range w.src.states[w.in.Version()] {
-			v.initial[name] = true
-		}
+		v.joined, v.initial = true, w.src.states[at]
 		w.joined = append(w.joined, v)
 	}
 }
@@ -386,6 +440,9 @@ func (w *schedule) checkView(i int, v *view) string {
 		}
 		return ""
 	}
+	if v.every {
+		return w.checkEvery(i, v)
+	}
 	waits, initial := map[string]bool{}, false
 	for name, it := range w.driver.Backlog(i) {
 		if waits[name] {
@@ -400,7 +457,7 @@ func (w *schedule) checkView(i int, v *view) string {
 		if now, is := w.in.Get(name); is != it.Is || is && now != it.Now {
 			return fmt.Sprintf("the cache holds %v, and %v waits to be told", now, it.Now)
 		}
-		if it.Initial && !v.initial[name] {
+		if _, was := v.initial[name]; it.Initial && !was {
 			return name + " is not initial"
 		}
 	}
@@ -428,6 +485,27 @@ func (w *schedule) checkView(i int, v *view) string {
 	return ""
 }
 
+// checkEvery compares what handler i, of every event, was told with the cache: what waits leads from one to the other.
+func (w *schedule) checkEvery(i int, v *view) string {
+	state, initial := maps.Clone(v.known), false
+	for name, it := range w.driver.Backlog(i) {
+		if known, ok := state[name]; ok != it.Knows || ok && known != it.Known {
+			return fmt.Sprintf("it will know %v, and %v waits to be told that of %v", known, name, it.Known)
+		}
+		initial = initial || it.Initial
+		if state[name] = it.Now; !it.Is {
+			delete(state, name)
+		}
+	}
+	if v.reg.HasSynced() && initial {
+		return "it has synced, and initial objects wait"
+	}
+	if have := contents(w.in); !maps.Equal(state, have) {
+		return fmt.Sprintf("it will know %v, and the cache holds %v", state, have)
+	}
+	return ""
+}
+
 // settle lets everything be heard and told, and returns what is wrong.
 func (w *schedule) settle() string {
 	w.src.limit = -1
@@ -451,6 +529,9 @@ func (w *schedule) settle() string {
 	for i, v := range w.joined {
 		if !v.removed && (w.driver.Waits(i) || !v.reg.HasSynced()) {
 			return fmt.Sprintf("handler %d has not synced", i)
+		}
+		if ev, skipped := v.skipped(); v.every && !v.removed && skipped {
+			return fmt.Sprintf("handler %d was not told of %v", i, ev)
 		}
 	}
 	return ""

@@ -13,23 +13,31 @@ import (
 // never is the time until something that nobody waits for.
 const never = time.Duration(math.MaxInt64)
 
-// step applies what has come to the cache, then tells the handlers, then lets new handlers join. All of this is done by
+// step lets new handlers join, then applies what has come to the cache and tells the handlers. All of this is done by
 // Run's goroutine alone, so that there is no change of which a handler that joins has heard twice, or not at all.
+//
+// What has come is taken before handlers join. So a handler that was added before a change was made has joined before the
+// change is applied. The first handlers join between the first list and what came after it.
 func (in *Informer[K, T]) step(start func(*listener[K, T])) {
 	inputs := in.feed.take(in.spare)
 	if len(inputs) > 0 {
 		in.progress.hear()
 	}
-	in.apply(inputs)
-	if !in.HasSynced() && slices.ContainsFunc(inputs, func(it input[K, T]) bool { return it.list != nil }) {
-		close(in.synced)
+	applied := 0
+	if !in.HasSynced() {
+		applied = slices.IndexFunc(inputs, func(it input[K, T]) bool { return it.list != nil }) + 1
+		in.apply(inputs[:applied])
+		if applied > 0 {
+			close(in.synced)
+		}
+	}
+	if in.HasSynced() {
+		in.join(start)
+		in.apply(inputs[applied:])
 	}
 	clear(inputs)
 	in.spare = inputs[:0]
 	in.scan()
-	if in.HasSynced() {
-		in.join(start)
-	}
 }
 
 // apply applies inputs to the cache and tells the handlers.
