@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -130,6 +131,56 @@ func valueSpecs(f *goFile, tok token.Token) func(yield func(*ast.ValueSpec) bool
 			}
 		}
 	}
+}
+
+// configErrors wants an error as the last result of each exported function that takes a Config, so that a bad Config is
+// reported in one way: a constructor neither panics about one nor mends it in silence.
+func configErrors(t *tree) (problems []string) {
+	for _, f := range t.code {
+		if f.test || !strings.HasPrefix(f.dir, "examples") && !f.library() {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			decl, ok := decl.(*ast.FuncDecl)
+			if ok && decl.Recv == nil && decl.Name.IsExported() && takesConfig(decl.Type) && !returnsError(decl.Type) {
+				problems = append(problems, t.at(decl.Pos(), "%s takes a Config and returns no error", decl.Name.Name))
+			}
+		}
+	}
+	return problems
+}
+
+// takesConfig reports whether the type of a parameter has a name that ends in Config.
+func takesConfig(fn *ast.FuncType) bool {
+	return slices.ContainsFunc(fn.Params.List, func(param *ast.Field) bool {
+		typ := param.Type
+		for {
+			switch t := typ.(type) {
+			case *ast.StarExpr:
+				typ = t.X
+			case *ast.Ellipsis:
+				typ = t.Elt
+			case *ast.IndexExpr:
+				typ = t.X
+			case *ast.IndexListExpr:
+				typ = t.X
+			case *ast.SelectorExpr:
+				typ = t.Sel
+			case *ast.Ident:
+				return strings.HasSuffix(t.Name, "Config")
+			default:
+				return false
+			}
+		}
+	})
+}
+
+func returnsError(fn *ast.FuncType) bool {
+	if fn.Results == nil {
+		return false
+	}
+	last, ok := fn.Results.List[len(fn.Results.List)-1].Type.(*ast.Ident)
+	return ok && last.Name == "error"
 }
 
 // typesInExamples wants an example of every exported type: one that names it, or one of its constants, or calls what

@@ -24,6 +24,7 @@ var rules = []rule{
 	{"a package imports only packages below it", layers},
 	{"every package says what it is, and a library package what it guarantees", packageDocs},
 	{"no package changes anything when it is loaded", globals},
+	{"what takes a Config returns an error", configErrors},
 	{"every exported type stands in an example", typesInExamples},
 	{"the lock table of ARCHITECTURE.md is complete", lockTable},
 	{"files are small", fileSizes},

@@ -43,7 +43,7 @@ var goodTree = map[string]string{
 	"wait/wait.go":         "package wait\n\nimport \"golang.org/x/time/rate\"\n\nvar ErrGone = errors.New(\"gone\")\n\nvar _ any = (*Timer)(nil)\n\ntype Timer struct{ *rate.Limiter }\n\nvar table = []int{1}\n",
 	"wait/wait_test.go":    "package wait_test\n\nimport \"" + module + "/wait\"\nimport \"github.com/stretchr/testify/assert\"\n\nvar count int\n",
 	"wait/example_test.go": "package wait_test\n\nfunc ExampleTimer_short() { wait.Begin(wait.Second) }\n",
-	"wait/kind.go":         "package wait\n\ntype Kind int\n\nconst (\n\tFirst Kind = iota\n\tSecond\n)\n\ntype Begun int\n\nfunc Begin(Kind) *Begun { return nil }\n\nfunc (b *Begun) Do() {}\n",
+	"wait/kind.go":         "package wait\n\ntype Kind int\n\nconst (\n\tFirst Kind = iota\n\tSecond\n)\n\ntype Begun int\n\nfunc Begin(Kind) *Begun { return nil }\n\nfunc Make(c Config[int]) (b *Begun, err error)\n\nfunc withDefaults(c Config) Config\n\nfunc (b *Begun) Do() {}\n",
 
 	"store/doc.go":          "// Package store keeps.\n//\n// # Guarantees\n//\n// These:\n//\n//  1. It does.\npackage store\n",
 	"store/store.go":        "package store\n\nimport \"" + module + "/wait\"\n\nvar ErrGone = wait.ErrGone\n\ntype Store struct{}\n",
@@ -129,6 +129,11 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { table = nil }\n", "wait/wait.go:11: package variable table"},
 		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { g(&table) }\n", "wait/wait.go:11: package variable table"},
 		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { clear(table) }\n", "wait/wait.go:11: package variable table"},
+
+		{"what takes", "wait/x.go", "package wait\n\nfunc New(Config) *Timer\n", "wait/x.go:3: New takes a Config and returns no error"},
+		{"what takes", "wait/x.go", "package wait\n\nfunc New(c *rate.LimitConfig[int, string]) (error, *Timer)\n", "wait/x.go:3: New takes"},
+		{"what takes", "wait/x.go", "package wait\n\nfunc Begun(more ...Config[int]) {}\n", "wait/x.go:3: Begun takes"},
+		{"what takes", "examples/app/lib/x.go", "package lib\n\nfunc Open(c Config) *File\n", "examples/app/lib/x.go:3: Open takes"},
 
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n", "wait/x.go:3: Shown stands in no example"},
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nconst One Shown = 1\n", "wait/x.go:3: Shown stands in no example"},

@@ -105,10 +105,10 @@ func runKeys(n int) (in *informer.Informer[string, string], stop func()) {
 		src[i] = "namespace/object-" + strconv.Itoa(i)
 	}
 	var key cache.KeyFunc[string, string] = func(s string) string { return s }
-	in = informer.New(src, key, informer.Config{Logger: slog.New(slog.DiscardHandler)})
+	in = must(informer.New(src, key, informer.Config{Logger: slog.New(slog.DiscardHandler)}))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { must(in.Run(ctx)) })
+	running.Go(func() { succeed(in.Run(ctx)) })
 	<-in.Synced()
 	return in, func() {
 		cancel()
@@ -135,9 +135,9 @@ func runOurs(in *informer.Informer[string, string], workers, n int, reconciled f
 		count()
 		return ours.Result{}, nil
 	}), ours.Config[string]{Workers: workers})
-	must(err)
+	succeed(err)
 	ours.WatchKeys(c, in)
-	must(c.Run(ctx))
+	succeed(c.Run(ctx))
 }
 
 func runTheirs(in *informer.Informer[string, string], workers, n int, reconciled func(string)) {
@@ -154,14 +154,14 @@ func runTheirs(in *informer.Informer[string, string], workers, n int, reconciled
 			return reconcile.Result{}, nil
 		}),
 	})
-	must(err)
+	succeed(err)
 	var handler *informer.Registration
-	must(c.Watch(source.TypedFunc[string](func(_ context.Context, q clientgo.TypedRateLimitingInterface[string]) error {
+	succeed(c.Watch(source.TypedFunc[string](func(_ context.Context, q clientgo.TypedRateLimitingInterface[string]) error {
 		var err error
 		handler, err = in.AddHandler(informer.Handler[string, string]{OnAdd: func(key string, _ bool) { q.Add(key) }})
 		return err
 	})))
-	must(c.Start(ctx))
+	succeed(c.Start(ctx))
 	<-handler.Remove()
 }
 
@@ -171,7 +171,7 @@ func runChannel(in *informer.Informer[string, string], workers, n int, reconcile
 	count := countdown(n, cancel)
 	keys := make(chan string, 1024)
 	handler, err := in.AddHandler(informer.Handler[string, string]{OnAdd: func(key string, _ bool) { keys <- key }})
-	must(err)
+	succeed(err)
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {

@@ -27,7 +27,7 @@ var delayingImplementations = []struct {
 	name string
 	new  func() delaying
 }{
-	{"setpoint", func() delaying { return workqueue.New(workqueue.Config[string]{}) }},
+	{"setpoint", func() delaying { return must(workqueue.New(workqueue.Config[string]{})) }},
 	{"clientgo", func() delaying { return clientgo.NewTypedRateLimitingQueue(itemLimiter()) }},
 	{"priorityqueue", func() delaying { return priorityqueue.New[string]("") }},
 }
@@ -168,7 +168,7 @@ const failures = 20
 
 func benchmarkCounting(b *testing.B, keys []string) {
 	const constant = 1000 * time.Second
-	limited, after := workqueue.New(workqueue.Config[string]{}), workqueue.New(workqueue.Config[string]{})
+	limited, after := must(workqueue.New(workqueue.Config[string]{})), must(workqueue.New(workqueue.Config[string]{}))
 	defer limited.ShutDown()
 	defer after.ShutDown()
 	// In both queues each key has a wake-up in 1000 s, which is earlier than all that follow, so that these do not count. On

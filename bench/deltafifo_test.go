@@ -206,17 +206,17 @@ func newSetpointDeltas() deltas {
 	key := func(o *object) string { return o.key }
 	x := cache.NewIndexer(key)
 	equal := func(known, listed *object) bool { return known.version == listed.version }
-	return &setpointDeltas{cache: x, queue: cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, *object]{Known: x, Equal: equal})}
+	return &setpointDeltas{cache: x, queue: must(cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, *object]{Known: x, Equal: equal}))}
 }
 
 func (q *setpointDeltas) Update(o *object) {
 	q.version++
-	must(q.queue.Update(o, q.version))
+	succeed(q.queue.Update(o, q.version))
 }
 
 func (q *setpointDeltas) Replace(list []*object) {
 	q.version++
-	must(q.queue.Replace(list, q.version))
+	succeed(q.queue.Replace(list, q.version))
 }
 
 func (q *setpointDeltas) Pop(apply bool) (key string, told int) {
@@ -237,7 +237,7 @@ func (q *setpointDeltas) Pop(apply bool) (key string, told int) {
 		}
 		return nil
 	})
-	must(err)
+	succeed(err)
 	return key, told
 }
 
@@ -259,14 +259,14 @@ func newClientgoDeltas() deltas {
 	})}
 }
 
-func (q *clientgoDeltas) Update(o *object) { must(q.queue.Update(o)) }
+func (q *clientgoDeltas) Update(o *object) { succeed(q.queue.Update(o)) }
 
 func (q *clientgoDeltas) Replace(list []*object) {
 	items := make([]any, len(list)) // which a reflector makes too
 	for i, o := range list {
 		items[i] = o
 	}
-	must(q.queue.Replace(items, ""))
+	succeed(q.queue.Replace(items, ""))
 }
 
 func (q *clientgoDeltas) Pop(apply bool) (key string, told int) {
@@ -289,7 +289,7 @@ func (q *clientgoDeltas) Pop(apply bool) (key string, told int) {
 		}
 		return nil
 	})
-	must(err)
+	succeed(err)
 	return key, told
 }
 
@@ -306,8 +306,8 @@ func clientgoKey(o any) string {
 	return o.(*object).key
 }
 
-// must ends the benchmark: nothing that it does can fail.
-func must(err error) {
+// succeed ends the benchmark if err is not nil: nothing that it does can fail.
+func succeed(err error) {
 	if err != nil {
 		panic(err)
 	}

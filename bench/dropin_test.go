@@ -94,9 +94,9 @@ func worker(q clientgo.TypedRateLimitingInterface[string], sync func(key string)
 
 func TestAClientGoWorkerLoopReconcilesThroughTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{
+		q := must(workqueue.New(workqueue.Config[string]{
 			RateLimiter: clientgo.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute),
-		})
+		}))
 		log := newLog[string]()
 		var workers sync.WaitGroup
 		for range 3 {
@@ -180,7 +180,7 @@ func controllerReconciles[K comparable](t *testing.T, keys []K, src source.Typed
 		MaxConcurrentReconciles: 2,
 		RateLimiter:             clientgo.NewTypedItemExponentialFailureRateLimiter[K](time.Second, time.Minute),
 		NewQueue: func(name string, limiter clientgo.TypedRateLimiter[K]) clientgo.TypedRateLimitingInterface[K] {
-			q = workqueue.New(workqueue.Config[K]{Name: name, RateLimiter: limiter})
+			q = must(workqueue.New(workqueue.Config[K]{Name: name, RateLimiter: limiter}))
 			return q
 		},
 		Reconciler: reconcile.TypedFunc[K](func(_ context.Context, key K) (reconcile.Result, error) {

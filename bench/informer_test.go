@@ -83,9 +83,9 @@ type setpointShared struct {
 
 func newSetpointShared(every bool) shared {
 	m := &setpointShared{every: every, feed: make(chan []*thing), expire: make(chan listing)}
-	m.in = informer.New(m, func(o *thing) string { return o.Name }, informer.Config{
+	m.in = must(informer.New(m, func(o *thing) string { return o.Name }, informer.Config{
 		Backoff: wait.Backoff{Duration: time.Nanosecond}, // one list may follow upon another
-	})
+	}))
 	return m
 }
 

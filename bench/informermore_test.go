@@ -206,7 +206,7 @@ func soak(b *testing.B, objects, events int) {
 		src.names[i] = "row-" + strconv.Itoa(i)
 		src.rows[i] = &row{name: src.names[i], n: i}
 	}
-	in := informer.New(src, func(r *row) string { return r.name }, informer.Config{})
+	in := must(informer.New(src, func(r *row) string { return r.name }, informer.Config{}))
 	var stall atomic.Pointer[chan struct{}]
 	known := [2][]int{make([]int, objects), make([]int, objects)} // the revision of each row, from 1; 0 if it is gone
 	caughtUp := [2]chan int{make(chan int, 3), make(chan int, 3)}

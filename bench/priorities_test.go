@@ -25,13 +25,13 @@ var priorityImplementations = []struct {
 	new  func() prioritized
 }{
 	{"setpoint", func() prioritized {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := must(workqueue.New(workqueue.Config[string]{}))
 		return prioritized{q, func(key string, priority int) {
 			q.AddWith(key, workqueue.AddOptions{Priority: priority})
 		}}
 	}},
 	{"setpoint-fifo", func() prioritized {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := must(workqueue.New(workqueue.Config[string]{}))
 		return prioritized{q, func(key string, _ int) { q.AddWith(key, workqueue.AddOptions{}) }}
 	}},
 	{"priorityqueue", func() prioritized {

@@ -28,7 +28,7 @@ type implementation struct {
 }
 
 var implementations = []implementation{
-	{"setpoint", func() queue { return workqueue.New(workqueue.Config[string]{}) }},
+	{"setpoint", func() queue { return must(workqueue.New(workqueue.Config[string]{})) }},
 	{"clientgo", func() queue {
 		return clientgo.NewTypedRateLimitingQueue(clientgo.DefaultTypedControllerRateLimiter[string]())
 	}},

@@ -1,6 +1,9 @@
 package cache
 
-import "iter"
+import (
+	"errors"
+	"iter"
+)
 
 // DeltaFIFOConfig is the configuration of a [DeltaFIFO]. Its zero value can be used.
 type DeltaFIFOConfig[K comparable, T any] struct {
@@ -18,8 +21,16 @@ type DeltaFIFOConfig[K comparable, T any] struct {
 	// Equal reports whether a known object is the one that a list has, so that there is nothing to tell: most often,
 	// whether their versions are the same. It is called for the objects given to Replace, after Transform, in the
 	// goroutine of the caller and without locks. Objects of a list that are equal to what is known are not queued, and
-	// do not count as part of the first list. Nil means that no object is equal to another.
+	// do not count as part of the first list. It requires Known. Nil means that no object is equal to another.
 	Equal func(known, listed T) bool
+}
+
+// validate returns an error that names each field that is wrong.
+func (cfg DeltaFIFOConfig[K, T]) validate() error {
+	if cfg.Equal != nil && cfg.Known == nil {
+		return errors.New("DeltaFIFOConfig.Equal is set without DeltaFIFOConfig.Known")
+	}
+	return nil
 }
 
 // Known is a read-only view of the cache that a [DeltaFIFO] feeds. Its methods may be called by several goroutines at

@@ -44,10 +44,13 @@ type DeltaFIFO[K comparable, T any] struct {
 	closed    bool
 }
 
-// NewDeltaFIFO returns an empty queue. It panics when there is no key function.
-func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K, T]) *DeltaFIFO[K, T] {
+// NewDeltaFIFO returns an empty queue. The error names each field of cfg that is wrong. NewDeltaFIFO panics if key is nil.
+func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K, T]) (*DeltaFIFO[K, T], error) {
 	if key == nil {
 		panic("cache: NewDeltaFIFO: the key function is nil")
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("cache: new delta FIFO: %w", err)
 	}
 	seed := maphash.MakeSeed()
 	return &DeltaFIFO[K, T]{
@@ -60,7 +63,7 @@ func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K,
 		synced:    make(chan struct{}),
 		waiting:   newLine[K, item[T]](seed),
 		failed:    newLine[K, uint64](seed),
-	}
+	}, nil
 }
 
 // Add reports an object that is new. v is the version of the source right after the change; it must not be lower than

@@ -30,10 +30,10 @@ func newComparing() (*fifo, *hooked) {
 	x := &hooked{Indexer: newPods()}
 	x.Upsert(a(1))
 	x.Upsert(b(1))
-	return cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{
+	return must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{
 		Known: x,
 		Equal: func(known, listed *pod) bool { return known.n == listed.n },
-	}), x
+	})), x
 }
 
 func TestAListOfWhatIsKnownTellsNothing(t *testing.T) {

@@ -51,7 +51,7 @@ func newHistory(actions []byte, equal int, warm, compare bool) *history {
 	if compare {
 		cfg.Equal = func(known, listed *pod) bool { return known == listed }
 	}
-	h.f = cache.NewDeltaFIFO(podName, cfg)
+	h.f = must(cache.NewDeltaFIFO(podName, cfg))
 	h.m.failed, h.m.truth = make(map[string][]*operation), make(map[string]*pod)
 	if warm {
 		h.m.truth["b"] = h.pod("b")

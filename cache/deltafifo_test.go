@@ -250,7 +250,7 @@ func TestTransformIsCalledOnceForEachObject(t *testing.T) {
 	x := newPods()
 	calls := make(map[int]int)
 	bad := errors.New("bad")
-	f := cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{
+	f := must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{
 		Known: x,
 		Transform: func(p *pod) (*pod, error) {
 			if p.n < 0 {
@@ -259,7 +259,7 @@ func TestTransformIsCalledOnceForEachObject(t *testing.T) {
 			calls[p.n]++
 			return &pod{name: p.name, n: p.n + 100}, nil
 		},
-	})
+	}))
 	require.NoError(t, f.Replace([]*pod{a(1), b(2)}, 1))
 	require.Equal(t, []string{"a: Replaced 101 *", "b: Replaced 102 *"}, drain(t, f, x))
 	f.Resync()

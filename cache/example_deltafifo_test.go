@@ -15,7 +15,11 @@ func ExampleDeltaFIFO() {
 	key := func(s site) string { return s.host }
 	sites := cache.NewIndexer(key)
 	var known cache.Known[string, site] = sites
-	changes := cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, site]{Known: known})
+	changes, err := cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, site]{Known: known})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	apply := func(host string, deltas cache.Deltas[site], initial bool) error {
 		for d := range deltas.All() {

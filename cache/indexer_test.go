@@ -23,7 +23,7 @@ func podNodes(p *pod) []string { return p.nodes }
 func newPods() *cache.Indexer[string, *pod] { return cache.NewIndexer(podName) }
 
 func newFIFO(known cache.Known[string, *pod]) *cache.DeltaFIFO[string, *pod] {
-	return cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{Known: known})
+	return must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{Known: known}))
 }
 
 // names returns the keys of seq in order.
@@ -222,7 +222,7 @@ func TestKeysThatCannotBeFoundAgainAreRefused(t *testing.T) {
 }
 
 func TestAQueueRefusesSuchKeysBeforeAnythingHasChanged(t *testing.T) {
-	f := cache.NewDeltaFIFO(func(v any) any { return v }, cache.DeltaFIFOConfig[any, any]{})
+	f := must(cache.NewDeltaFIFO(func(v any) any { return v }, cache.DeltaFIFOConfig[any, any]{}))
 	for _, bad := range []any{[]int{1}, math.NaN()} {
 		require.Panics(t, func() { _ = f.Add(bad, 5) })
 		require.Panics(t, func() { _ = f.Replace([]any{1, bad}, 5) })
@@ -235,7 +235,7 @@ func TestAQueueRefusesSuchKeysBeforeAnythingHasChanged(t *testing.T) {
 func TestAFunctionThatIsMissingIsMisuse(t *testing.T) {
 	require.PanicsWithValue(t, "cache: NewIndexer: the key function is nil", func() { cache.NewIndexer[string, *pod](nil) })
 	require.PanicsWithValue(t, "cache: NewDeltaFIFO: the key function is nil", func() {
-		cache.NewDeltaFIFO(nil, cache.DeltaFIFOConfig[string, *pod]{})
+		must(cache.NewDeltaFIFO(nil, cache.DeltaFIFOConfig[string, *pod]{}))
 	})
 	require.PanicsWithValue(t, "cache: AddIndex: the index function is nil", func() {
 		cache.AddIndex[string, string](newPods(), nil)

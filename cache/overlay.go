@@ -28,10 +28,10 @@ func (cfg OverlayConfig) withDefaults() OverlayConfig {
 func (cfg OverlayConfig) validate() error {
 	var errs []error
 	if cfg.TTL < 0 {
-		errs = append(errs, fmt.Errorf("cache: OverlayConfig.TTL is %v, want 0 or more", cfg.TTL))
+		errs = append(errs, fmt.Errorf("OverlayConfig.TTL is %v, must not be negative", cfg.TTL))
 	}
 	if cfg.Limit < 0 {
-		errs = append(errs, fmt.Errorf("cache: OverlayConfig.Limit is %d, want 0 or more", cfg.Limit))
+		errs = append(errs, fmt.Errorf("OverlayConfig.Limit is %d, must not be negative", cfg.Limit))
 	}
 	return errors.Join(errs...)
 }
@@ -68,14 +68,14 @@ type ownWrite[T any] struct {
 	gone    bool
 }
 
-// NewOverlay returns an Overlay of base without writes. The error names the field of cfg that is wrong. It panics when
-// base, key or version is nil.
+// NewOverlay returns an Overlay of base without writes. The error names each field of cfg that is out of its bounds. NewOverlay
+// panics if base, key or version is nil.
 func NewOverlay[K comparable, T any](base Getter[K, T], key KeyFunc[K, T], version func(T) uint64, cfg OverlayConfig) (*Overlay[K, T], error) {
 	if base == nil || key == nil || version == nil {
 		panic("cache: NewOverlay: the base, the key function or the version function is nil")
 	}
 	if err := cfg.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cache: new overlay: %w", err)
 	}
 	cfg = cfg.withDefaults()
 	return &Overlay[K, T]{

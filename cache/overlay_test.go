@@ -173,7 +173,7 @@ func TestOverlay(t *testing.T) {
 	})
 	t.Run("a bad configuration is an error that names the field, a missing function is misuse", func(t *testing.T) {
 		_, err := cache.NewOverlay(newPods(), podName, podVersion, cache.OverlayConfig{TTL: -1, Limit: -1})
-		require.EqualError(t, err, "cache: OverlayConfig.TTL is -1ns, want 0 or more\ncache: OverlayConfig.Limit is -1, want 0 or more")
+		require.EqualError(t, err, "cache: new overlay: OverlayConfig.TTL is -1ns, must not be negative\nOverlayConfig.Limit is -1, must not be negative")
 		require.Panics(t, func() { _, _ = cache.NewOverlay(newPods(), podName, nil, cache.OverlayConfig{}) })
 	})
 }

@@ -15,7 +15,7 @@ func TestASnapshotStaysAsItWasWhateverHappensToItsIndexer(t *testing.T) {
 		"another value":         func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "7", nodes: []string{"m"}}) },
 		"a new object":          func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "new", nodes: []string{"n", "m"}}) },
 		"a deletion":            func(x *cache.Indexer[string, *pod]) { x.Delete("7") },
-		"one that comes again":  func(x *cache.Indexer[string, *pod]) { x.Upsert(must(x.Delete("7"))) },
+		"one that comes again":  func(x *cache.Indexer[string, *pod]) { x.Upsert(gone(x.Delete("7"))) },
 		"a list":                func(x *cache.Indexer[string, *pod]) { x.Replace([]*pod{{name: "7", nodes: []string{"m"}}}) },
 		"an index that is late": func(x *cache.Indexer[string, *pod]) { cache.AddIndex(x, podNodes) },
 		"so many that all has to move": func(x *cache.Indexer[string, *pod]) {
@@ -59,7 +59,7 @@ func TestASnapshotStaysAsItWasWhateverHappensToItsIndexer(t *testing.T) {
 	}
 }
 
-func must(p *pod, _ bool) *pod { return p }
+func gone(p *pod, _ bool) *pod { return p }
 
 func TestASnapshotKnowsTheIndexesOfItsTimeOnly(t *testing.T) {
 	x, y := newPods(), newPods()

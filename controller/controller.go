@@ -71,10 +71,14 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 	}
 	c.tooLong = after(ErrTimeout, cfg.Timeout)
 	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
-	c.queue = workqueue.New(workqueue.Config[K]{
+	var err error
+	c.queue, err = workqueue.New(workqueue.Config[K]{
 		Name: name, RateLimiter: cfg.RateLimiter, MaxAttempts: cfg.MaxAttempts, MaxElapsed: cfg.MaxElapsed, HandOut: cfg.HandOut,
 		Ageing: cfg.Ageing, Timestamps: true, Logger: cfg.Logger,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("controller: new %q: %w", name, err)
+	}
 	return c, nil
 }
 

@@ -11,7 +11,7 @@
 //
 // # Usage
 //
-//	apps := informer.New(source, keyOf, informer.Config{Name: "apps"})
+//	apps, err := informer.New(source, keyOf, informer.Config{Name: "apps"})
 //
 //	c, err := controller.New("apps", controller.Func[string](
 //		func(ctx context.Context, key string) (controller.Result, error) {

@@ -11,7 +11,11 @@ import (
 // A key that has created something waits until the cache shows it. Here the cache lags behind, and an event that comes
 // meanwhile does not make the controller create it again.
 func ExampleExpectations() {
-	versions := expectations.NewVersions[string](expectations.Config[string]{})
+	versions, err := expectations.NewVersions[string](expectations.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	inCache := false
 	c, err := controller.New("jobs", controller.Func[string](func(_ context.Context, job string) (controller.Result, error) {
 		if !inCache {

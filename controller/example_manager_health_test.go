@@ -37,7 +37,7 @@ func ExampleManager_Ready() {
 	// A source that does not answer yet.
 	answer, listing := make(chan []site), make(chan bool)
 	siteKey := func(s site) string { return s.Name }
-	sites := informer.New(informer.Poll(func(ctx context.Context) ([]site, error) {
+	source, err := informer.Poll(func(ctx context.Context) ([]site, error) {
 		close(listing)
 		select {
 		case sites := <-answer:
@@ -45,7 +45,16 @@ func ExampleManager_Ready() {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	}, siteKey, informer.PollConfig[site]{}), siteKey, informer.Config{Name: "sites"})
+	}, siteKey, informer.PollConfig[site]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, err := informer.New(source, siteKey, informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	m.AddSource(sites)
 	started := make(chan bool)
 	m.AddController(wedged{runner{"sites", func(ctx context.Context) error {

@@ -21,8 +21,16 @@ func ExampleManager_RemoveController() {
 	go func() { ended <- m.Run(ctx) }()
 
 	siteKey := func(s site) string { return s.Name }
-	sites := informer.New(informer.Poll(list(site{"north"}), siteKey, informer.PollConfig[site]{}),
-		siteKey, informer.Config{Name: "sites of acme"})
+	source, err := informer.Poll(list(site{"north"}), siteKey, informer.PollConfig[site]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, err := informer.New(source, siteKey, informer.Config{Name: "sites of acme"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	reconciled := make(chan string)
 	c, err := controller.New("acme", controller.Func[string](func(_ context.Context, name string) (controller.Result, error) {
 		reconciled <- name

@@ -24,10 +24,27 @@ func list[T any](items ...T) func(context.Context) ([]T, error) {
 func ExampleManager() {
 	siteKey := func(s site) string { return s.Name }
 	deploymentKey := func(d deployment) string { return d.ID }
-	sites := informer.New(informer.Poll(list(site{"north"}), siteKey, informer.PollConfig[site]{}),
-		siteKey, informer.Config{Name: "sites"})
-	deployments := informer.New(informer.Poll(list(deployment{"d1", "north"}, deployment{"d2", "north"}), deploymentKey,
-		informer.PollConfig[deployment]{}), deploymentKey, informer.Config{Name: "deployments"})
+	siteSource, err := informer.Poll(list(site{"north"}), siteKey, informer.PollConfig[site]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, err := informer.New(siteSource, siteKey, informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	deploymentSource, err := informer.Poll(list(deployment{"d1", "north"}, deployment{"d2", "north"}), deploymentKey,
+		informer.PollConfig[deployment]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	deployments, err := informer.New(deploymentSource, deploymentKey, informer.Config{Name: "deployments"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	c, err := controller.New("sites", controller.Func[string](func(ctx context.Context, name string) (controller.Result, error) {
@@ -68,8 +85,16 @@ func ExampleManager() {
 // A handler of one's own decides which events matter.
 func ExampleWatchHandler() {
 	siteKey := func(s site) string { return s.Name }
-	sites := informer.New(informer.Poll(list(site{"north"}, site{"test"}), siteKey, informer.PollConfig[site]{}),
-		siteKey, informer.Config{Name: "sites"})
+	source, err := informer.Poll(list(site{"north"}, site{"test"}), siteKey, informer.PollConfig[site]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, err := informer.New(source, siteKey, informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	c, err := controller.New("sites", controller.Func[string](func(_ context.Context, name string) (controller.Result, error) {

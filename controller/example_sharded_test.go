@@ -26,8 +26,16 @@ func ExampleSharded() {
 		return
 	}
 	siteKey := func(s site) string { return s.Name }
-	sites := informer.New(informer.Poll(list(site{"north"}, site{"south"}), siteKey, informer.PollConfig[site]{}),
-		siteKey, informer.Config{Name: "sites"})
+	source, err := informer.Poll(list(site{"north"}, site{"south"}), siteKey, informer.PollConfig[site]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, err := informer.New(source, siteKey, informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	bySlot := cache.AddIndex(sites.Indexer(), func(s site) []int { return []int{m.Slots().Slot(s.Name)} })
 

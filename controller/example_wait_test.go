@@ -17,12 +17,21 @@ func ExampleController_WaitReconciled() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	type record struct{ Address string }
-	records, err := store.Open[record](store.NewMemory(store.MemoryConfig{}), "Record")
+	db, err := store.NewMemory(store.MemoryConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	mirror := informer.New(records, store.Key[record], informer.Config{})
+	records, err := store.Open[record](db, "Record")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mirror, err := informer.New(records, store.Key[record], informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	zone := map[string]string{}
 	c, err := controller.New("zone", controller.Func[string](func(_ context.Context, name string) (controller.Result, error) {
 		if r, ok := mirror.Get(name); ok {

@@ -28,12 +28,21 @@ func (s Site) WithStatusOf(other Site) Site {
 func ExampleWatchMap() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	sites, err := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "Site")
+	db, err := store.NewMemory(store.MemoryConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	mirror := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
+	sites, err := store.Open[Site](db, "Site")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mirror, err := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	reconciled := make(chan string)
 	c, err := controller.New("domains", controller.Func[string](func(_ context.Context, domain string) (controller.Result, error) {
 		reconciled <- domain

@@ -266,9 +266,9 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 	for _, wired := range []bool{true, false} {
 		bubble(t, fmt.Sprint("wired: ", wired), func(t *testing.T) {
 			s := newSource()
-			inf := informer.New(lagging{s, 10500 * time.Millisecond}, keyOf, informer.Config{})
+			inf := must(informer.New(lagging{s, 10500 * time.Millisecond}, keyOf, informer.Config{}))
 			start(t, inf.Run)
-			versions := expectations.NewVersions[string](expectations.Config[string]{Logger: quiet})
+			versions := must(expectations.NewVersions[string](expectations.Config[string]{Logger: quiet}))
 			cfg := controller.Config[string]{}
 			if wired {
 				cfg.Expectations = []controller.Expectations[string]{versions}
@@ -308,7 +308,7 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 
 func TestAKeyThatAStepHoldsIsReleasedByARunAlthoughNobodyWasThereToHear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		exp := expectations.NewCounted(expectations.Config[string]{TTL: -1})
+		exp := must(expectations.NewCounted(expectations.Config[string]{TTL: -1}))
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, noop)
 		for _, key := range []string{"a", "b"} {
 			exp.ExpectCreations(key, 1)

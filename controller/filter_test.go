@@ -14,7 +14,7 @@ import (
 func TestAFilterLeavesOutWhatDoesNotMatter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1}, object{Key: "b", Value: 2})
-		inf := informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour})
+		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
 		start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop)
 		controller.WatchKeys(c, inf, controller.Changed(func(o object) int { return o.Value }),

@@ -253,7 +253,7 @@ func TestEveryMemberOfAGroupThatDoesNotSyncIsNamed(t *testing.T) {
 		held.hold = make(chan struct{})
 		alsoHeld := newSource()
 		alsoHeld.hold = make(chan struct{})
-		g := informer.NewGroup(informer.GroupConfig{})
+		g := must(informer.NewGroup(informer.GroupConfig{}))
 		for name, src := range map[string]*source{"apps": held, "sites": alsoHeld, "done": newSource()} {
 			_, err := informer.For(g, src, keyOf, informer.Config{Name: name, Logger: quiet})
 			require.NoError(t, err)

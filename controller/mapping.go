@@ -45,12 +45,15 @@ type unmapped[T any] struct {
 func newMapping[K, S comparable, T any](
 	c *Controller[K], name string, mapper func(context.Context, S, T) ([]K, error),
 ) *mapping[K, S, T] {
+	retries, err := workqueue.New(workqueue.Config[S]{
+		Name: name, Logger: c.cfg.Logger,
+		RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[S](5*time.Millisecond, time.Minute),
+	})
+	if err != nil {
+		panic(err) // nothing in this Config comes from the caller but its name and its log
+	}
 	return &mapping[K, S, T]{
-		origin: origin[K]{c, name}, mapper: mapper, states: make(map[S]unmapped[T]),
-		retries: workqueue.New(workqueue.Config[S]{
-			Name: name, Logger: c.cfg.Logger,
-			RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[S](5*time.Millisecond, time.Minute),
-		}),
+		origin: origin[K]{c, name}, mapper: mapper, states: make(map[S]unmapped[T]), retries: retries,
 	}
 }
 

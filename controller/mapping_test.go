@@ -493,7 +493,7 @@ func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
 	for _, low := range []int{0, -2, 1} {
 		bubble(t, fmt.Sprint("low priority ", low), func(t *testing.T) {
 			s := newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}, object{Key: "d"})
-			inf := informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour})
+			inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
 			start(t, inf.Run)
 			hold := make(chan struct{})
 			c, reports := newController(t, controller.Config[string]{LowPriority: low, Ageing: -1}, func(_ context.Context, key string) (controller.Result, error) {
@@ -533,7 +533,7 @@ func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		bubble(t, fmt.Sprint(on), func(t *testing.T) {
 			s := newSource(object{Key: "a"})
-			inf := informer.New(s, keyOf, informer.Config{Name: "things", ResyncPeriod: time.Hour})
+			inf := must(informer.New(s, keyOf, informer.Config{Name: "things", ResyncPeriod: time.Hour}))
 			start(t, inf.Run)
 			var reasons []string
 			c, _ := newController(t, controller.Config[string]{Reasons: on}, func(ctx context.Context, _ string) (controller.Result, error) {

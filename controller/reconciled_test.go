@@ -18,7 +18,7 @@ import (
 func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1})
-		inf := informer.New(lagging{s, time.Minute}, keyOf, informer.Config{Name: "things"})
+		inf := must(informer.New(lagging{s, time.Minute}, keyOf, informer.Config{Name: "things"}))
 		start(t, inf.Run)
 		var applied atomic.Int64 // of a
 		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {
@@ -63,7 +63,7 @@ func TestWaitReconciledLooksAtTheCachesThatItIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fast, slow := newSource(object{Key: "a"}), newSource(object{Key: "b"})
 		things := newInformer("things", fast)
-		others := informer.New(lagging{slow, time.Hour}, keyOf, informer.Config{})
+		others := must(informer.New(lagging{slow, time.Hour}, keyOf, informer.Config{}))
 		start(t, things.Run)
 		start(t, others.Run)
 		c, _ := newController(t, controller.Config[string]{}, noop)

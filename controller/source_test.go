@@ -103,5 +103,5 @@ func (s *source) Watch(ctx context.Context, after informer.Version) iter.Seq2[in
 }
 
 func newInformer(name string, s *source) *informer.Informer[string, object] {
-	return informer.New(s, keyOf, informer.Config{Name: name})
+	return must(informer.New(s, keyOf, informer.Config{Name: name}))
 }

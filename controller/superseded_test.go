@@ -15,7 +15,7 @@ import (
 func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b"})
-		inf := informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour})
+		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
 		start(t, inf.Run)
 		n := 0
 		var ended []time.Duration

@@ -83,9 +83,9 @@ func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
 
 func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		children, err := store.Open[string](store.NewMemory(store.MemoryConfig{}), "Child")
+		children, err := store.Open[string](must(store.NewMemory(store.MemoryConfig{})), "Child")
 		require.NoError(t, err)
-		inf := informer.New(children, store.Key[string], informer.Config{})
+		inf := must(informer.New(children, store.Key[string], informer.Config{}))
 		start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop)
 		big := func(change controller.Change[store.Object[string]]) bool { return change.New.Value != "small" }
@@ -124,7 +124,7 @@ func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 func TestAMapperGetsTheKeyOfTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1})
-		inf := informer.New(s, func(o object) int { return o.Value }, informer.Config{})
+		inf := must(informer.New(s, func(o object) int { return o.Value }, informer.Config{}))
 		start(t, inf.Run)
 		var keys []int
 		c, reports := newController(t, controller.Config[string]{}, noop)

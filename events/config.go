@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Config is the configuration of a [Recorder]. Its zero value is ready to use; there is no invalid one.
+// Config is the configuration of a [Recorder]. Its zero value is ready to use.
 type Config struct {
 	// Size is how many events are held for [Recorder.Events]. Defaults to 256; a negative number holds none, and so
 	// merges none.
@@ -24,7 +24,7 @@ type Config struct {
 
 	// Objects is how many objects are watched for floods at once. An object that has been quiet for Burst times Refill is
 	// forgotten; above Objects the one that was quiet for longest makes room, and begins with a new Burst when it comes
-	// back. Defaults to 4096; it is at least 1.
+	// back. Defaults to 4096; it must not be negative.
 	Objects int
 
 	// Sink gets the event of each call of Normal and Warning within the limits, also of a repeat, whose Count is above 1. It
@@ -38,12 +38,15 @@ func (c Config) withDefaults() Config {
 	c.Size = max(cmp.Or(c.Size, 256), 0)
 	c.Burst = max(cmp.Or(c.Burst, 25), -1)
 	c.Refill = max(cmp.Or(c.Refill, time.Minute), -1)
-	c.Objects = max(cmp.Or(c.Objects, 4096), 1)
+	c.Objects = cmp.Or(c.Objects, 4096)
 	if c.Sink == nil {
 		c.Sink = func(Event) {}
 	}
 	return c
 }
+
+// validate returns an error that names each field that is out of its bounds.
+func (c Config) validate() error { return notNegative("Config.Objects", c.Objects) }
 
 // QueueConfig is the configuration of a [Queue]. Its zero value is ready to use.
 type QueueConfig struct {
@@ -78,7 +81,13 @@ func (c QueueConfig) withDefaults() QueueConfig {
 }
 
 func (c QueueConfig) validate() error {
-	return errors.Join(notNegative("Size", c.Size), notNegative("DrainTimeout", c.DrainTimeout))
+	errs := []error{notNegative("QueueConfig.Size", c.Size), notNegative("QueueConfig.DrainTimeout", c.DrainTimeout)}
+	if !c.Backoff.IsZero() && c.Backoff.Duration <= 0 {
+		// The sink would be asked again and again without a pause.
+		errs = append(errs, fmt.Errorf("QueueConfig.Backoff.Duration is %v, must be positive if another field of QueueConfig.Backoff is set",
+			c.Backoff.Duration))
+	}
+	return errors.Join(errs...)
 }
 
 // StoreConfig is the configuration of a [StoreSink]. Its zero value is ready to use.
@@ -102,12 +111,12 @@ func (c StoreConfig) withDefaults() StoreConfig {
 }
 
 func (c StoreConfig) validate() error {
-	return errors.Join(notNegative("Max", c.Max), notNegative("TTL", c.TTL))
+	return errors.Join(notNegative("StoreConfig.Max", c.Max), notNegative("StoreConfig.TTL", c.TTL))
 }
 
 func notNegative[N int | time.Duration](field string, n N) error {
 	if n < 0 {
-		return fmt.Errorf("%s: %v is negative", field, n)
+		return fmt.Errorf("%s is %v, must not be negative", field, n)
 	}
 	return nil
 }

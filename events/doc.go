@@ -4,7 +4,7 @@
 //
 // # Usage
 //
-//	rec := events.NewRecorder(events.Config{Sink: events.SlogSink(logger)})
+//	rec, err := events.NewRecorder(events.Config{Sink: events.SlogSink(logger)})
 //	about := events.Ref{Kind: "app", Key: app.Key, UID: app.UID}
 //	rec.Normal(about, "Scaled", "3 replicas, were 2")
 //	rec.Warning(about, "NoCapacity", "no machine has 4 cores free")
@@ -23,7 +23,7 @@
 //
 //	sink, err := events.NewStoreSink(store, events.StoreConfig{TTL: time.Hour})
 //	queue, err := events.NewQueue(sink.Write, events.QueueConfig{})
-//	rec := events.NewRecorder(events.Config{Sink: events.Tee(events.SlogSink(logger), queue.Put)})
+//	rec, err := events.NewRecorder(events.Config{Sink: events.Tee(events.SlogSink(logger), queue.Put)})
 //	err = queue.Run(ctx) // beside the controllers, and stopped after them
 //
 // # Guarantees

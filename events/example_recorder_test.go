@@ -10,7 +10,11 @@ import (
 
 // Repeats are one event.
 func ExampleRecorder() {
-	rec := events.NewRecorder(events.Config{})
+	rec, err := events.NewRecorder(events.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	web := events.Ref{Kind: "app", Key: "web"}
 	rec.Normal(web, "Scaled", "3 replicas, were 2")
 	for range 5 {
@@ -34,7 +38,11 @@ func ExampleConfig() {
 			return a
 		},
 	}))
-	rec := events.NewRecorder(events.Config{Size: 1000, Sink: events.SlogSink(logger)})
+	rec, err := events.NewRecorder(events.Config{Size: 1000, Sink: events.SlogSink(logger)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	rec.Warning(events.Ref{Kind: "app", Key: "web", UID: "u1"}, "NoCapacity", "no machine has 4 cores free")
 	// Output:
 	// level=WARN msg=event kind=app key=web uid=u1 reason=NoCapacity message="no machine has 4 cores free" count=1
@@ -42,11 +50,15 @@ func ExampleConfig() {
 
 // A sink of your own sees repeats by their count.
 func ExampleEvent() {
-	rec := events.NewRecorder(events.Config{Sink: func(e events.Event) {
+	rec, err := events.NewRecorder(events.Config{Sink: func(e events.Event) {
 		if e.Count == 1 {
 			fmt.Println(e.Type, e.Reason)
 		}
 	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	web := events.Ref{Kind: "app", Key: "web"}
 	rec.Normal(web, "Started", "")
 	rec.Normal(web, "Started", "")
@@ -55,7 +67,11 @@ func ExampleEvent() {
 
 // Without a UID, a reference stands for all lives of a key.
 func ExampleRef() {
-	rec := events.NewRecorder(events.Config{})
+	rec, err := events.NewRecorder(events.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	rec.Normal(events.Ref{Kind: "app", Key: "web", UID: "u1"}, "Deleted", "")
 	rec.Normal(events.Ref{Kind: "app", Key: "web", UID: "u2"}, "Created", "")
 	for _, e := range rec.EventsFor(events.Ref{Kind: "app", Key: "web"}) {

@@ -20,7 +20,11 @@ func ExampleQueue() {
 		fmt.Println(err)
 		return
 	}
-	rec := events.NewRecorder(events.Config{Sink: queue.Put})
+	rec, err := events.NewRecorder(events.Config{Sink: queue.Put})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	web := events.Ref{Kind: "app", Key: "web"}
 	rec.Normal(web, "Scaled", "3 replicas, were 2")
 	for range 5 {
@@ -40,7 +44,11 @@ func ExampleQueue() {
 func ExampleQueueStats() {
 	queue, _ := events.NewQueue(func(context.Context, events.Event) error { return errors.New("down") },
 		events.QueueConfig{Size: 100})
-	rec := events.NewRecorder(events.Config{Burst: -1, Sink: queue.Put})
+	rec, err := events.NewRecorder(events.Config{Burst: -1, Sink: queue.Put})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for n := range 250 {
 		rec.Normal(events.Ref{Kind: "app", Key: fmt.Sprint(n)}, "Created", "")
 	}
@@ -54,20 +62,29 @@ func ExampleQueueConfig() {
 	_, err := events.NewQueue(func(context.Context, events.Event) error { return nil },
 		events.QueueConfig{Size: -1, Logger: slog.New(slog.DiscardHandler)})
 	fmt.Println(err)
-	// Output: events: new queue: Size: -1 is negative
+	// Output: events: new queue: QueueConfig.Size is -1, must not be negative
 }
 
 // Events are kept as objects of a store, where others can list and watch them.
 func ExampleStoreSink() {
 	ctx := context.Background()
-	kept, _ := store.Open[events.Event](store.NewMemory(store.MemoryConfig{}), "event")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	kept, _ := store.Open[events.Event](db, "event")
 	sink, err := events.NewStoreSink(kept, events.StoreConfig{Max: 1000})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	queue, _ := events.NewQueue(sink.Write, events.QueueConfig{})
-	rec := events.NewRecorder(events.Config{Sink: queue.Put})
+	rec, err := events.NewRecorder(events.Config{Sink: queue.Put})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	rec.Normal(events.Ref{Kind: "app", Key: "web", UID: "u1"}, "Scaled", "3 replicas, were 2")
 	rec.Normal(events.Ref{Kind: "app", Key: "shop", UID: "u2"}, "Created", "")
 
@@ -85,9 +102,18 @@ func ExampleStoreSink() {
 // A store that holds too many events is swept with the first write.
 func ExampleStoreConfig() {
 	ctx := context.Background()
-	kept, _ := store.Open[events.Event](store.NewMemory(store.MemoryConfig{}), "event")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	kept, _ := store.Open[events.Event](db, "event")
 	sink, _ := events.NewStoreSink(kept, events.StoreConfig{Max: 10})
-	rec := events.NewRecorder(events.Config{Burst: -1, Sink: func(e events.Event) { _ = sink.Write(ctx, e) }})
+	rec, err := events.NewRecorder(events.Config{Burst: -1, Sink: func(e events.Event) { _ = sink.Write(ctx, e) }})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for n := range 1000 {
 		rec.Normal(events.Ref{Kind: "app", Key: fmt.Sprint(n)}, "Created", "")
 	}
@@ -98,7 +124,11 @@ func ExampleStoreConfig() {
 
 // An object that floods is cut off, and counted.
 func ExampleStats() {
-	rec := events.NewRecorder(events.Config{Burst: 5})
+	rec, err := events.NewRecorder(events.Config{Burst: 5})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for n := range 100 {
 		rec.Warning(events.Ref{Kind: "app", Key: "web"}, "Failed", fmt.Sprint("attempt ", n))
 	}

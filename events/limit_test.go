@@ -20,7 +20,7 @@ import (
 func TestAFloodOfNewEventsAboutOneObjectIsDroppedAndTroublesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []events.Event
-		r := events.NewRecorder(events.Config{Burst: 3, Sink: func(e events.Event) { told = append(told, e) }})
+		r := must(events.NewRecorder(events.Config{Burst: 3, Sink: func(e events.Event) { told = append(told, e) }}))
 		r.Normal(shop, "Before", "")
 		for n := range 1000 {
 			r.Warning(web, "Broken", fmt.Sprint("attempt ", n))
@@ -39,7 +39,7 @@ func TestAFloodOfNewEventsAboutOneObjectIsDroppedAndTroublesNoOther(t *testing.T
 
 func TestABucketGetsOneTokenInEveryRefillAndNoMoreThanBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := events.NewRecorder(events.Config{Burst: 2, Refill: time.Second})
+		r := must(events.NewRecorder(events.Config{Burst: 2, Refill: time.Second}))
 		n := 0
 		admitted := func() bool {
 			n++
@@ -64,7 +64,7 @@ func TestABucketGetsOneTokenInEveryRefillAndNoMoreThanBurst(t *testing.T) {
 func TestAFloodOfRepeatsIsCountedAndTakesNothingFromNewEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []events.Event
-		r := events.NewRecorder(events.Config{Burst: 2, Refill: time.Minute, Sink: func(e events.Event) { told = append(told, e) }})
+		r := must(events.NewRecorder(events.Config{Burst: 2, Refill: time.Minute, Sink: func(e events.Event) { told = append(told, e) }}))
 		for range 100 {
 			r.Warning(web, "Broken", "")
 		}
@@ -82,7 +82,7 @@ func TestAFloodOfRepeatsIsCountedAndTakesNothingFromNewEvents(t *testing.T) {
 
 func TestObjectsThatAreQuietAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := events.NewRecorder(events.Config{Burst: 2, Refill: time.Second, Objects: 50})
+		r := must(events.NewRecorder(events.Config{Burst: 2, Refill: time.Second, Objects: 50}))
 		about := func(n int) events.Ref { return events.Ref{Kind: "pod", Key: fmt.Sprint(n)} }
 		for n := range 1000 {
 			r.Normal(about(n), "Started", "")
@@ -100,7 +100,7 @@ func TestObjectsThatAreQuietAreForgotten(t *testing.T) {
 
 func TestAnObjectThatFloodsKeepsItsPlaceAmongMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := events.NewRecorder(events.Config{Burst: 2, Objects: 3})
+		r := must(events.NewRecorder(events.Config{Burst: 2, Objects: 3}))
 		for n := range 100 {
 			r.Normal(web, "N", fmt.Sprint(n)) // also what is dropped is a use
 			r.Normal(events.Ref{Kind: "pod", Key: fmt.Sprint(n)}, "Started", "")
@@ -114,7 +114,7 @@ func TestANegativeBurstOrRefillIsNoLimitAndTheLargestAreNone(t *testing.T) {
 	for _, cfg := range []events.Config{
 		{Burst: -1}, {Refill: -1}, {Burst: math.MinInt, Refill: time.Hour}, {Burst: math.MaxInt32, Refill: math.MaxInt64},
 	} {
-		r := events.NewRecorder(cfg)
+		r := must(events.NewRecorder(cfg))
 		for n := range 100 {
 			r.Normal(web, "N", fmt.Sprint(n))
 		}
@@ -126,7 +126,7 @@ func TestANegativeBurstOrRefillIsNoLimitAndTheLargestAreNone(t *testing.T) {
 func TestABurstIsTheLimitHoweverLongARefillTakes(t *testing.T) {
 	for _, refill := range []time.Duration{math.MaxInt64, math.MaxInt64/3 + 1, math.MaxInt64 / 3, 100 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			r := events.NewRecorder(events.Config{Burst: 3, Refill: refill})
+			r := must(events.NewRecorder(events.Config{Burst: 3, Refill: refill}))
 			for n := range 100 {
 				r.Normal(web, "N", fmt.Sprint(n))
 			}
@@ -141,7 +141,7 @@ func TestABurstIsTheLimitHoweverLongARefillTakes(t *testing.T) {
 
 func TestTheDefaultLimitIs25EventsAndOneAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := events.NewRecorder(events.Config{})
+		r := must(events.NewRecorder(events.Config{}))
 		flood := func() int {
 			before := r.Stats().Recorded
 			for n := range 100 {
@@ -165,7 +165,7 @@ func TestALongMessageIsCutBetweenLetters(t *testing.T) {
 		strings.Repeat("\x80", 2000):            strings.Repeat("\x80", 1017) + "...",
 		strings.Repeat("a", 1018) + "𝄞" + "abc": strings.Repeat("a", 1018) + "...",
 	} {
-		r := events.NewRecorder(events.Config{})
+		r := must(events.NewRecorder(events.Config{}))
 		r.Normal(web, "N", message)
 		r.Normal(web, "N", message+"!")
 		got := r.Events()[0].Message
@@ -185,9 +185,9 @@ func TestTheLimitsDoWhatDrippingBucketsDo(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			burst, refill := 1+random.IntN(4), time.Duration(1+random.IntN(20))
 			var told events.Event
-			r := events.NewRecorder(events.Config{
+			r := must(events.NewRecorder(events.Config{
 				Size: 4, Burst: burst, Refill: refill, Sink: func(e events.Event) { told = e },
-			})
+			}))
 			model := map[string]*bucket{} // by object and sort of token
 			var held []string
 			take := func(key string) bool {

@@ -297,9 +297,12 @@ func TestABadQueueConfigIsNamed(t *testing.T) {
 	_, err := events.NewQueue(nil, events.QueueConfig{})
 	assert.EqualError(t, err, "events: new queue: sink: it is nil")
 	_, err = events.NewQueue(sink, events.QueueConfig{Size: -1})
-	assert.EqualError(t, err, "events: new queue: Size: -1 is negative")
+	assert.EqualError(t, err, "events: new queue: QueueConfig.Size is -1, must not be negative")
+	_, err = events.NewQueue(sink, events.QueueConfig{Backoff: wait.Backoff{Steps: 3}})
+	assert.EqualError(t, err, "events: new queue: QueueConfig.Backoff.Duration is 0s, "+
+		"must be positive if another field of QueueConfig.Backoff is set")
 	_, err = events.NewQueue(sink, events.QueueConfig{DrainTimeout: -time.Second})
-	assert.EqualError(t, err, "events: new queue: DrainTimeout: -1s is negative")
+	assert.EqualError(t, err, "events: new queue: QueueConfig.DrainTimeout is -1s, must not be negative")
 }
 
 // A queue against a slice, with steps of a sink that takes one event at a time, some of which it refuses for ever.
@@ -378,7 +381,7 @@ func TestManyRecordIntoAQueueThatStopsAndStarts(t *testing.T) {
 		last[e.Reason] = max(last[e.Reason], e.Count)
 		return nil
 	}, events.QueueConfig{Size: 8})
-	r := events.NewRecorder(events.Config{Burst: -1, Sink: q.Put})
+	r := must(events.NewRecorder(events.Config{Burst: -1, Sink: q.Put}))
 	const writers, each = 4, 300
 	var wg sync.WaitGroup
 	for range writers {
@@ -416,10 +419,10 @@ func TestWhatWasPutBeforeAStopIsDeliveredWhateverRunIsAt(t *testing.T) {
 
 func TestTeeTellsEachSink(t *testing.T) {
 	var told []string
-	r := events.NewRecorder(events.Config{Sink: events.Tee(
+	r := must(events.NewRecorder(events.Config{Sink: events.Tee(
 		func(e events.Event) { told = append(told, "one "+e.Reason) },
 		func(e events.Event) { told = append(told, "two "+e.Reason) },
-	)})
+	)}))
 	r.Normal(web, "A", "")
 	assert.Equal(t, []string{"one A", "two A"}, told)
 }

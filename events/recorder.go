@@ -2,6 +2,7 @@ package events
 
 import (
 	"container/list"
+	"fmt"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -24,10 +25,13 @@ type Recorder struct {
 	stats  Stats // the counters
 }
 
-// NewRecorder returns a recorder that holds nothing yet.
-func NewRecorder(cfg Config) *Recorder {
+// NewRecorder returns a recorder that holds nothing yet. The error names each field of cfg that is out of its bounds.
+func NewRecorder(cfg Config) (*Recorder, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("events: new recorder: %w", err)
+	}
 	cfg = cfg.withDefaults()
-	return &Recorder{cfg: cfg, ring: list.New(), held: make(map[identity]*list.Element), limits: newLimits(cfg)}
+	return &Recorder{cfg: cfg, ring: list.New(), held: make(map[identity]*list.Element), limits: newLimits(cfg)}, nil
 }
 
 // Normal records that something was done about an object.

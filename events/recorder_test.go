@@ -33,7 +33,7 @@ func brief(all []events.Event) []string {
 }
 
 func TestEventsAreHeldInTheOrderInWhichTheyHappened(t *testing.T) {
-	r := events.NewRecorder(events.Config{})
+	r := must(events.NewRecorder(events.Config{}))
 	require.Empty(t, r.Events())
 	r.Normal(web, "Scaled", "to 3")
 	r.Warning(web, "NoCapacity", "no machine")
@@ -46,7 +46,7 @@ func TestEventsAreHeldInTheOrderInWhichTheyHappened(t *testing.T) {
 
 func TestARepeatIsCountedAndBecomesTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := events.NewRecorder(events.Config{})
+		r := must(events.NewRecorder(events.Config{}))
 		start := time.Now()
 		r.Normal(web, "Scaled", "to 3")
 		time.Sleep(time.Second)
@@ -64,7 +64,7 @@ func TestARepeatIsCountedAndBecomesTheNewest(t *testing.T) {
 }
 
 func TestEventsThatDifferInAnythingAreNotMerged(t *testing.T) {
-	r := events.NewRecorder(events.Config{})
+	r := must(events.NewRecorder(events.Config{}))
 	r.Normal(web, "Scaled", "to 3")
 	r.Warning(web, "Scaled", "to 3")
 	r.Normal(web, "Moved", "to 3")
@@ -79,7 +79,7 @@ func TestEventsThatDifferInAnythingAreNotMerged(t *testing.T) {
 }
 
 func TestTheOldestEventMakesRoomAndStartsAgainWhenItComesBack(t *testing.T) {
-	r := events.NewRecorder(events.Config{Size: 2})
+	r := must(events.NewRecorder(events.Config{Size: 2}))
 	r.Normal(web, "A", "")
 	r.Normal(web, "A", "")
 	r.Normal(web, "B", "")
@@ -92,7 +92,7 @@ func TestTheOldestEventMakesRoomAndStartsAgainWhenItComesBack(t *testing.T) {
 }
 
 func TestTheDefaultSizeIs256(t *testing.T) {
-	r := events.NewRecorder(events.Config{Burst: -1})
+	r := must(events.NewRecorder(events.Config{Burst: -1}))
 	for n := range 300 {
 		r.Normal(web, "N", fmt.Sprint(n))
 	}
@@ -104,7 +104,7 @@ func TestTheDefaultSizeIs256(t *testing.T) {
 
 func TestANegativeSizeHoldsNothingAndStillTellsTheSink(t *testing.T) {
 	var told []events.Event
-	r := events.NewRecorder(events.Config{Size: -1, Sink: func(e events.Event) { told = append(told, e) }})
+	r := must(events.NewRecorder(events.Config{Size: -1, Sink: func(e events.Event) { told = append(told, e) }}))
 	r.Normal(web, "A", "")
 	r.Normal(web, "A", "")
 	assert.Empty(t, r.Events())
@@ -113,7 +113,7 @@ func TestANegativeSizeHoldsNothingAndStillTellsTheSink(t *testing.T) {
 }
 
 func TestEventsForOneObjectAreThoseOfItsLifeOrOfAllItsLives(t *testing.T) {
-	r := events.NewRecorder(events.Config{})
+	r := must(events.NewRecorder(events.Config{}))
 	again := events.Ref{Kind: "app", Key: "web", UID: "u9"}
 	r.Normal(web, "Created", "")
 	r.Normal(shop, "Created", "")
@@ -128,7 +128,7 @@ func TestEventsForOneObjectAreThoseOfItsLifeOrOfAllItsLives(t *testing.T) {
 
 func TestTheSinkGetsEveryCallWithTheEventAsItStood(t *testing.T) {
 	var told []events.Event
-	r := events.NewRecorder(events.Config{Sink: func(e events.Event) { told = append(told, e) }})
+	r := must(events.NewRecorder(events.Config{Sink: func(e events.Event) { told = append(told, e) }}))
 	r.Normal(web, "A", "")
 	r.Warning(shop, "B", "")
 	r.Normal(web, "A", "")
@@ -139,18 +139,18 @@ func TestTheSinkGetsEveryCallWithTheEventAsItStood(t *testing.T) {
 func TestTheSinkMayUseTheRecorder(t *testing.T) {
 	var r *events.Recorder
 	seen := 0
-	r = events.NewRecorder(events.Config{Sink: func(e events.Event) {
+	r = must(events.NewRecorder(events.Config{Sink: func(e events.Event) {
 		seen = len(r.Events()) // would wait for ever if the lock were held
 		if e.Reason == "A" {
 			r.Normal(e.About, "B", "")
 		}
-	}})
+	}}))
 	r.Normal(web, "A", "")
 	assert.Equal(t, 2, seen)
 }
 
 func TestWhatEventsReturnsIsACopy(t *testing.T) {
-	r := events.NewRecorder(events.Config{})
+	r := must(events.NewRecorder(events.Config{}))
 	r.Normal(web, "A", "")
 	all := r.Events()
 	all[0].Message = "spoilt"
@@ -169,7 +169,7 @@ func TestARecorderDoesWhatASliceDoes(t *testing.T) {
 		for size := 1; size <= 5; size++ {
 			random := rand.New(rand.NewPCG(uint64(size), 1))
 			var told events.Event
-			r := events.NewRecorder(events.Config{Size: size, Burst: -1, Sink: func(e events.Event) { told = e }})
+			r := must(events.NewRecorder(events.Config{Size: size, Burst: -1, Sink: func(e events.Event) { told = e }}))
 			var model []events.Event
 			for range 2000 {
 				time.Sleep(time.Duration(random.IntN(3)))
@@ -202,13 +202,13 @@ func TestManyRecordAndReadAtOnce(t *testing.T) {
 	const writers, each = 8, 200
 	var mu sync.Mutex
 	told := map[int]bool{}
-	r := events.NewRecorder(events.Config{Size: 9, Burst: -1, Sink: func(e events.Event) {
+	r := must(events.NewRecorder(events.Config{Size: 9, Burst: -1, Sink: func(e events.Event) {
 		if e.Reason == "Same" {
 			mu.Lock()
 			defer mu.Unlock()
 			told[e.Count] = true
 		}
-	}})
+	}}))
 	var wg sync.WaitGroup
 	for g := range writers {
 		wg.Go(func() { // ends after its calls; waited for below
@@ -229,7 +229,7 @@ func TestManyRecordAndReadAtOnce(t *testing.T) {
 func TestTheSlogSinkLogsAllThatAnEventSays(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
-	r := events.NewRecorder(events.Config{Sink: events.SlogSink(logger)})
+	r := must(events.NewRecorder(events.Config{Sink: events.SlogSink(logger)}))
 	r.Normal(web, "Scaled", "to 3")
 	r.Warning(web, "NoCapacity", "no machine")
 	r.Warning(web, "NoCapacity", "no machine")

@@ -20,7 +20,7 @@ import (
 )
 
 func newStoreSink(t *testing.T, cfg events.StoreConfig) (*events.StoreSink, *storetest.Interceptor[events.Event]) {
-	memory, err := store.Open[events.Event](store.NewMemory(store.MemoryConfig{}), "event")
+	memory, err := store.Open[events.Event](must(store.NewMemory(store.MemoryConfig{})), "event")
 	require.NoError(t, err)
 	s := storetest.NewInterceptor[events.Event](memory)
 	sink, err := events.NewStoreSink(s, cfg)
@@ -44,7 +44,7 @@ func TestAnEventIsOneObjectThatItsRepeatsUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.StoreConfig{})
 		q := newQueue(t, sink.Write, events.QueueConfig{})
-		r := events.NewRecorder(events.Config{Sink: q.Put})
+		r := must(events.NewRecorder(events.Config{Sink: q.Put}))
 		stop := run(t, q)
 		start := time.Now()
 		r.Normal(web, "Scaled", "to 3")
@@ -207,7 +207,7 @@ func TestAnEventGoesWhenItHasNotHappenedForTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.StoreConfig{})
 		q := newQueue(t, sink.Write, events.QueueConfig{})
-		r := events.NewRecorder(events.Config{Sink: q.Put})
+		r := must(events.NewRecorder(events.Config{Sink: q.Put}))
 		stop := run(t, q)
 		r.Normal(web, "Once", "")
 		for range 6 {
@@ -280,7 +280,7 @@ func TestWritesTakeTurnsAndGiveUpWithTheirContext(t *testing.T) {
 
 func TestABadStoreConfigIsNamed(t *testing.T) {
 	_, err := events.NewStoreSink(nil, events.StoreConfig{Max: -1})
-	assert.EqualError(t, err, "events: new store sink: Max: -1 is negative")
+	assert.EqualError(t, err, "events: new store sink: StoreConfig.Max is -1, must not be negative")
 	_, err = events.NewStoreSink(nil, events.StoreConfig{TTL: -1})
-	assert.EqualError(t, err, "events: new store sink: TTL: -1ns is negative")
+	assert.EqualError(t, err, "events: new store sink: StoreConfig.TTL is -1ns, must not be negative")
 }

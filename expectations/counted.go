@@ -21,9 +21,9 @@ type counts struct {
 	creations, deletions int
 }
 
-// NewCounted returns a Counted in which every key is satisfied.
-func NewCounted[K comparable](cfg Config[K]) *Counted[K] {
-	return &Counted[K]{book: newBook[K, counts](cfg)}
+// NewCounted returns a Counted in which every key is satisfied. Its error is nil: every Config is valid.
+func NewCounted[K comparable](cfg Config[K]) (*Counted[K], error) {
+	return &Counted[K]{book: newBook[K, counts](cfg)}, nil
 }
 
 // SatisfiedExpectations says whether key waits for nothing: all that it expected has been observed or has expired, or

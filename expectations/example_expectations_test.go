@@ -9,7 +9,11 @@ import (
 // A controller wants three children, and its cache shows none yet. It counts what it has created, and leaves the key
 // alone until the cache has shown as many.
 func ExampleCounted() {
-	exp := expectations.NewCounted(expectations.Config[string]{Name: "sites"})
+	exp, err := expectations.NewCounted(expectations.Config[string]{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	reconcile := func(shown int) {
 		if !exp.SatisfiedExpectations("web") {
 			fmt.Println("shown", shown, "- wait")
@@ -35,7 +39,11 @@ func ExampleCounted() {
 
 // A deletion is often told twice: when it begins, and when it is done. It counts once.
 func ExampleTracked() {
-	exp := expectations.NewTracked[string, string](expectations.Config[string]{})
+	exp, err := expectations.NewTracked[string, string](expectations.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	exp.ExpectDeletions("web", "web-1", "web-2")
 	exp.DeletionObserved("web", "web-1")
 	exp.DeletionObserved("web", "web-1")
@@ -49,7 +57,11 @@ func ExampleTracked() {
 
 // Where the source gives out the identities, the event may be faster than the answer to the write.
 func ExampleTracked_Begin() {
-	exp := expectations.NewTracked[string, string](expectations.Config[string]{})
+	exp, err := expectations.NewTracked[string, string](expectations.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	exp.Begin("web")
 	exp.CreationObserved("web", "id-7") // from the handler of the cache
 	exp.ExpectCreations("web", "id-7")  // what the write has returned
@@ -61,7 +73,11 @@ func ExampleTracked_Begin() {
 // A write returns the version of the source after it. The key waits for a cache that has come as far, and whoever holds it
 // back is told when it has.
 func ExampleVersions() {
-	exp := expectations.NewVersions(expectations.Config[string]{})
+	exp, err := expectations.NewVersions(expectations.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	stop := exp.Notify(func(key string) { fmt.Println(key, "goes on") })
 	defer stop()
 	exp.ExpectVersion("web", 17)
@@ -80,10 +96,14 @@ func ExampleVersions() {
 // What has expired can be tried again at once: here it goes back to the queue.
 func ExampleConfig() {
 	var queue []string
-	exp := expectations.NewVersions(expectations.Config[string]{
+	exp, err := expectations.NewVersions(expectations.Config[string]{
 		TTL:       1, // a nanosecond: it expires at once
 		OnExpired: func(key string) { queue = append(queue, key) },
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	exp.ExpectVersion("web", 17)
 	for !exp.Satisfied("web") {
 	}

@@ -22,10 +22,10 @@ func TestExpectationsExpireAtTheTTLAndNotBefore(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var expired []string
-				c := expectations.NewCounted(expectations.Config[string]{
+				c := must(expectations.NewCounted(expectations.Config[string]{
 					TTL:       test.cfg,
 					OnExpired: func(key string) { expired = append(expired, key) },
-				})
+				}))
 				c.ExpectCreations("a", 1)
 				at, waits := c.Expires("a")
 				require.True(t, waits)
@@ -44,7 +44,7 @@ func TestExpectationsExpireAtTheTTLAndNotBefore(t *testing.T) {
 
 func TestWithANegativeTTLNothingExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := expectations.NewVersions(expectations.Config[string]{TTL: -1})
+		v := must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
 		v.ExpectVersion("a", 5)
 		time.Sleep(1000 * time.Hour)
 		v.VersionObserved(4)
@@ -60,7 +60,7 @@ func TestAnyCallReportsWhatHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired []string
 		cfg := expectations.Config[string]{OnExpired: func(key string) { expired = append(expired, key) }}
-		c := expectations.NewCounted(cfg)
+		c := must(expectations.NewCounted(cfg))
 		calls := map[string]func(){
 			"SatisfiedExpectations": func() { c.SatisfiedExpectations("other") },
 			"Expires":               func() { c.Expires("other") },
@@ -86,9 +86,9 @@ func TestAnyCallReportsWhatHasExpired(t *testing.T) {
 func TestOnExpiredMayUseWhatCallsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr *expectations.Tracked[string, int]
-		tr = expectations.NewTracked[string, int](expectations.Config[string]{
+		tr = must(expectations.NewTracked[string, int](expectations.Config[string]{
 			OnExpired: func(key string) { tr.ExpectDeletions(key, 7) },
-		})
+		}))
 		tr.ExpectCreations("a", 1)
 		time.Sleep(time.Hour)
 		require.True(t, tr.Satisfied("a"))
@@ -99,10 +99,10 @@ func TestOnExpiredMayUseWhatCallsIt(t *testing.T) {
 func TestAnExpiryThatNobodyHearsOfIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		v := expectations.NewVersions(expectations.Config[string]{
+		v := must(expectations.NewVersions(expectations.Config[string]{
 			Name:   "sites",
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
+		}))
 		v.ExpectVersion("a", 5)
 		v.ExpectVersion("b", 6)
 		time.Sleep(time.Hour)
@@ -113,7 +113,7 @@ func TestAnExpiryThatNobodyHearsOfIsLogged(t *testing.T) {
 }
 
 func TestAnEventThatNobodyExpectsIsNotCounted(t *testing.T) {
-	c := expectations.NewCounted(expectations.Config[string]{})
+	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	c.CreationObserved("a")
 	c.ExpectCreations("a", 1)
 	c.DeletionObserved("a")
@@ -123,7 +123,7 @@ func TestAnEventThatNobodyExpectsIsNotCounted(t *testing.T) {
 	c.ExpectCreations("a", 1)
 	require.False(t, c.SatisfiedExpectations("a"), "a count is never negative")
 
-	tr := expectations.NewTracked[string, string](expectations.Config[string]{})
+	tr := must(expectations.NewTracked[string, string](expectations.Config[string]{}))
 	tr.ExpectDeletions("a", "x", "y")
 	tr.DeletionObserved("a", "x")
 	tr.DeletionObserved("a", "x")
@@ -136,7 +136,7 @@ func TestAnEventThatNobodyExpectsIsNotCounted(t *testing.T) {
 
 func TestRaiseDoesNotProlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := expectations.NewCounted(expectations.Config[string]{TTL: time.Minute, OnExpired: func(string) {}})
+		c := must(expectations.NewCounted(expectations.Config[string]{TTL: time.Minute, OnExpired: func(string) {}}))
 		c.ExpectCreations("a", 1)
 		time.Sleep(time.Minute / 2)
 		c.RaiseExpectations("a", 1, 0)
@@ -150,7 +150,7 @@ func TestRaiseDoesNotProlong(t *testing.T) {
 func TestKeysThatDieTakeNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := expectations.Config[int]{OnExpired: func(int) {}}
-		c, tr, v := expectations.NewCounted(cfg), expectations.NewTracked[int, int](cfg), expectations.NewVersions(cfg)
+		c, tr, v := must(expectations.NewCounted(cfg)), must(expectations.NewTracked[int, int](cfg)), must(expectations.NewVersions(cfg))
 		for key := range 1000 {
 			c.ExpectDeletions(key, 1)
 			tr.ExpectCreations(key, 1)
@@ -176,7 +176,7 @@ func TestKeysThatDieTakeNoMemory(t *testing.T) {
 }
 
 func TestNumbersAndKeysThatMakeNoSenseAreMisuse(t *testing.T) {
-	c := expectations.NewCounted(expectations.Config[float64]{})
+	c := must(expectations.NewCounted(expectations.Config[float64]{}))
 	const negative = "expectations: a number of expected events is negative"
 	for what, call := range map[string]func(){
 		"ExpectCreations":   func() { c.ExpectCreations(1, -1) },
@@ -193,7 +193,7 @@ func TestNumbersAndKeysThatMakeNoSenseAreMisuse(t *testing.T) {
 
 func TestAllMayBeUsedByManyAtOnce(t *testing.T) {
 	cfg := expectations.Config[string]{OnExpired: func(string) {}, TTL: time.Microsecond}
-	c, tr, v := expectations.NewCounted(cfg), expectations.NewTracked[string, int](cfg), expectations.NewVersions(cfg)
+	c, tr, v := must(expectations.NewCounted(cfg)), must(expectations.NewTracked[string, int](cfg)), must(expectations.NewVersions(cfg))
 	var wg sync.WaitGroup
 	for g := range 4 {
 		// Uses everything, ends by itself; the test waits for it.
@@ -223,7 +223,7 @@ func TestAllMayBeUsedByManyAtOnce(t *testing.T) {
 }
 
 func TestASecondBeginForgetsWhatTheFirstHasSeen(t *testing.T) {
-	tr := expectations.NewTracked[string, int](expectations.Config[string]{})
+	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	tr.Begin("a")
 	tr.CreationObserved("a", 1)
 	tr.Begin("a")

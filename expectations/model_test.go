@@ -159,7 +159,7 @@ type counted struct {
 
 func newCounted() subject {
 	m := newModel()
-	return &counted{m, expectations.NewCounted(m.config()), make(map[string][2]int)}
+	return &counted{m, must(expectations.NewCounted(m.config())), make(map[string][2]int)}
 }
 
 // change makes n what key expects.
@@ -214,7 +214,7 @@ type tracked struct {
 
 func newTracked() subject {
 	m := newModel()
-	return &tracked{m, expectations.NewTracked[string, int](m.config()), map[string]map[string]bool{"a": {}, "b": {}}, nil}
+	return &tracked{m, must(expectations.NewTracked[string, int](m.config())), map[string]map[string]bool{"a": {}, "b": {}}, nil}
 }
 
 func (s *tracked) expect(key string, events ...string) {
@@ -284,7 +284,7 @@ type versions struct {
 
 func newVersions() subject {
 	m := newModel()
-	return &versions{model: m, v: expectations.NewVersions(m.config()), want: make(map[string]uint64)}
+	return &versions{model: m, v: must(expectations.NewVersions(m.config())), want: make(map[string]uint64)}
 }
 
 func (s *versions) expect(key string, version uint64) {

@@ -18,9 +18,9 @@ func listen(notify func(f func(key string)) (stop func())) (told *[]string, stop
 }
 
 func TestWhoAskedIsToldWhenTheLastEventHasComeInWhateverWay(t *testing.T) {
-	c := expectations.NewCounted(expectations.Config[string]{})
-	tr := expectations.NewTracked[string, int](expectations.Config[string]{})
-	v := expectations.NewVersions(expectations.Config[string]{})
+	c := must(expectations.NewCounted(expectations.Config[string]{}))
+	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
+	v := must(expectations.NewVersions(expectations.Config[string]{}))
 	for what, test := range map[string]struct {
 		of              asker
 		expect, on, met func()
@@ -61,7 +61,7 @@ func TestWhoAskedIsToldWhenTheLastEventHasComeInWhateverWay(t *testing.T) {
 }
 
 func TestNobodyIsToldOfAKeyThatNobodyAskedFor(t *testing.T) {
-	tr := expectations.NewTracked[string, int](expectations.Config[string]{})
+	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	told, _ := listen(tr.Notify)
 	for range 2 { // as in a reconcile that has nothing to do: it must not be the reason of the next one
 		require.True(t, tr.Satisfied("a"))
@@ -82,9 +82,9 @@ func TestNobodyIsToldOfAKeyThatNobodyAskedFor(t *testing.T) {
 func TestAnExpiryIsToldToOnExpiredAndToNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired []string
-		c := expectations.NewCounted(expectations.Config[string]{
+		c := must(expectations.NewCounted(expectations.Config[string]{
 			OnExpired: func(key string) { expired = append(expired, key) },
-		})
+		}))
 		told, _ := listen(c.Notify)
 		c.ExpectCreations("a", 1)
 		at, waiting := c.Expires("a")
@@ -99,7 +99,7 @@ func TestAnExpiryIsToldToOnExpiredAndToNobodyElse(t *testing.T) {
 }
 
 func TestAllWhoListenAreToldInTheirOrderUntilTheyStop(t *testing.T) {
-	v := expectations.NewVersions(expectations.Config[string]{})
+	v := must(expectations.NewVersions(expectations.Config[string]{}))
 	var told []string
 	stops := make([]func(), 3)
 	for i := range stops {
@@ -127,7 +127,7 @@ func TestAllWhoListenAreToldInTheirOrderUntilTheyStop(t *testing.T) {
 }
 
 func TestWhoStopsWhileItIsToldKeepsTheOthersFromNothing(t *testing.T) {
-	c := expectations.NewCounted(expectations.Config[string]{})
+	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	var told []string
 	var stop func()
 	stop = c.Notify(func(string) { told = append(told, "first"); stop() })
@@ -142,7 +142,7 @@ func TestWhoStopsWhileItIsToldKeepsTheOthersFromNothing(t *testing.T) {
 }
 
 func TestWhoIsToldMayCallEverything(t *testing.T) {
-	c := expectations.NewCounted(expectations.Config[string]{})
+	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	var told []string
 	var stop func()
 	stop = c.Notify(func(key string) {
@@ -164,7 +164,7 @@ func TestWhoIsToldMayCallEverything(t *testing.T) {
 
 // Whoever asks, hears that a key waits, and then sleeps until it is told, is always told.
 func TestNoCallIsLostBetweenTheQuestionAndTheEvent(t *testing.T) {
-	v := expectations.NewVersions(expectations.Config[int]{TTL: -1})
+	v := must(expectations.NewVersions(expectations.Config[int]{TTL: -1}))
 	const keys, rounds = 3, 300
 	var wake [keys]chan struct{}
 	for key := range wake {

@@ -198,12 +198,12 @@ func run(t *testing.T, newGuard func() guard) (highest, lowest int) {
 // guards are the ways to keep from acting on a cache that lags.
 func guards() map[string]func() guard {
 	var cfg expectations.Config[string]
-	tracked := func() trackedGuard { return trackedGuard{t: expectations.NewTracked[string, int](cfg)} }
+	tracked := func() trackedGuard { return trackedGuard{t: must(expectations.NewTracked[string, int](cfg))} }
 	return map[string]func() guard{
-		"Counted":        func() guard { return countedGuard{c: expectations.NewCounted(cfg)} },
+		"Counted":        func() guard { return countedGuard{c: must(expectations.NewCounted(cfg))} },
 		"Tracked":        func() guard { return tracked() },
 		"Tracked, Begin": func() guard { return givenGuard{tracked()} },
-		"Versions":       func() guard { return versionsGuard{v: expectations.NewVersions(cfg)} },
+		"Versions":       func() guard { return versionsGuard{v: must(expectations.NewVersions(cfg))} },
 	}
 }
 

@@ -30,9 +30,9 @@ type sight[ID comparable] struct {
 	gone bool
 }
 
-// NewTracked returns a Tracked in which every key is satisfied.
-func NewTracked[K, ID comparable](cfg Config[K]) *Tracked[K, ID] {
-	return &Tracked[K, ID]{book: newBook[K, sets[ID]](cfg)}
+// NewTracked returns a Tracked in which every key is satisfied. Its error is nil: every Config is valid.
+func NewTracked[K, ID comparable](cfg Config[K]) (*Tracked[K, ID], error) {
+	return &Tracked[K, ID]{book: newBook[K, sets[ID]](cfg)}, nil
 }
 
 // Satisfied says whether key waits for nothing: all that it expected has been observed or has expired, or it has never

@@ -28,8 +28,8 @@ type awaited struct {
 	place   int
 }
 
-// NewVersions returns a Versions in which every key is satisfied.
-func NewVersions[K comparable](cfg Config[K]) *Versions[K] {
+// NewVersions returns a Versions in which every key is satisfied. Its error is nil: every Config is valid.
+func NewVersions[K comparable](cfg Config[K]) (*Versions[K], error) {
 	v := &Versions[K]{book: newBook[K, awaited](cfg)}
 	v.book.removed = func(p *page[K, awaited]) {
 		heap.Remove(&v.next, p.expected.place)
@@ -37,7 +37,7 @@ func NewVersions[K comparable](cfg Config[K]) *Versions[K] {
 			v.next = nil // a crowd came and went
 		}
 	}
-	return v
+	return v, nil
 }
 
 // Satisfied says whether key waits for nothing: the version that it expected has been observed or has expired, or it has

@@ -16,9 +16,9 @@ import (
 func TestAnObjectThatCannotBeIndexedIsListedAgainUntilItCan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := &spy{ListWatcher: newSource()}
-		in := informer.New(src, nameOf, informer.Config{
+		in := must(informer.New(src, nameOf, informer.Config{
 			OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Second, Factor: 2, Cap: time.Minute},
-		})
+		}))
 		var broken knob[bool]
 		cache.AddIndex(in.Indexer(), func(s site) []int {
 			if broken.get() && s.Name == "a" {
@@ -54,7 +54,7 @@ func TestAnObjectThatCannotBeIndexedIsListedAgainUntilItCan(t *testing.T) {
 func TestAnObjectThatCannotBeIndexedHoldsTheVersionDownHoweverOftenItIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Second}})
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Second}}))
 		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
 		start(t, in)
 		good := src.Put(site{Name: "a", Rev: 1})
@@ -73,7 +73,7 @@ func TestAnObjectThatCannotBeIndexedHoldsTheVersionDownHoweverOftenItIsListed(t 
 
 func TestStaleIsLongerUnheardThanThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := informer.New(newSource(), nameOf, informer.Config{})
+		in := must(informer.New(newSource(), nameOf, informer.Config{}))
 		assert.True(t, in.Stale(time.Hour), "it was never heard")
 		start(t, in)
 		time.Sleep(time.Minute)
@@ -86,7 +86,7 @@ func TestStaleIsLongerUnheardThanThat(t *testing.T) {
 func TestAHandlerOfEveryEventIsToldOfEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		h := r.handler()
@@ -112,7 +112,7 @@ func TestEachHandlerHasItsOwnResync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
-		in := informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Minute})
+		in := must(informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Minute}))
 		resyncs := make([]int, 3)
 		for i, period := range []time.Duration{0, 20 * time.Second, -1} {
 			_, err := in.AddHandler(informer.Handler[string, site]{

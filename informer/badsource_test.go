@@ -51,7 +51,7 @@ func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) {
 					}
 					return s.Name
 				}
-				in := informer.New(s, key, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+				in := must(informer.New(s, key, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 				stop := start(t, in)
 				got := errs.take()
 				require.Len(t, got, 1)
@@ -78,7 +78,7 @@ func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
 		var errs errorLog
 		var crash knob[bool]
 		crash.set(true)
-		in := informer.New(scripted{
+		in := must(informer.New(scripted{
 			list: func(context.Context) (informer.List[site], error) {
 				if crash.get() {
 					panic("list")
@@ -96,7 +96,7 @@ func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 		start(t, in)
 		got := errs.take()
 		require.Len(t, got, 1)
@@ -122,7 +122,7 @@ func TestAWatchThatPanicsIsTakenUpAgain(t *testing.T) {
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(yield func(informer.Event[site], error) bool) { panic("watch") }
 		}}}
-		in := informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		in := must(informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 		start(t, in)
 		time.Sleep(800 * time.Millisecond)
 		synctest.Wait()
@@ -138,7 +138,7 @@ func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
 			var errs errorLog
 			var mode knob[string]
 			mode.set("list")
-			in := informer.New(scripted{
+			in := must(informer.New(scripted{
 				list: func(context.Context) (informer.List[site], error) {
 					if mode.get() == "list" {
 						runtime.Goexit()
@@ -161,7 +161,7 @@ func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
 				if reportsExit {
 					runtime.Goexit()
 				}
-			}})
+			}}))
 			stop := start(t, in)
 			assert.Empty(t, errs.take())
 			time.Sleep(800 * time.Millisecond)
@@ -187,10 +187,10 @@ func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
 
 func TestErrorsOfAnEndingContextAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
+		in := must(informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
 			<-ctx.Done()
 			return informer.List[site]{}, ctx.Err()
-		}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+		}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 		start(t, in)()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"time"
@@ -49,6 +50,15 @@ func withDefaults[T any](cfg Config) Config {
 		cfg.OnError = warn(cfg.Logger)
 	}
 	return cfg
+}
+
+// validate returns an error that names each field that is out of its bounds.
+func (cfg Config) validate() error {
+	if !cfg.Backoff.IsZero() && cfg.Backoff.Duration <= 0 {
+		// The source would be asked again and again without a pause.
+		return fmt.Errorf("Config.Backoff.Duration is %v, must be positive if another field of Config.Backoff is set", cfg.Backoff.Duration)
+	}
+	return nil
 }
 
 // warn returns an OnError that writes to log.

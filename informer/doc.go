@@ -3,8 +3,8 @@
 //
 // # Usage
 //
-//	sites := informer.New(src, func(s Site) string { return s.Name }, informer.Config{Name: "sites"})
-//	_, err := sites.AddHandler(informer.Handler[string, Site]{
+//	sites, err := informer.New(src, func(s Site) string { return s.Name }, informer.Config{Name: "sites"})
+//	_, err = sites.AddHandler(informer.Handler[string, Site]{
 //		OnAdd:    func(s Site, inInitialList bool) { ... },
 //		OnUpdate: func(old, new Site) { ... },
 //		OnDelete: func(d cache.Tombstone[string, Site]) { ... },

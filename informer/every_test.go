@@ -13,7 +13,7 @@ import (
 func TestAHandlerOfEveryEventIsToldOfEachChangeThatPassesItsFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		h := r.handler()
@@ -40,7 +40,7 @@ func TestAHandlerOfEveryEventIsToldOfEachChangeThatPassesItsFilter(t *testing.T)
 func TestALateHandlerOfEveryEventIsToldOfEachChangeSinceItJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		newRecorder(t).add(in)
 		start(t, in)
 		for rev := range 3 {

@@ -20,7 +20,11 @@ func ExampleMap() {
 		count int
 	}
 	counts := informer.Map(src, func(r Row) tags { return tags{r.Name, len(r.Tags)} })
-	tagged := informer.New(counts, func(t tags) string { return t.name }, informer.Config{})
+	tagged, err := informer.New(counts, func(t tags) string { return t.name }, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- tagged.Run(ctx) }()
@@ -40,7 +44,7 @@ func ExampleMap() {
 // state.
 func ExamplePollConfig() {
 	rows := []Row{{Name: "ulm", ETag: "1"}, {Name: "kiel", ETag: "1"}}
-	src := informer.Poll(func(context.Context) ([]Row, error) { return rows, nil }, func(r Row) string { return r.Name },
+	src, err := informer.Poll(func(context.Context) ([]Row, error) { return rows, nil }, func(r Row) string { return r.Name },
 		informer.PollConfig[Row]{
 			Equal: informer.EqualBy(func(r Row) string { return r.ETag }),
 			Valid: func(r Row) error {
@@ -51,6 +55,10 @@ func ExamplePollConfig() {
 			},
 			OnError: func(err error) { fmt.Println(err) },
 		})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	show := func() {
 		list, err := src.List(context.Background())
 		for _, r := range list.Items {

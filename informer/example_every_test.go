@@ -13,9 +13,13 @@ import (
 // that the site has been added, and then that it is gone.
 func ExampleHandler_everyEvent() {
 	src := informertest.NewSource(siteName)
-	sites := informer.New(src, siteName, informer.Config{})
+	sites, err := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	told, busy := make(chan string), make(chan struct{})
-	_, err := sites.AddHandler(informer.Handler[string, Site]{
+	_, err = sites.AddHandler(informer.Handler[string, Site]{
 		EveryEvent: true,
 		OnAdd: func(s Site, _ bool) {
 			<-busy

@@ -15,7 +15,11 @@ func ExampleGroup() {
 	src.Put(Site{"kiel", "north"})
 	south := informer.Filter(src, func(s Site) bool { return s.Region == "south" })
 
-	g := informer.NewGroup(informer.GroupConfig{Name: "caches"})
+	g, err := informer.NewGroup(informer.GroupConfig{Name: "caches"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	sites, err := informer.For(g, src, siteName, informer.Config{Name: "sites"})
 	if err != nil {
 		fmt.Println(err)

@@ -15,7 +15,11 @@ import (
 func ExampleHandler() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "west"})
-	sites := informer.New(src, siteName, informer.Config{})
+	sites, err := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	told := make(chan string)
 	south, err := sites.AddHandler(informer.Handler[string, Site]{
 		Filter:   func(s Site) bool { return s.Region == "south" },
@@ -48,7 +52,11 @@ func ExampleRegistration() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "south"})
 	src.Put(Site{"kiel", "north"})
-	sites := informer.New(src, siteName, informer.Config{Name: "sites"})
+	sites, err := informer.New(src, siteName, informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error)
@@ -84,7 +92,11 @@ func ExampleRegistration_Remove() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "south"})
 	src.Put(Site{"kiel", "north"})
-	sites := informer.New(src, siteName, informer.Config{})
+	sites, err := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan error)
@@ -116,7 +128,12 @@ func ExampleWaitForSync() {
 	var waitFor []informer.Syncer
 	for _, name := range []string{"sites", "tenants"} {
 		src := informertest.NewSource(siteName)
-		waitFor = append(waitFor, informer.New(src, siteName, informer.Config{Name: name})) // and nobody runs them
+		inf, err := informer.New(src, siteName, informer.Config{Name: name})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		waitFor = append(waitFor, inf) // and nobody runs them
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("startup took too long"))
@@ -129,7 +146,7 @@ func ExampleConfig() {
 	src := informertest.NewSource(siteName)
 	src.Fail(errors.New("no route to host"))
 	errs := make(chan error, 1)
-	sites := informer.New(src, siteName, informer.Config{
+	sites, err := informer.New(src, siteName, informer.Config{
 		Name:    "sites",
 		Backoff: wait.Backoff{Duration: 1},
 		OnError: func(err error) {
@@ -137,6 +154,10 @@ func ExampleConfig() {
 			errs <- err
 		},
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()

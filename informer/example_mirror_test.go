@@ -19,9 +19,13 @@ func Example() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "south"})
 
-	sites := informer.New(src, siteName, informer.Config{Name: "sites"})
+	sites, err := informer.New(src, siteName, informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	told := make(chan string)
-	_, err := sites.AddHandler(informer.Handler[string, Site]{
+	_, err = sites.AddHandler(informer.Handler[string, Site]{
 		OnAdd:    func(s Site, initial bool) { told <- fmt.Sprintf("add %v, initial: %t", s, initial) },
 		OnUpdate: func(old, s Site) { told <- fmt.Sprintf("update %v to %v", old, s) },
 		OnDelete: func(d cache.Tombstone[string, Site]) { told <- fmt.Sprintf("delete %v", d.Object) },
@@ -53,7 +57,11 @@ func Example() {
 // Whoever has written waits until the cache has seen it.
 func ExampleInformer_WaitForVersion() {
 	src := informertest.NewSource(siteName)
-	sites := informer.New(src, siteName, informer.Config{})
+	sites, err := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()
@@ -78,7 +86,11 @@ func ExampleInformer_Indexer() {
 	src.Put(Site{"ulm", "south"})
 	src.Put(Site{"kiel", "north"})
 	src.Put(Site{"graz", "south"})
-	sites := informer.New(src, siteName, informer.Config{})
+	sites, err := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	regions := cache.AddIndex(sites.Indexer(), func(s Site) []string { return []string{s.Region} })
 
 	ctx, cancel := context.WithCancel(context.Background())

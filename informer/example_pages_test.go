@@ -43,12 +43,16 @@ func (t *siteTable) Watch(ctx context.Context, _ informer.Version) iter.Seq2[inf
 // A source whose list is long gives it in pages.
 func ExamplePager() {
 	src := &siteTable{rows: []Site{{"ulm", "south"}, {"kiel", "north"}, {"jena", "east"}}, version: 7}
-	sites := informer.New(src, siteName, informer.Config{})
+	sites, err := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()
 
-	err := informer.WaitForSync(ctx, sites)
+	err = informer.WaitForSync(ctx, sites)
 	fmt.Println(sites.Indexer().Len(), "sites at version", sites.Version(), err)
 
 	cancel()

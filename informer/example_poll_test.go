@@ -33,13 +33,21 @@ func (v *inventory) change(f func(map[string]Site)) {
 // the next poll.
 func ExamplePoller_Nudge() {
 	inv := &inventory{sites: map[string]Site{"ulm": {"ulm", "south"}}}
-	src := informer.Poll(inv.list, siteName, informer.PollConfig[Site]{
+	src, err := informer.Poll(inv.list, siteName, informer.PollConfig[Site]{
 		Interval: -1, // an example has no patience: it nudges
 		Equal:    func(a, b Site) bool { return a == b },
 	})
-	sites := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, err := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	told := make(chan string)
-	_, err := sites.AddHandler(informer.Handler[string, Site]{
+	_, err = sites.AddHandler(informer.Handler[string, Site]{
 		OnAdd:    func(s Site, _ bool) { told <- "add " + s.Name },
 		OnUpdate: func(old, s Site) { told <- "update " + s.Name + " from " + old.Region + " to " + s.Region },
 		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete " + d.Key },

@@ -28,11 +28,15 @@ func ExampleEqualer() {
 	src.Put(Row{Name: "kiel", ETag: "1"})
 
 	etag := informer.EqualBy(func(r Row) string { return r.ETag })
-	rows := informer.New(informer.WithEqual(src, etag), src.Key, informer.Config{
+	rows, err := informer.New(informer.WithEqual(src, etag), src.Key, informer.Config{
 		Backoff: wait.Backoff{Duration: time.Millisecond}, OnError: func(error) {},
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	told := make(chan string, 10)
-	_, err := rows.AddHandler(informer.Handler[string, Row]{
+	_, err = rows.AddHandler(informer.Handler[string, Row]{
 		OnAdd:    func(r Row, _ bool) { told <- "add " + r.Name },
 		OnUpdate: func(old, r Row) { told <- "update " + r.Name + " from " + old.ETag + " to " + r.ETag },
 	})
@@ -112,7 +116,11 @@ func ExampleInformer_Reset() {
 		done:   make(chan struct{}),
 	}
 	told := make(chan any)
-	sites := informer.New(src, siteName, informer.Config{Name: "sites", OnError: func(err error) { told <- err }})
+	sites, err := informer.New(src, siteName, informer.Config{Name: "sites", OnError: func(err error) { told <- err }})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	handler, err := sites.AddHandler(informer.Handler[string, Site]{
 		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete " + d.Key },
 	})
@@ -146,7 +154,11 @@ func ExampleInformer_Reset() {
 func ExampleHandler_resync() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "south"})
-	sites := informer.New(src, siteName, informer.Config{})
+	sites, err := informer.New(src, siteName, informer.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	told := make(chan string)
@@ -156,7 +168,7 @@ func ExampleHandler_resync() {
 		case <-ctx.Done():
 		}
 	}
-	_, err := sites.AddHandler(informer.Handler[string, Site]{
+	_, err = sites.AddHandler(informer.Handler[string, Site]{
 		OnAdd:        func(s Site, _ bool) { tell("add " + s.Name) },
 		OnUpdate:     func(old, s Site) { tell(fmt.Sprintf("update %s, changed: %t", s.Name, s != old)) },
 		ResyncPeriod: time.Millisecond, // mostly some minutes

@@ -17,7 +17,7 @@ func TestTheSourceWaitsForACacheThatIsHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 4 * informer.MaxBatch
 		var told atomic.Int32
-		in := informer.New(scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
+		in := must(informer.New(scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(yield func(informer.Event[site], error) bool) {
 				for rev := int(after); rev <= events; rev++ {
 					told.Add(1)
@@ -27,7 +27,7 @@ func TestTheSourceWaitsForACacheThatIsHeldUp(t *testing.T) {
 				}
 				<-ctx.Done()
 			}
-		}}, nameOf, informer.Config{})
+		}}, nameOf, informer.Config{}))
 		held := make(chan struct{})
 		in.OnVersion(func(informer.Version) { <-held })
 		start(t, in)

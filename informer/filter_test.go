@@ -71,7 +71,7 @@ func TestAnInformerOfAFilterIsExact(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			src := newSource()
-			in := informer.New(informer.Filter(src, isEven), nameOf, informer.Config{OnError: func(error) {}})
+			in := must(informer.New(informer.Filter(src, isEven), nameOf, informer.Config{OnError: func(error) {}}))
 			r := newRecorder(t).add(in)
 			r.gaps = true
 			start(t, in)

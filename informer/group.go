@@ -43,13 +43,13 @@ type member interface {
 	Run(ctx context.Context) error
 }
 
-// NewGroup returns a group of no informers.
-func NewGroup(cfg GroupConfig) *Group {
+// NewGroup returns a group of no informers. Its error is nil: every GroupConfig is valid.
+func NewGroup(cfg GroupConfig) (*Group, error) {
 	return &Group{
 		name:    cmp.Or(cfg.Name, "informers"),
 		synced:  make(chan struct{}),
 		sources: make(map[any]member),
-	}
+	}, nil
 }
 
 // For returns the informer of src in g: the one that is there, or a new one, which starts at once if Run of g is under
@@ -65,7 +65,10 @@ func For[K comparable, T any](g *Group, src ListWatcher[T], key cache.KeyFunc[K,
 	if src != nil && !reflect.ValueOf(src).Comparable() {
 		panic(fmt.Sprintf("informer: For needs a source that can be compared, such as a pointer, not a %T", src))
 	}
-	in := New(src, key, cfg) // nothing is lost if it is not needed: it does nothing before it runs
+	in, err := New(src, key, cfg) // nothing is lost if it is not needed: it does nothing before it runs
+	if err != nil {
+		return nil, err
+	}
 	m, ok := g.join(src, in)
 	if !ok {
 		return nil, fmt.Errorf("informer: add %s to group %s: %w", in.Name(), g.name, ErrEnded)

@@ -30,7 +30,7 @@ func join(t *testing.T, g *informer.Group, src informer.ListWatcher[site], name 
 
 func TestWhoAsksForTheSameSourceGetsTheSameInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := informer.NewGroup(informer.GroupConfig{})
+		g := must(informer.NewGroup(informer.GroupConfig{}))
 		src, other := &spy{ListWatcher: newSource()}, newSource()
 		in := join(t, g, src, "sites")
 		assert.Same(t, in, join(t, g, src, "ignored"))
@@ -51,7 +51,7 @@ func TestWhoAsksForTheSameSourceGetsTheSameInformer(t *testing.T) {
 
 func TestALateInformerStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := informer.NewGroup(informer.GroupConfig{Name: "all"})
+		g := must(informer.NewGroup(informer.GroupConfig{Name: "all"}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := runGroup(ctx, g)
 		assert.True(t, g.HasSynced(), "there is nothing to wait for")
@@ -74,7 +74,7 @@ func TestALateInformerStartsAtOnce(t *testing.T) {
 
 func TestAGroupHasSyncedWhenAllOfItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := informer.NewGroup(informer.GroupConfig{})
+		g := must(informer.NewGroup(informer.GroupConfig{}))
 		good, bad, late := newSource(), newSource(), newSource()
 		bad.Fail(errOutage)
 		join(t, g, good, "good")
@@ -102,7 +102,7 @@ func TestAGroupHasSyncedWhenAllOfItHas(t *testing.T) {
 
 func TestAGroupThatNeverSyncsEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := informer.NewGroup(informer.GroupConfig{})
+		g := must(informer.NewGroup(informer.GroupConfig{}))
 		src := newSource()
 		src.Fail(errOutage)
 		join(t, g, src, "sites")
@@ -116,7 +116,7 @@ func TestAGroupThatNeverSyncsEnds(t *testing.T) {
 
 func TestAnInformerThatEndsByItselfEndsTheGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := informer.NewGroup(informer.GroupConfig{})
+		g := must(informer.NewGroup(informer.GroupConfig{}))
 		one, two := join(t, g, newSource(), "one"), join(t, g, newSource(), "two")
 		three := &spy{ListWatcher: newSource()}
 		join(t, g, three, "three")
@@ -131,7 +131,7 @@ func TestAnInformerThatEndsByItselfEndsTheGroup(t *testing.T) {
 }
 
 func TestForRefusesWhatItCannotShare(t *testing.T) {
-	g := informer.NewGroup(informer.GroupConfig{})
+	g := must(informer.NewGroup(informer.GroupConfig{}))
 	assert.Panics(t, func() { _, _ = informer.For(g, nil, nameOf, informer.Config{}) })
 	assert.PanicsWithValue(t, "informer: For needs a source that can be compared, such as a pointer, not a informer_test.scripted", func() {
 		_, _ = informer.For(g, scripted{list: empty}, nameOf, informer.Config{})
@@ -145,7 +145,7 @@ func TestForRefusesWhatItCannotShare(t *testing.T) {
 
 func TestWaitForSyncNamesTheMembersOfAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, src := informer.NewGroup(informer.GroupConfig{Name: "caches"}), newSource()
+		g, src := must(informer.NewGroup(informer.GroupConfig{Name: "caches"})), newSource()
 		silent := scripted{list: func(ctx context.Context) (informer.List[site], error) {
 			<-ctx.Done()
 			return informer.List[site]{}, context.Cause(ctx)
@@ -154,7 +154,7 @@ func TestWaitForSyncNamesTheMembersOfAGroup(t *testing.T) {
 			_, err := informer.For(g, source, nameOf, informer.Config{Name: name})
 			require.NoError(t, err)
 		}
-		other := informer.New(newSource(), nameOf, informer.Config{Name: "other"})
+		other := must(informer.New(newSource(), nameOf, informer.Config{Name: "other"}))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- g.Run(ctx) }() // ends with ctx; waited for below
@@ -169,7 +169,7 @@ func TestWaitForSyncNamesTheMembersOfAGroup(t *testing.T) {
 		cancel()
 		assert.NoError(t, <-ended)
 
-		empty := informer.NewGroup(informer.GroupConfig{Name: "empty"})
+		empty := must(informer.NewGroup(informer.GroupConfig{Name: "empty"}))
 		assert.EqualError(t, informer.WaitForSync(limited, empty), "informer: wait for sync of empty: context deadline exceeded")
 	})
 }

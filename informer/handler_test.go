@@ -17,7 +17,7 @@ import (
 func TestALateHandlerGetsThePresentAndThenTheTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		start(t, in)
 		src.Put(site{Name: "b", Rev: 1})
 		src.Put(site{Name: "a", Rev: 2})
@@ -40,7 +40,7 @@ func TestOneHandlerAddedTwiceIsTwoHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
-		in := informer.New(src, nameOf, informer.Config{Name: "sites"})
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites"}))
 		calls := make(chan string, 10)
 		h := informer.Handler[string, site]{OnAdd: func(s site, _ bool) { calls <- s.Name }}
 		one, err := in.AddHandler(h)
@@ -65,7 +65,7 @@ func TestAHandlerHasSyncedWhenItHasReturnedFromEveryInitialObject(t *testing.T) 
 		for _, name := range []string{"a", "b", "c"} {
 			src.Put(site{Name: name})
 		}
-		in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
@@ -92,7 +92,7 @@ func TestAHandlerHasSyncedWhenItsInitialObjectsAreGone(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			src.Put(site{Name: name})
 		}
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
@@ -125,7 +125,7 @@ func TestAnInitialObjectIsToldAsItIsWhenItsTurnComes(t *testing.T) {
 			for i, name := range []string{"a", "b", "c", "e", "d"} {
 				src.Put(site{Name: name, Rev: []int{1, 2, 3, 4, 1}[i]})
 			}
-			in := informer.New(src, nameOf, informer.Config{})
+			in := must(informer.New(src, nameOf, informer.Config{}))
 			r := newRecorder(t)
 			r.gate = make(chan struct{})
 			h := r.handler()
@@ -150,7 +150,7 @@ func TestAnInitialObjectIsToldAsItIsWhenItsTurnComes(t *testing.T) {
 
 func TestAHandlerOfAnEmptySourceHasSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := informer.New(newSource(), nameOf, informer.Config{})
+		in := must(informer.New(newSource(), nameOf, informer.Config{}))
 		r := newRecorder(t).add(in)
 		assert.False(t, r.reg.HasSynced())
 		start(t, in)
@@ -164,7 +164,7 @@ func TestAPanicCountsAsDelivered(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
 		src.Put(site{Name: "b", Rev: 1})
-		in := informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
 		gate := make(chan struct{}, 10)
 		var calls []string
 		crash := func(format string, args ...any) {
@@ -209,7 +209,7 @@ func TestAPanicCountsAsDelivered(t *testing.T) {
 func TestABlockedHandlerDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		blocked := newRecorder(t)
 		blocked.gate = make(chan struct{})
 		blocked.add(in)
@@ -230,7 +230,7 @@ func TestABlockedHandlerDelaysNobody(t *testing.T) {
 func TestWhatWaitsIsBoundedByTheNumberOfObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
@@ -280,7 +280,7 @@ func TestWhatWaitsIsMergedForEachKey(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				src := newSource()
-				in := informer.New(src, nameOf, informer.Config{})
+				in := must(informer.New(src, nameOf, informer.Config{}))
 				r := newRecorder(t)
 				r.gate = make(chan struct{})
 				r.add(in)
@@ -301,7 +301,7 @@ func TestTheDeletionIsToldWithTheStateThatTheSourceGave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
-		in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		r := newRecorder(t).add(in)
 		start(t, in)
 		src.Fail(errOutage)
@@ -316,7 +316,7 @@ func TestTheDeletionIsToldWithTheStateThatTheSourceGave(t *testing.T) {
 func TestWhatHasWaitedGivesItsMemoryBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)

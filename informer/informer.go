@@ -41,10 +41,14 @@ type Informer[K comparable, T any] struct {
 	listeners []*listener[K, T] // joined; never changed in place
 }
 
-// New returns an informer of src, whose objects have the key that key returns. It does nothing before Run.
-func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg Config) *Informer[K, T] {
+// New returns an informer of src, whose objects have the key that key returns. It does nothing before Run. The error names
+// each field of cfg that is out of its bounds. New panics if src or key is nil.
+func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg Config) (*Informer[K, T], error) {
 	if src == nil || key == nil {
 		panic("informer: New needs a source and a key function")
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("informer: new informer: %w", err)
 	}
 	in := &Informer[K, T]{
 		cfg:     withDefaults[T](cfg),
@@ -60,7 +64,7 @@ func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg C
 	in.applier = applier[K, T]{
 		name: in.cfg.Name, indexer: in.indexer, equal: equalOf(src), onError: in.cfg.OnError, seed: maphash.MakeSeed(),
 	}
-	return in
+	return in, nil
 }
 
 // Name returns the name from the Config.

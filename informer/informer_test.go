@@ -19,7 +19,7 @@ import (
 
 func TestRunRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := informer.New(newSource(), nameOf, informer.Config{Name: "sites"})
+		in := must(informer.New(newSource(), nameOf, informer.Config{Name: "sites"}))
 		stop := start(t, in)
 		err := in.Run(t.Context())
 		require.ErrorIs(t, err, informer.ErrRunning)
@@ -36,7 +36,7 @@ func TestNothingHappensBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t).add(in)
 		assert.Empty(t, r.take())
 		assert.Zero(t, in.Version())
@@ -48,10 +48,10 @@ func TestNothingHappensBeforeRun(t *testing.T) {
 
 func TestARunWhoseContextHasEndedListsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := informer.New(scripted{list: func(context.Context) (informer.List[site], error) {
+		in := must(informer.New(scripted{list: func(context.Context) (informer.List[site], error) {
 			t.Error("List was called")
 			return informer.List[site]{}, nil
-		}}, nameOf, informer.Config{})
+		}}, nameOf, informer.Config{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.NoError(t, in.Run(ctx))
@@ -59,18 +59,18 @@ func TestARunWhoseContextHasEndedListsNothing(t *testing.T) {
 }
 
 func TestNameDefaultsToTheTypeOfTheObjects(t *testing.T) {
-	assert.Equal(t, "informer_test.site", informer.New(newSource(), nameOf, informer.Config{}).Name())
-	assert.Equal(t, "sites", informer.New(newSource(), nameOf, informer.Config{Name: "sites"}).Name())
+	assert.Equal(t, "informer_test.site", must(informer.New(newSource(), nameOf, informer.Config{})).Name())
+	assert.Equal(t, "sites", must(informer.New(newSource(), nameOf, informer.Config{Name: "sites"})).Name())
 }
 
 func TestKeyIsThatOfTheKeyFunction(t *testing.T) {
-	assert.Equal(t, "ulm", informer.New(newSource(), nameOf, informer.Config{}).Key(site{Name: "ulm"}))
+	assert.Equal(t, "ulm", must(informer.New(newSource(), nameOf, informer.Config{})).Key(site{Name: "ulm"}))
 }
 
 func TestNewWithoutASourceOrAKeyPanics(t *testing.T) {
-	assert.Panics(t, func() { informer.New(nil, nameOf, informer.Config{}) })
-	assert.Panics(t, func() { informer.New[string](newSource(), nil, informer.Config{}) })
-	assert.Panics(t, func() { informer.Poll(nil, nameOf, informer.PollConfig[site]{}) })
+	assert.Panics(t, func() { must(informer.New(nil, nameOf, informer.Config{})) })
+	assert.Panics(t, func() { must(informer.New[string](newSource(), nil, informer.Config{})) })
+	assert.Panics(t, func() { must(informer.Poll(nil, nameOf, informer.PollConfig[site]{})) })
 }
 
 // many puts n objects, of the given revision.
@@ -85,7 +85,7 @@ func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		many(src, n, 1)
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		cache.AddIndex(in.Indexer(), func(site) []int { // slow, so that handlers have the time to look
 			time.Sleep(time.Millisecond)
 			return nil
@@ -132,7 +132,7 @@ func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) {
 func TestAHandlerIsNeverAheadOfTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		atLeast := func(s site) {
 			cached, ok := in.Get(s.Name)
 			assert.True(t, ok)
@@ -155,7 +155,7 @@ func TestVersionIsThatOfTheLastChangeInTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		start(t, in)
 		assert.Equal(t, informer.Version(1), in.Version())
 		for range 1000 {
@@ -174,7 +174,7 @@ func TestVersionIsThatOfTheLastChangeInTheCache(t *testing.T) {
 func TestWhatWaitsForASlowCacheIsAppliedInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		slow := make(chan struct{})
 		cache.AddIndex(in.Indexer(), func(s site) []int { <-slow; return nil })
 		r := newRecorder(t).add(in)
@@ -191,7 +191,7 @@ func TestWaitForVersion(t *testing.T) {
 	t.Run("wakes those whose version is reached, and no others", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			src := newSource()
-			in := informer.New(src, nameOf, informer.Config{})
+			in := must(informer.New(src, nameOf, informer.Config{}))
 			start(t, in)
 			reached := make([]error, 6)
 			for v := range reached {
@@ -210,7 +210,7 @@ func TestWaitForVersion(t *testing.T) {
 	})
 	t.Run("ends with the cause of its context", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			in := informer.New(newSource(), nameOf, informer.Config{Name: "sites"})
+			in := must(informer.New(newSource(), nameOf, informer.Config{Name: "sites"}))
 			start(t, in)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too slow"))
 			defer cancel()
@@ -220,7 +220,7 @@ func TestWaitForVersion(t *testing.T) {
 	})
 	t.Run("does not say that it was in vain when it was not", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			in := informer.New(newSource(), nameOf, informer.Config{})
+			in := must(informer.New(newSource(), nameOf, informer.Config{}))
 			for v := informer.Version(1); v < 200; v++ {
 				ctx, cancel := context.WithCancel(t.Context())
 				err := make(chan error, 1)
@@ -236,7 +236,7 @@ func TestWaitForVersion(t *testing.T) {
 	})
 	t.Run("ends with Run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			in := informer.New(newSource(), nameOf, informer.Config{})
+			in := must(informer.New(newSource(), nameOf, informer.Config{}))
 			stop := start(t, in)
 			time.AfterFunc(time.Second, stop)
 			assert.ErrorIs(t, in.WaitForVersion(t.Context(), 7), informer.ErrEnded)
@@ -249,7 +249,7 @@ func TestLastHeardIsTheTimeOfTheLastListEventOrBookmark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
-		in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		start(t, in)
 		heardNow := func(want bool) {
 			t.Helper()
@@ -276,7 +276,7 @@ func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 7})
 		events := make(chan informer.Event[site])
 		var errs errorLog
-		in := informer.New(scripted{
+		in := must(informer.New(scripted{
 			list: func(context.Context) (informer.List[site], error) { return list.get(), nil },
 			watch: func(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[site], error] {
 				return func(yield func(informer.Event[site], error) bool) {
@@ -292,7 +292,7 @@ func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+		}, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
 		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
 		var told, late []informer.Version
 		stop := in.OnVersion(func(v informer.Version) {
@@ -342,7 +342,7 @@ func TestResyncGivesEveryObjectAgain(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "b", Rev: 1})
 		src.Put(site{Name: "a", Rev: 2})
-		in := informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Hour})
+		in := must(informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Hour}))
 		r := newRecorder(t).add(in)
 		start(t, in)
 		assert.Equal(t, []string{"add b.1 initial=true", "add a.2 initial=true"}, r.take())
@@ -363,7 +363,7 @@ func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
-		in := informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Hour})
+		in := must(informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Hour}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
@@ -384,7 +384,7 @@ func TestAnObjectThatCannotBeIndexedHoldsTheVersionDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
 		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
 		r := newRecorder(t).add(in)
 		start(t, in)

@@ -34,7 +34,7 @@ func newChronicle(names []string, cfg informer.Config) *chronicle {
 	for _, name := range names {
 		s.put(name)
 	}
-	s.in = informer.New(s.src, nameOf, cfg)
+	s.in = must(informer.New(s.src, nameOf, cfg))
 	return s
 }
 
@@ -265,7 +265,7 @@ func TestWhatWasThereWhenAHandlerJoinedIsLetGoOf(t *testing.T) {
 					}
 					return []informer.List[*site]{list}
 				}}
-				in := informer.New(src, func(s *site) string { return s.Name }, informer.Config{})
+				in := must(informer.New(src, func(s *site) string { return s.Name }, informer.Config{}))
 				gate := make(chan struct{})
 				reg, err := in.AddHandler(informer.Handler[string, *site]{OnAdd: func(*site, bool) { <-gate }})
 				require.NoError(t, err)

@@ -32,7 +32,7 @@ func newWorld(t *testing.T, seed uint64, gaps bool) *world {
 	src := newSource()
 	return &world{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), src: src, gaps: gaps,
-		in:    informer.New(src, nameOf, informer.Config{ResyncPeriod: 7 * time.Minute, OnError: func(error) {}}),
+		in:    must(informer.New(src, nameOf, informer.Config{ResyncPeriod: 7 * time.Minute, OnError: func(error) {}})),
 		truth: make(map[string]site), lives: make(map[string]int),
 	}
 }

@@ -25,7 +25,7 @@ func TestAListInPagesIsAppliedAsAWhole(t *testing.T) {
 			src.Put(site{Name: fmt.Sprint(i), Rev: i})
 		}
 		var errs errorLog
-		in := informer.New(src.Paged(7), nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		in := must(informer.New(src.Paged(7), nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 		r := newRecorder(t)
 		r.gaps = true
 		r.check = func() { assert.Equal(t, 100, in.Indexer().Len()) }
@@ -100,8 +100,8 @@ func TestPagesThatAreNoListAreRefused(t *testing.T) {
 				var errs errorLog
 				var pages knob[iter.Seq2[informer.List[site], error]]
 				pages.set(c.pages)
-				in := informer.New(paged{pages: func(context.Context) iter.Seq2[informer.List[site], error] { return pages.get() }},
-					nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+				in := must(informer.New(paged{pages: func(context.Context) iter.Seq2[informer.List[site], error] { return pages.get() }},
+					nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 				start(t, in)
 				got := errs.take()
 				require.Len(t, got, 1)
@@ -132,7 +132,7 @@ func TestAnOldPageEndsTheList(t *testing.T) {
 		var version knob[informer.Version]
 		version.set(5)
 		var asked atomic.Int32
-		in := informer.New(paged{
+		in := must(informer.New(paged{
 			pages: func(context.Context) iter.Seq2[informer.List[site], error] {
 				return func(yield func(informer.List[site], error) bool) {
 					for n := 1; n <= 3; n++ {
@@ -149,7 +149,7 @@ func TestAnOldPageEndsTheList(t *testing.T) {
 					yield(informer.Event[site]{}, informer.ErrExpired)
 				}
 			}},
-		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 		start(t, in)
 		assert.Equal(t, int32(3), asked.Load())
 		version.set(4)
@@ -164,12 +164,12 @@ func TestAnOldPageEndsTheList(t *testing.T) {
 // A source that stops when its context ends must not be taken for one that has listed all.
 func TestPagesThatStopWithTheirContextAreNotTheWholeList(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	d := informer.Driver[string, site]{In: informer.New(paged{pages: func(context.Context) iter.Seq2[informer.List[site], error] {
+	d := informer.Driver[string, site]{In: must(informer.New(paged{pages: func(context.Context) iter.Seq2[informer.List[site], error] {
 		return func(yield func(informer.List[site], error) bool) {
 			yield(informer.List[site]{Items: []site{{Name: "a"}}, Version: 1}, nil)
 			cancel()
 		}
-	}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})}
+	}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))}
 	d.Reflect(ctx)
 	assert.True(t, d.Idle())
 	_, watches := d.Seen()
@@ -234,7 +234,7 @@ func TestAListIsNotKeptAliveByItsObjects(t *testing.T) {
 			n++
 			return []informer.List[*site]{{Items: page(), Version: informer.Version(n)}, {Items: page(), Version: informer.Version(n)}}
 		}}
-		in := informer.New(src, func(s *site) string { return s.Name }, informer.Config{})
+		in := must(informer.New(src, func(s *site) string { return s.Name }, informer.Config{}))
 		gate := make(chan struct{})
 		calls := 0
 		_, err := in.AddHandler(informer.Handler[string, *site]{OnAdd: func(*site, bool) { calls++; <-gate }})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -80,10 +81,16 @@ type PollConfig[T any] struct {
 }
 
 // Poll makes a source of the function list, which returns all objects that exist and must not change what it returned
-// afterwards. Calls of list do not overlap. A panic of list or key is an error of the poll.
-func Poll[K comparable, T any](list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg PollConfig[T]) *Poller[K, T] {
+// afterwards. Calls of list do not overlap. A panic of list or key is an error of the poll. The error of Poll names each
+// field of cfg that is out of its bounds. Poll panics if list or key is nil.
+func Poll[K comparable, T any](
+	list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg PollConfig[T],
+) (*Poller[K, T], error) {
 	if list == nil || key == nil {
 		panic("informer: Poll needs a list function and a key function")
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("informer: new poller: %w", err)
 	}
 	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
 	cfg.Jitter = cmp.Or(cfg.Jitter, 0.1)
@@ -102,7 +109,15 @@ func Poll[K comparable, T any](list func(context.Context) ([]T, error), key cach
 		turn:   make(chan struct{}, 1),
 		nudge:  make(chan struct{}, 1),
 		polled: make(chan struct{}),
+	}, nil
+}
+
+// validate returns an error that names each field that is out of its bounds.
+func (cfg PollConfig[T]) validate() error {
+	if math.IsNaN(cfg.Jitter) || math.IsInf(cfg.Jitter, 1) {
+		return fmt.Errorf("PollConfig.Jitter is %v, must be a number", cfg.Jitter)
 	}
+	return nil
 }
 
 // EqualBy returns a PollConfig.Equal that compares what version returns: objects of the same version are the same. It is

@@ -85,7 +85,7 @@ func all(events <-chan string) (all []string) {
 func TestPollFindsOutWhatHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := informer.Poll(b.list, nameOf, regular)
+		p := must(informer.Poll(b.list, nameOf, regular))
 		b.set(nil, site{Name: "c"}, site{Name: "a"}, site{Name: "b"}, site{Name: "d"})
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestPollFromTheBeginningNeedsNoList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a"})
-		p := informer.Poll(b.list, nameOf, regular)
+		p := must(informer.Poll(b.list, nameOf, regular))
 		assert.Equal(t, []string{"1 Added a.0"}, all(watch(t, t.Context(), p, 0)))
 	})
 }
@@ -119,7 +119,7 @@ func TestPollFromTheBeginningNeedsNoList(t *testing.T) {
 func TestPollIntervalHasJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: time.Minute, Jitter: 0.5})
+		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: time.Minute, Jitter: 0.5}))
 		events := watch(t, t.Context(), p, 0)
 		<-events
 		var pauses []time.Duration
@@ -137,7 +137,7 @@ func TestPollIntervalHasJitter(t *testing.T) {
 func TestNudgePollsNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1}) // never by itself
+		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1})) // never by itself
 		events := watch(t, t.Context(), p, 0)
 		time.Sleep(24 * time.Hour)
 		assert.Zero(t, b.got())
@@ -163,7 +163,7 @@ func TestNudgePollsNow(t *testing.T) {
 func TestANudgeStartsTheIntervalAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := informer.Poll(b.list, nameOf, regular)
+		p := must(informer.Poll(b.list, nameOf, regular))
 		watch(t, t.Context(), p, 0)
 		time.Sleep(900 * time.Millisecond)
 		p.Nudge()
@@ -178,7 +178,7 @@ func TestANudgeStartsTheIntervalAnew(t *testing.T) {
 func TestAListServesTheNudgeThatCameBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := informer.Poll(b.list, nameOf, regular)
+		p := must(informer.Poll(b.list, nameOf, regular))
 		p.Nudge()
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
@@ -209,10 +209,10 @@ func TestAPollThatFailsChangesNothing(t *testing.T) {
 					}
 					return s.Name
 				}
-				p := informer.Poll(b.list, key, informer.PollConfig[site]{Jitter: -1, OnError: errs.add})
+				p := must(informer.Poll(b.list, key, informer.PollConfig[site]{Jitter: -1, OnError: errs.add}))
 				b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: 2})
 				s := &spy{ListWatcher: p}
-				in := informer.New(s, nameOf, informer.Config{OnError: reported.add})
+				in := must(informer.New(s, nameOf, informer.Config{OnError: reported.add}))
 				r := newRecorder(t).add(in)
 				start(t, in)
 				assert.Len(t, r.take(), 2)
@@ -246,7 +246,7 @@ func TestAListThatFailsIsTriedAgainByTheInformer(t *testing.T) {
 		var b table
 		var errs errorLog
 		b.set(errOutage)
-		in := informer.New(informer.Poll(b.list, nameOf, regular), nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		in := must(informer.New(must(informer.Poll(b.list, nameOf, regular)), nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 		start(t, in)
 		assert.EqualError(t, errs.take()[0], "informer: list sites: informer: poll: no route to host")
 		b.set(nil)
@@ -259,7 +259,7 @@ func TestAListThatFailsIsTriedAgainByTheInformer(t *testing.T) {
 func TestAPollThatFindsNothingIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		in := informer.New(informer.Poll(b.list, nameOf, regular), nameOf, informer.Config{})
+		in := must(informer.New(must(informer.Poll(b.list, nameOf, regular)), nameOf, informer.Config{}))
 		start(t, in)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -271,7 +271,7 @@ func TestPollAsksEqual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a", Life: 1})
-		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, Equal: func(a, b site) bool { return a.Rev == b.Rev }})
+		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, Equal: func(a, b site) bool { return a.Rev == b.Rev }}))
 		events := watch(t, t.Context(), p, 0)
 		all(events)
 		b.set(nil, site{Name: "a", Life: 2})

@@ -24,7 +24,7 @@ func TestABadObjectKeepsItsLastGoodStateAndHidesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		var errs errorLog
-		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, Valid: valid, OnError: errs.add})
+		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, Valid: valid, OnError: errs.add}))
 		b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: -1}, site{Name: "c", Rev: 1})
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		var errs errorLog
-		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: errs.add,
+		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: errs.add,
 			Valid: func(s site) error {
 				if s.Rev < 0 {
 					panic("valid")
@@ -73,7 +73,7 @@ func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
 					panic("equal")
 				}
 				return a == b
-			}})
+			}}))
 		b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: 1}, site{Name: "c", Rev: 1})
 		events := watch(t, t.Context(), p, 0)
 		assert.Len(t, all(events), 3)
@@ -86,7 +86,7 @@ func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
 
 func TestABadObjectThatIsTwiceFailsTheList(t *testing.T) {
 	var b table
-	p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Valid: valid, OnError: func(error) {}})
+	p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Valid: valid, OnError: func(error) {}}))
 	for _, second := range []int{-1, 1} {
 		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "a", Rev: second})
 		_, err := p.List(t.Context())
@@ -98,12 +98,12 @@ func TestOnErrorOfABadObjectMayList(t *testing.T) {
 	var b table
 	var p *informer.Poller[string, site]
 	calls := 0
-	p = informer.Poll(b.list, nameOf, informer.PollConfig[site]{Valid: valid, OnError: func(error) {
+	p = must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Valid: valid, OnError: func(error) {
 		if calls++; calls == 1 {
 			_, err := p.List(t.Context())
 			assert.NoError(t, err)
 		}
-	}})
+	}}))
 	b.set(nil, site{Name: "a", Rev: -1})
 	_, err := p.List(t.Context())
 	require.NoError(t, err)

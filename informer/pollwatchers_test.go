@@ -17,7 +17,7 @@ import (
 func TestWatchersOfOnePollerShareThePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: func(error) {}})
+		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: func(error) {}}))
 		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
 		assert.Equal(t, 1, b.got())
 		all(one)
@@ -43,7 +43,7 @@ func TestWatchersOfOnePollerShareThePolls(t *testing.T) {
 func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1})
+		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1}))
 		b.gate = make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		p.Nudge()
@@ -63,7 +63,7 @@ func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
 func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := table{gate: make(chan struct{})}
-		p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1})
+		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1}))
 		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
 		p.Nudge()
 		synctest.Wait() // one of them polls
@@ -82,7 +82,7 @@ func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
 func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := informer.Poll(b.list, nameOf, regular)
+		p := must(informer.Poll(b.list, nameOf, regular))
 		assert.Equal(t, []string{informer.ErrExpired.Error()}, all(watch(t, t.Context(), p, 1)))
 		for rev := range 3 {
 			b.set(nil, site{Name: "a", Rev: rev}, site{Name: "b", Rev: rev})
@@ -102,11 +102,11 @@ func TestAPollerAndItsInformersComeToTheSameState(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			var b table
-			p := informer.Poll(b.list, nameOf, informer.PollConfig[site]{OnError: func(error) {}})
+			p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{OnError: func(error) {}}))
 			var informers []*informer.Informer[string, site]
 			var recorders []*recorder
 			for range 3 {
-				in := informer.New(p, nameOf, informer.Config{OnError: func(error) {}})
+				in := must(informer.New(p, nameOf, informer.Config{OnError: func(error) {}}))
 				r := newRecorder(t).add(in)
 				r.gaps = true // polls see no lives
 				start(t, in)

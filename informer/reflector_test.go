@@ -25,7 +25,7 @@ func TestAWatchThatEndsGoesOnFromTheLastVersionWithoutAList(t *testing.T) {
 				var errs errorLog
 				src := newSource()
 				s := &spy{ListWatcher: src}
-				in := informer.New(s, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: exact})
+				in := must(informer.New(s, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: exact}))
 				r := newRecorder(t).add(in)
 				start(t, in)
 				src.Put(site{Name: "a", Rev: 1})
@@ -68,7 +68,7 @@ func TestAWatchThatEndsAtOnceWithNothingNewBacksOff(t *testing.T) {
 						}
 					}
 				}}}
-				in := informer.New(s, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: exact})
+				in := must(informer.New(s, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: exact}))
 				start(t, in)
 				time.Sleep(800 * time.Millisecond)
 				synctest.Wait()
@@ -90,7 +90,7 @@ func TestAWatchThatEndsAfterSomethingNewGoesOnAtOnce(t *testing.T) {
 				yield(informer.Event[site]{Type: informer.Bookmark, Version: after + 1}, nil)
 			}
 		}}}
-		in := informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+		in := must(informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 		start(t, in)
 		assert.Equal(t, informer.Version(100), in.Version())
 		assert.Equal(t, 100, s.got().watches)
@@ -102,7 +102,7 @@ func TestAQuietWatchThatEndsIsNoError(t *testing.T) {
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(func(informer.Event[site], error) bool) { time.Sleep(time.Second) }
 		}}}
-		in := informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+		in := must(informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 		start(t, in)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -116,7 +116,7 @@ func TestBackoffGrowsAsLongAsTheOutageAndStartsAnewAfterIt(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
 		times := make(chan time.Time, 100)
-		in := informer.New(src, nameOf, informer.Config{Backoff: exact, OnError: func(error) { times <- time.Now() }})
+		in := must(informer.New(src, nameOf, informer.Config{Backoff: exact, OnError: func(error) { times <- time.Now() }}))
 		last := time.Now()
 		pauses := func() (pauses []time.Duration) {
 			synctest.Wait()
@@ -153,7 +153,7 @@ func TestAListThatSucceedsStartsTheBackoffAnew(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
 		s := &spy{ListWatcher: src}
-		in := informer.New(s, nameOf, informer.Config{Backoff: exact, OnError: func(error) {}})
+		in := must(informer.New(s, nameOf, informer.Config{Backoff: exact, OnError: func(error) {}}))
 		start(t, in)
 		time.Sleep(10 * time.Minute)
 		src.Fail(nil)
@@ -170,7 +170,7 @@ func TestRunDoesNotSitOutABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
-		in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		stop := start(t, in)
 		time.Sleep(10 * time.Minute)
 		began := time.Now()
@@ -185,7 +185,7 @@ func TestAnExpiredVersionListsAgainAtOnce(t *testing.T) {
 		s := &spy{ListWatcher: src}
 		src.Put(site{Name: "a", Rev: 1})
 		src.Put(site{Name: "b", Rev: 2})
-		in := informer.New(s, nameOf, informer.Config{Backoff: exact, OnError: func(error) {}})
+		in := must(informer.New(s, nameOf, informer.Config{Backoff: exact, OnError: func(error) {}}))
 		r := newRecorder(t).add(in)
 		r.gaps = true
 		start(t, in)
@@ -219,7 +219,7 @@ func TestAVersionThatExpiresAgainAndAgainBacksOff(t *testing.T) {
 				yield(informer.Event[site]{}, fmt.Errorf("revision 1: %w", informer.ErrExpired))
 			}
 		}}}
-		in := informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		in := must(informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 		start(t, in)
 		assert.Equal(t, 2, s.got().lists, "the first time at once")
 		time.Sleep(800*time.Millisecond - time.Nanosecond)
@@ -242,7 +242,7 @@ func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T)
 		var lists knob[int]
 		var errs errorLog
 		version := func() informer.Version { return informer.Version(10 * lists.get()) }
-		in := informer.New(scripted{
+		in := must(informer.New(scripted{
 			list: func(ctx context.Context) (informer.List[site], error) {
 				if lists.set(lists.get() + 1); lists.get() > 1000 {
 					<-ctx.Done() // or time would stand still
@@ -256,7 +256,7 @@ func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T)
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 		start(t, in)
 		assert.Equal(t, 2, lists.get(), "the first time at once")
 		time.Sleep(8 * time.Second)
@@ -277,7 +277,7 @@ func TestAVersionThatExpiresNowAndThenListsAtOnce(t *testing.T) {
 				yield(informer.Event[site]{}, informer.ErrExpired)
 			}
 		}}}
-		in := informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+		in := must(informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 		start(t, in)
 		time.Sleep(10*time.Hour + time.Minute)
 		assert.Equal(t, 11, s.got().watches)
@@ -291,7 +291,7 @@ func TestAListOlderThanWhatWasSeenIsRefused(t *testing.T) {
 		var list knob[informer.List[site]]
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 5}}, Version: 5})
 		expire := make(chan struct{})
-		in := informer.New(scripted{
+		in := must(informer.New(scripted{
 			list: func(context.Context) (informer.List[site], error) { return list.get(), nil },
 			watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
 				return func(yield func(informer.Event[site], error) bool) {
@@ -302,7 +302,7 @@ func TestAListOlderThanWhatWasSeenIsRefused(t *testing.T) {
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add})
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
 		r := newRecorder(t).add(in)
 		r.gaps = true
 		start(t, in)

@@ -23,7 +23,7 @@ func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) {
 		for i := range 10 {
 			src.Put(site{Name: fmt.Sprint(i)})
 		}
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
@@ -49,7 +49,7 @@ func TestAHandlerRemovedBeforeItJoinedIsNeverCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r, other := newRecorder(t).add(in), newRecorder(t).add(in)
 		r.reg.Remove()
 		assert.Equal(t, 1, informer.Joining(in))
@@ -67,7 +67,7 @@ func TestAHandlerRemovedBeforeItJoinedIsNeverCalled(t *testing.T) {
 func TestACallbackMayRemoveAnotherHandlerAndAddOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		victim, added := newRecorder(t).add(in), newRecorder(t)
 		_, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) {
 			<-victim.reg.Remove()
@@ -88,7 +88,7 @@ func TestAHandlerAddedWhileRunEndsIsNeverCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
@@ -112,7 +112,7 @@ func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) {
 		for i := range 10 {
 			src.Put(site{Name: fmt.Sprint(i)})
 		}
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
@@ -134,7 +134,7 @@ func TestAnUpdateThatCrossesTheFilterIsAnAddOrADelete(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
 		src.Put(site{Name: "b", Rev: 2})
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		h := r.handler()
 		h.Filter = func(s site) bool { return s.Rev%2 == 0 }
@@ -162,7 +162,7 @@ func TestAnUpdateThatCrossesTheFilterIsAnAddOrADelete(t *testing.T) {
 func TestTheFilterSeesWhatTheHandlerWasToldNotWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		h := r.handler()
@@ -186,7 +186,7 @@ func TestAPanicOfTheFilterIsANo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
 		r := newRecorder(t)
 		h := r.handler()
 		h.Filter = func(s site) bool { return 10/s.Rev > 0 }
@@ -204,7 +204,7 @@ func TestAPanicOfTheFilterIsANo(t *testing.T) {
 func TestAHandlerNeedsNoFunctions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 		_, err := in.AddHandler(informer.Handler[string, site]{})
 		require.NoError(t, err)
 		start(t, in)
@@ -222,7 +222,7 @@ func TestWaitForSync(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			src := newSource()
 			src.Put(site{Name: "a"})
-			in := informer.New(src, nameOf, informer.Config{})
+			in := must(informer.New(src, nameOf, informer.Config{}))
 			r := newRecorder(t)
 			r.gate = make(chan struct{})
 			r.add(in)
@@ -241,7 +241,7 @@ func TestWaitForSync(t *testing.T) {
 	t.Run("names those that did not sync", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			silent := func(name string) *informer.Informer[string, site] {
-				return informer.New(newSource(), nameOf, informer.Config{Name: name})
+				return must(informer.New(newSource(), nameOf, informer.Config{Name: name}))
 			}
 			ready := silent("ready")
 			start(t, ready)
@@ -261,7 +261,7 @@ func TestHandlersComeAndGoWhileEventsFlow(t *testing.T) {
 		const goroutines, rounds, events = 16, 25, 2000
 		src := newSource()
 		// A watch may be broken before it has brought anything, which is reported.
-		in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		faithful := newRecorder(t).add(in)
 		stop := start(t, in)
 		var wg sync.WaitGroup

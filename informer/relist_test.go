@@ -105,7 +105,7 @@ func (c *told) handler() informer.Handler[string, site] {
 // differences.
 func checkRelist(t testing.TB, before, after []site) {
 	src := &lister[site]{}
-	d := &informer.Driver[string, site]{In: informer.New(src, nameOf, informer.Config{Logger: quiet})}
+	d := &informer.Driver[string, site]{In: must(informer.New(src, nameOf, informer.Config{Logger: quiet}))}
 	c := &told{t: t, known: make(map[string]site)}
 	_, err := d.In.AddHandler(c.handler())
 	require.NoError(t, err)
@@ -245,7 +245,7 @@ func FuzzRelist(f *testing.F) {
 
 func TestAListWithAnObjectTwiceLosesNothing(t *testing.T) {
 	src := &lister[site]{}
-	d := &informer.Driver[string, site]{In: informer.New(src, nameOf, informer.Config{Logger: quiet})}
+	d := &informer.Driver[string, site]{In: must(informer.New(src, nameOf, informer.Config{Logger: quiet}))}
 	a, b, c := site{Name: "a", Rev: 1}, site{Name: "b", Rev: 1}, site{Name: "c", Rev: 1}
 	relist(d, src, []site{a, b, c})
 	for _, list := range [][]site{{a, a, b}, {b, a, b, b}, {c, a, c, c}} {
@@ -276,7 +276,7 @@ func updates[T any](t *testing.T, before, after T, wraps ...func(informer.ListWa
 	for _, wrap := range wraps {
 		src = wrap(src)
 	}
-	d := &informer.Driver[string, T]{In: informer.New(src, func(T) string { return "a" }, informer.Config{Logger: quiet})}
+	d := &informer.Driver[string, T]{In: must(informer.New(src, func(T) string { return "a" }, informer.Config{Logger: quiet}))}
 	_, err := d.In.AddHandler(informer.Handler[string, T]{OnUpdate: func(T, T) { n++ }})
 	require.NoError(t, err)
 	for _, obj := range []T{before, after} {
@@ -313,8 +313,8 @@ func TestStatesAreTheSameBySourceOrByEquality(t *testing.T) {
 		return informer.WithEqual(src, func(int, int) bool { return false })
 	}), "what is never the same")
 
-	poll := informer.Poll(func(context.Context) ([]sliced, error) { return nil, nil }, func(s sliced) string { return s.name },
-		informer.PollConfig[sliced]{Equal: informer.EqualBy(func(s sliced) int { return s.state[0] })})
+	poll := must(informer.Poll(func(context.Context) ([]sliced, error) { return nil, nil }, func(s sliced) string { return s.name },
+		informer.PollConfig[sliced]{Equal: informer.EqualBy(func(s sliced) int { return s.state[0] })}))
 	assert.Equal(t, []bool{true, false}, []bool{poll.Equal(x, x), poll.Equal(x, y)}, "of a poll")
 
 	assert.Panics(t, func() { informer.WithEqual[int](nil, func(int, int) bool { return true }) })
@@ -325,12 +325,12 @@ func TestStatesAreTheSameBySourceOrByEquality(t *testing.T) {
 func TestAComparisonThatPanicsIsReportedAndTellsTheUpdate(t *testing.T) {
 	src := &lister[site]{}
 	var errs []error
-	d := &informer.Driver[string, site]{In: informer.New(informer.WithEqual(src, func(a, b site) bool {
+	d := &informer.Driver[string, site]{In: must(informer.New(informer.WithEqual(src, func(a, b site) bool {
 		if b.Name == "bad" {
 			panic("oh dear")
 		}
 		return true
-	}), nameOf, informer.Config{Name: "sites", Logger: quiet, OnError: func(err error) { errs = append(errs, err) }})}
+	}), nameOf, informer.Config{Name: "sites", Logger: quiet, OnError: func(err error) { errs = append(errs, err) }}))}
 	relist(d, src, []site{{Name: "a", Rev: 1}, {Name: "bad", Rev: 1}, {Name: "c", Rev: 1}})
 	relist(d, src, []site{{Name: "a", Rev: 2}, {Name: "bad", Rev: 2}, {Name: "c", Rev: 2}})
 	require.Len(t, errs, 1)
@@ -347,7 +347,7 @@ func TestNothingIsTheSameAfterAReset(t *testing.T) {
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1, Life: 1}}, Version: 1})
 		src := informer.WithEqual(scripted{list: func(context.Context) (informer.List[site], error) { return list.get(), nil }},
 			informer.EqualBy(func(s site) int { return s.Rev }))
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		start(t, in)
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1, Life: 2}}, Version: 1})
 		in.Reset()
@@ -361,7 +361,7 @@ func TestAnObjectThatIsAsItWasAgainHoldsTheVersionDownNoMore(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
 		var errs errorLog
-		in := informer.New(src, nameOf, informer.Config{Backoff: exact, OnError: errs.add})
+		in := must(informer.New(src, nameOf, informer.Config{Backoff: exact, OnError: errs.add}))
 		cache.AddIndex(in.Indexer(), func(s site) []int {
 			if s.Rev == 2 {
 				panic("it cannot be indexed")

@@ -127,7 +127,7 @@ func TestACallbackMayRemoveItsOwnHandler(t *testing.T) {
 				src := newSource()
 				src.Put(site{Name: "a", Rev: 1})
 				src.Put(site{Name: "b", Rev: 1})
-				in := informer.New(src, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+				in := must(informer.New(src, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 				other := newRecorder(t).add(in)
 				start(t, in)
 				l := newLeaver(t, n).add(in, c.handler)
@@ -153,7 +153,7 @@ func TestARemovalFromElsewhereWaitsForTheCallbackThatHasRemovedItsHandler(t *tes
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		l := newLeaver(t, 1)
 		reg, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { l.call("add") }})
 		require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestHandlersMayRemoveEachOtherAtTheSameTime(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
 		src.Put(site{Name: "b"})
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		var regs [2]*informer.Registration
 		var calls [2]int
 		for i := range regs {
@@ -212,7 +212,7 @@ func TestACallbackThatHasRemovedItsHandlerMayEndInAnyWay(t *testing.T) {
 				src := newSource()
 				src.Put(site{Name: "a", Rev: 1})
 				src.Put(site{Name: "b", Rev: 1})
-				in := informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+				in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
 				l := newLeaver(t, 1)
 				l.after = c.end
 				l.add(in, informer.Handler[string, site]{})
@@ -235,11 +235,11 @@ func TestAHandlerThatPanicsMayBeRemovedByOnError(t *testing.T) {
 		src.Put(site{Name: "b"})
 		var reg *informer.Registration
 		var done <-chan struct{}
-		in := informer.New(src, nameOf, informer.Config{OnError: func(err error) {
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(err error) {
 			if crash := (*wait.PanicError)(nil); errors.As(err, &crash) {
 				done = reg.Remove()
 			}
-		}})
+		}}))
 		calls := 0
 		reg, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { calls++; panic("oops") }})
 		require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestACallbackMayRemoveItsHandlerWhileRunEnds(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
 		src.Put(site{Name: "b", Rev: 1})
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		var reg *informer.Registration
 		var done <-chan struct{}
 		calls := 0
@@ -277,12 +277,12 @@ func TestACallbackMayRemoveItsHandlerWhileRunEnds(t *testing.T) {
 
 func TestTheRemovalOfAHandlerThatNeverJoinedIsDoneAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := informer.New(newSource(), nameOf, informer.Config{})
+		in := must(informer.New(newSource(), nameOf, informer.Config{}))
 		before, after := newRecorder(t).add(in), newRecorder(t)
 		assert.True(t, isClosed(before.reg.Remove()), "nobody runs it")
 		src := newSource()
 		src.Fail(errOutage)
-		in = informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+		in = must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		before, after = newRecorder(t).add(in), after.add(in)
 		stop := start(t, in)
 		assert.True(t, isClosed(before.reg.Remove()), "there is no list")
@@ -296,7 +296,7 @@ func TestTheRemovalOfAHandlerThatNeverJoinedIsDoneAtOnce(t *testing.T) {
 func TestWhatWaitsForAHandlerIsLetGoOfWhenItIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(func(s *site) string { return s.Name })
-		in := informer.New(src, func(s *site) string { return s.Name }, informer.Config{})
+		in := must(informer.New(src, func(s *site) string { return s.Name }, informer.Config{}))
 		gate := make(chan struct{})
 		reg, err := in.AddHandler(informer.Handler[string, *site]{OnAdd: func(*site, bool) { <-gate }, EveryEvent: true})
 		require.NoError(t, err)
@@ -331,7 +331,7 @@ func TestHandlersRemoveThemselvesAndEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const goroutines, rounds = 8, 60
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{})
+		in := must(informer.New(src, nameOf, informer.Config{}))
 		faithful := newRecorder(t).add(in)
 		stop := start(t, in)
 		var wg sync.WaitGroup

@@ -18,8 +18,8 @@ func TestResetTakesAListThatIsOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 9})
-		in := informer.New(scripted{list: func(context.Context) (informer.List[site], error) { return list.get(), nil }},
-			nameOf, informer.Config{})
+		in := must(informer.New(scripted{list: func(context.Context) (informer.List[site], error) { return list.get(), nil }},
+			nameOf, informer.Config{}))
 		r := newRecorder(t)
 		r.gaps = true
 		r.add(in)
@@ -40,7 +40,7 @@ func TestResetEndsABackoff(t *testing.T) {
 		var errs errorLog
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 9})
 		restored := make(chan struct{})
-		in := informer.New(scripted{
+		in := must(informer.New(scripted{
 			list: func(context.Context) (informer.List[site], error) {
 				lists.set(lists.get() + 1)
 				return list.get(), nil
@@ -58,7 +58,7 @@ func TestResetEndsABackoff(t *testing.T) {
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: wait.Backoff{Duration: time.Hour, Factor: 2, Cap: time.Hour * 24}})
+		}, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: wait.Backoff{Duration: time.Hour, Factor: 2, Cap: time.Hour * 24}}))
 		start(t, in)
 		list.set(informer.List[site]{Items: []site{{Name: "b", Rev: 1}}, Version: 3})
 		close(restored)
@@ -84,9 +84,9 @@ func TestResetWhileTheSourceIsDownListsAtOnceAndBacksOffFromTheBeginning(t *test
 		src := &spy{ListWatcher: newSource()}
 		source := src.ListWatcher.(interface{ Fail(error) })
 		source.Fail(errOutage)
-		in := informer.New(src, nameOf, informer.Config{
+		in := must(informer.New(src, nameOf, informer.Config{
 			OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Minute, Factor: 2, Cap: 24 * time.Hour},
-		})
+		}))
 		start(t, in)
 		time.Sleep(7 * time.Minute)
 		require.Equal(t, 4, src.got().lists, "after 0, 1, 3 and 7 minutes")
@@ -125,7 +125,7 @@ func TestResetDuringAList(t *testing.T) {
 					lists <- informer.List[site]{Items: []site{{Name: string("abc"[i]), Rev: 1}}, Version: version}
 				}
 				release := make(chan struct{})
-				in := informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
+				in := must(informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
 					list := <-lists
 					if list.Version == 10 {
 						if err := c.hang(ctx, release); err != nil {
@@ -133,7 +133,7 @@ func TestResetDuringAList(t *testing.T) {
 						}
 					}
 					return list, nil
-				}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+				}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 				r := newRecorder(t)
 				r.gaps = true
 				r.add(in)

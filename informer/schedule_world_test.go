@@ -270,10 +270,10 @@ func odd(s site) bool { return s.Rev%2 == 1 }
 
 func newSchedule(t testing.TB) *schedule {
 	w := &schedule{t: t, ctx: t.Context(), src: newLedger()}
-	w.in = informer.New(w.src, nameOf, informer.Config{
+	w.in = must(informer.New(w.src, nameOf, informer.Config{
 		Name: "sites", Logger: quiet, Backoff: wait.Backoff{Duration: 1}, ResyncPeriod: time.Hour,
 		OnError: func(err error) { w.errs = append(w.errs, err) },
-	})
+	}))
 	informer.SetPiece(w.in, 1)
 	w.driver.In = w.in
 	w.index = cache.AddIndex(w.in.Indexer(), func(s site) []int { return []int{s.Rev % 2, s.Rev % 3} })

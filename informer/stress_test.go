@@ -87,13 +87,13 @@ func TestHandlersOfEveryMoodFollowALongHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		var panics atomic.Int64
-		in := informer.New(src, nameOf, informer.Config{OnError: func(err error) {
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(err error) {
 			if crash := (*wait.PanicError)(nil); errors.As(err, &crash) && crash.Value == "oh dear" {
 				panics.Add(1)
 			} else if !errors.Is(err, errOutage) {
 				t.Error(err)
 			}
-		}})
+		}}))
 		stop := start(t, in)
 		join := func(mood string) (*chain, *informer.Registration) {
 			c := &chain{mood: mood, known: make(map[string]site)}

@@ -34,7 +34,7 @@ func TestAnObjectThatAHandlerChangesIsFound(t *testing.T) {
 		src := informertest.NewSource(func(s *site) string { return s.Name })
 		src.Put(&site{Name: "a", Rev: 1})
 		src.Put(&site{Name: "b", Rev: 1})
-		in := informer.New(src, src.Key, informer.Config{})
+		in := must(informer.New(src, src.Key, informer.Config{}))
 		w := &witness{TB: t}
 		detector := cachetest.Detect(w, in.Indexer(), src.Key)
 		_, err := in.AddHandler(informer.Handler[string, *site]{OnAdd: func(s *site, _ bool) {
@@ -60,12 +60,12 @@ func TestNoWatchIsLeftOpenHoweverItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		s := &spy{ListWatcher: src}
-		in := informer.New(s, func(s site) string {
+		in := must(informer.New(s, func(s site) string {
 			if s.Name == "" {
 				panic("a site must have a name")
 			}
 			return s.Name
-		}, informer.Config{Backoff: exact, OnError: func(error) {}})
+		}, informer.Config{Backoff: exact, OnError: func(error) {}}))
 		stop := start(t, in)
 		for _, end := range []func(){
 			func() { src.Break(nil) },
@@ -94,12 +94,12 @@ func TestNoWatchIsLeftOpenHoweverItEnds(t *testing.T) {
 func TestAListThatHangsIsStaleAndEndsWithResetOrRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hanging, ended knob[int]
-		in := informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
+		in := must(informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
 			hanging.set(hanging.get() + 1)
 			<-ctx.Done()
 			ended.set(ended.get() + 1)
 			return informer.List[site]{}, context.Cause(ctx)
-		}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }})
+		}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 		stop := start(t, in)
 		time.Sleep(time.Hour)
 		assert.True(t, in.Stale(time.Minute))
@@ -116,7 +116,7 @@ func TestAListThatHangsIsStaleAndEndsWithResetOrRun(t *testing.T) {
 func TestAVersionOfTwoEventsIsReachedWithTheSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		in := informer.New(scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
+		in := must(informer.New(scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(yield func(informer.Event[site], error) bool) {
 				if after < 2 {
 					if !yield(informer.Event[site]{Type: informer.Added, Object: site{Name: "a"}, Version: 1}, nil) {
@@ -128,7 +128,7 @@ func TestAVersionOfTwoEventsIsReachedWithTheSecond(t *testing.T) {
 				}
 				<-ctx.Done()
 			}
-		}}, nameOf, informer.Config{})
+		}}, nameOf, informer.Config{}))
 		start(t, in)
 		assert.Len(t, contents(in), 1)
 		assert.Equal(t, informer.Version(1), in.Version())
@@ -144,7 +144,7 @@ func TestHandlersComeAndGoWhileRunEnds(t *testing.T) {
 	for round := range 30 {
 		synctest.Test(t, func(t *testing.T) {
 			src := newSource()
-			in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+			in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 			stop := start(t, in)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
@@ -217,7 +217,7 @@ func TestAHandlerThatEndsItsGoroutineIsReportedAndLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs errorLog
 		src := newSource()
-		in := informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add})
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
 		other := newRecorder(t).add(in)
 		reg, err := in.AddHandler(informer.Handler[string, site]{
 			OnAdd: func(site, bool) { runtime.Goexit() }, EveryEvent: true,

@@ -19,7 +19,7 @@ import (
 )
 
 func TestTheVersionDoesNotGoBack(t *testing.T) {
-	in := informer.New(newSource(), nameOf, informer.Config{})
+	in := must(informer.New(newSource(), nameOf, informer.Config{}))
 	for _, v := range []informer.Version{5, 3, 5, 0} {
 		informer.Reach(in, v)
 		assert.Equal(t, informer.Version(5), in.Version())
@@ -45,7 +45,7 @@ type moment struct {
 
 func newPast(seed uint64) *past {
 	p := &past{rnd: rand.New(rand.NewPCG(seed, 1)), src: newSource(), states: make(map[string][]moment)}
-	p.in = informer.New(p.src, nameOf, informer.Config{OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Second}})
+	p.in = must(informer.New(p.src, nameOf, informer.Config{OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Second}}))
 	cache.AddIndex(p.in.Indexer(), func(s site) []int {
 		if strings.Contains(p.broken.get(), s.Name) {
 			panic("no such index")

@@ -69,10 +69,10 @@ type broken struct {
 }
 
 func newBroken(f fault) *broken {
-	return &broken{fault: f, Queue: workqueue.New(workqueue.Config[int]{
+	return &broken{fault: f, Queue: must(workqueue.New(workqueue.Config[int]{
 		// A key that is handed out twice is done twice.
 		Hooks: workqueue.Hooks[int]{StrayDone: func(int) {}},
-	})}
+	}))}
 }
 
 // goesWrong reports whether the fault happens now.

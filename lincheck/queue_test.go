@@ -39,7 +39,7 @@ func TestEveryHistoryOfTheQueueIsLinearizable(t *testing.T) {
 			start := time.Now()
 			seed := uint64(0)
 			for ; seed < histories || time.Since(start) < longer; seed++ {
-				history := record(t, seed, func() queue { return workqueue.New(c.cfg) })
+				history := record(t, seed, func() queue { return must(workqueue.New(c.cfg)) })
 				if result := check(history); result != porcupine.Ok {
 					t.Fatalf("seed %d: %s\n%s", seed, result, tell(history))
 				}

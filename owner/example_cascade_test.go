@@ -11,7 +11,11 @@ import (
 // The app goes when its replicas are gone. One of them takes its time.
 func ExampleCascade() {
 	ctx := context.Background()
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	apps, _ := store.Open[App](db, "app")
 	replicas, _ := store.Open[Replica](db, "replica")
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
@@ -28,7 +32,7 @@ func ExampleCascade() {
 	fmt.Println(cascade.Reconcile(ctx, "web"))
 	_, _ = store.Patch(ctx, replicas, "web-2", func(o *store.Object[Replica]) error { o.Finalizers = nil; return nil })
 	fmt.Println(cascade.Reconcile(ctx, "web"))
-	_, err := apps.Get(ctx, "web")
+	_, err = apps.Get(ctx, "web")
 	fmt.Println(err)
 	// Output:
 	// <nil>
@@ -40,7 +44,11 @@ func ExampleCascade() {
 // An app that is replaced by another kind of thing leaves its replicas to it.
 func ExamplePolicy() {
 	ctx := context.Background()
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	apps, _ := store.Open[App](db, "app")
 	replicas, _ := store.Open[Replica](db, "replica")
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web", Finalizers: []string{string(owner.Orphan)}})
@@ -50,7 +58,7 @@ func ExamplePolicy() {
 
 	_, _ = apps.Delete(ctx, "web") // by somebody who need not know
 	fmt.Println(owner.NewCascade(apps, owner.DependentsIn(replicas, nil)).Reconcile(ctx, "web"))
-	child, err := replicas.Get(ctx, "web-1")
+	child, err = replicas.Get(ctx, "web-1")
 	fmt.Println(len(child.Owners), err)
 	// Output:
 	// 0 <nil>
@@ -64,7 +72,11 @@ type Tenant struct{}
 // before a crash hangs off it, and it goes last, so that its name is not free before everything is gone.
 func Example_rootObject() {
 	ctx := context.Background()
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	tenants, _ := store.Open[Tenant](db, "tenant")
 	apps, _ := store.Open[App](db, "app")
 	replicas, _ := store.Open[Replica](db, "replica")
@@ -82,7 +94,7 @@ func Example_rootObject() {
 	cascade := owner.NewCascade(tenants, owner.DependentsIn(apps, ofTenant), owner.DependentsIn(replicas, ofTenant))
 	fmt.Println(cascade.Reconcile(ctx, "acme"))
 
-	_, err := apps.Get(ctx, "acme/web")
+	_, err = apps.Get(ctx, "acme/web")
 	fmt.Println(err)
 	_, err = replicas.Get(ctx, "acme/web-1")
 	fmt.Println(err)

@@ -12,7 +12,11 @@ import (
 // A child says whose it is; when its owner is gone, it is collected.
 func ExampleCollector() {
 	ctx := context.Background()
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	apps, _ := store.Open[App](db, "app")
 	replicas, _ := store.Open[Replica](db, "replica")
 
@@ -35,7 +39,11 @@ func ExampleCollector() {
 
 // Children may have owners of several kinds: choose by the kind of the reference.
 func ExampleAliveIn() {
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	apps, _ := store.Open[App](db, "app")
 	jobs, _ := store.Open[App](db, "job")
 	inApps, inJobs := owner.AliveIn(apps), owner.AliveIn(jobs)
@@ -67,8 +75,13 @@ func ExampleControlledBy() {
 // Any store is a place to look for owners.
 func ExampleOwners() {
 	var owners owner.Owners[App]
-	owners, _ = store.Open[App](store.NewMemory(store.MemoryConfig{}), "app")
-	_, err := owners.Get(context.Background(), "web")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	owners, _ = store.Open[App](db, "app")
+	_, err = owners.Get(context.Background(), "web")
 	fmt.Println(err)
 	// Output: store: get app "web": object not found
 }
@@ -76,7 +89,11 @@ func ExampleOwners() {
 // An app adopts the orphan that matches; the child of another owner stays where it is.
 func ExampleChildren() {
 	ctx := context.Background()
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	apps, _ := store.Open[App](db, "app")
 	replicas, _ := store.Open[Replica](db, "replica")
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
@@ -122,7 +139,12 @@ func ExampleChildren_Claim() {
 // What was made for an object is taken away before the object goes.
 func ExampleFinalizer() {
 	ctx := context.Background()
-	apps, _ := store.Open[App](store.NewMemory(store.MemoryConfig{}), "app")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	apps, _ := store.Open[App](db, "app")
 	say := func(text string) func(context.Context, store.Object[App]) error {
 		return func(_ context.Context, app store.Object[App]) error {
 			fmt.Println(text, app.Key, app.Finalizers)

@@ -27,7 +27,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	var n atomic.Int64
-	db := store.NewMemory(store.MemoryConfig{NewUID: func() string { return fmt.Sprint("u", n.Add(1)) }})
+	db := must(store.NewMemory(store.MemoryConfig{NewUID: func() string { return fmt.Sprint("u", n.Add(1)) }}))
 	apps, err := store.Open[App](db, "app")
 	require.NoError(t, err)
 	replicas, err := store.Open[Replica](db, "replica")

@@ -120,9 +120,9 @@ func (m versioning) deleted(app, _ string, v informer.Version, err error) {
 func memories() map[string]func() memory {
 	var cfg expectations.Config[string]
 	return map[string]func() memory{
-		"Counted":  func() memory { return counting{exp: expectations.NewCounted(cfg)} },
-		"Tracked":  func() memory { return tracking{exp: expectations.NewTracked[string, string](cfg)} },
-		"Versions": func() memory { return versioning{exp: expectations.NewVersions(cfg)} },
+		"Counted":  func() memory { return counting{exp: must(expectations.NewCounted(cfg))} },
+		"Tracked":  func() memory { return tracking{exp: must(expectations.NewTracked[string, string](cfg))} },
+		"Versions": func() memory { return versioning{exp: must(expectations.NewVersions(cfg))} },
 	}
 }
 
@@ -279,7 +279,7 @@ func TestAKeyThatIsHeldBackIsLetGoByTheEventThatSettlesIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(uint64(seed), 2))
 				m := newMemory()
-				queue := workqueue.New(workqueue.Config[string]{})
+				queue := must(workqueue.New(workqueue.Config[string]{}))
 				notify := map[string]func(func(string)) func(){
 					"Counted":  func(f func(string)) func() { return m.(counting).exp.Notify(f) },
 					"Tracked":  func(f func(string)) func() { return m.(tracking).exp.Notify(f) },

@@ -72,7 +72,7 @@ func mirror[T any](
 func mirrorUntil[T any](
 	t *testing.T, src informer.ListWatcher[store.Object[T]], handlers ...informer.Handler[string, store.Object[T]],
 ) (inf *informer.Informer[string, store.Object[T]], stop func()) {
-	inf = informer.New(src, store.Key[T], informer.Config{})
+	inf = must(informer.New(src, store.Key[T], informer.Config{}))
 	for _, h := range handlers {
 		_, err := inf.AddHandler(h)
 		require.NoError(t, err)

@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 )
 
-// MemoryConfig is the configuration of a [Memory]. Its zero value is ready to use; there is no invalid one.
+// MemoryConfig is the configuration of a [Memory]. Its zero value is ready to use.
 type MemoryConfig struct {
 	// History is how many changes of each kind are kept for those who watch. A watch that falls back further, or
 	// starts further back, ends with [ErrExpired]. Each kind has a history of its own, so that a busy kind does not

@@ -48,7 +48,7 @@ func TestAnUpdateCopiesOnlyWhatIsNew(t *testing.T) {
 		"finalizers": func(o *store.Object[job]) { o.Finalizers[0] = "other" },
 	} {
 		t.Run(part, func(t *testing.T) {
-			jobs := open[job](t, store.NewMemory(store.MemoryConfig{}), "job")
+			jobs := open[job](t, must(store.NewMemory(store.MemoryConfig{})), "job")
 			o, err := jobs.Create(t.Context(), store.Object[job]{
 				Key: "a", Value: newJob(), Labels: map[string]string{"a": "1"}, Owners: []store.OwnerRef{{UID: "1"}}, Finalizers: []string{"disk"},
 			})
@@ -73,7 +73,7 @@ func TestAWriteAllocatesWhatItKeepsAndWhatItReturns(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	ctx := context.Background()
-	db := store.NewMemory(store.MemoryConfig{History: 1})
+	db := must(store.NewMemory(store.MemoryConfig{History: 1}))
 	numbers, jobs := open[int](t, db, "number"), open[job](t, db, "job")
 	number, err := numbers.Create(ctx, store.Object[int]{Key: "a"})
 	require.NoError(t, err)

@@ -7,7 +7,7 @@
 //
 // Values are plain structs. What the store and its controllers have to know about one is in the envelope, [Object].
 //
-//	db := store.NewMemory(store.MemoryConfig{})
+//	db, err := store.NewMemory(store.MemoryConfig{})
 //	apps, err := store.Open[App](db, "app")
 //	app, err := apps.Create(ctx, store.Object[App]{Key: "web", Value: App{Replicas: 3}})
 //

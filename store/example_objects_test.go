@@ -14,7 +14,12 @@ import (
 // taken away, it goes.
 func ExampleObject() {
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop", Finalizers: []string{"dns"}})
 
 	_, _ = sites.Delete(ctx, "shop")
@@ -35,7 +40,11 @@ func ExampleObject() {
 func ExampleOwnerRef() {
 	ctx := context.Background()
 	n := 0
-	db := store.NewMemory(store.MemoryConfig{NewUID: func() string { n++; return fmt.Sprint("uid-", n) }})
+	db, err := store.NewMemory(store.MemoryConfig{NewUID: func() string { n++; return fmt.Sprint("uid-", n) }})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	sites, _ := store.Open[Site](db, "site")
 	first, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	_, _ = sites.Delete(ctx, "shop")
@@ -51,7 +60,12 @@ func ExampleOwnerRef() {
 func ExampleMemoryStore_Watch() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
 	list, _ := sites.List(ctx)
@@ -88,7 +102,12 @@ func ExampleKey() {
 // Patch reads, changes and writes, and does so again when somebody else was faster.
 func ExamplePatch() {
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	site, err := store.Patch(ctx, sites, "shop", func(o *store.Object[Site]) error {
 		o.Value.Replicas++

@@ -11,13 +11,18 @@ import (
 // Who decides on what was read some time ago says so, and does no harm to an object that has come in the meantime.
 func ExamplePrecondition() {
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	read, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
 	_, _ = sites.Delete(ctx, "shop")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
-	_, err := sites.Delete(ctx, "shop", store.IfUID(read.UID))
+	_, err = sites.Delete(ctx, "shop", store.IfUID(read.UID))
 	fmt.Println(errors.Is(err, store.ErrConflict))
 	// Output: true
 }
@@ -25,8 +30,13 @@ func ExamplePrecondition() {
 // A leader writes in its term. Once its successor has written, its own writes are refused.
 func ExampleIfTerm() {
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
-	_, err := sites.Create(ctx, store.Object[Site]{Key: "shop"}, store.IfTerm(1))
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
+	_, err = sites.Create(ctx, store.Object[Site]{Key: "shop"}, store.IfTerm(1))
 	fmt.Println(err)
 	_, err = sites.Create(ctx, store.Object[Site]{Key: "blog"}, store.IfTerm(2)) // the successor
 	fmt.Println(err)
@@ -41,9 +51,14 @@ func ExampleIfTerm() {
 // An error says what it is about, and whether to try again.
 func ExampleError() {
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	site, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
-	_, err := sites.Delete(ctx, "shop", store.IfVersion(site.Version+1))
+	_, err = sites.Delete(ctx, "shop", store.IfVersion(site.Version+1))
 	var e *store.Error
 	if errors.As(err, &e) {
 		fmt.Println(e.Op, e.Kind, e.Key, e.Have, e.Want, e.Conflict())

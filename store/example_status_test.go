@@ -26,7 +26,12 @@ func (s Service) WithStatusOf(other Service) Service {
 func ExampleStatused() {
 	var _ store.Statused[Service] = Service{}
 	ctx := context.Background()
-	services, _ := store.Open[Service](store.NewMemory(store.MemoryConfig{}), "service")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	services, _ := store.Open[Service](db, "service")
 	o, _ := services.Create(ctx, store.Object[Service]{Key: "shop/web", Value: Service{Replicas: 1}})
 
 	o.Value.Replicas = 3
@@ -34,7 +39,7 @@ func ExampleStatused() {
 	fmt.Println(o.Value, "generation", o.Generation)
 
 	o.Value = Service{Replicas: 99, Status: ServiceStatus{Ready: 3}}
-	o, err := services.UpdateStatus(ctx, o)
+	o, err = services.UpdateStatus(ctx, o)
 	fmt.Println(o.Value, "generation", o.Generation, err)
 	// Output:
 	// {3 {0}} generation 2
@@ -44,7 +49,12 @@ func ExampleStatused() {
 // Objects are found by namespace and by labels.
 func ExampleSelector() {
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/web", Labels: map[string]string{"tier": "front"}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/db", Labels: map[string]string{"tier": "back"}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "blog/web", Labels: map[string]string{"tier": "front"}})
@@ -72,7 +82,12 @@ func ExampleLabelRule() {
 // A write whose acknowledgement was lost is sent again, and is applied once.
 func ExampleOnce() {
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	site := store.Object[Site]{Key: "shop"}
 	first, err := sites.Create(ctx, site, store.Once("request-1"))
 	fmt.Println(first.Version, err)

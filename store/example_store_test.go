@@ -17,7 +17,11 @@ type Site struct {
 // A database holds objects of several kinds. An update has to know the version that it replaces.
 func Example() {
 	ctx := context.Background()
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	sites, err := store.Open[Site](db, "site")
 	if err != nil {
 		fmt.Println(err)
@@ -59,7 +63,12 @@ func ExampleReader() {
 	}
 
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop", Value: Site{Replicas: 3}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "blog", Value: Site{Replicas: 1}})
 	fmt.Println(total(ctx, sites))
@@ -76,14 +85,24 @@ func ExampleWriter() {
 	}
 
 	ctx := context.Background()
-	sites, _ := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open[Site](db, "site")
 	fmt.Println(ensure(ctx, sites, "shop"), ensure(ctx, sites, "shop"))
 	// Output: <nil> <nil>
 }
 
 func ExampleStore() {
 	var sites store.Store[Site]
-	sites, err := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, err = store.Open[Site](db, "site")
 	fmt.Println(sites.Kind(), err)
 	// Output: site <nil>
 }
@@ -91,10 +110,14 @@ func ExampleStore() {
 // Tests want the same UIDs in every run.
 func ExampleMemoryConfig() {
 	n := 0
-	db := store.NewMemory(store.MemoryConfig{
+	db, err := store.NewMemory(store.MemoryConfig{
 		History: 100,
 		NewUID:  func() string { n++; return fmt.Sprint("uid-", n) },
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	sites, _ := store.Open[Site](db, "site")
 	site, _ := sites.Create(context.Background(), store.Object[Site]{Key: "shop"})
 	fmt.Println(site.UID)
@@ -107,8 +130,12 @@ func ExampleMemory() {
 		User string
 		Done chan struct{}
 	}
-	db := store.NewMemory(store.MemoryConfig{})
-	_, err := store.Open[Session](db, "session")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = store.Open[Session](db, "session")
 	fmt.Println(err)
 	// Output: store: open session: store_test.Session.Done: chan struct {} is not plain data
 }

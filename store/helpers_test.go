@@ -27,7 +27,7 @@ func numbered() func() string {
 
 func newApps(t testing.TB, cfg store.MemoryConfig) (*store.Memory, *store.MemoryStore[App]) {
 	t.Helper()
-	db := store.NewMemory(cfg)
+	db := must(store.NewMemory(cfg))
 	return db, open[App](t, db, "app")
 }
 

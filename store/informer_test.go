@@ -27,7 +27,7 @@ func TestAnInformerFollowsAStoreInMemory(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{History: 5})
 		jobs := open[App](t, db, "job")
 		create(t, apps, "web")
-		inf := informer.New(apps, store.Key[App], informer.Config{Name: "apps"})
+		inf := must(informer.New(apps, store.Key[App], informer.Config{Name: "apps"}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it
@@ -84,7 +84,7 @@ func TestAListAfterAGapTellsOnlyWhatHasChanged(t *testing.T) {
 		create(t, apps, "quiet")
 		create(t, apps, "busy")
 		source := gapped{apps, make(chan struct{}, 1)}
-		inf := informer.New(source, store.Key[App], informer.Config{Name: "apps"})
+		inf := must(informer.New(source, store.Key[App], informer.Config{Name: "apps"}))
 		updates := map[string]int{}
 		handler, err := inf.AddHandler(informer.Handler[string, object]{OnUpdate: func(_, o object) { updates[o.Key]++ }})
 		require.NoError(t, err)

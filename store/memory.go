@@ -29,10 +29,10 @@ type Memory struct {
 	writes  requests         // that carried an id
 }
 
-// NewMemory returns an empty database.
-func NewMemory(cfg MemoryConfig) *Memory {
+// NewMemory returns an empty database. Its error is nil: every MemoryConfig is valid.
+func NewMemory(cfg MemoryConfig) (*Memory, error) {
 	cfg = cfg.withDefaults()
-	return &Memory{cfg: cfg, kinds: make(map[string]any), writes: requests{limit: cfg.Requests}}
+	return &Memory{cfg: cfg, kinds: make(map[string]any), writes: requests{limit: cfg.Requests}}, nil
 }
 
 // Open returns the store of one kind of objects in db. To open a kind again gives the same objects; it is an error to

@@ -21,7 +21,7 @@ func TestMemoryIsAStore(t *testing.T) {
 	for name, history := range map[string]int{"with the default history": 4096, "with a short history": 40} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) storetest.Database {
-				db := store.NewMemory(store.MemoryConfig{History: history})
+				db := must(store.NewMemory(store.MemoryConfig{History: history}))
 				t.Cleanup(func() { assert.NoError(t, db.CheckInvariants()) })
 				return storetest.Database{
 					Open:    func(kind string) store.Store[storetest.Thing] { return open[storetest.Thing](t, db, kind) },
@@ -145,11 +145,11 @@ func TestTimesAreThoseOfTheStore(t *testing.T) {
 func TestANewUIDMayUseTheStore(t *testing.T) {
 	var db *store.Memory
 	var apps *store.MemoryStore[App]
-	db = store.NewMemory(store.MemoryConfig{NewUID: func() string {
+	db = must(store.NewMemory(store.MemoryConfig{NewUID: func() string {
 		l, err := apps.List(context.Background()) // would wait for ever if Create held the lock
 		require.NoError(t, err)
 		return fmt.Sprint("after", l.Version)
-	}})
+	}}))
 	apps = open[App](t, db, "app")
 	assert.Equal(t, "after0", create(t, apps, "a").UID)
 }

@@ -91,7 +91,7 @@ type Key struct {
 type Embedded struct{ Note *string }
 
 func TestPlainDataCanBeStored(t *testing.T) {
-	db := store.NewMemory(store.MemoryConfig{})
+	db := must(store.NewMemory(store.MemoryConfig{}))
 	check := func(name string, err error) {
 		t.Helper()
 		assert.NoError(t, err, name)
@@ -141,7 +141,7 @@ func TestWhatIsNotPlainDataIsNamed(t *testing.T) {
 			Bad  func()
 		}], ".Bad: func()"},
 	} {
-		err := c.open(store.NewMemory(store.MemoryConfig{}))
+		err := c.open(must(store.NewMemory(store.MemoryConfig{})))
 		var e *store.Error
 		if assert.ErrorAs(t, err, &e, c.want) {
 			assert.ErrorContains(t, err, c.want)
@@ -235,7 +235,7 @@ func spoil(v reflect.Value, path string, check func(path string)) {
 }
 
 func TestNothingThatAValueLeadsToIsShared(t *testing.T) {
-	everythings := open[Everything](t, store.NewMemory(store.MemoryConfig{}), "everything")
+	everythings := open[Everything](t, must(store.NewMemory(store.MemoryConfig{})), "everything")
 	for n := range 3 {
 		key := fmt.Sprint(n)
 		given := some(t, rand.New(rand.NewPCG(uint64(n), 2)))
@@ -268,7 +268,7 @@ func TestAnEmptyListIsNotNilAndHasRoomForOneCaller(t *testing.T) {
 		Names  []string
 		Places []struct{ N int }
 	}
-	vs := open[V](t, store.NewMemory(store.MemoryConfig{}), "v")
+	vs := open[V](t, must(store.NewMemory(store.MemoryConfig{})), "v")
 	created, err := vs.Create(t.Context(), store.Object[V]{Key: "a", Value: V{make([]string, 0, 4), make([]struct{ N int }, 0, 4)}})
 	require.NoError(t, err)
 	a, err := vs.Get(t.Context(), "a")
@@ -284,7 +284,7 @@ func TestAnEmptyListIsNotNilAndHasRoomForOneCaller(t *testing.T) {
 }
 
 func TestNothingThatAnUpdateLeadsToIsShared(t *testing.T) {
-	everythings := open[Everything](t, store.NewMemory(store.MemoryConfig{}), "everything")
+	everythings := open[Everything](t, must(store.NewMemory(store.MemoryConfig{})), "everything")
 	for n := range 4 {
 		key := fmt.Sprint(n)
 		value := func(seed uint64) Everything { return some(t, rand.New(rand.NewPCG(uint64(n), seed))) }
@@ -319,7 +319,7 @@ func TestNothingThatAnUpdateLeadsToIsShared(t *testing.T) {
 }
 
 func TestAnUpdateIsWrittenIfAndOnlyIfAnythingDiffers(t *testing.T) {
-	everythings := open[Everything](t, store.NewMemory(store.MemoryConfig{}), "everything")
+	everythings := open[Everything](t, must(store.NewMemory(store.MemoryConfig{})), "everything")
 	r := rand.New(rand.NewPCG(3, 4))
 	stored, err := everythings.Create(t.Context(), store.Object[Everything]{Key: "x", Value: some(t, r)})
 	require.NoError(t, err)
@@ -388,7 +388,7 @@ func TestWhatCountsAsAChange(t *testing.T) {
 		"a nanosecond":                 {V{T: noon}, V{T: noon.Add(1)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := open[V](t, store.NewMemory(store.MemoryConfig{}), "v")
+			s := open[V](t, must(store.NewMemory(store.MemoryConfig{})), "v")
 			o, err := s.Create(t.Context(), store.Object[V]{Key: "x", Value: c.from})
 			require.NoError(t, err)
 			o.Value = c.to
@@ -412,7 +412,7 @@ func TestAnEmptyListOfOwnersOrFinalizersIsNone(t *testing.T) {
 }
 
 func TestAValueThatContainsItselfPanicsAndWritesNothing(t *testing.T) {
-	db := store.NewMemory(store.MemoryConfig{})
+	db := must(store.NewMemory(store.MemoryConfig{}))
 	trees := open[Tree](t, db, "tree")
 	loop := Tree{Name: "loop"}
 	loop.Left = &loop

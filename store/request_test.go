@@ -128,7 +128,7 @@ type pointed struct{ Ready int }
 func (*pointed) WithStatusOf(other pointed) pointed { return other }
 
 func TestAStatusMethodOfAPointerIsAnError(t *testing.T) {
-	assert.ErrorContains(t, opens[pointed](store.NewMemory(store.MemoryConfig{})), "not of a pointer")
+	assert.ErrorContains(t, opens[pointed](must(store.NewMemory(store.MemoryConfig{}))), "not of a pointer")
 }
 
 func TestATypeWithoutStatusHasNoneToUpdate(t *testing.T) {
@@ -138,7 +138,7 @@ func TestATypeWithoutStatusHasNoneToUpdate(t *testing.T) {
 }
 
 func TestPatchStatusWritesTheStatusAlone(t *testing.T) {
-	services := open[Service](t, store.NewMemory(store.MemoryConfig{}), "service")
+	services := open[Service](t, must(store.NewMemory(store.MemoryConfig{})), "service")
 	_, err := services.Create(t.Context(), store.Object[Service]{Key: "web"})
 	require.NoError(t, err)
 	o, err := store.PatchStatus(t.Context(), services, "web", func(o *store.Object[Service]) error {

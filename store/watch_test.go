@@ -230,7 +230,7 @@ func TestAWatchThatIsNotReadCostsNothingAndExpires(t *testing.T) {
 // held on to them would keep a hundred.
 func TestWatchesThatAreNotReadKeepNoMemoryAlive(t *testing.T) {
 	type blob struct{ Bytes []byte }
-	blobs := open[blob](t, store.NewMemory(store.MemoryConfig{History: 2}), "blob")
+	blobs := open[blob](t, must(store.NewMemory(store.MemoryConfig{History: 2})), "blob")
 	o, err := blobs.Create(t.Context(), store.Object[blob]{Key: "x"})
 	require.NoError(t, err)
 	var slow []func() (informer.Event[store.Object[blob]], error, bool)

@@ -86,7 +86,7 @@ func TestThePolicyDecidesBetweenTwoWakeUps(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("%s %v, %s %v, %v", first, d, second, e, policy), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
-							q := workqueue.New(workqueue.Config[string]{RateLimiter: limiter})
+							q := must(workqueue.New(workqueue.Config[string]{RateLimiter: limiter}))
 							q.AddWith("k", firstOptions(d))
 							opts := secondOptions(e)
 							opts.Policy = policy
@@ -221,7 +221,7 @@ func TestCancelTakesBackWhatWasAddedInEachState(t *testing.T) {
 	} {
 		t.Run(c.state, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Debounce: 10, Logger: discard})
+				q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Debounce: 10, Logger: discard}))
 				c.enter(q)
 				require.Equal(t, c.cancelled, q.Cancel("k"))
 				require.Equal(t, c.after, q.Stats())

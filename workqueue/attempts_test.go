@@ -31,7 +31,7 @@ func TestAnItemTellsItsAttemptAndTheFirstFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := workqueue.New(cfg)
+				q := must(workqueue.New(cfg))
 				q.Add("k")
 				sleep(time.Second)
 				begin := time.Now()
@@ -77,7 +77,7 @@ func TestAKeyGetsItsAttemptsAndIsParkedThen(t *testing.T) {
 				var parked []int
 				cfg := workqueue.Config[string]{MaxAttempts: 3, RateLimiter: limiter}
 				cfg.Hooks.Parked = func(_ string, attempts int) { parked = append(parked, attempts) }
-				q := workqueue.New(cfg)
+				q := must(workqueue.New(cfg))
 				q.Add("k")
 				for range 2 {
 					fail(t, q)
@@ -102,7 +102,7 @@ func TestAKeyGetsItsAttemptsAndIsParkedThen(t *testing.T) {
 
 func TestAKeyGetsItsTimeAndIsParkedThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{MaxElapsed: time.Minute, RateLimiter: limiterOf(1)})
+		q := must(workqueue.New(workqueue.Config[string]{MaxElapsed: time.Minute, RateLimiter: limiterOf(1)}))
 		q.Add("k")
 		sleep(time.Hour) // it counts from the first failure
 		fail(t, q)
@@ -124,7 +124,7 @@ func TestParkedKeysAreListedInOrderRetriedAndDropped(t *testing.T) {
 		var added []string
 		cfg := workqueue.Config[string]{MaxAttempts: 1}
 		cfg.Hooks.Added = func(k string) { added = append(added, k) }
-		q := workqueue.New(cfg)
+		q := must(workqueue.New(cfg))
 		for _, k := range []string{"c", "a", "b", "d"} {
 			q.AddRateLimited(k)
 		}
@@ -155,7 +155,7 @@ func TestParkedKeysAreListedInOrderRetriedAndDropped(t *testing.T) {
 
 func TestRetryParkedWakesAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 1})
+		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1}))
 		q.AddRateLimited("k")
 		got := make(chan string, 1)
 		go func() { k, _ := q.Get(); got <- k }()
@@ -168,7 +168,7 @@ func TestRetryParkedWakesAWorker(t *testing.T) {
 
 func TestAParkedKeyIsRevivedByAnAddAtOnceAndByAWakeUpWhenItIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 1, RateLimiter: limiterOf(0)})
+		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1, RateLimiter: limiterOf(0)}))
 		q.AddRateLimited("k")
 		q.AddRateLimited("k") // does not revive, whatever the limiter says, and is no failure of an attempt
 		require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
@@ -193,7 +193,7 @@ func TestAnAddBeforeTheDoneOfASpentKeyGivesItANewBudget(t *testing.T) {
 		parked := 0
 		cfg := workqueue.Config[string]{MaxAttempts: 1}
 		cfg.Hooks.Parked = func(string, int) { parked++ }
-		q := workqueue.New(cfg)
+		q := must(workqueue.New(cfg))
 		q.Add("k")
 		for _, after := range []bool{true, false} {
 			item, _ := q.TryTake()
@@ -224,7 +224,7 @@ func TestAnAddBeforeTheDoneOfASpentKeyGivesItANewBudget(t *testing.T) {
 
 func TestASpentKeyIsNotTriedAgainByAnOlderBackoffButByAWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 2}))
 		q.AddRateLimited("k")
 		q.AddRateLimited("k") // spends it, while the first backoff is scheduled
 		require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
@@ -279,7 +279,7 @@ func TestFailuresAreRememberedForAnHour(t *testing.T) {
 func TestMemoryOfKeysThatWereNeverForgottenIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100_000
-		q := workqueue.New(workqueue.Config[int]{RateLimiter: nil, Group: func(k int) string { return fmt.Sprint(k % 7) }})
+		q := must(workqueue.New(workqueue.Config[int]{RateLimiter: nil, Group: func(k int) string { return fmt.Sprint(k % 7) }}))
 		for k := range n {
 			q.AddRateLimited(k)
 		}
@@ -316,7 +316,7 @@ func TestNothingIsForgottenByTimeAfterAShutdown(t *testing.T) {
 func TestACustomLimiterDecidesAndIsToldToForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)
-		q := workqueue.New(workqueue.Config[string]{RateLimiter: l})
+		q := must(workqueue.New(workqueue.Config[string]{RateLimiter: l}))
 		q.AddRateLimited("k")
 		require.Equal(t, time.Second, dueAfter(t, q))
 		q.AddRateLimited("k")
@@ -326,7 +326,7 @@ func TestACustomLimiterDecidesAndIsToldToForget(t *testing.T) {
 		require.Zero(t, l.NumRequeues("k"))
 		require.Equal(t, workqueue.Stats{}, q.Stats())
 
-		at := workqueue.New(workqueue.Config[string]{RateLimiter: limiterOf(-1)})
+		at := must(workqueue.New(workqueue.Config[string]{RateLimiter: limiterOf(-1)}))
 		at.AddRateLimited("k")
 		require.Equal(t, workqueue.Stats{Ready: 1}, at.Stats(), "a limiter that wants no delay")
 	})
@@ -336,7 +336,7 @@ func TestACustomLimiterDecidesAndIsToldToForget(t *testing.T) {
 func TestAFailureWithItsOwnDelayIsABackoffAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)
-		q := workqueue.New(workqueue.Config[string]{RateLimiter: l, MaxAttempts: 4})
+		q := must(workqueue.New(workqueue.Config[string]{RateLimiter: l, MaxAttempts: 4}))
 		own := func(d time.Duration) workqueue.AddOptions {
 			return workqueue.AddOptions{RateLimited: true, After: d, Policy: workqueue.Replace, Reason: "busy"}
 		}

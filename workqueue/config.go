@@ -2,6 +2,8 @@ package workqueue
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -39,15 +41,15 @@ type Config[K comparable] struct {
 	Group func(key K) string
 
 	// GroupLimit is the number of keys of one group that may be in process at once. What is above it waits, and keeps no
-	// worker from the other groups. Zero is no limit; without Group there is none.
+	// worker from the other groups. Zero is no limit. It requires Group.
 	GroupLimit int
 
 	// Debounce makes an added key wait until no Add of it has come for so long. It concerns additions without a delay
 	// of their own alone. Zero is none.
 	Debounce time.Duration
 
-	// DebounceLimit is the longest time for which Debounce makes a key wait, however many Adds come. Defaults to ten
-	// times Debounce.
+	// DebounceLimit is the longest time for which Debounce makes a key wait, however many Adds come. It requires Debounce
+	// and must not be shorter. Defaults to ten times Debounce.
 	DebounceLimit time.Duration
 
 	// HandOut limits how fast keys are handed out, all of them together. A token is taken when a key is handed out, and none
@@ -73,4 +75,33 @@ func (c Config[K]) withDefaults() Config[K] {
 	c.DebounceLimit = max(cmp.Or(c.DebounceLimit, 10*c.Debounce), c.Debounce)
 	c.Timestamps = c.Timestamps || c.Hooks.HandedOut != nil || c.Hooks.Done != nil
 	return c
+}
+
+// validate returns an error that names each field that is out of its bounds.
+func (c Config[K]) validate() error {
+	errs := []error{
+		notNegative("Config.MaxAttempts", c.MaxAttempts),
+		notNegative("Config.MaxElapsed", c.MaxElapsed),
+		notNegative("Config.GroupLimit", c.GroupLimit),
+		notNegative("Config.Debounce", c.Debounce),
+		notNegative("Config.DebounceLimit", c.DebounceLimit),
+	}
+	if c.GroupLimit > 0 && c.Group == nil {
+		errs = append(errs, errors.New("Config.GroupLimit is set without Config.Group"))
+	}
+	switch {
+	case c.DebounceLimit > 0 && c.Debounce == 0:
+		errs = append(errs, errors.New("Config.DebounceLimit is set without Config.Debounce"))
+	case c.DebounceLimit > 0 && c.DebounceLimit < c.Debounce:
+		errs = append(errs, fmt.Errorf("Config.DebounceLimit is %v, less than Config.Debounce, which is %v", c.DebounceLimit, c.Debounce))
+	}
+	return errors.Join(errs...)
+}
+
+// notNegative returns an error that names the field if n is negative.
+func notNegative[N int | time.Duration](field string, n N) error {
+	if n < 0 {
+		return fmt.Errorf("%s is %v, must not be negative", field, n)
+	}
+	return nil
 }

@@ -48,7 +48,6 @@ func newContractRun(seed uint64) *contractRun {
 		MaxAttempts: pick(r, []int{0, 1, 2, 3}),
 		MaxElapsed:  pick(r, []time.Duration{0, 0, 10 * time.Millisecond}),
 		Debounce:    pick(r, []time.Duration{0, 4 * time.Millisecond}),
-		GroupLimit:  pick(r, []int{0, 1, 2}),
 		Ageing:      pick(r, []time.Duration{-1, 2 * time.Millisecond}),
 		Timestamps:  pick(r, []bool{false, true}),
 		Logger:      discard,
@@ -65,9 +64,10 @@ func newContractRun(seed uint64) *contractRun {
 	}
 	if r.random.IntN(2) == 0 {
 		cfg.Group = func(k int) string { return fmt.Sprint(k % 2) }
+		cfg.GroupLimit = pick(r, []int{0, 1, 2})
 	}
 	r.m = newContractModel(cfg, backoff)
-	r.q = workqueue.New(cfg)
+	r.q = must(workqueue.New(cfg))
 	return r
 }
 

@@ -80,7 +80,7 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 					if base == "parked" {
 						cfg.MaxAttempts = 1
 					}
-					q := workqueue.New(cfg)
+					q := must(workqueue.New(cfg))
 					states[base](q)
 					switch scheduled {
 					case "d":
@@ -127,7 +127,7 @@ func TestTheEarlierOfTwoWakeUpsCounts(t *testing.T) {
 			t.Run(first+" then "+second, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := &settableLimiter{}
-					q := workqueue.New(workqueue.Config[string]{RateLimiter: l})
+					q := must(workqueue.New(workqueue.Config[string]{RateLimiter: l}))
 					addFirst(q, l, time.Second)
 					addSecond(q, l, time.Minute)
 					assertDueAfter(t, q, time.Second)

@@ -6,7 +6,10 @@
 //
 // # Usage
 //
-//	q := workqueue.New[string](workqueue.Config[string]{})
+//	q, err := workqueue.New(workqueue.Config[string]{})
+//	if err != nil {
+//		return err
+//	}
 //
 //	for { // a worker; start as many as you like
 //		key, err := q.Next(ctx)

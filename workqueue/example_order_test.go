@@ -10,7 +10,11 @@ import (
 
 // What a person waits for goes before what a full sync adds; a key of low priority that a person asks for is raised.
 func ExampleAddOptions() {
-	q := workqueue.New(workqueue.Config[string]{})
+	q, err := workqueue.New(workqueue.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for _, app := range []string{"blog", "shop", "wiki"} {
 		q.AddWith(app, workqueue.AddOptions{Priority: -1, Reason: "sync"})
 	}
@@ -28,7 +32,11 @@ func ExampleAddOptions() {
 
 // A key has one wake-up. A policy says which of two counts.
 func ExamplePolicy() {
-	q := workqueue.New(workqueue.Config[string]{})
+	q, err := workqueue.New(workqueue.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	in := func(hours time.Duration, policy workqueue.Policy) {
 		q.AddWith("lease", workqueue.AddOptions{After: hours * time.Hour, Policy: policy})
 		fmt.Println(time.Until(q.Snapshot()[0].Next).Round(time.Hour))
@@ -46,13 +54,17 @@ func ExamplePolicy() {
 
 // The groups take turns, and none has more than two keys in process: a customer with many sites does not delay another.
 func ExampleConfig() {
-	q := workqueue.New(workqueue.Config[string]{
+	q, err := workqueue.New(workqueue.Config[string]{
 		Group: func(site string) string {
 			customer, _, _ := strings.Cut(site, "/")
 			return customer
 		},
 		GroupLimit: 2,
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for _, site := range []string{"big/1", "big/2", "big/3", "big/4", "small/1"} {
 		q.Add(site)
 	}

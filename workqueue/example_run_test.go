@@ -13,13 +13,17 @@ import (
 func ExampleQueue_Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	q := workqueue.New(workqueue.Config[string]{
+	q, err := workqueue.New(workqueue.Config[string]{
 		MaxAttempts: 3,
 		Hooks:       workqueue.Hooks[string]{Parked: func(string, int) { cancel() }},
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q.Add("berlin")
 	q.Add("atlantis")
-	err := q.Run(ctx, 1, func(_ context.Context, item workqueue.Item[string]) error {
+	err = q.Run(ctx, 1, func(_ context.Context, item workqueue.Item[string]) error {
 		fmt.Println(item.Key, "attempt", item.Attempt)
 		if item.Key == "atlantis" {
 			return errors.New("no such city")
@@ -37,7 +41,11 @@ func ExampleQueue_Run() {
 
 // An item is a handle: a Done too many, also one that comes when somebody else has the key, does nothing.
 func ExampleItem() {
-	q := workqueue.New(workqueue.Config[string]{})
+	q, err := workqueue.New(workqueue.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q.AddWith("berlin", workqueue.AddOptions{Reason: "the map has changed"})
 	item, err := q.Take(context.Background())
 	if err != nil {
@@ -54,7 +62,11 @@ func ExampleItem() {
 
 // Snapshot shows what the queue does, and why.
 func ExampleKeyInfo() {
-	q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+	q, err := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q.AddWith("paris", workqueue.AddOptions{After: time.Hour, Reason: "certificate expires"})
 	q.AddWith("berlin", workqueue.AddOptions{Reason: "created"})
 	for range 2 {
@@ -71,7 +83,11 @@ func ExampleKeyInfo() {
 
 // The reasons of a key are those of its last additions, with their times.
 func ExampleReason() {
-	q := workqueue.New(workqueue.Config[string]{})
+	q, err := workqueue.New(workqueue.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for i := range 10 {
 		q.AddWith("berlin", workqueue.AddOptions{Reason: fmt.Sprint("change ", i)})
 	}
@@ -83,7 +99,11 @@ func ExampleReason() {
 
 // A state has a name.
 func ExampleState() {
-	q := workqueue.New(workqueue.Config[string]{})
+	q, err := workqueue.New(workqueue.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q.Add("berlin")
 	fmt.Println(q.Snapshot()[0].State)
 	q.TryGet()
@@ -96,11 +116,15 @@ func ExampleState() {
 // Hooks count what happens, Stats tells what is.
 func ExampleHooks() {
 	adds, retries := 0, 0
-	q := workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
+	q, err := workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
 		Added:   func(string) { adds++ },
 		Delayed: func(string, time.Duration) { retries++ },
 		Done:    func(key string, took time.Duration) { fmt.Println(key, took < time.Minute) },
 	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q.Add("berlin")
 	q.Add("berlin") // waits already
 	q.Add("paris")

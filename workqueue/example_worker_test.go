@@ -13,7 +13,11 @@ import (
 
 // A worker takes keys until the queue is drained. What fails comes back after a backoff.
 func ExampleQueue() {
-	q := workqueue.New(workqueue.Config[string]{Name: "sites"})
+	q, err := workqueue.New(workqueue.Config[string]{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q.Add("berlin")
 	q.Add("paris")
 	q.Add("berlin") // waits already
@@ -47,7 +51,11 @@ func ExampleQueue() {
 
 // Who answers "not before an hour has passed" decides on the delay; a failure it is all the same, and the second was the last.
 func ExampleQueue_AddWith() {
-	q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+	q, err := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q.Add("berlin")
 	for range 2 {
 		site, _ := q.TryGet()
@@ -67,7 +75,11 @@ func ExampleQueue_AddWith() {
 
 // Drain ends the intake and waits for the workers, as long as its context allows.
 func ExampleQueue_Drain() {
-	q := workqueue.New(workqueue.Config[int]{})
+	q, err := workqueue.New(workqueue.Config[int]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for i := range 3 {
 		q.Add(i)
 	}
@@ -88,7 +100,11 @@ func ExampleQueue_Drain() {
 
 // Stats tells what waits, and Config names the queue in the log.
 func ExampleStats() {
-	q := workqueue.New(workqueue.Config[string]{Name: "sites"})
+	q, err := workqueue.New(workqueue.Config[string]{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	q.Add("berlin")
 	q.AddAfter("paris", time.Hour)
 	s := q.Stats()
@@ -98,7 +114,12 @@ func ExampleStats() {
 
 // The interfaces are what a consumer asks for; a Queue is all three.
 func ExampleRateLimitingInterface() {
-	var plain workqueue.Interface[string] = workqueue.New(workqueue.Config[string]{})
+	queue, err := workqueue.New(workqueue.Config[string]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var plain workqueue.Interface[string] = queue
 	_, delaying := plain.(workqueue.DelayingInterface[string])
 	_, limiting := plain.(workqueue.RateLimitingInterface[string])
 	fmt.Println(delaying, limiting)

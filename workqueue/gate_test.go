@@ -14,7 +14,7 @@ import (
 )
 
 func gated(every time.Duration, burst int) *workqueue.Queue[string] {
-	return workqueue.New(workqueue.Config[string]{HandOut: rate.NewLimiter(rate.Every(every), burst)})
+	return must(workqueue.New(workqueue.Config[string]{HandOut: rate.NewLimiter(rate.Every(every), burst)}))
 }
 
 func TestHandOutLimitsTheRateOfAllKeysTogetherExactly(t *testing.T) {
@@ -143,7 +143,7 @@ func TestTryGetAnswersNoAtAClosedGate(t *testing.T) {
 func TestATokenThatSomebodyElseTookIsWaitedForAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := rate.NewLimiter(rate.Every(time.Second), 1)
-		q := workqueue.New(workqueue.Config[string]{HandOut: limiter})
+		q := must(workqueue.New(workqueue.Config[string]{HandOut: limiter}))
 		q.Add("a")
 		q.Get()
 		q.Add("b")
@@ -200,7 +200,7 @@ func TestALimiterThatIsChangedIsHeardOfWithinAMinute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter.Allow()
-				q := workqueue.New(workqueue.Config[string]{HandOut: limiter})
+				q := must(workqueue.New(workqueue.Config[string]{HandOut: limiter}))
 				q.Add("a")
 				go func() {
 					time.Sleep(12*time.Hour + time.Second)

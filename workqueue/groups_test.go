@@ -19,7 +19,7 @@ import (
 func byLetter(k string) string { return k[:1] }
 
 func TestGroupsTakeTurnsWithinAPriority(t *testing.T) {
-	q := workqueue.New(workqueue.Config[string]{Group: byLetter, Ageing: -1})
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, Ageing: -1}))
 	for _, k := range []string{"a1", "a2", "a3", "b1", "c1", "b2"} {
 		q.Add(k)
 	}
@@ -29,7 +29,7 @@ func TestGroupsTakeTurnsWithinAPriority(t *testing.T) {
 }
 
 func TestAGroupOfTenThousandKeysDoesNotDelayAnother(t *testing.T) {
-	q := workqueue.New(workqueue.Config[string]{Group: byLetter})
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter}))
 	for i := range 10_000 {
 		q.Add(fmt.Sprint("a", i))
 	}
@@ -41,7 +41,7 @@ func TestAGroupOfTenThousandKeysDoesNotDelayAnother(t *testing.T) {
 }
 
 func TestAGroupAtItsLimitKeepsNoWorkerFromTheOthers(t *testing.T) {
-	q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 2, Ageing: -1})
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 2, Ageing: -1}))
 	for _, k := range []string{"a1", "a2", "a3", "b1"} {
 		q.AddWith(k, prio(int('c'-k[0])))
 	}
@@ -61,7 +61,7 @@ func TestAGroupAtItsLimitKeepsNoWorkerFromTheOthers(t *testing.T) {
 // Each Done of a group at its limit lets one more worker go on, also when several are done before the first worker looks.
 func TestEachFreedPlaceInAGroupWakesAWorkerOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 3})
+		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 3}))
 		for i := range 9 {
 			q.Add(fmt.Sprint("a", i))
 		}
@@ -92,7 +92,7 @@ func TestEachFreedPlaceInAGroupWakesAWorkerOfItsOwn(t *testing.T) {
 
 func TestAShutdownHandsOutWhatWaitsForItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1})
+		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1}))
 		for _, k := range []string{"a1", "a2", "a3"} {
 			q.Add(k)
 		}
@@ -120,7 +120,7 @@ func TestAShutdownHandsOutWhatWaitsForItsGroup(t *testing.T) {
 
 func TestCancelOfTheLastReadyKeyMakesTheQueueIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{})
+		q := must(workqueue.New(workqueue.Config[string]{}))
 		q.Add("k")
 		idle := make(chan error, 2)
 		go func() { idle <- q.WaitIdle(t.Context()) }()
@@ -137,7 +137,7 @@ func TestCancelOfTheLastReadyKeyMakesTheQueueIdle(t *testing.T) {
 // Cancel of what was left lets the workers and those who drain go.
 func TestCancelOfTheLastReadyKeyEndsAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1})
+		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1}))
 		q.Add("a1")
 		q.Add("a2")
 		q.TryGet()
@@ -162,7 +162,7 @@ func TestCancelOfTheLastReadyKeyEndsAShutdown(t *testing.T) {
 
 func TestAGroupLimitIsNeverExceededUnderLoad(t *testing.T) {
 	const limit = 2
-	q := workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: limit})
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: limit}))
 	var working [3]atomic.Int32
 	var done atomic.Int32
 	var wg sync.WaitGroup
@@ -187,7 +187,7 @@ func TestAGroupLimitIsNeverExceededUnderLoad(t *testing.T) {
 
 func TestMemoryOfManyGroupsAndRaisedKeysIsGivenBack(t *testing.T) {
 	for _, group := range []func(int) string{nil, func(k int) string { return fmt.Sprint(k) }} {
-		q := workqueue.New(workqueue.Config[int]{Group: group})
+		q := must(workqueue.New(workqueue.Config[int]{Group: group}))
 		for i := range 30_000 {
 			q.AddWith(i, prio(i%3))
 		}

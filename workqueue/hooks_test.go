@@ -34,7 +34,7 @@ func observed(o *observer, cfg workqueue.Config[string]) *workqueue.Queue[string
 		Done:      func(_ string, d time.Duration) { o.work = append(o.work, d) },
 		Delayed:   func(string, time.Duration) { o.retries++ },
 	}
-	return workqueue.New(cfg)
+	return must(workqueue.New(cfg))
 }
 
 func (o *observer) collect(q *workqueue.Queue[string]) metrics {
@@ -152,14 +152,14 @@ func TestHooksAreToldTheirDelaysAndAttempts(t *testing.T) {
 			defer mu.Unlock()
 			log = append(log, fmt.Sprintf(format, args...))
 		}
-		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Hooks: workqueue.Hooks[string]{
+		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Hooks: workqueue.Hooks[string]{
 			Added:     func(k string) { say("added %s", k) },
 			HandedOut: func(k string, d time.Duration) { say("handed out %s after %v", k, d) },
 			Done:      func(k string, d time.Duration) { say("done %s after %v", k, d) },
 			Delayed:   func(k string, d time.Duration) { say("delayed %s by %v", k, d) },
 			Parked:    func(k string, n int) { say("parked %s after %d", k, n) },
 			StrayDone: func(k string) { say("stray %s", k) },
-		}})
+		}}))
 		q.AddWith("k", workqueue.AddOptions{At: time.Now().Add(-time.Hour)})
 		q.Get()
 		q.AddRateLimited("k")
@@ -188,13 +188,13 @@ func TestHooksMayCallTheQueue(t *testing.T) {
 		var q *workqueue.Queue[string]
 		var calls atomic.Int32
 		look := func(string) { calls.Add(1); q.Stats(); q.Snapshot(); q.Len() }
-		q = workqueue.New(workqueue.Config[string]{MaxAttempts: 1, Debounce: 1, Hooks: workqueue.Hooks[string]{
+		q = must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1, Debounce: 1, Hooks: workqueue.Hooks[string]{
 			Added: look, StrayDone: look,
 			HandedOut: func(k string, _ time.Duration) { look(k) },
 			Done:      func(k string, _ time.Duration) { look(k) },
 			Delayed:   func(k string, _ time.Duration) { look(k) },
 			Parked:    func(k string, _ int) { look(k) },
-		}})
+		}}))
 		q.AddAfter("k", 1) // delayed,
 		sleep(1)           // added,
 		q.TryGet()         // handed out,

@@ -22,7 +22,7 @@ func TestOnlyTheFirstDoneOfAnItemCounts(t *testing.T) {
 	var log []string
 	cfg := workqueue.Config[string]{}
 	cfg.Hooks.StrayDone = func(k string) { log = append(log, k) }
-	q := workqueue.New(cfg)
+	q := must(workqueue.New(cfg))
 	q.Add("k")
 	first, ok := q.TryTake()
 	require.True(t, ok)
@@ -116,7 +116,7 @@ func TestAnItemTellsPriorityAndReasons(t *testing.T) {
 
 func TestRunForgetsWhatSucceedsAndRetriesOrParksWhatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{MaxAttempts: 3})
+		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 3}))
 		q.Add("good")
 		q.Add("bad")
 		q.Add("ugly")
@@ -198,7 +198,7 @@ func TestRunWithoutWorkersPanics(t *testing.T) {
 func TestRunHasNeverTwoWorkersOnAKeyAndAWorkerForEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers, keys = 4, 3
-		q := workqueue.New(workqueue.Config[int]{})
+		q := must(workqueue.New(workqueue.Config[int]{}))
 		var busy [keys]atomic.Bool
 		var working, most, done atomic.Int32
 		for k := range keys {
@@ -226,7 +226,7 @@ func TestAPanicOfWorkLeavesTheKeyDoneAndCrashes(t *testing.T) {
 	if os.Getenv("WORKQUEUE_PANIC") != "" {
 		cfg := workqueue.Config[string]{}
 		cfg.Hooks.Done = func(k string, _ time.Duration) { fmt.Println("done", k) }
-		q := workqueue.New(cfg)
+		q := must(workqueue.New(cfg))
 		q.Add("k")
 		_ = q.Run(t.Context(), 1, func(context.Context, workqueue.Item[string]) error { panic("of work") })
 		return

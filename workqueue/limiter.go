@@ -1,7 +1,9 @@
 package workqueue
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -27,8 +29,10 @@ type ItemExponentialFailureRateLimiter[K comparable] struct {
 	failures    counter[K]
 }
 
-// NewItemExponentialFailureRateLimiter returns a limiter whose delays are base, 2*base, 4*base and so on, at most limit.
+// NewItemExponentialFailureRateLimiter returns a limiter whose delays are base, 2*base, 4*base and so on, at most limit. It
+// panics if base or limit is negative.
 func NewItemExponentialFailureRateLimiter[K comparable](base, limit time.Duration) *ItemExponentialFailureRateLimiter[K] {
+	mustNotBeNegative("NewItemExponentialFailureRateLimiter", base, limit)
 	return &ItemExponentialFailureRateLimiter[K]{base: base, limit: limit, failures: counterFor[K](limit)}
 }
 
@@ -57,8 +61,9 @@ type ItemJitteredRateLimiter[K comparable] struct {
 
 // NewItemJitteredRateLimiter returns a limiter whose n-th delay of a key is drawn from d/2 to d, where d is base, 2*base,
 // 4*base and so on, at most limit. The function random gives numbers from 0 up to but not including 1, and is safe for
-// concurrent use; nil is that of math/rand/v2.
+// concurrent use; nil is that of math/rand/v2. It panics if base or limit is negative.
 func NewItemJitteredRateLimiter[K comparable](base, limit time.Duration, random func() float64) *ItemJitteredRateLimiter[K] {
+	mustNotBeNegative("NewItemJitteredRateLimiter", base, limit)
 	if random == nil {
 		random = rand.Float64
 	}
@@ -87,7 +92,12 @@ type ItemFastSlowRateLimiter[K comparable] struct {
 }
 
 // NewItemFastSlowRateLimiter returns a limiter whose first maxAttempts delays of a key are fast, all others slow.
+// It panics if fast, slow or maxAttempts is negative.
 func NewItemFastSlowRateLimiter[K comparable](fast, slow time.Duration, maxAttempts int) *ItemFastSlowRateLimiter[K] {
+	mustNotBeNegative("NewItemFastSlowRateLimiter", fast, slow)
+	if maxAttempts < 0 {
+		panic(fmt.Sprintf("workqueue: NewItemFastSlowRateLimiter: maxAttempts is %d, must not be negative", maxAttempts))
+	}
 	return &ItemFastSlowRateLimiter[K]{fast: fast, slow: slow, maxAttempts: maxAttempts, failures: counterFor[K](max(fast, slow))}
 }
 
@@ -126,8 +136,11 @@ type MaxOfRateLimiter[K comparable] struct {
 	limiters []RateLimiter[K]
 }
 
-// NewMaxOfRateLimiter returns a limiter that combines those given.
+// NewMaxOfRateLimiter returns a limiter that combines those given. It panics if there is none, or one is nil.
 func NewMaxOfRateLimiter[K comparable](limiters ...RateLimiter[K]) *MaxOfRateLimiter[K] {
+	if len(limiters) == 0 || slices.Contains(limiters, nil) {
+		panic("workqueue: NewMaxOfRateLimiter: there is no limiter, or one is nil")
+	}
 	return &MaxOfRateLimiter[K]{limiters: append([]RateLimiter[K](nil), limiters...)}
 }
 
@@ -162,8 +175,13 @@ type WithMaxWaitRateLimiter[K comparable] struct {
 	limit   time.Duration
 }
 
-// NewWithMaxWaitRateLimiter returns a limiter whose delays are those of the given one, but at most limit.
+// NewWithMaxWaitRateLimiter returns a limiter whose delays are those of the given one, but at most limit. It
+// panics if limiter is nil or limit is negative.
 func NewWithMaxWaitRateLimiter[K comparable](limiter RateLimiter[K], limit time.Duration) *WithMaxWaitRateLimiter[K] {
+	if limiter == nil {
+		panic("workqueue: NewWithMaxWaitRateLimiter: the limiter is nil")
+	}
+	mustNotBeNegative("NewWithMaxWaitRateLimiter", limit)
 	return &WithMaxWaitRateLimiter[K]{limiter: limiter, limit: limit}
 }
 
@@ -177,3 +195,12 @@ func (r *WithMaxWaitRateLimiter[K]) Forget(key K) { r.limiter.Forget(key) }
 
 // NumRequeues implements [RateLimiter].
 func (r *WithMaxWaitRateLimiter[K]) NumRequeues(key K) int { return r.limiter.NumRequeues(key) }
+
+// mustNotBeNegative panics if one of the delays that were given to a constructor is negative.
+func mustNotBeNegative(constructor string, delays ...time.Duration) {
+	for _, d := range delays {
+		if d < 0 {
+			panic(fmt.Sprintf("workqueue: %s: the delay %v is negative", constructor, d))
+		}
+	}
+}

@@ -159,7 +159,7 @@ func (limiterOf) Forget(string)               {}
 func (limiterOf) NumRequeues(string) int      { return 0 }
 
 func newPair() pair {
-	return pair{workqueue.New(workqueue.Config[string]{RateLimiter: limiterOf(30 * time.Millisecond), Logger: discard}), newModel()}
+	return pair{must(workqueue.New(workqueue.Config[string]{RateLimiter: limiterOf(30 * time.Millisecond), Logger: discard})), newModel()}
 }
 
 // step does one step on both and compares what can be seen.

@@ -183,7 +183,7 @@ func orderConfig(b byte) workqueue.Config[int] {
 // runOrder plays bytes on a queue and on the model.
 func runOrder(config byte, ops []byte) (err error) {
 	cfg := orderConfig(config)
-	q := workqueue.New(cfg)
+	q := must(workqueue.New(cfg))
 	m := newOrderModel(cfg)
 	var working []workqueue.Item[int]
 	for i, op := range ops {

@@ -35,7 +35,7 @@ func finishAll(q *workqueue.Queue[string]) (keys []string) {
 
 func TestWithoutAgeingAHigherPriorityAlwaysComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{Ageing: -1})
+		q := must(workqueue.New(workqueue.Config[string]{Ageing: -1}))
 		for i, p := range []int{0, math.MinInt, 5, -1, math.MaxInt, 5, 0} {
 			q.AddWith(fmt.Sprint(p, " ", i), prio(p))
 			time.Sleep(time.Hour)
@@ -52,7 +52,7 @@ func TestAKeyIsOvertakenOnlyWithinWhatThePrioritiesAreWorth(t *testing.T) {
 	for _, p := range []int{-2, 0, 1, 1 << 30} {
 		for _, timestamps := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				q := workqueue.New(workqueue.Config[string]{Ageing: ageing, Timestamps: timestamps})
+				q := must(workqueue.New(workqueue.Config[string]{Ageing: ageing, Timestamps: timestamps}))
 				q.AddWith("grade", prio(7))
 				finishAll(q)
 
@@ -73,7 +73,7 @@ func TestAKeyIsOvertakenOnlyWithinWhatThePrioritiesAreWorth(t *testing.T) {
 // Times and priorities must not be compared by rounded numbers, nor by products that overflow.
 func TestAgeingIsExactWithHugePrioritiesAndTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{Ageing: 1})
+		q := must(workqueue.New(workqueue.Config[string]{Ageing: 1}))
 		q.AddWith("lowest", prio(math.MinInt))
 		q.AddWith("high", prio(math.MaxInt))
 		q.AddWith("higher", prio(math.MaxInt-1))
@@ -89,7 +89,7 @@ func TestAgeingIsExactWithHugePrioritiesAndTimes(t *testing.T) {
 		q.AddWith("late", prio(2))
 		require.Equal(t, []string{"low 2", "late"}, takeAll(q))
 
-		worth := workqueue.New(workqueue.Config[string]{Ageing: 2}) // times 1<<63 it does not fit in 64 bits
+		worth := must(workqueue.New(workqueue.Config[string]{Ageing: 2})) // times 1<<63 it does not fit in 64 bits
 		worth.AddWith("low", prio(math.MinInt))
 		time.Sleep(time.Second)
 		worth.Add("high")
@@ -119,7 +119,7 @@ func TestAPriorityIsKeptOnRequeue(t *testing.T) {
 	for name, again := range requeue {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := workqueue.New(workqueue.Config[string]{Ageing: -1})
+				q := must(workqueue.New(workqueue.Config[string]{Ageing: -1}))
 				q.AddWith("k", prio(3))
 				q.TryGet()
 				again(q)
@@ -139,7 +139,7 @@ func TestAPriorityIsKeptOnRequeue(t *testing.T) {
 
 func TestANegativePriorityIsKeptOnRequeueAndRaisedByAPlainAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{Ageing: -1})
+		q := must(workqueue.New(workqueue.Config[string]{Ageing: -1}))
 		q.AddWith("k", prio(-3))
 		q.TryGet()
 		q.AddAfter("k", time.Second)
@@ -165,7 +165,7 @@ func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
 	for name, enter := range states {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := workqueue.New(workqueue.Config[string]{Ageing: -1, MaxAttempts: 1, Logger: discard})
+				q := must(workqueue.New(workqueue.Config[string]{Ageing: -1, MaxAttempts: 1, Logger: discard}))
 				enter(q)
 				q.AddWith("k", prio(0))
 				q.AddWith("k", prio(-5))
@@ -189,7 +189,7 @@ func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
 func TestARaisedKeyStandsBeforeWhatBecameReadyAfterIt(t *testing.T) {
 	for _, ageing := range []time.Duration{-1, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			q := workqueue.New(workqueue.Config[string]{Ageing: ageing})
+			q := must(workqueue.New(workqueue.Config[string]{Ageing: ageing}))
 			for i := range 10 {
 				q.AddWith(fmt.Sprint("low ", i), prio(1))
 				time.Sleep(time.Nanosecond)
@@ -211,7 +211,7 @@ func TestARaisedKeyStandsBeforeWhatBecameReadyAfterIt(t *testing.T) {
 func TestTheFirstPriorityKeepsWhatIsReadyInOrder(t *testing.T) {
 	for _, timestamps := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			q := workqueue.New(workqueue.Config[string]{Timestamps: timestamps})
+			q := must(workqueue.New(workqueue.Config[string]{Timestamps: timestamps}))
 			q.Add("a")
 			q.Add("b")
 			time.Sleep(11 * time.Second)
@@ -227,7 +227,7 @@ func TestTheFirstPriorityKeepsWhatIsReadyInOrder(t *testing.T) {
 }
 
 func TestMoreThanSixteenPrioritiesAreKeptApartAndGivenBack(t *testing.T) {
-	q := workqueue.New(workqueue.Config[string]{Ageing: -1})
+	q := must(workqueue.New(workqueue.Config[string]{Ageing: -1}))
 	var want []string
 	for i := range 3000 {
 		p := i*7919%3000 - 1500

@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -53,8 +54,11 @@ type Queue[K comparable] struct {
 	gate      gate
 }
 
-// New returns a queue.
-func New[K comparable](cfg Config[K]) *Queue[K] {
+// New returns a queue. The error names each field of cfg that is out of its bounds.
+func New[K comparable](cfg Config[K]) (*Queue[K], error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("workqueue: new queue: %w", err)
+	}
 	p := newPool[K]()
 	q := &Queue[K]{
 		cfg:      cfg.withDefaults(),
@@ -73,7 +77,7 @@ func New[K comparable](cfg Config[K]) *Queue[K] {
 		q.order.groups = make(map[string]*group[K])
 		q.order.grade()
 	}
-	return q
+	return q, nil
 }
 
 // Add makes key ready. A key that is ready already stays where it is in line; a key in process becomes ready again when

@@ -27,7 +27,7 @@ var (
 )
 
 func newQueue() *workqueue.Queue[string] {
-	return workqueue.New(workqueue.Config[string]{Logger: discard})
+	return must(workqueue.New(workqueue.Config[string]{Logger: discard}))
 }
 
 func TestGetWaitsForAnAdd(t *testing.T) {
@@ -198,7 +198,7 @@ func TestDrainWaitsForWhatIsReadyInProcessAndDirtyForEveryDrainer(t *testing.T) 
 
 func TestDrainEndsWithItsContextAndSaysWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{Name: "apps"})
+		q := must(workqueue.New(workqueue.Config[string]{Name: "apps"}))
 		q.Add("a")
 		q.Add("b")
 		q.Get()
@@ -254,7 +254,7 @@ func TestWaitIdleWaitsUntilNothingIsReadyOrInProcess(t *testing.T) {
 
 func TestAStrayDoneIsLoggedAndDoesNotDuplicateTheKey(t *testing.T) {
 	var log strings.Builder
-	q := workqueue.New(workqueue.Config[string]{Name: "apps", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	q := must(workqueue.New(workqueue.Config[string]{Name: "apps", Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	q.Done("k")
 	q.Add("k")
 	q.Done("k")
@@ -263,13 +263,13 @@ func TestAStrayDoneIsLoggedAndDoesNotDuplicateTheKey(t *testing.T) {
 }
 
 func TestAKeyThatIsNotEqualToItselfIsRefusedWithoutHarm(t *testing.T) {
-	q := workqueue.New(workqueue.Config[float64]{})
+	q := must(workqueue.New(workqueue.Config[float64]{}))
 	require.PanicsWithValue(t, "workqueue: the key is not equal to itself", func() { q.Add(math.NaN()) })
 	require.PanicsWithValue(t, "workqueue: the key is not equal to itself", func() { q.AddAfter(math.NaN(), time.Hour) })
 	require.PanicsWithValue(t, "workqueue: the key is not equal to itself", func() { q.AddRateLimited(math.NaN()) })
 	require.Equal(t, workqueue.Stats{}, q.Stats())
 
-	anys := workqueue.New(workqueue.Config[any]{})
+	anys := must(workqueue.New(workqueue.Config[any]{}))
 	require.Panics(t, func() { anys.Add([]int{1}) })
 	require.Panics(t, func() { anys.Done([]int{1}) })
 	anys.Add("the lock is free")
@@ -296,7 +296,7 @@ func TestWakeUpsComeAtTheirTimesAndInTheirOrder(t *testing.T) {
 // Wake-ups that leave from the middle of the heap leave it in order.
 func TestWakeUpsThatAreDroppedDoNotDisturbTheOthers(t *testing.T) {
 	l := &randomLimiter{rand.New(rand.NewPCG(1, 2))}
-	q := workqueue.New(workqueue.Config[int]{RateLimiter: l})
+	q := must(workqueue.New(workqueue.Config[int]{RateLimiter: l}))
 	for range 300 {
 		q.AddRateLimited(l.r.IntN(1000))
 	}
@@ -352,7 +352,7 @@ func TestADelayTooLongToCountIsNever(t *testing.T) {
 }
 
 func TestMemoryOfABurstIsGivenBack(t *testing.T) {
-	q := workqueue.New(workqueue.Config[int]{})
+	q := must(workqueue.New(workqueue.Config[int]{}))
 	const n = 200_000
 	for i := range n {
 		q.Add(i)
@@ -371,7 +371,7 @@ func TestMemoryOfABurstIsGivenBack(t *testing.T) {
 
 func TestAHandedOutKeyIsNotKeptAlive(t *testing.T) {
 	type big struct{ _ [1 << 20]byte }
-	q := workqueue.New(workqueue.Config[*big]{})
+	q := must(workqueue.New(workqueue.Config[*big]{}))
 	freed := make(chan struct{}, 2)
 	for _, add := range []func(*big){q.Add, func(b *big) { q.AddAfter(b, time.Nanosecond) }} {
 		b := new(big)

@@ -19,7 +19,7 @@ import (
 // everyState makes a queue with a key in each state, at times that differ.
 func everyState(cfg workqueue.Config[string]) *workqueue.Queue[string] {
 	cfg.MaxAttempts, cfg.Group, cfg.Debounce = 2, byLetter, time.Hour
-	q := workqueue.New(cfg)
+	q := must(workqueue.New(cfg))
 	soon := func(k string, p int) {
 		q.AddWith(k, workqueue.AddOptions{Priority: p, After: 1, Reason: "for " + k})
 		sleep(1)
@@ -94,7 +94,7 @@ func TestASnapshotShowsEveryState(t *testing.T) {
 func TestAKeyThatIsDelayedAfterItsDoneIsSoSinceThen(t *testing.T) {
 	for _, timestamps := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			q := workqueue.New(workqueue.Config[string]{Timestamps: timestamps})
+			q := must(workqueue.New(workqueue.Config[string]{Timestamps: timestamps}))
 			q.Add("k")
 			sleep(time.Second)
 			q.TryGet()
@@ -146,7 +146,7 @@ func counted[K comparable](infos []workqueue.KeyInfo[K]) (s workqueue.Stats) {
 // Nothing of the order of a map shows, also where nobody notes times.
 func TestTheOrderOfASnapshotIsThatInWhichTheKeysCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[int]{MaxAttempts: 2, RateLimiter: limiterOfInt(time.Hour)})
+		q := must(workqueue.New(workqueue.Config[int]{MaxAttempts: 2, RateLimiter: limiterOfInt(time.Hour)}))
 		var want []int
 		for i := range 400 {
 			k := i * 37 % 400
@@ -222,7 +222,7 @@ func TestStatesHaveNames(t *testing.T) {
 
 func TestStatsTellHowLongKeysAreInProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{Timestamps: true})
+		q := must(workqueue.New(workqueue.Config[string]{Timestamps: true}))
 		q.Add("a")
 		q.Add("b")
 		sleep(time.Hour) // to be ready is not to be in process
@@ -251,7 +251,7 @@ func TestStatsTellHowLongKeysAreInProcess(t *testing.T) {
 }
 
 func TestASnapshotOfALiveQueueIsOfOneMoment(t *testing.T) {
-	q := workqueue.New(workqueue.Config[int]{Timestamps: true})
+	q := must(workqueue.New(workqueue.Config[int]{Timestamps: true}))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	const keys = 50

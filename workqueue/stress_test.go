@@ -26,7 +26,7 @@ func TestNoKeyIsLostOrHandedOutTwiceUnderLoad(t *testing.T) {
 		"ordered":  {Group: threes, GroupLimit: 2, Ageing: time.Microsecond, Timestamps: true},
 		"strict":   {Group: threes, GroupLimit: 1, Ageing: -1, MaxAttempts: 2},
 		"debounce": {Group: threes, GroupLimit: 2, Debounce: time.Microsecond, MaxAttempts: 2},
-		"gate":     {GroupLimit: 1, HandOut: rate.NewLimiter(1e6, 1), Debounce: 20 * time.Microsecond},
+		"gate":     {HandOut: rate.NewLimiter(1e6, 1), Debounce: 20 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) { stress(t, cfg, name != "plain") })
 	}
@@ -40,7 +40,7 @@ func stress(t *testing.T, cfg workqueue.Config[int], priorities bool) {
 		cfg.Hooks.Added = func(int) { depth.Add(1) }
 		cfg.Hooks.HandedOut = func(int, time.Duration) { depth.Add(-1) }
 	}
-	q := workqueue.New(cfg)
+	q := must(workqueue.New(cfg))
 	add := q.Add
 	if priorities {
 		add = func(k int) { q.AddWith(k, workqueue.AddOptions{Priority: rand.IntN(5)}) }

@@ -20,9 +20,9 @@ import (
 // The bubble ends only when its goroutines have, and a timer that runs is against the invariants.
 func TestAQueueThatIsDrainedHasNoGoroutineAndNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := workqueue.New(workqueue.Config[string]{
+		q := must(workqueue.New(workqueue.Config[string]{
 			Group: byLetter, GroupLimit: 1, Debounce: 1, MaxAttempts: 2, HandOut: rate.NewLimiter(rate.Every(time.Second), 1),
-		})
+		}))
 		for _, k := range []string{"a1", "a2", "b1"} {
 			q.Add(k)
 			q.AddAfter(k, time.Hour)
@@ -113,7 +113,7 @@ func TestNothingKeepsAKeyAliveThatIsDone(t *testing.T) {
 		"shut down": func(q queue, k *big) { q.AddAfter(k, time.Hour); q.ShutDown() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := workqueue.New(workqueue.Config[*big]{MaxAttempts: 2, Timestamps: true, Group: func(*big) string { return "g" }})
+			q := must(workqueue.New(workqueue.Config[*big]{MaxAttempts: 2, Timestamps: true, Group: func(*big) string { return "g" }}))
 			freed := make(chan struct{}, 1)
 			k := new(big)
 			runtime.AddCleanup(k, func(int) { freed <- struct{}{} }, 0)
@@ -136,7 +136,7 @@ func TestNothingKeepsAKeyAliveThatIsDone(t *testing.T) {
 
 // Each method that takes a key refuses one that cannot be found again, before it takes the lock.
 func TestAKeyThatCannotBeFoundAgainIsRefusedByEachMethod(t *testing.T) {
-	q := workqueue.New(workqueue.Config[any]{RateLimiter: nil, Debounce: 1, MaxAttempts: 1})
+	q := must(workqueue.New(workqueue.Config[any]{RateLimiter: nil, Debounce: 1, MaxAttempts: 1}))
 	for _, key := range []any{math.NaN(), []int{1}, struct{ v any }{map[string]int{}}} {
 		for name, call := range map[string]func(){
 			"Add":            func() { q.Add(key) },

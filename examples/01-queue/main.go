@@ -14,13 +14,14 @@ import (
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	q := workqueue.New(workqueue.Config[string]{
+	q, err := workqueue.New(workqueue.Config[string]{
 		MaxAttempts: 3,
 		Hooks: workqueue.Hooks[string]{Parked: func(tenant string, attempts int) {
 			fmt.Printf("%s: put aside after %d attempts\n", tenant, attempts)
 			stop()
 		}},
 	})
+	check(err)
 
 	// A key is a name, never the object. So it waits once, and whoever works on it reads what is true then.
 	for _, tenant := range []string{"acme", "hooli", "acme", "initech", "acme"} {

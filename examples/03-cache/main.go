@@ -42,7 +42,8 @@ func main() {
 	fmt.Println("m1 is in", ours.Site, "as we wrote, in", theirs.Site, "as the cache knows")
 
 	// Changes wait in a queue that merges them for each key. A list brings to light what was deleted while nobody watched.
-	changes := cache.NewDeltaFIFO(nameOf, cache.DeltaFIFOConfig[string, Machine]{Known: machines})
+	changes, err := cache.NewDeltaFIFO(nameOf, cache.DeltaFIFOConfig[string, Machine]{Known: machines})
+	check(err)
 	check(changes.Replace([]Machine{{Name: "m1", Site: "rome", Version: 5}, {Name: "m3", Site: "paris", Version: 6}}, 6))
 	check(changes.Update(Machine{Name: "m3", Site: "oslo", Version: 7}, 7))
 	for popped := true; popped; {

@@ -26,11 +26,13 @@ func main() {
 	// The source: a table, an API, a directory. Poll lists it at intervals and finds what has changed by comparing.
 	var db table
 	db.set(Certificate{"example.com", 1}, Certificate{"example.org", 1})
-	source := informer.Poll(db.list, domainOf, informer.PollConfig[Certificate]{Interval: time.Hour})
-	certificates := informer.New(source, domainOf, informer.Config{Name: "certificates"})
+	source, err := informer.Poll(db.list, domainOf, informer.PollConfig[Certificate]{Interval: time.Hour})
+	check(err)
+	certificates, err := informer.New(source, domainOf, informer.Config{Name: "certificates"})
+	check(err)
 
 	told := make(chan string)
-	_, err := certificates.AddHandler(informer.Handler[string, Certificate]{
+	_, err = certificates.AddHandler(informer.Handler[string, Certificate]{
 		OnAdd: func(c Certificate, initial bool) {
 			told <- fmt.Sprintf("%s is there, from the start: %v", c.Domain, initial)
 		},

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"log"
 
 	"github.com/setpoint-go/setpoint/expectations"
 )
@@ -55,7 +56,10 @@ func main() {
 	run("careless", book{func() bool { return true }, nothing, func(uint64) {}, nothing})
 
 	// As many events as there were acts: for any source.
-	counted := expectations.NewCounted(expectations.Config[string]{})
+	counted, err := expectations.NewCounted(expectations.Config[string]{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	run("counted", book{
 		satisfied: func() bool { return counted.SatisfiedExpectations(site) },
 		before:    func(int) { counted.ExpectCreations(site, 1) }, // first expect, then act: the event may be fast
@@ -64,7 +68,10 @@ func main() {
 	})
 
 	// The events of just these servers: one that is told twice, or of another server, does not count.
-	tracked := expectations.NewTracked[string, int](expectations.Config[string]{})
+	tracked, err := expectations.NewTracked[string, int](expectations.Config[string]{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	run("tracked", book{
 		satisfied: func() bool { return tracked.Satisfied(site) },
 		before:    func(server int) { tracked.ExpectCreations(site, server) },
@@ -73,7 +80,10 @@ func main() {
 	})
 
 	// The version that the last write has returned: nothing is counted, so nothing is miscounted.
-	versions := expectations.NewVersions[string](expectations.Config[string]{})
+	versions, err := expectations.NewVersions[string](expectations.Config[string]{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	run("versions", book{
 		satisfied: func() bool { return versions.Satisfied(site) },
 		before:    nothing,

@@ -41,9 +41,12 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (controller.Res
 }
 
 func main() {
-	sites, err := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "Site")
+	db, err := store.NewMemory(store.MemoryConfig{})
 	check(err)
-	cache := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
+	sites, err := store.Open[Site](db, "Site")
+	check(err)
+	cache, err := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
+	check(err)
 	c, err := controller.New("sites", &reconciler{cache}, controller.Config[string]{
 		Workers:     2,
 		MaxAttempts: 3,

@@ -24,13 +24,16 @@ type (
 const kindSite = "Site" // in the references of its servers
 
 func main() {
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	check(err)
 	sites, err := store.Open[Site](db, kindSite)
 	check(err)
 	servers, err := store.Open[Server](db, "Server")
 	check(err)
-	siteCache := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
-	serverCache := informer.New(servers, store.Key[Server], informer.Config{Name: "servers"})
+	siteCache, err := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
+	check(err)
+	serverCache, err := informer.New(servers, store.Key[Server], informer.Config{Name: "servers"})
+	check(err)
 
 	// This controller creates the servers of a site, and carries out what is to become of them when the site is deleted.
 	cascade := owner.NewCascade(sites, owner.DependentsIn(servers, nil))

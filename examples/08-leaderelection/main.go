@@ -43,7 +43,9 @@ func (r *replica) write(ctx context.Context) error {
 }
 
 func main() {
-	sites, err := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "Site")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	check(err)
+	sites, err := store.Open[Site](db, "Site")
 	check(err)
 	_, err = sites.Create(context.Background(), store.Object[Site]{Key: "berlin"})
 	check(err)

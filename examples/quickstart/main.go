@@ -15,9 +15,12 @@ import (
 type Site struct{ Servers int }
 
 func main() {
-	sites, err := store.Open[Site](store.NewMemory(store.MemoryConfig{}), "Site")
+	db, err := store.NewMemory(store.MemoryConfig{})
 	check(err)
-	cache := informer.New(sites, store.Key[Site], informer.Config{}) // mirrors the store
+	sites, err := store.Open[Site](db, "Site")
+	check(err)
+	cache, err := informer.New(sites, store.Key[Site], informer.Config{}) // mirrors the store
+	check(err)
 
 	world := map[string]int{} // the servers that run: stands for an API, a database, some machines
 	changed := make(chan string)

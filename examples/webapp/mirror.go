@@ -20,7 +20,11 @@ func newMirror[T any](db *store.Memory, kind string, log *slog.Logger) (mirror[T
 	if err != nil {
 		return mirror[T]{}, err
 	}
-	return mirror[T]{s, informer.New(s, store.Key[T], informer.Config{Name: kind, Logger: log})}, nil
+	cache, err := informer.New(s, store.Key[T], informer.Config{Name: kind, Logger: log})
+	if err != nil {
+		return mirror[T]{}, err
+	}
+	return mirror[T]{s, cache}, nil
 }
 
 // report writes back the status of o, unless it is what the cache shows already. It returns what the status was in the

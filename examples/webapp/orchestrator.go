@@ -72,12 +72,15 @@ const (
 func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
 	o = &Orchestrator{cfg: cfg}
 	show := printer(cfg.Out)
-	o.events = events.NewRecorder(events.Config{Sink: func(e events.Event) {
+	o.events, err = events.NewRecorder(events.Config{Sink: func(e events.Event) {
 		show(e)
 		if cfg.Observe != nil {
 			cfg.Observe(e)
 		}
 	}})
+	if err != nil {
+		return nil, err
+	}
 	dir, err := manifest.Open(cfg.Manifests, manifest.Config{
 		Report: func(err error) { o.events.Warning(problemOf(err), reasonRejected, err.Error()) },
 		Recovered: func(file string) {
@@ -105,10 +108,16 @@ func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
 
 // openSources makes the five sources and their caches.
 func (o *Orchestrator) openSources(dir *manifest.Dir) error {
-	files := informer.Poll(dir.List, func(m manifest.Manifest) string { return m.Name },
+	files, err := informer.Poll(dir.List, func(m manifest.Manifest) string { return m.Name },
 		informer.PollConfig[manifest.Manifest]{Interval: pollInterval})
-	o.manifests = informer.New(files, func(m manifest.Manifest) string { return m.Name },
+	if err != nil {
+		return err
+	}
+	o.manifests, err = informer.New(files, func(m manifest.Manifest) string { return m.Name },
 		informer.Config{Name: "manifests", Logger: o.cfg.Logger})
+	if err != nil {
+		return err
+	}
 
 	var nudge func()
 	m, err := machine.Open(filepath.Join(o.cfg.State, "replicas"), machine.Config{
@@ -118,14 +127,23 @@ func (o *Orchestrator) openSources(dir *manifest.Dir) error {
 		return err
 	}
 	o.machine = m
-	processes := informer.Poll(m.List, func(r machine.Replica) string { return r.ID },
+	processes, err := informer.Poll(m.List, func(r machine.Replica) string { return r.ID },
 		informer.PollConfig[machine.Replica]{Interval: pollInterval})
+	if err != nil {
+		return err
+	}
 	nudge = processes.Nudge
-	o.replicas = informer.New(processes, func(r machine.Replica) string { return r.ID },
+	o.replicas, err = informer.New(processes, func(r machine.Replica) string { return r.ID },
 		informer.Config{Name: "replicas", Logger: o.cfg.Logger})
+	if err != nil {
+		return err
+	}
 	o.byApp = cache.AddIndex(o.replicas.Indexer(), func(r machine.Replica) []string { return []string{r.App} })
 
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		return err
+	}
 	var errApps, errDeployments, errServices error
 	o.apps, errApps = newMirror[WebApp](db, kindWebApp, o.cfg.Logger)
 	o.deployments, errDeployments = newMirror[Deployment](db, kindDeployment, o.cfg.Logger)
@@ -188,10 +206,14 @@ func (o *Orchestrator) wireWebApps() error {
 }
 
 func (o *Orchestrator) wireDeployments() error {
+	tracked, err := expectations.NewTracked[string, string](expectations.Config[string]{TTL: patience, Logger: o.cfg.Logger})
+	if err != nil {
+		return err
+	}
 	r := &deployments{
 		deployments: o.deployments, manifests: o.manifests, byApp: o.byApp,
 		machine: o.machine, grace: grace, events: o.events,
-		expected: expectations.NewTracked[string, string](expectations.Config[string]{TTL: patience, Logger: o.cfg.Logger}),
+		expected: tracked,
 	}
 	c, err := o.add("deployments", 2, r, r.expected)
 	if err != nil {

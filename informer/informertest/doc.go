@@ -6,7 +6,7 @@
 //
 //	src := informertest.NewSource(func(s Site) string { return s.Name })
 //	src.Put(Site{Name: "ulm"})
-//	sites := informer.New(src, src.Key, informer.Config{})
+//	sites, err := informer.New(src, src.Key, informer.Config{})
 //
 //	src.Break(errors.New("reset by peer"))   // what is watched breaks; the next watch works
 //	src.Fail(errors.New("no route to host")) // what is watched breaks, and everything fails, until Fail(nil)

@@ -18,13 +18,17 @@ func ExampleSource() {
 	src := informertest.NewSource(func(s Site) string { return s.Name })
 	src.Put(Site{"ulm", "south"})
 
-	sites := informer.New(src, src.Key, informer.Config{
+	sites, err := informer.New(src, src.Key, informer.Config{
 		Name:    "sites",
 		OnError: func(error) {},
 		Backoff: wait.Backoff{Duration: time.Microsecond},
 	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	added, deleted := make(chan Site), make(chan cache.Tombstone[string, Site])
-	_, err := sites.AddHandler(informer.Handler[string, Site]{
+	_, err = sites.AddHandler(informer.Handler[string, Site]{
 		OnAdd:    func(s Site, _ bool) { added <- s },
 		OnDelete: func(d cache.Tombstone[string, Site]) { deleted <- d },
 	})

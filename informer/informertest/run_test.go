@@ -63,11 +63,11 @@ func TestASourceInPagesKeepsTheContract(t *testing.T) {
 func polled() informertest.Subject[pair] {
 	var mu sync.Mutex
 	var all []pair
-	p := informer.Poll(func(context.Context) ([]pair, error) {
+	p := must(informer.Poll(func(context.Context) ([]pair, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(all), nil
-	}, func(p pair) string { return p.name }, informer.PollConfig[pair]{Interval: -1})
+	}, func(p pair) string { return p.name }, informer.PollConfig[pair]{Interval: -1}))
 	change := func(name string, with ...pair) error {
 		mu.Lock()
 		i := slices.IndexFunc(all, func(p pair) bool { return p.name == name })

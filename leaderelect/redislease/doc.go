@@ -7,7 +7,7 @@
 // # Usage
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "...", ContextTimeoutEnabled: true, MaxRetries: -1})
-//	leases := redislease.New(redislease.Func(
+//	leases, err := redislease.New(redislease.Func(
 //		func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 //			return rdb.Eval(ctx, script, keys, args...).Result()
 //		}), redislease.Config{})

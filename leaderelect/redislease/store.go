@@ -20,9 +20,12 @@ type Store struct {
 	prefix string
 }
 
-// New returns a store that works through client.
-func New(client Client, cfg Config) *Store {
-	return &Store{client: client, prefix: cfg.withDefaults().Prefix}
+// New returns a store that works through client. Its error is nil: every Config is valid. New panics if client is nil.
+func New(client Client, cfg Config) (*Store, error) {
+	if client == nil {
+		panic("redislease: New: the client is nil")
+	}
+	return &Store{client: client, prefix: cfg.withDefaults().Prefix}, nil
 }
 
 // Get returns the record, or leaderelect.ErrNotFound.

@@ -23,8 +23,8 @@ func TestAStoreInRedisIsALeaseStore(t *testing.T) {
 				m := newModel()
 				m.bytes = bytes
 				return leasetest.Backend{
-					Store:  redislease.New(m, redislease.Config{}),
-					Reopen: func() leaderelect.LeaseStore { return redislease.New(m, redislease.Config{}) },
+					Store:  must(redislease.New(m, redislease.Config{})),
+					Reopen: func() leaderelect.LeaseStore { return must(redislease.New(m, redislease.Config{})) },
 					Delete: func(key string) { delete(m.hashes, "{leases}:"+key) },
 					CutReply: func() {
 						m.answer = func(any) (any, error) {
@@ -41,7 +41,7 @@ func TestAStoreInRedisIsALeaseStore(t *testing.T) {
 func TestAWriteThatTheClientSendsTwiceIsOneWrite(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
-	s := redislease.New(m, redislease.Config{})
+	s := must(redislease.New(m, redislease.Config{}))
 	m.twice = true
 	first, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestAWriteThatTheClientSendsTwiceIsOneWrite(t *testing.T) {
 func TestPrefixesKeepStoresApart(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
-	a, b := redislease.New(m, redislease.Config{}), redislease.New(m, redislease.Config{Prefix: "{b}"})
+	a, b := must(redislease.New(m, redislease.Config{})), must(redislease.New(m, redislease.Config{Prefix: "{b}"}))
 	_, err := a.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
 	_, err = b.Get(ctx, "lease")
@@ -71,7 +71,7 @@ func TestPrefixesKeepStoresApart(t *testing.T) {
 func TestAListIsReadInPiecesOfAHundred(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
-	s := redislease.New(m, redislease.Config{})
+	s := must(redislease.New(m, redislease.Config{}))
 	for i := range 250 {
 		_, err := s.Create(ctx, leaderelect.Entry{Key: strings.Repeat("k", i), Term: 1})
 		require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestAReplyThatNoScriptReturnsIsAnErrorThatIsNotDefinite(t *testing.T) {
 		record("v", "1", nil), record("v", "18446744073709551616", "a"), []any{[]any{}, []any{}},
 	} {
 		m := newModel()
-		s := redislease.New(m, redislease.Config{})
+		s := must(redislease.New(m, redislease.Config{}))
 		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 		require.NoError(t, err)
 		m.answer = func(any) (any, error) { return reply, nil }
@@ -111,7 +111,7 @@ func TestAReplyThatNoScriptReturnsIsAnErrorThatIsNotDefinite(t *testing.T) {
 		vague(err)
 	}
 	m := newModel()
-	s := redislease.New(m, redislease.Config{})
+	s := must(redislease.New(m, redislease.Config{}))
 	for _, reply := range []any{nil, "a", []any{int64(1)}} {
 		m.answer = func(any) (any, error) { return reply, nil }
 		_, err := s.List(ctx, "")
@@ -128,12 +128,12 @@ func TestAGuardedScriptHasTheDeadlineOfTheLease(t *testing.T) {
 	m := newModel()
 	m.script = func([]string, []any) any { return nil }
 	var deadline time.Time
-	s := redislease.New(redislease.Func(func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
+	s := must(redislease.New(redislease.Func(func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 		if strings.Contains(script, "guarded") {
 			deadline, _ = ctx.Deadline()
 		}
 		return m.Eval(ctx, script, keys, args...)
-	}), redislease.Config{})
+	}), redislease.Config{}))
 	elector, err := leaderelect.New(leaderelect.Config{
 		Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
@@ -149,7 +149,7 @@ func TestAGuardedScriptHasTheDeadlineOfTheLease(t *testing.T) {
 func TestALeaderThatWasReplacedCannotBorrowTheTermOfAnotherLease(t *testing.T) {
 	m := newModel()
 	m.script = func([]string, []any) any { return nil }
-	s := redislease.New(m, redislease.Config{})
+	s := must(redislease.New(m, redislease.Config{}))
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "another lease", Term: 1})
 	require.NoError(t, err)
 	var past context.Context
@@ -175,7 +175,7 @@ var errScript = errors.New("no")
 
 func TestAScriptOfTheLeaderRunsAndOneOfALeaderBeforeDoesNot(t *testing.T) {
 	m := newModel()
-	s := redislease.New(m, redislease.Config{})
+	s := must(redislease.New(m, redislease.Config{}))
 	runs := 0
 	m.script = func(keys []string, args []any) any {
 		runs++

@@ -3,11 +3,12 @@
 //
 // # Usage
 //
-//	db := store.NewMemory(store.MemoryConfig{}) // or a backend of yours
+//	db, err := store.NewMemory(store.MemoryConfig{}) // or a backend of yours
 //	records, err := store.Open[storelease.Record](db, "leases")
+//	leases, err := storelease.New(records, storelease.Config{})
 //	...
 //	elector, err := leaderelect.New(leaderelect.Config{
-//		Store: storelease.New(records, storelease.Config{}),
+//		Store: leases,
 //		Key:   "shop-controller",
 //		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 //			...

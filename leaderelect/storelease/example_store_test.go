@@ -14,7 +14,11 @@ import (
 // The lease stands in the database that the leader writes to. When another takes over, the database refuses what is left
 // of the leader before.
 func ExampleStore() {
-	db := store.NewMemory(store.MemoryConfig{})
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	records, err := store.Open[storelease.Record](db, "leases")
 	if err != nil {
 		fmt.Println(err)
@@ -26,8 +30,13 @@ func ExampleStore() {
 		return
 	}
 	var terms []uint64
+	leases, err := storelease.New(records, storelease.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	elector, err := leaderelect.New(leaderelect.Config{
-		Store:  storelease.New(records, storelease.Config{}),
+		Store:  leases,
 		Key:    "shop",
 		Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(_ context.Context, l *leaderelect.Leadership) error {

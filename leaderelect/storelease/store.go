@@ -31,9 +31,13 @@ type Store struct {
 	cfg     Config
 }
 
-// New returns a store that keeps each lease in an object of records.
-func New(records store.Store[Record], cfg Config) *Store {
-	return &Store{records: records, cfg: cfg.withDefaults()}
+// New returns a store that keeps each lease in an object of records. Its error is nil: every Config is valid. New panics if
+// records is nil.
+func New(records store.Store[Record], cfg Config) (*Store, error) {
+	if records == nil {
+		panic("storelease: New: the store of records is nil")
+	}
+	return &Store{records: records, cfg: cfg.withDefaults()}, nil
 }
 
 // Get returns the record, or leaderelect.ErrNotFound.

@@ -30,12 +30,12 @@ func TestAStoreIsALeaseStore(t *testing.T) {
 	for name, history := range map[string]int{"with a history": 0, "that forgets at once": -1} {
 		t.Run(name, func(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) leasetest.Backend {
-				db := store.NewMemory(store.MemoryConfig{History: history})
+				db := must(store.NewMemory(store.MemoryConfig{History: history}))
 				lossy := &lossy{Store: records(t, db)}
 				return leasetest.Backend{
-					Store: storelease.New(lossy, storelease.Config{Unfenced: true}),
+					Store: must(storelease.New(lossy, storelease.Config{Unfenced: true})),
 					Reopen: func() leaderelect.LeaseStore {
-						return storelease.New(records(t, db), storelease.Config{Unfenced: true})
+						return must(storelease.New(records(t, db), storelease.Config{Unfenced: true}))
 					},
 					Delete:   func(key string) { require.NoError(t, errOf(lossy.Delete(context.Background(), "lease/"+key))) },
 					CutReply: func() { lossy.cut = true },
@@ -80,8 +80,8 @@ func (s *lossy) Watch(ctx context.Context, after informer.Version) iter.Seq2[inf
 }
 
 func TestAWatchEndsWithWhatTheStoreFailsWith(t *testing.T) {
-	failing := failing{records(t, store.NewMemory(store.MemoryConfig{}))}
-	s := storelease.New(failing, storelease.Config{})
+	failing := failing{records(t, must(store.NewMemory(store.MemoryConfig{})))}
+	s := must(storelease.New(failing, storelease.Config{}))
 	var got []error
 	for e, err := range s.Watch(context.Background(), "lease") {
 		if err == nil {
@@ -112,7 +112,7 @@ func (failing) Watch(context.Context, informer.Version) iter.Seq2[informer.Event
 func TestAWatchKeepsToItsKeyAmongThoseThatBeginLikeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := storelease.New(records(t, store.NewMemory(store.MemoryConfig{})), storelease.Config{})
+		s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
 		for _, key := range []string{"lease-2", "lease/", "leas"} {
 			_, err := s.Create(ctx, leaderelect.Entry{Key: key, Term: 5})
 			require.NoError(t, err)
@@ -142,11 +142,11 @@ func TestAWatchKeepsToItsKeyAmongThoseThatBeginLikeIt(t *testing.T) {
 
 func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := store.NewMemory(store.MemoryConfig{})
+		db := must(store.NewMemory(store.MemoryConfig{}))
 		var began []time.Time
 		elector := func() *leaderelect.Elector {
 			e, err := leaderelect.New(leaderelect.Config{
-				Store: storelease.New(records(t, db), storelease.Config{}), Key: "lease", Identity: "test",
+				Store: must(storelease.New(records(t, db), storelease.Config{})), Key: "lease", Identity: "test",
 				Logger: slog.New(slog.DiscardHandler), ReleaseOnCancel: true,
 				OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
 					began = append(began, time.Now())
@@ -180,10 +180,10 @@ func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
 func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
 	ctx := context.Background()
 	for _, unfenced := range []bool{false, true} {
-		db := store.NewMemory(store.MemoryConfig{})
+		db := must(store.NewMemory(store.MemoryConfig{}))
 		things, err := store.Open[string](db, "things")
 		require.NoError(t, err)
-		s := storelease.New(records(t, db), storelease.Config{Unfenced: unfenced})
+		s := must(storelease.New(records(t, db), storelease.Config{Unfenced: unfenced}))
 		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 		require.NoError(t, err)
 		_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm(1))
@@ -202,10 +202,10 @@ func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
 
 func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
 	ctx := context.Background()
-	db := store.NewMemory(store.MemoryConfig{})
+	db := must(store.NewMemory(store.MemoryConfig{}))
 	things, err := store.Open[string](db, "things")
 	require.NoError(t, err)
-	s := storelease.New(records(t, db), storelease.Config{})
+	s := must(storelease.New(records(t, db), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
 	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm(7)) // somebody else's
@@ -217,14 +217,14 @@ func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
 
 func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := store.NewMemory(store.MemoryConfig{})
+		db := must(store.NewMemory(store.MemoryConfig{}))
 		things, err := store.Open[string](db, "things")
 		require.NoError(t, err)
 		all := records(t, db)
 		var terms []uint64
 		lead := func() {
 			elector, err := leaderelect.New(leaderelect.Config{
-				Store: storelease.New(all, storelease.Config{}), Key: "lease", Identity: "test",
+				Store: must(storelease.New(all, storelease.Config{})), Key: "lease", Identity: "test",
 				Logger: slog.New(slog.DiscardHandler),
 				OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 					terms = append(terms, l.Term())
@@ -248,7 +248,7 @@ func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
 
 func TestAVersionThatIsNoneOfTheStoreIsAConflict(t *testing.T) {
 	ctx := context.Background()
-	s := storelease.New(records(t, store.NewMemory(store.MemoryConfig{})), storelease.Config{})
+	s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease"})
 	require.NoError(t, err)
 	for _, version := range []string{"", "0" + e.Version, "+" + e.Version, e.Version + " ", "one", "-1"} {

@@ -13,7 +13,11 @@ import (
 type Machine struct{ Disk string }
 
 func machines() *storetest.Interceptor[Machine] {
-	memory, err := store.Open[Machine](store.NewMemory(store.MemoryConfig{}), "machine")
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		panic(err)
+	}
+	memory, err := store.Open[Machine](db, "machine")
 	if err != nil {
 		panic(err)
 	}

@@ -21,7 +21,7 @@ type interceptor = storetest.Interceptor[thing]
 
 // intercepted returns an interceptor in front of a store in memory, which holds "web", and that store.
 func intercepted(t *testing.T) (*interceptor, *store.MemoryStore[thing]) {
-	memory, err := store.Open[thing](store.NewMemory(store.MemoryConfig{History: history}), "thing")
+	memory, err := store.Open[thing](must(store.NewMemory(store.MemoryConfig{History: history})), "thing")
 	require.NoError(t, err)
 	_, err = memory.Create(t.Context(), object{Key: "web"})
 	require.NoError(t, err)

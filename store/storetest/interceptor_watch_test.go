@@ -105,7 +105,7 @@ func TestBreakWatchesEndsThoseThatAreUnderWay(t *testing.T) {
 
 func TestBookmarksDoNotCountAndARemovedRuleDoesNotStrike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := store.NewMemory(store.MemoryConfig{})
+		db := must(store.NewMemory(store.MemoryConfig{}))
 		memory, err := store.Open[thing](db, "thing")
 		require.NoError(t, err)
 		other, err := store.Open[thing](db, "other")

@@ -31,7 +31,7 @@ const history = 40
 // open returns a function that makes databases in memory, whose stores go through wrap.
 func open(t *testing.T, wrap func(store.Store[thing]) store.Store[thing]) func() storetest.Database {
 	return func() storetest.Database {
-		db := store.NewMemory(store.MemoryConfig{History: history})
+		db := must(store.NewMemory(store.MemoryConfig{History: history}))
 		return storetest.Database{
 			Open: func(kind string) store.Store[thing] {
 				s, err := store.Open[thing](db, kind)
