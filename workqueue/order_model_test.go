@@ -36,7 +36,7 @@ type orderKey struct {
 func newOrderModel(cfg workqueue.Config[int]) *orderModel {
 	m := &orderModel{cfg: cfg, keys: map[int]*orderKey{}, turns: map[int][]string{}, graded: cfg.Group != nil}
 	if cfg.Group == nil {
-		m.cfg.Group, m.cfg.GroupLimit = func(int) string { return "" }, 0
+		m.cfg.Group = func(int) string { return "" }
 	}
 	return m
 }
@@ -170,12 +170,12 @@ func (m *orderModel) settle() {
 func orderConfig(b byte) workqueue.Config[int] {
 	cfg := workqueue.Config[int]{
 		Ageing:     []time.Duration{-1, 10, time.Second}[b%3],
-		GroupLimit: int(b / 3 % 3),
 		Timestamps: b/9%2 == 0,
 		Logger:     discard,
 	}
 	if b/18%4 > 0 {
 		cfg.Group = func(k int) string { return fmt.Sprint(k % 3) }
+		cfg.GroupLimit = int(b / 3 % 3)
 	}
 	return cfg
 }

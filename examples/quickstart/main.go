@@ -11,8 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Site is what somebody wants.
-type Site struct{ Servers int }
+type Site struct{ Servers int } // what somebody wants
 
 func main() {
 	db, err := store.NewMemory(store.MemoryConfig{})
@@ -21,7 +20,6 @@ func main() {
 	check(err)
 	cache, err := informer.New(sites, store.Key[Site], informer.Config{}) // mirrors the store
 	check(err)
-
 	world := map[string]int{} // the servers that run: stands for an API, a database, some machines
 	changed := make(chan string)
 	c, err := controller.New("sites", controller.Func[string](func(_ context.Context, name string) (controller.Result, error) {
@@ -41,7 +39,6 @@ func main() {
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	go func() { stopped <- manager.Run(ctx) }()
-
 	berlin, err := sites.Create(ctx, store.Object[Site]{Key: "berlin", Value: Site{Servers: 3}})
 	check(err)
 	fmt.Println(<-changed)
