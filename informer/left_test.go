@@ -62,7 +62,7 @@ func TestADeletionIsToldWithTheLastStateThatPassesTheFilter(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					src := newSource()
-					in := informer.New(src, nameOf, informer.Config{OnError: func(error) {}})
+					in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 					r := newRecorder(t)
 					r.gaps, r.gate = true, make(chan struct{})
 					h := r.handler()
