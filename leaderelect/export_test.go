@@ -34,3 +34,9 @@ func Rank(slot, member int) uint64 { return rank(slot, member) }
 // Revoke is what Slots do to the elector of a slot that another is to own, and Admit undoes it.
 func (e *Elector) Revoke(successor string) { e.revoke(successor) }
 func (e *Elector) Admit()                  { e.admit() }
+
+// OnStep has a function called between any two steps of a call of s.
+func (s *FileStore) OnStep(f func(step string)) { s.step = f }
+
+// KeyOfFileName is the reverse of the name that a key has in a FileStore.
+func KeyOfFileName(name string) (string, bool) { return keyOfFileName(name) }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -11,8 +12,9 @@ import (
 const maxFileName = 200
 
 // fileName maps every key to a file name of its own, without suffix. Lower-case letters, digits, '-' and '_' stand for
-// themselves, as do dots inside; any other byte is %xx. So no name leaves the directory or is hidden, and two names
-// differ in more than case. A key that is too long is cut, and told apart by '~' and its SHA-256. The empty key is "~".
+// themselves, and so do dots that are not the first byte. Any other byte is %xx. So no name leaves the directory or is
+// hidden, and no two names differ only in case. A key that is too long is cut, and ends with '~' and its SHA-256. The
+// empty key is "~".
 func fileName(key string) string {
 	if key == "" {
 		return "~"
@@ -33,4 +35,10 @@ func fileName(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	hash := "~" + hex.EncodeToString(sum[:])
 	return name[:maxFileName-len(hash)] + hash
+}
+
+// keyOfFileName is the reverse of fileName. It is false for a name that is cut, or that fileName does not return.
+func keyOfFileName(name string) (string, bool) {
+	key, err := url.PathUnescape(name)
+	return key, err == nil && !strings.Contains(name, "~") && fileName(key) == name
 }

@@ -143,8 +143,8 @@ func (w *world) awaitNodes(what string, is func(*node) bool) {
 	}
 }
 
-// awaitTermUnlessLocked is awaitTerm for a leader that is stopped. If it was stopped in the middle of a write, and holds
-// the one lock that a file has, nobody takes over until it goes on: then it is false.
+// awaitTermUnlessLocked is awaitTerm for a leader that is stopped. If it was stopped in the middle of a write to SQLite, it
+// holds the one lock of the file, and nobody takes over until it goes on: then awaitTermUnlessLocked returns false.
 func (w *world) awaitTermUnlessLocked(leader *node) bool {
 	w.t.Helper()
 	if w.lock == nil {

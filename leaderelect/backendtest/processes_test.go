@@ -299,17 +299,8 @@ func fileWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	_, err = s.Create(context.Background(), leaderelect.Entry{Key: "register", Value: []byte("0")})
 	require.NoError(t, err)
-	w := &world{addr: dir, store: s}
-	w.lock = func() func() {
-		f, err := os.OpenFile(filepath.Join(dir, "lease.lock"), os.O_RDWR|os.O_CREATE, 0o644)
-		require.NoError(t, err)
-		require.NoError(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
-		return func() { _ = f.Close() }
-	}
-	w.remove = func() {
-		unlock := w.lock()
-		defer unlock()
-		require.NoError(t, os.Remove(filepath.Join(dir, "lease.lease")))
-	}
-	return w
+	return &world{addr: dir, store: s, remove: func() {
+		gone := filepath.Join(t.TempDir(), "gone") // the processes run, so it has to be gone at once
+		require.NoError(t, os.Rename(filepath.Join(dir, "lease.d"), gone))
+	}}
 }
