@@ -38,7 +38,7 @@
 //	returns no error, RequeueAfter: d    Requeued    after d                       1        reset    Debug
 //	returns no error, RequeueAt: t       Requeued    at t                          1        reset    Debug
 //	returns an error                     Failed      after the backoff             +1       grows    Warn
-//	returns an error with a delay d      Deferred    after d                       +1       stays    Warn
+//	returns an error with a delay d      Deferred    after d                       +1       grows    Warn
 //	returns an error after the timeout   TimedOut    as after Failed or Deferred   +1       as there Warn
 //	panics, or calls runtime.Goexit      Panicked    after the backoff             +1       grows    Error, with the stack
 //	one of these four, budget spent      Parked      when it is added              1        reset    Error

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -46,11 +47,11 @@ func newMapping[K, S comparable, T any](
 	c *Controller[K], name string, mapper func(context.Context, S, T) ([]K, error),
 ) *mapping[K, S, T] {
 	retries, err := workqueue.New(workqueue.Config[S]{
-		Name: name, Logger: c.cfg.Logger,
+		Name: name, Logger: slog.New(slog.DiscardHandler), // put logs what has failed
 		RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[S](5*time.Millisecond, time.Minute),
 	})
 	if err != nil {
-		panic(err) // nothing in this Config comes from the caller but its name and its log
+		panic(err) // nothing in this Config comes from the caller but its name
 	}
 	return &mapping[K, S, T]{
 		origin: origin[K]{c, name}, mapper: mapper, states: make(map[S]unmapped[T]), retries: retries,

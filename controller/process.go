@@ -202,7 +202,7 @@ func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 		d, own = retryDelay(r.Err)
 	}
 	if !own {
-		d = max(c.cfg.RateLimiter.When(r.Key), 0)
+		d = max(workqueue.Backoff(c.cfg.RateLimiter, r.Key, r.Attempt), 0)
 	}
 	r.Retry = d
 	// A negative delay is none, one of zero would be up to the queue.
@@ -210,7 +210,6 @@ func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 		RateLimited: true, After: cmp.Or(c.inThisRun(d), -1), Policy: workqueue.Replace, Reason: r.Err.Error(),
 	}) {
 		r.Outcome, r.Retry = Parked, 0
-		c.cfg.RateLimiter.Forget(r.Key)
 	}
 }
 

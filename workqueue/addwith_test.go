@@ -61,8 +61,8 @@ func TestAddWithAddsWhenItSays(t *testing.T) {
 	}
 }
 
-// Each policy, for each pair of kinds, whichever is the later.
-func TestThePolicyDecidesBetweenTwoWakeUps(t *testing.T) {
+// Each policy, for each pair of ways to ask for a wake-up or a backoff, whichever is the later.
+func TestThePolicyDecidesBetweenTwoWakeUpsOrTwoBackoffs(t *testing.T) {
 	const short, long = time.Second, time.Minute
 	limiter := &settableLimiter{}
 	options := map[string]func(d time.Duration) workqueue.AddOptions{
@@ -74,6 +74,7 @@ func TestThePolicyDecidesBetweenTwoWakeUps(t *testing.T) {
 		},
 		"RateLimited, After": func(d time.Duration) workqueue.AddOptions { return workqueue.AddOptions{RateLimited: true, After: d} },
 	}
+	isBackoff := func(kind string) bool { return strings.HasPrefix(kind, "RateLimited") }
 	for first, firstOptions := range options {
 		for second, secondOptions := range options {
 			for policy, wants := range map[workqueue.Policy][2]time.Duration{
@@ -92,19 +93,22 @@ func TestThePolicyDecidesBetweenTwoWakeUps(t *testing.T) {
 							opts.Policy = policy
 							q.AddWith("k", opts)
 							require.NoError(t, q.CheckInvariants())
-							// A backoff is over when the key is handed out, a wake-up is not: so the kind shows.
-							kind := first
-							if want == e {
-								kind = second
-							}
-							q.Add("k")
-							q.TryGet()
-							q.Done("k")
-							if strings.HasPrefix(kind, "RateLimited") {
+							if isBackoff(first) == isBackoff(second) {
+								require.Equal(t, want, dueAfter(t, q))
 								require.Zero(t, q.Stats().Delayed)
 								return
 							}
-							require.Equal(t, want, dueAfter(t, q))
+							// Both stand. An attempt ends the backoff, and leaves the wake-up.
+							wakeUp := d
+							if isBackoff(first) {
+								wakeUp = e
+							}
+							next := q.Snapshot()[0].Next
+							require.True(t, time.Now().Add(short).Equal(next), next)
+							q.Add("k")
+							q.TryGet()
+							q.Done("k")
+							require.Equal(t, wakeUp, dueAfter(t, q))
 							require.NoError(t, q.CheckInvariants())
 						})
 					})

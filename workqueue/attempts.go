@@ -9,16 +9,10 @@ import (
 // with.
 const remember = time.Hour
 
-// The backoff of a queue without a limiter of its own.
-const (
-	baseDelay = 5 * time.Millisecond
-	maxDelay  = 1000 * time.Second
-)
-
-// AddRateLimited says that an attempt has failed. It adds key after a delay, which grows with each call until Forget, or
-// parks it when that was the last attempt that it gets. The wake-up is a backoff: when the key is handed out before,
-// because it was added meanwhile, that attempt takes its place. Of several wake-ups of one key the earliest counts.
-// After a shutdown AddRateLimited does nothing.
+// AddRateLimited says that an attempt has failed. It adds key after a delay, the backoff, which grows with each call until
+// Forget, or parks key when that was the last attempt that it gets. An addition in the meantime ends the backoff: the attempt
+// that it waits for comes sooner. So there is none if the key is ready, or was added while in process. Of several backoffs
+// of one key the earliest counts. After a shutdown AddRateLimited does nothing.
 func (q *Queue[K]) AddRateLimited(key K) {
 	q.fail(key, 0, false, AddOptions{})
 }
@@ -28,8 +22,12 @@ func (q *Queue[K]) AddRateLimited(key K) {
 func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) bool {
 	checkKey(key)
 	hash, group := q.entries.hash(key), q.groupOf(key)
-	if !given && q.cfg.RateLimiter != nil {
-		d, given = q.cfg.RateLimiter.When(key), true
+	if !given && !q.doubles {
+		failures, counts := q.failures(key, hash)
+		if !counts {
+			return false
+		}
+		d, given = Backoff(q.cfg.RateLimiter, key, failures+1), true
 	}
 	q.mu.Lock()
 	if q.shutdown {
@@ -53,7 +51,7 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 		details.failures++
 	}
 	if !given {
-		d = exponential(baseDelay, maxDelay, int(e.failures)-1)
+		d = exponential(q.base, q.limit, int(e.failures)-1)
 	}
 	parkedAfter := 0
 	var w *waiter
@@ -62,13 +60,22 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 	switch {
 	case spent:
 		parkedAfter = q.spendLocked(e)
+	case e.state == ready || e.dirty: // the next attempt is to come
 	case d > 0:
-		q.wakeUpByLocked(e, d, true, opts.Policy)
+		now := q.now()
+		if at := later(now, d); opts.Policy.counts(e.retryAt, at) {
+			details.retryAt = at
+			q.rescheduleAtLocked(e, now)
+		}
 	default:
 		w, added = q.makeReadyLocked(e)
 	}
 	q.mu.Unlock()
 	w.wake()
+	if spent {
+		// While the key is in process nobody else asks the limiter of it, and when it is revived the limiter is as new.
+		q.limiterForgets(key)
+	}
 	hooks := &q.cfg.Hooks
 	if !spent && hooks.Delayed != nil {
 		hooks.Delayed(key, max(d, 0))
@@ -82,13 +89,25 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 	return !spent
 }
 
-// Forget says that key has succeeded, or is given up: its next backoff starts small again, and its budget is whole. Its
-// place in line and its wake-up stay as they are, and so does a key that is parked.
+// failures returns how often key, of which it is given the hash, has failed, and whether one more failure would count.
+func (q *Queue[K]) failures(key K, hash uint32) (n int, counts bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.shutdown {
+		return 0, false
+	}
+	e := q.entries.find(key, hash)
+	if e == nil {
+		return 0, true
+	}
+	return int(e.failures), e.state != parked
+}
+
+// Forget says that key has succeeded, or is given up: its next backoff starts small again, its budget is whole, and a
+// backoff that it waits for is over. Its place in line and its wake-up stay as they are, and so does a key that is parked.
 func (q *Queue[K]) Forget(key K) {
 	checkKey(key)
-	if q.cfg.RateLimiter != nil {
-		q.cfg.RateLimiter.Forget(key)
-	}
+	q.limiterForgets(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries.get(key)
@@ -99,6 +118,24 @@ func (q *Queue[K]) Forget(key K) {
 	if e.state == remembered {
 		q.memory.remove(e)
 		q.dropLocked(e)
+		return
+	}
+	q.endBackoffLocked(e)
+	q.restLocked(e)
+}
+
+// limiterForgets tells the limiter that the queue does not count the failures of key until now any more.
+func (q *Queue[K]) limiterForgets(key K) {
+	if q.cfg.RateLimiter != nil {
+		q.cfg.RateLimiter.Forget(key)
+	}
+}
+
+// endBackoffLocked ends the backoff of e, if it has one.
+func (q *Queue[K]) endBackoffLocked(e *entry[K]) {
+	if e.retryAt != 0 {
+		e.retryAt = 0
+		q.rescheduleLocked(e)
 	}
 }
 
@@ -114,8 +151,8 @@ func (q *Queue[K]) NumRequeues(key K) int {
 	return 0
 }
 
-// RetryParked makes a key that is parked ready, with a whole budget. It reports whether it did: after a shutdown it does
-// nothing. An Add does the same, after Config.Debounce, and so does an AddAfter when it is due.
+// RetryParked makes a parked key ready, with a whole budget. It reports whether it did: after a shutdown it does nothing. An
+// Add does the same, after Config.Debounce, and so does an AddAfter when it is due.
 func (q *Queue[K]) RetryParked(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
@@ -133,8 +170,8 @@ func (q *Queue[K]) RetryParked(key K) bool {
 	return true
 }
 
-// DropParked forgets a key that is parked, but for a wake-up of AddAfter that is scheduled for it. It reports whether the
-// key was parked.
+// DropParked forgets a parked key, but for a wake-up of AddAfter, or an Add that waits for Config.Debounce. It reports whether
+// the key was parked.
 func (q *Queue[K]) DropParked(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
@@ -158,9 +195,7 @@ func (q *Queue[K]) isSpentLocked(e *entry[K]) bool {
 // spendLocked parks e, at once or when it is done. A key that was added since is not parked: the addition gives it a new
 // budget. It returns the attempts after which e was parked, 0 if it was not, or not yet.
 func (q *Queue[K]) spendLocked(e *entry[K]) (attempts int) {
-	if e.backoff {
-		q.wakeUpLocked(e, 0, false)
-	}
+	q.endBackoffLocked(e)
 	switch e.state {
 	case processing:
 		e.spent = true
@@ -201,17 +236,21 @@ func (q *Queue[K]) rememberLocked(e *entry[K]) {
 	}
 }
 
-// forgetOldLocked lets those go that were remembered for long enough. Some at most, so that nobody waits for long: the
-// timer comes again for the others.
-func (q *Queue[K]) forgetOldLocked(now int64) {
-	for range 1000 {
+// forgetOldLocked lets a batch of those go that were remembered for long enough. It returns the keys that the limiter has to
+// forget as well.
+func (q *Queue[K]) forgetOldLocked(now int64) (keys []K) {
+	for range batch {
 		e := q.memory.head()
-		if e == nil || now-e.since < int64(remember) {
-			return
+		if e == nil || q.shutdown || now-e.since < int64(remember) {
+			break
+		}
+		if q.cfg.RateLimiter != nil {
+			keys = append(keys, e.key)
 		}
 		q.memory.remove(e)
 		q.dropLocked(e)
 	}
+	return keys
 }
 
 // exponential returns base doubled n times, at most limit. A base that is not positive does not grow.

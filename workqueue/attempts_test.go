@@ -47,6 +47,7 @@ func TestAnItemTellsItsAttemptAndTheFirstFailure(t *testing.T) {
 				}
 				q.Forget("k")
 				require.Zero(t, q.NumRequeues("k"))
+				q.Add("k")
 				item, _ := q.Take(t.Context())
 				require.Equal(t, 1, item.Attempt)
 				require.Zero(t, item.FirstFailure)
@@ -231,17 +232,13 @@ func TestASpentKeyIsNotTriedAgainByAnOlderBackoffButByAWakeUp(t *testing.T) {
 		require.NoError(t, q.CheckInvariants())
 		q.DropParked("k")
 
-		q.AddAfter("k", time.Second)
-		q.AddRateLimited("k") // the earlier of the two, so the wake-up is a backoff now
-		q.AddRateLimited("k")
-		require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
-		q.DropParked("k")
-
-		q.AddAfter("k", time.Millisecond)
-		q.AddRateLimited("k")
-		q.AddRateLimited("k")
-		require.Equal(t, workqueue.Stats{Parked: 1, Delayed: 1}, q.Stats())
-		require.Equal(t, time.Millisecond, dueAfter(t, q))
+		for _, d := range []time.Duration{time.Millisecond, time.Second} { // before the backoff, and after it
+			q.AddAfter("k", d)
+			q.AddRateLimited("k")
+			q.AddRateLimited("k")
+			require.Equal(t, workqueue.Stats{Parked: 1, Delayed: 1}, q.Stats())
+			require.Equal(t, d, dueAfter(t, q))
+		}
 	})
 }
 
@@ -313,9 +310,14 @@ func TestNothingIsForgottenByTimeAfterAShutdown(t *testing.T) {
 	})
 }
 
+// customLimiter is a limiter that is not of the package, though it uses one: it counts for itself.
+type customLimiter struct {
+	*workqueue.ItemFastSlowRateLimiter[string]
+}
+
 func TestACustomLimiterDecidesAndIsToldToForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)
+		l := customLimiter{workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)}
 		q := must(workqueue.New(workqueue.Config[string]{RateLimiter: l}))
 		q.AddRateLimited("k")
 		require.Equal(t, time.Second, dueAfter(t, q))
@@ -335,7 +337,7 @@ func TestACustomLimiterDecidesAndIsToldToForget(t *testing.T) {
 // A failure that says itself when to try again is a failure like every other, but that the limiter is not asked.
 func TestAFailureWithItsOwnDelayIsABackoffAndCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)
+		l := customLimiter{workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)}
 		q := must(workqueue.New(workqueue.Config[string]{RateLimiter: l, MaxAttempts: 4}))
 		own := func(d time.Duration) workqueue.AddOptions {
 			return workqueue.AddOptions{RateLimited: true, After: d, Policy: workqueue.Replace, Reason: "busy"}
@@ -352,7 +354,7 @@ func TestAFailureWithItsOwnDelayIsABackoffAndCounts(t *testing.T) {
 		item.Done()
 		require.Equal(t, time.Hour, dueAfter(t, q))
 		require.True(t, q.AddWith("k", workqueue.AddOptions{RateLimited: true}))
-		require.Equal(t, time.Second, dueAfter(t, q), "the limiter knows of no failure before")
+		require.Equal(t, time.Second, dueAfter(t, q), "a limiter that counts for itself knows of no failure before")
 
 		q.Add("k")
 		item, _ = q.TryTake()

@@ -16,9 +16,9 @@ type Config[K comparable] struct {
 	// Name stands in the log beside what goes wrong. Defaults to "workqueue".
 	Name string
 
-	// RateLimiter gives the delays of AddRateLimited. Do not share one between queues: a Forget in one would reset
-	// the other. Defaults to what DefaultControllerRateLimiter gives, by the failures that the queue itself has counted. It
-	// counts them whatever the limiter is, and remembers those of a key that it has nothing else to do with for an hour.
+	// RateLimiter gives the delays of AddRateLimited, from the failures that the queue has counted: see Backoff. The queue
+	// remembers those of a key that it has nothing else to do with for an hour. Do not share a limiter that is not of this
+	// package between queues: a Forget in one would reset the other. Defaults to DefaultControllerRateLimiter.
 	RateLimiter RateLimiter[K]
 
 	// MaxAttempts is the number of attempts that a key gets: an AddRateLimited after the last one parks it. Zero is no
@@ -45,7 +45,7 @@ type Config[K comparable] struct {
 	GroupLimit int
 
 	// Debounce makes an added key wait until no Add of it has come for so long. It concerns additions without a delay
-	// of their own alone. Zero is none.
+	// of their own alone: AddAfter is not debounced, not even with a delay of zero. Zero is none.
 	Debounce time.Duration
 
 	// DebounceLimit is the longest time for which Debounce makes a key wait, however many Adds come. It requires Debounce
@@ -58,7 +58,7 @@ type Config[K comparable] struct {
 	HandOut *rate.Limiter
 
 	// Timestamps makes the queue note when each key got into its state, for Snapshot and Stats. It costs two looks at the
-	// clock and 64 bytes for each key. Defaults to true when there is a hook that needs it.
+	// clock and 72 bytes for each key. Defaults to true when there is a hook that needs it.
 	Timestamps bool
 
 	// Hooks observe the queue.

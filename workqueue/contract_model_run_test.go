@@ -2,9 +2,11 @@ package workqueue_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -24,15 +26,12 @@ type contractRun struct {
 	random   *rand.Rand
 	told     []string // by the hooks of the queue
 	delayed  map[int]time.Duration
-	promises map[int]promise
+	promises map[int]promises
 	trace    []string
 }
 
-// promise is a wake-up that was asked for.
-type promise struct {
-	at      time.Time
-	backoff bool
-}
+// promises are the deadlines of a key that were asked for; the zero time is none.
+type promises struct{ wake, retry time.Time }
 
 // move is a call that was made.
 type move struct {
@@ -42,8 +41,7 @@ type move struct {
 }
 
 func newContractRun(seed uint64) *contractRun {
-	r := &contractRun{random: rand.New(rand.NewPCG(seed, 6)), delayed: map[int]time.Duration{}, promises: map[int]promise{}}
-	backoff := pick(r, []time.Duration{0, 0, 3 * time.Millisecond, -1})
+	r := &contractRun{random: rand.New(rand.NewPCG(seed, 6)), delayed: map[int]time.Duration{}, promises: map[int]promises{}}
 	cfg := workqueue.Config[int]{
 		MaxAttempts: pick(r, []int{0, 1, 2, 3}),
 		MaxElapsed:  pick(r, []time.Duration{0, 0, 10 * time.Millisecond}),
@@ -59,14 +57,26 @@ func newContractRun(seed uint64) *contractRun {
 		},
 	}
 	cfg.DebounceLimit = cfg.Debounce * time.Duration(pick(r, []int{1, 2, 10}))
-	if backoff != 0 {
-		cfg.RateLimiter = limiterOfInt(backoff)
-	}
 	if r.random.IntN(2) == 0 {
 		cfg.Group = func(k int) string { return fmt.Sprint(k % 2) }
 		cfg.GroupLimit = pick(r, []int{0, 1, 2})
 	}
-	r.m = newContractModel(cfg, backoff)
+	r.m = newContractModel(cfg)
+	switch r.random.IntN(6) {
+	case 0:
+		r.m.backoff = pick(r, []time.Duration{3 * time.Millisecond, -1})
+		cfg.RateLimiter = limiterOfInt(r.m.backoff)
+	case 1:
+		cfg.RateLimiter = workqueue.DefaultControllerRateLimiter[int]()
+	case 2:
+		cfg.RateLimiter = workqueue.NewMaxOfRateLimiter(
+			workqueue.RateLimiter[int](workqueue.DefaultControllerRateLimiter[int]()),
+			workqueue.NewWithMaxWaitRateLimiter(workqueue.DefaultItemBasedRateLimiter[int](), time.Millisecond),
+		)
+	case 3:
+		cfg.RateLimiter = newForeign[int]()
+		r.m.foreign = map[int]int{}
+	}
 	r.q = must(workqueue.New(cfg))
 	return r
 }
@@ -82,7 +92,7 @@ func (r *contractRun) step(last bool) error {
 	opts := workqueue.AddOptions{Policy: workqueue.Policy(r.random.IntN(3)), Priority: priority}
 	same := true
 	var did move
-	switch n := r.random.IntN(41); {
+	switch n := r.random.IntN(43); {
 	case n < 6:
 		did = r.call("Add", k, 0)
 		q.Add(k)
@@ -142,6 +152,8 @@ func (r *contractRun) step(last bool) error {
 	case n < 36:
 		did = r.call("DropParked", k, 0)
 		same = q.DropParked(k) == m.dropParked(k)
+	case n < 38:
+		did, same = r.run(pick(r, []string{"nil", "stop", "error", "Goexit"}))
 	case last:
 		did = r.call("ShutDown", k, 0)
 		q.ShutDown()
@@ -153,6 +165,38 @@ func (r *contractRun) step(last bool) error {
 		return errors.New("the answer is another")
 	}
 	return r.check(did)
+}
+
+// run calls Run with a context that ends when work is called. It reports whether Run did what the model does.
+func (r *contractRun) run(outcome string) (move, bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	worked, did := false, 0
+	if _, _, ok := r.m.order.next(); ok { // or it would wait
+		err := r.q.Run(ctx, 1, func(ctx context.Context, item workqueue.Item[int]) error {
+			worked, did = true, item.Key
+			cancel()
+			switch outcome {
+			case "nil":
+				return nil
+			case "stop":
+				return fmt.Errorf("get: %w", ctx.Err())
+			case "Goexit":
+				runtime.Goexit()
+			}
+			return errors.New("broken")
+		})
+		if err != nil {
+			return move{}, false
+		}
+	}
+	name := map[string]string{"nil": "Forget", "error": "AddRateLimited", "Goexit": "AddRateLimited"}[outcome]
+	if !worked {
+		name = "nothing"
+	}
+	move := r.call(name+" by Run: "+outcome, did, 0)
+	want, ok := r.m.run(outcome)
+	return move, worked == ok && did == want
 }
 
 func (r *contractRun) call(name string, k int, policy workqueue.Policy) move {
@@ -188,6 +232,9 @@ func (r *contractRun) sleep(d time.Duration) error {
 // check compares all that can be seen after a call.
 func (r *contractRun) check(did move) error {
 	got, want := r.q.Snapshot(), r.m.snapshot()
+	for i := range got {
+		got[i].Reasons = nil // those that Run notes, which the model does not know
+	}
 	if r.m.shutdown { // what was forgotten together by the shutdown is in no order
 		for _, infos := range [][]workqueue.KeyInfo[int]{got, want} {
 			slices.SortStableFunc(infos, func(a, b workqueue.KeyInfo[int]) int {
@@ -226,7 +273,35 @@ func (r *contractRun) check(did move) error {
 		return fmt.Errorf("the hooks were told %v, want %v", r.told, r.m.told)
 	}
 	r.told, r.m.told = nil, nil
-	return errors.Join(r.keepsPromises(did, got), r.q.CheckInvariants())
+	return errors.Join(r.checkWaits(stats), r.keepsPromises(did, got), r.q.CheckInvariants())
+}
+
+// checkWaits checks who is told that the queue is idle or over.
+func (r *contractRun) checkWaits(stats workqueue.Stats) error {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := r.q.WaitIdle(ended); (err == nil) != r.m.idle() {
+		return fmt.Errorf("idle: %v, want %v", err, r.m.idle())
+	}
+	if k, err := r.q.Next(ended); !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("Next with an ended context: %v, %w", k, err)
+	}
+	if !r.m.shutdown || stats.Ready > 0 {
+		return nil // it would wait, or take a key
+	}
+	if err := r.q.Drain(ended); (err == nil) != r.m.idle() {
+		return fmt.Errorf("drain: %v, want %v", err, r.m.idle())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	told := make(chan error, 1)
+	go func() { _, err := r.q.Next(ctx); told <- err }()
+	synctest.Wait()
+	over := len(told) > 0
+	cancel()
+	if err := <-told; over != r.m.over() || over && !errors.Is(err, workqueue.ErrShutDown) {
+		return fmt.Errorf("Next after the shutdown: %w, told %v, want %v", err, over, r.m.over())
+	}
+	return nil
 }
 
 // sameInfo reports whether a and b, which have no reasons, are equal.
@@ -236,7 +311,7 @@ func sameInfo(a, b workqueue.KeyInfo[int]) bool {
 		a.Calm.Equal(b.Calm) && a.FirstFailure.Equal(b.FirstFailure)
 }
 
-// keepsPromises checks, without the model, that a wake-up that was asked for stands until it is due, and has its effect then,
+// keepsPromises checks, without the model, that a deadline that was asked for stands until it is due, and has its effect then,
 // or ends for a reason that the contract names.
 func (r *contractRun) keepsPromises(did move, infos []workqueue.KeyInfo[int]) error {
 	now := time.Now()
@@ -245,33 +320,51 @@ func (r *contractRun) keepsPromises(did move, infos []workqueue.KeyInfo[int]) er
 		if i := slices.IndexFunc(infos, func(info workqueue.KeyInfo[int]) bool { return info.Key == k }); i >= 0 {
 			info = infos[i]
 		}
-		p, promised := r.promises[k]
-		if d := r.delayed[k]; d > 0 {
-			fresh := promise{now.Add(d), strings.HasPrefix(did.name, "AddRateLimited")}
-			earlier := fresh.at.Before(p.at)
-			if !promised || did.policy == workqueue.Replace || did.policy == workqueue.Earliest && earlier ||
-				did.policy == workqueue.Latest && fresh.at.After(p.at) {
-				p, promised = fresh, true
-				r.promises[k] = p
+		p := r.promises[k]
+		d, asked := r.delayed[k]
+		tried := info.State == workqueue.Ready || info.Dirty
+		failed := did.key == k && strings.HasPrefix(did.name, "AddRateLimited")
+		switch {
+		case did.name == "ShutDown", did.key == k && did.name == "Cancel":
+			p = promises{}
+		case failed && !asked, did.key == k && strings.HasPrefix(did.name, "Forget"): // the budget is spent, or whole again
+			p.retry = time.Time{}
+		case failed && d > 0:
+			p.retry = chosen(did.policy, p.retry, now.Add(d))
+		case asked && d > 0:
+			p.wake = chosen(did.policy, p.wake, now.Add(d))
+		}
+		for _, at := range []*time.Time{&p.wake, &p.retry} {
+			if !at.IsZero() && !now.Before(*at) {
+				if !tried {
+					return fmt.Errorf("%d is due, and is not ready: %+v", k, info)
+				}
+				*at = time.Time{}
 			}
 		}
-		if promised && info.Next.Equal(p.at) && now.Before(p.at) || !promised && info.Next.IsZero() {
-			continue
+		if tried {
+			p.retry = time.Time{}
 		}
-		delete(r.promises, k)
-		switch ofIt := did.key == k; {
-		case !promised || !info.Next.IsZero():
-			return fmt.Errorf("%d is to be added at %v, nobody asked for that: %+v", k, info.Next, p)
-		case did.name == "ShutDown", ofIt && did.name == "Cancel":
-		case did.name == "sleep" && now.Equal(p.at) && (info.State == workqueue.Ready || info.Dirty):
-		case ofIt && p.backoff && did.name == "TryTake":
-		case ofIt && p.backoff && strings.HasPrefix(did.name, "AddRateLimited") && info.State != workqueue.Delayed: // budget spent
-		default:
-			return fmt.Errorf("the wake-up %+v of %d was lost by %+v; now it is %+v", p, k, did, info)
+		want := p.wake
+		if want.IsZero() || !p.retry.IsZero() && p.retry.Before(want) {
+			want = p.retry
 		}
+		if !info.Next.Equal(want) {
+			return fmt.Errorf("after %+v %d is to be added at %v, asked for was %+v: %+v", did, k, info.Next, p, info)
+		}
+		r.promises[k] = p
 	}
 	clear(r.delayed)
 	return nil
+}
+
+// chosen returns which of two times counts; an old one of zero is none.
+func chosen(policy workqueue.Policy, old, fresh time.Time) time.Time {
+	if old.IsZero() || policy == workqueue.Replace || policy == workqueue.Earliest && fresh.Before(old) ||
+		policy == workqueue.Latest && fresh.After(old) {
+		return fresh
+	}
+	return old
 }
 
 func TestRandomCallsOfEveryKindAgreeWithTheContract(t *testing.T) {

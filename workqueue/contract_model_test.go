@@ -10,11 +10,12 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// contractModel is the contract table of the package documentation as code, with debounce and budgets. Time is a number of
+// contractModel is the contract of the package documentation as code, with debounce and budgets. Time is a number of
 // nanoseconds, of which 0 is never. It knows no schedule and no lists but the order of what is ready: it scans all keys.
 type contractModel struct {
 	cfg      workqueue.Config[int]
 	backoff  time.Duration // of each failure; 0 for that of the queue itself
+	foreign  map[int]int   // what a limiter of another package has counted; nil if there is none
 	begin    time.Time
 	keys     map[int]*contractKey
 	order    *orderModel
@@ -27,31 +28,40 @@ type contractKey struct {
 	state        workqueue.State // Delayed also if nothing is scheduled, while a call lasts
 	dirty, spent bool
 	priority     int
-	wake         int64
-	isBackoff    bool // wake
+	wake, retry  int64
 	calm, calmBy int64
-	set          int // the number of the call that changed wake or calm last: of equal times that of the lower comes first
+	set          int // the number of the call that changed one of these last: of equal times that of the lower comes first
 	failures     int
 	failed       int64
 	since        int64
 	rank         int // of those in its state
 }
 
-func newContractModel(cfg workqueue.Config[int], backoff time.Duration) *contractModel {
+func newContractModel(cfg workqueue.Config[int]) *contractModel {
 	return &contractModel{
-		cfg: cfg, backoff: backoff, begin: time.Now().Add(-1), keys: map[int]*contractKey{}, order: newOrderModel(cfg),
+		cfg: cfg, begin: time.Now().Add(-1), keys: map[int]*contractKey{}, order: newOrderModel(cfg),
 	}
 }
 
 func (m *contractModel) now() int64 { return int64(time.Since(m.begin)) }
 
-// due is the earlier of wake and calm.
-func (k *contractKey) due() int64 {
-	if k.wake == 0 || k.calm != 0 && k.calm < k.wake {
-		return k.calm
+// next is the earlier of wake and retry.
+func (k *contractKey) next() int64 { return firstOf(k.wake, k.retry) }
+
+// due is the earliest of all deadlines.
+func (k *contractKey) due() int64 { return firstOf(k.wake, k.retry, k.calm) }
+
+func firstOf(times ...int64) (first int64) {
+	for _, t := range times {
+		if t != 0 && (first == 0 || t < first) {
+			first = t
+		}
 	}
-	return k.wake
+	return first
 }
+
+// tried reports whether the next attempt of k is to come: then it needs no backoff and no quiet time.
+func (k *contractKey) tried() bool { return k.state == workqueue.Ready || k.dirty }
 
 // key returns what is known of k, to which something is to happen.
 func (m *contractModel) key(k int) *contractKey {
@@ -76,7 +86,7 @@ func (m *contractModel) add(k, priority int) {
 	}
 	m.raise(k, priority)
 	key := m.key(k)
-	if m.cfg.Debounce == 0 || key.state == workqueue.Ready || key.dirty {
+	if m.cfg.Debounce == 0 || key.tried() {
 		m.makeReady(k)
 		return
 	}
@@ -113,7 +123,7 @@ func (m *contractModel) raise(k, priority int) {
 func (m *contractModel) makeReady(k int) {
 	key := m.key(k)
 	switch {
-	case key.state == workqueue.Ready || key.dirty:
+	case key.tried():
 		return
 	case key.state == workqueue.InProcess:
 		key.dirty = true
@@ -124,9 +134,9 @@ func (m *contractModel) makeReady(k int) {
 		m.lineUp(k)
 	}
 	m.told = append(m.told, fmt.Sprint("added ", k))
-	if key.calm != 0 {
+	if key.retry != 0 || key.calm != 0 {
 		m.calls++
-		key.calm, key.calmBy, key.set = 0, 0, m.calls
+		key.retry, key.calm, key.calmBy, key.set = 0, 0, 0, m.calls
 	}
 }
 
@@ -142,22 +152,25 @@ func (m *contractModel) addAfter(k int, d time.Duration, policy workqueue.Policy
 	switch {
 	case m.shutdown:
 	case d <= 0:
-		m.add(k, priority)
+		m.raise(k, priority)
+		m.makeReady(k)
 	default:
 		if priority != 0 {
 			m.raise(k, priority)
 		}
-		m.wakeUp(m.key(k), d, false, policy)
+		key := m.key(k)
+		m.wakeUp(key, &key.wake, d, policy)
 	}
 }
 
-func (m *contractModel) wakeUp(key *contractKey, d time.Duration, isBackoff bool, policy workqueue.Policy) {
+// wakeUp sets a deadline of key, unless the one that is set counts.
+func (m *contractModel) wakeUp(key *contractKey, deadline *int64, d time.Duration, policy workqueue.Policy) {
 	at := m.now() + int64(d)
-	if key.wake != 0 && (policy == workqueue.Earliest && key.wake <= at || policy == workqueue.Latest && key.wake >= at) {
+	if *deadline != 0 && (policy == workqueue.Earliest && *deadline <= at || policy == workqueue.Latest && *deadline >= at) {
 		return
 	}
 	m.delayed(key)
-	key.wake, key.isBackoff = at, isBackoff
+	*deadline = at
 }
 
 // fail is a failure with a delay of its own, or one whose delay is asked for if that is nil. It reports whether k comes back.
@@ -180,14 +193,20 @@ func (m *contractModel) fail(k int, own *time.Duration, policy workqueue.Policy,
 	switch {
 	case own != nil:
 		d = *own
+	case m.foreign != nil:
+		m.foreign[k]++
+		d = min(5*time.Millisecond<<(m.foreign[k]-1), 1000*time.Second)
 	case d == 0:
 		d = min(5*time.Millisecond<<(key.failures-1), 1000*time.Second)
 	}
 	spent := m.cfg.MaxAttempts > 0 && key.failures >= m.cfg.MaxAttempts ||
 		m.cfg.MaxElapsed > 0 && m.now()-key.failed >= int64(m.cfg.MaxElapsed)
-	if spent && key.isBackoff {
-		m.calls++
-		key.wake, key.isBackoff, key.set = 0, false, m.calls
+	if spent {
+		delete(m.foreign, k)
+		if key.retry != 0 {
+			m.calls++
+			key.retry, key.set = 0, m.calls
+		}
 	}
 	switch {
 	case spent && key.state == workqueue.InProcess:
@@ -196,10 +215,11 @@ func (m *contractModel) fail(k int, own *time.Duration, policy workqueue.Policy,
 		key.failures, key.failed = 0, 0
 	case spent:
 		m.park(k)
+	case key.tried():
 	case d <= 0:
 		m.makeReady(k)
 	default:
-		m.wakeUp(key, d, true, policy)
+		m.wakeUp(key, &key.retry, d, policy)
 	}
 	return !spent
 }
@@ -214,9 +234,6 @@ func (m *contractModel) take() (int, bool) {
 	k, ok := m.order.take()
 	if ok {
 		m.enter(m.keys[k], workqueue.InProcess)
-		if m.keys[k].isBackoff {
-			m.keys[k].wake, m.keys[k].isBackoff = 0, false
-		}
 	}
 	return k, ok
 }
@@ -263,7 +280,7 @@ func (m *contractModel) cancel(k int) bool {
 		return false
 	}
 	cancelled := key.due() != 0 || key.dirty || key.state == workqueue.Ready
-	key.wake, key.isBackoff, key.calm, key.calmBy, key.dirty = 0, false, 0, 0, false
+	key.wake, key.retry, key.calm, key.calmBy, key.dirty = 0, 0, 0, 0, false
 	if key.state == workqueue.Ready {
 		m.enter(key, workqueue.Delayed)
 		delete(m.order.keys, k)
@@ -274,14 +291,61 @@ func (m *contractModel) cancel(k int) bool {
 }
 
 func (m *contractModel) forget(k int) {
+	delete(m.foreign, k)
 	key := m.keys[k]
 	if key == nil || key.state == workqueue.Parked {
 		return
 	}
 	key.failures, key.failed, key.spent = 0, 0, false
+	if key.retry != 0 {
+		m.calls++
+		key.retry, key.set = 0, m.calls
+	}
 	if key.state == workqueue.Remembered {
 		delete(m.keys, k)
+		return
 	}
+	m.rest(k)
+}
+
+// run is a Run whose context ends while it works on a key. It reports what it did.
+func (m *contractModel) run(outcome string) (int, bool) {
+	k, ok := m.take()
+	if !ok {
+		return 0, false
+	}
+	switch outcome {
+	case "nil":
+		m.forget(k)
+	case "stop":
+		if !m.shutdown {
+			m.makeReady(k)
+		}
+	default:
+		m.fail(k, nil, workqueue.Earliest, 0)
+	}
+	m.done(k)
+	return k, true
+}
+
+// idle reports whether the queue is idle.
+func (m *contractModel) idle() bool {
+	for _, key := range m.keys {
+		if key.state == workqueue.Ready || key.state == workqueue.InProcess || key.calm != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// over reports whether no key can become ready any more.
+func (m *contractModel) over() bool {
+	for _, key := range m.keys {
+		if key.tried() {
+			return false
+		}
+	}
+	return m.shutdown
 }
 
 func (m *contractModel) retryParked(k int) bool {
@@ -311,7 +375,7 @@ func (m *contractModel) shutDown() {
 	for _, k := range m.scheduled() {
 		key := m.keys[k]
 		calm := key.calm != 0
-		key.wake, key.isBackoff, key.calm, key.calmBy = 0, false, 0, 0
+		key.wake, key.retry, key.calm, key.calmBy = 0, 0, 0, 0
 		if calm {
 			m.makeReady(k)
 		} else {
@@ -349,14 +413,18 @@ func (m *contractModel) tick() {
 	for scheduled := m.scheduled(); len(scheduled) > 0 && m.keys[scheduled[0]].due() <= now; scheduled = m.scheduled() {
 		key := m.keys[scheduled[0]]
 		if key.wake <= now {
-			key.wake, key.isBackoff = 0, false
+			key.wake = 0
 		}
 		m.calls++
-		key.calm, key.calmBy, key.set = 0, 0, m.calls
+		key.set = m.calls
 		m.makeReady(scheduled[0])
 	}
-	maps.DeleteFunc(m.keys, func(_ int, key *contractKey) bool {
-		return key.state == workqueue.Remembered && now-key.since >= int64(time.Hour)
+	maps.DeleteFunc(m.keys, func(k int, key *contractKey) bool {
+		over := key.state == workqueue.Remembered && now-key.since >= int64(time.Hour)
+		if over {
+			delete(m.foreign, k)
+		}
+		return over
 	})
 }
 
@@ -379,7 +447,7 @@ func (m *contractModel) snapshot() []workqueue.KeyInfo[int] {
 	for _, k := range keys {
 		key := m.keys[k]
 		info := workqueue.KeyInfo[int]{
-			Key: k, State: key.state, Dirty: key.dirty, Since: at(key.since), Next: at(key.wake), Calm: at(key.calm),
+			Key: k, State: key.state, Dirty: key.dirty, Since: at(key.since), Next: at(key.next()), Calm: at(key.calm),
 			Priority: key.priority, Group: m.order.cfg.Group(k), Failures: key.failures, FirstFailure: at(key.failed),
 		}
 		if !m.cfg.Timestamps && key.state != workqueue.Parked && key.state != workqueue.Remembered {

@@ -1,6 +1,7 @@
 package workqueue_test
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -16,9 +17,12 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// The table of the package documentation, read from the documentation itself: each cell is played on a queue.
-func TestEveryCellOfTheContractTableHolds(t *testing.T) {
-	const wait = 100 * time.Millisecond // of the wake-ups that the states bring with them
+// The tables of the package documentation, read from the documentation itself: each cell is played on a queue.
+func TestEveryCellOfTheContractTablesHolds(t *testing.T) {
+	const (
+		wait  = 100 * time.Millisecond // of the wake-ups that the states bring with them
+		later = 200 * time.Millisecond // of the backoffs
+	)
 	type queue = *workqueue.Queue[string]
 
 	states := map[string]func(queue){
@@ -28,114 +32,144 @@ func TestEveryCellOfTheContractTableHolds(t *testing.T) {
 		"dirty":   func(q queue) { q.Add("k"); q.TryGet(); q.Add("k") },
 		"parked":  func(q queue) { q.Add("k"); q.TryGet(); q.AddRateLimited("k"); q.Done("k") },
 	}
+	backoff := func(q queue, d time.Duration) {
+		q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: d})
+	}
+	// What a call says beside the state: "reported", or that it has done nothing, if it says that.
 	calls := []struct {
+		column string
 		name   string
-		column int
-		do     func(q queue, log *strings.Builder) string // what the cell means beside the state
+		do     func(q queue, limiter *settableLimiter, log *strings.Builder) string
 	}{
-		{"Add", 1, func(q queue, _ *strings.Builder) string { q.Add("k"); return "" }},
-		{"AddAfter(t)", 2, func(q queue, _ *strings.Builder) string { q.AddAfter("k", wait/2); return "" }},
-		{"AddRateLimited", 3, func(q queue, _ *strings.Builder) string { q.AddRateLimited("k"); return "" }},
-		{"RateLimited, After", 3, func(q queue, _ *strings.Builder) string {
-			q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: wait / 2})
+		{"Add", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.Add("k"); return "" }},
+		{"Add", "AddAfter of no time", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.AddAfter("k", 0); return "" }},
+		{"AddAfter(t)", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.AddAfter("k", wait/2); return "" }},
+		{"AddRateLimited", "", func(q queue, limiter *settableLimiter, _ *strings.Builder) string {
+			limiter.d = wait / 2
+			q.AddRateLimited("k")
 			return ""
 		}},
-		{"RateLimited, At", 3, func(q queue, _ *strings.Builder) string {
+		{"AddRateLimited", "with After", func(q queue, _ *settableLimiter, _ *strings.Builder) string { backoff(q, wait/2); return "" }},
+		{"AddRateLimited", "with At", func(q queue, _ *settableLimiter, _ *strings.Builder) string {
 			q.AddWith("k", workqueue.AddOptions{RateLimited: true, At: time.Now().Add(wait / 2)})
 			return ""
 		}},
-		{"handed out", 4, func(q queue, _ *strings.Builder) string { q.TryGet(); return "" }},
-		{"Done", 5, func(q queue, log *strings.Builder) string {
+		{"wake-up due", "", func(queue, *settableLimiter, *strings.Builder) string { sleep(wait); return "" }},
+		{"backoff due", "", func(queue, *settableLimiter, *strings.Builder) string { sleep(later); return "" }},
+		{"RetryParked", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { return answer(q.RetryParked("k")) }},
+		{"handed out", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { _, ok := q.TryGet(); return answer(ok) }},
+		{"Done", "", func(q queue, _ *settableLimiter, log *strings.Builder) string {
 			q.Done("k")
 			if log.Len() > 0 {
 				return "reported"
 			}
 			return ""
 		}},
-		{"due", 6, func(q queue, _ *strings.Builder) string { time.Sleep(wait); synctest.Wait(); return "" }},
-		{"Cancel", 7, func(q queue, _ *strings.Builder) string {
-			before := q.Stats()
-			before.Remembered = 0
-			cancelled := q.Cancel("k")
-			after := q.Stats()
-			after.Remembered = 0
-			assert.Equal(t, before != after, cancelled)
-			return ""
-		}},
-		{"ShutDown", 8, func(q queue, _ *strings.Builder) string { q.ShutDown(); return "" }},
+		{"Forget", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.Forget("k"); return "" }},
+		{"Cancel", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { return answer(q.Cancel("k")) }},
+		{"DropParked", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { return answer(q.DropParked("k")) }},
+		{"ShutDown", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.ShutDown(); return "" }},
 	}
 
-	rows := contractTable(t)
-	require.Len(t, rows, 14)
-	for _, row := range rows {
-		state := row[0]
+	tables := contractTables(t)
+	require.Len(t, tables, 14)
+	played := map[string]bool{}
+	for state, cells := range tables {
 		for _, call := range calls {
-			cell := row[call.column]
-			t.Run(state+"/"+call.name, func(t *testing.T) {
+			want, ok := cells[call.column]
+			require.True(t, ok, "%s/%s", state, call.column)
+			played[call.column] = true
+			base, scheduled, _ := strings.Cut(state, "+")
+			hasWakeUp, hasBackoff := strings.Contains(scheduled, "d"), strings.Contains(scheduled, "b")
+			if call.column == "wake-up due" && !hasWakeUp || call.column == "backoff due" && !hasBackoff {
+				require.Equal(t, "-", want)
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%s %s", state, call.column, call.name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var log strings.Builder
 					limiter := &settableLimiter{d: wait}
-					base, scheduled, _ := strings.Cut(state, "+")
 					cfg := workqueue.Config[string]{RateLimiter: limiter, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 					if base == "parked" {
 						cfg.MaxAttempts = 1
 					}
+					wakeUpIn, backoffIn := wait, later
+					if call.column == "backoff due" {
+						wakeUpIn = 3 * wait
+					}
 					q := must(workqueue.New(cfg))
 					states[base](q)
-					switch scheduled {
-					case "d":
-						q.AddAfter("k", wait)
-					case "b":
-						q.AddRateLimited("k")
+					if hasWakeUp {
+						q.AddAfter("k", wakeUpIn)
 					}
-					require.Equal(t, state, stateOf(q, scheduled), "the state to begin with")
-
-					limiter.d = wait / 2
-					got := call.do(q, &log)
-					switch want := cell; {
-					case want == "reported":
-						assert.Equal(t, "reported", got)
-						assert.Equal(t, state, stateOf(q, scheduled))
-					case want == "-":
-						assert.Empty(t, got)
-						assert.Equal(t, state, stateOf(q, scheduled))
-					case want == "earlier of":
-						// It moved from wait to wait/2, and has become of the new kind.
-						kind := map[int]string{2: "d", 3: "b"}[call.column]
-						assert.Equal(t, base+"+"+kind, stateOf(q, kind))
-						assertDueAfter(t, q, wait/2)
-					default:
-						_, kind, _ := strings.Cut(want, "+")
-						assert.Equal(t, want, stateOf(q, kind))
+					if hasBackoff {
+						backoff(q, backoffIn)
 					}
+					begin := time.Now()
+					got := call.do(q, limiter, &log)
+					passed := time.Since(begin)
 					require.NoError(t, q.CheckInvariants())
+
+					if call.column == "AddAfter(t)" {
+						wakeUpIn = wait / 2
+					}
+					if call.column == "AddRateLimited" {
+						backoffIn = wait / 2
+					}
+					switch want {
+					case "reported":
+						assert.Equal(t, "reported", got)
+						want = state
+					case "-":
+						assert.NotEqual(t, "true", got)
+						want = state
+					case "earlier of":
+						want = state
+					default:
+						assert.NotEqual(t, "false", got)
+						assert.NotEqual(t, "reported", got)
+					}
+					base, scheduled, _ := strings.Cut(want, "+")
+					assert.Equal(t, base, stateOf(q))
+					if !strings.Contains(scheduled, "d") {
+						wakeUpIn = passed
+					}
+					if !strings.Contains(scheduled, "b") {
+						backoffIn = passed
+					}
+					assertDeadlines(t, q, wakeUpIn-passed, backoffIn-passed)
 					q.ShutDown()
 				})
 			})
 		}
 	}
+	for _, cells := range tables {
+		for column := range cells {
+			require.True(t, played[column], column)
+		}
+	}
 }
 
-// A later wake-up never moves an earlier one, of whichever kinds they are.
-func TestTheEarlierOfTwoWakeUpsCounts(t *testing.T) {
-	add := map[string]func(*workqueue.Queue[string], *settableLimiter, time.Duration){
-		"AddAfter":       func(q *workqueue.Queue[string], _ *settableLimiter, d time.Duration) { q.AddAfter("k", d) },
-		"AddRateLimited": func(q *workqueue.Queue[string], l *settableLimiter, d time.Duration) { l.d = d; q.AddRateLimited("k") },
+// answer is what a call answers.
+func answer(ok bool) string { return fmt.Sprint(ok) }
+
+// assertDeadlines checks that the only key has a wake-up and a backoff in these times; 0 is none.
+func assertDeadlines(t *testing.T, q *workqueue.Queue[string], wakeUp, backoff time.Duration) {
+	t.Helper()
+	switch {
+	case wakeUp == 0 && backoff == 0:
+		assert.Zero(t, q.Stats().Delayed)
+		return
+	case wakeUp == 0 || backoff == 0:
+		assert.Equal(t, max(wakeUp, backoff), scheduledIn(q))
+	default:
+		assert.Equal(t, min(wakeUp, backoff), scheduledIn(q))
 	}
-	for first, addFirst := range add {
-		for second, addSecond := range add {
-			t.Run(first+" then "+second, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					l := &settableLimiter{}
-					q := must(workqueue.New(workqueue.Config[string]{RateLimiter: l}))
-					addFirst(q, l, time.Second)
-					addSecond(q, l, time.Minute)
-					assertDueAfter(t, q, time.Second)
-					require.Equal(t, 1, q.Len())
-					require.Zero(t, q.Stats().Delayed)
-				})
-			})
-		}
+	q.Forget("k") // ends a backoff
+	if wakeUp == 0 {
+		assert.Zero(t, q.Stats().Delayed)
+	} else {
+		assert.Equal(t, wakeUp, scheduledIn(q))
 	}
 }
 
@@ -145,68 +179,68 @@ func (l *settableLimiter) When(string) time.Duration { return l.d }
 func (*settableLimiter) Forget(string)               {}
 func (*settableLimiter) NumRequeues(string) int      { return 0 }
 
-// stateOf names the state of the only key. The kind of a wake-up cannot be seen, so that it is told: TestABackoffIs...
-// and the cells of "handed out" tell them apart.
-func stateOf(q *workqueue.Queue[string], kind string) string {
+// stateOf names the state of the only key, without its deadlines.
+func stateOf(q *workqueue.Queue[string]) string {
 	s := q.Stats()
-	name := "absent"
 	switch {
 	case s.Parked > 0:
-		name = "parked"
+		return "parked"
 	case s.Dirty > 0:
-		name = "dirty"
+		return "dirty"
 	case s.InProcess > 0:
-		name = "process"
+		return "process"
 	case s.Ready > 0:
-		name = "ready"
+		return "ready"
+	default:
+		return "absent"
 	}
-	if s.Delayed > 0 {
-		name += "+" + kind
-	}
-	return name
 }
 
-func assertDueAfter(t *testing.T, q *workqueue.Queue[string], d time.Duration) {
-	t.Helper()
-	time.Sleep(d - 1)
-	synctest.Wait()
-	before := q.Stats().Delayed
-	time.Sleep(time.Nanosecond)
-	synctest.Wait()
-	assert.Equal(t, 1, before, "a nanosecond before it is due")
-	assert.Zero(t, q.Stats().Delayed, "when it is due")
-}
-
-// contractTable returns the rows of the table in doc.go.
-func contractTable(t *testing.T) [][]string {
+// contractTables returns the cells of the tables in doc.go, by state and column.
+func contractTables(t *testing.T) map[string]map[string]string {
 	src, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
-	_, table, ok := strings.Cut(string(src), "//\t-----")
-	require.True(t, ok)
-	header, _, _ := strings.Cut(string(src), "//\t-----")
-	header = header[strings.LastIndex(header, "//\tstate"):]
+	tables := map[string]map[string]string{}
+	var columns []string
 	var starts []int
-	for i, r := range header {
-		if r != ' ' && r != '\n' && i > 2 && (strings.HasSuffix(header[:i], "  ") || header[i-1] == '\t') {
-			starts = append(starts, i-3)
-		}
-	}
-	var rows [][]string
-	for line := range strings.Lines(table[strings.Index(table, "\n")+1:]) {
+	for line := range strings.Lines(string(src)) {
 		line, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "//\t")
-		if !ok {
-			break
-		}
-		var row []string
-		for i, from := range starts {
-			to := len(line)
-			if i+1 < len(starts) {
-				to = starts[i+1]
+		switch {
+		case !ok:
+			columns = nil
+		case strings.HasPrefix(line, "state "):
+			starts, columns = nil, nil
+			for i := range line {
+				if line[i] != ' ' && (i == 0 || strings.HasSuffix(line[:i], "  ")) {
+					starts = append(starts, i)
+				}
 			}
-			row = append(row, strings.TrimSpace(line[from:to]))
+			columns = cellsOf(line, starts)
+		case columns != nil && !strings.HasPrefix(line, "---"):
+			cells := cellsOf(line, starts)
+			if tables[cells[0]] == nil {
+				tables[cells[0]] = map[string]string{}
+			}
+			for i, column := range columns[1:] {
+				require.NotEmpty(t, cells[i+1], line)
+				tables[cells[0]][column] = cells[i+1]
+			}
 		}
-		require.Len(t, row, 9, line)
-		rows = append(rows, row)
 	}
-	return rows
+	for _, cells := range tables {
+		require.Len(t, cells, 12)
+	}
+	return tables
+}
+
+// cellsOf cuts a line of a table.
+func cellsOf(line string, starts []int) (cells []string) {
+	for i, from := range starts {
+		to := len(line)
+		if i+1 < len(starts) {
+			to = starts[i+1]
+		}
+		cells = append(cells, strings.TrimSpace(line[from:to]))
+	}
+	return cells
 }

@@ -217,3 +217,66 @@ func TestDebounceDoesNotOverflow(t *testing.T) {
 		require.Equal(t, quiet, dueAfter(t, never))
 	})
 }
+
+// An addition with a delay of its own is not debounced, not even if the delay is nothing.
+func TestAnAddAfterOfNoTimeIsNotDebounced(t *testing.T) {
+	for name, add := range map[string]func(q *workqueue.Queue[string]){
+		"AddAfter":                func(q *workqueue.Queue[string]) { q.AddAfter("k", 0) },
+		"AddAfter, negative":      func(q *workqueue.Queue[string]) { q.AddAfter("k", -1) },
+		"AddWith After":           func(q *workqueue.Queue[string]) { q.AddWith("k", workqueue.AddOptions{After: -1}) },
+		"AddWith At, now":         func(q *workqueue.Queue[string]) { q.AddWith("k", workqueue.AddOptions{At: time.Now()}) },
+		"AddWith At, in the past": func(q *workqueue.Queue[string]) { q.AddWith("k", workqueue.AddOptions{At: time.Unix(1, 0)}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := debounced()
+				add(q)
+				require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+				q.TryGet()
+				add(q)
+				require.Equal(t, workqueue.Stats{InProcess: 1, Dirty: 1}, q.Stats())
+				q.Done("k")
+				q.TryGet()
+				q.Done("k")
+				q.Add("k")
+				add(q)
+				require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats(), "the Add has waited for nothing else")
+				require.NoError(t, q.CheckInvariants())
+			})
+		})
+	}
+}
+
+func TestAKeyInItsQuietTimeKeepsTheQueueFromBeingIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := debounced()
+		q.AddAfter("later", time.Hour)
+		q.AddRateLimited("failed")
+		require.NoError(t, q.WaitIdle(t.Context()), "those do not count")
+		q.Add("k")
+		begin := time.Now()
+		idle := make(chan time.Duration, 2)
+		for range 2 {
+			go func() {
+				_ = q.WaitIdle(t.Context())
+				idle <- time.Since(begin)
+			}()
+		}
+		sleep(quiet)
+		require.Empty(t, idle)
+		q.Cancel("failed")
+		require.Equal(t, []string{"k"}, finishAll(q))
+		require.Equal(t, quiet, <-idle)
+		require.Equal(t, quiet, <-idle)
+
+		q.Add("k")
+		sleep(1)
+		go func() { _ = q.WaitIdle(t.Context()); idle <- time.Since(begin) }()
+		synctest.Wait()
+		require.Empty(t, idle)
+		require.True(t, q.Cancel("k"))
+		require.Equal(t, quiet+1, <-idle)
+		require.NoError(t, q.CheckInvariants())
+		q.ShutDown()
+	})
+}

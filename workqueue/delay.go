@@ -13,12 +13,12 @@ type AddOptions struct {
 	// At is when the key is added. A time in the past is now.
 	At time.Time
 
-	// RateLimited says that an attempt has failed, as AddRateLimited does. The key waits for as long as After or At say, as
-	// when what has failed told when to try again; if they are not set, Config.RateLimiter is asked. All else is the
-	// same: it is a backoff, and the key is parked if that was the last attempt that it gets.
+	// RateLimited says that an attempt has failed, as AddRateLimited does. The key waits for as long as After or At say,
+	// for example because the service that failed told when to try again. If they are not set, Config.RateLimiter is
+	// asked. All else is the same: it is a backoff, and the key is parked if that was the last attempt that it gets.
 	RateLimited bool
 
-	// Policy says what becomes of a wake-up that is scheduled already, when the key is not to be added at once.
+	// Policy says which of two wake-ups counts, or of two backoffs with RateLimited, if the key has one already.
 	Policy Policy
 
 	// Priority is the priority of the key: what is higher is handed out first. It is kept until the queue has nothing
@@ -31,7 +31,7 @@ type AddOptions struct {
 	Reason string
 }
 
-// Policy says which of two wake-ups of a key counts.
+// Policy says which of two wake-ups of a key counts, or which of two backoffs.
 type Policy int
 
 const (
@@ -59,14 +59,15 @@ func (q *Queue[K]) AddWith(key K, opts AddOptions) bool {
 	return q.addAfter(key, d, delayed, opts)
 }
 
-// AddAfter adds key when d has passed; at once if d is not positive. Of several wake-ups of one key the earliest counts
-// and the others are dropped. An Add in the meantime does not drop the wake-up: it is a fact of its own about the key.
-// After a shutdown AddAfter does nothing.
+// AddAfter adds key when d has passed; at once, and without Config.Debounce, if d is not positive. Of several wake-ups of
+// one key the earliest counts and the others are dropped. An Add, an attempt or a backoff in the meantime does not drop the
+// wake-up: it is a fact of its own about the key. After a shutdown AddAfter does nothing.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 	q.addAfter(key, d, true, AddOptions{})
 }
 
-// addAfter adds key, and reports whether it did. What is delayed is told to the hook for that, even if the delay is nothing.
+// addAfter adds key, and reports whether it did. What is delayed is told to the hook for that, even if the delay is nothing,
+// and is not debounced.
 func (q *Queue[K]) addAfter(key K, d time.Duration, delayed bool, opts AddOptions) bool {
 	checkKey(key)
 	hash, group := q.entries.hash(key), q.groupOf(key)
@@ -79,13 +80,19 @@ func (q *Queue[K]) addAfter(key K, d time.Duration, delayed bool, opts AddOption
 	q.noteReasonLocked(e, opts.Reason)
 	var w *waiter
 	added := false
-	if d > 0 {
-		if opts.Priority != 0 {
-			q.raiseLocked(e, opts.Priority)
-		}
-		q.wakeUpByLocked(e, d, false, opts.Policy)
-	} else {
+	if d <= 0 || opts.Priority != 0 {
 		q.raiseLocked(e, opts.Priority)
+	}
+	switch {
+	case d > 0:
+		now := q.now()
+		if at := later(now, d); opts.Policy.counts(e.wakeAt, at) {
+			e.wakeAt = at
+			q.rescheduleAtLocked(e, now)
+		}
+	case delayed:
+		w, added = q.makeReadyLocked(e)
+	default:
 		w, added = q.addLocked(e)
 	}
 	q.mu.Unlock()
@@ -97,6 +104,24 @@ func (q *Queue[K]) addAfter(key K, d time.Duration, delayed bool, opts AddOption
 		q.cfg.Hooks.Added(key)
 	}
 	return true
+}
+
+// addNow adds key without Config.Debounce.
+func (q *Queue[K]) addNow(key K, priority int) {
+	hash, group := q.entries.hash(key), q.groupOf(key)
+	q.mu.Lock()
+	if q.shutdown {
+		q.mu.Unlock()
+		return
+	}
+	e := q.entryLocked(key, hash, group)
+	q.raiseLocked(e, priority)
+	w, added := q.makeReadyLocked(e)
+	q.mu.Unlock()
+	w.wake()
+	if added && q.cfg.Hooks.Added != nil {
+		q.cfg.Hooks.Added(key)
+	}
 }
 
 // Cancel takes back what was added: key is no longer ready, nothing is scheduled for it any more, and when it is in process
@@ -113,8 +138,7 @@ func (q *Queue[K]) Cancel(key K) bool {
 	scheduled := e.isScheduled()
 	cancelled := scheduled || e.dirty || e.state == ready
 	if scheduled {
-		e.wakeAt, e.backoff = 0, false
-		e.calm()
+		q.clearDeadlinesLocked(e)
 		q.rescheduleLocked(e)
 	}
 	if e.dirty {
@@ -170,21 +194,33 @@ func (q *Queue[K]) debounceLocked(e *entry[K]) {
 	now := q.now()
 	details := q.pool.own(e)
 	if details.calmAt == 0 {
+		q.calming++
 		details.calmBy = later(now, q.cfg.DebounceLimit)
 	}
 	details.calmAt = min(later(now, q.cfg.Debounce), details.calmBy)
 	q.rescheduleAtLocked(e, now)
 }
 
-// wakeUpByLocked schedules e, unless what is scheduled already counts.
-func (q *Queue[K]) wakeUpByLocked(e *entry[K], d time.Duration, backoff bool, policy Policy) {
-	now := q.now()
-	at := later(now, d)
-	if old := e.wakeAt; old != 0 && (policy == Earliest && old <= at || policy == Latest && old >= at) {
-		return
+// calmLocked ends the quiet time of e, if it has one.
+func (q *Queue[K]) calmLocked(e *entry[K]) {
+	if e.calmAt != 0 {
+		e.calmAt, e.calmBy = 0, 0
+		q.calming--
 	}
-	e.wakeAt, e.backoff = at, backoff
-	q.rescheduleAtLocked(e, now)
+}
+
+// clearDeadlinesLocked ends all deadlines of e, which has one. The caller takes it off the schedule.
+func (q *Queue[K]) clearDeadlinesLocked(e *entry[K]) {
+	e.wakeAt = 0
+	if e.retryAt != 0 {
+		e.retryAt = 0
+	}
+	q.calmLocked(e)
+}
+
+// counts reports whether the new one of two wake-ups counts. An old one of 0 is none.
+func (p Policy) counts(old, at int64) bool {
+	return old == 0 || p == Replace || p == Earliest && at < old || p == Latest && at > old
 }
 
 // rescheduleAtLocked is rescheduleLocked for an entry that may begin to be delayed now.
@@ -192,12 +228,6 @@ func (q *Queue[K]) rescheduleAtLocked(e *entry[K], now int64) {
 	if q.cfg.Timestamps && e.state == resting && !e.isScheduled() {
 		q.pool.own(e).since = now
 	}
-	q.rescheduleLocked(e)
-}
-
-// wakeUpLocked schedules e, for never if at is 0.
-func (q *Queue[K]) wakeUpLocked(e *entry[K], at int64, backoff bool) {
-	e.wakeAt, e.backoff = at, backoff
 	q.rescheduleLocked(e)
 }
 
@@ -215,21 +245,34 @@ func (q *Queue[K]) rescheduleLocked(e *entry[K]) {
 	}
 }
 
-// fire is run by the timer. It adds what is due, and lets those go that were remembered for long enough.
+// batch is how many keys the timer handles under one hold of the lock.
+const batch = 256
+
+// fire is run by the timer.
 func (q *Queue[K]) fire() {
+	for q.fireSome() {
+		// The lock was free in between.
+	}
+}
+
+// fireSome adds what is due, and lets those go that were remembered for long enough: a batch of each at most, so that nobody
+// waits for the lock for long. It reports whether there is more. Until there is not, armedFor stays in the past, so that
+// nobody sets the timer.
+func (q *Queue[K]) fireSome() (more bool) {
 	var wake []*waiter
 	var added []K
 	q.mu.Lock()
-	q.armedFor = 0
 	now := q.now()
-	for q.schedule.n > 0 && q.schedule.first().due <= now {
-		e := q.pool.at(q.schedule.first().entry)
-		if e.wakeAt != 0 && e.wakeAt <= now {
-			e.wakeAt, e.backoff = 0, false
+	for range batch {
+		if q.schedule.n == 0 || q.schedule.first().due > now {
+			break
 		}
-		e.calm() // it is due, or what it waits for is
+		e := q.pool.at(q.schedule.first().entry)
+		if e.wakeAt <= now {
+			e.wakeAt = 0
+		}
+		w, changed := q.makeReadyLocked(e) // which ends the other deadlines
 		q.rescheduleLocked(e)
-		w, changed := q.makeReadyLocked(e)
 		if w != nil {
 			wake = append(wake, w)
 		}
@@ -237,24 +280,40 @@ func (q *Queue[K]) fire() {
 			added = append(added, e.key)
 		}
 	}
-	q.forgetOldLocked(now)
-	q.armLocked()
+	forgotten := q.forgetOldLocked(now)
+	if more = q.firstDueLocked() <= now; !more {
+		q.armedFor = 0
+		q.armLocked()
+	}
 	q.mu.Unlock()
 	wakeAll(wake)
 	q.tellAdded(added)
+	for _, key := range forgotten {
+		q.cfg.RateLimiter.Forget(key)
+	}
+	return more
 }
 
-// armLocked sets the timer to what is due first, of what is scheduled and what is remembered, unless it comes early enough:
-// at worst it finds nothing due.
-func (q *Queue[K]) armLocked() {
+// firstDueLocked returns when the timer is needed first, for what is scheduled or for what is remembered; the end of time if
+// it is not needed.
+func (q *Queue[K]) firstDueLocked() int64 {
 	due := int64(math.MaxInt64)
+	if q.shutdown {
+		return due
+	}
 	if q.memory.n > 0 {
 		due = later(q.memory.head().since, remember)
 	}
 	if q.schedule.n > 0 {
 		due = min(due, q.schedule.first().due)
 	}
-	if due == math.MaxInt64 || q.shutdown || q.armedFor != 0 && q.armedFor <= due {
+	return due
+}
+
+// armLocked sets the timer to what is due first, unless it comes early enough: at worst it finds nothing due.
+func (q *Queue[K]) armLocked() {
+	due := q.firstDueLocked()
+	if due == math.MaxInt64 || q.armedFor != 0 && q.armedFor <= due {
 		return
 	}
 	q.armedFor = due

@@ -18,10 +18,9 @@ type entry[K comparable] struct {
 	wakeup      uint32 // number of what is scheduled for it, 0 for nothing
 	state       state
 	dirty       bool   // in process, and added since
-	backoff     bool   // wakeAt was set by AddRateLimited
 	spent       bool   // in process, and the last failure spent its budget: it is parked when it is done
 	number      uint64 // of the last change of its state: what is ready is in order by it, and each hand-out has its own
-	wakeAt      int64  // when it is to be added; 0 for never
+	wakeAt      int64  // the wake-up; 0 for none
 	*details[K]        // to be read; what changes them asks the pool for those that are its own
 }
 
@@ -29,7 +28,8 @@ type entry[K comparable] struct {
 type details[K comparable] struct {
 	priority int
 	group    *group[K] // nil without groups
-	calmAt   int64     // when its Adds have been quiet for long enough; 0 when there are none
+	retryAt  int64     // the backoff; 0 for none
+	calmAt   int64     // the quiet time: when its Adds have been quiet for long enough; 0 for none
 	calmBy   int64     // when they have waited for long enough, quiet or not
 	since    int64     // when it got into its state, if it is parked or remembered, or somebody asks for it
 	raised   int32     // its place among those of its lane that were raised, counted from 1; 0 if it is not one of them
@@ -52,19 +52,15 @@ const (
 	parked                  // it has spent its budget
 )
 
-// due returns when something is scheduled for e, 0 for never.
-func (e *entry[K]) due() int64 {
-	if e.wakeAt == 0 || e.calmAt != 0 && e.calmAt < e.wakeAt {
-		return e.calmAt
-	}
-	return e.wakeAt
-}
+// due returns the earliest deadline of e, 0 for none.
+func (e *entry[K]) due() int64 { return earliest(earliest(e.wakeAt, e.retryAt), e.calmAt) }
 
-// calm ends the wait of e for its Adds to become quiet.
-func (e *entry[K]) calm() {
-	if e.calmAt != 0 {
-		e.calmAt, e.calmBy = 0, 0
+// earliest returns the earlier of two times, of which 0 is never.
+func earliest(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
 	}
+	return a
 }
 
 func (e *entry[K]) isScheduled() bool { return e.wakeup != 0 }

@@ -17,7 +17,7 @@ func (q *Queue[K]) checkEntries() error {
 	in := map[state]map[*entry[K]]bool{ready: q.order.all(), parked: q.parked.set(), remembered: q.memory.set(), resting: {}}
 	in[processing] = q.busy.set()
 	n := map[state]int{}
-	dirty, scheduled := 0, 0
+	dirty, scheduled, calming := 0, 0, 0
 	due := map[*entry[K]]int64{}
 	for _, w := range q.schedule.heap {
 		if q.schedule.counts(w) {
@@ -41,11 +41,13 @@ func (q *Queue[K]) checkEntries() error {
 			return fmt.Errorf("1: the priority of %v is remembered", k)
 		case e.raised > 0 && e.state != ready:
 			return fmt.Errorf("2: %v is in a lane and not ready", k)
-		case (e.dirty || e.spent) && e.state != processing, e.backoff && e.wakeAt == 0, (e.calmAt == 0) != (e.calmBy == 0):
-			return fmt.Errorf("3: %+v", *e)
-		case e.isScheduled() != (e.wakeAt != 0 || e.calmAt != 0):
-			return fmt.Errorf("5: %+v", *e)
+		case (e.dirty || e.spent) && e.state != processing, (e.calmAt == 0) != (e.calmBy == 0),
+			(e.state == ready || e.dirty) && (e.retryAt != 0 || e.calmAt != 0), e.state == parked && e.retryAt != 0:
+			return fmt.Errorf("3: %+v, %+v", *e, *e.details)
+		case e.isScheduled() != (e.wakeAt != 0 || e.retryAt != 0 || e.calmAt != 0):
+			return fmt.Errorf("5: %+v, %+v", *e, *e.details)
 		}
+		calming += count(e.calmAt != 0)
 		if e.isScheduled() {
 			scheduled++
 			if w := due[e]; w != e.due() {
@@ -63,8 +65,9 @@ func (q *Queue[K]) checkEntries() error {
 			return fmt.Errorf("2: %d in the list of state %d, %d in that state", len(list), s, n[s])
 		}
 	}
-	if n[processing] != q.inProcess || dirty != q.dirty {
-		return fmt.Errorf("4: %d in process, counted %d; %d dirty, counted %d", n[processing], q.inProcess, dirty, q.dirty)
+	if n[processing] != q.inProcess || dirty != q.dirty || calming != q.calming {
+		return fmt.Errorf("4: %d in process, counted %d; %d dirty, counted %d; %d in their quiet time, counted %d",
+			n[processing], q.inProcess, dirty, q.dirty, calming, q.calming)
 	}
 	if scheduled != q.schedule.n {
 		return fmt.Errorf("5: %d scheduled, counted %d", scheduled, q.schedule.n)
@@ -84,7 +87,7 @@ func (q *Queue[K]) checkEntries() error {
 }
 
 func (q *Queue[K]) checkWaiters() error {
-	if q.shutdown && (q.waiters.first != nil && q.order.n == 0 || q.schedule.n > 0 || q.timer != nil && q.timer.Stop()) {
+	if q.shutdown && (q.waiters.first != nil && q.order.n+q.dirty == 0 || q.schedule.n > 0 || q.timer != nil && q.timer.Stop()) {
 		return fmt.Errorf("6, 7: something waits after the shutdown")
 	}
 	if q.shutdown && q.armedFor != 0 {

@@ -30,12 +30,13 @@ type RateLimitingInterface[K comparable] interface {
 }
 
 // RateLimiter decides how long a key waits before it is tried again. Its method set equals that of client-go's
-// TypedRateLimiter. Implementations are safe for concurrent use.
+// TypedRateLimiter. Implementations are safe for concurrent use. A [Queue] counts the failures itself: see [Backoff] for how
+// it asks its limiter.
 type RateLimiter[K comparable] interface {
 	// When counts one more failure of key and returns how long it should wait.
 	When(key K) time.Duration
 	// Forget drops what is known of key: it succeeded, or was given up.
 	Forget(key K)
-	// NumRequeues returns the failures of key since it was last forgotten. A Queue counts for itself and does not ask.
+	// NumRequeues returns how often When was called for key since it was last forgotten. A Queue does not ask.
 	NumRequeues(key K) int
 }

@@ -2,7 +2,6 @@ package workqueue
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
@@ -52,40 +51,6 @@ func (i Item[K]) Done() {
 		return
 	}
 	q.done(e)
-}
-
-// Run works with as many workers as given: each takes an item, calls work, and does what follows from its error. After nil
-// the key is forgotten; after an error it is added again with a backoff, or parked. Run returns when the workers have
-// ended, which they do after ctx, or when the queue is shut down and drained; always with nil. The context of work is ctx.
-// Run panics if workers is not positive. A panic of work is not captured.
-func (q *Queue[K]) Run(ctx context.Context, workers int, work func(ctx context.Context, item Item[K]) error) error {
-	if workers <= 0 {
-		panic("workqueue: Run: the number of workers is not positive")
-	}
-	var wg sync.WaitGroup
-	for range workers {
-		// A worker. It ends with ctx, or with the queue; Run waits for it.
-		wg.Go(func() {
-			for {
-				item, err := q.Take(ctx)
-				if err != nil {
-					return
-				}
-				q.runOne(ctx, item, work)
-			}
-		})
-	}
-	wg.Wait()
-	return nil
-}
-
-func (q *Queue[K]) runOne(ctx context.Context, item Item[K], work func(context.Context, Item[K]) error) {
-	defer item.Done()
-	if err := work(ctx, item); err != nil {
-		q.AddWith(item.Key, AddOptions{RateLimited: true, Reason: err.Error()})
-		return
-	}
-	q.Forget(item.Key)
 }
 
 // noteLocked fills in the item of e, which was taken.

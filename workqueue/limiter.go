@@ -9,11 +9,45 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// The backoff of [DefaultControllerRateLimiter].
+const (
+	baseDelay = 5 * time.Millisecond
+	maxDelay  = 1000 * time.Second
+)
+
+// Backoff returns how long key waits after that many failures in a row, the last one included. For a limiter of this package
+// it is a function of this number: the count of the limiter itself is neither used nor changed. For any other limiter it
+// is what When returns, which counts for itself. A nil limiter is that of [DefaultControllerRateLimiter].
+func Backoff[K comparable](limiter RateLimiter[K], key K, failures int) time.Duration {
+	before := max(failures-1, 0)
+	// A type of another package that embeds one of these is another type: its own When is called.
+	switch l := limiter.(type) {
+	case nil:
+		return exponential(baseDelay, maxDelay, before)
+	case *ItemExponentialFailureRateLimiter[K]:
+		return exponential(l.base, l.limit, before)
+	case *ItemJitteredRateLimiter[K]:
+		return l.delay(before)
+	case *ItemFastSlowRateLimiter[K]:
+		return l.delay(before)
+	case *MaxOfRateLimiter[K]:
+		var d time.Duration
+		for _, each := range l.limiters {
+			d = max(d, Backoff(each, key, failures))
+		}
+		return d
+	case *WithMaxWaitRateLimiter[K]:
+		return min(Backoff(l.limiter, key, failures), l.limit)
+	default: // also a BucketRateLimiter, which counts nothing
+		return limiter.When(key)
+	}
+}
+
 // DefaultControllerRateLimiter returns the limiter that a [Queue] has when its Config names none: for each key 5 ms,
 // doubled with each failure, at most 1000 s. Unlike client-go's it has no token bucket beside it, in which the first
 // failure of one key would wait behind the reservations of all others.
 func DefaultControllerRateLimiter[K comparable]() RateLimiter[K] {
-	return NewItemExponentialFailureRateLimiter[K](5*time.Millisecond, 1000*time.Second)
+	return NewItemExponentialFailureRateLimiter[K](baseDelay, maxDelay)
 }
 
 // DefaultItemBasedRateLimiter returns a limiter that gives each key 1 ms, doubled with each failure, at most 1000 s.
@@ -72,7 +106,12 @@ func NewItemJitteredRateLimiter[K comparable](base, limit time.Duration, random 
 
 // When implements [RateLimiter].
 func (r *ItemJitteredRateLimiter[K]) When(key K) time.Duration {
-	d := exponential(r.base, r.limit, r.failures.add(key))
+	return r.delay(r.failures.add(key))
+}
+
+// delay returns the delay after so many failures before the last one.
+func (r *ItemJitteredRateLimiter[K]) delay(before int) time.Duration {
+	d := exponential(r.base, r.limit, before)
 	return d - time.Duration(float64(d/2)*r.random())
 }
 
@@ -103,7 +142,12 @@ func NewItemFastSlowRateLimiter[K comparable](fast, slow time.Duration, maxAttem
 
 // When implements [RateLimiter].
 func (r *ItemFastSlowRateLimiter[K]) When(key K) time.Duration {
-	if r.failures.add(key) < r.maxAttempts {
+	return r.delay(r.failures.add(key))
+}
+
+// delay returns the delay after so many failures before the last one.
+func (r *ItemFastSlowRateLimiter[K]) delay(before int) time.Duration {
+	if before < r.maxAttempts {
 		return r.fast
 	}
 	return r.slow

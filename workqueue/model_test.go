@@ -21,7 +21,7 @@ type model struct {
 	processing map[string]bool
 	dirty      map[string]bool
 	due        map[string]wakeUp
-	backoff    map[string]bool
+	backoff    map[string]wakeUp
 	failed     map[string]bool
 	shutdown   bool
 	calls      int
@@ -36,7 +36,7 @@ func (w wakeUp) before(v wakeUp) bool { return w.at.Before(v.at) || w.at.Equal(v
 
 func newModel() *model {
 	return &model{
-		processing: map[string]bool{}, dirty: map[string]bool{}, due: map[string]wakeUp{}, backoff: map[string]bool{},
+		processing: map[string]bool{}, dirty: map[string]bool{}, due: map[string]wakeUp{}, backoff: map[string]wakeUp{},
 		failed: map[string]bool{},
 	}
 }
@@ -54,26 +54,44 @@ func (m *model) ready(k string) {
 	} else if !slices.Contains(m.line, k) {
 		m.line = append(m.line, k)
 	}
+	delete(m.backoff, k)
 }
 
-func (m *model) addAfter(k string, d time.Duration, backoff bool) {
+func (m *model) addAfter(k string, d time.Duration) {
 	if d <= 0 {
 		m.add(k)
 		return
 	}
+	m.schedule(m.due, k, d)
+}
+
+// schedule sets a deadline of k, unless there is an earlier one of its kind.
+func (m *model) schedule(deadlines map[string]wakeUp, k string, d time.Duration) {
 	t := time.Now().Add(d)
-	if old, ok := m.due[k]; m.shutdown || ok && !t.Before(old.at) {
+	if old, ok := deadlines[k]; m.shutdown || ok && !t.Before(old.at) {
 		return
 	}
 	m.calls++
-	m.due[k], m.backoff[k] = wakeUp{t, m.calls}, backoff
+	deadlines[k] = wakeUp{t, m.calls}
 }
 
 func (m *model) fail(k string, d time.Duration) {
-	if !m.shutdown {
-		m.failed[k] = true
+	if m.shutdown {
+		return
 	}
-	m.addAfter(k, d, true)
+	m.failed[k] = true
+	switch {
+	case m.dirty[k] || slices.Contains(m.line, k):
+	case d <= 0:
+		m.add(k)
+	default:
+		m.schedule(m.backoff, k, d)
+	}
+}
+
+func (m *model) forget(k string) {
+	delete(m.failed, k)
+	delete(m.backoff, k)
 }
 
 func (m *model) get() (string, bool) {
@@ -83,10 +101,6 @@ func (m *model) get() (string, bool) {
 	k := m.line[0]
 	m.line = m.line[1:]
 	m.processing[k] = true
-	if m.backoff[k] {
-		delete(m.due, k)
-		delete(m.backoff, k)
-	}
 	return k, true
 }
 
@@ -104,24 +118,32 @@ func (m *model) done(k string) {
 // tick makes ready what is due.
 func (m *model) tick() {
 	for {
-		first := ""
-		for k, t := range m.due {
-			if !t.at.After(time.Now()) && (first == "" || t.before(m.due[first])) {
-				first = k
+		first, at := "", wakeUp{}
+		for _, deadlines := range []map[string]wakeUp{m.due, m.backoff} {
+			for k, t := range deadlines {
+				if !t.at.After(time.Now()) && (first == "" || t.before(at)) {
+					first, at = k, t
+				}
 			}
 		}
 		if first == "" {
 			return
 		}
-		delete(m.due, first)
-		delete(m.backoff, first)
+		if m.due[first] == at {
+			delete(m.due, first)
+		}
 		m.ready(first)
 	}
 }
 
+func (m *model) scheduled(k string) bool {
+	_, due := m.due[k]
+	_, backoff := m.backoff[k]
+	return due || backoff
+}
+
 func (m *model) cancel(k string) bool {
-	_, scheduled := m.due[k]
-	cancelled := scheduled || m.dirty[k] || slices.Contains(m.line, k)
+	cancelled := m.scheduled(k) || m.dirty[k] || slices.Contains(m.line, k)
 	delete(m.due, k)
 	delete(m.backoff, k)
 	delete(m.dirty, k)
@@ -137,8 +159,13 @@ func (m *model) shutDown() {
 
 func (m *model) stats() workqueue.Stats {
 	s := workqueue.Stats{Ready: len(m.line), InProcess: len(m.processing), Dirty: len(m.dirty), Delayed: len(m.due)}
+	for k := range m.backoff {
+		if _, ok := m.due[k]; !ok {
+			s.Delayed++
+		}
+	}
 	for k := range m.failed {
-		if _, scheduled := m.due[k]; !scheduled && !m.processing[k] && !slices.Contains(m.line, k) {
+		if !m.scheduled(k) && !m.processing[k] && !slices.Contains(m.line, k) {
 			s.Remembered++
 		}
 	}
@@ -186,7 +213,7 @@ func (p pair) do(op byte) error {
 	case 3:
 		d := time.Duration(10+7*(op>>5)) * time.Millisecond
 		p.q.AddAfter(k, d)
-		p.m.addAfter(k, d, false)
+		p.m.addAfter(k, d)
 	case 4:
 		p.q.AddRateLimited(k)
 		p.m.fail(k, 30*time.Millisecond)
@@ -207,7 +234,7 @@ func (p pair) do(op byte) error {
 		p.m.fail(k, d)
 	case 9:
 		p.q.Forget(k)
-		delete(p.m.failed, k)
+		p.m.forget(k)
 	}
 	return nil
 }

@@ -20,15 +20,19 @@ type Queue[K comparable] struct {
 	cfg   Config[K]
 	start time.Time // the zero of all times within the queue: a nanosecond before it was made, since zero stands for never
 
+	doubles     bool // the backoff is base, doubled with each failure, at most limit: what the limiter would say
+	base, limit time.Duration
+
 	mu sync.Mutex
 	// mu guards the following. Invariants, which checkInvariants tests:
 	//
 	//  1. A key has an entry if and only if its state is not resting or something is scheduled for it.
 	//  2. An entry is in the list of its state, once, and in no other.
-	//  3. dirty and spent imply the state processing; backoff implies wakeAt, and calmAt implies calmBy.
-	//  4. inProcess counts the entries in process, dirty those that are dirty.
-	//  5. An entry is scheduled if and only if its wakeAt or its calmAt is set, and then for the earlier of the two.
-	//  6. After a shutdown a waiter is in waiters only while something is ready that may not be handed out yet.
+	//  3. dirty and spent imply the state processing. What is ready or dirty has no backoff and no quiet time, and what is
+	//     parked has no backoff. An entry has a calmBy if and only if it has a calmAt.
+	//  4. inProcess counts the entries in process, dirty those that are dirty, calming those in their quiet time.
+	//  5. An entry is scheduled if and only if it has a deadline, and then for the earliest one.
+	//  6. After a shutdown a waiter is in waiters only while something is ready that may not be handed out yet, or dirty.
 	//  7. After a shutdown nothing is scheduled and the timer does not run. Before it, the timer comes in time for what is
 	//     scheduled and for what is remembered.
 	//  8. Nobody waits for idle whenever the queue is idle.
@@ -44,10 +48,11 @@ type Queue[K comparable] struct {
 	last      *entry[K] // that was handed out: its Done, which comes next where there is one worker, need not look for it
 	inProcess int
 	dirty     int
+	calming   int
 	changes   uint64 // of the state of any key
 	waiters   waitlist
-	idle      chan struct{} // closed, and dropped, when nothing is ready or in process; nil while nobody waits for that
-	released  chan struct{} // closed, and dropped, by ShutDown: whoever drains stops waiting; nil while nobody does
+	idle      chan struct{} // dropped, and closed, when the queue is idle; nil while nobody waits for that
+	released  chan struct{} // dropped, and closed, by ShutDown, which releases those who drain; nil while nobody does
 	shutdown  bool
 	timer     *time.Timer // runs fire; nil until there is something to wait for
 	armedFor  int64       // when the timer fires, at the latest when something is due; 0 when it does not run
@@ -70,6 +75,12 @@ func New[K comparable](cfg Config[K]) (*Queue[K], error) {
 		parked:   line[K]{pool: p},
 		memory:   line[K]{pool: p},
 		busy:     line[K]{pool: p},
+	}
+	switch l := q.cfg.RateLimiter.(type) {
+	case nil:
+		q.doubles, q.base, q.limit = true, baseDelay, maxDelay
+	case *ItemExponentialFailureRateLimiter[K]:
+		q.doubles, q.base, q.limit = true, l.base, l.limit
 	}
 	q.order.ageing = int64(q.cfg.Ageing)
 	if q.cfg.Group != nil {
@@ -107,15 +118,17 @@ func (q *Queue[K]) Add(key K) {
 	}
 }
 
-// Get waits for a key that is ready and hands it out: no other worker gets it until Done. After a shutdown Get hands
-// out what is still ready, and then answers true for shutdown.
+// Get waits for a ready key and hands it out: no other worker gets it until Done. After a shutdown Get hands out the keys
+// that are still ready, and then answers true for shutdown. As in client-go it does so even if a key is dirty, which
+// becomes ready with its Done. The worker that has this key has to call Get again. If the work is done in other
+// goroutines, use Next.
 func (q *Queue[K]) Get() (key K, shutdown bool) {
-	key, result := q.next(nil, nil)
+	key, result := q.next(nil, nil, false)
 	return key, result != gotKey
 }
 
-// Next is [Queue.Get] that ends with a context. It returns [ErrShutDown] when the queue is shut down and nothing is
-// ready any more, and the cause of ctx when ctx ends; an ended ctx takes no key.
+// Next waits for a ready key and hands it out, as Get does, and ends with a context. It returns [ErrShutDown] when the
+// queue is shut down and no key can become ready any more, and the cause of ctx when ctx ends. An ended ctx takes no key.
 func (q *Queue[K]) Next(ctx context.Context) (K, error) {
 	return q.nextUntil(ctx, nil)
 }
@@ -182,8 +195,9 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 		q.lineUpLocked(e)
 		w = q.waiterToWakeLocked()
 	}
-	if e.calmAt != 0 { // what its Adds have waited for has come
-		e.calm()
+	if e.retryAt != 0 || e.calmAt != 0 { // the attempt that they wait for is to come
+		e.retryAt = 0
+		q.calmLocked(e)
 		q.rescheduleLocked(e)
 	}
 	return w, true
@@ -198,8 +212,7 @@ func (q *Queue[K]) lineUpLocked(e *entry[K]) {
 	q.order.push(e)
 }
 
-// takeLocked takes the entry of the key that is to be handed out next, nil if none may be. The attempt that now begins is
-// the one that a backoff waited for, so the backoff is over. The caller goes on with handOut.
+// takeLocked takes the entry of the key that is to be handed out next, nil if none may be. The caller goes on with handOut.
 func (q *Queue[K]) takeLocked() *entry[K] {
 	if q.cfg.HandOut != nil && !q.passLocked() {
 		return nil
@@ -212,9 +225,6 @@ func (q *Queue[K]) takeLocked() *entry[K] {
 	q.enterLocked(e, processing)
 	q.inProcess++
 	q.last = e
-	if e.backoff {
-		q.wakeUpLocked(e, 0, false)
-	}
 	return e
 }
 

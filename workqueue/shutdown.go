@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// ShutDown ends the intake: from now on nothing can be added, and wake-ups that are scheduled are dropped. Workers
-// still get what is ready, and what was added while it was in process before the shutdown; then Get tells them to stop.
+// ShutDown ends the intake: from now on nothing can be added, and scheduled wake-ups and backoffs are dropped. Workers
+// still get what is ready, and what was added while it was in process before the shutdown; then Next tells them to stop.
 // ShutDown does not wait, releases whoever drains, and may be called again.
 func (q *Queue[K]) ShutDown() {
 	q.mu.Lock()
@@ -49,15 +49,24 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-released:
-		return ErrShutDown
 	case <-ctx.Done():
-		s := q.Stats()
-		return fmt.Errorf("workqueue: drain %s: %d keys ready, %d in process: %w", q.cfg.Name, s.Ready, s.InProcess, context.Cause(ctx))
 	}
+	// Several may have happened, and select chooses any of them.
+	q.mu.Lock()
+	wasIdle, wasReleased, ready, inProcess := q.idle != idle, q.released != released, q.order.n, q.inProcess
+	q.mu.Unlock()
+	switch {
+	case wasIdle:
+		return nil
+	case wasReleased:
+		return ErrShutDown
+	}
+	return fmt.Errorf("workqueue: drain %s: %d keys ready, %d in process: %w", q.cfg.Name, ready, inProcess, context.Cause(ctx))
 }
 
-// WaitIdle waits until there is a moment at which no key is ready or in process, or until ctx ends, whose cause it then
-// returns. Keys that are scheduled for later do not count; [Queue.Stats] tells how many there are.
+// WaitIdle waits until there is a moment at which the queue is idle, or until ctx ends, whose cause it then returns. The
+// queue is idle when no key is ready, in process, or added and waiting for Config.Debounce. Keys that are scheduled for
+// later do not count; [Queue.Stats] tells how many there are.
 func (q *Queue[K]) WaitIdle(ctx context.Context) error {
 	q.mu.Lock()
 	idle := q.waitIdleLocked()
@@ -69,8 +78,15 @@ func (q *Queue[K]) WaitIdle(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	// Both may have happened, and select chooses any of them.
+	q.mu.Lock()
+	wasIdle := q.idle != idle
+	q.mu.Unlock()
+	if wasIdle {
+		return nil
+	}
+	return context.Cause(ctx)
 }
 
 // ShuttingDown reports whether the queue has been shut down.
@@ -80,8 +96,8 @@ func (q *Queue[K]) ShuttingDown() bool {
 	return q.shutdown
 }
 
-// shutDownLocked ends the intake and returns the workers to wake. What waits for its Adds to become quiet was added, and so
-// has its effect: those keys are returned as well, in the order of their times.
+// shutDownLocked ends the intake and returns the workers to wake. What is in its quiet time was added, and so has its
+// effect: those keys are returned as well, in the order of their times.
 func (q *Queue[K]) shutDownLocked() (wake []*waiter, added []K) {
 	if q.shutdown {
 		return nil, nil
@@ -94,13 +110,13 @@ func (q *Queue[K]) shutDownLocked() (wake []*waiter, added []K) {
 	var calm []wakeup
 	for _, w := range q.schedule.clear() {
 		e := q.pool.at(w.entry)
-		e.wakeAt, e.backoff = 0, false
-		if e.calmAt == 0 {
+		added := e.calmAt != 0
+		q.clearDeadlinesLocked(e)
+		if added {
+			calm = append(calm, w)
+		} else {
 			q.restLocked(e)
-			continue
 		}
-		e.calm()
-		calm = append(calm, w)
 	}
 	slices.SortFunc(calm, wakeup.compare)
 	wake = q.waiters.clear()
@@ -113,7 +129,7 @@ func (q *Queue[K]) shutDownLocked() (wake []*waiter, added []K) {
 	return wake, added
 }
 
-// endedLocked returns all workers, to be told to stop, if the queue is shut down and has nothing more to hand out.
+// endedLocked returns all workers, to look whether they are to stop, if the queue is shut down and nothing is ready.
 func (q *Queue[K]) endedLocked() []*waiter {
 	if !q.shutdown || q.order.n > 0 {
 		return nil
@@ -122,7 +138,7 @@ func (q *Queue[K]) endedLocked() []*waiter {
 }
 
 // waitIdleLocked returns a channel that is closed when the queue is idle, nil if it is so now.
-func (q *Queue[K]) waitIdleLocked() <-chan struct{} {
+func (q *Queue[K]) waitIdleLocked() chan struct{} {
 	if q.isIdleLocked() {
 		return nil
 	}
@@ -142,7 +158,7 @@ func (q *Queue[K]) idleLocked() chan struct{} {
 	return idle
 }
 
-func (q *Queue[K]) isIdleLocked() bool { return q.order.n == 0 && q.inProcess == 0 }
+func (q *Queue[K]) isIdleLocked() bool { return q.order.n == 0 && q.inProcess == 0 && q.calming == 0 }
 
 // announce tells whoever waits for c. A nil c is nobody.
 func announce(c chan struct{}) {

@@ -13,7 +13,7 @@ type KeyInfo[K comparable] struct {
 	Dirty bool // in process, and to be ready again after that
 
 	Since    time.Time // when it got into its state; zero without Config.Timestamps, unless it is Parked or Remembered
-	Next     time.Time // when it is to be added; zero for never
+	Next     time.Time // when it is to be added, by a wake-up or a backoff; zero for never
 	Calm     time.Time // when its Adds will have been quiet for long enough; zero if it does not wait for that
 	Priority int
 	Group    string
@@ -63,7 +63,7 @@ func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 	infos := make([]KeyInfo[K], len(copies))
 	for i, c := range copies {
 		infos[i] = c.info
-		infos[i].Since, infos[i].Next, infos[i].Calm = q.time(c.since), q.time(c.wakeAt), q.time(c.calmAt)
+		infos[i].Since, infos[i].Next, infos[i].Calm = q.time(c.since), q.time(c.next), q.time(c.calmAt)
 		infos[i].FirstFailure = q.time(c.failedAt)
 	}
 	return infos
@@ -71,10 +71,10 @@ func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 
 // keyCopy is a key with its times as the queue has them, and its place among those of its state.
 type keyCopy[K comparable] struct {
-	info                            KeyInfo[K]
-	since, wakeAt, calmAt, failedAt int64
-	due                             int64 // 0 unless it is delayed
-	rank                            uint64
+	info                          KeyInfo[K]
+	since, next, calmAt, failedAt int64
+	due                           int64 // 0 unless it is delayed
+	rank                          uint64
 }
 
 func (q *Queue[K]) copyKeys() []keyCopy[K] {
@@ -91,7 +91,7 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 			info.Group = e.group.name
 		}
 		info.Reasons = e.reasons.list()
-		c := keyCopy[K]{info, e.since, e.wakeAt, e.calmAt, e.failedAt, 0, e.number}
+		c := keyCopy[K]{info, e.since, earliest(e.wakeAt, e.retryAt), e.calmAt, e.failedAt, 0, e.number}
 		if e.state == resting {
 			c.due, c.rank = e.due(), uint64(e.wakeup)
 		}

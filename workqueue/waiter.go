@@ -92,7 +92,7 @@ func (q *Queue[K]) nextUntil(ctx context.Context, item *Item[K]) (K, error) {
 	if ctx.Err() != nil {
 		return zero, context.Cause(ctx)
 	}
-	switch key, r := q.next(ctx.Done(), item); r {
+	switch key, r := q.next(ctx.Done(), item, true); r {
 	case gotKey:
 		return key, nil
 	case gotShutdown:
@@ -102,18 +102,26 @@ func (q *Queue[K]) nextUntil(ctx context.Context, item *Item[K]) (K, error) {
 	}
 }
 
-// next waits until a key may be handed out, the queue is shut down or done is closed. It notes the item if one is asked
-// for.
-func (q *Queue[K]) next(done <-chan struct{}, item *Item[K]) (key K, r result) {
+// next waits until a key may be handed out, the queue is shut down and nothing is ready, or done is closed. With dirtyToo it
+// also waits for the Done of what is dirty. It notes the item if one is asked for.
+func (q *Queue[K]) next(done <-chan struct{}, item *Item[K], dirtyToo bool) (key K, r result) {
 	q.mu.Lock()
 	for {
+		select {
+		case <-done: // it may have ended while this worker slept, or waited for the lock
+			other := q.waiterToWakeLocked() // in place of this one, if it was woken
+			q.mu.Unlock()
+			other.wake()
+			return key, gotCancelled
+		default:
+		}
 		if e := q.takeLocked(); e != nil {
 			if item != nil {
 				q.noteLocked(item, e)
 			}
 			return q.handOut(e), gotKey
 		}
-		if q.shutdown && q.order.n == 0 {
+		if q.shutdown && q.order.n == 0 && !(dirtyToo && q.dirty > 0) {
 			q.mu.Unlock()
 			return key, gotShutdown
 		}
@@ -132,22 +140,15 @@ func (q *Queue[K]) next(done <-chan struct{}, item *Item[K]) (key K, r result) {
 		}
 
 		q.mu.Lock()
-		if !cancelled {
+		switch {
+		case !cancelled:
 			q.waiters.restock(w)
-			continue
-		}
-		var other *waiter
-		if w.listed {
+		case w.listed:
 			q.waiters.remove(w)
 			q.waiters.restock(w)
-		} else {
-			// The wake-up came as well, perhaps for a key that nobody else would now look for: pass it on. Its
-			// value may still be on its way, so the waiter is not used again.
-			other = q.waiterToWakeLocked()
+		default:
+			// The wake-up came as well. Its value may still be on its way, so the waiter is not used again.
 		}
-		q.mu.Unlock()
-		other.wake()
-		return key, gotCancelled
 	}
 }
 

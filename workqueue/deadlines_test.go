@@ -1,0 +1,99 @@
+package workqueue_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// A wake-up and a backoff of a key are two deadlines.
+
+func TestABackoffSwallowsNoWakeUp(t *testing.T) {
+	for name, attempt := range map[string]func(q *workqueue.Queue[string]){
+		"an attempt before the backoff, and a Forget": func(q *workqueue.Queue[string]) {
+			q.Add("k")
+			q.Get()
+			q.Forget("k")
+			q.Done("k")
+		},
+		"the attempt of the backoff": func(q *workqueue.Queue[string]) {
+			sleep(5 * time.Millisecond)
+			q.Get()
+			q.Forget("k")
+			q.Done("k")
+		},
+		"a Forget alone": func(q *workqueue.Queue[string]) { q.Forget("k") },
+	} {
+		for _, wakeUpFirst := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					q := newQueue()
+					begin := time.Now()
+					if wakeUpFirst {
+						q.AddAfter("k", 10*time.Second)
+						q.AddRateLimited("k")
+					} else {
+						q.AddRateLimited("k")
+						q.AddAfter("k", 10*time.Second)
+					}
+					attempt(q)
+					require.NoError(t, q.CheckInvariants())
+					require.Equal(t, workqueue.Stats{Delayed: 1}, q.Stats())
+					sleep(10*time.Second - time.Since(begin) - 1)
+					require.Equal(t, workqueue.Stats{Delayed: 1}, q.Stats())
+					sleep(1)
+					require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+				})
+			})
+		}
+	}
+}
+
+func TestAWakeUpThatComesFirstEndsTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: time.Minute})
+		q.AddAfter("k", time.Second)
+		require.Equal(t, time.Second, dueAfter(t, q))
+		require.Zero(t, q.Stats().Delayed, "the attempt that it waited for has come")
+		require.Equal(t, 1, q.NumRequeues("k"))
+	})
+}
+
+func TestForgetEndsTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddRateLimited("k")
+		q.Forget("k")
+		require.Equal(t, workqueue.Stats{}, q.Stats())
+		require.NoError(t, q.CheckInvariants())
+
+		q.Add("k")
+		q.Get()
+		q.AddRateLimited("k")
+		q.Forget("k")
+		q.Done("k")
+		require.Equal(t, workqueue.Stats{}, q.Stats())
+		require.NoError(t, q.CheckInvariants())
+	})
+}
+
+func TestAKeyThatIsAboutToBeTriedHasNoBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("ready")
+		q.AddRateLimited("ready")
+		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+		q.Get()
+		q.Add("ready")
+		q.AddRateLimited("ready")
+		require.Equal(t, workqueue.Stats{InProcess: 1, Dirty: 1}, q.Stats())
+		require.Equal(t, 2, q.NumRequeues("ready"), "they are failures all the same")
+		q.Done("ready")
+		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+	})
+}
