@@ -215,8 +215,8 @@ var operations = []struct {
 
 func TestEveryShortSequenceOfWritesDoesWhatTheModelDoes(t *testing.T) {
 	for _, c := range []struct{ operations, length, history int }{
-		{len(operations), 4, 100},
-		{6, 5, 2},
+		{len(operations), effort(3, 4), 100},
+		{6, effort(4, 5), 2},
 	} {
 		t.Run(fmt.Sprintf("%d of %d operations, history %d", c.length, c.operations, c.history), func(t *testing.T) {
 			sequence := make([]int, c.length)

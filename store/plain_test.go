@@ -236,7 +236,7 @@ func spoil(v reflect.Value, path string, check func(path string)) {
 
 func TestNothingThatAValueLeadsToIsShared(t *testing.T) {
 	everythings := open[Everything](t, must(store.NewMemory(store.MemoryConfig{})), "everything")
-	for n := range 3 {
+	for n := range effort(1, 3) {
 		key := fmt.Sprint(n)
 		given := some(t, rand.New(rand.NewPCG(uint64(n), 2)))
 		want := some(t, rand.New(rand.NewPCG(uint64(n), 2))) // made anew: it shares nothing, whatever the store does
@@ -285,7 +285,7 @@ func TestAnEmptyListIsNotNilAndHasRoomForOneCaller(t *testing.T) {
 
 func TestNothingThatAnUpdateLeadsToIsShared(t *testing.T) {
 	everythings := open[Everything](t, must(store.NewMemory(store.MemoryConfig{})), "everything")
-	for n := range 4 {
+	for n := range effort(2, 4) {
 		key := fmt.Sprint(n)
 		value := func(seed uint64) Everything { return some(t, rand.New(rand.NewPCG(uint64(n), seed))) }
 		created, err := everythings.Create(t.Context(), store.Object[Everything]{Key: key, Value: value(5)})

@@ -59,6 +59,17 @@ func TestDelayDoesNotOverflowHoweverManyFailures(t *testing.T) {
 	}
 }
 
+// As float64, the largest duration is the same number as the one after it, which no time.Duration holds.
+func TestADelayOfExactlyOneMoreThanTheLargestDoesNotOverflow(t *testing.T) {
+	const half = time.Duration(1 << 62)
+	grown := wait.Backoff{Duration: half, Factor: 2}
+	assert.Equal(t, time.Duration(math.MaxInt64), grown.Delay(1), "2^62 doubled")
+	jittered := wait.Backoff{Duration: half, Jitter: 1, Rand: always(1)}
+	assert.Equal(t, time.Duration(math.MaxInt64), jittered.Delay(0), "2^62 and as much again at random")
+	odd := wait.Backoff{Duration: half + 1<<20, Jitter: 1, Rand: always(float64(half-1<<20) / float64(half+1<<20))}
+	assert.Equal(t, time.Duration(math.MaxInt64), odd.Delay(0))
+}
+
 func TestJitterIsAFractionAndNothingElse(t *testing.T) {
 	for _, tc := range []struct {
 		name         string

@@ -166,6 +166,9 @@ func FuzzKeysHaveNamesOfTheirOwn(f *testing.F) {
 		require.True(t, ok)
 		require.Equal(t, key, back)
 		for i := range len(key) + 1 {
+			if i > 32 && i < len(key)-32 {
+				continue // a prefix costs its length, so all of them together would cost the square of the key's
+			}
 			require.True(t, strings.HasPrefix(name, sqllease.PrefixOf(key[:i])), "prefix %q of %q", key[:i], key)
 		}
 		if back, ok := sqllease.KeyOf(key); ok {
