@@ -22,73 +22,90 @@ func newBreaker(t *testing.T, cfg controller.BreakerConfig) *controller.Breaker 
 	return b
 }
 
-func TestABreakerRefusesAfterFailuresInARowAndTriesWithOne(t *testing.T) {
+// pass enters b, which has to let it through, and leaves it.
+func pass(t *testing.T, b *controller.Breaker, o controller.Outcome, err error) {
+	t.Helper()
+	ticket, wait := b.Enter()
+	require.Zero(t, wait)
+	b.Leave(ticket, o, err)
+}
+
+// refuses returns the time for which b refuses, 0 if it lets a reconcile through.
+func refuses(b *controller.Breaker) time.Duration {
+	_, wait := b.Enter()
+	return wait
+}
+
+func isOpen(b *controller.Breaker) bool {
+	_, open := b.OpenUntil()
+	return open
+}
+
+func TestABreakerOpensAfterFailuresInARowAndTriesWithOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, controller.BreakerConfig{Failures: 3, OpenFor: time.Minute})
-		fail := func() { b.Leave(controller.Failed, errBoom) }
-		passes := func() bool { return b.Enter() == 0 }
+		fail := func() { pass(t, b, controller.Failed, errBoom) }
 		for range 5 {
 			fail()
 			fail()
-			assert.True(t, passes())
-			b.Leave(controller.Succeeded, nil) // not in a row
+			pass(t, b, controller.Succeeded, nil) // not in a row
 		}
 		for _, o := range []controller.Outcome{controller.Skipped, controller.Canceled, controller.GivenUp, controller.Superseded} {
 			fail()
-			b.Leave(o, errBoom)
-			b.Leave(controller.Requeued, nil)
+			pass(t, b, o, errBoom)
+			pass(t, b, controller.Requeued, nil)
 		}
-		assert.True(t, passes())
-		b.Leave(controller.TimedOut, errBoom)
-		b.Leave(controller.Parked, errBoom)
-		_, open := b.OpenUntil()
-		assert.False(t, open)
-		b.Leave(controller.Panicked, errBoom)
+		pass(t, b, controller.TimedOut, errBoom)
+		pass(t, b, controller.Parked, errBoom)
+		assert.False(t, isOpen(b))
+		pass(t, b, controller.Panicked, errBoom)
 		until, open := b.OpenUntil()
 		assert.True(t, open)
 		assert.Equal(t, time.Minute, time.Until(until))
-		assert.Equal(t, time.Minute, b.Enter())
-		b.Leave(controller.Succeeded, nil) // it has begun before
-		for range 5 {
-			fail() // and so have these
-		}
-		time.Sleep(time.Minute - time.Second)
-		fail()
-		time.Sleep(time.Second - time.Nanosecond)
-		assert.Equal(t, time.Nanosecond, b.Enter())
+		assert.Equal(t, time.Minute, refuses(b))
+		time.Sleep(time.Minute - time.Nanosecond)
+		assert.Equal(t, time.Nanosecond, refuses(b))
 		time.Sleep(time.Nanosecond)
 
-		assert.True(t, passes(), "one tries")
-		assert.Equal(t, time.Second, b.Enter(), "the others wait")
-		fail()
-		assert.Equal(t, time.Minute, b.Enter(), "one failure is enough")
+		trial, wait := b.Enter()
+		assert.Zero(t, wait, "one tries")
+		assert.Equal(t, time.Second, refuses(b), "the others wait")
+		b.Leave(trial, controller.Failed, errBoom)
+		assert.Equal(t, time.Minute, refuses(b), "one failure is enough")
 		time.Sleep(time.Minute)
-		assert.True(t, passes())
-		b.Leave(controller.Canceled, errBoom) // it has not told
-		assert.True(t, passes(), "another one tries")
-		b.Leave(controller.Succeeded, nil)
-		_, open = b.OpenUntil()
-		assert.False(t, open)
+		pass(t, b, controller.Canceled, errBoom) // it has not told
+		assert.True(t, isOpen(b))
+		pass(t, b, controller.Succeeded, nil) // another one tries
+		assert.False(t, isOpen(b))
 		fail()
 		fail()
-		assert.True(t, passes(), "the count began anew")
+		assert.False(t, isOpen(b), "the count began anew")
+		fail()
+		assert.True(t, isOpen(b))
 	})
 }
 
 func TestABreakerIsTrippedByHandAndCountsWhatItIsToldTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, controller.BreakerConfig{Failures: 1, Counts: func(err error) bool { return err == errBoom }})
-		b.Leave(controller.Failed, context.Canceled)
-		assert.Zero(t, b.Enter())
+		pass(t, b, controller.Failed, context.Canceled)
+		early, wait := b.Enter()
+		assert.Zero(t, wait)
 		b.Trip(time.Minute)
 		b.Trip(time.Second)
-		assert.Equal(t, time.Minute, b.Enter())
+		assert.Equal(t, time.Minute, refuses(b))
+		b.Leave(early, controller.Succeeded, nil)
+		assert.Equal(t, time.Minute, refuses(b), "it began before")
 		time.Sleep(time.Minute)
-		assert.Zero(t, b.Enter())
-		b.Leave(controller.Succeeded, nil)
-		assert.Zero(t, b.Enter())
-		b.Leave(controller.Failed, errBoom)
-		assert.Equal(t, 10*time.Second, b.Enter(), "the default")
+		trial, wait := b.Enter()
+		assert.Zero(t, wait)
+		b.Trip(time.Minute)
+		b.Leave(trial, controller.Succeeded, nil)
+		assert.Equal(t, time.Minute, refuses(b), "so did this one")
+		time.Sleep(time.Minute)
+		pass(t, b, controller.Succeeded, nil)
+		pass(t, b, controller.Failed, errBoom)
+		assert.Equal(t, 10*time.Second, refuses(b), "the default")
 	})
 	_, err := controller.NewBreaker(controller.BreakerConfig{Failures: -1})
 	require.EqualError(t, err, "controller: new breaker: BreakerConfig.Failures: -1 is negative")
@@ -137,8 +154,8 @@ func TestControllersThatShareABreakerSpareWhatHasFailed(t *testing.T) {
 		assert.Contains(t, keysOf(others.take()), "c")
 		assert.Zero(t, c1.Stats().Queue)
 		assert.Zero(t, c2.Stats().Queue)
-		assert.Contains(t, out.String(), `level=WARN msg="circuit breaker refuses" breaker=api until=`)
-		assert.Contains(t, out.String(), `level=INFO msg="circuit breaker passes again" breaker=api`)
+		assert.Contains(t, out.String(), `level=WARN msg="circuit breaker opened" breaker=api until=`)
+		assert.Contains(t, out.String(), `level=INFO msg="circuit breaker closed" breaker=api`)
 		c1.CheckInvariants(t)
 		c2.CheckInvariants(t)
 	})
@@ -179,13 +196,13 @@ func TestATripForNoTimeChangesNothing(t *testing.T) {
 			b.Trip(d)
 			_, open := b.OpenUntil()
 			assert.False(t, open)
-			assert.Zero(t, b.Enter())
-			assert.Zero(t, b.Enter(), "and not one at a time")
+			assert.Zero(t, refuses(b))
+			assert.Zero(t, refuses(b), "and not one at a time")
 		}
 		b.Trip(time.Nanosecond)
-		assert.Equal(t, time.Nanosecond, b.Enter())
+		assert.Equal(t, time.Nanosecond, refuses(b))
 		b.Trip(math.MaxInt64)
-		assert.Greater(t, b.Enter(), 100*365*24*time.Hour)
+		assert.Greater(t, refuses(b), 100*365*24*time.Hour)
 	})
 }
 
@@ -195,10 +212,10 @@ func TestWhoComesWhileABreakerTriesAsksAgainAfterASecondAtMost(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBreaker(t, controller.BreakerConfig{Failures: 1, OpenFor: c.openFor})
-			b.Leave(controller.Failed, errBoom)
+			pass(t, b, controller.Failed, errBoom)
 			time.Sleep(c.openFor)
-			assert.Zero(t, b.Enter())
-			assert.Equal(t, c.again, b.Enter())
+			assert.Zero(t, refuses(b))
+			assert.Equal(t, c.again, refuses(b))
 		})
 	}
 }

@@ -45,8 +45,8 @@ type Config[K comparable] struct {
 	// that is first in line by then, of whichever controller. Nil is no limit.
 	HandOut *rate.Limiter
 
-	// Gate decides whether a reconcile may begin, such as a [Breaker] for an API that several controllers call. A key that it
-	// does not let through is put back for as long as it says. Nil lets everything through.
+	// Gate decides whether a reconcile may begin, such as a [Breaker] for an API that several controllers call. The controller
+	// puts a key back that the gate refuses, for as long as the gate says. Nil lets everything through.
 	Gate Gate
 
 	// Expectations make a key wait until the cache shows what its last reconcile has done. Before each reconcile all of them

@@ -66,10 +66,11 @@ type described interface {
 // try is one reconcile, and its context: it is one thing so that it takes one allocation.
 type try[K comparable] struct {
 	context.Context
-	info  Info
-	key   K
-	began time.Duration // after Controller.started
-	log   *slog.Logger
+	info   Info
+	key    K
+	ticket uint64        // of Config.Gate
+	began  time.Duration // after Controller.started
+	log    *slog.Logger
 }
 
 // Value has the try in it beside the values of the context.

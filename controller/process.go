@@ -31,22 +31,24 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 	if c.holds.holdPaused(item.Key) || len(c.cfg.Expectations) > 0 && c.awaits(ctx, item.Key) {
 		return report, false
 	}
+	var ticket uint64
 	if c.cfg.Gate != nil {
-		if wait := c.cfg.Gate.Enter(); wait > 0 {
+		var wait time.Duration
+		if ticket, wait = c.cfg.Gate.Enter(); wait > 0 {
 			c.schedule(item.Key, wait)
 			return report, false
 		}
 	}
 	if err := c.notLeading(ctx, s); err != nil { // here, because all of the above may have taken long
 		if c.cfg.Gate != nil {
-			c.cfg.Gate.Leave(Canceled, err)
+			c.cfg.Gate.Leave(ticket, Canceled, err)
 		}
 		c.queue.Add(item.Key)
 		return report, false
 	}
 	c.waiters.begin(item.Key)
 	t := s.newTry()
-	*t = try[K]{Context: ctx, key: item.Key, began: time.Since(c.started), log: c.cfg.Logger, info: Info{
+	*t = try[K]{Context: ctx, key: item.Key, ticket: ticket, began: time.Since(c.started), log: c.cfg.Logger, info: Info{
 		Controller: c.name, Reconcile: c.ids.Add(1),
 		Attempt: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
 	}}
@@ -170,7 +172,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	c.outcomes[r.Outcome].Add(1)
 	c.ended.Store(int64(ended))
 	if c.cfg.Gate != nil {
-		c.cfg.Gate.Leave(r.Outcome, r.Err)
+		c.cfg.Gate.Leave(t.ticket, r.Outcome, r.Err)
 	}
 	c.log(t, r)
 	if c.cfg.Hooks.Reconciled != nil {

@@ -68,17 +68,18 @@ func TestNoReconcileBeginsAfterTheDeadlineOfALeaderThatWasSuspended(t *testing.T
 // slowGate lets everything through, after the worker was suspended in it.
 type slowGate struct {
 	suspend func()
-	entered atomic.Int64
-	left    log[controller.Outcome]
+	tickets atomic.Uint64
+	left    log[string]
 }
 
-func (g *slowGate) Enter() time.Duration {
-	g.entered.Add(1)
+func (g *slowGate) Enter() (uint64, time.Duration) {
 	g.suspend()
-	return 0
+	return g.tickets.Add(1), 0
 }
 
-func (g *slowGate) Leave(o controller.Outcome, _ error) { g.left.add(o) }
+func (g *slowGate) Leave(ticket uint64, o controller.Outcome, _ error) {
+	g.left.add(fmt.Sprint(ticket, " ", o))
+}
 
 func TestALeadershipThatEndsInAGateLetsNoReconcileBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -101,10 +102,11 @@ func TestALeadershipThatEndsInAGateLetsNoReconcileBegin(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		assert.Empty(t, reports.take())
-		assert.Equal(t, []controller.Outcome{controller.Canceled}, gate.left.take(), "each Enter has its Leave")
+		assert.Equal(t, []string{"1 Canceled"}, gate.left.take(), "each Enter has its Leave")
 		store.cut.Store(false)
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"a"}, keysOf(reports.take()), "the next term does it")
+		assert.Equal(t, []string{"2 Succeeded"}, gate.left.take())
 	})
 }
 
