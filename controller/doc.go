@@ -46,11 +46,14 @@
 //	returns an error with ErrSkip        Skipped     when it is added              1        reset    Debug
 //	returns an error after ErrSuperseded Superseded  at once                       stays    stays    Debug
 //	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
+//	returns an error of a fenced write   Canceled    as after a stop               stays    stays    Warn
 //
 // A key is also reconciled again, at once, whenever it is added; then what that reconcile asks for counts, and what this one
 // asked for does not. A Result beside an error is ignored. An error with a delay is one for which errors.As finds a method
 // RetryAfter() time.Duration, and it is positive. Of several errors in one chain Terminal comes first, then ErrSkip, then what
-// has ended the context: the timeout, a newer event, or a stop. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended
+// has ended the context: the timeout, a newer event, or a stop; then a fenced write. A write was fenced if the error wraps
+// [store.ErrFenced], or has a method Fenced() bool that returns true: a later leader has written, and this one must not try
+// again. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended
 // makes its error Failed. A stop is what the section on shutdown says ends the context of a reconcile. The budget is
 // [Config].MaxAttempts and MaxElapsed: a key that has spent it is parked, can be listed ([Controller.Parked]), retried and
 // dropped, and has a whole budget when somebody adds it.

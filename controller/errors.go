@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -80,6 +81,16 @@ func retryDelay(err error) (time.Duration, bool) {
 	return d, d > 0
 }
 
+// isFenced reports whether a store has refused a write of err because a later leader has written: err wraps
+// [store.ErrFenced], or an error of its chain says so by a method Fenced() bool.
+func isFenced(err error) bool {
+	if errors.Is(err, store.ErrFenced) {
+		return true
+	}
+	var e interface{ Fenced() bool }
+	return errors.As(err, &e) && e.Fenced()
+}
+
 // after returns an error, different from every other, that says which limit was passed.
 func after(sentinel error, limit time.Duration) error {
 	return fmt.Errorf("%w: %v have passed", sentinel, limit)
@@ -90,4 +101,5 @@ func checkError(err error) {
 	_ = err.Error()
 	_ = errors.As(err, new(*wait.PanicError))
 	_, _ = retryDelay(err)
+	_ = isFenced(err)
 }

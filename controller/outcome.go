@@ -19,7 +19,7 @@ const (
 	Parked                        // the last failure that the retry budget allows; not tried again
 	Skipped                       // an error with ErrSkip: there was nothing to do
 	Superseded                    // an error after a newer event had ended the reconcile; done again at once
-	Canceled                      // an error after the controller had to stop the reconcile; done by the next Run
+	Canceled                      // an error after the controller had to stop the reconcile, or a fenced write; done by the next Run
 )
 
 var outcomeNames = [...]string{
@@ -56,7 +56,7 @@ type Report[K comparable] struct {
 	Outcome Outcome
 
 	// Err is the error, nil after Succeeded and Requeued. A panic is a *wait.PanicError. After TimedOut, Superseded and
-	// Canceled it also wraps the cause with which the context ended.
+	// Canceled it also wraps the cause with which the context ended, if it has ended.
 	Err error
 
 	// Duration is the time that the reconcile took.

@@ -146,6 +146,8 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 		return Superseded, fmt.Errorf("%w: %w", cause, err)
 	case cause != nil:
 		return Canceled, fmt.Errorf("%w: %w", cause, err)
+	case isFenced(err):
+		return Canceled, err
 	}
 	if _, ok := retryDelay(err); ok {
 		return Deferred, err
@@ -161,6 +163,10 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	case outcome == Requeued:
 		r.Retry, _ = result.again(time.Now())
 		c.schedule(t.key, r.Retry)
+	case outcome == Canceled && isFenced(err):
+		// Not in this Run, whose leader was replaced: it would be refused again and again until the election notices.
+		c.scheduled.Store(true)
+		c.queue.AddWith(t.key, workqueue.AddOptions{After: never, Policy: workqueue.Replace})
 	case outcome == Canceled:
 		c.queue.Add(t.key)
 	case outcome.failure():
@@ -237,6 +243,9 @@ func (c *Controller[K]) log(t *try[K], r Report[K]) {
 		message = "reconcile superseded"
 	case Canceled:
 		level, message = slog.LevelInfo, "reconcile stopped, left to the next run"
+		if isFenced(r.Err) {
+			level, message = slog.LevelWarn, "reconcile fenced, left to the next run"
+		}
 	}
 	if !c.cfg.Logger.Enabled(t, level) {
 		return

@@ -65,6 +65,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 
 	defer c.subscribe()()
 	c.releaseMet() // what was met before, when there were steps and no Run
+	c.readmit()
 	work, stopWork := workContext(ctx)
 	defer stopWork(nil)
 	crew := c.startCrew(work, stopWork)
@@ -158,6 +159,18 @@ func (c *Controller[K]) replace(s *seat[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.crew.startLocked(s)
+}
+
+// readmit makes ready what steps before this Run have left to it.
+func (c *Controller[K]) readmit() {
+	if !c.scheduled.Load() {
+		return
+	}
+	for _, k := range c.queue.Snapshot() {
+		if k.State == workqueue.Delayed && time.Until(k.Next) > never/2 {
+			c.queue.Add(k.Key)
+		}
+	}
 }
 
 // postpone leaves what is scheduled to the next Run.

@@ -1,13 +1,18 @@
 package fence
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // ErrStale says that the term is less than one that was seen before: another leads.
-var ErrStale = errors.New("fence: term is stale")
+var ErrStale error = staleError{}
 
 func stale(term, highest uint64) error {
 	return fmt.Errorf("fence: term %d after term %d: %w", term, highest, ErrStale)
 }
+
+// staleError is the type of [ErrStale].
+type staleError struct{}
+
+func (staleError) Error() string { return "fence: term is stale" }
+
+// Fenced tells a controller not to try again.
+func (staleError) Fenced() bool { return true }

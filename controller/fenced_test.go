@@ -1,0 +1,91 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect/fence"
+	"github.com/setpoint-go/setpoint/leaderelect/redislease"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// fenced is an error of somebody else's store.
+type fenced bool
+
+func (fenced) Error() string  { return "fenced" }
+func (f fenced) Fenced() bool { return bool(f) }
+
+func TestAFencedWriteIsNotTriedAgainByTheSameRun(t *testing.T) {
+	for name, refused := range map[string]error{
+		"store":      &store.Error{Op: store.OpUpdate, Kind: "sites", Key: "a", Err: store.ErrFenced},
+		"sqllease":   sqllease.ErrFenced,
+		"redislease": redislease.ErrFenced,
+		"fence":      fence.ErrStale,
+		"others":     fenced(true),
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var out logText
+			c, reports := newController(t, controller.Config[string]{MaxAttempts: 1, Logger: textLogger(&out)},
+				func(context.Context, string) (controller.Result, error) {
+					return controller.Result{}, fmt.Errorf("write: %w", refused)
+				})
+			r := start(t, c.Run)
+			c.Add("a")
+			time.Sleep(48 * time.Hour)
+			all := reports.take()
+			require.Len(t, all, 1, "this leader was replaced")
+			assert.Equal(t, controller.Canceled, all[0].Outcome)
+			assert.Zero(t, all[0].Retry)
+			require.ErrorIs(t, all[0].Err, refused)
+			assert.Contains(t, out.String(), `level=WARN msg="reconcile fenced, left to the next run"`)
+			require.NoError(t, c.WaitIdle(t.Context()))
+			c.Add("a")
+			synctest.Wait()
+			assert.Len(t, reports.take(), 1, "an event is a reason to look again")
+			assert.Empty(t, c.Parked())
+			require.NoError(t, r.stop())
+
+			start(t, c.Run)
+			synctest.Wait()
+			all = reports.take()
+			require.Len(t, all, 1, "the next run does it at once")
+			assert.Equal(t, 1, all[0].Attempt, "it has not failed")
+			c.CheckInvariants(t)
+		})
+	}
+}
+
+func TestAStepThatIsFencedDoesNotComeBackByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, store.ErrFenced
+		})
+		c.Add("a")
+		_, ok := c.ProcessNext(t.Context())
+		assert.True(t, ok)
+		_, ok = c.ProcessNext(t.Context())
+		assert.False(t, ok)
+		reports.take()
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Len(t, reports.take(), 1, "a run does it at once")
+	})
+}
+
+func TestAnErrorThatSaysThatItIsNotFencedIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, fenced(false)
+		})
+		c.Add("a")
+		c.ProcessNext(t.Context())
+		assert.Equal(t, controller.Failed, reports.take()[0].Outcome)
+	})
+}
