@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,13 +18,14 @@ type crew[K comparable] struct {
 	began   time.Time
 	want    int
 	closed  bool       // no worker may begin any more
-	seats   []*seat[K] // of the workers that run, in the order in which they were started
+	seats   []*seat[K] // of the workers that run, each at its place
 	running sync.WaitGroup
 }
 
 // seat is the place of one worker.
 type seat[K comparable] struct {
 	crew      *crew[K]
+	place     int             // its index in crew.seats; guarded by Controller.mu
 	take      context.Context // ends when the worker has to ask whether it is to go on; written by the worker with Controller.mu held
 	interrupt context.CancelFunc
 	goroutine atomic.Int64           // the number of the worker's
@@ -56,7 +56,7 @@ func (w *crew[K]) resizeLocked(n int) {
 	}
 	w.want = n
 	for len(w.seats) < n && w.ctx.Err() == nil {
-		s := &seat[K]{crew: w}
+		s := &seat[K]{crew: w, place: len(w.seats)}
 		s.take, s.interrupt = context.WithCancel(w.ctx)
 		w.seats = append(w.seats, s)
 		w.startLocked(s)
@@ -80,6 +80,9 @@ func (w *crew[K]) stayLocked(s *seat[K]) bool {
 		s.take, s.interrupt = context.WithCancel(w.ctx)
 		return true
 	}
-	w.seats = slices.DeleteFunc(w.seats, func(other *seat[K]) bool { return other == s })
+	last := w.seats[len(w.seats)-1]
+	w.seats[s.place], last.place = last, s.place
+	w.seats[len(w.seats)-1] = nil
+	w.seats = w.seats[:len(w.seats)-1]
 	return false
 }

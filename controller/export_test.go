@@ -14,6 +14,11 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	assert.False(t, c.running && c.steps > 0, "running and stepping at once")
 	assert.False(t, c.crew != nil && !c.running, "workers without a run")
 	running := c.running
+	if c.crew != nil {
+		for i, s := range c.crew.seats {
+			assert.Equal(t, i, s.place)
+		}
+	}
 	c.mu.Unlock()
 
 	h := &c.holds
