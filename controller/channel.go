@@ -20,6 +20,9 @@ const maxUnmapped = 1024
 func WatchChannel[K comparable, E any](
 	c *Controller[K], name string, events <-chan E, mapper func(ctx context.Context, e E) ([]K, error),
 ) {
+	if c == nil {
+		panic("controller: WatchChannel called with a nil controller")
+	}
 	if events == nil || mapper == nil {
 		panic("controller: WatchChannel called with a nil channel or mapper")
 	}

@@ -112,14 +112,20 @@ func (c Config[K]) withDefaults() Config[K] {
 
 func (c Config[K]) validate() error {
 	for i, s := range c.WaitFor {
-		if s == nil {
+		if isNil(s) {
 			return fmt.Errorf("%s: element %d is nil", "WaitFor", i)
 		}
 	}
 	for i, e := range c.Expectations {
-		if e == nil {
+		if isNil(e) {
 			return fmt.Errorf("%s: element %d is nil", "Expectations", i)
 		}
+	}
+	if c.Gate != nil && isNil(c.Gate) {
+		return fmt.Errorf("%s: is a nil %T", "Gate", c.Gate)
+	}
+	if c.RateLimiter != nil && isNil(c.RateLimiter) {
+		return fmt.Errorf("%s: is a nil %T", "RateLimiter", c.RateLimiter)
 	}
 	return cmp.Or(
 		notNegative("Workers", c.Workers),

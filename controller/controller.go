@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,7 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 	if name == "" {
 		return nil, errors.New("controller: new: the name is empty")
 	}
-	if r == nil {
+	if isNil(r) {
 		return nil, fmt.Errorf("controller: new %q: the reconciler is nil", name)
 	}
 	if err := cfg.validate(); err != nil {
@@ -172,6 +173,17 @@ func (c *Controller[K]) isPaused() bool {
 // Snapshot returns what is known of every key that waits, is reconciled, is parked, or has failed, as
 // [workqueue.Queue.Snapshot] does.
 func (c *Controller[K]) Snapshot() []workqueue.KeyInfo[K] { return c.queue.Snapshot() }
+
+// isNil reports whether v is nil, or a nil pointer or function in an interface.
+func isNil(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Func, reflect.Pointer:
+		return r.IsNil()
+	}
+	return false
+}
 
 // checkKey panics if key could not be found in a map again.
 func checkKey[K comparable](key K) {

@@ -27,7 +27,8 @@ type Expectations[K comparable] interface {
 func ObserveVersions[K, S comparable, T any](
 	c *Controller[K], inf *informer.Informer[S, T], versions interface{ VersionObserved(version uint64) },
 ) {
-	if versions == nil {
+	needWatch("ObserveVersions", c, inf)
+	if isNil(versions) {
 		panic("controller: ObserveVersions called with nil versions")
 	}
 	c.addFeed(&versionFeed{of: inf, observe: versions.VersionObserved})

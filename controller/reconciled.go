@@ -32,9 +32,12 @@ type Cache interface {
 // A reconcile succeeds if it returns no error: Succeeded, or Requeued. One that fails is tried again, and waited for. If a
 // reconcile that began late enough is given up, parked or skipped, WaitReconciled returns its error, which wraps that of the
 // Reconcile, and [ErrTerminal], [ErrParked] or [ErrSkip]. It returns an error that wraps the cause of ctx when that ends
-// before, or [informer.ErrEnded] when an informer ends. It panics as Add does.
+// before, or [informer.ErrEnded] when an informer ends. It panics as Add does, and if a cache is nil.
 func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, v informer.Version, caches ...Cache) error {
 	checkKey(key)
+	if slices.ContainsFunc(caches, func(cache Cache) bool { return isNil(cache) }) {
+		panic("controller: WaitReconciled called with a nil cache")
+	}
 	if len(caches) == 0 {
 		caches = c.caches()
 	}

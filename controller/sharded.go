@@ -51,7 +51,7 @@ func NewSharded[K comparable](
 	name string, r Reconciler[K], slots *leaderelect.Slots, cfg ShardedConfig[K],
 ) (*Sharded[K], error) {
 	switch {
-	case r == nil:
+	case isNil(r):
 		return nil, fmt.Errorf("controller: new sharded %q: the reconciler is nil", name)
 	case slots == nil:
 		return nil, fmt.Errorf("controller: new sharded %q: the slots are nil", name)

@@ -26,7 +26,12 @@ import (
 //		fmt.Fprintln(os.Stderr, err)
 //		os.Exit(1)
 //	}
+//
+// It panics if run is nil.
 func RunUntilSignal(ctx context.Context, run func(context.Context) error) error {
+	if run == nil {
+		panic("controller: RunUntilSignal called with a nil function")
+	}
 	signals := make(chan os.Signal, 2) // receives, from package signal, until Stop; never closed
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)

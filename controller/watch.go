@@ -14,6 +14,7 @@ import (
 // WatchKeys makes c reconcile the keys of the objects of inf: it is [Watch] for a controller whose keys are those of what it
 // watches. It needs no goroutine, and no allocation for a change.
 func WatchKeys[K comparable, T any](c *Controller[K], inf *informer.Informer[K, T], filters ...Filter[T]) {
+	needWatch("WatchKeys", c, inf)
 	o := origin[K]{c, inf.Name()}
 	watch(o, inf, nil, func(key K, e event[T]) { o.add(key, e.low, e.what) }, filters)
 }
@@ -33,6 +34,7 @@ func WatchKeys[K comparable, T any](c *Controller[K], inf *informer.Informer[K, 
 func Watch[K, S comparable, T any](
 	c *Controller[K], inf *informer.Informer[S, T], mapper func(key S, obj T) []K, filters ...Filter[T],
 ) {
+	needWatch("Watch", c, inf)
 	if mapper == nil {
 		panic("controller: Watch called with a nil mapper")
 	}
@@ -61,6 +63,7 @@ func WatchMap[K, S comparable, T any](
 	c *Controller[K], inf *informer.Informer[S, T], mapper func(ctx context.Context, key S, obj T) ([]K, error),
 	filters ...Filter[T],
 ) {
+	needWatch("WatchMap", c, inf)
 	if mapper == nil {
 		panic("controller: WatchMap called with a nil mapper")
 	}
@@ -74,12 +77,23 @@ func WatchMap[K, S comparable, T any](
 func WatchHandler[K, S comparable, T any](
 	c *Controller[K], inf *informer.Informer[S, T], handler func(add func(K)) informer.Handler[S, T],
 ) {
+	needWatch("WatchHandler", c, inf)
 	if handler == nil {
 		panic("controller: WatchHandler called with a nil handler")
 	}
 	c.addFeed(&handlerFeed{source: inf, join: func(context.Context) (*informer.Registration, error) {
 		return inf.AddHandler(handler(c.Add))
 	}})
+}
+
+// needWatch panics if the controller or the informer of a call is nil.
+func needWatch(call string, controller, inf any) {
+	if isNil(controller) {
+		panic("controller: " + call + " called with a nil controller")
+	}
+	if isNil(inf) {
+		panic("controller: " + call + " called with a nil informer")
+	}
 }
 
 // watch adds a feed that calls told for each change that passes all filters. What tries again, if told may fail, is retries.

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -18,7 +19,13 @@ type Syncer interface {
 
 // WaitForSync waits until every one of ss is ready, or ctx ends. Its error names those that are not ready and wraps
 // [context.Cause] of ctx; of a [Group] it names the members. If all are ready, it does not matter whether ctx has ended.
+// WaitForSync panics if one of ss is nil.
 func WaitForSync(ctx context.Context, ss ...Syncer) error {
+	for i, s := range ss {
+		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			panic(fmt.Sprintf("informer: WaitForSync called with nil as argument %d", i+2))
+		}
+	}
 	for _, s := range ss {
 		select {
 		case <-s.Synced():

@@ -17,7 +17,11 @@ type Cascade[T any] struct {
 
 // NewCascade returns a Cascade of owners, whose children are of one or several kinds. A kind that is missing here is not
 // looked at: its children are left to a [Collector], which deletes them, whatever the policy of their owner was.
+// NewCascade panics if owners is nil.
 func NewCascade[T any](owners store.Store[T], children ...Dependents) *Cascade[T] {
+	if owners == nil {
+		panic("owner: NewCascade called with a nil store")
+	}
 	return &Cascade[T]{owners: owners, dependents: children}
 }
 

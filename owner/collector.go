@@ -18,9 +18,16 @@ type Collector[C any] struct {
 // NewCollector returns a collector of children. The function alive says whether the object that ref refers to exists: not
 // another one under its key, and by a fresh read, not from a cache that may not have seen the owner yet. [AliveIn] makes
 // one for owners of one kind; if there are several kinds, choose by ref.Kind. When it returns an error, nothing is deleted.
+// NewCollector panics if children or alive is nil.
 func NewCollector[C any](
 	children store.Store[C], alive func(ctx context.Context, ref store.OwnerRef) (bool, error),
 ) *Collector[C] {
+	if children == nil {
+		panic("owner: NewCollector called with a nil store")
+	}
+	if alive == nil {
+		panic("owner: NewCollector called with a nil alive")
+	}
 	return &Collector[C]{children: children, alive: alive}
 }
 
@@ -86,6 +93,9 @@ type Owners[T any] interface {
 // An owner that is being deleted is alive until it is gone. To be asked about an owner of another kind is an error: else a
 // child of another kind of owner would seem an orphan.
 func AliveIn[T any](owners Owners[T]) func(ctx context.Context, ref store.OwnerRef) (bool, error) {
+	if owners == nil {
+		panic("owner: AliveIn called with a nil store")
+	}
 	return func(ctx context.Context, ref store.OwnerRef) (bool, error) {
 		if kind := owners.Kind(); ref.Kind != kind {
 			return false, fmt.Errorf("owner: look for %s: the owners looked at are of kind %s", name(ref), kind)

@@ -265,3 +265,15 @@ func TestAfterEveryShortHistoryOnlyChildrenOfLivingOwnersAreLeft(t *testing.T) {
 		require.Len(t, after.Items, left, code)
 	}
 }
+
+func TestWhatIsNilIsRefusedAtTheCall(t *testing.T) {
+	f := newFixture(t)
+	for want, call := range map[string]func(){
+		"owner: NewCollector called with a nil store": func() { owner.NewCollector[Replica](nil, owner.AliveIn(f.apps)) },
+		"owner: NewCollector called with a nil alive": func() { owner.NewCollector(f.replicas, nil) },
+		"owner: AliveIn called with a nil store":      func() { owner.AliveIn[App](nil) },
+		"owner: NewCascade called with a nil store":   func() { owner.NewCascade[App](nil) },
+	} {
+		assert.PanicsWithValue(t, want, call)
+	}
+}
