@@ -53,7 +53,9 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 
 // Work is what a worker does until take ends. The work ends with ctx.
 func (c *Controller[K]) Work(take, ctx context.Context) {
-	c.work(ctx, &seat[K]{crew: &crew[K]{ctx: ctx, want: 1}, take: take})
+	w := &crew[K]{ctx: ctx, want: 1}
+	w.seats = []*seat[K]{{crew: w, take: take}}
+	c.work(ctx, w.seats[0])
 }
 
 // AddAll is what an event with these keys adds.

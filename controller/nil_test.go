@@ -46,18 +46,20 @@ func TestAMistakeInAWatchPanicsAtTheCall(t *testing.T) {
 	failing := func(_ context.Context, key string, _ object) ([]string, error) { return []string{key}, nil }
 	handler := func(func(string)) informer.Handler[string, object] { return informer.Handler[string, object]{} }
 	for want, call := range map[string]func(){
-		"controller: WatchKeys called with a nil informer":       func() { controller.WatchKeys(c, none) },
-		"controller: Watch called with a nil informer":           func() { controller.Watch(c, none, keys) },
-		"controller: WatchMap called with a nil informer":        func() { controller.WatchMap(c, none, failing) },
-		"controller: WatchHandler called with a nil informer":    func() { controller.WatchHandler(c, none, handler) },
-		"controller: ObserveVersions called with a nil informer": func() { controller.ObserveVersions(c, none, expectations.NewVersions(expectations.Config[string]{})) },
-		"controller: ObserveVersions called with nil versions":   func() { controller.ObserveVersions(c, inf, (*expectations.Versions[string])(nil)) },
-		"controller: WatchKeys called with a nil controller":     func() { controller.WatchKeys[string](nil, inf) },
-		"controller: WatchChannel called with a nil controller":  func() { watchChannel(nil) },
-		"controller: RunUntilSignal called with a nil function":  func() { _ = controller.RunUntilSignal(t.Context(), nil) },
-		"controller: WaitReconciled called with a nil cache":     func() { _ = c.WaitReconciled(t.Context(), "a", 1, nil) },
-		"informer: WaitForSync called with nil as argument 2":    func() { _ = informer.WaitForSync(t.Context(), nil) },
-		"informer: WaitForSync called with nil as argument 3":    func() { _ = informer.WaitForSync(t.Context(), inf, none) },
+		"controller: WatchKeys called with a nil informer":    func() { controller.WatchKeys(c, none) },
+		"controller: Watch called with a nil informer":        func() { controller.Watch(c, none, keys) },
+		"controller: WatchMap called with a nil informer":     func() { controller.WatchMap(c, none, failing) },
+		"controller: WatchHandler called with a nil informer": func() { controller.WatchHandler(c, none, handler) },
+		"controller: ObserveVersions called with a nil informer": func() {
+			controller.ObserveVersions(c, none, must(expectations.NewVersions(expectations.Config[string]{})))
+		},
+		"controller: ObserveVersions called with nil versions":  func() { controller.ObserveVersions(c, inf, (*expectations.Versions[string])(nil)) },
+		"controller: WatchKeys called with a nil controller":    func() { controller.WatchKeys[string](nil, inf) },
+		"controller: WatchChannel called with a nil controller": func() { watchChannel(nil) },
+		"controller: RunUntilSignal called with a nil function": func() { _ = controller.RunUntilSignal(t.Context(), nil) },
+		"controller: WaitReconciled called with a nil cache":    func() { _ = c.WaitReconciled(t.Context(), "a", 1, nil) },
+		"informer: WaitForSync called with nil as argument 2":   func() { _ = informer.WaitForSync(t.Context(), nil) },
+		"informer: WaitForSync called with nil as argument 3":   func() { _ = informer.WaitForSync(t.Context(), inf, none) },
 	} {
 		assert.PanicsWithValue(t, want, call)
 	}
