@@ -1,17 +1,20 @@
 package redislease
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrFenced says that the record of the lease does not have the term of the writer: another has taken over, or the record
 // is gone. The writer must not try again.
-var ErrFenced error = fencedError{}
+var ErrFenced = fmt.Errorf("redislease: %w", fencedError{})
 
 var errNoLeadership = errors.New("the context belongs to no leadership")
 
-// fencedError is the type of [ErrFenced].
+// fencedError is what [ErrFenced] wraps.
 type fencedError struct{}
 
-func (fencedError) Error() string { return "redislease: term is over" }
+func (fencedError) Error() string { return "term is over" }
 
 // Fenced tells a controller not to try again.
 func (fencedError) Fenced() bool { return true }
