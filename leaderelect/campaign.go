@@ -300,8 +300,9 @@ func (e *Elector) write(ctx context.Context, version string, rec record, sent mo
 	rec.RenewTime = sent.UTC()
 	rec.AcquireTime = rec.AcquireTime.UTC()
 	rec.Metadata = e.cfg.Metadata
-	if rec.Holder != "" {
-		rec.Mark = e.sentry.mark()
+	rec.Released = rec.Holder == ""
+	if !rec.Released {
+		rec.Mark, rec.Fenced = e.sentry.mark(), e.cfg.FencedWork
 	}
 	value, err := json.Marshal(rec)
 	if err != nil {

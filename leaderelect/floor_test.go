@@ -75,7 +75,7 @@ func TestABackendWithoutAFloorBeginsWithTermOneAgain(t *testing.T) {
 		a.start()
 		after(time.Minute)
 		require.NoError(t, a.stop())
-		w.meddle(deleteRecord)
+		w.meddle(deleteRecord, 0)
 		w.join(t, "b", nil).start()
 		after(time.Second)
 		assert.Equal(t, uint64(1), w.term(t, 2).term)

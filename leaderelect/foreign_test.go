@@ -31,6 +31,32 @@ func TestAHolderIsWaitedForWhateverElseItsRecordSays(t *testing.T) {
 	}
 }
 
+func TestJSONThatIsNotARecordIsNotAFreeLease(t *testing.T) {
+	for pick := range scribbles {
+		t.Run(string(scribbles[pick]([]byte(`{"holder":"a"}`))), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.join(t, "a", nil), w.join(t, "b", watched)
+				startBoth(a, b)
+				after(time.Second)
+				w.meddle(scribble, time.Duration(pick)*time.Millisecond)
+				scribbled := time.Now()
+				_, err := leaderelect.Holder(t.Context(), link{network: w.network, party: "somebody", slow: 1}, key)
+				require.Error(t, err)
+				require.NotErrorIs(t, err, leaderelect.ErrNotFound, "nobody knows whether it is free")
+				after(lease)
+				require.Equal(t, 1, w.led())
+				require.Error(t, w.term(t, 1).leadership.Err())
+				after(retry)
+				assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(scribbled), lease)
+				assert.Equal(t, uint64(2), w.term(t, 2).term, "the term beside the record counts")
+				w.forgot = true
+				w.finish(t)
+			})
+		})
+	}
+}
+
 func TestAfterTheLastTermThereIsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

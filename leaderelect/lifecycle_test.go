@@ -123,9 +123,9 @@ func TestRunOnceLeadsForOneTerm(t *testing.T) {
 			[]error{leaderelect.ErrLeaseExpired}},
 		"the lease expires, the work fails": {func(w *world, _ *party) { w.cut("a", time.Hour) }, failing,
 			[]error{leaderelect.ErrLeaseExpired, errExpected}},
-		"the lease is taken": {func(w *world, _ *party) { w.meddle(foreignWrite) }, nil,
+		"the lease is taken": {func(w *world, _ *party) { w.meddle(foreignWrite, 0) }, nil,
 			[]error{leaderelect.ErrLeaseTaken}},
-		"the store forgets": {func(w *world, _ *party) { w.meddle(deleteRecord) }, nil,
+		"the store forgets": {func(w *world, _ *party) { w.meddle(deleteRecord, 0) }, nil,
 			[]error{leaderelect.ErrStoreRegressed}},
 		"the drain takes too long": {cancel, work{drain: time.Minute}.run, []error{leaderelect.ErrDrainTimeout}},
 	} {
@@ -213,7 +213,7 @@ func TestALostLeaseEndsTheContextOfTheWork(t *testing.T) {
 		}
 		a.start()
 		after(time.Second)
-		w.meddle(foreignWrite)
+		w.meddle(foreignWrite, 0)
 		after(retry)
 		require.Equal(t, leaderelect.ErrLeaseTaken, w.term(t, 1).cause)
 		w.finish(t)

@@ -76,8 +76,14 @@ func durations(f fault) []time.Duration {
 		return []time.Duration{3 * time.Second, 4900 * time.Millisecond, 9900 * time.Millisecond, 16 * time.Second}
 	case pauseBefore, pauseAfter:
 		return []time.Duration{9 * time.Second, 20 * time.Second}
-	case partition:
+	case partition, cutAfter:
 		return []time.Duration{renew, 40 * time.Second}
+	case scribble:
+		picks := make([]time.Duration, len(scribbles))
+		for i := range picks {
+			picks[i] = time.Duration(i) * time.Millisecond
+		}
+		return picks
 	default:
 		return []time.Duration{0}
 	}
@@ -199,6 +205,53 @@ func TestOneLeaderWhileClocksKeepToTheSkewAndTwoIfNot(t *testing.T) {
 	}
 }
 
+func TestNoRestoredBackupMakesTwoLeadersOfOneTerm(t *testing.T) {
+	t.Parallel()
+	lanes(t, effort(500, 10_000), func(t *testing.T, seed int) {
+		w := restores(t, uint64(seed))
+		w.requireLeader(t)
+		w.finish(t)
+	})
+}
+
+// restores has the store go back again and again, each time to a record that chance picks, while candidates come and go.
+// Writes often succeed without their writers knowing: a claim of
+// that kind is the trap when it is there again.
+func restores(t *testing.T, seed uint64) *world {
+	chance := &chance{random: rand.New(rand.NewPCG(seed, 18))}
+	w := newWorld(t)
+	w.acts = true
+	candidates := 2 + chance.upTo(2)
+	w.mayForget = func() bool { return w.mayForgetLocked(candidates) }
+	w.plan = func(c call) (fault, time.Duration) {
+		if c.op == "get" || chance.upTo(3) > 0 {
+			return none, 0
+		}
+		return []fault{lostReply, cutAfter}[chance.upTo(2)], 10*time.Second + chance.duration(20*time.Second)
+	}
+	for i := range candidates {
+		p := w.join(t, string(rune('a'+i)), func(cfg *leaderelect.Config) {
+			cfg.RetryPeriod = modelRetry
+			cfg.ReleaseOnCancel = chance.upTo(4) > 0
+			cfg.Rand = chance.float
+		})
+		p.behave = work{linger: stepDown - 1}.run
+		p.start()
+	}
+	for range 4 {
+		after(chance.duration(40 * time.Second))
+		w.meddle(rollBack, chance.duration(20*time.Second))
+		for range 2 {
+			after(chance.duration(8 * time.Second))
+			p := w.parties[chance.upTo(candidates)]
+			_ = p.stop()
+			p.start()
+		}
+	}
+	w.heal()
+	return w
+}
+
 // drift is how much clocks differ in speed, and what electors are told of it.
 type drift struct{ slowest, fastest, skew float64 }
 
@@ -258,10 +311,15 @@ func schedule(t *testing.T, seed uint64, s sentinels) *world {
 	for range 3 {
 		after(chance.duration(25 * time.Second))
 		p := w.parties[chance.upTo(len(w.parties))]
-		switch chance.upTo(4) {
+		switch chance.upTo(5) {
 		case 0, 1:
 			w.cut(p.name, chance.duration(40*time.Second))
 		case 2:
+			if !leaving[p] { // and it comes back at once
+				_ = p.stop()
+				p.start()
+			}
+		case 3:
 			ctx, cancel := context.WithTimeout(t.Context(), chance.duration(10*time.Second))
 			_ = p.HandOver(ctx, w.parties[chance.upTo(len(w.parties))].name)
 			cancel()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -30,11 +31,13 @@ const (
 	hang                // never arrives; no reply, and the caller's context is ignored
 	hangLate            // arrives; no reply, and the caller's context is ignored
 	partition           // this call and those of the next d stall
+	cutAfter            // arrives; no reply, and the calls of the next d stall
 	conflictAfter       // arrives; but the reply is ErrConflict, as of a driver that tried twice
 	falseConflict       // never arrives; but the reply of a write is ErrConflict, as after an old read
 	foreignWrite        // somebody takes the lease just before
 	deleteRecord        // somebody deletes the record just before
-	rollBack            // somebody restores the first record just before
+	rollBack            // somebody restores an older record just before: the first, or one that d picks
+	scribble            // a foreign tool writes valid JSON that is not a record just before; d picks which
 	pauseBefore         // the process is stopped for d before the request
 	pauseAfter          // the process is stopped for d before it sees the reply
 	deaf                // the watch of the party tells nothing any more
@@ -45,8 +48,8 @@ const (
 func (f fault) String() string {
 	return [...]string{
 		"no fault", "a lost request", "a lost reply", "a slow reply", "a slow request", "a late request", "a stall",
-		"a stall after the write", "a hang", "a hang after the write", "a partition", "a conflict after the write",
-		"a false conflict", "a foreign write", "a deleted record", "a restored record",
+		"a stall after the write", "a hang", "a hang after the write", "a partition", "a partition after the write", "a conflict after the write",
+		"a false conflict", "a foreign write", "a deleted record", "a restored record", "a foreign tool",
 		"a pause before the request", "a pause before the reply", "a deaf watch",
 	}[f]
 }
@@ -105,6 +108,7 @@ func (c commit) releases() bool { return bytes.Contains(c.entry.Value, []byte(`"
 // record is the value of an entry, as others may read it.
 type record struct {
 	Holder      string            `json:"holder"`
+	Released    bool              `json:"released,omitzero"`
 	Incarnation string            `json:"incarnation"`
 	Term        uint64            `json:"term"`
 	Renewal     uint64            `json:"renewal"`
@@ -323,8 +327,8 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 			return leaderelect.Entry{}, err
 		}
 		return leaderelect.Entry{}, errNetwork // the one that arrived had no reply
-	case foreignWrite, deleteRecord, rollBack:
-		l.meddle(f)
+	case foreignWrite, deleteRecord, rollBack, scribble:
+		l.meddle(f, d)
 	}
 
 	if err := wait.Sleep(ctx, latency/2); err != nil {
@@ -334,7 +338,10 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 	switch f {
 	case lostReply:
 		return leaderelect.Entry{}, errNetwork
-	case stallLate:
+	case stallLate, cutAfter:
+		if f == cutAfter {
+			l.cut(l.party, d)
+		}
 		<-ctx.Done()
 		return leaderelect.Entry{}, ctx.Err()
 	case hangLate:
@@ -382,13 +389,15 @@ func (n *network) resume(party string) {
 	}
 }
 
-// meddle changes the record, if there is one, behind the back of everybody.
-func (n *network) meddle(f fault) {
+// meddle changes the record, if there is one, behind the back of everybody. pick chooses how.
+func (n *network) meddle(f fault, pick time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.entry == nil || f != foreignWrite && n.mayForget != nil && !n.mayForget() {
+	forgets := f == deleteRecord || f == rollBack
+	if n.entry == nil || forgets && n.mayForget != nil && !n.mayForget() {
 		return
 	}
+	choice := int(pick / time.Millisecond)
 	switch f {
 	case foreignWrite:
 		n.writeLocked(record{Holder: "foreigner", Incarnation: "foreign", Term: n.entry.Term + 1, Renewal: 1, LeaseMillis: 15_000})
@@ -397,11 +406,32 @@ func (n *network) meddle(f fault) {
 		n.wakeLocked()
 	case rollBack:
 		n.forgot = true
-		n.putLocked("backup", *n.first)
+		older := *n.first
+		if choice > 0 {
+			older = n.committed[choice%len(n.committed)].entry
+		}
+		n.putLocked("backup", older)
+	case scribble:
+		e := *n.entry
+		e.Value = scribbles[choice%len(scribbles)](e.Value)
+		n.putLocked("tool", e)
 	}
 }
 
-// write replaces the record, whatever it is, by rec.
+// scribbles are what tools that know nothing of records make of one: JSON that is valid, and not a record.
+var scribbles = []func(value []byte) []byte{
+	func([]byte) []byte { return []byte(`null`) },
+	func([]byte) []byte { return []byte(`{}`) },
+	func([]byte) []byte {
+		return []byte(`{"holderIdentity":"pod-0","leaseDurationSeconds":15,"leaderTransitions":3}`)
+	},
+	func([]byte) []byte { return []byte(`{"holder":"pod-0","term":7}`) },
+	func(value []byte) []byte { // by hand, with the best intentions
+		return regexp.MustCompile(`"holder":"[^"]*"`).ReplaceAll(value, []byte(`"holder":""`))
+	},
+}
+
+// write replaces the record, whatever it is, by rec: a tombstone if it has an incarnation and no holder.
 func (n *network) write(rec record) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -409,6 +439,7 @@ func (n *network) write(rec record) {
 }
 
 func (n *network) writeLocked(rec record) {
+	rec.Released = rec.Holder == "" && rec.Incarnation != ""
 	value, _ := json.Marshal(rec)
 	n.putLocked("foreigner", leaderelect.Entry{Key: key, Value: value, Term: rec.Term})
 }

@@ -6,19 +6,27 @@ import (
 	"time"
 )
 
-// record is the value of the entry: who leads. A record without a holder is a tombstone: the lease was released and is
-// free. Nothing is ever decided by its two times, which come from somebody else's clock.
+// record is the value of the entry: who leads. It is a tombstone if Released is set: the lease is free. Nothing is ever
+// decided by its two times, which come from another machine's clock.
 type record struct {
-	Holder      string            `json:"holder"`             // identity, for people; "" is a tombstone
+	Holder      string            `json:"holder"`             // identity, for people; "" in a tombstone
+	Released    bool              `json:"released,omitzero"`  // the holder has given the lease up
 	Incarnation string            `json:"incarnation"`        // of the elector that wrote it, also in a tombstone
 	Term        uint64            `json:"term"`               // grows by 1 with every leadership
-	Renewal     uint64            `json:"renewal"`            // number of the write within the term; never used twice
+	Renewal     uint64            `json:"renewal"`            // number of the write; an incarnation uses none twice
 	LeaseMillis int64             `json:"leaseMillis"`        // LeaseDuration of the holder
 	AcquireTime time.Time         `json:"acquireTime"`        // informational
 	RenewTime   time.Time         `json:"renewTime"`          // informational
-	Metadata    map[string]string `json:"metadata,omitzero"`  // for whoever reads
+	Metadata    map[string]string `json:"metadata,omitzero"`  // for anyone who reads the record
 	Preferred   string            `json:"preferred,omitzero"` // in a tombstone: for whom others hold back; "" is nobody
 	Mark        string            `json:"mark,omitzero"`      // that the holder's process held when it wrote; "" is none
+	Fenced      bool              `json:"fenced,omitzero"`    // the holder's Config.FencedWork
+}
+
+// complete reports whether an elector can have written r: it names its writer, and either a holder or a release. JSON of
+// other tools does neither, and a tombstone that somebody makes by emptying the holder does not say that it was released.
+func (r record) complete() bool {
+	return r.Incarnation != "" && r.Released == (r.Holder == "")
 }
 
 // maxLease bounds what a record can say, so that no sum overflows.
@@ -47,7 +55,7 @@ func millis(d time.Duration) int64 {
 type view struct {
 	exists   bool
 	version  string
-	readable bool // rec could be decoded; if not, only its Term is set
+	readable bool // an elector has written it; if not, rec has only its Term
 	rec      record
 	floor    uint64    // Entry.Floor
 	at       time.Time // after the reply, so not before the write of what was read
@@ -56,7 +64,7 @@ type view struct {
 // viewOf decodes e.
 func viewOf(e Entry, at time.Time) view {
 	v := view{exists: true, version: e.Version, floor: e.Floor, at: at}
-	v.readable = json.Unmarshal(e.Value, &v.rec) == nil
+	v.readable = json.Unmarshal(e.Value, &v.rec) == nil && v.rec.complete()
 	if !v.readable {
 		v.rec = record{}
 	}
@@ -92,10 +100,13 @@ func (m *mark) regressed(v view) bool {
 	}
 }
 
-// raise moves the mark to r, which has not regressed.
+// raise moves the mark to r, unless r is older: a mark never goes back.
 func (m *mark) raise(r record) {
-	m.term, m.incarnation, m.renewal = r.Term, r.Incarnation, r.Renewal
 	if lease := r.lease(); lease > 0 {
 		m.lease = lease
 	}
+	if r.Term < m.term || r.Term == m.term && r.Renewal < m.renewal {
+		return
+	}
+	m.term, m.incarnation, m.renewal = r.Term, r.Incarnation, r.Renewal
 }

@@ -5,9 +5,9 @@ import "context"
 // releaseAttempts bounds the writes of a release: one, and one after each look at what became of the one before.
 const releaseAttempts = 3
 
-// release replaces our record by a tombstone: the same term, and no holder. The work must have returned. It replaces only
-// the version that was last seen to be ours, so it cannot touch the record of a successor. If that version is not known,
-// it begins by reading it.
+// release replaces our record by a tombstone with the same term. The work must have returned. It replaces only the version
+// that was last seen to be ours, so it cannot touch the record of a successor. If that version is not known, release reads
+// the record first. It writes nothing if the store went back to an older record.
 func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.RequestTimeout, errNoReply)
 	defer cancel()
@@ -22,12 +22,13 @@ func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 			if v, err = e.read(ctx); err != nil {
 				break
 			}
-			if !v.held() || v.rec.Incarnation != e.incarnation || v.rec.Term != t.term {
-				if v.exists && !e.seen.regressed(v) {
-					e.seen.raise(v.rec)
-				}
+			regressed := e.seen.regressed(v)
+			if v.exists && !regressed {
+				e.seen.raise(v.rec)
+			}
+			if regressed || !v.held() || v.rec.Incarnation != e.incarnation || v.rec.Term != t.term {
 				e.publish(v)
-				return // it is not ours
+				return // it is not ours; if the store went back to one of ours, another may lead a later term
 			}
 			t.version, t.acquired = v.version, v.rec.AcquireTime
 		}

@@ -122,7 +122,7 @@ func TestALeaseThatIsLostIsNotReleased(t *testing.T) {
 		"taken": func(w *world) {
 			w.write(record{Holder: "x", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000})
 		},
-		"forgotten": func(w *world) { w.meddle(deleteRecord) },
+		"forgotten": func(w *world) { w.meddle(deleteRecord, 0) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -266,6 +266,32 @@ func TestALeaseThatIsLostWhileTheWorkDrainsEndsTheDrain(t *testing.T) {
 		require.False(t, first.returned.IsZero())
 		require.ErrorIs(t, first.cause, leaderelect.ErrLeaseTaken)
 		require.NoError(t, a.stop(), "the caller had cancelled")
+		w.finish(t)
+	})
+}
+
+func TestAClaimThatABackupBringsBackIsNotReleasedAndItsTermsAreNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = on("a", "create", 1, cutAfter, 20*time.Second)
+		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
+		a.start()
+		b.start()
+		after(30 * time.Second)
+		require.True(t, b.IsLeader(), "of term 2: nobody but a knows that it has claimed term 1")
+		leader, _ := a.Leader()
+		require.Equal(t, uint64(2), leader.Term)
+
+		w.meddle(rollBack, 0)
+		require.Equal(t, "a", w.read().Holder)
+		writes := len(w.history())
+		require.NoError(t, a.stop())
+		assert.Len(t, w.history(), writes, "it has seen term 2, so what it finds is not its own any more")
+		a.start()
+		after(retry + latency)
+		require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrStoreRegressed)
+		after(2 * lease)
+		assert.Equal(t, uint64(3), w.term(t, 2).term)
 		w.finish(t)
 	})
 }

@@ -154,8 +154,8 @@ func TestARecordThatNobodyCanReadIsReplacedAfterALease(t *testing.T) {
 
 func TestAStoreThatHasForgottenIsNotTrustedForALease(t *testing.T) {
 	for what, forget := range map[string]func(w *world){
-		"the record was deleted": func(w *world) { w.meddle(deleteRecord) },
-		"an older renewal":       func(w *world) { w.meddle(rollBack) },
+		"the record was deleted": func(w *world) { w.meddle(deleteRecord, 0) },
+		"an older renewal":       func(w *world) { w.meddle(rollBack, 0) },
 		"an older term": func(w *world) {
 			w.write(record{Holder: "a", Incarnation: "old", Term: 1, Renewal: 1, LeaseMillis: 15_000})
 		},

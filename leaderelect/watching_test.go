@@ -199,7 +199,7 @@ func TestALeaderThatWatchesStopsAtOnceWhenItIsReplaced(t *testing.T) {
 				after(retry + time.Second)
 				l := w.term(t, 1).leadership
 				require.NoError(t, l.Err())
-				w.meddle(foreignWrite)
+				w.meddle(foreignWrite, 0)
 				after(latency)
 				require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseTaken)
 				assert.False(t, w.term(t, 1).returned.IsZero())
@@ -216,8 +216,8 @@ func TestALeaderThatWatchesStopsAtOnceWhenItIsReplaced(t *testing.T) {
 
 func TestALeaderThatWatchesLooksAtOnceWhenTheRecordIsNotItsOwn(t *testing.T) {
 	for what, happens := range map[string]func(w *world){
-		"it was deleted":  func(w *world) { w.meddle(deleteRecord) },
-		"it was restored": func(w *world) { w.meddle(rollBack) },
+		"it was deleted":  func(w *world) { w.meddle(deleteRecord, 0) },
+		"it was restored": func(w *world) { w.meddle(rollBack, 0) },
 		"the same term": func(w *world) {
 			w.write(record{Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 15_000})
 		},

@@ -200,6 +200,10 @@ func (w *world) checkInvariants(t testing.TB) {
 	var before record
 	for i, c := range w.committed {
 		rec := c.rec()
+		if c.party == "tool" {
+			before = record{Term: c.entry.Term, Incarnation: "tool", Holder: "tool"}
+			continue
+		}
 		switch {
 		case rec.Term != c.entry.Term:
 			t.Fatalf("write %d has term %d beside %d in the record", i, c.entry.Term, rec.Term)
@@ -226,6 +230,12 @@ func (w *world) checkCommitLocked(c commit) {
 			w.violateLocked("%s releases term %d before OnStoppedLeading", c.party, c.entry.Term)
 		}
 	}
+	for _, p := range w.parties {
+		later := func(l leaderelect.Leader) bool { return l.Term > c.entry.Term }
+		if p.name == c.party && slices.ContainsFunc(p.leaders, later) {
+			w.violateLocked("%s writes term %d after it has seen a later one", p.name, c.entry.Term)
+		}
+	}
 }
 
 func (w *world) violateLocked(format string, args ...any) {
@@ -241,7 +251,8 @@ func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error 
 			w.violateLocked("%s starts term %d while %s works in term %d", p.name, l.Term(), other.name, other.open.term)
 		}
 	}
-	if n := len(w.terms); n > 0 && !w.forgot && !w.early && w.terms[n-1].term >= l.Term() {
+	remembered := !w.forgot || w.mayForget != nil // whatever the store has forgotten, all candidates know
+	if n := len(w.terms); n > 0 && remembered && !w.early && w.terms[n-1].term >= l.Term() {
 		w.violateLocked("%s starts term %d after term %d", p.name, l.Term(), w.terms[n-1].term)
 	}
 	claimed := func(c commit) bool { return c.party == p.name && c.entry.Term == l.Term() && !c.releases() }
