@@ -179,23 +179,28 @@ func (e *Elector) freeAt(c *candidacy) time.Time {
 	return free
 }
 
-// orphaned reports whether the holder of the record had lost the mark that the record names before it was seen last. What
-// was seen since, such as a tombstone, or the same holder with another mark, or none, is not that record any more.
+// orphaned reports whether the record may be taken early: its holder declares fenced work, and had lost the mark that the
+// record names before the record was read last. A tombstone, or the same holder with another mark or none, is not that
+// record any more.
 func (c *candidacy) orphaned() bool {
-	return c.gone != "" && c.seen.held() && !c.seen.regressed && c.seen.rec.Mark == c.gone && !c.seen.at.Before(c.goneAt)
+	return c.gone != "" && c.seen.held() && c.seen.rec.Fenced && !c.seen.regressed &&
+		c.seen.rec.Mark == c.gone && !c.seen.at.Before(c.goneAt)
 }
 
 // expiresAt returns from when on nobody holds the record, if its version stays as it is.
 func (e *Elector) expiresAt(o observation) time.Time {
+	// Fenced work may have begun beside that of a leader before. Until that leader's lease is over, a release by the new
+	// one frees the lease for fenced work only.
+	outlived := o.rec.Fenced && !e.cfg.FencedWork
 	switch {
 	case o.since.IsZero():
 		return o.since
 	case o.regressed || o.exists && !o.readable:
 		// Who leads is not known, nor since when. Nobody leads for longer than the longest lease that we know of.
 		return o.since.Add(max(o.rec.lease(), e.seen.lease, e.cfg.LeaseDuration) + o.jitter)
-	case o.rec.Holder == "" && o.rec.Preferred != "" && o.rec.Preferred != e.cfg.Identity && o.rec.Preferred != e.incarnation:
+	case o.rec.Released && !outlived && o.rec.Preferred != "" && o.rec.Preferred != e.cfg.Identity && o.rec.Preferred != e.incarnation:
 		return o.since.Add(e.headStart*e.cfg.RetryPeriod + o.jitter)
-	case !o.exists, o.rec.Holder == "", o.rec.Incarnation == e.incarnation:
+	case !o.exists, o.rec.Released && !outlived, o.rec.Incarnation == e.incarnation:
 		// The last is a term of ours that is over, for our work has returned.
 		return o.since
 	default:
@@ -300,9 +305,9 @@ func (e *Elector) write(ctx context.Context, version string, rec record, sent mo
 	rec.RenewTime = sent.UTC()
 	rec.AcquireTime = rec.AcquireTime.UTC()
 	rec.Metadata = e.cfg.Metadata
-	rec.Released = rec.Holder == ""
+	rec.Released, rec.Fenced = rec.Holder == "", e.cfg.FencedWork
 	if !rec.Released {
-		rec.Mark, rec.Fenced = e.sentry.mark(), e.cfg.FencedWork
+		rec.Mark = e.sentry.mark()
 	}
 	value, err := json.Marshal(rec)
 	if err != nil {

@@ -98,14 +98,14 @@ type Config struct {
 	// Sentinel that fails changes nothing but the time. Optional.
 	Sentinel Sentinel
 
-	// FencedWork is your word that every effect of the work carries the term of its [Leadership], and that whoever
-	// receives it refuses a term that is out of date: by a guarded transaction, store.IfTerm, or package fence. Then a
-	// follower that sees the mark of the leader gone replaces the record at once, released or not, once in a
-	// LeaseDuration at most: the next leader follows in milliseconds after a crash.
+	// FencedWork is your word that every effect of the work carries the term of its [Leadership], and that the receiver
+	// refuses a term that is out of date: by a guarded transaction, store.IfTerm, or package fence. A leader declares it
+	// in its record. If the mark of a leader with fenced work is gone, a follower with fenced work replaces the record
+	// at once, released or not, once in a LeaseDuration at most. So the next leader follows in milliseconds after a
+	// crash. While a deployment turns the flag on, no leader that lacks it is replaced early.
 	//
-	// A mark may also be lost by a leader that lives: its connection was cut. Then two work at the same time, until the
-	// old leader is told so by a watch or finds it out at its next renewal. Only the fence makes that safe. It goes
-	// with Sentinel.
+	// A leader that lives can lose its mark too, when its connection is cut. Then two work at the same time, until a
+	// watch or its next renewal tells the old leader. Only the fence makes that safe. FencedWork requires a Sentinel.
 	FencedWork bool
 
 	// Rand returns random numbers in [0, 1), for jitter. It is called by many goroutines at once. Defaults to

@@ -189,6 +189,7 @@ const (
 	honest             // calls fail, hang, and are late; but a mark ends with its process, or after a release, only
 	lossy              // marks are lost at any time, and said to be lost
 	unfenced           // the same, and the work is not said to be fenced
+	mixed              // the same, and some of them say so: a deployment that is under way
 )
 
 // troubleMarks has sentinels fail by chance.
@@ -210,7 +211,7 @@ func (w *world) troubleMarks(chance *chance, s sentinels) {
 	if s == honest {
 		return
 	}
-	w.early = s == lossy
+	w.early = s == lossy || s == mixed
 	for _, p := range w.parties {
 		for range 2 + chance.upTo(8) {
 			time.AfterFunc(chance.duration(marksAreLost), func() { w.marks.drop(p.name) })
@@ -274,6 +275,16 @@ func TestNoScheduleOfLostMarksGetsAWriteOfThePastPastTheFence(t *testing.T) {
 		early.Add(int64(w.takenEarly()))
 		w.finish(t)
 		refused.Add(int64(w.refusals()))
+	})
+}
+
+func TestNoScheduleOfLostMarksMakesTwoLeadersOfWhichOneIsNotFenced(t *testing.T) {
+	t.Parallel()
+	lanes(t, effort(120, 10_000), func(t *testing.T, seed int) {
+		w := schedule(t, uint64(seed), mixed)
+		after(marksAreLost - time.Since(w.begin)) // they are lost no more
+		w.requireLeader(t)
+		w.finish(t)
 	})
 }
 

@@ -294,7 +294,7 @@ func schedule(t *testing.T, seed uint64, s sentinels) *world {
 			}
 			if s != unmarked {
 				marked(w, name)(cfg)
-				cfg.FencedWork = s != unfenced
+				cfg.FencedWork = s != unfenced && (s != mixed || chance.upTo(2) == 0)
 			}
 		})
 		left := scale(time.Duration(float64(lease)/(1+clocks.skew))) - scale(renew)

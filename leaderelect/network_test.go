@@ -72,6 +72,7 @@ type network struct {
 	first     *leaderelect.Entry // the first record
 	committed []commit
 	forgot    bool            // the store has forgotten something
+	scribbled bool            // there was something that is not a record
 	onCommit  func(commit)    // called with mu held
 	changed   chan struct{}   // closed by the next write
 	mute      map[string]bool // whose watches are told nothing
@@ -116,6 +117,7 @@ type record struct {
 	Metadata    map[string]string `json:"metadata"`
 	Preferred   string            `json:"preferred"`
 	Mark        string            `json:"mark"`
+	Fenced      bool              `json:"fenced"`
 }
 
 func newNetwork() *network {
@@ -414,6 +416,7 @@ func (n *network) meddle(f fault, pick time.Duration) {
 	case scribble:
 		e := *n.entry
 		e.Value = scribbles[choice%len(scribbles)](e.Value)
+		n.scribbled = true
 		n.putLocked("tool", e)
 	}
 }

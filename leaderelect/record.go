@@ -19,8 +19,8 @@ type record struct {
 	RenewTime   time.Time         `json:"renewTime"`          // informational
 	Metadata    map[string]string `json:"metadata,omitzero"`  // for anyone who reads the record
 	Preferred   string            `json:"preferred,omitzero"` // in a tombstone: for whom others hold back; "" is nobody
-	Mark        string            `json:"mark,omitzero"`      // that the holder's process held when it wrote; "" is none
-	Fenced      bool              `json:"fenced,omitzero"`    // the holder's Config.FencedWork
+	Mark        string            `json:"mark,omitzero"`      // held by the process of the holder when it wrote; "" is none
+	Fenced      bool              `json:"fenced,omitzero"`    // the writer's Config.FencedWork
 }
 
 // complete reports whether an elector can have written r: it names its writer, and either a holder or a release. JSON of

@@ -105,6 +105,54 @@ func TestALeaderThatIsReplacedBecauseItHasLostItsMarkStopsWhenItIsToldSoAndTheFe
 	})
 }
 
+func TestALeaderThatHasNotSaidThatItsWorkIsFencedIsNotReplacedEarly(t *testing.T) {
+	for what, fenced := range map[string]bool{"not said": false, "said": true} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) {
+					return func(cfg *leaderelect.Config) {
+						marked(w, name)(cfg)
+						cfg.FencedWork = fenced || name == "b" // b is of the next version, in which the flag is set
+					}
+				})
+				require.Equal(t, fenced, w.read().Fenced)
+				w.cut("a", 3*time.Second) // so that it does not say in time that it lives
+				w.marks.drop("a")
+				after(time.Second)
+				assert.True(t, a.IsLeader())
+				assert.Equal(t, fenced, b.IsLeader())
+				after(lease)
+				w.finish(t)
+			})
+		})
+	}
+}
+
+func TestWorkThatIsNotFencedDoesNotBeginBesideALeaderThatWasReplacedEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return marked(w, name) })
+		c := w.join(t, "c", func(cfg *leaderelect.Config) { marked(w, "c")(cfg); cfg.FencedWork = false })
+		c.start()
+		after(retry)
+		w.cut("a", time.Hour)
+		w.marks.drop("a")
+		after(time.Second)
+		require.True(t, b.IsLeader())
+		require.NoError(t, b.stop(), "it releases")
+		released := time.Now()
+		require.True(t, a.IsLeader(), "it does not know")
+		after(lease - time.Second)
+		require.False(t, a.IsLeader())
+		require.False(t, c.IsLeader())
+		after(2 * retry)
+		require.True(t, c.IsLeader())
+		assert.GreaterOrEqual(t, w.term(t, 3).began.Sub(released), lease-latency)
+		w.finish(t)
+	})
+}
+
 func TestAMarkThatWasNeverHeldIsNeverMissed(t *testing.T) {
 	for name, f := range map[string]markFault{"an error": markError, "a stall": markStall, "a hang": markHang} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ type world struct {
 	register   fence.Register[string]
 	accepted   uint64 // the greatest term of which the register has taken something
 	refused    int    // writes that came too late
-	early      bool   // a leader that lives may be replaced: only the fence tells who acts
+	early      bool   // a leader that lives may be replaced, if its work and that of the next are fenced
 }
 
 // party is a process with an elector.
@@ -55,6 +55,7 @@ type party struct {
 	*leaderelect.Elector
 	world  *world
 	name   string
+	fenced bool // Config.FencedWork
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when err is set; nil before the first start
 	err    error         // what the elector returned
@@ -126,12 +127,15 @@ func (w *world) join(t testing.TB, name string, change func(*leaderelect.Config)
 	}
 	e, err := leaderelect.New(cfg)
 	require.NoError(t, err)
-	p.Elector = e
+	p.Elector, p.fenced = e, cfg.FencedWork
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.parties = append(w.parties, p)
 	return p
 }
+
+// mayMeet reports whether p and other may work at the same time, because the fence tells whose work counts.
+func (p *party) mayMeet(other *party) bool { return p.world.early && p.fenced && other.fenced }
 
 // start runs the elector of p.
 func (p *party) start() { p.startWith(p.Run) }
@@ -232,8 +236,8 @@ func (w *world) checkCommitLocked(c commit) {
 	}
 	for _, p := range w.parties {
 		later := func(l leaderelect.Leader) bool { return l.Term > c.entry.Term }
-		if p.name == c.party && slices.ContainsFunc(p.leaders, later) {
-			w.violateLocked("%s writes term %d after it has seen a later one", p.name, c.entry.Term)
+		if p.name == c.party && c.releases() && slices.ContainsFunc(p.leaders, later) {
+			w.violateLocked("%s releases term %d after it has seen a later one", p.name, c.entry.Term)
 		}
 	}
 }
@@ -247,7 +251,7 @@ func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error 
 	w.mu.Lock()
 	log := &termLog{party: p.name, term: l.Term(), leadership: l, began: time.Now()}
 	for _, other := range w.parties {
-		if other.open != nil && !other.open.paused && !w.early {
+		if other.open != nil && !other.open.paused && !p.mayMeet(other) {
 			w.violateLocked("%s starts term %d while %s works in term %d", p.name, l.Term(), other.name, other.open.term)
 		}
 	}
@@ -309,7 +313,7 @@ func (p *party) onNewLeader(l leaderelect.Leader) {
 	p.enterLocked("OnNewLeader")
 	p.inside = false
 	if n := len(p.leaders); l.Identity == "" ||
-		n > 0 && p.leaders[n-1].Term == l.Term && p.leaders[n-1].Incarnation == l.Incarnation && !w.forgot {
+		n > 0 && p.leaders[n-1].Term == l.Term && p.leaders[n-1].Incarnation == l.Incarnation && !w.forgot && !w.scribbled {
 		w.violateLocked("%s is told of leader %+v", p.name, l)
 	}
 	p.leaders = append(p.leaders, l)
