@@ -8,31 +8,31 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// callbacks runs the callbacks of one run, one after the other, in a goroutine of its own: new leaders first, then the
-// work of a term. It keeps at most one of each, so a callback that takes its time costs no memory.
+// callbacks calls OnNewLeader, one call after the other, in a goroutine of its own. It keeps only the newest leader that
+// still waits for its call, so a slow callback costs no memory, and a callback that hangs delays nothing else.
 type callbacks struct {
 	log         *slog.Logger
 	onNewLeader func(Leader)
-	wake        chan struct{} // capacity 1; whoever has changed something sends, nobody closes
+	wake        chan struct{} // capacity 1; newLeader and stop send after a change, nobody closes
 	stopped     chan struct{} // closed by run when it returns
 
 	mu sync.Mutex
 	// mu guards the following.
 	leader *Leader // newest that was not called back yet; nil if there is none
-	term   func()  // to run next; nil if there is none
 	closed bool
 }
 
-// startCallbacks returns callbacks that wait for something to do. Its owner calls stop.
+// startCallbacks returns callbacks that wait for a new leader. Its owner calls stop.
 func startCallbacks(log *slog.Logger, onNewLeader func(Leader)) *callbacks {
 	c := &callbacks{log: log, onNewLeader: onNewLeader, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 
-	// This goroutine exists so that a callback delays no renewal. It ends after stop, which waits for it.
+	// This goroutine exists so that OnNewLeader delays neither a renewal nor the work. It ends after stop, which waits
+	// for it.
 	go c.run()
 	return c
 }
 
-// newLeader has OnNewLeader called. A leader that still waits for its call is forgotten.
+// newLeader has OnNewLeader called. It replaces a leader that still waits for its call.
 func (c *callbacks) newLeader(l Leader) {
 	if c.onNewLeader == nil {
 		return
@@ -40,25 +40,15 @@ func (c *callbacks) newLeader(l Leader) {
 	c.mu.Lock()
 	c.leader = &l
 	c.mu.Unlock()
-	c.signal()
+	wake(c.wake)
 }
 
-// lead runs the callbacks of a term. The channel gets its outcome.
-func (c *callbacks) lead(term func() outcome) <-chan outcome {
-	done := make(chan outcome, 1)
-	c.mu.Lock()
-	c.term = func() { done <- term() }
-	c.mu.Unlock()
-	c.signal()
-	return done
-}
-
-// stop lets what is waiting run and returns when that has returned.
+// stop makes the call that still waits, and returns when that call has returned.
 func (c *callbacks) stop() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.signal()
+	wake(c.wake)
 	<-c.stopped
 }
 
@@ -66,16 +56,12 @@ func (c *callbacks) stop() {
 func (c *callbacks) run() {
 	defer close(c.stopped)
 	for {
-		leader, term, closed := c.take()
-		if leader != nil {
+		leader, closed := c.take()
+		switch {
+		case leader != nil:
 			if err := guard(context.Background(), func(context.Context) error { c.onNewLeader(*leader); return nil }); err != nil {
 				c.log.Error("leaderelect: OnNewLeader failed", "error", err)
 			}
-		}
-		switch {
-		case term != nil:
-			term()
-		case leader != nil:
 		case closed:
 			return
 		default:
@@ -84,16 +70,13 @@ func (c *callbacks) run() {
 	}
 }
 
-// take returns what there is to do.
-func (c *callbacks) take() (leader *Leader, term func(), closed bool) {
+// take returns the leader that waits for its call, or nil.
+func (c *callbacks) take() (leader *Leader, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	leader, term = c.leader, c.term
-	c.leader, c.term = nil, nil
-	return leader, term, c.closed
+	leader, c.leader = c.leader, nil
+	return leader, c.closed
 }
-
-func (c *callbacks) signal() { wake(c.wake) }
 
 // guard runs a callback in a goroutine of its own and waits for it, so that neither a panic nor runtime.Goexit goes any
 // further. Both become errors.

@@ -3,6 +3,8 @@ package leaderelect_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"math"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -82,18 +84,11 @@ func TestAnotherLeaderOfTheSameTermIsReported(t *testing.T) {
 	})
 }
 
-func TestASlowCallbackDelaysNoRenewalAndSkipsLeadersOfThePast(t *testing.T) {
+func TestASlowOnNewLeaderSkipsLeadersOfThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		var seen []uint64
-		a := w.join(t, "a", func(cfg *leaderelect.Config) {
-			on := cfg.OnNewLeader
-			cfg.OnNewLeader = func(l leaderelect.Leader) {
-				time.Sleep(12 * time.Second)
-				seen = append(seen, l.Term)
-				on(l)
-			}
-		})
+		a := w.join(t, "a", nil)
+		a.hang = func() time.Duration { return 12 * time.Second }
 		for term := range uint64(4) {
 			w.write(record{Holder: "x", Incarnation: "x", Term: term + 1, Renewal: 1, LeaseMillis: 15_000})
 			if term == 0 {
@@ -103,40 +98,70 @@ func TestASlowCallbackDelaysNoRenewalAndSkipsLeadersOfThePast(t *testing.T) {
 		}
 		w.write(record{Incarnation: "x", Term: 4, Renewal: 2, LeaseMillis: 15_000})
 		after(time.Minute)
-		assert.Equal(t, []uint64{1, 5}, seen)
+		var told []uint64
+		for _, l := range a.leaders {
+			told = append(told, l.Term)
+		}
+		assert.Equal(t, []uint64{1, 5}, told)
 		assert.True(t, a.IsLeader())
-		assert.GreaterOrEqual(t, w.term(t, 1).began.Sub(w.history()[5].at), 12*time.Second)
+		assert.Less(t, w.term(t, 1).began.Sub(w.history()[5].at), time.Second, "the work does not wait for it")
 		w.finish(t)
 	})
 }
 
-func TestATermThatIsOverBeforeItsWorkCouldStartHasNoCallbacks(t *testing.T) {
-	for what, end := range map[string]func(w *world, a *party){
-		"lost":      func(w *world, _ *party) { w.cut("a", renew) },
-		"cancelled": func(_ *world, a *party) { a.cancel(context.Canceled) },
+func TestAnOnNewLeaderThatHangsDoesNotKeepTheWorkFromBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.hang = func() time.Duration { return time.Hour }
+		a.start()
+		after(3 * latency)
+		require.Equal(t, 1, w.led())
+		require.NoError(t, a.Check(0))
+		a.cancel(context.Canceled)
+		after(time.Minute)
+		assert.Empty(t, w.read().Holder, "it is released all the same")
+		w.finish(t)
+	})
+}
+
+func TestALeadershipWhoseWorkDoesNotBeginOrDoesNotEndIsReported(t *testing.T) {
+	for want, change := range map[string]func(cfg *leaderelect.Config, hang func()){
+		"has not begun its work for": func(cfg *leaderelect.Config, hang func()) {
+			cfg.Hooks.StartedLeading = func(uint64) { hang() }
+		},
+		"has returned and OnStoppedLeading has not for": func(cfg *leaderelect.Config, hang func()) {
+			on := cfg.OnStoppedLeading
+			cfg.OnStoppedLeading = func(l *leaderelect.Leadership, cause error) { hang(); on(l, cause) }
+		},
+		"failed to renew leadership for": func(cfg *leaderelect.Config, hang func()) {
+			on := cfg.OnStartedLeading
+			cfg.DrainTimeout = time.Second
+			cfg.OnStartedLeading = func(ctx context.Context, l *leaderelect.Leadership) error {
+				err := on(ctx, l)
+				hang()
+				return err
+			}
+		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				a := w.join(t, "a", func(cfg *leaderelect.Config) {
-					on := cfg.OnNewLeader
-					cfg.OnNewLeader = func(l leaderelect.Leader) {
-						on(l)
-						time.Sleep(lease)
-					}
-				})
-				a.startWith(a.RunOnce)
+				release := make(chan struct{})
+				a := w.join(t, "a", func(cfg *leaderelect.Config) { change(cfg, func() { <-release }) })
+				a.start()
 				after(time.Second)
 				require.True(t, a.IsLeader())
-				end(w, a)
-				<-a.done
-				if what == "lost" {
-					require.ErrorIs(t, a.err, leaderelect.ErrLeaseExpired)
-				} else {
-					require.NoError(t, a.err)
-					assert.Empty(t, w.read().Holder)
-				}
-				assert.Zero(t, w.led())
+				a.cancel(context.Canceled)
+				after(lease - time.Second)
+				require.NoError(t, a.Check(time.Second))
+				after(2 * retry)
+				require.ErrorContains(t, a.Check(time.Second), want)
+				require.ErrorContains(t, a.Check(time.Second), `leaderelect: check "lease": `)
+				require.NoError(t, a.Check(time.Minute), "not for that long")
+				close(release)
+				after(time.Second)
+				require.NoError(t, a.Check(0))
 				w.finish(t)
 			})
 		})
@@ -181,6 +206,89 @@ func TestALeaseThatIsLostInOnStoppedLeadingIsReported(t *testing.T) {
 			return nil
 		}
 		require.ErrorIs(t, a.RunOnce(context.Background()), leaderelect.ErrLeaseExpired)
+		w.finish(t)
+	})
+}
+
+func TestAPanicInAHookOrInRandEndsNothing(t *testing.T) {
+	for how, fail := range map[string]func(){"panic": func() { panic("on purpose") }, "Goexit": runtime.Goexit} {
+		for where, change := range map[string]func(*leaderelect.Config){
+			"StartedLeading": func(cfg *leaderelect.Config) { cfg.Hooks.StartedLeading = func(uint64) { fail() } },
+			"StoppedLeading": func(cfg *leaderelect.Config) { cfg.Hooks.StoppedLeading = func(uint64, error) { fail() } },
+			"Request": func(cfg *leaderelect.Config) {
+				cfg.Hooks.Request = func(string, time.Duration, error) { fail() }
+			},
+			"Rand": func(cfg *leaderelect.Config) { cfg.Rand = func() float64 { fail(); return 0 } },
+		} {
+			t.Run(how+" in "+where, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					a, b := w.join(t, "a", change), w.join(t, "b", change)
+					startBoth(a, b)
+					after(time.Minute)
+					require.True(t, a.IsLeader())
+					require.NoError(t, a.stop())
+					assert.Empty(t, w.read().Holder, "the lease was released")
+					after(2 * retry)
+					require.True(t, b.IsLeader())
+					w.finish(t)
+				})
+			})
+		}
+	}
+}
+
+func TestARandOutOfItsRangeIsNotUsed(t *testing.T) {
+	for _, r := range []float64{-1, 1, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			gets := 0
+			w.plan = func(c call) (fault, time.Duration) {
+				if c.op == "get" {
+					gets++
+				}
+				return none, 0
+			}
+			w.write(record{Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 15_000})
+			a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Rand = func() float64 { return r } })
+			a.start()
+			after(lease + time.Second)
+			assert.True(t, a.IsLeader())
+			assert.Less(t, gets, 10)
+			w.finish(t)
+		})
+	}
+}
+
+// crashing is the handler of a Logger that panics when a term is over.
+type crashing struct{ slog.Handler }
+
+func (crashing) Enabled(context.Context, slog.Level) bool { return true }
+func (c crashing) WithAttrs([]slog.Attr) slog.Handler     { return c }
+
+func (crashing) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "leaderelect: renewing the lease failed" {
+		panic("on purpose")
+	}
+	return nil
+}
+
+func TestAPanicThatLeavesRunLeavesNoWorkBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = on("a", "update", 1, lostRequest, 0)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+			cfg.Logger = slog.New(crashing{slog.DiscardHandler})
+		})
+		a.behave = work{linger: time.Second}.run
+		a.startWith(func(ctx context.Context) error {
+			assert.Panics(t, func() { _ = a.Run(ctx) })
+			assert.False(t, w.term(t, 1).returned.IsZero(), "the work has returned")
+			return a.Run(ctx)
+		})
+		after(2 * lease)
+		require.True(t, a.IsLeader())
+		require.Equal(t, 2, w.led())
 		w.finish(t)
 	})
 }

@@ -56,6 +56,7 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 		return nil
 	case told:
 		c.told = time.Now()
+		e.noteTold(v.held())
 		if e.seen.regressed(v) { // or it was told late
 			c.look = time.Now()
 			return nil
@@ -139,7 +140,10 @@ func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
 // observe notes what was read: a version that was not there before counts from now.
 func (e *Elector) observe(ctx context.Context, seen *observation, v view) {
 	if seen.since.IsZero() || seen.exists != v.exists || seen.version != v.version {
-		*seen = observation{since: v.at, jitter: time.Duration(e.cfg.Rand() * float64(min(takeoverJitter, e.cfg.RetryPeriod)))}
+		if !seen.since.IsZero() && v.held() { // somebody else can write
+			e.noteTold(true)
+		}
+		*seen = observation{since: v.at, jitter: time.Duration(e.random() * float64(min(takeoverJitter, e.cfg.RetryPeriod)))}
 		if e.seen.regressed(v) {
 			seen.regressed = true
 			e.log.WarnContext(ctx, "leaderelect: the record is not followed", "error", ErrStoreRegressed,
@@ -326,8 +330,12 @@ func (e *Elector) write(ctx context.Context, version string, rec record, sent mo
 func (e *Elector) call(ctx context.Context, operation string, f func(context.Context) (Entry, error)) (Entry, error) {
 	begin := time.Now()
 	entry, err := e.calls.do(ctx, e.cfg.RequestTimeout, f)
-	if e.cfg.Hooks.Request != nil {
-		e.cfg.Hooks.Request(operation, time.Since(begin), err)
+	took := time.Since(begin)
+	if err == nil || definite(err) || ctx.Err() == nil { // else the caller gave up
+		e.noteCall(operation, err)
+	}
+	if hook := e.cfg.Hooks.Request; hook != nil {
+		e.notify("Request", func() { hook(operation, took, err) })
 	}
 	return entry, err
 }
@@ -339,5 +347,17 @@ func definite(err error) bool {
 
 // pollPeriod returns how long a follower waits between two looks.
 func (e *Elector) pollPeriod() time.Duration {
-	return e.cfg.RetryPeriod + time.Duration(e.cfg.Rand()*pollJitter*float64(e.cfg.RetryPeriod))
+	return e.cfg.RetryPeriod + time.Duration(e.random()*pollJitter*float64(e.cfg.RetryPeriod))
+}
+
+// random returns what Config.Rand does, and a half if that panics or is not in [0, 1).
+func (e *Elector) random() float64 {
+	r := -1.0
+	if err := guard(context.Background(), func(context.Context) error { r = e.cfg.Rand(); return nil }); err != nil {
+		e.log.Error("leaderelect: Rand failed", "error", err)
+	}
+	if r >= 0 && r < 1 {
+		return r
+	}
+	return 0.5
 }

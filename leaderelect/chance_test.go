@@ -69,3 +69,18 @@ func (c *chance) work(stepDown time.Duration) work {
 	}
 	return b
 }
+
+// breakCode makes the code of a user panic at times: the hooks and the source of random numbers.
+func (c *chance) breakCode(cfg *leaderelect.Config) {
+	crash := func() {
+		if c.upTo(3) == 0 {
+			panic(errExpected)
+		}
+	}
+	cfg.Rand = func() float64 { crash(); return c.float() }
+	cfg.Hooks = leaderelect.Hooks{
+		StartedLeading: func(uint64) { crash() },
+		StoppedLeading: func(uint64, error) { crash() },
+		Request:        func(string, time.Duration, error) { crash() },
+	}
+}

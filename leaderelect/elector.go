@@ -1,6 +1,7 @@
 package leaderelect
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -41,11 +42,13 @@ type Elector struct {
 	watching  *watching     // of this run; nil if the store cannot watch
 	terms     uint64        // that have begun
 	lost      uint64        // of them
+	health    health        // of the store, in this run or the last one
 
 	// The following belong to the goroutine of Run. Outside of a run they remember the last one.
 
 	callbacks *callbacks
-	prior     observation // what was known before the first read; zero is nothing
+	working   sync.WaitGroup // the work of a term, with its callbacks
+	prior     observation    // what was known before the first read; zero is nothing
 	seen      mark
 	attempts  attempts
 	done      uint64    // the last term of ours that must not be led (again)
@@ -140,26 +143,57 @@ func (e *Elector) Leader() (Leader, bool) {
 	return l, e.known
 }
 
-// Check returns an error if the work of the leader still runs although the last good renewal is longer ago than
-// LeaseDuration and the given tolerance: this process should have stopped, and should be ended. It is for a liveness
-// probe, and nil for a follower.
+// Check returns an error if this elector needs help, for longer than LeaseDuration and the given tolerance:
+//
+//   - The lease is lost, and the work of the leader still runs. This process should be ended.
+//   - It leads, and the work has not begun, or has returned and OnStoppedLeading has not: it holds the lease for nothing.
+//   - It runs, and no read of the store was ever answered; or reads are answered and no writes: a directory that cannot
+//     be written, or a table that is not there. An outage of a store that has worked is no error.
+//
+// Check is for a liveness probe.
 func (e *Elector) Check(tolerance time.Duration) error {
+	patience := e.cfg.LeaseDuration + tolerance
+	err := e.checkLeadership(patience)
+	if err == nil {
+		e.mu.Lock()
+		if e.running {
+			err = e.health.check(patience)
+		}
+		e.mu.Unlock()
+	}
+	if err != nil {
+		return fmt.Errorf("leaderelect: check %q: %w", e.cfg.Key, err)
+	}
+	return nil
+}
+
+// checkLeadership is Check of the leadership that lasts, if there is one.
+func (e *Elector) checkLeadership(patience time.Duration) error {
 	l := e.leadership()
 	if l == nil {
 		return nil
 	}
 	age := time.Since(l.Deadline().Add(-e.cfg.RenewDeadline))
-	if age <= e.cfg.LeaseDuration+tolerance {
-		return nil
+	if age > patience {
+		return fmt.Errorf("failed to renew leadership for %s and the work goes on", age)
 	}
-	return fmt.Errorf("leaderelect: check %q: failed to renew leadership for %s and the work goes on", e.cfg.Key, age)
+	switch at, since := l.progress(); {
+	case time.Since(since) <= patience:
+	case at == workBegins:
+		return fmt.Errorf("the leader of term %d has not begun its work for %s", l.term, time.Since(since))
+	case at == workReturned:
+		return fmt.Errorf("the work of term %d has returned and OnStoppedLeading has not for %s", l.term, time.Since(since))
+	}
+	return nil
 }
 
 // run runs f between the begin and the end of a run.
-func (e *Elector) run(ctx context.Context, f func() error) error {
+func (e *Elector) run(ctx context.Context, f func() error) (err error) {
 	e.mu.Lock()
 	busy := e.running
-	e.running = true
+	if !busy {
+		e.running, e.health = true, health{}
+	}
 	e.mu.Unlock()
 	if busy {
 		return fmt.Errorf("leaderelect: run %q: %w", e.cfg.Key, ErrRunning)
@@ -174,23 +208,42 @@ func (e *Elector) run(ctx context.Context, f func() error) error {
 	watching := e.startWatching(ctx)
 	e.setWatching(watching)
 	e.sentry = e.startSentry(ctx)
+	defer func() { // also after a panic, which only a Logger can cause
+		if left := e.cleanUp(watching); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
 	e.sentry.await(ctx, e.cfg.RetryPeriod)
-	err := f()
+	return f()
+}
+
+// cleanUp ends all that a run has started. It returns an error that wraps ErrStoreStuck for what it leaves behind.
+func (e *Elector) cleanUp(watching *watching) error {
+	e.mu.Lock()
+	l := cmp.Or(e.current, e.ending)
+	e.mu.Unlock()
+	if l != nil { // f did not get to its end
+		l.end(ErrTermEnded)
+		e.working.Wait()
+		e.setEnding(l)
+		e.setEnded(l)
+	}
 	e.callbacks.stop()
 	e.setWatching(nil)
+	var errs []error
+	stuck := func(what string) {
+		errs = append(errs, fmt.Errorf("leaderelect: run %q: %s not returned: %w", e.cfg.Key, what, ErrStoreStuck))
+	}
 	if !watching.stop(e.cfg.RequestTimeout) {
-		stuck := fmt.Errorf("leaderelect: run %q: a watch has not returned: %w", e.cfg.Key, ErrStoreStuck)
-		err = errors.Join(err, stuck)
+		stuck("a watch has")
 	}
 	if !e.sentry.stop(e.cfg.RequestTimeout) {
-		stuck := fmt.Errorf("leaderelect: run %q: a Sentinel has not returned: %w", e.cfg.Key, ErrStoreStuck)
-		err = errors.Join(err, stuck)
+		stuck("a Sentinel has")
 	}
 	if left := e.calls.wait(e.cfg.RequestTimeout); left > 0 {
-		stuck := fmt.Errorf("leaderelect: run %q: %d calls have not returned: %w", e.cfg.Key, left, ErrStoreStuck)
-		err = errors.Join(err, stuck)
+		stuck(fmt.Sprintf("%d calls have", left))
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // leadership returns the leadership that lasts, or nil.

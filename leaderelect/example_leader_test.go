@@ -11,6 +11,7 @@ import (
 // A leader shows followers, and whoever else can read the store, where it can be found.
 func ExampleLeader() {
 	leases := leaderelect.NewMemoryStore()
+	told := make(chan struct{})
 	elector, err := leaderelect.New(leaderelect.Config{
 		Store:    leases,
 		Key:      "shop-controller",
@@ -19,8 +20,10 @@ func ExampleLeader() {
 		Logger:   slog.New(slog.DiscardHandler),
 		OnNewLeader: func(l leaderelect.Leader) {
 			fmt.Println("leader:", l.Identity, "at", l.Metadata["address"])
+			close(told)
 		},
 		OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+			<-told // OnNewLeader has a goroutine of its own
 			l, err := leaderelect.Holder(ctx, leases, "shop-controller")
 			fmt.Println("holder:", l.Identity, "in term", l.Term, err)
 			return nil

@@ -1,8 +1,12 @@
 package leaderelect
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
-// Hooks observe an [Elector]. Each may be nil. They are called without locks and should be fast. StartedLeading and
+// Hooks observe an [Elector]. Each may be nil. They are called without locks and should be fast: the work begins when
+// StartedLeading returns, and a renewal waits for Request. A panic in a hook is captured and logged. StartedLeading and
 // StoppedLeading are called one at a time, Request also beside them. With [Elector.Stats] they give the two metrics of
 // client-go's leaderelection:
 //
@@ -19,4 +23,11 @@ type Hooks struct {
 	// Request is called after each call of the store, or when it was given up, with the operation ("get", "create" or
 	// "update") and how long it took.
 	Request func(operation string, took time.Duration, err error)
+}
+
+// notify calls a hook.
+func (e *Elector) notify(hook string, f func()) {
+	if err := guard(context.Background(), func(context.Context) error { f(); return nil }); err != nil {
+		e.log.Error("leaderelect: a hook failed", "hook", hook, "error", err)
+	}
 }

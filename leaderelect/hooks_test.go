@@ -58,17 +58,20 @@ func TestHooksTellOfTermsAndCalls(t *testing.T) {
 	})
 }
 
-func TestATermThatNeverBeganIsNotTold(t *testing.T) {
+func TestATermThatWasResignedBeforeItsWorkBeganIsNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		w.plan = on("a", "create", 1, slowReply, time.Second)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
-			on := cfg.OnNewLeader
-			cfg.OnNewLeader = func(l leaderelect.Leader) { on(l); time.Sleep(time.Minute) }
 			cfg.Hooks.StartedLeading = func(uint64) { t.Error("it has not started") }
 			cfg.Hooks.StoppedLeading = func(uint64, error) { t.Error("it has not stopped") }
 		})
 		a.start()
-		after(time.Second)
+		after(500 * time.Millisecond)
+		require.NoError(t, a.Resign(t.Context(), time.Hour))
+		after(time.Minute)
+		require.Zero(t, w.led())
+		require.Empty(t, w.read().Holder)
 		require.NoError(t, a.stop())
 		w.finish(t)
 	})
@@ -85,7 +88,10 @@ func TestStatsTellWhatHasHappened(t *testing.T) {
 		assert.Equal(t, leaderelect.Stats{Leading: true, Term: 1, Deadline: l.Deadline(), Terms: 1, Watching: true}, a.Stats())
 		w.cut("a", renew)
 		after(renew + time.Second)
-		assert.Equal(t, leaderelect.Stats{Terms: 1, Lost: 1, Watching: true}, a.Stats())
+		stats := a.Stats()
+		assert.ErrorContains(t, stats.LastError, "no reply in time")
+		stats.LastError = nil
+		assert.Equal(t, leaderelect.Stats{Terms: 1, Lost: 1, Watching: true}, stats)
 		after(request + retry) // a read was under way when the network came back
 		assert.Equal(t, uint64(2), a.Stats().Terms)
 		assert.Equal(t, uint64(2), a.Stats().Term)

@@ -67,7 +67,12 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 		}
 	}()
 
-	out := e.renewUntil(t, e.callbacks.lead(func() outcome { return e.perform(ctx, t.Leadership) }))
+	// This goroutine exists so that neither the work nor a callback delays a renewal. It ends when OnStoppedLeading has
+	// returned, and renewUntil waits for it.
+	done := make(chan outcome, 1)
+	e.working.Go(func() { done <- e.perform(ctx, t.Leadership) })
+
+	out := e.renewUntil(t, done)
 	why := t.end(ErrTermEnded)
 	e.setEnding(t.Leadership)
 	if out.lost == nil && !errors.Is(why, ErrTermEnded) {
@@ -87,16 +92,18 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 
 // perform runs the callbacks of a term.
 func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
-	if l.Err() != nil || l.work.Err() != nil { // a callback before was slow
+	if !l.takesWork() { // it has resigned since it claimed the lease
 		return judge(ctx, l, nil)
 	}
-	if e.cfg.Hooks.StartedLeading != nil {
-		e.cfg.Hooks.StartedLeading(l.term)
+	if hook := e.cfg.Hooks.StartedLeading; hook != nil {
+		e.notify("StartedLeading", func() { hook(l.term) })
 	}
+	l.proceed(workRuns)
 	out := judge(ctx, l, guard(l.work, func(ctx context.Context) error { return e.cfg.OnStartedLeading(ctx, l) }))
 	l.endWork(ErrTermEnded)
-	if e.cfg.Hooks.StoppedLeading != nil {
-		e.cfg.Hooks.StoppedLeading(l.term, out.cause())
+	l.proceed(workReturned)
+	if hook := e.cfg.Hooks.StoppedLeading; hook != nil {
+		e.notify("StoppedLeading", func() { hook(l.term, out.cause()) })
 	}
 	if e.cfg.OnStoppedLeading == nil {
 		return out

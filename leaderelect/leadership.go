@@ -34,7 +34,18 @@ type Leadership struct {
 	resigned bool        // by Resign
 	expiry   *time.Timer // ends the term renewDeadline after sent, whatever the store does
 	drain    *time.Timer // ends the term at the DrainTimeout; nil while there is none
+	stage    stage       // of the work
+	since    time.Time   // when stage began
 }
+
+// stage is how far the callbacks of a term have come.
+type stage int
+
+const (
+	workBegins   stage = iota // the hook is called before OnStartedLeading
+	workRuns                  // OnStartedLeading is
+	workReturned              // OnStoppedLeading is, and its hook
+)
 
 // newLeadership returns a leadership that ends at sent+RenewDeadline at the latest. ctx is that of the caller of Run.
 // Its owner calls end when the work has returned.
@@ -46,6 +57,7 @@ func newLeadership(ctx context.Context, cfg *Config, term uint64, sent moment) *
 		stepDown:      cfg.StepDownTimeout,
 		released:      make(chan struct{}),
 		sent:          sent,
+		since:         time.Now(),
 	}
 	ctx = context.WithValue(ctx, leadershipKey{}, l)
 	l.work, l.endWork = context.WithCancelCause(ctx)
@@ -145,6 +157,20 @@ func (l *Leadership) resign(drain time.Duration) {
 	l.mu.Unlock()
 	l.startDrain(drain)
 	l.endWork(ErrResigned)
+}
+
+// proceed notes that the callbacks have come to the given stage.
+func (l *Leadership) proceed(to stage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stage, l.since = to, time.Now()
+}
+
+// progress returns how far the callbacks have come, and when they came there.
+func (l *Leadership) progress() (stage, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stage, l.since
 }
 
 // takesWork reports whether new work may begin: the term lasts, and is not to end.

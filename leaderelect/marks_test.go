@@ -226,7 +226,7 @@ const marksAreLost = 90 * time.Second
 func (w *world) takenEarly() (n int) {
 	history := w.history()
 	for i, c := range history {
-		if i == 0 || c.entry.Term != history[i-1].entry.Term+1 || c.party == "foreigner" {
+		if i == 0 || c.entry.Term != history[i-1].entry.Term+1 || c.party == "foreigner" || c.party == "backup" {
 			continue
 		}
 		before := history[i-1]

@@ -65,9 +65,11 @@ type party struct {
 	// behave is the work; nil is to work until told to stop, and then to stop at once.
 	behave func(ctx context.Context, l *leaderelect.Leadership) error
 
-	open    *termLog // the term whose work runs
-	paired  int      // OnStartedLeading minus OnStoppedLeading
-	inside  bool     // a callback runs
+	open    *termLog             // the term whose work runs
+	paired  int                  // OnStartedLeading minus OnStoppedLeading
+	inside  bool                 // OnStartedLeading or OnStoppedLeading runs
+	telling bool                 // OnNewLeader runs
+	hang    func() time.Duration // how long OnNewLeader takes; nil is no time
 	leaders []leaderelect.Leader
 }
 
@@ -263,9 +265,6 @@ func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error 
 	if !slices.ContainsFunc(w.committed, claimed) {
 		w.violateLocked("%s starts term %d, which it has not claimed", p.name, l.Term())
 	}
-	if n := len(p.leaders); n == 0 || p.leaders[n-1].Term != l.Term() {
-		w.violateLocked("%s starts term %d before OnNewLeader", p.name, l.Term())
-	}
 	p.enterLocked("OnStartedLeading")
 	p.paired++
 	p.open = log
@@ -309,17 +308,26 @@ func (p *party) onStopped(l *leaderelect.Leadership, cause error) {
 func (p *party) onNewLeader(l leaderelect.Leader) {
 	w := p.world
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	p.enterLocked("OnNewLeader")
-	p.inside = false
+	if p.telling {
+		w.violateLocked("OnNewLeader of %s is called during OnNewLeader", p.name)
+	}
 	if n := len(p.leaders); l.Identity == "" ||
 		n > 0 && p.leaders[n-1].Term == l.Term && p.leaders[n-1].Incarnation == l.Incarnation && !w.forgot && !w.scribbled {
 		w.violateLocked("%s is told of leader %+v", p.name, l)
 	}
 	p.leaders = append(p.leaders, l)
+	p.telling = true
+	hang := p.hang
+	w.mu.Unlock()
+	if hang != nil {
+		time.Sleep(hang())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.telling = false
 }
 
-// enterLocked notes that a callback begins. It checks nothing about OnStartedLeading's end, which the others wait for.
+// enterLocked notes that a callback of a term begins.
 func (p *party) enterLocked(callback string) {
 	if p.inside {
 		p.world.violateLocked("%s of %s is called during another callback", callback, p.name)
