@@ -18,8 +18,8 @@ import (
 // The three durations of client-go keep their meaning, and its defaults: 15s, 10s and 2s. All electors of one record
 // may have different ones, because a follower goes by the LeaseDuration that the record carries.
 //
-// The callbacks of one elector are called one after the other, never two at once, with the exception of
-// OnStepDownOverrun. A panic in a callback is captured.
+// OnStartedLeading and OnStoppedLeading are called one after the other. OnNewLeader and OnStepDownOverrun may run beside
+// them. A panic in a callback is captured.
 type Config struct {
 	// Store keeps the record.
 	Store LeaseStore
@@ -82,8 +82,9 @@ type Config struct {
 	// *wait.PanicError. Optional.
 	OnStoppedLeading func(l *Leadership, cause error)
 
-	// OnNewLeader is called when another leadership than the last one was seen, this elector's own included, and before
-	// its OnStartedLeading. Leaders that came and went while a callback ran are left out. Optional.
+	// OnNewLeader is called when the record shows another leadership than before, also one of this elector. It has a
+	// goroutine of its own: it may run beside the other callbacks, and delays none of them. Leaders that came and went
+	// during a call are left out. Run returns only after it has returned. Optional.
 	OnNewLeader func(Leader)
 
 	// OnStepDownOverrun is called when the work has not returned StepDownTimeout after the lease was lost, so that
@@ -108,8 +109,8 @@ type Config struct {
 	// watch or its next renewal tells the old leader. Only the fence makes that safe. FencedWork requires a Sentinel.
 	FencedWork bool
 
-	// Rand returns random numbers in [0, 1), for jitter. It is called by many goroutines at once. Defaults to
-	// math/rand/v2's Float64.
+	// Rand returns random numbers in [0, 1), for jitter. Many goroutines call it concurrently. If it panics, or returns
+	// another number, one half is used. Defaults to math/rand/v2's Float64.
 	Rand func() float64
 
 	// Hooks observe the elector, for metrics.

@@ -51,13 +51,14 @@
 //
 //	what is seen                 what follows
 //	a holder                     wait for its LeaseDuration without a change, then the next term
-//	no holder: it was released   free at once, the next term
+//	it was released              free at once, the next term
 //	ourselves, in a term before  free at once, the next term: our work has returned
 //	no record, nor ever one      free at once, term 1
 //	no record any more           wait for a lease, then the next term
 //	a record older than before   wait for a lease, then the term after the greatest that was seen
-//	a record that is unreadable  wait for a lease, then the next term
-//	released in favour of one    free at once for it, for all others after four RetryPeriods
+//	what no elector has written  wait for a lease, then the next term: also JSON of another tool, or an emptied holder
+//	released in favor of one     free at once for it, for all others after four RetryPeriods
+//	released by fenced work      free at once for fenced work, for all others after a lease
 //
 // # States
 //
@@ -84,15 +85,16 @@
 //  3. A leader that sees the record in other hands stops at once.
 //  4. The term grows with every leadership, by one for each that was claimed, or to the [Entry.Floor] of a record that was
 //     created anew. A leader never goes back to a term, and a store that has forgotten some makes an elector wait for a
-//     lease and then continue after the greatest it knows. After the last, 2^64-1, there is none, and nobody leads.
+//     lease and then continue after the greatest it knows. After the last, 2^64-1, there is none, and nobody leads. In SQL the last is 2^63-1.
 //  5. When the caller cancels, the lease is renewed until the work has returned (or DrainTimeout is over), and released
 //     only after that and after OnStoppedLeading. A release replaces exactly the record that this elector has written.
 //  6. A write without a clear reply is neither taken for a success nor for a failure: the record is read again, and each
 //     record tells which request it comes from. A panic in the store is no clear reply either.
 //  7. Two electors of one identity are two: each is told apart by a random incarnation. Identities are for people.
-//  8. Callbacks run one at a time, OnNewLeader before OnStartedLeading, and each OnStartedLeading is followed by one
-//     OnStoppedLeading, in the same term. OnStepDownOverrun alone runs beside. A panic is captured; in the work
-//     it ends the term.
+//  8. OnStartedLeading and OnStoppedLeading run one at a time, and each OnStartedLeading is followed by one OnStoppedLeading
+//     in the same term. OnNewLeader runs beside them, one call at a time: if it hangs, only the end of Run waits for it.
+//     OnStepDownOverrun runs beside all others. A panic in a callback, a hook or Rand is captured; in the work it ends
+//     the term.
 //  9. An elector does not compete again before its work has returned.
 //  10. A watch ([Watcher]) makes everything faster and nothing else: an event that is late, lost or repeated changes
 //     nothing of the above.
