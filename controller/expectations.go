@@ -22,8 +22,8 @@ type Expectations[K comparable] interface {
 }
 
 // ObserveVersions tells versions, during each Run of c, how far the cache of inf is. So a key that waits for a version
-// ([expectations.Versions], in Config.Expectations) is reconciled as soon as the cache has seen it. ObserveVersions panics
-// while Run is under way.
+// ([expectations.Versions], in Config.Expectations) is reconciled as soon as the cache has seen it. When the versions of the
+// source start anew, after [informer.Informer.Reset], versions gets 0. ObserveVersions panics while Run is under way.
 func ObserveVersions[K, S comparable, T any](
 	c *Controller[K], inf *informer.Informer[S, T], versions interface{ VersionObserved(version uint64) },
 ) {

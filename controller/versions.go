@@ -23,6 +23,12 @@ func (f *versionFeed) stop()         { f.end() }
 
 func (f *versionFeed) start(context.Context) (informer.Syncer, error) {
 	f.end = f.of.OnVersion(func(v informer.Version) { f.observe(uint64(v)) })
-	f.observe(uint64(f.of.Version())) // what was reached before
+	// What was reached before. If a new history begins meanwhile, the version that was read belongs to the old one.
+	for v := f.of.Version(); v > 0; v = f.of.Version() {
+		if f.observe(uint64(v)); f.of.Version() >= v {
+			break
+		}
+		f.observe(0)
+	}
 	return nil, nil
 }

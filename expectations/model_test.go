@@ -297,6 +297,12 @@ func (s *versions) expect(key string, version uint64) {
 
 func (s *versions) observe(version uint64) {
 	s.v.VersionObserved(version)
+	if version == 0 && s.seen > 0 { // a new history: who waits, waits for whatever is its beginning
+		s.seen = 0
+		for key := range s.want {
+			s.want[key] = 1
+		}
+	}
 	s.seen = max(s.seen, version)
 	for key, want := range s.want {
 		if want <= s.seen {
@@ -317,6 +323,7 @@ func (s *versions) actions() []func() {
 		func() { s.expect("a", 3) },
 		func() { s.expect("b", 2) },
 		func() { s.expect("b", 4) },
+		func() { s.observe(0) },
 		func() { s.observe(1) },
 		func() { s.observe(2) },
 		func() { s.observe(3) },

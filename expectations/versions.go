@@ -18,7 +18,7 @@ type Versions[K comparable] struct {
 	book book[K, awaited]
 
 	// Guarded by book.mu.
-	seen uint64       // the highest version observed
+	seen uint64       // the highest version of the present history that was observed
 	next byVersion[K] // the pages of book: all of them wait for more than seen
 }
 
@@ -65,13 +65,24 @@ func (v *Versions[K]) ExpectVersion(key K, version uint64) {
 	}
 }
 
-// VersionObserved tells that the cache has seen everything up to version: it satisfies each key that expects no more. A
-// version below one that was observed before changes nothing.
+// VersionObserved reports that the cache has seen everything up to version: it satisfies each key that expects no more. A
+// version below one that was observed before changes nothing, except 0.
+//
+// Version 0 after any other begins a new history: the source was restored from a backup, or replaced by another one, and
+// its versions start anew. What was observed before does not count anymore. A key that waits does so until the first version
+// of the new history is observed, because the write for which it waits may not exist there. An informer reports 0 after
+// Reset, before it applies the new list.
 //
 // Whoever moves the cache on calls it after the cache was changed. Whoever cannot hear of that calls it before it asks, as in
 // exp.VersionObserved(uint64(inf.Version())).
 func (v *Versions[K]) VersionObserved(version uint64) {
 	v.book.mu.Lock()
+	if version == 0 && v.seen > 0 {
+		v.seen = 0
+		for _, p := range v.next {
+			p.expected.version = 1 // all of them are equal, so the heap stays one
+		}
+	}
 	v.seen = max(v.seen, version)
 	for len(v.next) > 0 && v.next[0].expected.version <= v.seen {
 		v.book.meetLocked(v.next[0])
@@ -82,8 +93,9 @@ func (v *Versions[K]) VersionObserved(version uint64) {
 // Delete forgets key. To be called when the object of key is gone.
 func (v *Versions[K]) Delete(key K) { v.book.forget(key) }
 
-// Reset is for a source whose versions begin anew, because it was restored from a backup or replaced by another one. What
-// was observed and what is expected are numbers of the old history, and forgotten: every key is satisfied.
+// Reset forgets what was observed and what is expected: every key is satisfied, at once. It is for an owner of v that
+// begins anew with another source and another cache. A cache that goes on with a new history of its source reports
+// version 0 instead: see [Versions.VersionObserved].
 func (v *Versions[K]) Reset() {
 	defer v.book.unlock(v.book.lock())
 	v.seen = 0

@@ -164,7 +164,8 @@ func (in *Informer[K, T]) Synced() <-chan struct{} { return in.synced }
 func (in *Informer[K, T]) HasSynced() bool { return isClosed(in.synced) }
 
 // Version returns the version of the source up to which every change has been applied to the cache, and passed on to the
-// handlers. It never goes down. It is 0 before the first list.
+// handlers. It is 0 before the first list. It grows until a new history begins, after [Informer.Reset]: then it is 0 again,
+// and grows with the versions of that history.
 func (in *Informer[K, T]) Version() Version { return in.progress.at() }
 
 // WaitForVersion waits until Version is at least v. It returns an error that wraps the cause of ctx when that ends

@@ -1,0 +1,77 @@
+package controller_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// restore makes s a copy from a backup, which has only its first object, at version 1.
+func (s *source) restore() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = s.events[:1]
+	first := s.events[0].Object
+	s.objects = map[string]object{first.Key: first}
+}
+
+func TestAKeyWaitsForItsWritesToASourceWhoseVersionsWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "first"})
+		for range 9 {
+			s.set(object{Key: "child"})
+		}
+		inf := newInformer("things", s)
+		running := start(t, inf.Run)
+		versions := must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
+		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{versions}}, noop)
+		controller.ObserveVersions(c, inf, versions)
+		start(t, c.Run)
+		synctest.Wait()
+		versions.ExpectVersion("old", 12) // a write to the old history, which is lost with it
+		c.Add("old")
+		synctest.Wait()
+		require.Empty(t, reports.take())
+		s.restore()
+		inf.Reset()
+		synctest.Wait()
+		require.EqualValues(t, 1, inf.Version())
+		assert.Equal(t, []string{"old"}, keysOf(reports.take()), "its version belongs to no history anymore")
+
+		versions.ExpectVersion("a", 3)
+		c.Add("a")
+		time.Sleep(time.Hour)
+		require.Empty(t, reports.take(), "the cache does not show version 3 yet")
+		s.set(object{Key: "child"})
+		synctest.Wait()
+		require.Empty(t, reports.take())
+		s.set(object{Key: "child"})
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		running.stop()
+	})
+}
+
+func TestAnInformerWithoutAListIsNoNewHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		versions := must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
+		versions.VersionObserved(4) // by an informer before
+		versions.ExpectVersion("a", 6)
+		s := newSource(object{Key: "x"}, object{Key: "y"})
+		s.hold = make(chan struct{})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		controller.ObserveVersions(c, inf, versions)
+		start(t, c.Run)
+		synctest.Wait()
+		close(s.hold) // a replica that lags: version 2
+		synctest.Wait()
+		assert.False(t, versions.Satisfied("a"))
+	})
+}
