@@ -1,7 +1,17 @@
 package manifest
 
+import (
+	"cmp"
+	"errors"
+	"time"
+)
+
 // Config sets up a [Dir]. Its zero value is usable.
 type Config struct {
+	// ReadTimeout bounds how long one read may take: of the directory, or of one file. A read that takes longer goes on,
+	// since no system call can be interrupted, but nobody waits for it. Defaults to 1s.
+	ReadTimeout time.Duration
+
 	// Report is called with each new problem of a file, an [*Error], once: not again before the problem has changed
 	// or gone. It is called by List, without locks. Defaults to nothing.
 	Report func(error)
@@ -11,12 +21,20 @@ type Config struct {
 	Recovered func(file string)
 }
 
-func (c Config) withDefaults() Config {
+func (c Config) withDefaults() (Config, error) {
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, time.Second)
 	if c.Report == nil {
 		c.Report = func(error) {}
 	}
 	if c.Recovered == nil {
 		c.Recovered = func(string) {}
 	}
-	return c
+	return c, c.validate()
+}
+
+func (c Config) validate() error {
+	if c.ReadTimeout < 0 {
+		return errors.New("config: ReadTimeout is negative")
+	}
+	return nil
 }

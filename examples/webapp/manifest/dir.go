@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -20,11 +19,12 @@ type Dir struct {
 	path string
 	cfg  Config
 
-	mu       sync.Mutex          // guards the following
-	asked    uint64              // lists that have begun
-	merged   uint64              // the last of them to have been merged; later than those that are ignored
-	effects  map[string]Manifest // by file: what is in effect; no two share a name or a port
-	problems map[string]*Error   // by file: what is wrong now, and has been reported
+	mu       sync.Mutex                 // guards the following
+	asked    uint64                     // lists that have begun
+	merged   uint64                     // the last of them to have been merged; later than those that are ignored
+	effects  map[string]Manifest        // by file: what is in effect; no two share a name or a port
+	problems map[string]*Error          // by file: what is wrong now, and has been reported
+	late     map[string]<-chan struct{} // by path: closed when a read that took too long has ended
 }
 
 // reading is what one look at a file has given: a manifest or a problem.
@@ -35,19 +35,25 @@ type reading struct {
 
 // Open returns the Dir over a directory, which has to be there.
 func Open(path string, cfg Config) (*Dir, error) {
-	info, err := os.Stat(path)
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("manifest: open %s: %w", path, err)
+	}
+	d := &Dir{
+		path:     path,
+		cfg:      cfg,
+		effects:  make(map[string]Manifest),
+		problems: make(map[string]*Error),
+		late:     make(map[string]<-chan struct{}),
+	}
+	info, err := inTime(context.Background(), d, path, os.Stat)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: open directory: %w", err)
 	}
 	if !info.IsDir() {
 		return nil, fmt.Errorf("manifest: open directory: %w", &fs.PathError{Op: "open", Path: path, Err: errors.New("not a directory")})
 	}
-	return &Dir{
-		path:     path,
-		cfg:      cfg.withDefaults(),
-		effects:  make(map[string]Manifest),
-		problems: make(map[string]*Error),
-	}, nil
+	return d, nil
 }
 
 // List reads the directory and returns the manifests that are in effect, by name. It fails when the directory cannot
@@ -108,48 +114,49 @@ func (d *Dir) merge(turn uint64, files map[string]reading) (list []Manifest, rep
 
 // read reads every file of the directory.
 func (d *Dir) read(ctx context.Context) (map[string]reading, error) {
-	entries, err := os.ReadDir(d.path)
+	entries, err := inTime(ctx, d, d.path, os.ReadDir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", d.path, cause(err))
 	}
 	files := make(map[string]reading)
 	for _, entry := range entries {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
 		name := entry.Name()
 		if !strings.HasSuffix(name, ".json") || strings.HasPrefix(name, ".") {
 			continue
 		}
-		data, err := readFile(filepath.Join(d.path, name))
+		data, err := inTime(ctx, d, filepath.Join(d.path, name), readFile)
 		if errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0 {
 			continue // deleted since; a link to nothing is a problem
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if errors.Is(err, errSlow) && d.first() {
+			return nil, fmt.Errorf("%s: %w", quoted(name), err) // an app that is there already would seem to be deleted
 		}
 		var r reading
 		if err == nil {
 			r.manifest, err = Parse(name, data)
 		}
 		if err != nil && !errors.As(err, &r.problem) {
-			r.problem = &Error{File: name, Err: err}
+			r.problem = &Error{File: name, Err: cause(err)}
 		}
 		files[name] = r
 	}
 	return files, nil
 }
 
-// readFile returns the content of a file, or of as much of it as shows that it is too large.
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path) // first: to open a named pipe would block
-	if err != nil {
-		return nil, err
+// first reports whether no List has read the directory yet.
+func (d *Dir) first() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.merged == 0
+}
+
+// cause returns why something could not be done with a file, without the path, which the caller names.
+func cause(err error) error {
+	if e := new(fs.PathError); errors.As(err, &e) {
+		return e.Err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxSize+1))
+	return err
 }

@@ -115,7 +115,7 @@ func TestAFileThatIsNoFileIsAProblemOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Len(t, w.Problems(), 1)
-	require.ErrorIs(t, w.Problems()[0], fs.ErrNotExist)
+	require.EqualError(t, w.Problems()[0], "manifest: link.json: no such file or directory")
 	w.write("nowhere", app("b", 2))
 	w.lists("a:1 b:2", "recovered link.json")
 
@@ -149,6 +149,12 @@ func TestOpenNeedsADirectory(t *testing.T) {
 	require.NoError(t, os.WriteFile(missing, nil, 0o600))
 	_, err = manifest.Open(missing, manifest.Config{})
 	require.EqualError(t, err, "manifest: open directory: open "+missing+": not a directory")
+}
+
+func TestOpenNamesTheFieldThatIsWrong(t *testing.T) {
+	path := t.TempDir()
+	_, err := manifest.Open(path, manifest.Config{ReadTimeout: -1})
+	require.EqualError(t, err, "manifest: open "+path+": config: ReadTimeout is negative")
 }
 
 func TestTheFirstToHaveANameKeepsIt(t *testing.T) {
@@ -198,6 +204,13 @@ func TestFilesThatSwapPortsAndNamesAreNoConflict(t *testing.T) {
 	w.write("1.json", app("b", 1))
 	w.write("2.json", app("a", 2))
 	w.lists("a:2 b:1")
+}
+
+func TestAConflictCannotWriteToTheTerminal(t *testing.T) {
+	w := open(t)
+	w.write("\x1b.json", app("a", 1))
+	w.write("b.json", app("b", 1))
+	w.lists("a:1", `manifest: b.json: port: 1 is taken by "\x1b.json"`)
 }
 
 func TestARenamedFileKeepsItsApp(t *testing.T) {

@@ -17,7 +17,10 @@
 //     not an empty list.
 //  3. No two manifests of a list share a name or a port. The file that has a name or port keeps it; among files that
 //     are new, the alphabetically first gets it. Files that swap names or ports in one go are no conflict.
-//  4. Level-triggered: List reads everything each time. The order in which files changed between two lists makes no
+//  4. List returns when its context ends, even if a read blocks, as on a network file system that hangs. A file that
+//     cannot be read within [Config.ReadTimeout] is a problem of that file. In the first List it is an error, because
+//     nothing says yet which app the file describes.
+//  5. Level-triggered: List reads everything each time. The order in which files changed between two lists makes no
 //     difference.
 //
 // # Testing

@@ -40,6 +40,10 @@ func parse(data []byte) (m Manifest, field string, err error) {
 	switch {
 	case len(data) > MaxSize:
 		return m, "", fmt.Errorf("the file has more than %d bytes", MaxSize)
+	case bytes.HasPrefix(data, []byte("\ufeff")):
+		return m, "", errors.New("the file begins with a byte order mark: save it as UTF-8 without one")
+	case bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return m, "", errors.New("the file is in UTF-16: save it as UTF-8")
 	case !utf8.Valid(data):
 		return m, "", errors.New("the file is not in UTF-8")
 	case len(bytes.TrimSpace(data)) == 0:
@@ -121,24 +125,33 @@ func whole(err error) error {
 	return err
 }
 
-// shorten keeps a name that somebody mistyped fit for a line of a log.
-func shorten(name string) string {
-	if len(name) > MaxName {
-		name = strings.ToValidUTF8(name[:MaxName], "") + "..."
+// shorten keeps text from a file fit for a line of a log.
+func shorten(text string) string {
+	if len(text) > MaxName {
+		text = strings.ToValidUTF8(text[:MaxName], "") + "..."
 	}
-	return name
+	return text
 }
 
-// decode decodes one value, an integer or a string as into points to. The decoder's own errors repeat the value, which
+// decode decodes one value, an integer or a string as into points to. The errors of the decoder repeat the value, which
 // can be long.
 func decode(value json.RawMessage, into any) error {
 	if err := json.Unmarshal(value, into); err == nil && string(value) != "null" {
 		return nil
 	}
-	if _, ok := into.(*int); ok {
-		return errors.New("is not an integer")
+	if _, ok := into.(*int); !ok {
+		return errors.New("is not a string")
 	}
-	return errors.New("is not a string")
+	switch c := value[0]; {
+	case c == '"':
+		return errors.New("is a string: write the number without quotes")
+	case c != '-' && (c < '0' || c > '9'):
+		return errors.New("is not a number")
+	case bytes.ContainsAny(value, ".eE"):
+		return fmt.Errorf("is %s: write an integer, in digits alone", shorten(string(value)))
+	default:
+		return errors.New("has more digits than any limit")
+	}
 }
 
 // validate returns the first field that is out of its limits, and how.

@@ -40,6 +40,8 @@ func TestParseErrorsNameFileFieldAndLimit(t *testing.T) {
 		{"half of an object", `{"name": "blue"`, "the file ends in the middle"},
 		{"half of a field", `{"name": "blue", "replicas": 3, "po`, "the file ends in the middle"},
 		{"half of a value", `{"name": "blue", "message": "he`, "message: the file ends in the middle"},
+		{"a byte order mark", "\ufeff" + blue, "the file begins with a byte order mark: save it as UTF-8 without one"},
+		{"UTF-16", "\xff\xfe{\x00", "the file is in UTF-16: save it as UTF-8"},
 		{"not JSON", "replicas: 3", "invalid character 'r' looking for beginning of value"},
 		{"a list", "[" + blue + "]", "the file does not hold a JSON object"},
 		{"a second object", blue + blue, "there is something after the object"},
@@ -53,11 +55,13 @@ func TestParseErrorsNameFileFieldAndLimit(t *testing.T) {
 		{"no name", `{"replicas": 3, "port": 8001}`, "name: is missing"},
 		{"no replicas", `{"name": "blue", "port": 8001}`, "replicas: is missing"},
 		{"no port", `{"name": "blue", "replicas": 3}`, "port: is missing"},
-		{"null for replicas", with("replicas", "null"), "replicas: is not an integer"},
+		{"null for replicas", with("replicas", "null"), "replicas: is not a number"},
 		{"null for a message", with("message", "null"), "message: is not a string"},
-		{"text for replicas", with("replicas", `"3"`), "replicas: is not an integer"},
-		{"a fraction of a replica", with("replicas", "2.5"), "replicas: is not an integer"},
-		{"a number that fits nowhere", with("port", strings.Repeat("9", 99)), "port: is not an integer"},
+		{"text for replicas", with("replicas", `"3"`), "replicas: is a string: write the number without quotes"},
+		{"a fraction of a replica", with("replicas", "2.5"), "replicas: is 2.5: write an integer, in digits alone"},
+		{"an integer with an exponent", with("replicas", "1e9"), "replicas: is 1e9: write an integer, in digits alone"},
+		{"a long fraction", with("replicas", "1."+strings.Repeat("0", 99)), "replicas: is 1." + strings.Repeat("0", 38) + "...: write an integer, in digits alone"},
+		{"a number that fits nowhere", with("port", strings.Repeat("9", 99)), "port: has more digits than any limit"},
 		{"a number for a name", with("name", "1"), "name: is not a string"},
 		{"too few replicas", with("replicas", "-1"), "replicas: is -1; the limits are 0 and 50"},
 		{"too many replicas", with("replicas", "51"), "replicas: is 51; the limits are 0 and 50"},
@@ -79,6 +83,13 @@ func TestParseErrorsNameFileFieldAndLimit(t *testing.T) {
 			require.Zero(t, m)
 		})
 	}
+}
+
+func TestAFileNameCannotWriteToTheTerminal(t *testing.T) {
+	_, err := manifest.Parse("a\x1b[2J\n.json", nil)
+	require.EqualError(t, err, `manifest: "a\x1b[2J\n.json": the file is empty`)
+	_, err = manifest.Parse("with space.json", nil)
+	require.EqualError(t, err, "manifest: with space.json: the file is empty")
 }
 
 // FuzzParse checks that whatever Parse accepts is within the limits and means the same when it is written again, and

@@ -64,5 +64,5 @@ func yield(earlier, later string, laterHad bool, field, value string) *Error {
 	if laterHad {
 		earlier, later = later, earlier
 	}
-	return &Error{File: later, Field: field, Err: fmt.Errorf("%s is taken by %s", value, earlier)}
+	return &Error{File: later, Field: field, Err: fmt.Errorf("%s is taken by %s", value, quoted(earlier))}
 }
