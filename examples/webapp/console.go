@@ -4,11 +4,34 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
+	"time"
+	"unicode"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 )
+
+// errNoReader says that nobody reads what the program prints.
+var errNoReader = errors.New("webapp: nobody reads the output any more")
+
+// output is where the program prints. When nobody reads it any more, as after | head, gone is called.
+type output struct {
+	io.Writer
+	gone func(error)
+}
+
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if errors.Is(err, syscall.EPIPE) {
+		o.gone(errNoReader)
+	}
+	return n, err
+}
 
 // printer returns a sink that prints each event as a line. It may be called by several goroutines at once.
 func printer(out io.Writer) func(events.Event) {
@@ -18,10 +41,45 @@ func printer(out io.Writer) func(events.Event) {
 		if e.Type == events.Warning {
 			mark = "!"
 		}
-		line := fmt.Sprintf("%s %s %-10s %-10s %-10s %s\n", e.Last.Format("15:04:05.000"), mark, e.About.Kind, e.About.Key, e.Reason, e.Message)
+		line := fmt.Sprintf("%s %s %-10s %-10s %-10s %s", e.Last.Format("15:04:05.000"), mark, e.About.Kind, e.About.Key, e.Reason, e.Message)
 		mu.Lock()
 		defer mu.Unlock()
-		_, _ = io.WriteString(out, line) // a terminal that is gone is no reason to stop
+		_, _ = io.WriteString(out, printable(line)+"\n") // the program goes on, or output.gone stops it
+	}
+}
+
+// printable returns s with what could do things to a terminal written out, as in \x1b. The names of files may be anything.
+func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// complainer returns a function that logs errors: the same one once a minute, since polls fail again and again. It may be
+// called by several goroutines at once.
+func complainer(log *slog.Logger, message string) func(error) {
+	var mu sync.Mutex
+	var last string
+	var when time.Time
+	isNews := func(err error) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if err.Error() == last && time.Since(when) < time.Minute {
+			return false
+		}
+		last, when = err.Error(), time.Now()
+		return true
+	}
+	return func(err error) {
+		if isNews(err) {
+			log.Warn(message, "error", err)
+		}
 	}
 }
 
@@ -32,4 +90,12 @@ func problemOf(err error) events.Ref {
 		ref.Key = e.File
 	}
 	return ref
+}
+
+// counted returns a number of things, in words that fit: 1 replica, 2 replicas.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
 }

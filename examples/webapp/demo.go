@@ -74,6 +74,7 @@ func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error
 		rejected: rejected,
 	}
 
+	told := ctx
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
 	defer cancel()
 	running, stop := context.WithCancel(ctx)
@@ -85,6 +86,9 @@ func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error
 		return o.Run(ctx)
 	})
 	err = d.play(ctx)
+	if told.Err() != nil {
+		err = fmt.Errorf("webapp: demo: %w", context.Cause(told)) // and not how far it has come
+	}
 	stop()
 	if err := errors.Join(err, g.Wait()); err != nil {
 		return err

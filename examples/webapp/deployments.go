@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type deployments struct {
 	manifests   *informer.Informer[string, manifest.Manifest]
 	byApp       *cache.Index[string, string, machine.Replica] // of the cache of replicas
 	machine     *machine.Machine
-	grace       time.Duration // that a replica gets to end
+	busy        func(addr string) bool // whether a replica has connections, or may still get one
 	events      *events.Recorder
 
 	// expected holds the replicas that were started or stopped and that the cache does not show so yet. A count of
@@ -33,7 +34,9 @@ type deployments struct {
 	// until patience is over, since a replica that dies at once may never show.
 	expected *expectations.Tracked[string, string]
 
-	ended sync.Map // the IDs of replicas that were told to end and are not gone: the others die of something else
+	// ended holds the replicas that are on their way out and not gone, by ID, with the time since when. All others die of
+	// something else.
+	ended sync.Map
 }
 
 // Reconcile takes the next step of one deployment and writes back its status.
@@ -44,14 +47,14 @@ func (c *deployments) Reconcile(ctx context.Context, app string) (controller.Res
 	}
 	d, ok := c.deployments.cache.Get(app)
 	if !ok {
-		return c.remove(app, replicas)
+		return c.remove(ctx, app, replicas)
 	}
 
 	p := planFor(d.Value.Spec, replicas)
-	if err := c.stop(app, p.kill, c.machine.Kill, "Killed", "it hangs"); err != nil {
+	if err := c.stop(ctx, app, p.kill, c.machine.Kill, "Killed", "it hangs"); err != nil {
 		return controller.Result{}, err
 	}
-	if err := c.stop(app, p.stop, c.machine.Stop, "Stopping", "it is not needed any more"); err != nil {
+	if err := c.stop(ctx, app, p.stop, c.drain, "Stopping", "it is not needed any more"); err != nil {
 		return controller.Result{}, err
 	}
 	if err := c.start(ctx, d, p.start); err != nil {
@@ -60,12 +63,12 @@ func (c *deployments) Reconcile(ctx context.Context, app string) (controller.Res
 	if err := c.writeStatus(ctx, d, p, replicas); err != nil {
 		return controller.Result{}, err
 	}
-	return c.escalate(replicas)
+	return c.escalate(ctx, replicas)
 }
 
 // remove stops the replicas of a deployment that does not exist, unless it is about to: after a restart the store is
 // empty, and what runs is adopted by the deployments to come.
-func (c *deployments) remove(app string, replicas []machine.Replica) (controller.Result, error) {
+func (c *deployments) remove(ctx context.Context, app string, replicas []machine.Replica) (controller.Result, error) {
 	if _, wanted := c.manifests.Get(app); wanted {
 		return controller.Result{}, nil
 	}
@@ -75,11 +78,11 @@ func (c *deployments) remove(app string, replicas []machine.Replica) (controller
 			ids = append(ids, r.ID)
 		}
 	}
-	if err := c.stop(app, ids, c.machine.Stop, "Stopping", "its deployment is gone"); err != nil {
+	if err := c.stop(ctx, app, ids, c.machine.Stop, "Stopping", "its deployment is gone"); err != nil {
 		return controller.Result{}, err
 	}
 	if len(replicas) > 0 {
-		return controller.Result{RequeueAfter: c.grace}, nil
+		return controller.Result{RequeueAfter: grace}, nil
 	}
 	c.expected.Delete(app)
 	return controller.Result{}, nil
@@ -110,14 +113,18 @@ func (c *deployments) start(ctx context.Context, d store.Object[Deployment], n i
 	return nil
 }
 
-// stop ends replicas in one of the two ways.
-func (c *deployments) stop(app string, ids []string, end func(id string) error, reason, why string) error {
+// stop ends replicas in one of three ways.
+func (c *deployments) stop(
+	ctx context.Context, app string, ids []string, end func(ctx context.Context, id string) error, reason, why string,
+) error {
 	c.expected.ExpectDeletions(app, ids...)
 	var errs []error
 	for _, id := range ids {
-		c.ended.Store(id, nil)
-		if err := end(id); err != nil {
-			c.ended.Delete(id)
+		_, again := c.ended.LoadOrStore(id, time.Now())
+		if err := end(ctx, id); err != nil {
+			if !again {
+				c.ended.Delete(id)
+			}
 			c.expected.DeletionObserved(app, id) // it will not be
 			errs = append(errs, err)
 			continue
@@ -127,17 +134,34 @@ func (c *deployments) stop(app string, ids []string, end func(id string) error, 
 	return errors.Join(errs...)
 }
 
-// escalate reminds the replicas that were told to stop; after their grace they are killed.
-func (c *deployments) escalate(replicas []machine.Replica) (controller.Result, error) {
+// drain begins the orderly end of a replica: its service takes it out of the load balancer, and escalate stops it when its
+// last connection has ended.
+func (c *deployments) drain(_ context.Context, id string) error {
+	c.machine.Drain(id)
+	return nil
+}
+
+// escalate stops the replicas that have drained, and reminds those that were told to stop; after their grace they are
+// killed.
+func (c *deployments) escalate(ctx context.Context, replicas []machine.Replica) (controller.Result, error) {
 	var result controller.Result
 	var errs []error
 	for _, r := range replicas {
-		if r.State == machine.Stopping {
-			errs = append(errs, c.machine.Stop(r.ID))
-			result.RequeueAfter = c.grace
+		switch {
+		case r.State == machine.Draining && c.mustWait(r):
+			result.RequeueAfter = drainCheck
+		case r.State == machine.Draining || r.State == machine.Stopping:
+			errs = append(errs, c.machine.Stop(ctx, r.ID))
+			result.RequeueAfter = cmp.Or(result.RequeueAfter, grace)
 		}
 	}
 	return result, errors.Join(errs...)
+}
+
+// mustWait reports whether a replica that drains still has connections, and has not had time enough for them.
+func (c *deployments) mustWait(r machine.Replica) bool {
+	since, ok := c.ended.Load(r.ID)
+	return ok && time.Since(since.(time.Time)) < drainLimit && c.busy(r.Addr())
 }
 
 // writeStatus writes back what there is, before the steps just taken.
@@ -172,7 +196,7 @@ func (c *deployments) watch(add func(app string)) informer.Handler[string, machi
 			if r.State != old.State {
 				c.recordState(r)
 			}
-			if r.State == machine.Stopping {
+			if r.State == machine.Draining || r.State == machine.Stopping {
 				c.expected.DeletionObserved(r.App, r.ID)
 			}
 			add(r.App)

@@ -19,7 +19,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
@@ -34,6 +33,18 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/replica"
 )
 
+// usage is the beginning of what -h prints.
+const usage = `webapp keeps what runs on this machine equal to a directory of manifests: it starts web servers as processes,
+replaces those that die or hang, rolls out changes, and balances the load over them.
+
+A manifest is a file *.json in that directory, and can be edited, added and removed at any time:
+
+	{"name": "hello", "replicas": 3, "port": 8001, "message": "Hello."}
+
+Usage: webapp [flags]
+
+`
+
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -45,8 +56,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	flags := flag.NewFlagSet("webapp", flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprint(stderr, usage)
+		flags.PrintDefaults()
+	}
 	manifests := flags.String("manifests", filepath.Join("examples", "webapp", "manifests"), "the `directory` of the manifests")
-	state := flags.String("state", "", "the `directory` of the lease and the records of the replicas; by default one in the\ntemporary directory, for these manifests")
+	state := flags.String("state", "", "the `directory` of the lease and the records of the replicas; by default one\nfor these manifests in the cache directory of the user")
 	lease := flags.Duration("lease", 3*time.Second, "how long another copy waits before it takes over from one that is gone")
 	verbose := flags.Bool("v", false, "log what the library does")
 	demo := flags.Bool("demo", false, "run a script of real actions, on ports that are free, and exit")
@@ -67,7 +82,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 
-	err := controller.RunUntilSignal(context.Background(), func(ctx context.Context) error {
+	ctx, stop := untilGone()
+	defer stop(nil)
+	stdout = output{stdout, stop}
+	err := controller.RunUntilSignal(ctx, func(ctx context.Context) error {
 		if *demo {
 			return runDemo(ctx, stdout, logger)
 		}
@@ -82,11 +100,32 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return orchestrate(ctx, Config{Manifests: *manifests, State: dir, Lease: *lease, Out: stdout, Logger: logger})
 	})
+	if err == nil && errors.Is(context.Cause(ctx), errNoReader) {
+		err = errNoReader
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, err)
 		return 1
 	}
 	return 0
+}
+
+// untilGone returns a context that ends when the terminal is closed, or when the returned function is called.
+func untilGone() (context.Context, context.CancelCauseFunc) {
+	ctx, gone := context.WithCancelCause(context.Background())
+	survivePipes()
+	hangup := make(chan os.Signal, 1) // receives, from package signal, until the end of ctx; never closed
+	notifyHangup(hangup)
+	// Listens for the hangup. It ends with ctx, which the caller ends.
+	go func() {
+		defer signal.Stop(hangup)
+		select {
+		case s := <-hangup:
+			gone(fmt.Errorf("webapp: received signal: %v", s))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, gone
 }
 
 // orchestrate runs an orchestrator, which prints its tables on SIGUSR1.
@@ -115,17 +154,4 @@ func orchestrate(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
-}
-
-// stateDir returns the state directory: the given one, or one that is the same for each copy with these manifests.
-func stateDir(dir, manifests string) (string, error) {
-	if dir != "" {
-		return dir, nil
-	}
-	path, err := filepath.Abs(manifests)
-	if err != nil {
-		return "", fmt.Errorf("webapp: find the manifests: %w", err)
-	}
-	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(os.TempDir(), fmt.Sprintf("webapp-%d-%x", os.Getuid(), sum[:4])), nil
 }

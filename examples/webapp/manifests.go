@@ -35,7 +35,7 @@ func (c *manifests) Reconcile(ctx context.Context, name string) (controller.Resu
 		if err != nil {
 			return controller.Result{}, err
 		}
-		c.events.Normal(about(kindWebApp, app), "Created", fmt.Sprintf("%d replicas at port %d", spec.Replicas, spec.Port))
+		c.events.Normal(about(kindWebApp, app), "Created", fmt.Sprintf("%s at port %d", counted(spec.Replicas, "replica"), spec.Port))
 	case wanted && app.Value.Spec != spec:
 		old := app.Value.Spec
 		app, err = store.Patch(ctx, c.apps, name, func(o *store.Object[WebApp]) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -40,11 +41,15 @@ type Config struct {
 // their caches, the controllers, and the manager that starts and stops them in order.
 type Orchestrator struct {
 	cfg      Config
-	election leaderelect.LeaseStore
+	election leases
 	status   net.Listener // of the status page, whose address stands in the lease
+	page     string       // the path of the status page, which no other copy has
 	events   *events.Recorder
 	machine  *machine.Machine
 	manager  *controller.Manager
+	traffic  *services
+
+	unstopped error // why the replicas could not be stopped at the end; set by the stop hook
 
 	// The caches, each filled by a source.
 	manifests   *informer.Informer[string, manifest.Manifest] // the directory, polled
@@ -64,13 +69,15 @@ const (
 	probeInterval = 300 * time.Millisecond
 	probeTimeout  = 500 * time.Millisecond
 	grace         = 3 * time.Second // that a replica gets to end
+	drainCheck    = 20 * time.Millisecond
+	drainLimit    = 2 * time.Second // for the connections of a replica that is not needed any more
 	patience      = 3 * time.Second // with a replica that does not appear
 	stopTimeout   = 10 * time.Second
 )
 
 // NewOrchestrator opens the directories and wires everything. It starts nothing but the listener of the status page.
 func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
-	o = &Orchestrator{cfg: cfg}
+	o = &Orchestrator{cfg: cfg, page: "/" + rand.Text()}
 	show := printer(cfg.Out)
 	o.events, err = events.NewRecorder(events.Config{Sink: func(e events.Event) {
 		show(e)
@@ -90,7 +97,7 @@ func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.election, err = leaderelect.NewFileStore(filepath.Join(cfg.State, "lease")); err != nil {
+	if o.election, err = openLeases(cfg.State); err != nil {
 		return nil, err
 	}
 	if err := o.openSources(dir); err != nil {
@@ -108,36 +115,25 @@ func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
 
 // openSources makes the five sources and their caches.
 func (o *Orchestrator) openSources(dir *manifest.Dir) error {
-	files, err := informer.Poll(dir.List, func(m manifest.Manifest) string { return m.Name },
-		informer.PollConfig[manifest.Manifest]{Interval: pollInterval})
+	_, manifests, err := polled(o, "manifests", dir.List, func(m manifest.Manifest) string { return m.Name })
 	if err != nil {
 		return err
 	}
-	o.manifests, err = informer.New(files, func(m manifest.Manifest) string { return m.Name },
-		informer.Config{Name: "manifests", Logger: o.cfg.Logger})
-	if err != nil {
-		return err
-	}
+	o.manifests = manifests
 
 	var nudge func()
 	m, err := machine.Open(filepath.Join(o.cfg.State, "replicas"), machine.Config{
-		Grace: grace, Changed: func() { nudge() }, Logger: o.cfg.Logger,
+		Grace: grace, Permit: mayAct, Changed: func() { nudge() }, Logger: o.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
 	o.machine = m
-	processes, err := informer.Poll(m.List, func(r machine.Replica) string { return r.ID },
-		informer.PollConfig[machine.Replica]{Interval: pollInterval})
+	poller, replicas, err := polled(o, "replicas", m.List, func(r machine.Replica) string { return r.ID })
 	if err != nil {
 		return err
 	}
-	nudge = processes.Nudge
-	o.replicas, err = informer.New(processes, func(r machine.Replica) string { return r.ID },
-		informer.Config{Name: "replicas", Logger: o.cfg.Logger})
-	if err != nil {
-		return err
-	}
+	o.replicas, nudge = replicas, poller.Nudge
 	o.byApp = cache.AddIndex(o.replicas.Indexer(), func(r machine.Replica) []string { return []string{r.App} })
 
 	db, err := store.NewMemory(store.MemoryConfig{})
@@ -151,6 +147,19 @@ func (o *Orchestrator) openSources(dir *manifest.Dir) error {
 	return errors.Join(errApps, errDeployments, errServices)
 }
 
+// polled makes a source that is polled, and its cache. That it cannot be read is logged once a minute.
+func polled[T any](
+	o *Orchestrator, name string, list func(context.Context) ([]T, error), key cache.KeyFunc[string, T],
+) (*informer.Poller[string, T], *informer.Informer[string, T], error) {
+	complain := complainer(o.cfg.Logger, "webapp: the "+name+" cannot be read; everything stays as it is")
+	poller, err := informer.Poll(list, key, informer.PollConfig[T]{Interval: pollInterval, OnError: complain})
+	if err != nil {
+		return nil, nil, err
+	}
+	inf, err := informer.New(poller, key, informer.Config{Name: name, OnError: complain, Logger: o.cfg.Logger})
+	return poller, inf, err
+}
+
 // wire makes the controllers and the manager. Each controller is fed by caches and writes to the store or to the world;
 // none knows of another.
 func (o *Orchestrator) wire() error {
@@ -161,7 +170,7 @@ func (o *Orchestrator) wire() error {
 			Key:           leaseKey,
 			LeaseDuration: cmp.Or(o.cfg.Lease, 3*time.Second),
 			DrainTimeout:  2 * stopTimeout,
-			Metadata:      map[string]string{statusURL: "http://" + o.status.Addr().String() + "/"},
+			Metadata:      map[string]string{statusURL: "http://" + o.status.Addr().String() + o.page},
 			OnNewLeader:   o.announce,
 			Logger:        o.cfg.Logger,
 		},
@@ -175,8 +184,9 @@ func (o *Orchestrator) wire() error {
 			return err
 		}
 	}
+	o.traffic = &services{services: o.services, byApp: o.byApp, events: o.events, log: o.cfg.Logger}
 	return errors.Join(
-		o.manager.AddStopHook("replicas", o.machine.StopAll),
+		o.manager.AddStopHook("replicas", o.stopReplicas),
 		o.wireManifests(), o.wireWebApps(), o.wireDeployments(), o.wireServices(), o.wireProbes(),
 		collect(o, o.deployments), collect(o, o.services),
 	)
@@ -212,7 +222,7 @@ func (o *Orchestrator) wireDeployments() error {
 	}
 	r := &deployments{
 		deployments: o.deployments, manifests: o.manifests, byApp: o.byApp,
-		machine: o.machine, grace: grace, events: o.events,
+		machine: o.machine, busy: o.traffic.busy, events: o.events,
 		expected: tracked,
 	}
 	c, err := o.add("deployments", 2, r, r.expected)
@@ -226,7 +236,7 @@ func (o *Orchestrator) wireDeployments() error {
 }
 
 func (o *Orchestrator) wireServices() error {
-	r := &services{services: o.services, byApp: o.byApp, events: o.events}
+	r := o.traffic
 	var err error
 	if r.Controller, err = o.controller("services", 2, r); err != nil {
 		return err
@@ -291,7 +301,8 @@ func (o *Orchestrator) controller(
 }
 
 // Run runs until ctx ends, and then stops in order: no more events, the queues drained, the replicas stopped, the lease
-// released. A copy that does not lead waits for its turn.
+// released. A copy that does not lead waits for its turn, and leaves the replicas to the leader. If replicas go on that
+// nobody looks after, Run says so.
 func (o *Orchestrator) Run(ctx context.Context) error {
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx)) // what is needed until the manager has stopped
 	defer stop()
@@ -300,5 +311,44 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 	g.Start(beside, o.serveStatus)
 	err := o.manager.Run(ctx)
 	stop()
-	return errors.Join(err, g.Wait())
+	return errors.Join(err, g.Wait(), o.leftBehind(context.WithoutCancel(ctx)))
+}
+
+// mayAct returns nil if the leader may start and stop processes now: if ctx is that of its work, and the lease holds
+// according to the clock. A timer is not enough: this process may have been suspended for longer than the lease.
+func mayAct(ctx context.Context) error {
+	leadership, ok := leaderelect.FromContext(ctx)
+	if !ok {
+		return errors.New("webapp: only the leader starts and stops replicas")
+	}
+	return leadership.Err()
+}
+
+// stopReplicas is the last that a leader does. What goes wrong is said by leftBehind, with what to do about it.
+func (o *Orchestrator) stopReplicas(ctx context.Context) error {
+	o.unstopped = o.machine.StopAll(ctx)
+	return nil
+}
+
+// leftBehind returns an error if replicas go on, and nobody leads who would look after them.
+func (o *Orchestrator) leftBehind(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	left, err := o.machine.List(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("it cannot be seen which replicas go on: %w", err)
+	case len(left) == 0 || askLeader(ctx, io.Discard, o.election) == nil:
+		return nil
+	default:
+		pids := make([]int, len(left))
+		for i, r := range left {
+			pids[i] = r.PID
+		}
+		err = fmt.Errorf("%s left without a leader, processes %v", counted(len(left), "replica"), pids)
+	}
+	if o.unstopped != nil {
+		err = fmt.Errorf("%w, because they could not be stopped: %w", err, o.unstopped)
+	}
+	return fmt.Errorf("webapp: %w; start webapp again to have it look after them", err)
 }

@@ -22,7 +22,7 @@ func planFor(spec DeploymentSpec, replicas []machine.Replica) plan {
 	ready := 0
 	for _, r := range replicas {
 		switch {
-		case r.State == machine.Stopping:
+		case r.State == machine.Draining || r.State == machine.Stopping:
 			// It is on its way out and counts as gone.
 		case r.State == machine.Unhealthy:
 			p.kill = append(p.kill, r.ID)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
@@ -20,15 +21,15 @@ type probes struct {
 // Reconcile probes one replica, as long as it runs.
 func (c *probes) Reconcile(ctx context.Context, id string) (controller.Result, error) {
 	r, ok := c.replicas.Get(id)
-	if !ok || r.State == machine.Starting || r.State == machine.Stopping {
+	if !ok || r.State == machine.Starting || r.State == machine.Draining || r.State == machine.Stopping {
 		return controller.Result{}, nil
 	}
 	probe, cancel := context.WithTimeout(ctx, c.timeout)
 	err := c.machine.Probe(probe, r)
 	cancel()
-	if ctx.Err() != nil {
-		return controller.Result{}, context.Cause(ctx) // the probe was called off: that says nothing of the replica
+	c.machine.ReportHealth(id, err)
+	if err != nil && !errors.Is(err, machine.ErrUnhealthy) {
+		return controller.Result{}, err // it could not be asked
 	}
-	c.machine.ReportHealth(id, err == nil)
 	return controller.Result{RequeueAfter: c.interval}, nil
 }

@@ -25,6 +25,7 @@ import (
 type program struct {
 	*exec.Cmd
 	t     *testing.T
+	out   io.Closer   // where its output is read
 	lines chan string // its output; closed when it ends
 }
 
@@ -34,12 +35,12 @@ func (r *rig) program(args ...string) *program {
 	self, err := os.Executable()
 	require.NoError(r.t, err)
 	cmd := exec.CommandContext(r.ctx, self, append([]string{"-manifests", r.manifests, "-state", r.state}, args...)...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+r.temp)
 	out, err := cmd.StdoutPipe()
 	require.NoError(r.t, err)
 	cmd.Stderr = cmd.Stdout
 	require.NoError(r.t, cmd.Start())
-	p := &program{Cmd: cmd, t: r.t, lines: make(chan string, 10_000)}
+	p := &program{Cmd: cmd, t: r.t, out: out, lines: make(chan string, 10_000)}
 	// Reads the output until the program, and whoever else holds its end, has closed it.
 	go func() {
 		defer close(p.lines)
@@ -110,7 +111,7 @@ func TestASecondCtrlCExitsAtOnceAndTheNextRunTakesCareOfTheRest(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello)
 	p := r.program("-lease", "1s")
-	p.line("Running", "1 replicas ready")
+	p.line("Running", "1 replica ready")
 	pid := r.list()[0].PID
 	require.NoError(t, suspend(pid)) // so that the stop takes its grace
 	require.NoError(t, p.Process.Signal(os.Interrupt))
@@ -155,7 +156,7 @@ func TestTheStatusIsPrintedOnSIGUSR1AndByDashStatus(t *testing.T) {
 	require.Contains(t, out.String(), "nobody leads")
 
 	p := r.program()
-	p.line("Running", "1 replicas ready")
+	p.line("Running", "1 replica ready")
 	require.NoError(t, p.Process.Signal(syscall.SIGUSR1))
 	p.line("APP", "PHASE", "READY")
 	p.line("hello", "Running", "1/1")

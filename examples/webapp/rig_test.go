@@ -45,6 +45,7 @@ type rig struct {
 	ctx       context.Context
 	manifests string
 	state     string
+	temp      string // the temporary directory of its programs
 	stop      func() // and wait for the end
 
 	mu sync.Mutex
@@ -57,7 +58,7 @@ func newRig(t *testing.T, apps ...manifest.Manifest) *rig {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), generous)
 	t.Cleanup(cancel)
-	r := &rig{t: t, ctx: ctx, manifests: t.TempDir(), state: t.TempDir()}
+	r := &rig{t: t, ctx: ctx, manifests: t.TempDir(), state: filepath.Join(t.TempDir(), "state"), temp: t.TempDir()}
 	for _, app := range apps {
 		r.write(app)
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
@@ -19,23 +21,31 @@ const portRetry = 2 * time.Second
 // services runs a load balancer over the ready replicas of each Service.
 type services struct {
 	*controller.Controller[string]
-	services  mirror[Service]
-	byApp     *cache.Index[string, string, machine.Replica] // of the cache of replicas
-	balancers *balancer.Set                                 // of the present Run
-	events    *events.Recorder
+	services mirror[Service]
+	byApp    *cache.Index[string, string, machine.Replica] // of the cache of replicas
+	events   *events.Recorder
+	log      *slog.Logger
+
+	// mu is held from the look at the replicas until the load balancer has been told, so that busy never comes between,
+	// and guards the following.
+	mu        sync.Mutex
+	balancers *balancer.Set // of the present Run; nil before the first
 }
 
 // Run runs the controller, and closes the load balancers when it has ended: whoever leads next needs their ports.
 func (c *services) Run(ctx context.Context) error {
-	var err error
-	if c.balancers, err = balancer.NewSet(balancer.Config{}); err != nil {
+	balancers, err := balancer.NewSet(balancer.Config{Logger: c.log})
+	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.balancers = balancers
+	c.mu.Unlock()
 	err = c.Controller.Run(ctx)
 	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	// An error is a connection that was cut off because its client did not hang up. That is what the limit is for.
-	_ = c.balancers.Close(soon)
+	_ = balancers.Close(soon)
 	return err
 }
 
@@ -46,19 +56,34 @@ func (c *services) Reconcile(ctx context.Context, name string) (controller.Resul
 		c.balancers.Remove(name)
 		return controller.Result{}, nil
 	}
-	backends := readyBackends(c.byApp, name)
-	err := c.balancers.Ensure(name, s.Value.Spec.Port, backends)
-
-	status := ServiceStatus{Backends: len(backends)}
-	if b, ok := c.balancers.Get(name); ok {
-		status.Address = b.Addr().String()
-	}
+	status, err := c.tell(name, s.Value.Spec)
 	result := controller.Result{}
 	if err != nil {
 		status.Problem = err.Error()
 		result.RequeueAfter = portRetry
 	}
 	return result, c.writeStatus(ctx, s, status)
+}
+
+// tell tells the load balancer of a service which replicas are ready, and returns how it is doing.
+func (c *services) tell(name string, spec ServiceSpec) (ServiceStatus, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	backends := readyBackends(c.byApp, name)
+	err := c.balancers.Ensure(name, spec.Port, backends)
+	status := ServiceStatus{Backends: len(backends)}
+	if b, ok := c.balancers.Get(name); ok {
+		status.Address = b.Addr().String()
+	}
+	return status, err
+}
+
+// busy reports whether a replica has connections, or may still get one. Once the cache shows that a replica is not ready,
+// and busy is false, it stays false.
+func (c *services) busy(addr string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.balancers != nil && c.balancers.Busy(addr)
 }
 
 func (c *services) writeStatus(ctx context.Context, s store.Object[Service], status ServiceStatus) error {

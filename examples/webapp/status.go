@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -47,11 +47,15 @@ func (o *Orchestrator) WriteStatus(ctx context.Context, w io.Writer) error {
 	return tab.Flush()
 }
 
-// serveStatus serves the table until ctx ends.
+// serveStatus serves the tables until ctx ends, as long as this copy leads.
 func (o *Orchestrator) serveStatus(ctx context.Context) error {
 	server := &http.Server{
 		ReadHeaderTimeout: 5 * time.Second,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != o.page || !o.manager.Elector().IsLeader() {
+				http.Error(w, "this copy does not lead", http.StatusNotFound)
+				return
+			}
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			_ = o.WriteStatus(r.Context(), w) // a client that is gone has no use for an error
 		}),
@@ -68,15 +72,24 @@ func (o *Orchestrator) announce(l leaderelect.Leader) {
 	o.events.Normal(events.Ref{Kind: "Lease", Key: leaseKey}, "Leader", fmt.Sprintf("%s leads, term %d, status at %s", l.Identity, l.Term, l.Metadata[statusURL]))
 }
 
-// printStatus asks the leader that the state directory knows of for its tables.
+// printStatus asks the leader that the state directory knows of for its tables. It makes no directory.
 func printStatus(ctx context.Context, w io.Writer, state string) error {
-	leases, err := leaderelect.NewFileStore(filepath.Join(state, "lease"))
+	if _, err := os.Stat(leaseDir(state)); err != nil {
+		return fmt.Errorf("webapp: nobody leads: no copy of the program runs with the state directory %s: %w", state, err)
+	}
+	files, err := leaderelect.NewFileStore(leaseDir(state))
 	if err != nil {
 		return err
 	}
+	return askLeader(ctx, w, files)
+}
+
+// askLeader writes the tables of the leader. It fails if nobody leads: the lease alone does not say so, because it outlives
+// a leader that was killed.
+func askLeader(ctx context.Context, w io.Writer, leases leaderelect.LeaseStore) error {
 	leader, err := leaderelect.Holder(ctx, leases, leaseKey)
 	if errors.Is(err, leaderelect.ErrNotFound) {
-		return fmt.Errorf("webapp: nobody leads: no copy of the program runs with the state directory %s", state)
+		return errors.New("webapp: nobody leads: the lease is free")
 	}
 	if err != nil {
 		return err
@@ -87,9 +100,12 @@ func printStatus(ctx context.Context, w io.Writer, state string) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("webapp: ask %s, who led last: %w", leader.Identity, err)
+		return fmt.Errorf("webapp: nobody leads: %s, who led last, does not answer: %w", leader.Identity, err)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("webapp: nobody leads: %s led last, and has lost the lease", leader.Identity)
+	}
 	_, err = io.Copy(w, resp.Body)
 	return err
 }

@@ -49,10 +49,18 @@ func (c *webapps) recordPhase(app store.Object[WebApp], s WebAppStatus) {
 	case Degraded:
 		c.events.Warning(about(kindWebApp, app), string(s.Phase), s.Problem)
 	case Running:
-		c.events.Normal(about(kindWebApp, app), string(s.Phase), fmt.Sprintf("%d replicas ready, open http://%s/", s.Ready, s.Address))
+		c.events.Normal(about(kindWebApp, app), string(s.Phase), running(s))
 	default:
-		c.events.Normal(about(kindWebApp, app), string(s.Phase), fmt.Sprintf("%d of %d replicas ready", s.Ready, app.Value.Spec.Replicas))
+		c.events.Normal(about(kindWebApp, app), string(s.Phase), fmt.Sprintf("%d of %s ready", s.Ready, counted(app.Value.Spec.Replicas, "replica")))
 	}
+}
+
+// running says what a user can do with an app that is as it should be.
+func running(s WebAppStatus) string {
+	if s.Ready == 0 {
+		return "no replicas are wanted, so nothing answers at http://" + s.Address + "/"
+	}
+	return counted(s.Ready, "replica") + " ready, open http://" + s.Address + "/"
 }
 
 // ensure creates the child of an app, or brings its spec in line, and returns it as it should now be: zero while a child

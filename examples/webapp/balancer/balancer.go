@@ -24,6 +24,7 @@ type Balancer struct {
 	turn     int                   // index of the backend that is next
 	closed   bool                  // shut was called
 	conns    map[net.Conn]struct{} // both sides of what is open; nil when cut
+	sent     map[string]int        // by backend: connections that it has, or that are being dialled; none is zero
 	stats    Stats
 }
 
@@ -48,6 +49,7 @@ func serve(listener net.Listener, cfg Config) *Balancer {
 		listener: listener,
 		closing:  make(chan struct{}),
 		conns:    make(map[net.Conn]struct{}),
+		sent:     make(map[string]int),
 	}
 	b.cut, b.cutNow = context.WithCancel(context.Background())
 	// The acceptor. It ends when shut closes the listener; Close waits.
@@ -130,13 +132,8 @@ func (b *Balancer) accept() {
 	wait := 5 * time.Millisecond
 	for {
 		c, err := b.listener.Accept()
-		select {
-		case <-b.closing:
-			if err == nil {
-				c.Close()
-			}
+		if err != nil && b.isClosed() {
 			return
-		default:
 		}
 		if err != nil { // out of descriptors or memory, most likely: leave time for some to come back
 			b.cfg.Logger.Warn("balancer: accept", "addr", b.Addr(), "error", err)
@@ -148,13 +145,31 @@ func (b *Balancer) accept() {
 			continue
 		}
 		wait = 5 * time.Millisecond
-		b.mu.Lock()
-		b.stats.Accepted++
-		b.stats.Open++
-		b.mu.Unlock()
+		if !b.admit() {
+			c.Close()
+			return
+		}
 		// Serves one connection. It ends when both sides have, or when Close cuts them; Close waits.
 		b.ended.Go(func() { b.pass(c.(*net.TCPConn)) })
 	}
+}
+
+// admit counts a connection that was accepted. It reports false if b accepts no more.
+func (b *Balancer) admit() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.stats.Accepted++
+	b.stats.Open++
+	return true
+}
+
+func (b *Balancer) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
 }
 
 // track has Close cut c. It reports false when that has happened already.
@@ -175,14 +190,51 @@ func (b *Balancer) untrack(c net.Conn) {
 	c.Close()
 }
 
-// inTurn returns the backends in the order in which the next connection tries them.
-func (b *Balancer) inTurn() []string {
+// next returns the backend that a connection tries next, after those that it has tried, and counts the connection as
+// sent to it; "" when there is none left. To choose and to count are one step, so that a backend that is not Busy stays so.
+func (b *Balancer) next(tried []string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.backends) == 0 {
-		return nil
+	n := len(b.backends)
+	if n == 0 {
+		return ""
 	}
-	first := b.turn % len(b.backends)
-	b.turn = first + 1
-	return slices.Concat(b.backends[first:], b.backends[:first])
+	if len(tried) == 0 {
+		b.turn = b.turn%n + 1
+	}
+	for i := range n {
+		if addr := b.backends[(b.turn-1+i)%n]; !slices.Contains(tried, addr) {
+			b.sent[addr]++
+			return addr
+		}
+	}
+	return ""
+}
+
+// unsend ends what next has counted.
+func (b *Balancer) unsend(addr string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unsendLocked(addr)
+}
+
+func (b *Balancer) unsendLocked(addr string) {
+	if b.sent[addr]--; b.sent[addr] == 0 {
+		delete(b.sent, addr)
+	}
+}
+
+// Busy reports whether a backend has connections of b, or may still get one. Once it is false it stays false, until
+// SetBackends names the backend again.
+func (b *Balancer) Busy(addr string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sent[addr] > 0 {
+		return true
+	}
+	undecided := b.stats.Open // connections that have no backend yet
+	for _, n := range b.sent {
+		undecided -= n
+	}
+	return slices.Contains(b.backends, addr) && (!b.closed || undecided > 0)
 }

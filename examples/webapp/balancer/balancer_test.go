@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,6 +74,54 @@ func TestBackendsChangeForNewConnectionsOnly(t *testing.T) {
 	require.True(t, talks(t, old))
 	require.NoError(t, old.Close())
 }
+
+func TestABackendIsBusyUntilItsLastConnectionHasEnded(t *testing.T) {
+	ended := make(chan struct{})
+	x, y := backend(t, func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, "x\n")
+		_, _ = io.Copy(io.Discard, c)
+		close(ended)
+	}), named(t, "y")
+	b := listen(t, balancer.Config{}, x)
+	require.True(t, b.Busy(x), "it may get connections")
+	require.False(t, b.Busy(y))
+	c := dial(t, b.Addr().String())
+	require.Equal(t, "x", answer(t, c))
+	b.SetBackends([]string{y})
+	require.True(t, b.Busy(x), "it has one")
+	require.NoError(t, c.Close())
+	<-ended
+	for b.Busy(x) { // the balancer takes a moment to notice
+		runtime.Gosched()
+	}
+	require.Equal(t, "y", ask(t, b.Addr().String()))
+	require.False(t, b.Busy(x))
+}
+
+// A connection that was accepted before its backend was taken out, and has not chosen yet, chooses among the new ones.
+func TestAConnectionThatFailsToDialTriesTheBackendsOfNow(t *testing.T) {
+	var b *balancer.Balancer
+	y := named(t, "y")
+	gone := dead(t)
+	ready := make(chan struct{})
+	dialling := &hook{do: func() { // when the first attempt has failed
+		<-ready
+		b.SetBackends([]string{y})
+	}}
+	b = listen(t, balancer.Config{Logger: slog.New(dialling)}, gone)
+	close(ready)
+	require.Equal(t, "y", ask(t, b.Addr().String()))
+	require.False(t, b.Busy(gone))
+}
+
+// hook is a log handler that does something with each line.
+type hook struct {
+	slog.Handler
+	do func()
+}
+
+func (h *hook) Enabled(context.Context, slog.Level) bool  { return true }
+func (h *hook) Handle(context.Context, slog.Record) error { h.do(); return nil }
 
 func TestTheEndOfSendingIsPassedOn(t *testing.T) {
 	t.Run("from the client", func(t *testing.T) {

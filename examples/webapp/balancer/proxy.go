@@ -9,20 +9,25 @@ import (
 
 // pass passes one connection on to a backend, until both have ended.
 func (b *Balancer) pass(client *net.TCPConn) {
+	var addr string // of the backend
 	refused := false
 	defer func() {
 		b.mu.Lock()
+		defer b.mu.Unlock()
 		b.stats.Open--
 		if refused {
 			b.stats.Refused++
 		}
-		b.mu.Unlock()
+		if addr != "" {
+			b.unsendLocked(addr)
+		}
 	}()
 	defer b.untrack(client)
 	if !b.track(client) {
 		return
 	}
-	backend := b.dial()
+	var backend *net.TCPConn
+	backend, addr = b.dial()
 	if backend == nil {
 		refused = true
 		return
@@ -34,17 +39,21 @@ func (b *Balancer) pass(client *net.TCPConn) {
 	join(client, backend)
 }
 
-// dial connects to the first backend that can be reached; it returns nil when none can.
-func (b *Balancer) dial() *net.TCPConn {
-	addrs := b.inTurn()
-	for _, addr := range addrs {
-		if c, err := b.dialOne(addr); err == nil {
-			return c.(*net.TCPConn)
-		} else if b.cut.Err() == nil {
+// dial connects to the first backend that can be reached, and returns it with its address; nil when none can.
+func (b *Balancer) dial() (*net.TCPConn, string) {
+	var tried []string
+	for addr := b.next(nil); addr != ""; addr = b.next(tried) {
+		c, err := b.dialOne(addr)
+		if err == nil {
+			return c.(*net.TCPConn), addr
+		}
+		b.unsend(addr)
+		tried = append(tried, addr)
+		if b.cut.Err() == nil {
 			b.cfg.Logger.Debug("balancer: backend skipped", "addr", b.Addr(), "backend", addr, "error", err)
 		}
 	}
-	return nil
+	return nil, ""
 }
 
 func (b *Balancer) dialOne(addr string) (net.Conn, error) {

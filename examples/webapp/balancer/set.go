@@ -19,10 +19,12 @@ type Set struct {
 	cutNow context.CancelFunc // ends drains
 	ended  sync.WaitGroup     // balancers that drain
 
-	// mu guards the following. Under it ports are opened and closed, which does not wait for anybody.
+	// mu guards the following, and is taken before that of a Balancer. Under it ports are opened and closed, which does not
+	// wait for anybody.
 	mu      sync.Mutex
 	closed  bool
 	members map[string]*Balancer
+	retired map[*Balancer]struct{} // those that drain
 }
 
 // NewSet returns an empty Set.
@@ -31,7 +33,7 @@ func NewSet(cfg Config) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("balancer: new set: %w", err)
 	}
-	s := &Set{cfg: cfg, members: make(map[string]*Balancer)}
+	s := &Set{cfg: cfg, members: make(map[string]*Balancer), retired: make(map[*Balancer]struct{})}
 	s.drains, s.cutNow = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -97,6 +99,24 @@ func (s *Set) Get(name string) (*Balancer, bool) {
 	return b, exists
 }
 
+// Busy reports whether a backend has connections of any balancer of the Set, or may still get one; see [Balancer.Busy].
+// One that is taken from all of them and is not Busy can be stopped without harm to anybody.
+func (s *Set) Busy(addr string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.members {
+		if b.Busy(addr) {
+			return true
+		}
+	}
+	for b := range s.retired {
+		if b.Busy(addr) {
+			return true
+		}
+	}
+	return false
+}
+
 // Names returns the names that have a balancer, in order.
 func (s *Set) Names() []string {
 	s.mu.Lock()
@@ -141,6 +161,7 @@ func (s *Set) holderLocked(port int) string {
 func (s *Set) retireLocked(name string) {
 	b := s.members[name]
 	delete(s.members, name)
+	s.retired[b] = struct{}{}
 	b.shut()
 	// Drains what is open. It ends when that has, when Config.Drain is over, or when Close cuts; Close waits.
 	s.ended.Go(func() {
@@ -149,5 +170,8 @@ func (s *Set) retireLocked(name string) {
 		if err := b.Close(ctx); err != nil {
 			s.cfg.Logger.Info("balancer: drained", "name", name, "error", err)
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.retired, b)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -172,4 +174,33 @@ func TestPortsAreWithinTheirLimits(t *testing.T) {
 	for _, port := range []int{-1, 65536} {
 		require.ErrorContains(t, s.Ensure("a", port, nil), "the limits are 0 and 65535")
 	}
+}
+
+func TestABackendOfASetIsBusyWhileABalancerThatHasMovedDrains(t *testing.T) {
+	s := newSet(t, balancer.Config{})
+	x, y := named(t, "x"), named(t, "y")
+	require.NoError(t, s.Ensure("a", 0, []string{x}))
+	addr, port := at(t, s, "a")
+	c := dial(t, addr)
+	require.Equal(t, "x", answer(t, c))
+	for {
+		other := dead(t)
+		_, p, err := net.SplitHostPort(other)
+		require.NoError(t, err)
+		n, err := strconv.Atoi(p)
+		require.NoError(t, err)
+		if err := s.Ensure("a", n, []string{x, y}); err == nil && n != port {
+			break
+		}
+	}
+	require.NoError(t, s.Ensure("a", 0, []string{y}))
+	require.True(t, s.Busy(x), "the balancer of the old port has a connection")
+	require.True(t, talks(t, c))
+	require.NoError(t, c.Close())
+	for s.Busy(x) { // the balancer takes a moment to notice
+		runtime.Gosched()
+	}
+	require.True(t, s.Busy(y))
+	s.Remove("a")
+	require.False(t, s.Busy(y))
 }

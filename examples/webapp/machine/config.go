@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,11 @@ type Config struct {
 	// replica itself, not a parent of it.
 	// Defaults to this executable with the arguments replica -id ID -app APP -message MESSAGE -record 3.
 	Command func(Spec) *exec.Cmd
+
+	// Permit is asked right before a process is started and before each signal. Its error calls that off and is returned.
+	// A caller that may lose the right to act, as a leader may, checks it here: between this check and the act there is
+	// nothing else. Defaults to nil for everything.
+	Permit func(context.Context) error
 
 	// Grace is how long a replica has to end after SIGTERM, before another Stop kills it. Defaults to 3s.
 	Grace time.Duration
@@ -46,6 +52,9 @@ func (c Config) withDefaults() (Config, error) {
 			return exec.Command(program, "replica",
 				"-id", s.ID, "-app", s.App, "-message", s.Message, "-record", strconv.Itoa(recordFD))
 		}
+	}
+	if c.Permit == nil {
+		c.Permit = func(context.Context) error { return nil }
 	}
 	if c.Changed == nil {
 		c.Changed = func() {}

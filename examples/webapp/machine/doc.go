@@ -8,8 +8,9 @@
 //	err = m.Start(ctx, machine.Spec{ID: "blue-1", App: "blue", Revision: "r1", Message: "hello"})
 //	replicas, err := m.List(ctx)                                       // what there is
 //	err = m.Probe(ctx, replicas[0])                                    // does it answer
-//	m.ReportHealth("blue-1", err == nil)                               // three failures in a row make it Unhealthy
-//	err = m.Stop("blue-1")                                             // SIGTERM; again after the grace: SIGKILL
+//	m.ReportHealth("blue-1", err)                                      // three failures in a row make it Unhealthy
+//	m.Drain("blue-1")                                                  // whoever sends it connections is to stop that
+//	err = m.Stop(ctx, "blue-1")                                        // SIGTERM; again after the grace: SIGKILL
 //
 // # Records
 //
@@ -31,25 +32,27 @@
 //
 // # States
 //
-//	Starting ---> Running ---> Ready <---> Unhealthy       and from each of them, by Stop or Kill: ---> Stopping
-//	 no port      it listens   a probe     N failures in a
+//	Starting ---> Running ---> Ready <---> Unhealthy       and from each of them, by Drain: ---> Draining
+//	 no port      it listens   a probe     N failures in a                  by Stop or Kill: ---> Stopping
 //	 yet                       succeeded   row, also from Running
 //
-// Starting and Running are read from the record. Ready, Unhealthy and Stopping are what this Machine was told or did;
-// another Machine over the same directory starts from Running and asks again.
+// Starting and Running are read from the record. The other states are what this Machine was told or did; another Machine
+// over the same directory starts from Running and asks again.
 //
 // # Guarantees
 //
 //  1. Level-triggered: List is the present state. Nothing that happened while nobody looked is missed.
 //  2. Two replicas never have one ID at once, even when two processes start them.
-//  3. A signal goes to the process that holds the lock of the record, and to no other. On Linux this is exact. Elsewhere
-//     a process that dies between the check and the signal, whose pid is given away in between, is the one exception.
+//  3. A signal goes to the process that holds the lock of the record, and to no other, whatever pid is on record: on
+//     Linux the kernel is asked who holds the lock. Elsewhere the record is believed, so nobody else may write to the
+//     directory, and a pid that is given away between the check and the signal is an exception.
 //  4. A record is removed only when its process is dead. Removing races with nothing: any number of processes may list,
 //     start and stop at once, and one that was suspended in the middle holds nobody up.
 //  5. A replica outlives whoever started it: it has a session of its own, so that a signal from a terminal does not
 //     reach it, and it holds none of the starter's files but its record and its log.
 //  6. Nothing happens behind the caller's back. There is no timer that kills: Stop has to be called again, as a
 //     reconciler does, and escalates when the grace is over.
+//  7. Right before a process is started or signalled, [Config.Permit] is asked.
 //
 // # Shutdown
 //

@@ -35,14 +35,14 @@ func TestAReplicaStartsGetsReadyAndStops(t *testing.T) {
 	require.NoError(t, w.Probe(context.Background(), r))
 	require.Equal(t, []string{"a-1.replica.json", "a-1.replica.log"}, w.files())
 
-	w.ReportHealth("a-1", true)
+	w.ReportHealth("a-1", nil)
 	w.until(func(rs []machine.Replica) bool { return find(rs, "a-1").State == machine.Ready })
-	require.NoError(t, w.Stop("a-1"))
+	require.NoError(t, w.Stop(context.Background(), "a-1"))
 	w.until(func(rs []machine.Replica) bool { return len(rs) == 0 || rs[0].State == machine.Stopping })
 	w.untilGone()
 	w.logged("id=a-1", `status="exit status 0"`)
-	require.NoError(t, w.Stop("a-1"), "what is gone is stopped")
-	require.NoError(t, w.Kill("a-1"))
+	require.NoError(t, w.Stop(context.Background(), "a-1"), "what is gone is stopped")
+	require.NoError(t, w.Kill(context.Background(), "a-1"))
 }
 
 func TestADeathFromOutsideIsSeen(t *testing.T) {
@@ -59,36 +59,37 @@ func TestFailedProbesInARowMakeAReplicaUnhealthy(t *testing.T) {
 	w.running("a-1")
 	state := func() machine.State { return find(w.list(), "a-1").State }
 	for _, step := range []struct {
-		ok   bool
-		want machine.State
+		probe error
+		want  machine.State
 	}{
-		{false, machine.Running},
-		{false, machine.Unhealthy},
-		{false, machine.Unhealthy},
-		{true, machine.Ready},
-		{false, machine.Ready},
-		{true, machine.Ready},
-		{false, machine.Ready},
-		{false, machine.Unhealthy},
+		{machine.ErrUnhealthy, machine.Running},
+		{errors.New("it could not be asked"), machine.Running},
+		{machine.ErrUnhealthy, machine.Unhealthy},
+		{machine.ErrUnhealthy, machine.Unhealthy},
+		{nil, machine.Ready},
+		{machine.ErrUnhealthy, machine.Ready},
+		{nil, machine.Ready},
+		{machine.ErrUnhealthy, machine.Ready},
+		{machine.ErrUnhealthy, machine.Unhealthy},
 	} {
-		w.ReportHealth("a-1", step.ok)
+		w.ReportHealth("a-1", step.probe)
 		require.Equal(t, step.want, state())
 	}
-	w.ReportHealth("nobody", false)
-	require.NoError(t, w.Kill("a-1"))
-	w.ReportHealth("a-1", true)
+	w.ReportHealth("nobody", machine.ErrUnhealthy)
+	require.NoError(t, w.Kill(context.Background(), "a-1"))
+	w.ReportHealth("a-1", nil)
 	w.untilGone()
 
 	w.running("a-1") // another one: what was known of the last does not count
-	w.ReportHealth("a-1", false)
+	w.ReportHealth("a-1", machine.ErrUnhealthy)
 	require.Equal(t, machine.Running, state())
 }
 
 func TestAnIDThatIsUsedAgainIsAnotherReplica(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")
-	w.ReportHealth("a-1", true)
-	require.NoError(t, w.Kill("a-1"))
+	w.ReportHealth("a-1", nil)
+	require.NoError(t, w.Kill(context.Background(), "a-1"))
 	w.awaitDeath("a-1")
 	w.start("a-1") // and nobody has listed in between
 	require.Contains(t, []machine.State{machine.Starting, machine.Running}, find(w.list(), "a-1").State)
@@ -101,7 +102,7 @@ func TestEveryStepOfTheMachineIsAChange(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.Start(context.Background(), spec("a-1")))
 	require.Equal(t, 1, changes)
-	require.NoError(t, m.Stop("a-1"))
+	require.NoError(t, m.Stop(context.Background(), "a-1"))
 	require.Equal(t, 2, changes)
 	require.NoError(t, m.StopAll(context.Background()))
 	for changes == 2 { // the process dies before its exit can be seen
@@ -111,13 +112,56 @@ func TestEveryStepOfTheMachineIsAChange(t *testing.T) {
 	require.LessOrEqual(t, changes, 4, "that it listened may have been seen as well")
 }
 
+func TestADrainingReplicaGoesOnUntilItIsStopped(t *testing.T) {
+	w := run(t, machine.Config{})
+	r := w.running("a-1")
+	w.ReportHealth("a-1", nil)
+	<-w.changed
+	w.Drain("a-1")
+	require.Len(t, w.changed, 1)
+	require.Equal(t, machine.Draining, find(w.list(), "a-1").State)
+	<-w.changed
+	w.ReportHealth("a-1", machine.ErrUnhealthy)
+	w.Drain("a-1")
+	w.Drain("nobody")
+	require.Empty(t, w.changed, "nothing has changed")
+	require.NoError(t, w.Probe(context.Background(), r))
+	require.NoError(t, w.Stop(context.Background(), "a-1"))
+	w.untilGone()
+}
+
+// A process that was suspended may have lost its right to act since it looked.
+func TestNothingIsStartedOrSignalledWithoutPermission(t *testing.T) {
+	var permit error
+	type key struct{}
+	ctx := context.WithValue(t.Context(), key{}, "of the caller")
+	w := run(t, machine.Config{Grace: time.Nanosecond, Permit: func(ctx context.Context) error {
+		if ctx.Value(key{}) == nil {
+			return nil // the cleanup
+		}
+		return permit
+	}})
+	w.running("a-1")
+	permit = errors.New("somebody else leads")
+	require.ErrorIs(t, w.Start(ctx, spec("a-2")), permit)
+	require.ErrorIs(t, w.Stop(ctx, "a-1"), permit)
+	require.ErrorIs(t, w.Kill(ctx, "a-1"), permit)
+	require.ErrorIs(t, w.StopAll(ctx), permit)
+	require.Len(t, w.list(), 1)
+	require.Equal(t, machine.Running, w.list()[0].State)
+	require.Len(t, w.files(), 2)
+	permit = nil
+	require.NoError(t, w.Stop(ctx, "a-1"))
+	w.untilGone()
+}
+
 func TestOnlyAChangeOfHealthIsAChange(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")
-	w.ReportHealth("a-1", true)
+	w.ReportHealth("a-1", nil)
 	<-w.changed
-	w.ReportHealth("a-1", true)
-	w.ReportHealth("a-1", false)
+	w.ReportHealth("a-1", nil)
+	w.ReportHealth("a-1", machine.ErrUnhealthy)
 	require.Empty(t, w.changed)
 }
 
@@ -130,9 +174,9 @@ func TestASuspendedReplicaFailsProbesAndCanBeKilled(t *testing.T) {
 	err := w.Probe(ctx, r)
 	require.ErrorIs(t, err, machine.ErrUnhealthy)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, w.Stop("a-1"))
+	require.NoError(t, w.Stop(context.Background(), "a-1"))
 	require.Equal(t, machine.Stopping, find(w.list(), "a-1").State)
-	require.NoError(t, w.Kill("a-1"))
+	require.NoError(t, w.Kill(context.Background(), "a-1"))
 	w.untilGone()
 	w.logged("id=a-1", "signal: killed")
 }
@@ -142,8 +186,8 @@ func TestStopKillsOnlyWhenTheGraceIsOver(t *testing.T) {
 		w := run(t, machine.Config{Grace: time.Hour})
 		r := w.running("a-1")
 		suspend(t, r.PID)
-		require.NoError(t, w.Stop("a-1"))
-		require.NoError(t, w.Stop("a-1"))
+		require.NoError(t, w.Stop(context.Background(), "a-1"))
+		require.NoError(t, w.Stop(context.Background(), "a-1"))
 		signal(t, r.PID, syscall.SIGCONT)
 		w.untilGone()
 		w.logged("id=a-1", `status="exit status 0"`)
@@ -152,9 +196,9 @@ func TestStopKillsOnlyWhenTheGraceIsOver(t *testing.T) {
 		w := run(t, machine.Config{Grace: time.Nanosecond})
 		r := w.running("a-1")
 		suspend(t, r.PID)
-		require.NoError(t, w.Stop("a-1"))
+		require.NoError(t, w.Stop(context.Background(), "a-1"))
 		require.Len(t, w.list(), 1, "the first Stop does not kill")
-		require.NoError(t, w.Stop("a-1"))
+		require.NoError(t, w.Stop(context.Background(), "a-1"))
 		w.untilGone()
 		w.logged("id=a-1", "signal: killed")
 	})
@@ -188,6 +232,31 @@ func TestAProbeIsOfThisReplica(t *testing.T) {
 	require.ErrorContains(t, w.Probe(context.Background(), impostor), "status 503")
 	<-served
 	require.NoError(t, broken.Close())
+}
+
+// When this process cannot ask, for want of descriptors, that says nothing of the replica.
+func TestAProbeThatCannotBeMadeIsNotHeldAgainstTheReplica(t *testing.T) {
+	w := run(t, machine.Config{})
+	r := w.running("a-1")
+	require.NoError(t, w.Probe(context.Background(), r))
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	next, err := os.Open(os.DevNull) // its number is the lowest that is free
+	require.NoError(t, err)
+	few := limit
+	few.Cur = uint64(next.Fd())
+	require.NoError(t, next.Close())
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
+	t.Cleanup(func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)) })
+
+	err = w.Probe(context.Background(), r)
+	require.ErrorIs(t, err, syscall.EMFILE)
+	require.NotErrorIs(t, err, machine.ErrUnhealthy)
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+
+	calledOff, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NotErrorIs(t, w.Probe(calledOff, r), machine.ErrUnhealthy)
 }
 
 func TestTwentyReplicasStartAtOnceAndStopAllLeavesNothing(t *testing.T) {

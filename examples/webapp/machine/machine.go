@@ -55,6 +55,7 @@ const (
 	Running                    // it listens; no probe has succeeded yet
 	Ready                      // it listens, and is healthy as far as is known
 	Unhealthy                  // Config.Failures probes in a row have failed
+	Draining                   // Drain was called: it serves as before, and is to get no new connections
 	Stopping                   // this Machine has sent it a signal
 )
 
@@ -69,6 +70,8 @@ func (s State) String() string {
 		return "Ready"
 	case Unhealthy:
 		return "Unhealthy"
+	case Draining:
+		return "Draining"
 	case Stopping:
 		return "Stopping"
 	default:
@@ -79,6 +82,7 @@ func (s State) String() string {
 // mark is what a Machine knows of a replica that its record does not say.
 type mark struct {
 	created  time.Time // of the replica that is meant: an ID can be used again
+	draining bool      // Drain was called
 	stopping time.Time // when the first signal was sent; zero before
 	healthy  bool      // a probe has succeeded
 	failures int       // in a row, since the last success
@@ -111,24 +115,36 @@ func Open(dir string, cfg Config) (*Machine, error) {
 
 // List returns the replicas that are alive, by ID. It removes the records of the dead. A file that cannot be a record
 // is left out; a record that is not whole yet is a replica that is Starting. It fails when the directory, or any
-// record for want of resources, cannot be read: a replica that is alive is never left out.
+// record for want of resources, cannot be read: a replica that is alive is never left out. A directory that somebody has
+// removed is made again; the replicas whose records were in it end by themselves.
 func (m *Machine) List(ctx context.Context) ([]Replica, error) {
+	alive, err := m.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("machine: list: %w", err)
+	}
+	return alive, nil
+}
+
+func (m *Machine) list(ctx context.Context) ([]Replica, error) {
 	m.mu.Lock()
 	before := maps.Clone(m.marks)
 	m.mu.Unlock()
 
 	names, err := recordIDs(m.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(m.dir, 0o700)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("machine: list: %w", err)
+		return nil, err
 	}
 	alive := make([]Replica, 0, len(names))
 	for _, id := range names {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("machine: list: %w", context.Cause(ctx))
+			return nil, context.Cause(ctx)
 		}
 		r, ok, err := m.inspect(id)
 		if err != nil {
-			return nil, fmt.Errorf("machine: list: %w", err)
+			return nil, err
 		}
 		if ok {
 			alive = append(alive, r)
@@ -191,6 +207,8 @@ func (k *mark) state(port, failures int) State {
 	switch {
 	case !k.stopping.IsZero():
 		return Stopping
+	case k.draining:
+		return Draining
 	case port == 0:
 		return Starting
 	case k.failures >= failures:
@@ -202,9 +220,29 @@ func (k *mark) state(port, failures int) State {
 	}
 }
 
-// ReportHealth tells the outcome of a probe of a replica that List has returned. A success makes it Ready; the
-// Config.Failures-th failure in a row makes it Unhealthy. An ID that List did not return last is ignored.
-func (m *Machine) ReportHealth(id string, ok bool) {
+// ReportHealth tells the outcome of a probe of a replica that List has returned: the error of [Machine.Probe]. A success
+// makes it Ready; the Config.Failures-th failure in a row makes it Unhealthy. An error that is not ErrUnhealthy says
+// nothing of the replica and is ignored, as is an ID that List did not return last.
+func (m *Machine) ReportHealth(id string, probe error) {
+	m.update(id, func(mk *mark) {
+		switch {
+		case probe == nil:
+			mk.healthy, mk.failures = true, 0
+		case errors.Is(probe, ErrUnhealthy):
+			mk.failures++
+		}
+	})
+}
+
+// Drain makes a replica that List has returned Draining, until it is stopped: whoever sends it connections is to stop that,
+// and whoever wants it gone calls Stop when the last connection has ended. The replica itself does not notice. An ID that
+// List did not return last is ignored.
+func (m *Machine) Drain(id string) {
+	m.update(id, func(mk *mark) { mk.draining = true })
+}
+
+// update changes a mark, if there is one, and tells of a state that has changed by that.
+func (m *Machine) update(id string, change func(*mark)) {
 	m.mu.Lock()
 	mk := m.marks[id]
 	if mk == nil {
@@ -212,11 +250,7 @@ func (m *Machine) ReportHealth(id string, ok bool) {
 		return
 	}
 	was := mk.state(1, m.cfg.Failures)
-	if ok {
-		mk.healthy, mk.failures = true, 0
-	} else {
-		mk.failures++
-	}
+	change(mk)
 	changed := mk.state(1, m.cfg.Failures) != was
 	m.mu.Unlock()
 	if changed {

@@ -2,14 +2,17 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 )
 
-// Probe asks a replica whether it is well: GET /healthz has to answer 200 and the replica's ID before ctx ends. A nil
-// error says that it did. Probe changes nothing; see [Machine.ReportHealth].
+// Probe asks a replica whether it is well: GET /healthz has to answer 200 and the replica's ID before the deadline of ctx. A
+// nil error says that it did, and ErrUnhealthy that it did not. Any other error says that it could not be asked: ctx was
+// cancelled, or this process is short of descriptors, memory or ports. Probe changes nothing; see [Machine.ReportHealth].
 func (m *Machine) Probe(ctx context.Context, r Replica) error {
 	if err := probe(ctx, r); err != nil {
 		return fmt.Errorf("machine: probe %q: %w", r.ID, err)
@@ -28,6 +31,9 @@ func probe(ctx context.Context, r Replica) error {
 	// A connection per probe, so that a probe tests what the next client would meet. No proxy, no redirects.
 	transport := &http.Transport{DisableKeepAlives: true}
 	response, err := transport.RoundTrip(request)
+	if couldNotAsk(err) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnhealthy, err)
 	}
@@ -43,4 +49,16 @@ func probe(ctx context.Context, r Replica) error {
 		return fmt.Errorf("%w: %q answers in its place", ErrUnhealthy, id)
 	}
 	return nil
+}
+
+// couldNotAsk reports whether an error is of this process, which was told to stop or has run out of something.
+func couldNotAsk(err error) bool {
+	for _, ours := range []error{
+		context.Canceled, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL,
+	} {
+		if errors.Is(err, ours) {
+			return true
+		}
+	}
+	return false
 }

@@ -32,10 +32,10 @@ func TestAnOrphanIsAdopted(t *testing.T) {
 		r = find(w.list(), "orphan")
 	}
 	require.NoError(t, w.Probe(context.Background(), r))
-	w.ReportHealth("orphan", true)
+	w.ReportHealth("orphan", nil)
 	require.Equal(t, machine.Ready, find(w.list(), "orphan").State)
 	require.ErrorIs(t, w.Start(context.Background(), spec("orphan")), machine.ErrExists)
-	require.NoError(t, w.Stop("orphan"))
+	require.NoError(t, w.Stop(context.Background(), "orphan"))
 	w.awaitDeath("orphan")
 	require.Empty(t, w.list())
 	require.Empty(t, w.files())
@@ -111,7 +111,7 @@ func TestARecordThatIsNotWholeIsAReplicaThatIsStarting(t *testing.T) {
 			process := w.hold(id + ".replica.json")
 			require.Equal(t, []machine.Replica{test.want}, w.list())
 			if test.want.PID == 0 {
-				require.ErrorIs(t, w.Stop(id), machine.ErrNoPID)
+				require.ErrorIs(t, w.Stop(context.Background(), id), machine.ErrNoPID)
 			}
 			require.NoError(t, process.Close())
 			require.Empty(t, w.list())
@@ -128,9 +128,9 @@ func TestASignalGoesToNobodyElse(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, innocent.Start())
 	w.write("a-1.replica.json", record+fmt.Sprintf("{\"pid\":%d,\"port\":80}\n", innocent.Process.Pid))
-	require.NoError(t, w.Stop("a-1"))
-	require.NoError(t, w.Kill("a-1"))
-	require.NoError(t, w.Kill("../a-1"))
+	require.NoError(t, w.Stop(context.Background(), "a-1"))
+	require.NoError(t, w.Kill(context.Background(), "a-1"))
+	require.NoError(t, w.Kill(context.Background(), "../a-1"))
 	_, err = io.WriteString(in, "alive")
 	require.NoError(t, err)
 	require.NoError(t, in.Close())
@@ -138,6 +138,40 @@ func TestASignalGoesToNobodyElse(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "alive", string(output))
 	require.NoError(t, innocent.Wait())
+}
+
+func TestAProcessThatDoesNotHoldItsRecordGetsNoSignal(t *testing.T) {
+	w := run(t, machine.Config{Grace: time.Nanosecond})
+	innocent := exec.Command("sleep", "60")
+	innocent.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	require.NoError(t, innocent.Start())
+	t.Cleanup(func() {
+		_ = innocent.Process.Kill()
+		_ = innocent.Wait()
+	})
+	for i, pid := range []int{innocent.Process.Pid, -innocent.Process.Pid, os.Getpid()} {
+		id := fmt.Sprintf("a-%d", i)
+		w.write(id+".replica.json", record+fmt.Sprintf("{\"pid\":%d,\"port\":80}\n", pid))
+		holder := w.hold(id + ".replica.json") // of the test, at another descriptor than that of a replica
+		for _, end := range []func(context.Context, string) error{w.Stop, w.Kill} {
+			require.ErrorContains(t, end(context.Background(), id), fmt.Sprintf("process %d does not hold", pid))
+		}
+		require.Equal(t, machine.Running, find(w.list(), id).State, "nothing was done to it")
+		require.NoError(t, holder.Close())
+	}
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(innocent.Process.Pid, &status, syscall.WNOHANG, nil)
+	require.NoError(t, err)
+	require.Zero(t, pid, "it lives")
+}
+
+func TestADirectoryThatIsRemovedComesBack(t *testing.T) {
+	w := run(t, machine.Config{})
+	w.running("a-1")
+	require.NoError(t, os.RemoveAll(w.dir))
+	require.Empty(t, w.list(), "who has no record ends by itself")
+	w.running("a-1")
+	require.NoError(t, w.StopAll(context.Background()))
 }
 
 func TestStartRefusesWhatCannotBeAReplica(t *testing.T) {
@@ -216,7 +250,7 @@ func TestALateRemoverLeavesTheNextRecordAlone(t *testing.T) {
 
 	remove, err = machine.RemoverOf(w.dir, "a-1")
 	require.NoError(t, err)
-	require.NoError(t, w.Kill("a-1"))
+	require.NoError(t, w.Kill(context.Background(), "a-1"))
 	w.untilGone()
 	require.NoError(t, remove())
 }
@@ -308,7 +342,7 @@ func TestListsAtOnceAreTrue(t *testing.T) {
 				}
 				set(id, 1)
 				set(id, 2)
-				if err := w.Kill(id); err != nil {
+				if err := w.Kill(context.Background(), id); err != nil {
 					t.Error(err)
 				}
 				w.awaitDeath(id)

@@ -18,8 +18,8 @@ type Spec struct {
 
 // Start starts a replica. It returns when the process exists and is on record; the replica is Starting then. It fails
 // with ErrExists when a replica of that ID is alive, and with ErrInvalid when the spec cannot be a replica. After any
-// other failure there is neither a process nor a record. ctx is looked at once, at the beginning: its end does not end
-// the replica.
+// other failure there is neither a process nor a record. ctx is looked at once, at the beginning, and given to
+// Config.Permit: its end does not end the replica.
 func (m *Machine) Start(ctx context.Context, s Spec) error {
 	if err := m.start(ctx, s); err != nil {
 		return fmt.Errorf("machine: start %q: %w", s.ID, err)
@@ -40,7 +40,7 @@ func (m *Machine) start(ctx context.Context, s Spec) error {
 		return err
 	}
 	defer rec.Close()
-	pid, err := m.spawn(rec, s)
+	pid, err := m.spawn(ctx, rec, s)
 	if err != nil {
 		return errors.Join(err, rec.remove())
 	}
@@ -53,7 +53,7 @@ func (m *Machine) start(ctx context.Context, s Spec) error {
 }
 
 // spawn starts the process of the record, which inherits it, and has Run look after it.
-func (m *Machine) spawn(rec *record, s Spec) (int, error) {
+func (m *Machine) spawn(ctx context.Context, rec *record, s Spec) (int, error) {
 	log, err := os.OpenFile(rec.logPath(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return 0, err
@@ -64,6 +64,9 @@ func (m *Machine) spawn(rec *record, s Spec) (int, error) {
 	cmd.ExtraFiles = []*os.File{rec.File} // descriptor 3, the one file beside the streams that the child gets
 	cmd.SysProcAttr = newSession()
 
+	if err := m.cfg.Permit(ctx); err != nil {
+		return 0, err
+	}
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}

@@ -17,24 +17,24 @@ const (
 
 // Stop asks a replica to end: the first call sends SIGTERM, a call after Config.Grace has passed since sends SIGKILL,
 // and calls in between do nothing. So whoever wants the replica gone calls Stop each time it finds it there. Stop does
-// not wait, and returns nil when the replica is gone.
-func (m *Machine) Stop(id string) error {
-	if err := m.end(id, false); err != nil {
+// not wait, and returns nil when the replica is gone. ctx is for Config.Permit.
+func (m *Machine) Stop(ctx context.Context, id string) error {
+	if err := m.end(ctx, id, false); err != nil {
 		return fmt.Errorf("machine: stop %q: %w", id, err)
 	}
 	return nil
 }
 
 // Kill ends a replica at once, with SIGKILL; a process that was suspended dies of it too. Kill does not wait, and
-// returns nil when the replica is gone.
-func (m *Machine) Kill(id string) error {
-	if err := m.end(id, true); err != nil {
+// returns nil when the replica is gone. ctx is for Config.Permit.
+func (m *Machine) Kill(ctx context.Context, id string) error {
+	if err := m.end(ctx, id, true); err != nil {
 		return fmt.Errorf("machine: kill %q: %w", id, err)
 	}
 	return nil
 }
 
-func (m *Machine) end(id string, now bool) error {
+func (m *Machine) end(ctx context.Context, id string, now bool) error {
 	if !validID(id) {
 		return nil // there is none
 	}
@@ -52,7 +52,7 @@ func (m *Machine) end(id string, now bool) error {
 	if signal == nil {
 		return nil
 	}
-	sent, err := rec.signal(r.PID, signal)
+	sent, err := rec.signal(r.PID, signal, func() error { return m.cfg.Permit(ctx) })
 	if err != nil || !sent {
 		return err
 	}
@@ -82,8 +82,9 @@ func (m *Machine) nextSignal(r Replica, kill bool) (signal os.Signal, first bool
 	}
 }
 
-// signal sends a signal to the process of the record, whose pid is given. It reports false when the process is gone.
-func (r *record) signal(pid int, s os.Signal) (bool, error) {
+// signal sends a signal to the process of the record, whose pid is given, if permit allows it. It reports false when the
+// process is gone.
+func (r *record) signal(pid int, s os.Signal, permit func() error) (bool, error) {
 	// The handle first, the lock second: a process that is alive when the lock is looked at had this pid all the
 	// time before, so the handle is its handle, whatever becomes of the pid afterwards.
 	var process *os.Process
@@ -101,6 +102,15 @@ func (r *record) signal(pid int, s os.Signal) (bool, error) {
 	if process == nil {
 		return false, ErrNoPID
 	}
+	if err := checkHolder(pid, r); err != nil { // the record may say anything
+		if held, _ := r.held(); !held {
+			return false, nil // it has ended since
+		}
+		return false, fmt.Errorf("process %d does not hold %s: %w", pid, r.path(), err)
+	}
+	if err := permit(); err != nil {
+		return false, err
+	}
 	err = process.Signal(s)
 	if errors.Is(err, os.ErrProcessDone) {
 		return false, nil
@@ -110,7 +120,7 @@ func (r *record) signal(pid int, s os.Signal) (bool, error) {
 
 // StopAll ends every replica on the machine, whoever started it, and returns when all are gone. It stops them as Stop
 // does. When ctx ends it kills what is left, and waits two seconds at most for the end of that; an error names what is
-// there even so. A replica that is started meanwhile is stopped too.
+// there even so. A replica that is started meanwhile is stopped too. It gives up when Config.Permit says no.
 func (m *Machine) StopAll(ctx context.Context) error {
 	tick := time.NewTicker(stopPoll)
 	defer tick.Stop()
@@ -119,7 +129,7 @@ func (m *Machine) StopAll(ctx context.Context) error {
 	var gaveUp bool
 	for {
 		m.look()
-		left, err := m.List(context.WithoutCancel(ctx))
+		left, err := m.list(context.WithoutCancel(ctx))
 		if err != nil {
 			return fmt.Errorf("machine: stop all: %w", err)
 		}
@@ -129,10 +139,13 @@ func (m *Machine) StopAll(ctx context.Context) error {
 		var errs []error
 		for _, r := range left {
 			if late != nil {
-				errs = append(errs, m.Kill(r.ID))
+				errs = append(errs, m.Kill(ctx, r.ID))
 			} else {
-				errs = append(errs, m.Stop(r.ID))
+				errs = append(errs, m.Stop(ctx, r.ID))
 			}
+		}
+		if err := m.cfg.Permit(ctx); err != nil {
+			return fmt.Errorf("machine: stop all: %w", err)
 		}
 		if gaveUp {
 			return fmt.Errorf("machine: stop all: still there: %s: %w", idsOf(left), errors.Join(append(errs, context.Cause(ctx))...))

@@ -17,8 +17,9 @@
 //  2. It appends one line to the record, {"pid":1,"port":2}, after it has begun to listen. Whoever reads a port there
 //     can connect to it.
 //  3. No child of the replica would inherit the record.
-//  4. SIGTERM and SIGINT end it: it accepts connections for another 150 ms, in which a load balancer in front of it
-//     has time to hear of it, finishes the requests in flight within two seconds, and exits with status 0.
+//  4. SIGTERM and SIGINT end it: it takes no more connections, finishes the requests in flight within two seconds, and exits
+//     with status 0. Whoever sends the signal first waits until a load balancer in front of it sends no more: a replica
+//     cannot know of connections that are on their way.
 //  5. When its record is removed while it is alive, which no machine does, it ends in the same way: nobody can find it
 //     any more, and it would live for ever.
 //

@@ -15,9 +15,6 @@ import (
 	"time"
 )
 
-// linger is how long a replica that was told to stop goes on accepting connections.
-const linger = 150 * time.Millisecond
-
 // recordCheck is how often a replica looks whether its record is still there.
 const recordCheck = 250 * time.Millisecond
 
@@ -57,7 +54,7 @@ func Main(args []string) int {
 	return 0
 }
 
-// run serves until ctx ends or the record is gone, then for linger, and then finishes for drain at most. The record
+// run serves until ctx ends or the record is gone, and then finishes for drain at most. The record
 // stays open, and so its lock held, until run returns; the exit of the process follows.
 func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration, logger *slog.Logger) error {
 	var record *os.File
@@ -93,14 +90,7 @@ func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration,
 		return fmt.Errorf("replica: serve: %w", err)
 	}
 
-	// Connections that were made before whoever sends them has heard of the stop are still to be accepted: the
-	// listener stays open for a while.
 	logger.Info("replica stops")
-	select {
-	case err := <-served:
-		return fmt.Errorf("replica: serve: %w", err)
-	case <-time.After(linger):
-	}
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := server.Shutdown(draining); err != nil {

@@ -1,0 +1,217 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAHangupStopsInOrder(t *testing.T) {
+	r := newRig(t, app(t, "hello", 2))
+	p := r.program()
+	p.line("Running", "2 replicas ready")
+	require.NoError(t, p.Process.Signal(syscall.SIGHUP))
+	p.line("webapp: stopped")
+	require.Zero(t, p.end())
+	require.Empty(t, r.list())
+}
+
+func TestAnOutputThatNobodyReadsStopsInOrder(t *testing.T) {
+	hello := app(t, "hello", 2)
+	r := newRig(t, hello)
+	p := r.program()
+	p.line("Running", "2 replicas ready")
+	require.NoError(t, p.out.Close())
+	hello.Replicas = 3
+	r.write(hello) // so that there is something to print
+	require.Equal(t, 1, p.end())
+	require.Empty(t, r.list())
+}
+
+func TestADemoThatIsCutOffLeavesNothing(t *testing.T) {
+	for name, cut := range map[string]func(*program) error{
+		"by a hangup":                  func(p *program) error { return p.Process.Signal(syscall.SIGHUP) },
+		"by Ctrl-C":                    func(p *program) error { return p.Process.Signal(os.Interrupt) },
+		"by head, which reads no more": func(p *program) error { return p.out.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			p := r.program("-demo")
+			url := regexp.MustCompile(`http://\S+`).FindString(p.line("Running", "3 replicas ready"))
+			require.NoError(t, cut(p))
+			require.Equal(t, 1, p.end())
+			left, err := os.ReadDir(r.temp)
+			require.NoError(t, err)
+			require.Empty(t, left)
+			require.NotEmpty(t, url)
+		})
+	}
+}
+
+func TestAStateDirectoryThatIsRemovedComesBack(t *testing.T) {
+	hello := app(t, "hello", 2)
+	r := newRig(t, hello)
+	p := r.program("-lease", "1s")
+	p.line("Running", "2 replicas ready")
+	pids := pidsOf(r.list())
+	require.NoError(t, os.RemoveAll(r.state))
+	p.line("Leader", "leads")
+	p.line("Running", "2 replicas ready")
+	after := pidsOf(r.list())
+	require.Len(t, after, 2)
+	for _, pid := range pids {
+		require.NotContains(t, after, pid)
+	}
+	var out strings.Builder
+	require.Zero(t, run([]string{"-state", r.state, "-status"}, &out, io.Discard))
+	require.Regexp(t, `hello +Running +2/2`, out.String())
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	require.Zero(t, p.end())
+	require.Empty(t, r.list())
+}
+
+func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
+	r := newRig(t)
+	says := func(want string) {
+		t.Helper()
+		var out strings.Builder
+		require.Equal(t, 1, run([]string{"-manifests", r.manifests, "-state", r.state}, io.Discard, &out))
+		require.Contains(t, out.String(), want)
+	}
+	require.NoError(t, os.Mkdir(r.state, 0o700))
+	require.NoError(t, os.Chmod(r.state, 0o777))
+	says("webapp: others may write to the state directory " + r.state)
+	if os.Getuid() == 0 {
+		require.NoError(t, os.Chmod(r.state, 0o755))
+		require.NoError(t, os.Chown(r.state, 12345, -1))
+		says("webapp: the state directory " + r.state + " belongs to another user")
+	}
+}
+
+func TestTheStateDirectoryIsWhereNobodyElseCanBeFaster(t *testing.T) {
+	dir, err := stateDir("", "manifests")
+	require.NoError(t, err)
+	require.False(t, strings.HasPrefix(dir, os.TempDir()), dir)
+	other, err := stateDir("", "others")
+	require.NoError(t, err)
+	require.NotEqual(t, dir, other)
+}
+
+func TestStatusMakesNoDirectory(t *testing.T) {
+	r := newRig(t)
+	var out strings.Builder
+	require.Equal(t, 1, run([]string{"-state", r.state, "-status"}, io.Discard, &out))
+	require.Contains(t, out.String(), "webapp: nobody leads: no copy of the program runs with the state directory "+r.state)
+	require.NoDirExists(t, r.state)
+}
+
+// A lease that cannot be written is lost, as on a disk that is full, and nobody may say that it holds.
+func TestWhoCannotWriteTheLeaseNeitherShowsItsTablesNorForgetsItsReplicas(t *testing.T) {
+	r := newRig(t, app(t, "hello", 2))
+	p := r.program("-lease", "1s")
+	p.line("Running", "2 replicas ready")
+	pids := pidsOf(r.list())
+	locks, err := filepath.Glob(r.state + "/lease/*.lock")
+	require.NoError(t, err)
+	require.Len(t, locks, 1)
+	require.NoError(t, os.Remove(locks[0]))
+	require.NoError(t, os.Mkdir(locks[0], 0o700)) // what cannot be opened for writing
+	p.line("leadership ended")
+
+	var out strings.Builder
+	require.Equal(t, 1, run([]string{"-state", r.state, "-status"}, &out, &out))
+	require.Contains(t, out.String(), "led last, and has lost the lease")
+	require.NotContains(t, out.String(), "Running")
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	p.line("webapp: 2 replicas left without a leader, processes "+fmt.Sprint(pids), "start webapp again")
+	require.Equal(t, 1, p.end())
+	require.Equal(t, pids, pidsOf(r.list()), "they are for the next leader to adopt")
+}
+
+func TestTheTablesOfADeadLeaderAreNotShown(t *testing.T) {
+	r := newRig(t, app(t, "hello", 1))
+	p := r.program()
+	p.line("Running", "1 replica ready")
+	require.NoError(t, p.Process.Kill())
+	p.end()
+	var out strings.Builder
+	require.Equal(t, 1, run([]string{"-state", r.state, "-status"}, &out, &out))
+	require.Contains(t, out.String(), "webapp: nobody leads: ")
+	require.Contains(t, out.String(), "who led last, does not answer")
+}
+
+func TestAPollThatFailsIsLoggedOnce(t *testing.T) {
+	hello := app(t, "hello", 1)
+	r := newRig(t, hello)
+	p := r.program()
+	p.line("Running", "1 replica ready")
+	require.NoError(t, os.Rename(r.manifests, r.manifests+"-away"))
+	p.line("level=WARN", "manifest", r.manifests)
+	for range 2 { // which takes several polls
+		pid := r.list()[0].PID
+		require.NoError(t, kill(pid))
+		p.line("Degraded")
+		p.line("Running", "1 replica ready")
+	}
+	require.NoError(t, os.Rename(r.manifests+"-away", r.manifests))
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	for line := range p.lines {
+		assert.NotContains(t, line, "manifest", "it is said again")
+	}
+	require.Zero(t, p.end())
+}
+
+func TestHelpSaysWhatTheProgramIsAndWhatAManifestLooksLike(t *testing.T) {
+	var out strings.Builder
+	require.Zero(t, run([]string{"-h"}, io.Discard, &out))
+	require.Contains(t, out.String(), "webapp keeps what runs on this machine equal to a directory of manifests")
+	require.Contains(t, out.String(), `{"name": "hello", "replicas": 3, "port": 8001, "message": "Hello."}`)
+	require.Contains(t, out.String(), "-demo")
+}
+
+func TestTheNameOfAFileCannotWriteToTheTerminal(t *testing.T) {
+	r := newRig(t, app(t, "hello", 1))
+	require.NoError(t, os.WriteFile(filepath.Join(r.manifests, "\x1b[2J\r.json"), nil, 0o600))
+	p := r.program()
+	line := p.line("Rejected")
+	require.Contains(t, line, `\x1b[2J\r.json`)
+	require.NotContains(t, line, "\x1b")
+}
+
+func TestALeaderThatWasSuspendedLeavesTheReplicasOfTheNextAlone(t *testing.T) {
+	hello := app(t, "hello", 1)
+	r := newRig(t, hello)
+	first := r.program("-lease", "1s")
+	first.line("Running", "1 replica ready")
+	second := r.program("-lease", "1s")
+	second.line("Leader", "term 1,")
+	require.NoError(t, suspend(first.Process.Pid))
+	second.line("Leader", "term 2,")
+	hello.Replicas = 4
+	r.write(hello)
+	for range 3 {
+		second.line("Started")
+	}
+	pids := pidsOf(r.list())
+	require.NoError(t, syscall.Kill(first.Process.Pid, syscall.SIGCONT))
+	first.line("Leader", "term 2,")            // it follows
+	second.line("Running", "4 replicas ready") // now it gets the port
+	require.Equal(t, pids, pidsOf(r.list()))
+	require.NoError(t, first.Process.Signal(os.Interrupt))
+	for line := range first.lines {
+		assert.NotContains(t, line, "Stopping", "it stopped what is not its own")
+		assert.NotContains(t, line, "Started")
+	}
+	require.Zero(t, first.end(), "the other copy looks after the replicas")
+	require.Equal(t, pids, pidsOf(r.list()))
+}

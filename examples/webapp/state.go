@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// stateDir returns the state directory: the given one, or one that is the same for each copy of this user with these
+// manifests.
+func stateDir(dir, manifests string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	path, err := filepath.Abs(manifests)
+	if err != nil {
+		return "", fmt.Errorf("webapp: find the manifests: %w", err)
+	}
+	home, err := os.UserCacheDir() // and not the temporary directory, where anybody may be faster to make it
+	if err != nil {
+		return "", fmt.Errorf("webapp: choose a state directory: %w; give one with -state", err)
+	}
+	return filepath.Join(home, "setpoint-webapp", fmt.Sprintf("%x", sha256.Sum256([]byte(path)))[:8]), nil
+}
+
+// openState makes the state directory, if it is not there, and checks that nobody else can write to it: what is in it
+// says which processes get signals.
+func openState(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("webapp: make the state directory: %w; give another with -state", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("webapp: open the state directory: %w", err)
+	}
+	if !mine(info) {
+		return fmt.Errorf("webapp: the state directory %s belongs to another user; give another with -state", dir)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("webapp: others may write to the state directory %s; chmod go-w it, or give another with -state", dir)
+	}
+	return nil
+}
+
+// leases is the lease in the state directory. If somebody removes the directory, it comes back with the next lease.
+type leases struct {
+	*leaderelect.FileStore
+	state string
+}
+
+func leaseDir(state string) string { return filepath.Join(state, "lease") }
+
+func openLeases(state string) (leases, error) {
+	if err := openState(state); err != nil {
+		return leases{}, err
+	}
+	files, err := leaderelect.NewFileStore(leaseDir(state))
+	return leases{files, state}, err
+}
+
+// Create makes the lease anew, and the directory if it is gone.
+func (l leases) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if _, err := openLeases(l.state); err != nil {
+		return e, err
+	}
+	return l.FileStore.Create(ctx, e)
+}

@@ -1,0 +1,35 @@
+//go:build unix
+
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// notifyStatus makes the signal that asks for the tables arrive at c.
+func notifyStatus(c chan<- os.Signal) { signal.Notify(c, syscall.SIGUSR1) }
+
+// notifyHangup makes the signal of a terminal that is closed arrive at c, unless the program was told to ignore it, as
+// nohup does.
+func notifyHangup(c chan<- os.Signal) {
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(c, syscall.SIGHUP)
+	}
+}
+
+// survivePipes makes writes to an output that nobody reads fail with EPIPE. By default the signal would end the program.
+func survivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// mine reports whether a file belongs to the user of this process.
+func mine(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Getuid()
+}
+
+// What the demo does to processes.
+func kill(pid int) error    { return syscall.Kill(pid, syscall.SIGKILL) }
+func suspend(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
+func alive(pid int) bool    { return syscall.Kill(pid, 0) == nil }
