@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -281,3 +283,89 @@ func (r *rig) manifestsSynced() bool { return r.Orchestrator.manifests.HasSynced
 
 // errOf returns the error of a call that returns an object too.
 func errOf[T any](_ store.Object[T], err error) error { return err }
+
+// A replica that ended while connections were on their way to it would lose them.
+func TestAReplicaIsStoppedWhenItsLastConnectionHasEnded(t *testing.T) {
+	hello := app(t, "hello", 1)
+	r := newRig(t, hello).start()
+	r.running(hello)
+	var addr string
+	for _, p := range r.byApp.All("hello") {
+		addr = p.Addr()
+	}
+	early := make(chan struct{}, 1)
+	check, err := watching(r.replicas)(func() {
+		for _, p := range r.byApp.All("hello") {
+			if p.Addr() == addr && p.State == machine.Stopping && r.traffic.busy(addr) {
+				select {
+				case early <- struct{}{}:
+				default:
+				}
+			}
+		}
+	})
+	require.NoError(t, err)
+
+	c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(hello.Port)))
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+	require.NoError(t, err)
+	answers := bufio.NewReader(c)
+	line, err := answers.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.1 100 Continue\r\n", line, "it is being served")
+
+	hello.Message = "I am new"
+	r.write(hello)
+	r.until("the old replica drains, and the load balancer has left it", func() bool {
+		s, _ := r.services.cache.Get("hello")
+		for _, p := range r.byApp.All("hello") {
+			if p.Addr() == addr {
+				return p.State == machine.Draining && s.Value.Status.Backends == 1
+			}
+		}
+		return false
+	})
+	body, err := get(hello.Port)
+	require.NoError(t, err)
+	require.Contains(t, body, "I am new")
+	_, err = io.WriteString(c, "body")
+	require.NoError(t, err)
+	answer, err := io.ReadAll(io.LimitReader(answers, 1000))
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "I am hello")
+	require.NoError(t, c.Close())
+	r.running(hello)
+	<-check.Remove()
+	require.Empty(t, early, "it was told to stop while it had connections")
+}
+
+func TestOnlyWhoHoldsTheLeaseStartsAndStopsReplicas(t *testing.T) {
+	var work context.Context
+	elector, err := leaderelect.New(leaderelect.Config{
+		Store: leaderelect.NewMemoryStore(), Key: leaseKey,
+		OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+			work = context.WithoutCancel(ctx) // as of one whose timers are late
+			return mayAct(work)
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, elector.RunOnce(t.Context()), "while it lasts")
+	require.ErrorIs(t, mayAct(work), leaderelect.ErrTermEnded)
+
+	r := newRig(t).start()
+	spec := machine.Spec{ID: "a-1", App: "a"}
+	require.ErrorContains(t, r.machine.Start(r.ctx, spec), "only the leader")
+	require.ErrorIs(t, r.machine.Start(work, spec), leaderelect.ErrTermEnded)
+}
+
+func TestAMessageFitsTheNumberOfReplicas(t *testing.T) {
+	for n, want := range []string{
+		"no replicas are wanted, so nothing answers at http://a/",
+		"1 replica ready, open http://a/",
+		"2 replicas ready, open http://a/",
+	} {
+		require.Equal(t, want, running(WebAppStatus{Ready: n, Address: "a"}))
+	}
+}

@@ -51,7 +51,7 @@ func (c *webapps) recordPhase(app store.Object[WebApp], s WebAppStatus) {
 	case Running:
 		c.events.Normal(about(kindWebApp, app), string(s.Phase), running(s))
 	default:
-		c.events.Normal(about(kindWebApp, app), string(s.Phase), fmt.Sprintf("%d of %s ready", s.Ready, counted(app.Value.Spec.Replicas, "replica")))
+		c.events.Normal(about(kindWebApp, app), string(s.Phase), fmt.Sprintf("%s ready, %d wanted", counted(s.Ready, "replica"), app.Value.Spec.Replicas))
 	}
 }
 
