@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -16,14 +17,24 @@ func (x *Expiring[K, T]) CheckInvariants() error {
 	return x.objs.checkAges()
 }
 
-// CheckInvariants looks at the line, at the order in it and at the limit.
+// CheckInvariants looks at the lines, at the order in them, at the limit, and that a write is newer than the deletion of its
+// key.
 func (o *Overlay[K, T]) CheckInvariants() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if n := o.writes.n; n > o.limit {
 		return fmt.Errorf("%d writes, at most %d", n, o.limit)
 	}
-	return o.writes.checkAges()
+	if n := o.deleted.n; n > o.limit {
+		return fmt.Errorf("%d deletions, at most %d", n, o.limit)
+	}
+	now := time.Now()
+	for e := range o.writes.all() {
+		if d := o.deleted.alive(e.key, now); d != nil && d.v.v >= e.v.v.version {
+			return fmt.Errorf("a write of %v with version %d is left, whose deletion after %d was shown", e.key, e.v.v.version, d.v.v)
+		}
+	}
+	return errors.Join(o.writes.checkAges(), o.deleted.checkAges())
 }
 
 func (a *aging[K, V]) checkAges() error {

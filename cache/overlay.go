@@ -13,8 +13,14 @@ type OverlayConfig struct {
 	// TTL is how long a write is remembered that the cache does not show. Defaults to one minute.
 	TTL time.Duration
 
-	// Limit is how many writes are remembered at most; the oldest goes first. Defaults to 1024.
+	// Limit is how many writes are remembered at most, and how many deletions that the cache has shown; the oldest goes
+	// first. Defaults to 1024.
 	Limit int
+
+	// Version returns a version of which the cache shows every change up to it, such as informer.Informer.Version. It must
+	// count the changes of all objects together, as the versions of a store do. With it, an Overlay forgets a write of an
+	// object that the cache does not have as soon as the cache is past the write. Nil means that this is not known.
+	Version func() uint64
 
 	_ [0]func() // not comparable
 }
@@ -40,20 +46,27 @@ func (cfg OverlayConfig) validate() error {
 // cache has and what was written through this process. Versions say which is newer: they grow with every change of an
 // object, also when it is deleted and created again.
 //
-// A write is forgotten when the cache shows it or something newer, when it was remembered for [OverlayConfig.TTL], or
-// when there are more than [OverlayConfig.Limit]. Without an entry, Get returns what the cache has: an Overlay is never
-// older than its cache, and knows no more than hints. It has no goroutine and no timer. The functions of the user are
-// called without locks.
+// An Overlay forgets a write in four cases: the cache shows the write or something newer, the cache has shown a deletion of
+// it, [OverlayConfig.TTL] has passed, or there are more than [OverlayConfig.Limit] writes. Without a write, Get returns what
+// the cache has. So an Overlay is never older than its cache.
 //
-// All methods may be called by several goroutines at once.
+// A cache that lacks an object says nothing about a write of it: the cache may be behind the write, or past the deletion.
+// [OverlayConfig.Version] tells the two apart. [Overlay.OnDelete] does so for deletions that an informer tells. Give an
+// Overlay at least one of them, or an object that somebody else deletes may stay until the TTL is over.
+//
+// An Overlay has no goroutine and no timer. It calls the functions of the user without locks. All methods may be called by
+// several goroutines at once.
 type Overlay[K comparable, T any] struct {
 	base    Getter[K, T]
 	key     KeyFunc[K, T]
 	version func(T) uint64
+	reached func() uint64 // OverlayConfig.Version
 	limit   int
 
-	mu     sync.Mutex // guards the following
-	writes aging[K, ownWrite[T]]
+	mu sync.Mutex
+	// mu guards the following. Invariant: a write is newer than the deletion of its key.
+	writes  aging[K, ownWrite[T]]
+	deleted aging[K, uint64] // the last versions of objects whose deletion the cache has shown
 }
 
 // Getter finds objects by key. *[Indexer] and *informer.Informer are two.
@@ -79,18 +92,41 @@ func NewOverlay[K comparable, T any](base Getter[K, T], key KeyFunc[K, T], versi
 	}
 	cfg = cfg.withDefaults()
 	return &Overlay[K, T]{
-		base: base, key: key, version: version, limit: cfg.Limit,
-		writes: newAging[K, ownWrite[T]](cfg.TTL),
+		base: base, key: key, version: version, reached: cfg.Version, limit: cfg.Limit,
+		writes:  newAging[K, ownWrite[T]](cfg.TTL),
+		deleted: newAging[K, uint64](cfg.TTL),
 	}, nil
 }
 
 // Get returns the newer of what the cache has and what was written.
-func (o *Overlay[K, T]) Get(key K) (obj T, ok bool) {
+func (o *Overlay[K, T]) Get(key K) (T, bool) {
+	came := o.progress()
 	w, own := o.find(key) // before the cache is asked: what is forgotten meanwhile is there
+	if !own {
+		return o.base.Get(key)
+	}
+	return o.newer(key, w, came)
+}
+
+// progress is how far the cache has come.
+type progress struct {
+	version uint64
+	known   bool
+}
+
+// progress asks how far the cache has come at least. Call it before the cache is asked for an object.
+func (o *Overlay[K, T]) progress() (p progress) {
+	if o.reached != nil {
+		p = progress{o.reached(), true}
+	}
+	return p
+}
+
+// newer returns the newer of what the cache has and w, a write of key, which it forgets if the cache is past it.
+func (o *Overlay[K, T]) newer(key K, w ownWrite[T], came progress) (obj T, ok bool) {
 	cached, ok := o.base.Get(key)
 	switch {
-	case !own:
-		return cached, ok
+	case !ok && came.known && w.version <= came.version: // the object was deleted after w
 	case w.gone && (!ok || o.version(cached) <= w.version):
 		return obj, false
 	case !w.gone && (!ok || o.version(cached) < w.version):
@@ -100,25 +136,41 @@ func (o *Overlay[K, T]) Get(key K) (obj T, ok bool) {
 	return cached, ok
 }
 
-// Wrote remembers an object that was created or updated, as the store returned it. It is ignored when a newer write of
-// the same key is remembered.
+// Wrote remembers an object that was created or updated, as the store returned it. Wrote does nothing if a newer write of
+// the key is remembered, or if the cache has shown the deletion of the object since.
 func (o *Overlay[K, T]) Wrote(obj T) {
 	o.remember(o.key(obj), ownWrite[T]{obj: obj, version: o.version(obj)})
 }
 
 // WroteDeletion remembers that an object was deleted which had the given version: Get does not find the key until the
-// cache shows a newer object. A cache without the object proves nothing, for it may not even have heard of the creation;
-// so a deletion is remembered until [Overlay.OnDelete] or the TTL ends it. It is ignored when a newer write of the same key is remembered.
+// cache shows a newer object. WroteDeletion does nothing if a newer write of the key is remembered, or if the cache has shown
+// the deletion already.
 func (o *Overlay[K, T]) WroteDeletion(key K, version uint64) {
 	o.remember(key, ownWrite[T]{version: version, gone: true})
 }
 
-// OnDelete tells that the cache has lost an object: a write or deletion that is not newer than its last state is forgotten, so that
-// Get does not bring it back. Give it to the handler of an informer. Without it, an object that somebody else deletes
-// before the cache was asked for it stays until the TTL is over.
+// OnDelete tells that the cache has lost an object. It ends a write of the object that is not newer than its last state,
+// also if the reply of that write comes later. Give it to the handler of an informer.
+//
+// If the final state is unknown, the object may have changed since its last known state. So OnDelete ends a newer write of
+// it, too, unless there is a Version in the config, which is exact. In the rare case that the write created the object again
+// after the list that lacks it, Get returns what the cache has until the cache catches up.
 func (o *Overlay[K, T]) OnDelete(gone Tombstone[K, T]) {
-	if w, own := o.find(gone.Key); own && w.version <= o.version(gone.Object) {
-		o.forget(gone.Key, w)
+	checkKey(gone.Key)
+	last := o.version(gone.Object)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	o.deleted.expire(now, sweep)
+	if e := o.deleted.alive(gone.Key, now); e == nil || e.v.v <= last {
+		o.deleted.put(gone.Key, last, now)
+	}
+	if o.deleted.n > o.limit {
+		o.deleted.remove(o.deleted.first())
+	}
+	guess := gone.FinalStateUnknown && o.reached == nil
+	if e := o.writes.get(gone.Key); e != nil && (e.v.v.version <= last || guess) {
+		o.writes.remove(e)
 	}
 }
 
@@ -136,6 +188,9 @@ func (o *Overlay[K, T]) remember(key K, w ownWrite[T]) {
 	defer o.mu.Unlock()
 	now := time.Now()
 	o.writes.expire(now, sweep)
+	if e := o.deleted.alive(key, now); e != nil && w.version <= e.v.v {
+		return // the cache is past it
+	}
 	if e := o.writes.alive(key, now); e != nil && (e.v.v.version > w.version || e.v.v.version == w.version && e.v.v.gone) {
 		return
 	}
