@@ -31,8 +31,8 @@ type candidacy struct {
 // campaign follows the record until this elector has taken it. It returns nil when ctx ends first.
 func (e *Elector) campaign(ctx context.Context) *tenure {
 	c := candidacy{seen: e.prior}
-	e.prior = observation{}
-	for ctx.Err() == nil {
+	e.prior, e.foreign = observation{}, nil
+	for ctx.Err() == nil && e.foreign == nil {
 		if t := e.step(ctx, &c); t != nil {
 			return t
 		}
@@ -139,6 +139,9 @@ func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
 
 // observe notes what was read: a version that was not there before counts from now.
 func (e *Elector) observe(ctx context.Context, seen *observation, v view) {
+	if e.foreign = notOfElector(v); e.foreign != nil {
+		return
+	}
 	if seen.since.IsZero() || seen.exists != v.exists || seen.version != v.version {
 		if !seen.since.IsZero() && v.held() { // somebody else can write
 			e.noteTold(true)
@@ -312,6 +315,9 @@ func (e *Elector) write(ctx context.Context, version string, rec record, sent mo
 	rec.Released, rec.Fenced = rec.Holder == "", e.cfg.FencedWork
 	if !rec.Released {
 		rec.Mark = e.sentry.mark()
+	}
+	if e.amend != nil {
+		e.amend(&rec)
 	}
 	value, err := json.Marshal(rec)
 	if err != nil {

@@ -25,6 +25,8 @@ type Elector struct {
 	incarnation string        // random: two electors of one identity are two
 	headStart   time.Duration // how many RetryPeriods it leaves to a preferred successor
 
+	amend func(*record) // completes a record that is about to be written; nil is nothing
+
 	calls calls
 	wake  chan struct{} // capacity 1; who has changed outUntil sends, the goroutine of Run receives, nobody closes
 
@@ -50,6 +52,7 @@ type Elector struct {
 	working   sync.WaitGroup // the work of a term, with its callbacks
 	prior     observation    // what was known before the first read; zero is nothing
 	seen      mark
+	foreign   error // the record is not that of a lease, so this elector must not take it
 	attempts  attempts
 	done      uint64    // the last term of ours that must not be led (again)
 	created   uint64    // the term of a Create whose reply may be lost; 0 if there is none
@@ -98,7 +101,7 @@ func (e *Elector) Run(ctx context.Context) error {
 		for {
 			l := e.campaign(ctx)
 			if l == nil {
-				return nil
+				return e.refusal()
 			}
 			out := e.lead(ctx, l)
 			e.logEnd(ctx, l.term, out)
@@ -118,7 +121,7 @@ func (e *Elector) RunOnce(ctx context.Context) error {
 	return e.run(ctx, func() error {
 		l := e.campaign(ctx)
 		if l == nil {
-			return nil
+			return e.refusal()
 		}
 		if err := e.lead(ctx, l).err(); err != nil {
 			return fmt.Errorf("leaderelect: lead %q: %w", e.cfg.Key, err)

@@ -42,6 +42,10 @@ var (
 	// ErrRunning says that the elector is running already.
 	ErrRunning = errors.New("leaderelect: elector is running already")
 
+	// ErrMismatch says that the key is used in two ways: by Slots of two numbers, or by Slots and an Elector. If all ran,
+	// two of them could work on one key at the same time.
+	ErrMismatch = errors.New("leaderelect: the key is used in another way")
+
 	// ErrStoreStuck says that calls of the store, or of a Sentinel, have not returned, although their contexts have
 	// ended. Their goroutines are left behind.
 	ErrStoreStuck = errors.New("leaderelect: store ignores the end of a context")

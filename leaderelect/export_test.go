@@ -23,7 +23,9 @@ func (l *Leadership) Suspend(d time.Duration) {
 func Asleep() (least, most time.Duration) { return asleep() }
 
 // Plan says who should own each slot.
-func Plan(owners, members []int) []int { return plan(owners, members) }
+func Plan(owners, members []int, declines func(slot, member int) bool) []int {
+	return plan(owners, members, declines)
+}
 
 // SlotOf returns the slot of a key.
 func SlotOf(key string, slots int) int { return slotOf(key, slots) }

@@ -28,14 +28,16 @@ type peers struct {
 
 // member is a replica that has a seat.
 type member struct {
-	seat   int
-	leader Leader
+	seat     int
+	leader   Leader
+	declines []int // slots that it could not acquire
 }
 
 // snapshot is who is there, and who owns what.
 type snapshot struct {
 	members  []member // by seat
 	owners   []int    // seat by slot; nobody if it is free or its owner has no seat
+	free     []bool   // by slot: it was released, or has expired
 	freeSeat int      // the first one; nobody if there is none, or nothing was read
 }
 
@@ -110,7 +112,7 @@ func (p *peers) snapshot(slots, seats int) snapshot {
 		o, ok := p.seen[seatKey(p.prefix, n)]
 		switch free := !ok || !o.held() || p.expired(o); {
 		case !free:
-			s.members = append(s.members, member{n, o.rec.leader()})
+			s.members = append(s.members, member{n, o.rec.leader(), o.rec.Declines})
 			seatOf[o.rec.Incarnation] = n
 		case s.freeSeat == nobody && p.seen != nil:
 			s.freeSeat = n
@@ -118,7 +120,9 @@ func (p *peers) snapshot(slots, seats int) snapshot {
 	}
 	for n := range slots {
 		owner := nobody
-		if o := p.seen[slotKey(p.prefix, n)]; o.held() {
+		o := p.seen[slotKey(p.prefix, n)]
+		s.free = append(s.free, p.seen != nil && (!o.held() || p.expired(o)))
+		if o.held() {
 			if seat, ok := seatOf[o.rec.Incarnation]; ok {
 				owner = seat
 			}

@@ -9,15 +9,16 @@ import (
 // nobody is the owner of a slot that nobody owns.
 const nobody = -1
 
-// plan says who should own each slot, given who owns it: a seat of members, or nobody. It is a function of its arguments,
-// so all who see the same agree.
+// plan says who should own each slot, given who owns it: a seat of members, or nobody. declines reports whether a member
+// declines a slot that it could not acquire. plan is a function of its arguments, so all who see the same agree.
 //
-//   - Every slot goes to a member. Members own as many as each other, or one more.
+//   - Every slot goes to a member that does not decline it, and to nobody if all decline. Members own as many as each
+//     other, or one more, unless that would leave a slot without an owner.
 //   - A slot stays with its owner unless that has too many: so a member that joins makes no more slots move than it gets,
 //     and one that leaves no more than it had, and at most one for each of those that stay.
 //   - What moves goes to the member that ranks first for it by rendezvous hashing (https://doi.org/10.1109/90.663936),
 //     of those that have room; and a member that has too many keeps those for which it ranks highest.
-func plan(owners []int, members []int) []int {
+func plan(owners, members []int, declines func(slot, member int) bool) []int {
 	next := slices.Repeat([]int{nobody}, len(owners))
 	if len(members) == 0 {
 		return next
@@ -27,7 +28,7 @@ func plan(owners []int, members []int) []int {
 		owned[m] = nil
 	}
 	for slot, m := range owners {
-		if _, ok := owned[m]; ok {
+		if _, ok := owned[m]; ok && !declines(slot, m) {
 			owned[m] = append(owned[m], slot)
 		}
 	}
@@ -44,7 +45,16 @@ func plan(owners []int, members []int) []int {
 	}
 
 	for _, m := range members {
-		slices.SortStableFunc(owned[m], func(a, b int) int { return cmp.Compare(rank(b, m), rank(a, m)) })
+		// A slot that all others decline comes first: if m gave it up, m would get it back.
+		lonely := func(slot int) int {
+			if slices.ContainsFunc(members, func(other int) bool { return other != m && !declines(slot, other) }) {
+				return 1
+			}
+			return 0
+		}
+		slices.SortStableFunc(owned[m], func(a, b int) int {
+			return cmp.Or(cmp.Compare(lonely(a), lonely(b)), cmp.Compare(rank(b, m), rank(a, m)))
+		})
 		for _, slot := range owned[m][:min(room[m], len(owned[m]))] {
 			next[slot] = m
 			room[m]--
@@ -56,14 +66,25 @@ func plan(owners []int, members []int) []int {
 		}
 		best := nobody
 		for _, m := range members {
-			if room[m] > 0 && (best == nobody || rank(slot, m) > rank(slot, best)) {
+			if !declines(slot, m) && (best == nobody || better(slot, m, best, room)) {
 				best = m
 			}
 		}
-		next[slot] = best
-		room[best]--
+		if best != nobody {
+			next[slot] = best
+			room[best]--
+		}
 	}
 	return next
+}
+
+// better reports whether slot should go to member a rather than to b: to one that has room, and of those that have none to
+// the one that has the least too many.
+func better(slot, a, b int, room map[int]int) bool {
+	if c := cmp.Compare(min(room[a], 1), min(room[b], 1)); c != 0 {
+		return c > 0
+	}
+	return rank(slot, a) > rank(slot, b)
 }
 
 // rank says how high a member ranks for a slot.

@@ -35,11 +35,11 @@ func checkPlan(t *testing.T, owners, before, members []int) (moves int) {
 	}
 	require.Empty(t, n, "owners that are no members")
 	require.LessOrEqual(t, most-least, 1, "balance")
-	require.Equal(t, owners, leaderelect.Plan(owners, members), "a plan is final")
+	require.Equal(t, owners, leaderelect.Plan(owners, members, nobodyDeclines), "a plan is final")
 	shuffled := slices.Clone(members)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	slices.Sort(shuffled)
-	require.Equal(t, owners, leaderelect.Plan(before, shuffled), "it is a function")
+	require.Equal(t, owners, leaderelect.Plan(before, shuffled, nobodyDeclines), "it is a function")
 	return moves
 }
 
@@ -53,11 +53,11 @@ func TestAPlanIsBalancedAndMovesNoMoreThanItMust(t *testing.T) {
 			for i := range members {
 				members[i] = i * 3
 			}
-			owners := leaderelect.Plan(free(slots), members)
+			owners := leaderelect.Plan(free(slots), members, nobodyDeclines)
 			checkPlan(t, owners, free(slots), members)
 
 			joined := append(slices.Clone(members), 100)
-			next := leaderelect.Plan(owners, joined)
+			next := leaderelect.Plan(owners, joined, nobodyDeclines)
 			moves := checkPlan(t, next, owners, joined)
 			got, _ := loads(next, owners)
 			require.Equal(t, got[100], moves, "%d slots, one joins %d", slots, count)
@@ -69,7 +69,7 @@ func TestAPlanIsBalancedAndMovesNoMoreThanItMust(t *testing.T) {
 					continue
 				}
 				had, _ := loads(owners, owners)
-				next := leaderelect.Plan(owners, left)
+				next := leaderelect.Plan(owners, left, nobodyDeclines)
 				moves := checkPlan(t, next, owners, left)
 				require.Equal(t, had[members[gone]], moves, "%d slots, one leaves %d", slots, count)
 				require.LessOrEqual(t, moves, ceil(slots, count))
@@ -90,7 +90,7 @@ func TestAPlanRepairsWhateverItFinds(t *testing.T) {
 		for i := range before {
 			before[i] = random.IntN(14) - 1
 		}
-		next := leaderelect.Plan(before, members)
+		next := leaderelect.Plan(before, members, nobodyDeclines)
 		moves := checkPlan(t, next, before, members)
 		stay, more := 0, 0
 		had, _ := loads(before, before)
@@ -106,7 +106,7 @@ func TestAPlanRepairsWhateverItFinds(t *testing.T) {
 }
 
 func TestAMemberThatHasTooManyKeepsThoseForWhichItRanksHighest(t *testing.T) {
-	next := leaderelect.Plan(make([]int, 20), []int{0, 1})
+	next := leaderelect.Plan(make([]int, 20), []int{0, 1}, nobodyDeclines)
 	var kept, given []uint64
 	for slot, m := range next {
 		if m == 0 {
@@ -120,7 +120,7 @@ func TestAMemberThatHasTooManyKeepsThoseForWhichItRanksHighest(t *testing.T) {
 }
 
 func TestWithoutMembersNobodyOwnsAnything(t *testing.T) {
-	assert.Equal(t, free(3), leaderelect.Plan([]int{1, 2, -1}, nil))
+	assert.Equal(t, free(3), leaderelect.Plan([]int{1, 2, -1}, nil, nobodyDeclines))
 }
 
 func TestSlotsThatNobodyOwnsGoToTheMemberThatRanksFirst(t *testing.T) {
@@ -129,7 +129,7 @@ func TestSlotsThatNobodyOwnsGoToTheMemberThatRanksFirst(t *testing.T) {
 	for slot := range 12 {
 		owners := slices.Repeat([]int{7}, 12) // 7 is no member
 		owners[slot] = -1
-		first = append(first, leaderelect.Plan(owners, []int{0, 1, 2, 3})[slot])
+		first = append(first, leaderelect.Plan(owners, []int{0, 1, 2, 3}, nobodyDeclines)[slot])
 	}
 	assert.Equal(t, []int{0, 0, 3, 1, 0, 3, 1, 3, 1, 2, 2, 2}, first)
 }
@@ -147,4 +147,44 @@ func TestAKeyHasTheSameSlotForEver(t *testing.T) {
 	for _, n := range counts {
 		assert.InDelta(t, 1000, n, 150)
 	}
+}
+
+func nobodyDeclines(int, int) bool { return false }
+
+func TestASlotThatAMemberDeclinesGoesToAnother(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 7))
+	for range 2000 {
+		slots, members := 1+random.IntN(20), random.Perm(8)[:1+random.IntN(5)]
+		declined := map[[2]int]bool{}
+		for range random.IntN(slots * len(members)) {
+			declined[[2]int{random.IntN(slots), members[random.IntN(len(members))]}] = true
+		}
+		declines := func(slot, member int) bool { return declined[[2]int{slot, member}] }
+		owners := free(slots)
+		for slot := range owners {
+			owners[slot] = random.IntN(9) - 1
+		}
+		for range 3 { // the second time it is given its own plan
+			owners = leaderelect.Plan(owners, members, declines)
+			for slot, owner := range owners {
+				willing := slices.ContainsFunc(members, func(m int) bool { return !declines(slot, m) })
+				require.Equal(t, willing, owner != -1, "slot %d has owner %d", slot, owner)
+				require.False(t, owner != -1 && declines(slot, owner), "slot %d goes to a member that declines it", slot)
+			}
+		}
+	}
+}
+
+func TestAMemberThatDeclinesOneSlotGetsItsShareOfTheOthers(t *testing.T) {
+	declines := func(slot, member int) bool { return slot == 3 && member == 0 }
+	owners := free(16)
+	for range 3 {
+		owners = leaderelect.Plan(owners, []int{0, 1}, declines)
+	}
+	count := [2]int{}
+	for _, owner := range owners {
+		count[owner]++
+	}
+	assert.Equal(t, [2]int{8, 8}, count)
+	assert.Equal(t, 1, owners[3])
 }

@@ -21,6 +21,8 @@ type record struct {
 	Preferred   string            `json:"preferred,omitzero"` // in a tombstone: for whom others hold back; "" is nobody
 	Mark        string            `json:"mark,omitzero"`      // held by the process of the holder when it wrote; "" is none
 	Fenced      bool              `json:"fenced,omitzero"`    // the writer's Config.FencedWork
+	Slots       int               `json:"slots,omitzero"`     // how many Slots have this key; 0 in the record of a lease
+	Declines    []int             `json:"declines,omitzero"`  // in the record of a seat: slots that its holder could not acquire
 }
 
 // complete reports whether an elector can have written r: it names its writer, and either a holder or a release. JSON of
@@ -74,7 +76,7 @@ func viewOf(e Entry, at time.Time) view {
 
 // held reports whether v shows a holder that can be named.
 func (v view) held() bool {
-	return v.exists && v.readable && v.rec.Holder != ""
+	return v.exists && v.readable && v.rec.Holder != "" && v.rec.Slots == 0
 }
 
 // mark is the newest state of the record that an elector has seen, in a read or in a write of its own that was

@@ -65,6 +65,7 @@ func (s *seat) sit(ctx context.Context, n int) error {
 		}
 	}
 	e := newElector(cfg, s.incarnation)
+	e.amend = func(r *record) { r.Declines = s.slots.declined() }
 	e.prior = s.slots.peers.observation(cfg.Key) // it may have expired while it was watched from here
 	return e.RunOnce(ctx)
 }

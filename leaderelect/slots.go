@@ -50,6 +50,7 @@ type Slots struct {
 	mu sync.Mutex
 	// mu guards the following.
 	running bool
+	number  agreement
 }
 
 // SlotsConfig is what [Slots] needs to know.
@@ -60,8 +61,10 @@ type SlotsConfig struct {
 	// callbacks and the Hooks are called for any slot, at the same time for several. ReleaseOnCancel is always on.
 	Lease Config
 
-	// Slots is how many there are. All replicas must have the same number, for ever: it says which slot a key has. Some
-	// multiple of the greatest number of replicas. At most 4096. Defaults to 64.
+	// Slots is the number of slots. It decides which slot a key has, so all replicas must have the same number: it is
+	// recorded under Lease.Key, and Run returns an error that wraps [ErrMismatch] if the record has another one. To change
+	// it, stop all replicas, delete that record, and start them with the new number. Choose a multiple of the greatest
+	// number of replicas. At most 4096. Defaults to 64.
 	Slots int
 
 	// Seats is how many replicas may take part at a time. More than that wait. At most 4096. Defaults to 16, or Slots if
@@ -71,7 +74,8 @@ type SlotsConfig struct {
 	// OnAcquired is called when a slot was acquired, and Owns and Begin are true for its keys: it enqueues them. It may
 	// also stay and work until ctx ends, as OnStartedLeading does: the slot is released when it has returned and all work
 	// that was begun is done. ctx has the [Leadership] of the slot, and ends when the slot is to be handed over or is lost.
-	// An error or a panic gives the slot up, for another try by anyone. Required.
+	// After an error or a panic, this replica releases the slot and declines it for a while, so that others try: for four
+	// RetryPeriods after the first failure, and for up to 64 after many. Required.
 	OnAcquired func(ctx context.Context, slot int) error
 
 	// OnRevoked is called when all work of a slot has ended, before it is released, with why: [ErrResigned] if it goes to
@@ -131,7 +135,8 @@ func NewSlots(cfg SlotsConfig) (*Slots, error) {
 
 // Run shares the slots with other replicas until ctx ends. Then the slots that are owned drain and are released, as an
 // Elector with ReleaseOnCancel does, and Run returns nil when all its goroutines have ended, or an error that wraps
-// [ErrStoreStuck]. It is ErrRunning, at once, if it runs already. It may be run again after it has returned.
+// [ErrStoreStuck]. It is ErrRunning, at once, if it runs already. The error wraps [ErrMismatch] if the record under the key
+// has another number of slots, or is the lease of an [Elector]. It may be run again after it has returned.
 func (s *Slots) Run(ctx context.Context) error {
 	s.mu.Lock()
 	busy := s.running
@@ -146,10 +151,21 @@ func (s *Slots) Run(ctx context.Context) error {
 		s.mu.Unlock()
 	}()
 
-	// The goroutines: one elector for each slot, one for the seat, and one that reads who is there and plans. They end
-	// after ctx, and Wait waits for them.
+	if err := s.agree(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	// The goroutines: one elector for each slot, one for the seat, one that reads who is there and plans, and one that
+	// watches over the number of slots. They end after ctx, and Wait waits for them.
 	var g wait.Group
 	s.peers.forget()
+	g.Start(ctx, func(ctx context.Context) error {
+		err := s.keepAgreed(ctx)
+		cancel(err) // nobody else may go on with a number that is not that of others
+		return err
+	})
 	for _, one := range s.slots {
 		if len(s.slots) > 1 {
 			one.elector.revoke("") // until there is a plan
@@ -203,13 +219,30 @@ func (s *Slots) Members() []Leader {
 	return members
 }
 
-// Check returns an error if work on a slot goes on although its lease is long over, as [Elector.Check] does.
+// Check returns an error if, for longer than LeaseDuration and the given tolerance, this replica needs help:
+//
+//   - An elector of a slot does, see [Elector.Check].
+//   - A slot is to be released and work on it is not done, although DrainTimeout is over: was done not called?
+//   - The number of slots cannot be read or recorded, so nothing has begun.
 func (s *Slots) Check(tolerance time.Duration) error {
-	var errs []error
+	s.mu.Lock()
+	errs := []error{s.number.check(s.lease.LeaseDuration + tolerance)}
+	s.mu.Unlock()
 	for _, one := range s.slots {
-		errs = append(errs, one.elector.Check(tolerance))
+		errs = append(errs, one.elector.Check(tolerance), one.check(tolerance))
 	}
 	return errors.Join(errs...)
+}
+
+// declined returns the slots that this replica declines.
+func (s *Slots) declined() []int {
+	var all []int
+	for n, one := range s.slots {
+		if one.declines() {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // replan has every slot wanted, or handed over, according to the plan.
@@ -223,7 +256,19 @@ func (s *Slots) replan() {
 	if own == nobody || !slices.Contains(seats, own) {
 		own = nobody - 1 // not the one who is to own anything
 	}
-	for n, m := range plan(now.owners, seats) {
+	declined := make(map[[2]int]bool) // slot and seat
+	for _, m := range now.members {
+		slots := m.declines
+		if m.seat == own {
+			slots = s.declined() // which the record may not say yet
+		}
+		for _, n := range slots {
+			declined[[2]int{n, m.seat}] = true
+		}
+	}
+	declines := func(slot, seat int) bool { return declined[[2]int{slot, seat}] }
+	for n, m := range plan(now.owners, seats, declines) {
+		s.slots[n].want(m == own && now.free[n])
 		if m == own {
 			s.slots[n].elector.admit()
 			continue

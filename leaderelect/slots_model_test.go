@@ -2,6 +2,8 @@ package leaderelect_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -13,6 +15,22 @@ import (
 func TestNoScheduleOfReplicasWorksTwiceInASlot(t *testing.T) {
 	t.Parallel()
 	lanes(t, effort(30, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
+}
+
+// brokenSlots returns the slots that a replica cannot acquire: for some its work fails, and it cannot write the records of
+// others. Each slot is left to one replica at least.
+func brokenSlots(chance *chance, slots, replica, replicas int) (fails map[int]bool, deaf map[string]bool) {
+	fails, deaf = make(map[int]bool), make(map[string]bool)
+	for slot := range slots {
+		switch able := slot%replicas == replica; {
+		case able:
+		case chance.upTo(4) == 0:
+			fails[slot] = true
+		case chance.upTo(8) == 0:
+			deaf[fmt.Sprint("shards/slot/", slot)] = true
+		}
+	}
+	return fails, deaf
 }
 
 // slotSchedule has replicas join, leave, die and come back while they work, heals everything, and requires that the
@@ -28,7 +46,9 @@ func slotSchedule(t *testing.T, seed uint64) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer cancel()
-	for i := range 2 + chance.upTo(3) {
+	replicas := 2 + chance.upTo(3)
+	broken := w.slots > 1 && chance.upTo(3) == 0
+	for i := range replicas {
 		r := w.join(t, string(rune('a'+i)), func(cfg *leaderelect.SlotsConfig) {
 			if mode != nil {
 				mode(cfg)
@@ -39,10 +59,23 @@ func slotSchedule(t *testing.T, seed uint64) {
 		})
 		w.mu.Lock()
 		r.drain = time.Duration(chance.upTo(2)) * chance.duration(8*time.Second)
+		if broken {
+			r.fails, r.deaf = brokenSlots(chance, w.slots, i, replicas)
+		}
 		w.mu.Unlock()
 		took := 50*time.Millisecond + chance.duration(4*time.Second)
 		workers.Go(func() { r.work(ctx, took) })
 		after(chance.duration(3 * time.Second))
+	}
+	if chance.upTo(3) == 0 {
+		stray := w.join(t, "stray", func(cfg *leaderelect.SlotsConfig) { cfg.Slots++ })
+		workers.Go(func() { stray.work(ctx, time.Second) })
+		after(time.Minute)
+		w.checkNow(t)
+		if err := stray.stop(); !errors.Is(err, leaderelect.ErrMismatch) {
+			t.Fatalf("a replica with another number of slots ends with %v", err)
+		}
+		w.replicas = w.replicas[:replicas]
 	}
 	for range 6 {
 		after(chance.duration(15 * time.Second))
@@ -62,9 +95,12 @@ func slotSchedule(t *testing.T, seed uint64) {
 	for _, r := range w.replicas {
 		r.cut(0)
 	}
-	if w.slots > 1 {
+	switch {
+	case broken:
+		w.cover(t, 10*lease, w.slots, w.replicas...)
+	case w.slots > 1:
 		w.settle(t, lease+request+8*modelRetry, w.replicas...)
-	} else {
+	default:
 		after(lease + request + 2*modelRetry)
 		if n := ownedTogether(t, w.replicas...); n != 1 {
 			t.Fatalf("%d replicas lead", n)

@@ -25,8 +25,9 @@ type shards struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	at         []*replica // who works on the slot, by slot
-	terms      []uint64   // the last term, by slot
+	at         []*replica          // who works on the slot, by slot
+	busy       map[string]*replica // who works on a key, by key
+	terms      []uint64            // the last term, by slot
 	acquired   int
 	writes     int
 	lists      int
@@ -39,18 +40,21 @@ type replica struct {
 	*leaderelect.Slots
 	world  *shards
 	name   string
+	stray  bool // it has another number of slots than the others
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
 
 	// world.mu guards the following.
-	dark  time.Time     // until then its calls stall
-	drain time.Duration // how long work goes on after it was revoked
-	inner map[int]int   // work that has begun, by slot
+	dark  time.Time       // until then its calls stall
+	drain time.Duration   // how long work goes on after it was revoked
+	inner map[int]int     // work that has begun, by slot
+	fails map[int]bool    // slots for which OnAcquired fails
+	deaf  map[string]bool // keys of records that it cannot write
 }
 
 func newShards(t testing.TB, slots int) *shards {
-	w := &shards{store: leaderelect.NewMemoryStore(), slots: slots, at: make([]*replica, slots), terms: make([]uint64, slots)}
+	w := &shards{store: leaderelect.NewMemoryStore(), slots: slots, busy: make(map[string]*replica), at: make([]*replica, slots), terms: make([]uint64, slots)}
 	t.Cleanup(func() {
 		for _, r := range w.replicas {
 			r.cancel()
@@ -78,6 +82,7 @@ func (w *shards) join(t testing.TB, name string, change func(*leaderelect.SlotsC
 	if change != nil {
 		change(&cfg)
 	}
+	r.stray = cfg.Slots != w.slots
 	s, err := leaderelect.NewSlots(cfg)
 	require.NoError(t, err)
 	r.Slots = s
@@ -119,6 +124,9 @@ func (w *shards) violateLocked(format string, args ...any) {
 
 func (r *replica) onAcquired(ctx context.Context, slot int) error {
 	w := r.world
+	if r.stray {
+		return nil
+	}
 	term, _ := leaderelect.Term(ctx)
 	w.mu.Lock()
 	if w.at[slot] != nil {
@@ -129,8 +137,11 @@ func (r *replica) onAcquired(ctx context.Context, slot int) error {
 	}
 	w.at[slot], w.terms[slot] = r, term
 	w.acquired++
-	drain := r.drain
+	drain, fails := r.drain, r.fails[slot]
 	w.mu.Unlock()
+	if fails {
+		return errExpected
+	}
 	if drain > 0 {
 		<-ctx.Done()
 		l, _ := leaderelect.FromContext(ctx)
@@ -140,6 +151,9 @@ func (r *replica) onAcquired(ctx context.Context, slot int) error {
 }
 
 func (r *replica) onRevoked(slot int, _ error) {
+	if r.stray {
+		return
+	}
 	w := r.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +169,7 @@ func (r *replica) onRevoked(slot int, _ error) {
 // work works on keys of all slots, one after the other, for as long as ctx lasts.
 func (r *replica) work(ctx context.Context, took time.Duration) {
 	for n := 0; ctx.Err() == nil; n++ {
-		key := fmt.Sprint("key", n)
+		key := fmt.Sprint("key", n%40) // so that replicas meet at the same keys
 		slot := r.Slot(key)
 		inner, done, ok := r.Begin(ctx, key)
 		if !ok {
@@ -164,13 +178,18 @@ func (r *replica) work(ctx context.Context, took time.Duration) {
 		}
 		w := r.world
 		w.mu.Lock()
-		if w.at[slot] != nil && w.at[slot] != r {
+		if !r.stray && w.at[slot] != nil && w.at[slot] != r {
 			w.violateLocked("%s works in slot %d of %s", r.name, slot, w.at[slot].name)
 		}
+		if other := w.busy[key]; other != nil {
+			w.violateLocked("%s works on %q, on which %s works", r.name, key, other.name)
+		}
+		w.busy[key] = r
 		r.inner[slot]++
 		w.mu.Unlock()
 		_ = wait.Sleep(inner, took)
 		w.mu.Lock()
+		delete(w.busy, key)
 		r.inner[slot]--
 		w.mu.Unlock()
 		done()
@@ -188,6 +207,12 @@ func (w *shards) checkNow(t testing.TB) {
 // settle requires that soon every slot is owned by one of the given replicas, in balance.
 func (w *shards) settle(t testing.TB, within time.Duration, replicas ...*replica) {
 	t.Helper()
+	w.cover(t, within, 1, replicas...)
+}
+
+// cover requires that soon every slot is owned by one of the given replicas, of which none owns so many more than another.
+func (w *shards) cover(t testing.TB, within time.Duration, more int, replicas ...*replica) {
+	t.Helper()
 	for begin := time.Now(); ; after(100 * time.Millisecond) {
 		w.checkNow(t)
 		covered, least, most := 0, w.slots, 0
@@ -195,7 +220,7 @@ func (w *shards) settle(t testing.TB, within time.Duration, replicas ...*replica
 			n := len(r.Owned())
 			covered, least, most = covered+n, min(least, n), max(most, n)
 		}
-		if covered == w.slots && most-least <= 1 {
+		if covered == w.slots && most-least <= more {
 			return
 		}
 		require.Less(t, time.Since(begin), within, "%d of %d slots are owned, %d to %d by each", covered, w.slots, least, most)
@@ -218,6 +243,14 @@ func (l shardLink) call(ctx context.Context, count *int) error {
 	return wait.Sleep(ctx, latency)
 }
 
+// isDeaf reports whether the replica cannot write a record.
+func (l shardLink) isDeaf(key string) bool {
+	w := l.replica.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return l.replica.deaf[key]
+}
+
 func (l shardLink) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
 	if err := l.call(ctx, &l.replica.world.gets); err != nil {
 		return leaderelect.Entry{}, err
@@ -226,6 +259,9 @@ func (l shardLink) Get(ctx context.Context, key string) (leaderelect.Entry, erro
 }
 
 func (l shardLink) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if l.isDeaf(e.Key) {
+		return leaderelect.Entry{}, errExpected
+	}
 	if err := l.call(ctx, &l.replica.world.writes); err != nil {
 		return leaderelect.Entry{}, err
 	}
@@ -233,6 +269,9 @@ func (l shardLink) Create(ctx context.Context, e leaderelect.Entry) (leaderelect
 }
 
 func (l shardLink) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if l.isDeaf(e.Key) {
+		return leaderelect.Entry{}, errExpected
+	}
 	if err := l.call(ctx, &l.replica.world.writes); err != nil {
 		return leaderelect.Entry{}, err
 	}
