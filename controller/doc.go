@@ -146,8 +146,10 @@
 //     returned by Run if it stops everything, and logged if it does not. An error of a part that was told to end is
 //     returned by whoever told it: Run, or the method that removes. One that has context.Canceled, or the cause of the
 //     context, anywhere in its tree says that it was told, and is dropped.
-//  7. When Run returns, all parts have ended, and nothing of the manager runs. A part that ignores the end of its context
-//     holds up everything after it.
+//  7. When Run returns, all parts have ended, and nothing of the manager runs, unless its error wraps [ErrStopTimeout] and
+//     names parts that it had to leave behind. A part that ignores the end of its context holds up what comes after it until
+//     the limit of the stop (StopTimeout). While a controller or a stop hook that was left behind goes on, the lease is
+//     not released, and when that is over the process ends: see ManagerConfig.Election.
 //
 // # Shutdown
 //

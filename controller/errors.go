@@ -50,8 +50,8 @@ var (
 	// [Config.DrainTimeout], and in the error of a Run that did not get done in that time.
 	ErrDrainTimeout = errors.New("controller: not drained in time")
 
-	// ErrStopTimeout is in the chain of the cause with which the context of a stop hook ends after
-	// [ManagerConfig.StopTimeout].
+	// ErrStopTimeout is in the chain of the error of a [Manager] that had to leave a part behind, because it had not returned
+	// after [ManagerConfig.StopTimeout], and of the cause with which the context of a stop hook ends then.
 	ErrStopTimeout = errors.New("controller: not stopped in time")
 )
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
 // CheckInvariants tests what is written at the fields of a manager and of its parts.
@@ -39,6 +41,12 @@ func (m *Manager) CheckInvariants(t *testing.T) {
 		assert.Equal(t, [stageKinds]*stage{}, m.stages)
 	}
 }
+
+// SetExit sets what ends the process when a controller goes on although another may lead.
+func (m *Manager) SetExit(exit func(*leaderelect.Leadership)) { m.exit = exit }
+
+// Overrun is what the election calls when the work goes on although another may lead.
+func (m *Manager) Overrun(l *leaderelect.Leadership) { m.overrun(l) }
 
 // AwaitSync is what a manager waits with for a source.
 var AwaitSync = awaitSync

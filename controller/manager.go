@@ -44,9 +44,11 @@ type Runner interface {
 type Manager struct {
 	cfg      ManagerConfig
 	logger   *slog.Logger
-	elector  *leaderelect.Elector // nil without an election
-	slots    *leaderelect.Slots   // nil without slots
-	election *part                // the elector, or the slots, as a part; nil if there is neither
+	elector  *leaderelect.Elector          // nil without an election
+	slots    *leaderelect.Slots            // nil without slots
+	election *part                         // the elector, or the slots, as a part; nil if there is neither
+	exit     func(*leaderelect.Leadership) // ends the process
+	late     chan struct{}                 // closed, while Run is under way, when the stop has lasted for too long
 
 	mu sync.Mutex
 	// mu guards the following, and what parts say. Invariants:
@@ -65,14 +67,21 @@ type Manager struct {
 	at        Stage                   // does not know of a stop
 	stopping  context.Context         // ends when the stop begins; nil before Run
 	stop      context.CancelCauseFunc // begins the stop
+	stopBegan time.Time               // is noted when somebody first asks for it
+	left      []leftover              // had not returned at that limit
 	errs      []error                 // what went wrong, in the order in which it did
 }
 
 // ManagerConfig is the configuration of a [Manager]. The zero value is ready for use.
 type ManagerConfig struct {
 	// Election makes the controllers run only while this process leads. The manager sets OnStartedLeading, which must be
-	// nil, and ReleaseOnCancel; the other callbacks are called as they are. Its Logger, and that of Slots.Lease, defaults to
-	// Logger. Nil means that this process always leads.
+	// nil, and ReleaseOnCancel; the other callbacks are called as they are. Nil means that this process always leads.
+	//
+	// Three fields have other defaults here, and in Slots.Lease. Logger defaults to that of the manager. DrainTimeout
+	// defaults to StopTimeout and 3 s, since the lease is kept for the drain and for the stop hooks. OnStepDownOverrun, which
+	// is called when a controller goes on although another may lead, defaults to an error in the log that names the
+	// controller, and to the end of the process: see [leaderelect.ExitOnOverrun]. Controllers that were told to end less
+	// than a second before, because the process was suspended, have the rest of that second.
 	Election *leaderelect.Config
 
 	// Slots makes the controllers share their keys with those of other replicas: each key is reconciled by the replica that
@@ -85,8 +94,10 @@ type ManagerConfig struct {
 	// Defaults to 2 min. Negative is no limit.
 	SyncTimeout time.Duration
 
-	// StopTimeout is the longest time that the stop hooks may take, all together. Then their context ends. Defaults to
-	// 30 s. How long the controllers may take is in Config.DrainTimeout of each.
+	// StopTimeout limits the whole stop, from its beginning. How long the controllers drain is in Config.DrainTimeout of
+	// each, and should be less. At the limit the context of the stop hooks ends, but not before they have had 3 s. A part
+	// that has not returned 3 s after the limit, and 3 s after it was told to end, is left behind, and Run returns an error
+	// that wraps [ErrStopTimeout] and names it; the election has 6 s. Defaults to 1 min. Negative is no limit.
 	StopTimeout time.Duration
 
 	// OnFailure decides what becomes of a part that has failed: that has returned an error or panicked, has returned
@@ -104,16 +115,18 @@ type ManagerConfig struct {
 
 // NewManager returns a manager of nothing. It returns an error if a field of cfg is out of its bounds.
 func NewManager(cfg ManagerConfig) (*Manager, error) {
-	if err := cmp.Or(notNegative("StopTimeout", cfg.StopTimeout), notNegative("HealthyAfter", cfg.HealthyAfter)); err != nil {
+	if err := notNegative("HealthyAfter", cfg.HealthyAfter); err != nil {
 		return nil, fmt.Errorf("controller: new manager: ManagerConfig.%w", err)
 	}
 	cfg.SyncTimeout = cmp.Or(cfg.SyncTimeout, 2*time.Minute)
-	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, 30*time.Second)
+	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, time.Minute)
 	cfg.HealthyAfter = cmp.Or(cfg.HealthyAfter, time.Minute)
 	if cfg.OnFailure == nil {
 		cfg.OnFailure = func(PartFailure) Reaction { return StopAll() }
 	}
-	m := &Manager{cfg: cfg, logger: cmp.Or(cfg.Logger, slog.Default())}
+	m := &Manager{
+		cfg: cfg, logger: cmp.Or(cfg.Logger, slog.Default()), exit: leaderelect.ExitOnOverrun, late: make(chan struct{}),
+	}
 	var err error
 	switch {
 	case cfg.Election != nil && cfg.Slots != nil:
@@ -136,10 +149,11 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 	}
 	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
 		m.lead(ctx)
+		m.awaitLeft() // the lease is released after this
 		return nil
 	}
 	cfg.ReleaseOnCancel = true
-	cfg.Logger = cmp.Or(cfg.Logger, m.logger)
+	m.setDefaults(&cfg)
 	if m.elector, err = leaderelect.New(cfg); err != nil {
 		return fmt.Errorf("controller: new manager: ManagerConfig.Election: %w", err)
 	}
@@ -149,7 +163,7 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 
 // share makes the slots of m.
 func (m *Manager) share(cfg leaderelect.SlotsConfig) (err error) {
-	cfg.Lease.Logger = cmp.Or(cfg.Lease.Logger, m.logger)
+	m.setDefaults(&cfg.Lease)
 	onAcquired := cfg.OnAcquired
 	cfg.OnAcquired = func(ctx context.Context, slot int) error {
 		m.acquired(slot)
@@ -163,6 +177,17 @@ func (m *Manager) share(cfg leaderelect.SlotsConfig) (err error) {
 	}
 	m.election = newElectionPart(cfg.Lease.Key, m.slots)
 	return nil
+}
+
+// setDefaults sets what a manager makes of fields of lease that are not set.
+func (m *Manager) setDefaults(lease *leaderelect.Config) {
+	lease.Logger = cmp.Or(lease.Logger, m.logger)
+	if lease.DrainTimeout == 0 && m.cfg.StopTimeout >= 0 {
+		lease.DrainTimeout = m.cfg.StopTimeout + stopGrace
+	}
+	if lease.OnStepDownOverrun == nil {
+		lease.OnStepDownOverrun = m.overrun
+	}
 }
 
 // AddSource adds a source. Those that are there when Run begins start together, before all else; one that is added later
@@ -187,8 +212,9 @@ func (m *Manager) AddToEveryReplica(r Runner) error { return m.add(newRunnerPart
 
 // AddStopHook adds something to do after the controllers have ended and before the lease is released: the last word of a
 // leader. The hooks are called one after the other, the one that was added last first. They are not called if this process
-// does not lead when it stops, or has lost the lease: then another may lead already. Their context has the values of that
-// of the controllers, and ends after StopTimeout, or when the lease is lost. The name stands in errors.
+// does not lead when it stops, or has lost the lease: then another may lead already. Nor are they called if a controller,
+// or a hook before, has not returned in time. Their context has the values of that of the controllers. It ends at the limit
+// of the stop (StopTimeout), or when the lease is lost. The name stands in errors.
 //
 // Errors are those of AddSource; hooks have names of their own.
 func (m *Manager) AddStopHook(name string, hook func(ctx context.Context) error) error {
@@ -292,6 +318,7 @@ func (m *Manager) remove(ctx context.Context, kind PartKind, name string) error 
 	done, cancel := p.done, p.cancel
 	p.removed = true
 	p.removers++
+	p.tellLocked(time.Now())
 	if done == nil {
 		m.dropLocked(p)
 	}

@@ -3,15 +3,18 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -49,10 +52,12 @@ func TestTheOrderOfAManagerHoldsWhateverHappens(t *testing.T) {
 
 func managerModel(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := &managedWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2))}
+	w := &managedWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), hear: make(chan struct{})}
 	w.store = &releases{leases: newLeases(), w: w}
+	elect := election(w.store)
+	elect.OnStepDownOverrun = func(*leaderelect.Leadership) {} // and not the end of the process
 	m, err := controller.NewManager(controller.ManagerConfig{
-		Election: election(w.store), OnFailure: w.decide(r.IntN(3) == 0), Logger: quiet,
+		Election: elect, OnFailure: w.decide(r.IntN(3) == 0), Logger: quiet,
 	})
 	require.NoError(t, err)
 	require.NoError(t, m.AddStopHook("hook", w.hook))
@@ -104,8 +109,20 @@ func managerModel(t *testing.T, seed uint64) {
 		checkRest(t, w, m, running)
 	}
 	w.locked(func() { w.stopping = true })
+	began := time.Now()
 	err = running.stop()
 	w.locked(func() { w.ended = true })
+	synctest.Wait()
+	m.CheckInvariants(t)
+	assert.LessOrEqual(t, time.Since(began), time.Minute+4*3*time.Second)
+	assert.Equal(t, len(w.deaf) > 0, errors.Is(err, controller.ErrStopTimeout), err)
+	for _, name := range w.deaf {
+		assert.ErrorContains(t, err, fmt.Sprintf("%q: it has not returned", name))
+	}
+	left := strings.Count(fmt.Sprint(err), "it has not returned")
+	assert.True(t, len(w.deaf) <= left && left <= len(w.deaf)+w.slow, err)
+	close(w.hear)
+	time.Sleep(time.Minute)
 	synctest.Wait()
 	m.CheckInvariants(t)
 	assert.Equal(t, controller.StageEnded, m.Stats().Stage)
@@ -115,7 +132,7 @@ func managerModel(t *testing.T, seed uint64) {
 	for _, name := range w.expected {
 		assert.ErrorContains(t, err, name)
 	}
-	if len(w.expected) == 0 && !w.late {
+	if len(w.expected) == 0 && !w.late && len(w.deaf) == 0 {
 		assert.NoError(t, err)
 	}
 	assertNoGoroutines(t)

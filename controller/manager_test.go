@@ -21,7 +21,6 @@ func TestNewManagerNamesWhatIsWrong(t *testing.T) {
 		cfg  controller.ManagerConfig
 		want string
 	}{
-		{controller.ManagerConfig{StopTimeout: -1}, "controller: new manager: ManagerConfig.StopTimeout: -1ns is negative"},
 		{controller.ManagerConfig{HealthyAfter: -1}, "controller: new manager: ManagerConfig.HealthyAfter: -1ns is negative"},
 		{controller.ManagerConfig{Election: withWork}, "controller: new manager: ManagerConfig.Election.OnStartedLeading: is not nil: add a controller"},
 	} {

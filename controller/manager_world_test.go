@@ -33,6 +33,8 @@ type managed struct {
 	syncAfter time.Duration // of a source: of each Run
 	lasts     time.Duration // from the end of the context to the return
 	farewell  error         // what it returns when it was told to end
+	deaf      bool          // it does not return from a stop before hear is closed
+	left      bool          // it has not heard a stop
 	ready     chan struct{}
 	fail      chan func() error
 }
@@ -47,13 +49,16 @@ type managedWorld struct {
 	rand     *rand.Rand
 	parts    []*managed // those that were added and are not gone
 	added    int
-	stopping bool     // the stop has begun, as far as the test knows
-	ended    bool     // Run has returned
-	led      uint64   // the last term in which a controller of the leader has run
-	hooked   uint64   // the last term whose stop hook was called
-	owed     uint64   // the term whose lease is to be released next, if the store can be reached; else 0
-	expected []string // parts whose errors Run has to return
-	late     bool     // it may return others: of what was told to end before the stop and ended after its beginning
+	stopping bool          // the stop has begun, as far as the test knows
+	ended    bool          // Run has returned
+	led      uint64        // the last term in which a controller of the leader has run
+	hooked   uint64        // the last term whose stop hook was called
+	owed     uint64        // the term whose lease is to be released next, if the store can be reached; else 0
+	expected []string      // parts whose errors Run has to return
+	hear     chan struct{} // closed when Run has returned
+	deaf     []string      // parts that Run has to leave behind
+	slow     int           // parts that it may leave behind
+	late     bool          // it may return others: of what was told to end before the stop and ended after its beginning
 }
 
 func (w *managedWorld) locked(f func()) {
@@ -74,6 +79,8 @@ func (w *managedWorld) countLocked(which func(*managed) bool) (n int) {
 
 func isController(p *managed) bool { return p.kind == controller.PartController }
 func isLeader(p *managed) bool     { return p.kind == controller.PartController && !p.every }
+
+func isLeftController(p *managed) bool { return isController(p) && p.left }
 
 func (p *managed) Name() string            { return p.name }
 func (p *managed) Synced() <-chan struct{} { return p.ready }
@@ -100,7 +107,10 @@ func (p *managed) Run(ctx context.Context) error {
 		case f := <-p.fail:
 			return f()
 		case <-ctx.Done():
-			p.told(ctx)
+			if p.told(ctx) {
+				<-p.w.hear
+				return nil
+			}
 			if l, ok := leaderelect.FromContext(ctx); !ok || l.Err() == nil {
 				time.Sleep(p.lasts)
 			}
@@ -136,8 +146,8 @@ func (p *managed) begin(ctx context.Context) {
 	}
 }
 
-// told checks that p is told to end in the right order.
-func (p *managed) told(ctx context.Context) {
+// told checks that p is told to end in the right order. It returns true if p does not hear it.
+func (p *managed) told(ctx context.Context) (deaf bool) {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,13 +156,20 @@ func (p *managed) told(ctx context.Context) {
 	case p.gone || late:
 	case p.kind == controller.PartSource:
 		assert.True(w.t, w.stopping, "%s is stopped for nothing", p.name)
-		assert.Zero(w.t, w.countLocked(isController), "%s is stopped before the controllers have ended", p.name)
+		assert.Zero(w.t, w.countLocked(isController)-w.countLocked(isLeftController), "%s is stopped before the controllers have ended", p.name)
 		assert.Zero(w.t, w.owed, "%s is stopped before the lease is released", p.name)
 	}
 	l, leads := leaderelect.FromContext(ctx)
-	if p.farewell != nil && !p.gone && w.stopping && !late && !(leads && l.Err() != nil) {
+	if p.kind == controller.PartSource && w.stopping && len(w.deaf) > 0 && p.lasts >= 3*time.Second {
+		w.slow++ // it is told after the limit
+	} else if p.farewell != nil && !p.gone && w.stopping && !late && !(leads && l.Err() != nil) {
 		w.expected = append(w.expected, p.name)
 	}
+	if p.deaf && w.stopping && !p.gone && !late {
+		p.left = true
+		w.deaf = append(w.deaf, p.name)
+	}
+	return p.left
 }
 
 func (p *managed) end() {
@@ -241,6 +258,9 @@ func (w *managedWorld) newPart(kind controller.PartKind, every bool) *managed {
 	if r.IntN(4) == 0 {
 		p.farewell = fmt.Errorf("farewell of %s", p.name)
 	}
+	if p.farewell == nil {
+		p.deaf = r.IntN(12) == 0
+	}
 	if kind == controller.PartController {
 		for _, s := range w.parts {
 			if s.kind == controller.PartSource {
@@ -306,7 +326,7 @@ func (s *releases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect
 	if bytes.Contains(e.Value, []byte(`"holder":""`)) {
 		s.w.locked(func() {
 			assert.Zero(s.w.t, s.w.countLocked(isLeader), "the lease is released before the controllers have ended")
-			assert.True(s.w.t, s.w.hooked == e.Term || s.w.led != e.Term, "the lease is released before the stop hook")
+			assert.True(s.w.t, s.w.hooked == e.Term || s.w.led != e.Term || len(s.w.deaf) > 0, "the lease is released before the stop hook")
 			s.w.owed = 0
 		})
 	}

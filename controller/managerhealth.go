@@ -4,29 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/setpoint-go/setpoint/wait"
 )
 
 // Check tells whether this process is alive. It asks every part that runs and has a method Check() error, and the election,
-// and joins what they return, with their names. An error means that something hangs which only the end of the process can
-// mend, such as work that goes on although the lease is lost. Check is for a liveness probe. It is nil before Run and after
-// it, and a part that is not running, be it that it waits, be it that it has failed and is to be started again, has
-// nothing to answer for.
+// and joins what they return, with their names. It also names each part that was told to end and has not for
+// [ManagerConfig.StopTimeout] and 3 s, because it was removed, its term is over, or everything stops. An error means that
+// something hangs which only the end of the process can mend, such as work that goes on although the lease is lost.
+//
+// Check is for a liveness probe. It is nil before Run, and after Run unless a part was left behind. A part that is not
+// running has nothing to answer for: one that waits, or that has failed and is to be started again.
 func (m *Manager) Check() error {
+	type driven struct {
+		*part
+		asked bool
+		told  time.Duration // ago, to end; 0 if it was not
+	}
 	m.mu.Lock()
-	var running []*part
+	var parts []driven
 	for _, p := range m.everythingLocked() {
-		if p.check != nil && p.done != nil && p.state != PartWaiting && p.state != PartBackingOff {
-			running = append(running, p)
+		if p.done == nil {
+			continue
 		}
+		d := driven{part: p, asked: p.check != nil && p.state != PartWaiting && p.state != PartBackingOff}
+		if !p.told.IsZero() {
+			d.told = time.Since(p.told)
+		}
+		parts = append(parts, d)
 	}
 	m.mu.Unlock()
 	var errs []error
-	for _, p := range running {
-		err := wait.Call(context.Background(), func(context.Context) error { return p.check() })
+	for _, d := range parts {
+		var err error
+		if d.asked {
+			err = wait.Call(context.Background(), func(context.Context) error { return d.check() })
+		}
+		if m.cfg.StopTimeout >= 0 && d.told > m.cfg.StopTimeout+stopGrace {
+			err = errors.Join(err, fmt.Errorf("it was told to end %v ago, and has not returned", d.told.Round(time.Second)))
+		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("controller: check %s %q: %w", p.kind, p.name, err))
+			errs = append(errs, fmt.Errorf("controller: check %s %q: %w", d.kind, d.name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -41,7 +41,7 @@ type PartStats struct {
 	Name  string
 	State PartState
 
-	// Since is when State began; of PartStopping, when the state before it began. It is zero before Run.
+	// Since is when State began. It is zero before Run.
 	Since time.Time
 
 	// Restarts is how often the part was started again after a failure.
@@ -58,7 +58,7 @@ func (m *Manager) Stats() ManagerStats {
 	s := ManagerStats{Stage: m.stageLocked()}
 	for _, p := range m.everythingLocked() {
 		s.Parts = append(s.Parts, PartStats{
-			Kind: p.kind, Name: p.name, State: p.stateLocked(), Since: p.since, Restarts: p.restarts, Err: p.err,
+			Kind: p.kind, Name: p.name, State: p.stateLocked(), Since: p.sinceLocked(), Restarts: p.restarts, Err: p.err,
 		})
 	}
 	return s
@@ -82,6 +82,14 @@ func (m *Manager) stageLocked() Stage {
 	default:
 		return m.at
 	}
+}
+
+// sinceLocked returns when the state of p began.
+func (p *part) sinceLocked() time.Time {
+	if p.done != nil && !p.told.IsZero() {
+		return p.told
+	}
+	return p.since
 }
 
 // stateLocked returns the state of p.

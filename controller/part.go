@@ -19,6 +19,8 @@ const (
 	PartSource     PartKind = "source"
 	PartController PartKind = "controller"
 	PartElection   PartKind = "election" // its name is the key of the lease
+
+	partStopHook PartKind = "stop hook" // in errors
 )
 
 // part is a source, a controller, or the election: what a manager runs, and what may fail.
@@ -52,6 +54,14 @@ type part struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the stage lets go of it
+	told   time.Time     // when it was told to end; zero before
+}
+
+// tellLocked notes that p is told to end, unless it was before.
+func (p *part) tellLocked(now time.Time) {
+	if p.told.IsZero() {
+		p.told = now
+	}
 }
 
 func newSourcePart(s Source) *part {
@@ -201,7 +211,7 @@ func (m *Manager) settle(ctx context.Context, p *part, err error) {
 func (m *Manager) letGo(p *part) {
 	m.mu.Lock()
 	close(p.done)
-	p.ctx, p.cancel, p.done = nil, nil, nil
+	p.ctx, p.cancel, p.done, p.told = nil, nil, nil, time.Time{}
 	p.state, p.since = PartWaiting, time.Now()
 	if p.removed || p.gone {
 		m.dropLocked(p)

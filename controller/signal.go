@@ -13,8 +13,8 @@ import (
 // returns what run returns. It stops in two stages:
 //
 //   - The first signal begins the orderly stop: it ends the context, with a cause that wraps [ErrSignal] and names the
-//     signal. Nothing else happens. How long the stop may take is up to run: for a [Manager], DrainTimeout of its
-//     controllers and StopTimeout.
+//     signal. Nothing else happens. How long the stop may take is up to run: for a [Manager],
+//     ManagerConfig.StopTimeout.
 //   - The second ends the process at once, by os.Exit with status 1: deferred calls do not run, no lease is released, and
 //     nothing is drained. It is for people who do not want to wait. It does not matter whether it is the same signal.
 //

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
-
-	"github.com/setpoint-go/setpoint/wait"
+	"time"
 )
 
 // stageKind says what runs in a stage.
@@ -36,15 +35,23 @@ type stopHook struct {
 // Then everything is stopped in order, and Run returns when all parts have ended. A lost leadership is not a failure: the
 // controllers of the leader stop, and this process campaigns again.
 //
+// A part that ignores the end of its context is left behind when the stop has lasted for [ManagerConfig.StopTimeout]. Then
+// Run returns an error that wraps [ErrStopTimeout] and names the part. No stop hook is called after a controller that was
+// left behind, and the lease is not released: it expires. The program should exit.
+//
 // Run returns nil, or the errors of the parts with their names, joined in the order in which they occurred. The first is
 // the one that made everything stop, unless ctx did. A failure after which a part was started again is logged, not
 // returned. Run returns [ErrUsed] if it was called before.
 func (m *Manager) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	if m.logger == nil {
+		panic("controller: Run called on a Manager that NewManager has not made")
+	}
 	if err := m.use(ctx, stop); err != nil {
 		return err
 	}
+	defer m.limitStop(ctx)()
 	if ctx.Err() == nil {
 		// The sources have a context of their own: they must outlive the controllers.
 		m.open(sourceStage, context.WithoutCancel(ctx))
@@ -108,27 +115,11 @@ func (m *Manager) lead(ctx context.Context) {
 	if m.isStopping() {
 		m.close(replicaStage) // the hooks come after all controllers
 	}
-	if !lost(ctx) {
+	if !lost(ctx) && !m.hasLeft() {
 		m.callHooks(ctx)
 	}
 	if !m.isStopping() {
 		m.enter(StageStandby)
-	}
-}
-
-// callHooks calls the stop hooks, the last added first.
-func (m *Manager) callHooks(ctx context.Context) {
-	work, stopWork := workContext(ctx)
-	defer stopWork(nil)
-	limited, cancel := context.WithTimeoutCause(work, m.cfg.StopTimeout, after(ErrStopTimeout, m.cfg.StopTimeout))
-	defer cancel()
-	m.mu.Lock()
-	hooks := m.hooks
-	m.mu.Unlock()
-	for i := len(hooks) - 1; i >= 0; i-- {
-		if err := wait.Call(limited, hooks[i].run); err != nil {
-			m.fail(partError("stop hook", hooks[i].name, err))
-		}
 	}
 }
 
@@ -152,9 +143,9 @@ func (m *Manager) open(kind stageKind, ctx context.Context) {
 // startLocked starts p, which is not driven.
 func (s *stage) startLocked(p *part) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	p.ctx, p.cancel, p.done = ctx, cancel, make(chan struct{})
-	// Drives one part. It ends when the stage is told to, the part is removed, or it has failed for good; close waits for
-	// it, and so does who removes the part.
+	p.ctx, p.cancel, p.done, p.told = ctx, cancel, make(chan struct{}), time.Time{}
+	// Drives one part. It ends when the stage is told to, the part is removed, or it has failed for good. close waits for
+	// it, until the stop has lasted for too long, and so does RemoveSource or RemoveController.
 	s.running.Go(func() {
 		defer cancel(nil)
 		defer s.m.letGo(p)
@@ -162,14 +153,41 @@ func (s *stage) startLocked(p *part) {
 	})
 }
 
-// close ends the stage of the given kind, if there is one, and returns when its parts have ended.
+// close ends the stage of the given kind, if there is one. It returns when its parts have ended, or were left over.
 func (m *Manager) close(kind stageKind) {
+	told := time.Now()
+	if kind == replicaStage {
+		told = m.stopStart() // by its context
+	}
 	m.mu.Lock()
 	s := m.stages[kind]
 	m.stages[kind] = nil // takes no more parts
-	m.mu.Unlock()
+	var driven []leftover
 	if s != nil {
-		s.cancel()
+		for _, p := range m.everythingLocked() {
+			if p.stage == kind && p.done != nil {
+				p.tellLocked(told)
+				driven = append(driven, leftover{p.kind, p.name, p.done})
+			}
+		}
+	}
+	m.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.cancel()
+	grace := stopGrace
+	if kind == electionStage {
+		grace = 2 * stopGrace
+	}
+	all := true
+	for _, p := range driven {
+		if m.outlasts(p.done, told, grace) {
+			m.leave(p)
+			all = false
+		}
+	}
+	if all {
 		s.running.Wait()
 	}
 }

@@ -169,12 +169,11 @@ func (o *Orchestrator) wire() error {
 			Store:         o.election,
 			Key:           leaseKey,
 			LeaseDuration: cmp.Or(o.cfg.Lease, 3*time.Second),
-			DrainTimeout:  2 * stopTimeout,
 			Metadata:      map[string]string{statusURL: "http://" + o.status.Addr().String() + o.page},
 			OnNewLeader:   o.announce,
 			Logger:        o.cfg.Logger,
 		},
-		StopTimeout: stopTimeout,
+		StopTimeout: 2 * stopTimeout,
 		Logger:      o.cfg.Logger,
 	}); err != nil {
 		return err
