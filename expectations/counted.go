@@ -33,10 +33,10 @@ func (c *Counted[K]) SatisfiedExpectations(key K) bool {
 	return !waiting
 }
 
-// ExpectCreations makes key expect n creations more, and lets its time begin anew. It panics if n is negative.
+// ExpectCreations makes key expect n creations more, and lets its time begin anew, also if n is 0. It panics if n is negative.
 func (c *Counted[K]) ExpectCreations(key K, n int) { c.raise(key, counts{creations: n}, true) }
 
-// ExpectDeletions makes key expect n deletions more, and lets its time begin anew. It panics if n is negative.
+// ExpectDeletions makes key expect n deletions more, and lets its time begin anew, also if n is 0. It panics if n is negative.
 func (c *Counted[K]) ExpectDeletions(key K, n int) { c.raise(key, counts{deletions: n}, true) }
 
 // CreationObserved tells that a child of key has been created, or that it will not be.
@@ -87,10 +87,10 @@ func (c *Counted[K]) Notify(f func(key K)) (stop func()) { return c.book.notify(
 
 func (c *Counted[K]) raise(key K, n counts, renew bool) {
 	n.check()
-	if n == (counts{}) {
-		return
-	}
 	defer c.book.unlock(c.book.lock())
+	if n == (counts{}) && c.book.pages[key] == nil {
+		return // it expects nothing, before and after
+	}
 	p := c.book.pageLocked(key)
 	if renew {
 		c.book.renewLocked(p)

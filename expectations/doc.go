@@ -21,7 +21,7 @@
 // that it is lost, come back when it has expired.
 //
 //	if at, waiting := exp.Expires(key); waiting {
-//		return controller.Result{RequeueAfter: time.Until(at)}, nil
+//		return controller.Result{RequeueAt: at}, nil
 //	}
 //
 // Expect first, then act. When an act fails, take its expectation back. In the handlers of the cache, observe. When the
