@@ -1,0 +1,38 @@
+package informer_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+func TestABackoffWithoutADelayIsABadConfig(t *testing.T) {
+	const want = ", must be positive if another field of Config.Backoff is set"
+	for duration, backoff := range map[string]wait.Backoff{
+		"0s":  {Factor: 2, Cap: time.Minute},
+		"-1s": {Duration: -time.Second},
+	} {
+		_, err := informer.New(newSource(), nameOf, informer.Config{Backoff: backoff})
+		require.EqualError(t, err, "informer: new informer: Config.Backoff.Duration is "+duration+want)
+		_, err = informer.For(must(informer.NewGroup(informer.GroupConfig{})), newSource(), nameOf, informer.Config{Backoff: backoff})
+		require.EqualError(t, err, "informer: new informer: Config.Backoff.Duration is "+duration+want)
+	}
+	_, err := informer.New(newSource(), nameOf, informer.Config{ResyncPeriod: -1, Backoff: wait.Backoff{Duration: 1}})
+	require.NoError(t, err)
+}
+
+func TestAJitterThatIsNoNumberIsABadConfig(t *testing.T) {
+	list := func(context.Context) ([]site, error) { return nil, nil }
+	for want, jitter := range map[string]float64{"NaN": math.NaN(), "+Inf": math.Inf(1)} {
+		_, err := informer.Poll(list, nameOf, informer.PollConfig[site]{Jitter: jitter})
+		require.EqualError(t, err, "informer: new poller: PollConfig.Jitter is "+want+", must be a number")
+	}
+	_, err := informer.Poll(list, nameOf, informer.PollConfig[site]{Jitter: -1, Interval: -1})
+	require.NoError(t, err)
+}

@@ -1,0 +1,13 @@
+package redislease_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect/redislease"
+)
+
+func TestAStoreWithoutAClientIsMisuse(t *testing.T) {
+	require.PanicsWithValue(t, "redislease: New: the client is nil", func() { _, _ = redislease.New(nil, redislease.Config{}) })
+}

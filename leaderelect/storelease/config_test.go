@@ -1,0 +1,15 @@
+package storelease_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect/storelease"
+)
+
+func TestAStoreOfLeasesWithoutAStoreOfRecordsIsMisuse(t *testing.T) {
+	require.PanicsWithValue(t, "storelease: New: the store of records is nil", func() {
+		_, _ = storelease.New(nil, storelease.Config{})
+	})
+}
