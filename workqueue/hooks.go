@@ -27,7 +27,8 @@ type Hooks[K comparable] struct {
 	Done func(key K, took time.Duration)
 
 	// Delayed is called by AddAfter, by AddRateLimited unless it parks the key, and by AddWith with After, At or RateLimited,
-	// with the delay: also when an earlier wake-up stands, and when the delay is nothing.
+	// with the delay: also when the delay is nothing, and when nothing is scheduled, since an earlier deadline stands or the
+	// key is about to be tried.
 	Delayed func(key K, d time.Duration)
 
 	// Parked is called when a key has spent its budget, after so many attempts.
