@@ -138,8 +138,8 @@ type scripted struct {
 	ended  chan struct{}
 }
 
-func newScripted(t *testing.T, within func()) *scripted {
-	return &scripted{t.Context(), within, make(chan struct{})}
+func newScripted(ctx context.Context, within func()) *scripted {
+	return &scripted{ctx, within, make(chan struct{})}
 }
 
 func (c *scripted) Done() <-chan struct{} {
@@ -171,11 +171,11 @@ func TestAQueueThatBecomesIdleAsTheContextEndsIsIdle(t *testing.T) {
 				q := newQueue()
 				q.Add("k")
 				q.Get()
-				require.NoError(t, wait(q, newScripted(t, func() { q.Done("k") })))
+				require.NoError(t, wait(q, newScripted(t.Context(), func() { q.Done("k") })))
 				q.Add("k") // it was idle meanwhile, and is not any more
 				q.Get()
 				if name == "WaitIdle" {
-					require.NoError(t, wait(q, newScripted(t, func() { q.Done("k"); q.Add("k") })))
+					require.NoError(t, wait(q, newScripted(t.Context(), func() { q.Done("k"); q.Add("k") })))
 				}
 			}
 		})
@@ -187,8 +187,8 @@ func TestADrainPrefersIdleToAReleaseAndAReleaseToItsContext(t *testing.T) {
 		q := newQueue()
 		q.Add("k")
 		q.Get()
-		require.ErrorIs(t, q.Drain(newScripted(t, q.ShutDown)), workqueue.ErrShutDown)
-		require.NoError(t, q.Drain(newScripted(t, func() { q.ShutDown(); q.Done("k") })))
+		require.ErrorIs(t, q.Drain(newScripted(t.Context(), q.ShutDown)), workqueue.ErrShutDown)
+		require.NoError(t, q.Drain(newScripted(t.Context(), func() { q.ShutDown(); q.Done("k") })))
 	}
 }
 
