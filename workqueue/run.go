@@ -45,10 +45,15 @@ func (q *Queue[K]) Run(ctx context.Context, workers int, work func(ctx context.C
 	return nil
 }
 
-// runOne works on item. If work ends the goroutine, replace is called.
+// runOne works on item. If work ends the goroutine, it calls replace after the Done.
 func (q *Queue[K]) runOne(ctx context.Context, item Item[K], work func(context.Context, Item[K]) error, replace func()) {
+	returned, exits := false, false
+	defer func() {
+		if exits {
+			replace()
+		}
+	}()
 	defer item.Done()
-	returned := false
 	defer func() {
 		if returned {
 			return
@@ -56,8 +61,8 @@ func (q *Queue[K]) runOne(ctx context.Context, item Item[K], work func(context.C
 		if v := recover(); v != nil {
 			panic(v) // it was only to be told from a Goexit
 		}
+		exits = true
 		q.failed(ctx, item, errGoexit)
-		replace()
 	}()
 	err := work(ctx, item)
 	returned = true
