@@ -41,14 +41,15 @@ func printer(out io.Writer) func(events.Event) {
 		if e.Type == events.Warning {
 			mark = "!"
 		}
-		line := fmt.Sprintf("%s %s %-10s %-10s %-10s %s", e.Last.Format("15:04:05.000"), mark, e.About.Kind, e.About.Key, e.Reason, e.Message)
+		when := e.Last.Format("15:04:05.000")
+		line := fmt.Sprintf("%s %s %-10s %-10s %-10s %s", when, mark, e.About.Kind, e.About.Key, e.Reason, e.Message)
 		mu.Lock()
 		defer mu.Unlock()
 		_, _ = io.WriteString(out, printable(line)+"\n") // the program goes on, or output.gone stops it
 	}
 }
 
-// printable returns s with what could do things to a terminal written out, as in \x1b. The names of files may be anything.
+// printable returns s with characters that a terminal would act on written out, as in \x1b. The name of a file may have any.
 func printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {

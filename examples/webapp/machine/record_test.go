@@ -144,12 +144,18 @@ func TestAProcessThatDoesNotHoldItsRecordGetsNoSignal(t *testing.T) {
 	w := run(t, machine.Config{Grace: time.Nanosecond})
 	innocent := exec.Command("sleep", "60")
 	innocent.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	w.write("a-0.replica.json", record)
+	reader, err := os.Open(w.path("a-0.replica.json")) // it has a record where a replica has its own, but not the lock
+	require.NoError(t, err)
+	defer reader.Close()
+	innocent.ExtraFiles = []*os.File{reader}
 	require.NoError(t, innocent.Start())
 	t.Cleanup(func() {
 		_ = innocent.Process.Kill()
 		_ = innocent.Wait()
 	})
-	for i, pid := range []int{innocent.Process.Pid, -innocent.Process.Pid, os.Getpid()} {
+	other := w.running("other") // which holds a record, but another one
+	for i, pid := range []int{innocent.Process.Pid, -innocent.Process.Pid, os.Getpid(), other.PID} {
 		id := fmt.Sprintf("a-%d", i)
 		w.write(id+".replica.json", record+fmt.Sprintf("{\"pid\":%d,\"port\":80}\n", pid))
 		holder := w.hold(id + ".replica.json") // of the test, at another descriptor than that of a replica
@@ -163,6 +169,7 @@ func TestAProcessThatDoesNotHoldItsRecordGetsNoSignal(t *testing.T) {
 	pid, err := syscall.Wait4(innocent.Process.Pid, &status, syscall.WNOHANG, nil)
 	require.NoError(t, err)
 	require.Zero(t, pid, "it lives")
+	require.NoError(t, w.Probe(context.Background(), other))
 }
 
 func TestADirectoryThatIsRemovedComesBack(t *testing.T) {
