@@ -72,8 +72,8 @@ type Config[K comparable] struct {
 	// reconcile has ended. It should be longer than the longest reconcile. Zero is never.
 	StuckAfter time.Duration
 
-	// SilentAfter is the time after which Check returns an error if a source has not been heard: see
-	// [informer.Informer.LastHeard]. Zero is never.
+	// SilentAfter is the time after which Check returns an error if a source is silent: see [informer.Informer.Stale]. A
+	// source that is connected and idle is not. Zero is never.
 	SilentAfter time.Duration
 
 	// DrainTimeout is the longest time for which a Run that is told to stop goes on with what it has to do. After that

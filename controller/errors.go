@@ -37,7 +37,7 @@ var (
 	// ErrParked says that a key has failed more often, or for longer, than its retry budget allows.
 	ErrParked = errors.New("controller: parked")
 
-	// ErrSilent says that a source has not been heard for [Config].SilentAfter.
+	// ErrSilent says that a source is silent for [Config].SilentAfter: see [informer.Informer.Stale].
 	ErrSilent = errors.New("controller: the source is silent")
 
 	// ErrGoexit is the value of the [wait.PanicError] of a Reconcile that has called runtime.Goexit, as t.FailNow does.

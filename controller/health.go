@@ -35,8 +35,8 @@ func (e *StuckError) Error() string {
 
 // Check tells whether c does what it is there for. It returns nil while no Run is under way, or it waits for its caches. Else
 // it returns a [*StuckError] if there has been something to do for longer than Config.StuckAfter and no reconcile has ended
-// in that time, and an error that wraps [ErrSilent] for each source that is watched, or named in Config.WaitFor, and has
-// not been heard for Config.SilentAfter. It looks at all goroutines if a reconcile is stuck, and else costs little. A
+// in that time, and an error that wraps [ErrSilent] for each source that is watched, or named in Config.WaitFor, and is
+// silent for Config.SilentAfter: see [informer.Informer.Stale]. It looks at all goroutines if a reconcile is stuck, and else costs little. A
 // [Manager] asks it.
 func (c *Controller[K]) Check() error {
 	c.mu.Lock()

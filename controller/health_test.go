@@ -93,7 +93,10 @@ func TestAControllerWhoseKeysAreNotHandedOutIsStuck(t *testing.T) {
 func TestASourceThatIsSilentIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, other := newSource(), newSource()
-		things, others := newInformer("things", s), newInformer("others", other)
+		promised := func(name string, s *source) *informer.Informer[string, object] {
+			return must(informer.New(bookmarking{s}, keyOf, informer.Config{Name: name}))
+		}
+		things, others := promised("things", s), promised("others", other)
 		start(t, things.Run)
 		start(t, others.Run)
 		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Minute, WaitFor: []informer.Syncer{others}}, noop)

@@ -71,15 +71,21 @@ func TestAnObjectThatCannotBeIndexedHoldsTheVersionDownHoweverOftenItIsListed(t 
 	})
 }
 
+// minutely is a source that promises a bookmark a minute.
+type minutely struct{ informer.ListWatcher[site] }
+
+func (minutely) BookmarkPeriod() time.Duration { return time.Minute }
+
 func TestStaleIsLongerUnheardThanThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := must(informer.New(newSource(), nameOf, informer.Config{}))
+		in := must(informer.New(minutely{newSource()}, nameOf, informer.Config{}))
 		assert.True(t, in.Stale(time.Hour), "it was never heard")
 		start(t, in)
-		time.Sleep(time.Minute)
-		assert.False(t, in.Stale(time.Minute))
+		time.Sleep(2 * time.Minute)
+		assert.False(t, in.Stale(time.Minute), "it promises a bookmark a minute, and gets twice that")
 		time.Sleep(time.Nanosecond)
-		assert.True(t, in.Stale(time.Minute))
+		assert.True(t, in.Stale(2*time.Minute))
+		assert.False(t, in.Stale(3*time.Minute))
 	})
 }
 

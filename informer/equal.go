@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"reflect"
+	"time"
 )
 
 // Equaler is what a source may be besides a [ListWatcher]: one that knows when two states of an object are the same, such
@@ -43,6 +44,8 @@ type withEqual[T any] struct {
 }
 
 func (w *withEqual[T]) Equal(a, b T) bool { return w.equal(a, b) }
+
+func (w *withEqual[T]) BookmarkPeriod() time.Duration { return bookmarkPeriod(w.ListWatcher) }
 
 func (w *withEqual[T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] { return w.pages(ctx) }
 

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"iter"
+	"time"
 )
 
 // Filter returns the source of those objects of src for which keep returns true. Versions are those of src, so whoever
@@ -35,6 +36,8 @@ type filter[T any] struct {
 }
 
 func (f *filter[T]) Equal(a, b T) bool { return f.equal(a, b) }
+
+func (f *filter[T]) BookmarkPeriod() time.Duration { return bookmarkPeriod(f.src) }
 
 func (f *filter[T]) List(ctx context.Context) (List[T], error) { return Collect(f.ListPages(ctx)) }
 

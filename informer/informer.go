@@ -21,6 +21,7 @@ type Informer[K comparable, T any] struct {
 	feed      feed[K, T]
 	reflector *reflector[K, T]
 	progress  progress
+	promise   time.Duration // the BookmarkPeriod of the source, or 0
 
 	synced chan struct{} // closed by Run when the cache holds the first list
 	ended  chan struct{} // closed by Run when it returns
@@ -54,13 +55,14 @@ func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg C
 		cfg:     withDefaults[T](cfg),
 		key:     key,
 		indexer: cache.NewIndexer(key),
+		promise: bookmarkPeriod(src),
 		piece:   pieceSize,
 		synced:  make(chan struct{}),
 		ended:   make(chan struct{}),
 		wake:    make(chan struct{}, 1),
 	}
 	in.feed.wake, in.feed.room = in.poke, make(chan struct{}, 1)
-	in.reflector = &reflector[K, T]{src: src, pages: pagesOf(src), key: key, feed: &in.feed, cfg: in.cfg}
+	in.reflector = &reflector[K, T]{src: src, pages: pagesOf(src), key: key, feed: &in.feed, told: &in.progress, cfg: in.cfg}
 	in.applier = applier[K, T]{
 		name: in.cfg.Name, indexer: in.indexer, equal: equalOf(src), onError: in.cfg.OnError, seed: maphash.MakeSeed(),
 	}
@@ -196,12 +198,18 @@ func (in *Informer[K, T]) OnVersion(f func(Version)) (stop func()) {
 	return func() { in.progress.unfollow(this) }
 }
 
-// LastHeard returns when the source last said something: a list, an event or a bookmark. It is zero before the first. A
-// source that has nothing to say and sends no bookmarks cannot be told from one that has died.
+// LastHeard returns when the source last said something: a list, an event or a bookmark. It is zero before the first.
 func (in *Informer[K, T]) LastHeard() time.Time { return in.progress.lastHeard() }
 
-// Stale reports whether the source has not been heard for longer than d, or never. See [Informer.LastHeard].
-func (in *Informer[K, T]) Stale(d time.Duration) bool { return time.Since(in.LastHeard()) > d }
+// Stale reports whether the source has been silent for longer than d, or has never been heard.
+//
+// A source that is a [Bookmarker] is silent since [Informer.LastHeard]. It gets twice the time that it promises, if that is
+// more than d. Any other source may have nothing to say, so it also counts as heard while a watch is open, and until the end
+// of a watch that lasted for at least a second. Then Stale does not notice a connection that has died without an error, or an
+// attempt to connect that hangs: only bookmarks show those.
+func (in *Informer[K, T]) Stale(d time.Duration) bool {
+	return in.progress.silent(in.promise > 0) > max(d, 2*in.promise)
+}
 
 // Reset is for a source whose versions have gone back, because it was restored from a backup or replaced by another
 // one. An informer refuses its lists, and reports so, for as long as they are older than what it has seen, because it

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"iter"
+	"time"
 )
 
 // Map returns the source of what f makes of the objects of src: a part of them that is worth keeping, or another type.
@@ -19,12 +20,14 @@ func Map[S, T any](src ListWatcher[S], f func(S) T) ListWatcher[T] {
 	return &mapped[S, T]{src, pagesOf(src), f}
 }
 
-// mapped pages as its source does.
+// mapped pages, and promises bookmarks, as its source does.
 type mapped[S, T any] struct {
 	src   ListWatcher[S]
 	pages func(context.Context) iter.Seq2[List[S], error]
 	f     func(S) T
 }
+
+func (m *mapped[S, T]) BookmarkPeriod() time.Duration { return bookmarkPeriod(m.src) }
 
 func (m *mapped[S, T]) List(ctx context.Context) (List[T], error) { return Collect(m.ListPages(ctx)) }
 

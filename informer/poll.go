@@ -164,6 +164,15 @@ func (p *Poller[K, T]) pollInTurn(ctx context.Context) (list List[T], bad, err e
 // Equal reports whether two states of an object are the same, as PollConfig.Equal does: a Poller is an [Equaler].
 func (p *Poller[K, T]) Equal(a, b T) bool { return p.cfg.Equal(a, b) }
 
+// BookmarkPeriod returns the longest time from the end of one poll to the beginning of the next, or 0 if only Nudge polls: a
+// Poller is a [Bookmarker].
+func (p *Poller[K, T]) BookmarkPeriod() time.Duration {
+	if p.cfg.Interval <= 0 {
+		return 0
+	}
+	return time.Duration(float64(p.cfg.Interval) * (1 + max(p.cfg.Jitter, 0)))
+}
+
 // Watch yields the changes after a version that List or Watch of this Poller gave.
 func (p *Poller[K, T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {

@@ -14,6 +14,8 @@ type progress struct {
 	// mu guards the following.
 	version Version
 	heard   time.Time
+	opened  time.Time                   // when the present watch began; zero while there is none
+	closed  time.Time                   // when the last watch ended that had lasted for shortWatch
 	waiters map[chan<- struct{}]Version // each is closed, and forgotten, when version reaches its value
 
 	followers []*follower // never changed in place
@@ -106,6 +108,38 @@ func (p *progress) hear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.heard = time.Now()
+}
+
+// watching notes that a watch has begun, or that it has ended.
+func (p *progress) watching(open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if open {
+		p.opened = now
+		return
+	}
+	if now.Sub(p.opened) >= shortWatch {
+		p.closed = now
+	}
+	p.opened = time.Time{}
+}
+
+// silent returns for how long the source has been silent: it counts as heard while a watch is open, unless it promises
+// bookmarks.
+func (p *progress) silent(promises bool) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := p.heard
+	if !promises && !last.IsZero() {
+		if !p.opened.IsZero() {
+			return 0
+		}
+		if p.closed.After(last) {
+			last = p.closed
+		}
+	}
+	return time.Since(last)
 }
 
 // lastHeard returns when the source was last heard.

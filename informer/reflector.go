@@ -33,6 +33,7 @@ type reflector[K comparable, T any] struct {
 	pages func(context.Context) iter.Seq2[List[T], error] // the list of src
 	key   cache.KeyFunc[K, T]
 	feed  *feed[K, T]
+	told  *progress // of the watches
 	cfg   Config
 
 	// orders are given by other goroutines: an order is set, then interrupt is called.
@@ -104,7 +105,7 @@ func (r *reflector[K, T]) step(ctx context.Context) time.Duration {
 		return r.after(ctx, "list", wait.Call(ctx, r.list))
 	}
 	began, from := time.Now(), r.seen
-	err := wait.Call(ctx, r.watch)
+	err := r.watching(ctx)
 	switch {
 	case errors.Is(err, ErrExpired):
 		return r.expired()
@@ -112,6 +113,13 @@ func (r *reflector[K, T]) step(ctx context.Context) time.Duration {
 		err = errShortWatch
 	}
 	return r.after(ctx, "watch", err)
+}
+
+// watching watches, and says so.
+func (r *reflector[K, T]) watching(ctx context.Context) error {
+	r.told.watching(true)
+	defer r.told.watching(false) // also if the source ends the goroutine
+	return wait.Call(ctx, r.watch)
 }
 
 // list gives the content of the source to feed, when all of it has come.

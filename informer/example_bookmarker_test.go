@@ -1,0 +1,23 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// A source that promises to say something can be found silent, although its watch is open.
+func ExampleBookmarker() {
+	list := func(context.Context) ([]string, error) { return []string{"sda", "sdb"}, nil }
+	name := func(disk string) string { return disk }
+	disks, err := informer.Poll(list, name, informer.PollConfig[string]{Interval: 10 * time.Second, Jitter: -1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var promise informer.Bookmarker = disks
+	fmt.Println("a word every", promise.BookmarkPeriod())
+	// Output: a word every 10s
+}
