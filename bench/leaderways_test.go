@@ -240,6 +240,8 @@ func setpointElector(store func(way) leaderelect.LeaseStore) func(*leaseWorld, c
 			ReleaseOnCancel: c.release,
 			Rand:            w.float,
 			Logger:          slog.New(slog.DiscardHandler),
+
+			MaxClockRateSkew: 0.01, // so that the odd configurations are taken
 			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
 				w.work(ctx, c)
 				return nil

@@ -39,7 +39,7 @@ func TestARenewalAfterASuspendCountsFromWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "update", 1, slowReply, 3*time.Second)
-		a := w.join(t, "a", nil)
+		a := w.join(t, "a", patient)
 		a.start()
 		after(retry + time.Second)
 		l := w.term(t, 1).leadership

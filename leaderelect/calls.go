@@ -11,7 +11,7 @@ import (
 
 // maxCalls bounds the store calls that are under way at once. One is usual; more means that the store ignores the end
 // of a context.
-const maxCalls = 4
+const maxCalls = 8
 
 // calls runs store calls, each in a goroutine of its own, so that none of them can hold up its caller for longer than
 // its timeout.

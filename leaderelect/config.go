@@ -31,8 +31,8 @@ type Config struct {
 	// host_pid.
 	Identity string
 
-	// LeaseDuration is how long followers wait, after the last change that they have seen, before they take over. At
-	// least 100ms. Defaults to 15s.
+	// LeaseDuration is how long a follower waits, after the last change that it has seen, before it takes over. From
+	// 100ms to 24h. Defaults to 15s.
 	LeaseDuration time.Duration
 
 	// RenewDeadline is how long after its last good renewal a leader stops leading, counted from before that renewal
@@ -40,26 +40,33 @@ type Config struct {
 	RenewDeadline time.Duration
 
 	// RetryPeriod is the time from one renewal to the next, and from one look of a follower to the next, which adds
-	// up to 20% of jitter. A follower that is told of renewals by its store, a [Watcher], looks only when it has heard
-	// nothing for two of them. At most half of RenewDeadline. Defaults to a fifth of it: 2s.
+	// up to 20% of jitter. If the store is a [Watcher] and tells of renewals, a follower looks only after two periods
+	// of silence. At least 10ms, and at most half of RenewDeadline. Defaults to a fifth of it: 2s.
 	RetryPeriod time.Duration
 
-	// RequestTimeout ends a call of the store. Each call runs in a goroutine of its own: when it has not returned by
-	// then, it is left alone and what it returns later is dropped. Of a store that ignores the end of its context up
-	// to four calls are left under way at a time; then no more are made until one returns. Less than RenewDeadline.
-	// Defaults to half of it: 5s.
+	// RequestTimeout ends a call of the store. Each call runs in a goroutine of its own. If it does not return in time,
+	// the elector leaves it alone and drops its result. A store that ignores the end of its context has up to eight
+	// such calls; then the elector makes no more until one returns.
+	//
+	// A shorter timeout leaves a leader more attempts before its deadline, and a longer one suits a slow store. With a
+	// quarter of RenewDeadline, a leader survives outages of three quarters; with a half, of one half. At least 1ms, and
+	// less than RenewDeadline. Defaults to a quarter of it: 2.5s.
 	RequestTimeout time.Duration
 
 	// StepDownTimeout is how long the work may take to return once the lease is lost. RenewDeadline and StepDownTimeout
-	// together must fit in LeaseDuration, with MaxClockRateSkew to spare. Defaults to all that is left: 4.85s.
+	// together must fit in LeaseDuration, with MaxClockRateSkew to spare. Defaults to all that is left: 2.5s.
 	StepDownTimeout time.Duration
 
-	// DrainTimeout is how long the lease is kept while the work drains after the caller of Run has cancelled. Then
-	// [Leadership.Context] ends and there are no more renewals. Defaults to 0: until the work returns.
+	// DrainTimeout is how long the elector keeps the lease while the work drains, after the caller of Run has cancelled
+	// or after a Resign. Then [Leadership.Context] ends and there are no more renewals. Defaults to 30s. Negative is no
+	// limit: until the work returns.
 	DrainTimeout time.Duration
 
 	// MaxClockRateSkew is by how much the clocks of two machines may differ in speed. It does not matter what time they
-	// show. Less than 1. Defaults to 0.01, one percent. Negative is none.
+	// show. The default allows for two machines whose chrony, at its default maxslewrate, corrects them by 8.3% in
+	// opposite directions: 1.083/0.917 = 1.18. Machines whose clocks are stepped, or slewed by ntpd or
+	// systemd-timesyncd (0.05%), can do with 0.01 and have more time for StepDownTimeout. Less than 1. Defaults to 0.2,
+	// twenty percent. Negative is none.
 	MaxClockRateSkew float64
 
 	// ReleaseOnCancel gives the lease up when the caller of Run has cancelled and the work has returned, so that
@@ -136,12 +143,13 @@ func (c Config) withDefaults() Config {
 	if c.MaxClockRateSkew < 0 {
 		c.MaxClockRateSkew = 0
 	} else {
-		c.MaxClockRateSkew = cmp.Or(c.MaxClockRateSkew, 0.01)
+		c.MaxClockRateSkew = cmp.Or(c.MaxClockRateSkew, 0.2)
 	}
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, 15*time.Second)
 	c.RenewDeadline = cmp.Or(c.RenewDeadline, c.LeaseDuration/3*2)
 	c.RetryPeriod = cmp.Or(c.RetryPeriod, c.RenewDeadline/5)
-	c.RequestTimeout = cmp.Or(c.RequestTimeout, c.RenewDeadline/2)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, c.RenewDeadline/4)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
 	c.StepDownTimeout = cmp.Or(c.StepDownTimeout, c.usableLease()-c.RenewDeadline)
 	c.Metadata = maps.Clone(c.Metadata)
 	if c.Rand == nil {
@@ -171,16 +179,16 @@ func (c Config) validate() error {
 	check(c.Identity != "", "Identity", "is required: the host has no name")
 	check(c.OnStartedLeading != nil, "OnStartedLeading", "is required")
 	check(c.LeaseDuration >= 100*time.Millisecond, "LeaseDuration", "must be at least 100ms, is %s", c.LeaseDuration)
+	check(c.LeaseDuration <= maxLease, "LeaseDuration", "must be at most 24h, is %s", c.LeaseDuration)
 	check(c.RenewDeadline > 0, "RenewDeadline", "must be positive, is %s", c.RenewDeadline)
-	check(c.RetryPeriod > 0, "RetryPeriod", "must be positive, is %s", c.RetryPeriod)
+	check(c.RetryPeriod >= 10*time.Millisecond, "RetryPeriod", "must be at least 10ms, is %s", c.RetryPeriod)
 	check(c.LeaseDuration > c.RenewDeadline, "LeaseDuration", "must be greater than RenewDeadline: %s, %s",
 		c.LeaseDuration, c.RenewDeadline)
 	check(c.RenewDeadline/2 >= c.RetryPeriod, "RenewDeadline", "must be at least twice RetryPeriod: %s, %s",
 		c.RenewDeadline, c.RetryPeriod)
-	check(c.RequestTimeout > 0, "RequestTimeout", "must be positive, is %s", c.RequestTimeout)
+	check(c.RequestTimeout >= time.Millisecond, "RequestTimeout", "must be at least 1ms, is %s", c.RequestTimeout)
 	check(c.RequestTimeout < c.RenewDeadline, "RequestTimeout", "must be less than RenewDeadline: %s, %s",
 		c.RequestTimeout, c.RenewDeadline)
-	check(c.DrainTimeout >= 0, "DrainTimeout", "must not be negative, is %s", c.DrainTimeout)
 	check(c.Sentinel != nil || !c.FencedWork, "Sentinel", "is required with FencedWork, which has no meaning without")
 	check(c.MaxClockRateSkew < 1, "MaxClockRateSkew", "must be less than 1, is %v", c.MaxClockRateSkew)
 	check(c.StepDownTimeout > 0, "StepDownTimeout",

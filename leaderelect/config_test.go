@@ -35,17 +35,19 @@ func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 			c.LeaseDuration, c.RenewDeadline, c.StepDownTimeout = lease, lease, time.Second
 		},
 		"RenewDeadline must be positive, is -1s":                  func(c *leaderelect.Config) { c.RenewDeadline = -time.Second },
-		"RetryPeriod must be positive, is -1s":                    func(c *leaderelect.Config) { c.RetryPeriod = -time.Second },
+		"RetryPeriod must be at least 10ms, is -1s":               func(c *leaderelect.Config) { c.RetryPeriod = -time.Second },
+		"RetryPeriod must be at least 10ms, is 1ns":               func(c *leaderelect.Config) { c.RetryPeriod = 1 },
+		"LeaseDuration must be at most 24h, is 876000h0m0s":       func(c *leaderelect.Config) { c.LeaseDuration = 876_000 * time.Hour },
 		"RenewDeadline must be at least twice RetryPeriod: 3s, 2": func(c *leaderelect.Config) { c.RenewDeadline, c.RetryPeriod = 3*time.Second, 2*time.Second },
-		"RequestTimeout must be positive, is -1s":                 func(c *leaderelect.Config) { c.RequestTimeout = -time.Second },
+		"RequestTimeout must be at least 1ms, is -1s":             func(c *leaderelect.Config) { c.RequestTimeout = -time.Second },
+		"RequestTimeout must be at least 1ms, is 1ns":             func(c *leaderelect.Config) { c.RequestTimeout = 1 },
 		"RequestTimeout must be less than RenewDeadline: 10s, 10": func(c *leaderelect.Config) { c.RequestTimeout = 10 * time.Second },
-		"DrainTimeout must not be negative, is -1s":               func(c *leaderelect.Config) { c.DrainTimeout = -time.Second },
 		"StepDownTimeout must be positive, is -1s":                func(c *leaderelect.Config) { c.StepDownTimeout = -time.Second },
-		"StepDownTimeout must fit in LeaseDuration after RenewDeadline, with MaxClockRateSkew to spare: 4.9s in 4.85": func(c *leaderelect.Config) {
-			c.StepDownTimeout = 4900 * time.Millisecond
+		"StepDownTimeout must fit in LeaseDuration after RenewDeadline, with MaxClockRateSkew to spare: 2.6s in 2.5s": func(c *leaderelect.Config) {
+			c.StepDownTimeout = 2600 * time.Millisecond
 		},
-		"StepDownTimeout must be positive, is -48.514852ms; LeaseDuration leaves": func(c *leaderelect.Config) {
-			c.RenewDeadline = 14900 * time.Millisecond // less than the lease, but not by the skew
+		"StepDownTimeout must be positive, is -100ms; LeaseDuration leaves": func(c *leaderelect.Config) {
+			c.RenewDeadline = 12600 * time.Millisecond // less than the lease, but not by the skew
 		},
 		"Sentinel is required with FencedWork":         func(c *leaderelect.Config) { c.FencedWork = true },
 		"MaxClockRateSkew must be less than 1, is 1":   func(c *leaderelect.Config) { c.MaxClockRateSkew = 1 },
@@ -62,8 +64,8 @@ func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 }
 
 func TestEveryFieldThatDoesNotFitIsNamed(t *testing.T) {
-	_, err := leaderelect.New(leaderelect.Config{DrainTimeout: -1})
-	for _, field := range []string{"Store", "Key", "OnStartedLeading", "DrainTimeout"} {
+	_, err := leaderelect.New(leaderelect.Config{RequestTimeout: -1})
+	for _, field := range []string{"Store", "Key", "OnStartedLeading", "RequestTimeout"} {
 		require.ErrorContains(t, err, "config: "+field+" ")
 	}
 	assert.Equal(t, 4, strings.Count(err.Error(), "leaderelect: config: "))
@@ -73,7 +75,7 @@ func TestAConfigThatJustFitsIsTaken(t *testing.T) {
 	for what, change := range map[string]func(*leaderelect.Config){
 		"the defaults":     func(*leaderelect.Config) {},
 		"a short lease":    func(c *leaderelect.Config) { c.LeaseDuration = 100 * time.Millisecond },
-		"a long lease":     func(c *leaderelect.Config) { c.LeaseDuration = 1000 * time.Hour },
+		"a long lease":     func(c *leaderelect.Config) { c.LeaseDuration = 24 * time.Hour },
 		"an odd lease":     func(c *leaderelect.Config) { c.LeaseDuration = 15*time.Second + 7 },
 		"OpenShift's":      func(c *leaderelect.Config) { c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 137e9, 107e9, 26e9 },
 		"no skew":          func(c *leaderelect.Config) { c.MaxClockRateSkew, c.StepDownTimeout = -1, 5*time.Second },
@@ -111,7 +113,8 @@ func TestTheDefaultsAreThoseOfClientGo(t *testing.T) {
 		assert.Equal(t, []time.Duration{
 			0, latency, // reads, claims
 			latency + 2*time.Second, latency + 4*time.Second, latency + 6*time.Second, latency + 8*time.Second, // RetryPeriod
-			latency + 10*time.Second, latency + 15*time.Second, // RequestTimeout
+			latency + 10*time.Second, latency + 12500*time.Millisecond, // RequestTimeout
+			latency + 15*time.Second, latency + 17500*time.Millisecond,
 		}, calls)
 		assert.Equal(t, int64(15_000), w.read().LeaseMillis, "LeaseDuration")
 		host, err := os.Hostname()

@@ -43,7 +43,8 @@
 // The leader counts from before it sent a write that was acknowledged; a follower from after the reply that showed that
 // write. The write was committed in between. So the follower's count starts later than the leader's, whatever the clocks
 // show and however long messages take, and lasts longer, as long as clocks differ in speed by less than
-// MaxClockRateSkew: (RenewDeadline + StepDownTimeout) * (1 + MaxClockRateSkew) <= LeaseDuration.
+// MaxClockRateSkew: (RenewDeadline + StepDownTimeout) * (1 + MaxClockRateSkew) <= LeaseDuration. The default is twenty
+// percent: chrony, at its default maxslewrate, may speed one clock up and slow another down by 8.3%.
 //
 // And the follower takes over by replacing exactly the version that it has watched. If the leader has renewed without
 // the follower seeing it, the version is another one and nothing happens. So reads that are old, lost or late can delay
@@ -150,13 +151,14 @@
 //
 // # What loses a lease
 //
-// A store that cannot be reached: with the defaults a leader survives an outage of 5s (RequestTimeout) whenever it begins,
-// and none of 10s (RenewDeadline). A process that is stopped for as long. Somebody else writing the record. None of it
-// ends the process: Run competes again when the work has returned.
+// A store that cannot be reached: with the defaults a leader survives every outage that is shorter than 7.5s (three quarters
+// of RenewDeadline), and none of 10s. Replies that take longer than 2.5s (RequestTimeout). A process that is stopped for
+// 10s. Somebody else writing the record. None of it ends the process: Run competes again when the work has returned.
 //
 // Fail-over takes, from the last good renewal of a leader that dies: LeaseDuration and 50ms if followers watch,
 // otherwise up to 1.2 RetryPeriod more. So 13s to 15s after its death with the defaults, or to 17.5s. With a [Sentinel]
-// it is what that takes to notice, one read and one write: milliseconds, when the process dies and not its machine.
+// it is what that takes to notice, one read and one write: milliseconds on an idle machine and less than a second on a
+// loaded one, when the process dies and not its machine.
 // After a release it takes two requests if followers watch, three and the end of a mark with a [Sentinel], otherwise up
 // to 1.2 RetryPeriod. An elector whose own lease has expired takes the record back at once if nobody else has it. A new
 // elector that finds the record of one that died long ago waits for a LeaseDuration as well, because it cannot know.

@@ -131,7 +131,7 @@ func judge(ctx context.Context, l *Leadership, err error) outcome {
 
 // renewUntil renews the lease every RetryPeriod until the callbacks are done. When the term is over it only waits.
 func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
-	tick := time.NewTimer(time.Until(t.sent.Add(e.cfg.RetryPeriod)))
+	tick := time.NewTimer(e.untilRenewal(t))
 	defer tick.Stop()
 	for {
 		select {
@@ -146,7 +146,7 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 		case <-e.sentry.changes():
 			if t.mark != e.sentry.mark() && len(done) == 0 && t.Err() == nil {
 				e.renew(t) // the record must not name a mark for longer than it is held
-				tick.Reset(time.Until(t.sent.Add(e.cfg.RetryPeriod)))
+				tick.Reset(e.untilRenewal(t))
 			}
 		case <-tick.C:
 			switch { // select takes any that is ready, and after a pause the timer of the lease may come last
@@ -156,9 +156,19 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 			default:
 				e.renew(t)
 			}
-			tick.Reset(time.Until(t.sent.Add(e.cfg.RetryPeriod)))
+			tick.Reset(e.untilRenewal(t))
 		}
 	}
+}
+
+// untilRenewal returns how long it is until the next renewal. The last attempt before the deadline is not left to chance.
+func (e *Elector) untilRenewal(t *tenure) time.Duration {
+	next := time.Until(t.sent.Add(e.cfg.RetryPeriod))
+	last := time.Until(t.Deadline().Add(-e.cfg.RetryPeriod / 4))
+	if last > 0 && last < next {
+		return last
+	}
+	return next
 }
 
 // awaitStepDown waits for the callbacks of a term that is over.

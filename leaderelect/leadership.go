@@ -141,7 +141,7 @@ func (l *Leadership) expire() {
 	}
 }
 
-// startDrain bounds the time that the work has from now on. 0 is no bound.
+// startDrain bounds the time that the work has from now on. A negative timeout is no bound.
 func (l *Leadership) startDrain(timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

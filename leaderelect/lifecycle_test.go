@@ -273,11 +273,11 @@ func TestAStoreThatNeverReturnsIsReportedAndBounded(t *testing.T) {
 		after(time.Hour)
 		require.False(t, a.IsLeader())
 		require.False(t, w.term(t, 1).returned.IsZero(), "its work was stopped all the same")
-		assert.Equal(t, 2+4, w.calls, "four hang, and no more are made")
+		assert.Equal(t, 2+8, w.calls, "eight hang, and no more are made")
 		begin := time.Now()
 		err := a.stop()
 		require.ErrorIs(t, err, leaderelect.ErrStoreStuck)
-		require.ErrorContains(t, err, "4 calls")
+		require.ErrorContains(t, err, "8 calls")
 		assert.Equal(t, request, time.Since(begin))
 
 		w.heal()

@@ -53,6 +53,7 @@ func TestOddConfigurationsAreRefusedOrHaveOneLeader(t *testing.T) {
 	} {
 		odd := func(cfg *leaderelect.Config) {
 			cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = c.lease, c.renew, c.retry
+			cfg.MaxClockRateSkew = 0.01
 		}
 		if !c.taken {
 			cfg := valid()

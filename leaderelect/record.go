@@ -31,8 +31,8 @@ func (r record) complete() bool {
 	return r.Incarnation != "" && r.Released == (r.Holder == "")
 }
 
-// maxLease bounds what a record can say, so that no sum overflows.
-const maxLease = 100 * 365 * 24 * time.Hour
+// maxLease bounds LeaseDuration, and what a record can say: no elector writes more.
+const maxLease = 24 * time.Hour
 
 // lease returns the LeaseDuration of the holder; 0 if the record does not say.
 func (r record) lease() time.Duration {

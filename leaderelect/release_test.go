@@ -103,7 +103,7 @@ func TestAReleaseFindsWhatALastRenewalWithoutAReplyHasLeft(t *testing.T) {
 				}
 				return none, 0
 			}
-			a := w.join(t, "a", nil)
+			a := w.join(t, "a", patient)
 			a.start()
 			after(6 * time.Second)
 			a.cancel(context.Canceled)
@@ -200,7 +200,7 @@ func TestATermWhoseReleaseIsUnderWayIsNotLed(t *testing.T) {
 func TestTheWorkDrainsWhileTheLeaseIsRenewedAndOnlyThenIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.join(t, "a", nil)
+		a := w.join(t, "a", unhurried)
 		a.behave = work{drain: time.Minute}.run
 		a.start()
 		after(time.Second)

@@ -15,7 +15,7 @@ import (
 func TestALeaderThatResignsDrainsReleasesAndStaysOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
+		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel, cfg.DrainTimeout = false, -1 })
 		a.behave = func(ctx context.Context, l *leaderelect.Leadership) error {
 			<-ctx.Done()
 			if l.Term() > 1 {
@@ -121,7 +121,7 @@ func TestOneThatDoesNotLeadJustStaysOut(t *testing.T) {
 func TestAResignationThatIsGivenUpGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.join(t, "a", nil)
+		a := w.join(t, "a", unhurried)
 		a.behave = work{drain: time.Minute}.run
 		a.startWith(a.RunOnce)
 		after(time.Second)

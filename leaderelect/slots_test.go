@@ -385,12 +385,12 @@ func TestASlotsConfigThatDoesNotFitNamesEveryField(t *testing.T) {
 	acquired := func(context.Context, int) error { return nil }
 	_, err := leaderelect.NewSlots(leaderelect.SlotsConfig{Slots: -1, Seats: 5000, Lease: leaderelect.Config{
 		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
-		OnStoppedLeading: func(*leaderelect.Leadership, error) {}, OnNewLeader: func(leaderelect.Leader) {}, DrainTimeout: -1,
+		OnStoppedLeading: func(*leaderelect.Leadership, error) {}, OnNewLeader: func(leaderelect.Leader) {}, RequestTimeout: -1,
 		Sentinel: leaderelect.NewMemoryStore(), FencedWork: true,
 	}})
 	for _, want := range []string{
 		"Slots must be 1 to 4096, is -1", "Seats must be 1 to 4096, is 5000", "OnAcquired is required", "Lease.OnStartedLeading must be nil",
-		"Lease.OnStoppedLeading must be nil", "Lease.OnNewLeader must be nil", "Lease.Sentinel must be nil", "config: Store is required", "config: Key is required", "config: DrainTimeout",
+		"Lease.OnStoppedLeading must be nil", "Lease.OnNewLeader must be nil", "Lease.Sentinel must be nil", "config: Store is required", "config: Key is required", "config: RequestTimeout",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -43,7 +43,7 @@ func TestATakeoverWaitsForTheLeaseOfTheRecordFromAfterTheReply(t *testing.T) {
 				w := newWorld(t)
 				w.write(record{Holder: "x", Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: c.millis})
 				w.plan = on("a", "get", 1, slowReply, 3*time.Second)
-				w.join(t, "a", nil).start()
+				w.join(t, "a", patient).start()
 				seen := 3*time.Second + latency
 				after(seen + c.want + pause - 1)
 				require.Equal(t, uint64(6), w.read().Term)

@@ -107,7 +107,7 @@ func TestTheNewestEventIsNotLostWhileACallHangs(t *testing.T) {
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RetryPeriod = 4900 * time.Millisecond })
 		a.start()
 		after(time.Second)
-		b := w.join(t, "b", watched)
+		b := w.join(t, "b", func(cfg *leaderelect.Config) { watched(cfg); patient(cfg) })
 		w.mu.Lock()
 		w.plan = on("b", "get", 2, stall, 0) // 4.2s after the first renewal, because the second is late
 		w.mu.Unlock()

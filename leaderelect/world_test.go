@@ -23,13 +23,13 @@ const (
 	lease   = 15 * time.Second
 	renew   = 10 * time.Second
 	retry   = 2 * time.Second
-	request = 5 * time.Second
+	request = 2500 * time.Millisecond
 )
 
 // stepDown is how long the work may go on after its lease is lost.
 var stepDown = func() time.Duration {
 	leaseNanos := float64(lease)
-	return time.Duration(leaseNanos/1.01) - renew
+	return time.Duration(leaseNanos/1.2) - renew
 }()
 
 // world is a network and some parties that compete. It watches them, and remembers what must not have happened.
@@ -138,6 +138,12 @@ func (w *world) join(t testing.TB, name string, change func(*leaderelect.Config)
 
 // mayMeet reports whether p and other may work at the same time, because the fence tells whose work counts.
 func (p *party) mayMeet(other *party) bool { return p.world.early && p.fenced && other.fenced }
+
+// patient gives each call half of RenewDeadline, for tests of slow replies.
+func patient(cfg *leaderelect.Config) { cfg.RequestTimeout = renew / 2 }
+
+// unhurried lets the work drain for as long as it takes.
+func unhurried(cfg *leaderelect.Config) { cfg.DrainTimeout = -1 }
 
 // start runs the elector of p.
 func (p *party) start() { p.startWith(p.Run) }

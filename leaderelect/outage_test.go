@@ -1,0 +1,51 @@
+package leaderelect_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// losses returns in how many of 100 outages of the given length, each of which begins at another moment between two
+// renewals, the leader loses its lease. The calls that begin during an outage have the fault.
+func losses(t *testing.T, f fault, timeout, length time.Duration) (lost int) {
+	for i := range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			begin := 2*retry + time.Duration(i)*retry/100
+			w.plan = func(c call) (fault, time.Duration) {
+				if at := w.at(c.now); at >= begin && at < begin+length {
+					return f, 0
+				}
+				return none, 0
+			}
+			a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RequestTimeout = timeout })
+			a.start()
+			after(time.Minute)
+			if w.led() != 1 {
+				lost++
+			}
+			w.finish(t)
+		})
+	}
+	return lost
+}
+
+func TestALeaderSurvivesAnOutageOfThreeQuartersOfRenewDeadlineWheneverItBegins(t *testing.T) {
+	t.Parallel()
+	for _, f := range []fault{stall, hang, stallLate, hangLate, lostRequest, lostReply} {
+		quarter, half := 0, 0
+		for _, length := range []time.Duration{5 * time.Second, 6 * time.Second, 7 * time.Second, 7490 * time.Millisecond, renew} {
+			quarter, half = losses(t, f, 0, length), losses(t, f, renew/2, length)
+			t.Logf("%s, %s: lost in %d of 100 outages, with half of RenewDeadline for a call in %d", f, length, quarter, half)
+			if length < renew {
+				assert.Zero(t, quarter, "%s for %s", f, length)
+			}
+		}
+		assert.Equal(t, 100, quarter, "%s for RenewDeadline: nobody survives that", f)
+	}
+}
