@@ -314,7 +314,7 @@ func TestAManagerEndsTheProcessWhenAControllerGoesOnAlthoughAnotherMayLead(t *te
 			r := start(t, m.Run)
 			synctest.Wait()
 			store.cut.Store(true)
-			time.Sleep(14 * time.Second)
+			time.Sleep(12 * time.Second)
 			assert.Zero(t, exits.Load())
 			time.Sleep(2 * time.Second)
 			assert.EqualValues(t, 1, exits.Load())

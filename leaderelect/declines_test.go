@@ -87,7 +87,7 @@ func TestASlotThatNobodyCanAcquireIsTriedByAllLessAndLessOften(t *testing.T) {
 func TestASlotWhoseWorkIsNeverDoneShowsInCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newShards(t, 2)
-		a := w.join(t, "a", nil)
+		a := w.join(t, "a", func(cfg *leaderelect.SlotsConfig) { cfg.Lease.DrainTimeout = -1 })
 		after(time.Second)
 		var dones []func()
 		for _, key := range keysOf(a.Slots, 2) {

@@ -139,7 +139,7 @@ func (s *slot) check(tolerance time.Duration) error {
 	if s.drains.IsZero() {
 		return nil
 	}
-	age, limit := time.Since(s.drains), s.slots.lease.LeaseDuration+s.slots.lease.DrainTimeout
+	age, limit := time.Since(s.drains), s.slots.lease.LeaseDuration+max(0, s.slots.lease.DrainTimeout)
 	if age <= limit+tolerance {
 		return nil
 	}
