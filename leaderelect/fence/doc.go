@@ -21,6 +21,19 @@
 //     and networks do; and a leader that was paused in the middle of a request holds its successor up until it ends.
 //  3. A term that has once been seen bars all lower ones, also if its own work was given up before it began.
 //
+// # More than one replica
+//
+// A Gate and a Register are in the memory of one process. If the receiver has two replicas, each has its own: a leader of
+// the past can still write through the replica that has not seen the new term. Choose one of these:
+//
+//   - Both replicas write to one store, and the store compares the terms: store.IfTerm, or the guards of sqllease and
+//     redislease with the key and the term of the request. Then a Gate is not needed.
+//   - Each key of the receiver belongs to one replica, and only that one lets requests for the key in.
+//   - A new leader calls [Gate.Raise] on every replica, and begins when all have answered. It cannot begin while one is
+//     unreachable, and a replica that restarts has to be raised before it serves.
+//
+// # Restarts
+//
 // A gate forgets when the process ends. A service that restarts while a leader of the past may still be under way
 // raises it to a term that it has kept, or reads from the lease. A new leader bars its predecessors with its first request;
 // one that must not wait for it begins with [Gate.Raise].

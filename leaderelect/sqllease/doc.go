@@ -47,6 +47,8 @@
 //     does. An elector reads the record after a conflict, and relies on neither.
 //  4. A transaction that was guarded by a term, see [Store.Guard], commits before any later term of that lease begins,
 //     or not at all. In Postgres it holds up neither renewals nor other guarded transactions. In SQLite it does.
+//     A successor waits for the transactions that were under way when the lease of the old leader ended, and for no later
+//     ones, if they are guarded by a leadership and not by [Store.GuardTerm].
 //  5. Everything that Postgres or SQLite has acknowledged is as durable as they make it: see below.
 //
 // # Guarded transactions
@@ -63,8 +65,8 @@
 //
 // This is mutual exclusion, not only detection, and it needs no clock. It costs one round trip for each transaction. A
 // leader that stops in the middle of one, with its connection open, holds up its successor: see
-// idle_in_transaction_session_timeout below. A release keeps the term, so what the last leader has left behind may write
-// until another has taken over.
+// idle_in_transaction_session_timeout below. A release keeps the term, so a transaction with [Store.GuardTerm] may write
+// until another has taken over. [Store.Guard] and [Store.Transact] begin none after the leadership is over.
 //
 // # Early takeover
 //

@@ -17,6 +17,9 @@ import (
 // A successor waits for tx to end. So everything that tx writes is committed before the successor begins, or not at all.
 // Call Guard before any other statement of tx. tx must belong to the database of the store.
 //
+// Guard also refuses, with the same error, when the leadership is over by its own clock ([leaderelect.Leadership.Err]). So a
+// leader of the past begins no more transactions for which its successor would have to wait.
+//
 // On Postgres, neither renewals nor other guarded transactions wait for tx. The role of tx needs the right to UPDATE the
 // table. On SQLite there is one writer at a time: Guard waits for its turn for at most busy_timeout, and then every other
 // write, including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader loses its lease to its own
@@ -26,11 +29,17 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	if !ok {
 		return fmt.Errorf("sqllease: guard: %w", errNoLeadership)
 	}
+	if err := l.Err(); err != nil {
+		return fmt.Errorf("sqllease: guard by %q: term %d: %w: %w", l.Key(), l.Term(), ErrFenced, err)
+	}
 	return s.GuardTerm(ctx, tx, l.Key(), l.Term())
 }
 
 // GuardTerm is [Store.Guard] for a key and a term that did not come in ctx, for example because the leader sent them with
 // a request to another service.
+//
+// GuardTerm looks at no clock. On Postgres, new guarded transactions do not queue behind a takeover that waits. So if those of
+// one term overlap without a gap, the successor waits until they leave one: check the age of a request before GuardTerm.
 func (s *Store) GuardTerm(ctx context.Context, tx *sql.Tx, key string, term uint64) error {
 	if term > math.MaxInt64 {
 		return fmt.Errorf("sqllease: guard by %q: term %d: %w", key, term, ErrFenced)

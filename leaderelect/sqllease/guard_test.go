@@ -53,27 +53,30 @@ func TestATransactionOfTheLeaderIsCommittedAndOneOfALeaderBeforeIsNot(t *testing
 		require.NotErrorIs(t, err, sqllease.ErrFenced)
 		server.before = nil
 	})
-	require.NoError(t, s.Transact(past, func(*sql.Tx) error { return nil }), "released, and not yet taken over")
+	server.log = nil
+	err := s.Transact(past, func(*sql.Tx) error { t.Error("f is called for a leadership that is over"); return nil })
+	require.ErrorIs(t, err, sqllease.ErrFenced)
+	require.ErrorIs(t, err, leaderelect.ErrTermEnded)
+	assert.Equal(t, []string{"ROLLBACK"}, server.log, "its own clock says so")
 
-	leading(t, s, func(ctx context.Context) {
-		server.log = nil
-		err := s.Transact(past, func(*sql.Tx) error { t.Error("f is called for a term that is over"); return nil })
-		require.ErrorIs(t, err, sqllease.ErrFenced)
-		assert.EqualError(t, err, `sqllease: guard by "lease": term 1: sqllease: term is over`)
-		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
-		require.NoError(t, s.Transact(ctx, func(*sql.Tx) error { return nil }))
-	})
 }
 
 func TestALeaderThatWasReplacedCannotBorrowTheTermOfAnotherLease(t *testing.T) {
-	_, s := newStore(t, sqllease.Config{})
+	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "another lease", Term: 1})
 	require.NoError(t, err)
-	var past context.Context
-	leading(t, s, func(ctx context.Context) { past = context.WithoutCancel(ctx) })
-	leading(t, s, func(context.Context) {
-		err := s.Transact(past, func(*sql.Tx) error { t.Error("f is called"); return nil })
-		require.EqualError(t, err, `sqllease: guard by "lease": term 1: sqllease: term is over`)
+	leading(t, s, func(ctx context.Context) {
+		require.NoError(t, s.Transact(ctx, func(*sql.Tx) error { return nil }))
+		e, err := s.Get(ctx, "lease")
+		require.NoError(t, err)
+		e.Term = 2
+		_, err = s.Update(ctx, e)
+		require.NoError(t, err)
+		server.log = nil
+		err = s.Transact(ctx, func(*sql.Tx) error { t.Error("f is called"); return nil })
+		require.ErrorIs(t, err, sqllease.ErrFenced)
+		assert.EqualError(t, err, `sqllease: guard by "lease": term 1: sqllease: term is over`)
+		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
 	})
 }
 

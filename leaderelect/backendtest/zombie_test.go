@@ -1,0 +1,127 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+// cutOff is a store that a leader does not reach any more, once it is cut. Its transactions go another way.
+type cutOff struct {
+	leaderelect.LeaseStore
+	cut chan struct{}
+}
+
+var errCut = errors.New("connection reset")
+
+func (s cutOff) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	select {
+	case <-s.cut:
+		return leaderelect.Entry{}, errCut
+	default:
+		return s.LeaseStore.Update(ctx, e)
+	}
+}
+
+// keepGuarding runs guarded transactions that overlap without a gap until ctx ends, whether they are refused or not.
+func keepGuarding(ctx context.Context, transact func() error) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range 4 {
+		all.Go(func() { // ends with ctx
+			for ctx.Err() == nil {
+				if transact() != nil {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+}
+
+// A guarded transaction does not queue behind a takeover that waits. So one whose transactions overlap can hold a takeover up
+// for as long as it likes: a guard by a leadership ends that with the lease.
+func TestALeaderOfThePastDoesNotHoldUpItsSuccessorByOverlappingTransactions(t *testing.T) {
+	t.Parallel()
+	server := startPostgres(t, "fsync=off")
+	db := openPostgres(t, "pgx", server.addr)
+	db.SetMaxOpenConns(16)
+	const took, lease = 50 * time.Millisecond, 2 * time.Second
+	linger := func(*sql.Tx) error { time.Sleep(took); return nil }
+
+	t.Run("by terms alone it could", func(t *testing.T) {
+		s := leasesIn(t, db, sqllease.Postgres, "by_term")
+		e, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
+		require.NoError(t, err)
+		begin := func() *sql.Tx {
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			require.NoError(t, s.GuardTerm(t.Context(), tx, "lease", 1), "it does not queue behind the takeover")
+			return tx
+		}
+		tx := begin()
+		e.Term = 2
+		taken := make(chan error, 1)
+		go func() { // ends with the last transaction
+			_, err := s.Update(t.Context(), e)
+			taken <- err
+		}()
+		require.Eventually(t, func() bool {
+			var waits int
+			err := db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE "by_term"%'`).Scan(&waits)
+			return err == nil && waits == 1
+		}, patience, time.Millisecond)
+		for range 5 {
+			next := begin()
+			require.NoError(t, tx.Commit())
+			tx = next
+			time.Sleep(took)
+			require.Empty(t, taken, "the takeover still waits")
+		}
+		require.NoError(t, tx.Commit())
+		require.NoError(t, <-taken)
+	})
+
+	t.Run("by its leadership it cannot", func(t *testing.T) {
+		s := leasesIn(t, db, sqllease.Postgres, "by_leadership")
+		link := cutOff{s, make(chan struct{})}
+		var began []time.Time
+		elector := func(store leaderelect.LeaseStore, work func(ctx context.Context)) *leaderelect.Elector {
+			e, err := leaderelect.New(leaderelect.Config{
+				Store: store, Key: "lease", LeaseDuration: lease, Logger: slog.New(slog.DiscardHandler),
+				OnStepDownOverrun: func(*leaderelect.Leadership) {},
+				OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+					began = append(began, time.Now())
+					work(ctx)
+					return nil
+				},
+			})
+			require.NoError(t, err)
+			return e
+		}
+		over, end := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		zombie := elector(link, func(ctx context.Context) {
+			close(link.cut)
+			ctx = context.WithoutCancel(ctx) // it does not notice
+			keepGuarding(over, func() error { return s.Transact(ctx, linger) })
+		})
+		all.Go(func() { _ = zombie.RunOnce(t.Context()) })
+		time.Sleep(lease / 2)
+		require.NoError(t, elector(s, func(context.Context) {}).RunOnce(t.Context()))
+		require.Len(t, began, 2)
+		require.Less(t, began[1].Sub(began[0]), 2*lease+20*took, "it has waited for the lease, and for the transactions that were under way")
+		end()
+		all.Wait()
+	})
+}
