@@ -246,6 +246,16 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 			})
 			f.given = err == nil
 		},
+		"a child gets another owner": func(f *fixture) {
+			_, err := store.Patch(context.Background(), f.replicas, "a", func(o *store.Object[Replica]) error {
+				if !o.Deleting.IsZero() {
+					return errCrash // too late
+				}
+				o.Owners = append(o.Owners, shop)
+				return nil
+			})
+			f.given = err == nil
+		},
 	}
 	crashes := 0
 	for _, how := range []owner.Policy{owner.Foreground, owner.Orphan} {
