@@ -33,6 +33,7 @@ type Controller[K comparable] struct {
 	scheduled atomic.Bool // something was scheduled at least once, other than a retry
 
 	waiters waiters[K]
+	gaveUp  gaveUp[K]
 
 	ids      atomic.Uint64 // the number of the last reconcile
 	started  time.Time

@@ -56,7 +56,7 @@
 // again. The timeout is [Config.Timeout], and only it: a context that Reconcile itself has derived and ended
 // makes its error Failed. A stop is what the section on shutdown says ends the context of a reconcile. The budget is
 // [Config].MaxAttempts and MaxElapsed: a key that has spent it is parked, can be listed ([Controller.Parked]), retried and
-// dropped, and has a whole budget when somebody adds it.
+// dropped, and has a whole budget when somebody adds it. A key that was given up can be listed, retried and dropped too.
 //
 // # Guarantees
 //

@@ -55,8 +55,16 @@ var (
 	ErrStopTimeout = errors.New("controller: not stopped in time")
 )
 
-// Terminal marks err as one that no further try can mend: the key is not tried again until something adds it. The
-// result wraps err; it is nil if err is nil.
+// Terminal marks err as one that no further attempt can mend: the controller does not try the key again until something adds
+// it. The result wraps err; it is nil if err is nil.
+//
+// People learn about such a key from its status, from the log, or from [Controller.Parked]. So write the status first, and
+// return an error of Terminal only if that has succeeded. Otherwise the key stays silent with a status that is wrong:
+//
+//	if err := writeStatus(ctx, key, reason); err != nil {
+//		return controller.Result{}, err // tried again
+//	}
+//	return controller.Result{}, controller.Terminal(reason)
 func Terminal(err error) error {
 	if err == nil {
 		return nil

@@ -42,7 +42,11 @@ func TestAKeyWhoseBudgetIsSpentIsParked(t *testing.T) {
 				assert.Equal(t, 3, last.Attempt)
 				if e.again == 0 || e.outcome == controller.Requeued {
 					assert.Equal(t, e.outcome, last.Outcome)
-					assert.Empty(t, c.Parked())
+					if e.outcome == controller.GivenUp {
+						assert.Equal(t, []string{"a"}, c.Parked())
+					} else {
+						assert.Empty(t, c.Parked())
+					}
 					return
 				}
 				require.Len(t, all, 3)

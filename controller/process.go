@@ -47,6 +47,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 		return report, false
 	}
 	c.waiters.begin(item.Key)
+	c.gaveUp.remove(item.Key)
 	t := s.newTry()
 	*t = try[K]{Context: ctx, key: item.Key, ticket: ticket, began: time.Since(c.started), log: c.cfg.Logger, info: Info{
 		Controller: c.name, Reconcile: c.ids.Add(1),
@@ -174,6 +175,9 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	}
 	if t.info.Attempt > 1 && (err == nil || outcome == GivenUp || outcome == Skipped) {
 		c.queue.Forget(t.key)
+	}
+	if outcome == GivenUp {
+		c.gaveUp.add(t.key)
 	}
 	c.outcomes[r.Outcome].Add(1)
 	c.ended.Store(int64(ended))

@@ -1,0 +1,45 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestAKeyThatWasGivenUpCanBeFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fixed bool
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			if fixed {
+				return controller.Result{}, nil
+			}
+			return controller.Result{}, controller.Terminal(errBoom)
+		})
+		r := start(t, c.Run)
+		for _, key := range []string{"b", "a", "c", "d"} {
+			c.Add(key)
+			synctest.Wait()
+		}
+		assert.Equal(t, []string{"b", "a", "c", "d"}, c.Parked(), "the longest given up first")
+		c.Add("b")
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "c", "d", "b"}, c.Parked(), "given up again")
+		_ = r.stop()
+		reports.take()
+		fixed = true
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Empty(t, reports.take(), "a run does not revive them")
+		assert.True(t, c.RetryParked("a"))
+		assert.True(t, c.DropParked("c"))
+		assert.False(t, c.DropParked("c"))
+		assert.False(t, c.RetryParked("c"))
+		c.Add("d")
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "d"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"b"}, c.Parked())
+	})
+}
