@@ -201,15 +201,15 @@ func BenchmarkStoreCatchUp(b *testing.B) {
 	perUnit(b, b.N*stored*watchers, "ns/event")
 }
 
-func openStore[T any](b *testing.B, history int) *store.MemoryStore[T] {
-	s, err := store.Open[T](must(store.NewMemory(store.MemoryConfig{History: history})), "site")
+func openStore[T any](b *testing.B, history int) store.Store[T] {
+	s, err := store.Open[T](must(store.NewMemory(store.MemoryConfig{History: history})), "site", store.Config[T]{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return s
 }
 
-func createEach[T any](b *testing.B, s *store.MemoryStore[T], keys []string, values []T) {
+func createEach[T any](b *testing.B, s store.Store[T], keys []string, values []T) {
 	for i, key := range keys {
 		if _, err := s.Create(context.Background(), store.Object[T]{Key: key, Value: values[i]}); err != nil {
 			b.Fatal(err)
@@ -218,7 +218,7 @@ func createEach[T any](b *testing.B, s *store.MemoryStore[T], keys []string, val
 }
 
 // filled returns a store of 100,000 objects, and the objects.
-func filled[T any](b *testing.B, history int, value func(int) T) (*store.MemoryStore[T], []store.Object[T]) {
+func filled[T any](b *testing.B, history int, value func(int) T) (store.Store[T], []store.Object[T]) {
 	s := openStore[T](b, history)
 	objects := make([]store.Object[T], stored)
 	for i, key := range makeKeys(stored) {
@@ -230,7 +230,7 @@ func filled[T any](b *testing.B, history int, value func(int) T) (*store.MemoryS
 	return s, objects
 }
 
-func versionOf[T any](b *testing.B, s *store.MemoryStore[T]) informer.Version {
+func versionOf[T any](b *testing.B, s store.Store[T]) informer.Version {
 	l, err := s.Select(context.Background(), store.Selector{Prefix: "none"})
 	if err != nil {
 		b.Fatal(err)

@@ -22,7 +22,7 @@ func ExampleController_WaitReconciled() {
 		fmt.Println(err)
 		return
 	}
-	records, err := store.Open[record](db, "Record")
+	records, err := store.Open[record](db, "Record", store.Config[record]{})
 	if err != nil {
 		fmt.Println(err)
 		return

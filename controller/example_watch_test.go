@@ -33,7 +33,7 @@ func ExampleWatchMap() {
 		fmt.Println(err)
 		return
 	}
-	sites, err := store.Open[Site](db, "Site")
+	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -83,7 +83,7 @@ func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
 
 func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		children, err := store.Open[string](must(store.NewMemory(store.MemoryConfig{})), "Child")
+		children, err := store.Open[string](must(store.NewMemory(store.MemoryConfig{})), "Child", store.Config[string]{})
 		require.NoError(t, err)
 		inf := must(informer.New(children, store.Key[string], informer.Config{}))
 		start(t, inf.Run)

@@ -73,7 +73,7 @@ func ExampleStoreSink() {
 		fmt.Println(err)
 		return
 	}
-	kept, _ := store.Open[events.Event](db, "event")
+	kept, _ := store.Open[events.Event](db, "event", store.Config[events.Event]{})
 	sink, err := events.NewStoreSink(kept, events.StoreConfig{Max: 1000})
 	if err != nil {
 		fmt.Println(err)
@@ -107,7 +107,7 @@ func ExampleStoreConfig() {
 		fmt.Println(err)
 		return
 	}
-	kept, _ := store.Open[events.Event](db, "event")
+	kept, _ := store.Open[events.Event](db, "event", store.Config[events.Event]{})
 	sink, _ := events.NewStoreSink(kept, events.StoreConfig{Max: 10})
 	rec, err := events.NewRecorder(events.Config{Burst: -1, Sink: func(e events.Event) { _ = sink.Write(ctx, e) }})
 	if err != nil {

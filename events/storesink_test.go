@@ -20,7 +20,7 @@ import (
 )
 
 func newStoreSink(t *testing.T, cfg events.StoreConfig) (*events.StoreSink, *storetest.Interceptor[events.Event]) {
-	memory, err := store.Open[events.Event](must(store.NewMemory(store.MemoryConfig{})), "event")
+	memory, err := store.Open[events.Event](must(store.NewMemory(store.MemoryConfig{})), "event", store.Config[events.Event]{})
 	require.NoError(t, err)
 	s := storetest.NewInterceptor[events.Event](memory)
 	sink, err := events.NewStoreSink(s, cfg)

@@ -19,6 +19,7 @@ type input[K comparable, T any] struct {
 // content is a list with the keys of its objects, page by page.
 type content[K comparable, T any] struct {
 	pages  []page[K, T]
+	unread []K  // keys of objects that are there and could not be read
 	starts bool // a history of the source starts with it, which has nothing to do with the one before
 }
 

@@ -48,8 +48,8 @@ func (f *filter[T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] {
 				yield(List[T]{}, err)
 				return
 			}
-			kept := List[T]{Version: page.Version}
-			for _, obj := range page.Items { // not in place: the items may be the source's own
+			kept := List[T]{Version: page.Version, Unread: page.Unread} // who knows
+			for _, obj := range page.Items {                            // not in place: the items may be the source's own
 				if f.keep(obj) {
 					kept.Items = append(kept.Items, obj)
 				}

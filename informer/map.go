@@ -42,6 +42,9 @@ func (m *mapped[S, T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] 
 			for i, obj := range page.Items {
 				made.Items[i] = m.f(obj)
 			}
+			for _, obj := range page.Unread {
+				made.Unread = append(made.Unread, m.f(obj))
+			}
 			if !yield(made, nil) {
 				return
 			}

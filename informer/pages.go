@@ -37,6 +37,7 @@ func Collect[T any](pages iter.Seq2[List[T], error]) (List[T], error) {
 		n++
 		whole.Version = page.Version
 		whole.Items = append(whole.Items, page.Items...)
+		whole.Unread = append(whole.Unread, page.Unread...)
 	}
 	if n == 0 {
 		return List[T]{}, fmt.Errorf("informer: collect pages: %w", errNoPage)

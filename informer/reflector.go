@@ -138,6 +138,9 @@ func (r *reflector[K, T]) list(ctx context.Context) error {
 		}
 		version = list.Version
 		c.add(list.Items, r.keyOf)
+		for _, obj := range list.Unread {
+			c.unread = append(c.unread, r.keyOf(obj))
+		}
 	}
 	switch {
 	case ctx.Err() != nil:

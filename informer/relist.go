@@ -25,7 +25,7 @@ func (a *applier[K, T]) replace(l *content[K, T]) {
 		a.equal = nil // a version may mean another state in another history
 	}
 	a.failed = nil // the list has the truth about every key
-	a.merge(l.pages)
+	a.merge(l.pages, l.unread)
 	a.equal = equal
 	for key := range a.failed {
 		if floor, failed := before[key]; failed {
@@ -34,12 +34,12 @@ func (a *applier[K, T]) replace(l *content[K, T]) {
 	}
 }
 
-// merge applies the differences between the cache and a list.
+// merge applies the differences between the cache and a list. What the cache holds of unread keys stays.
 //
 // A list is mostly in the order in which the cache holds its objects, which is that of the first list. So it goes through
 // both side by side, which takes neither a look-up nor a hash. What is not found so, on either side, is sorted out at the
 // end by its key. Whatever the order is, each key of the cache is found in the list or deleted.
-func (a *applier[K, T]) merge(pages []page[K, T]) {
+func (a *applier[K, T]) merge(pages []page[K, T], unread []K) {
 	if a.indexer.Len() == 0 {
 		for _, p := range pages {
 			for i, obj := range p.items {
@@ -64,9 +64,12 @@ func (a *applier[K, T]) merge(pages []page[K, T]) {
 	}
 	m.rest()
 
-	var listed map[K]struct{} // the keys of those that are astray
+	var listed map[K]struct{} // the keys of those that are astray or unread
 	if len(left) > 0 {
-		listed = make(map[K]struct{}, len(m.astray))
+		listed = make(map[K]struct{}, len(m.astray)+len(unread))
+		for _, key := range unread {
+			listed[key] = struct{}{}
+		}
 	}
 	for _, at := range m.astray {
 		key, obj := at.page.keys[at.i], at.page.items[at.i]

@@ -68,6 +68,10 @@ type Event[T any] struct {
 type List[T any] struct {
 	Items   []T
 	Version Version
+
+	// Unread are objects that are there and could not be read, such as a record that does not decode. Of each, only what
+	// its key is made of is set. A cache keeps what it has of them.
+	Unread []T
 }
 
 // ListWatcher is a source: what it holds now, and every change after that. Its methods must be safe for concurrent use.

@@ -107,7 +107,7 @@ type Config struct {
 	Sentinel Sentinel
 
 	// FencedWork is your word that every effect of the work carries the term of its [Leadership], and that the receiver
-	// refuses a term that is out of date: by a guarded transaction, store.IfTerm, or package fence. A leader declares it
+	// refuses a term that is out of date: by a guarded transaction, a store.Store, or package fence. A leader declares it
 	// in its record. If the mark of a leader with fenced work is gone, a follower with fenced work replaces the record
 	// at once, released or not, once in a LeaseDuration at most. So the next leader follows in milliseconds after a
 	// crash. While a deployment turns the flag on, no leader that lacks it is replaced early.

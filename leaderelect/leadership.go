@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // Leadership is one term of this elector as the leader. Config.OnStartedLeading gets it, and finds it in its context
@@ -59,7 +61,7 @@ func newLeadership(ctx context.Context, cfg *Config, term uint64, sent moment) *
 		sent:          sent,
 		since:         time.Now(),
 	}
-	ctx = context.WithValue(ctx, leadershipKey{}, l)
+	ctx = l.mark(ctx)
 	l.work, l.endWork = context.WithCancelCause(ctx)
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.mu.Lock()
@@ -99,6 +101,12 @@ func (l *Leadership) Err() error {
 func (l *Leadership) Context() context.Context { return l.ctx }
 
 type leadershipKey struct{}
+
+// mark returns a context that says that what is done under it is done in this term: for FromContext, and for the writes
+// to a store.Store.
+func (l *Leadership) mark(ctx context.Context) context.Context {
+	return store.WithFence(context.WithValue(ctx, leadershipKey{}, l), store.Fence{Lease: l.key, Term: l.term})
+}
 
 // FromContext returns the leadership whose work has ctx: one of its two contexts, or one derived from them.
 func FromContext(ctx context.Context) (*Leadership, bool) {

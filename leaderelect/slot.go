@@ -170,7 +170,7 @@ func (s *slot) begin(ctx context.Context) (context.Context, func(), bool) {
 		return ctx, func() {}, false
 	}
 
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, leadershipKey{}, l))
+	ctx, cancel := context.WithCancelCause(l.mark(ctx))
 	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 	return ctx, sync.OnceFunc(func() {
 		stop()

@@ -170,7 +170,7 @@ func TestTheFinalizerOfAPolicyIsEnoughAndOthersAreNotTouched(t *testing.T) {
 
 func TestChildrenOfSeveralKindsAreWaitedFor(t *testing.T) {
 	f := newFixture(t)
-	volumes, err := store.Open[Replica](f.db, "volume")
+	volumes, err := store.Open[Replica](f.db, "volume", store.Config[Replica]{})
 	require.NoError(t, err)
 	web := f.app("web")
 	f.replica("a", &web)
@@ -217,15 +217,15 @@ func TestErrorsOfACascadeAreJoinedAndTheOwnerStays(t *testing.T) {
 
 func TestACascadeThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
 	f, cascade := family(t)
-	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm(3))
+	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm("lease", 3))
 	require.NoError(t, err)
-	require.ErrorIs(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan, store.IfTerm(2)), store.ErrFenced)
-	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan, store.IfTerm(3)))
+	require.ErrorIs(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan, store.IfTerm("lease", 2)), store.ErrFenced)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan, store.IfTerm("lease", 3)))
 	before := f.keys()
-	_, err = cascade.Reconcile(t.Context(), "web", store.IfTerm(2))
+	_, err = cascade.Reconcile(t.Context(), "web", store.IfTerm("lease", 2))
 	require.ErrorIs(t, err, store.ErrFenced)
 	require.Equal(t, before, f.keys())
-	_, err = cascade.Reconcile(t.Context(), "web", store.IfTerm(3))
+	_, err = cascade.Reconcile(t.Context(), "web", store.IfTerm("lease", 3))
 	require.NoError(t, err)
 	require.False(t, f.hasApp("web"))
 }

@@ -101,7 +101,7 @@ func TestAStatusThatIsReadAsStateIsWrong(t *testing.T) {
 			// run reconciles a site of two replicas, of which something goes wrong once, and returns how many there are in the end.
 			run := func(crash bool) int {
 				f := newFixture(t)
-				sites, err := store.Open[Site](f.db, "site")
+				sites, err := store.Open[Site](f.db, "site", store.Config[Site]{})
 				require.NoError(t, err)
 				_, err = sites.Create(ctx, store.Object[Site]{Key: "web", Value: Site{Replicas: 2}})
 				require.NoError(t, err)

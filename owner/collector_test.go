@@ -203,13 +203,13 @@ func TestReadsThatFailAreErrors(t *testing.T) {
 func TestACollectorThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
 	f := newFixture(t)
 	o := f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"})
-	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm(3))
+	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm("lease", 3))
 	require.NoError(t, err)
 	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
-	_, err = collector.Collect(t.Context(), "web-1", store.IfTerm(2))
+	_, err = collector.Collect(t.Context(), "web-1", store.IfTerm("lease", 2))
 	require.ErrorIs(t, err, store.ErrFenced)
 	assert.True(t, f.has(o))
-	deleted, err := collector.Collect(t.Context(), "web-1", store.IfTerm(3))
+	deleted, err := collector.Collect(t.Context(), "web-1", store.IfTerm("lease", 3))
 	require.NoError(t, err)
 	assert.True(t, deleted)
 }

@@ -16,8 +16,8 @@ func ExampleCascade() {
 		fmt.Println(err)
 		return
 	}
-	apps, _ := store.Open[App](db, "app")
-	replicas, _ := store.Open[Replica](db, "replica")
+	apps, _ := store.Open[App](db, "app", store.Config[App]{})
+	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
 	for _, child := range []store.Object[Replica]{{Key: "web-1"}, {Key: "web-2", Finalizers: []string{"drain"}}} {
 		_ = owner.SetController(&child, app.Ref("app"))
@@ -49,8 +49,8 @@ func ExamplePolicy() {
 		fmt.Println(err)
 		return
 	}
-	apps, _ := store.Open[App](db, "app")
-	replicas, _ := store.Open[Replica](db, "replica")
+	apps, _ := store.Open[App](db, "app", store.Config[App]{})
+	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web", Finalizers: []string{string(owner.Orphan)}})
 	child := store.Object[Replica]{Key: "web-1"}
 	_ = owner.SetController(&child, app.Ref("app"))
@@ -77,9 +77,9 @@ func Example_rootObject() {
 		fmt.Println(err)
 		return
 	}
-	tenants, _ := store.Open[Tenant](db, "tenant")
-	apps, _ := store.Open[App](db, "app")
-	replicas, _ := store.Open[Replica](db, "replica")
+	tenants, _ := store.Open[Tenant](db, "tenant", store.Config[Tenant]{})
+	apps, _ := store.Open[App](db, "app", store.Config[App]{})
+	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 
 	root, _ := tenants.Create(ctx, store.Object[Tenant]{Key: "acme"})
 	app := store.Object[App]{Key: "acme/web"}

@@ -17,8 +17,8 @@ func ExampleCollector() {
 		fmt.Println(err)
 		return
 	}
-	apps, _ := store.Open[App](db, "app")
-	replicas, _ := store.Open[Replica](db, "replica")
+	apps, _ := store.Open[App](db, "app", store.Config[App]{})
+	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
 	child := store.Object[Replica]{Key: "web-1"}
@@ -44,8 +44,8 @@ func ExampleAliveIn() {
 		fmt.Println(err)
 		return
 	}
-	apps, _ := store.Open[App](db, "app")
-	jobs, _ := store.Open[App](db, "job")
+	apps, _ := store.Open[App](db, "app", store.Config[App]{})
+	jobs, _ := store.Open[App](db, "job", store.Config[App]{})
 	inApps, inJobs := owner.AliveIn(apps), owner.AliveIn(jobs)
 	alive := func(ctx context.Context, ref store.OwnerRef) (bool, error) {
 		switch ref.Kind {
@@ -80,7 +80,7 @@ func ExampleOwners() {
 		fmt.Println(err)
 		return
 	}
-	owners, _ = store.Open[App](db, "app")
+	owners, _ = store.Open[App](db, "app", store.Config[App]{})
 	_, err = owners.Get(context.Background(), "web")
 	fmt.Println(err)
 	// Output: store: get app "web": object not found
@@ -94,8 +94,8 @@ func ExampleChildren() {
 		fmt.Println(err)
 		return
 	}
-	apps, _ := store.Open[App](db, "app")
-	replicas, _ := store.Open[Replica](db, "replica")
+	apps, _ := store.Open[App](db, "app", store.Config[App]{})
+	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
 	orphan, _ := replicas.Create(ctx, store.Object[Replica]{Key: "web-1"})
 
@@ -144,7 +144,7 @@ func ExampleFinalizer() {
 		fmt.Println(err)
 		return
 	}
-	apps, _ := store.Open[App](db, "app")
+	apps, _ := store.Open[App](db, "app", store.Config[App]{})
 	say := func(text string) func(context.Context, store.Object[App]) error {
 		return func(_ context.Context, app store.Object[App]) error {
 			fmt.Println(text, app.Key, app.Finalizers)

@@ -20,17 +20,18 @@ type Replica struct{ Machine string }
 type fixture struct {
 	t        *testing.T
 	db       *store.Memory
-	apps     *store.MemoryStore[App]
-	replicas *store.MemoryStore[Replica]
+	apps     store.Store[App]
+	replicas store.Store[Replica]
 	given    bool // to another owner
 }
 
 func newFixture(t *testing.T) *fixture {
 	var n atomic.Int64
-	db := must(store.NewMemory(store.MemoryConfig{NewUID: func() string { return fmt.Sprint("u", n.Add(1)) }}))
-	apps, err := store.Open[App](db, "app")
+	uid := func() string { return fmt.Sprint("u", n.Add(1)) }
+	db := must(store.NewMemory(store.MemoryConfig{}))
+	apps, err := store.Open[App](db, "app", store.Config[App]{NewUID: uid})
 	require.NoError(t, err)
-	replicas, err := store.Open[Replica](db, "replica")
+	replicas, err := store.Open[Replica](db, "replica", store.Config[Replica]{NewUID: uid})
 	require.NoError(t, err)
 	return &fixture{t: t, db: db, apps: apps, replicas: replicas}
 }

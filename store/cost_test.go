@@ -53,13 +53,13 @@ func TestAnUpdateCopiesOnlyWhatIsNew(t *testing.T) {
 				Key: "a", Value: newJob(), Labels: map[string]string{"a": "1"}, Owners: []store.OwnerRef{{UID: "1"}}, Finalizers: []string{"disk"},
 			})
 			require.NoError(t, err)
-			before := places(jobs.Stored("a"))
+			before := places(store.Stored(jobs, "a"))
 			change(&o)
 			want := o.Version + 1
 			o, err = jobs.Update(t.Context(), o)
 			require.NoError(t, err)
 			require.Equal(t, want, o.Version)
-			after, returned := places(jobs.Stored("a")), places(&o)
+			after, returned := places(store.Stored(jobs, "a")), places(&o)
 			for name := range before {
 				assert.Equal(t, name == part, before[name] != after[name], "%s of the stored object is new", name)
 				assert.NotEqual(t, after[name], returned[name], "%s is a copy", name)

@@ -8,7 +8,7 @@
 // Values are plain structs. What the store and its controllers have to know about one is in the envelope, [Object].
 //
 //	db, err := store.NewMemory(store.MemoryConfig{})
-//	apps, err := store.Open[App](db, "app")
+//	apps, err := store.Open[App](db, "app", store.Config[App]{})
 //	app, err := apps.Create(ctx, store.Object[App]{Key: "web", Value: App{Replicas: 3}})
 //
 // A store is a source for an informer: informer.New(apps, store.Key[App], informer.Config{}). To change an object that

@@ -12,7 +12,9 @@ import (
 )
 
 func TestErrorsSayWhatAndWhy(t *testing.T) {
-	db, apps := newApps(t, store.MemoryConfig{NewUID: numbered(), History: 1})
+	db := must(store.NewMemory(store.MemoryConfig{History: 1}))
+	apps, err := store.Open(db, "app", store.Config[App]{NewUID: numbered()})
+	require.NoError(t, err)
 	ctx := t.Context()
 	create(t, apps, "web")
 	o := scale(t, apps, "web", 2)
@@ -25,25 +27,24 @@ func TestErrorsSayWhatAndWhy(t *testing.T) {
 	_, keyErr := apps.Create(ctx, object{})
 	_, updateErr := apps.Update(ctx, old)
 	_, uidErr := apps.Update(ctx, wrong)
-	_, _ = apps.Update(ctx, o, store.IfTerm(7))
-	_, fenceErr := apps.Delete(ctx, "web", store.IfTerm(6))
-	_, openErr := store.Open[int](db, "app")
+	_, _ = apps.Update(ctx, o, store.IfTerm("lease", 7))
+	_, fenceErr := apps.Delete(ctx, "web", store.IfTerm("lease", 6))
+	_, openErr := store.Open[int](db, "app", store.Config[int]{})
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
 		{getErr, `store: get app "app/1": object not found`},
 		{createErr, `store: create app "web": object exists already`},
-		{keyErr, `store: create app: an object needs a key`},
+		{keyErr, `store: create app: it cannot be stored: the key is empty`},
 		{updateErr, `store: update app "web": object has changed: version is 2, not 1`},
 		{uidErr, `store: update app "web": object has changed: UID is "u1", not "u9"`},
-		{fenceErr, `store: delete app "web": a later term has written: term 6 is over, 7 has written`},
+		{fenceErr, `store: delete app "web": a later term has written: term 6 of lease "lease" is over, 7 has written`},
 		{firstOf(apps, 0), `store: watch app: informer: version is no longer in the history of the source: ` +
 			`version 0 is too old, the first to start from is 1`},
 		{firstOf(apps, 9), `store: watch app: informer: version is no longer in the history of the source: ` +
 			`version 9 is not reached, the store is at 2`},
-		{openErr, `store: open app: it is open as a *store.MemoryStore[github.com/setpoint-go/setpoint/store_test.App] ` +
-			`already, not of int`},
+		{openErr, `store: open app: it is open with values of type store_test.App already, not int`},
 	} {
 		assert.EqualError(t, c.err, c.want)
 	}
@@ -52,17 +53,18 @@ func TestErrorsSayWhatAndWhy(t *testing.T) {
 func TestAFencedWriteIsToldBothTerms(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o := create(t, apps, "web")
-	o, err := apps.Update(t.Context(), o, store.IfTerm(7))
+	o, err := apps.Update(t.Context(), o, store.IfTerm("lease", 7))
 	require.NoError(t, err)
-	_, err = apps.Update(t.Context(), o, store.IfTerm(8), store.IfTerm(6))
+	_, err = apps.Update(t.Context(), o, store.IfTerm("lease", 6), store.IfTerm("other", 8))
 	var e *store.Error
 	require.ErrorAs(t, err, &e)
 	e.Err = nil
 	assert.Equal(t, &store.Error{
-		Op: store.OpUpdate, Kind: "app", Key: "web", Have: o.Version, Want: o.Version, HaveTerm: 7, WantTerm: 6,
+		Op: store.OpUpdate, Kind: "app", Key: "web", Lease: "lease", HaveTerm: 7, WantTerm: 6,
 	}, e)
-	require.ErrorAs(t, errOf(apps.Delete(t.Context(), "web", store.IfTerm(7), store.IfUID("x"))), &e)
+	require.ErrorAs(t, errOf(apps.Delete(t.Context(), "web", store.IfTerm("lease", 7), store.IfUID("x"))), &e)
 	assert.Zero(t, e.HaveTerm, "only of a fenced write")
+	assert.Zero(t, e.Lease)
 	assert.Zero(t, e.WantTerm)
 }
 
@@ -86,7 +88,7 @@ func TestAPreconditionOfNothingHolds(t *testing.T) {
 func TestTheListOfPreconditionsIsNotWrittenTo(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o := create(t, apps, "web")
-	backing := []store.Precondition{store.IfUID(o.UID), store.IfTerm(3), {}, {}}
+	backing := []store.Precondition{store.IfUID(o.UID), store.IfTerm("lease", 3), {}, {}}
 	_, err := apps.Update(t.Context(), o, backing[:1]...)
 	assert.NoError(t, err)
 	assert.Equal(t, store.Precondition{}, backing[2])

@@ -19,7 +19,7 @@ func ExampleObject() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop", Finalizers: []string{"dns"}})
 
 	_, _ = sites.Delete(ctx, "shop")
@@ -40,12 +40,14 @@ func ExampleObject() {
 func ExampleOwnerRef() {
 	ctx := context.Background()
 	n := 0
-	db, err := store.NewMemory(store.MemoryConfig{NewUID: func() string { n++; return fmt.Sprint("uid-", n) }})
+	db, err := store.NewMemory(store.MemoryConfig{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open(db, "site", store.Config[Site]{
+		NewUID: func() string { n++; return fmt.Sprint("uid-", n) },
+	})
 	first, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	_, _ = sites.Delete(ctx, "shop")
 	second, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
@@ -57,7 +59,7 @@ func ExampleOwnerRef() {
 }
 
 // List, then watch from the version of the list: nothing is missed and nothing is told twice.
-func ExampleMemoryStore_Watch() {
+func ExampleReader_watch() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	db, err := store.NewMemory(store.MemoryConfig{})
@@ -65,7 +67,7 @@ func ExampleMemoryStore_Watch() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
 	list, _ := sites.List(ctx)
@@ -107,7 +109,7 @@ func ExamplePatch() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	site, err := store.Patch(ctx, sites, "shop", func(o *store.Object[Site]) error {
 		o.Value.Replicas++

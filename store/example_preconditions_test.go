@@ -16,7 +16,7 @@ func ExamplePrecondition() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	read, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
 	_, _ = sites.Delete(ctx, "shop")
@@ -35,17 +35,17 @@ func ExampleIfTerm() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
-	_, err = sites.Create(ctx, store.Object[Site]{Key: "shop"}, store.IfTerm(1))
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
+	_, err = sites.Create(ctx, store.Object[Site]{Key: "shop"}, store.IfTerm("sites", 1))
 	fmt.Println(err)
-	_, err = sites.Create(ctx, store.Object[Site]{Key: "blog"}, store.IfTerm(2)) // the successor
+	_, err = sites.Create(ctx, store.Object[Site]{Key: "blog"}, store.IfTerm("sites", 2)) // the successor
 	fmt.Println(err)
-	_, err = sites.Delete(ctx, "shop", store.IfTerm(1)) // the old leader, which does not know yet
+	_, err = sites.Delete(ctx, "shop", store.IfTerm("sites", 1)) // the old leader, which does not know yet
 	fmt.Println(err)
 	// Output:
 	// <nil>
 	// <nil>
-	// store: delete site "shop": a later term has written: term 1 is over, 2 has written
+	// store: delete site "shop": a later term has written: term 1 of lease "sites" is over, 2 has written
 }
 
 // An error says what it is about, and whether to try again.
@@ -56,7 +56,7 @@ func ExampleError() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	site, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	_, err = sites.Delete(ctx, "shop", store.IfVersion(site.Version+1))
 	var e *store.Error
@@ -64,28 +64,4 @@ func ExampleError() {
 		fmt.Println(e.Op, e.Kind, e.Key, e.Have, e.Want, e.Conflict())
 	}
 	// Output: delete site shop 1 2 true
-}
-
-// A backend reads what it has in a transaction, asks, and writes in the same transaction.
-func ExampleAdmit() {
-	have := store.Current{Version: 7, UID: "uid-1", Term: 2}
-
-	term, err := store.Admit(store.OpDelete, "site", "shop", have, store.IfUID("uid-1"), store.IfTerm(3))
-	fmt.Println(term, err)
-
-	_, err = store.Admit(store.OpDelete, "site", "shop", have, store.IfVersion(6))
-	fmt.Println(err)
-	_, err = store.Admit(store.OpCreate, "site", "shop", have)
-	fmt.Println(err)
-	// Output:
-	// 3 <nil>
-	// store: delete site "shop": object has changed: version is 7, not 6
-	// store: create site "shop": object exists already
-}
-
-func ExampleCurrent() {
-	var have store.Current // nothing under the key, no term seen
-	_, err := store.Admit(store.OpUpdate, "site", "shop", have)
-	fmt.Println(err)
-	// Output: store: update site "shop": object not found
 }

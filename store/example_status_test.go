@@ -31,7 +31,7 @@ func ExampleStatused() {
 		fmt.Println(err)
 		return
 	}
-	services, _ := store.Open[Service](db, "service")
+	services, _ := store.Open[Service](db, "service", store.Config[Service]{})
 	o, _ := services.Create(ctx, store.Object[Service]{Key: "shop/web", Value: Service{Replicas: 1}})
 
 	o.Value.Replicas = 3
@@ -54,7 +54,7 @@ func ExampleSelector() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/web", Labels: map[string]string{"tier": "front"}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/db", Labels: map[string]string{"tier": "back"}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "blog/web", Labels: map[string]string{"tier": "front"}})
@@ -87,7 +87,7 @@ func ExampleOnce() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	site := store.Object[Site]{Key: "shop"}
 	first, err := sites.Create(ctx, site, store.Once("request-1"))
 	fmt.Println(first.Version, err)

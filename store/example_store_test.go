@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	sites, err := store.Open[Site](db, "site")
+	sites, err := store.Open[Site](db, "site", store.Config[Site]{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -68,7 +68,7 @@ func ExampleReader() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop", Value: Site{Replicas: 3}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "blog", Value: Site{Replicas: 1}})
 	fmt.Println(total(ctx, sites))
@@ -90,7 +90,7 @@ func ExampleWriter() {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	fmt.Println(ensure(ctx, sites, "shop"), ensure(ctx, sites, "shop"))
 	// Output: <nil> <nil>
 }
@@ -102,23 +102,22 @@ func ExampleStore() {
 		fmt.Println(err)
 		return
 	}
-	sites, err = store.Open[Site](db, "site")
+	sites, err = store.Open[Site](db, "site", store.Config[Site]{})
 	fmt.Println(sites.Kind(), err)
 	// Output: site <nil>
 }
 
-// Tests want the same UIDs in every run.
+// Tests want watches that expire, and the same UIDs in every run.
 func ExampleMemoryConfig() {
 	n := 0
-	db, err := store.NewMemory(store.MemoryConfig{
-		History: 100,
-		NewUID:  func() string { n++; return fmt.Sprint("uid-", n) },
-	})
+	db, err := store.NewMemory(store.MemoryConfig{History: 100})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	sites, _ := store.Open[Site](db, "site")
+	sites, _ := store.Open(db, "site", store.Config[Site]{
+		NewUID: func() string { n++; return fmt.Sprint("uid-", n) },
+	})
 	site, _ := sites.Create(context.Background(), store.Object[Site]{Key: "shop"})
 	fmt.Println(site.UID)
 	// Output: uid-1
@@ -135,7 +134,7 @@ func ExampleMemory() {
 		fmt.Println(err)
 		return
 	}
-	_, err = store.Open[Session](db, "session")
+	_, err = store.Open[Session](db, "session", store.Config[Session]{})
 	fmt.Println(err)
 	// Output: store: open session: store_test.Session.Done: chan struct {} is not plain data
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -18,7 +20,7 @@ import (
 type world struct {
 	t    *testing.T
 	db   *store.Memory
-	apps *store.MemoryStore[App]
+	apps store.Store[App]
 
 	held    map[string]row
 	story   []string // event by event, the first has version 1
@@ -43,7 +45,9 @@ func (r row) String() string {
 }
 
 func newWorld(t *testing.T, history int) *world {
-	db, apps := newApps(t, store.MemoryConfig{NewUID: numbered(), History: history})
+	db := must(store.NewMemory(store.MemoryConfig{History: history}))
+	apps, err := store.Open(db, "app", store.Config[App]{NewUID: numbered()})
+	require.NoError(t, err)
 	return &world{t: t, db: db, apps: apps, held: map[string]row{}, history: history}
 }
 
@@ -93,7 +97,7 @@ func (w *world) update(back informer.Version, change func(*object), term uint64)
 	change(&o)
 	var pre []store.Precondition
 	if term > 0 {
-		pre = append(pre, store.IfTerm(term))
+		pre = append(pre, store.IfTerm("lease", term))
 	}
 	got, err := w.apps.Update(context.Background(), o, pre...)
 	switch {
@@ -161,7 +165,7 @@ func equal[V comparable](w *world, got, want V) {
 // check compares everything that can be asked.
 func (w *world) check() {
 	w.want(w.db.CheckInvariants(), nil)
-	equal(w, w.db.Term(), w.term)
+	equal(w, w.db.Term("lease"), w.term)
 	l, err := w.apps.List(context.Background())
 	w.want(err, nil)
 	equal(w, l.Version, informer.Version(len(w.story)))

@@ -25,27 +25,27 @@ func numbered() func() string {
 	return func() string { return fmt.Sprint("u", n.Add(1)) }
 }
 
-func newApps(t testing.TB, cfg store.MemoryConfig) (*store.Memory, *store.MemoryStore[App]) {
+func newApps(t testing.TB, cfg store.MemoryConfig) (*store.Memory, store.Store[App]) {
 	t.Helper()
 	db := must(store.NewMemory(cfg))
 	return db, open[App](t, db, "app")
 }
 
-func open[T any](t testing.TB, db *store.Memory, kind string) *store.MemoryStore[T] {
+func open[T any](t testing.TB, db *store.Memory, kind string) store.Store[T] {
 	t.Helper()
-	s, err := store.Open[T](db, kind)
+	s, err := store.Open(db, kind, store.Config[T]{})
 	require.NoError(t, err)
 	return s
 }
 
-func create(t testing.TB, s *store.MemoryStore[App], key string) object {
+func create(t testing.TB, s store.Store[App], key string) object {
 	t.Helper()
 	o, err := s.Create(context.Background(), object{Key: key})
 	require.NoError(t, err)
 	return o
 }
 
-func scale(t testing.TB, s *store.MemoryStore[App], key string, replicas int) object {
+func scale(t testing.TB, s store.Store[App], key string, replicas int) object {
 	t.Helper()
 	o, err := s.Get(context.Background(), key)
 	require.NoError(t, err)

@@ -17,7 +17,8 @@ import (
 
 var (
 	_ informer.ListWatcher[object] = (store.Store[App])(nil)
-	_ informer.Equaler[object]     = (*store.MemoryStore[App])(nil)
+	_ informer.Equaler[object]     = (store.Store[App])(nil)
+	_ informer.Pager[object]       = (store.Store[App])(nil)
 )
 
 // An informer of a quiet kind reaches the version of a write to another kind, and one that falls out of the history lists
@@ -64,7 +65,7 @@ func TestAnInformerFollowsAStoreInMemory(t *testing.T) {
 
 // gapped is a store whose watches tell nothing, but that there was a gap.
 type gapped struct {
-	*store.MemoryStore[App]
+	store.Store[App]
 	gaps chan struct{} // capacity 1; the test sends, nobody closes
 }
 

@@ -1,87 +1,270 @@
 package store
 
 import (
-	"fmt"
-	"reflect"
+	"context"
+	"iter"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Memory is a database in memory, of objects of many kinds. [Open] gives access to those of one kind.
+// Memory is a database in memory, of objects of many kinds: a [backend.Backend] that [Open] gives access to.
 //
 // There is one version counter over all kinds: each write that changes something raises it by one, so that the versions
-// of two objects of two kinds tell which was written first. There is one greatest term over all kinds, too.
+// of two objects of two kinds tell which was written first.
+//
+// Values of plain data are kept as they are, and copied by reflection where they come in and go out. Plain data are
+// booleans, numbers, strings, [time.Time], and arrays, slices, maps, pointers and structs of plain data, where a struct
+// has exported fields only and the keys of a map hold no pointer, float or time. A type may lead back to itself, as in a
+// tree; a value may not, and a write of one that does panics. Values of other types, and those with a codec in their
+// Config, are kept as what the codec makes of them.
 //
 // A Memory has no goroutine and needs no closing. Its methods may be called by several goroutines at once.
 type Memory struct {
+	backend.Kinds
 	cfg MemoryConfig
 
 	mu sync.RWMutex
 
-	// mu guards the following, and what the stores of all kinds hold. Objects that are stored never change: a write
-	// puts another in their place. So a reader copies what it found after it has left the lock.
+	// mu guards the following, and what is in the kinds. Items that are stored never change: a write puts another in their
+	// place. So a reader copies what it found after it has left the lock.
 
-	version informer.Version // of the last change of any kind
-	term    uint64           // the greatest that any accepted write carried
-	changed signal           // fires at each change of any kind
-	kinds   map[string]any   // a *MemoryStore[T] each
-	writes  requests         // that carried an id
+	version informer.Version  // of the last change of any kind
+	terms   map[string]uint64 // by lease: the greatest that any accepted write carried
+	changed signal            // fires at each change of any kind
+	kinds   map[string]*memoryKind
+}
+
+// memoryKind is the items of one kind. Memory.mu guards what is in it.
+type memoryKind struct {
+	live    map[string]item // by key
+	gone    map[string]item // tombstones, as long as they are in the history, or until the key is created again
+	history history         // the last changes of this kind
+	changed signal          // fires at each change of this kind
+}
+
+// item is what a Memory keeps under a key: a *state of the type of the kind, or a *rawItem. It never changes once it is stored.
+type item interface {
+	itemKey() string
+	itemVersion() informer.Version
+	setVersion(v informer.Version) // before it is stored
+	isDeleted() bool
+	concerns(q *backend.Query) bool
+	matches(q *backend.Query) bool
+	record() (backend.Record, error)
 }
 
 // NewMemory returns an empty database. Its error is nil: every MemoryConfig is valid.
 func NewMemory(cfg MemoryConfig) (*Memory, error) {
-	cfg = cfg.withDefaults()
-	return &Memory{cfg: cfg, kinds: make(map[string]any), writes: requests{limit: cfg.Requests}}, nil
+	return &Memory{cfg: cfg.withDefaults(), terms: make(map[string]uint64), kinds: make(map[string]*memoryKind)}, nil
 }
 
-// Open returns the store of one kind of objects in db. To open a kind again gives the same objects; it is an error to
-// do so with another T.
-//
-// T has to be plain data: booleans, numbers, strings, [time.Time], and arrays, slices, maps, pointers and structs of
-// plain data, where a struct has exported fields only and the keys of a map hold no pointer, float or time. T may lead
-// back to itself, as in a tree; a value may not, and a write of one that does panics. For any other T, Open returns an
-// error that names the field. To store such a type, store its encoding.
-func Open[T any](db *Memory, kind string) (*MemoryStore[T], error) {
-	fail := func(err error) (*MemoryStore[T], error) { return nil, &Error{Op: OpOpen, Kind: kind, Err: err} }
-	if kind == "" {
-		return fail(errNoKind)
-	}
-	t := reflect.TypeFor[T]()
-	plain, err := plainOf(t, t.String(), make(map[reflect.Type]*plain))
-	if err != nil {
-		return fail(err)
-	}
-	withStatus, err := statusOf[T]()
-	if err != nil {
-		return fail(err)
+// kind returns the items of a kind.
+func (db *Memory) kind(name string) *memoryKind {
+	db.mu.RLock()
+	k := db.kinds[name]
+	db.mu.RUnlock()
+	if k != nil {
+		return k
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	switch s := db.kinds[kind].(type) {
-	case *MemoryStore[T]:
-		return s, nil
-	case nil:
-		opened := &MemoryStore[T]{
-			db:      db,
-			kind:    kind,
-			values:  newValues[T](plain),
-			objects: make(map[string]*Object[T]),
-			history: history[T]{limit: db.cfg.History},
+	if k = db.kinds[name]; k == nil {
+		k = &memoryKind{live: make(map[string]item), gone: make(map[string]item), history: history{limit: db.cfg.History}}
+		db.kinds[name] = k
+	}
+	return k
+}
 
-			withStatus: withStatus,
+// find returns the item under key, which may be a tombstone, or nil; and an error if one of the terms is over.
+func (db *Memory) find(k *memoryKind, key string, fences []Fence) (it item, fenced error) {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	return k.findLocked(key), db.checkLocked(fences)
+}
+
+func (k *memoryKind) findLocked(key string) item {
+	if it, ok := k.live[key]; ok {
+		return it
+	}
+	if len(k.gone) == 0 {
+		return nil
+	}
+	return k.gone[key]
+}
+
+func (db *Memory) checkLocked(fences []Fence) error {
+	for _, f := range fences {
+		if err := f.Check(db.terms[f.Lease]); err != nil {
+			return err
 		}
-		db.kinds[kind] = opened
-		return opened, nil
-	default:
-		return fail(fmt.Errorf("it is open as a %T already, not of %s", s, t))
+	}
+	return nil
+}
+
+// commit puts next, unless it is nil, in the place of have, and records the terms. False means that have is not there any
+// more, so that nothing was done.
+func (db *Memory) commit(k *memoryKind, key string, have, next item, fences []Fence) (ok bool, err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if k.findLocked(key) != have {
+		return false, nil
+	}
+	if err := db.checkLocked(fences); err != nil {
+		return false, err
+	}
+	for _, f := range fences {
+		db.terms[f.Lease] = max(db.terms[f.Lease], f.Term)
+	}
+	if next == nil {
+		return true, nil
+	}
+	db.version++
+	next.setVersion(db.version)
+	if next.isDeleted() {
+		delete(k.live, key)
+		k.gone[key] = next
+	} else {
+		k.live[key] = next
+		if have != nil && have.isDeleted() {
+			delete(k.gone, key)
+		}
+	}
+	if dropped := k.history.add(next); dropped != nil && dropped.isDeleted() && k.gone[dropped.itemKey()] == dropped {
+		delete(k.gone, dropped.itemKey())
+	}
+	k.changed.fireLocked()
+	db.changed.fireLocked()
+	return true, nil
+}
+
+// list returns the items of a kind that q selects, in order of key, and the version at which they are current.
+func (db *Memory) list(k *memoryKind, q *backend.Query) ([]item, informer.Version) {
+	db.mu.RLock()
+	items := make([]item, 0, len(k.live))
+	for _, it := range k.live {
+		items = append(items, it)
+	}
+	version := db.version
+	db.mu.RUnlock()
+	if q.Prefix != "" || len(q.Labels) > 0 {
+		items = slices.DeleteFunc(items, func(it item) bool { return !it.matches(q) })
+	}
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.itemKey(), b.itemKey()) })
+	return items, version
+}
+
+// Capabilities implements [backend.Backend]. A Memory tells every state, knows no limit, and has no transactions to join.
+func (db *Memory) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+
+// Get implements [backend.Backend].
+func (db *Memory) Get(ctx context.Context, kind, key string) (backend.Record, error) {
+	if ctx.Err() != nil {
+		return backend.Record{}, context.Cause(ctx)
+	}
+	it, _ := db.find(db.kind(kind), key, nil)
+	return recordOf(it)
+}
+
+// List implements [backend.Backend]. There is one page.
+func (db *Memory) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+	return func(yield func(backend.Page, error) bool) {
+		if ctx.Err() != nil {
+			yield(backend.Page{}, context.Cause(ctx))
+			return
+		}
+		items, version := db.list(db.kind(kind), &q)
+		page := backend.Page{Records: make([]backend.Record, len(items)), Version: version}
+		for i, it := range items {
+			var err error
+			if page.Records[i], err = it.record(); err != nil {
+				yield(backend.Page{}, err)
+				return
+			}
+		}
+		yield(page, nil)
 	}
 }
 
-// nextVersionLocked counts a change of any kind.
-func (db *Memory) nextVersionLocked() informer.Version {
-	db.version++
-	return db.version
+// Watch implements [backend.Backend]. See the Watch of a [Store].
+func (db *Memory) Watch(
+	ctx context.Context, kind string, q backend.Query, after informer.Version,
+) iter.Seq2[backend.Change, error] {
+	return func(yield func(backend.Change, error) bool) {
+		for step, err := range db.watch(ctx, db.kind(kind), &q, after) {
+			change := backend.Change{Version: step.version}
+			if err == nil && step.item != nil {
+				change.Record, err = step.item.record()
+			}
+			if err != nil {
+				yield(backend.Change{}, err)
+				return
+			}
+			if !yield(change, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Transact implements [backend.Backend].
+func (db *Memory) Transact(
+	ctx context.Context, kind, key string, fences []Fence, decide backend.Decide,
+) (backend.Record, error) {
+	k := db.kind(kind)
+	for {
+		if ctx.Err() != nil {
+			return backend.Record{}, context.Cause(ctx)
+		}
+		it, err := db.find(k, key, fences)
+		if err != nil {
+			return backend.Record{}, err
+		}
+		have, err := recordOf(it)
+		if err != nil {
+			return backend.Record{}, err
+		}
+		decided, err := decide(have)
+		if err != nil {
+			return backend.Record{}, err
+		}
+		var next item
+		if decided != nil {
+			raw := &rawItem{*decided}
+			raw.Key = key
+			next = raw
+		}
+		switch ok, err := db.commit(k, key, it, next, fences); {
+		case err != nil:
+			return backend.Record{}, err
+		case ok && next == nil:
+			return have, nil
+		case ok:
+			return recordOf(next)
+		}
+	}
+}
+
+// rawItem is an item that was written as a record.
+type rawItem struct{ backend.Record }
+
+func (r *rawItem) itemKey() string                 { return r.Key }
+func (r *rawItem) itemVersion() informer.Version   { return r.Version }
+func (r *rawItem) setVersion(v informer.Version)   { r.Version = v }
+func (r *rawItem) isDeleted() bool                 { return r.Deleted }
+func (r *rawItem) matches(q *backend.Query) bool   { return q.Matches(r.Key, r.Labels) }
+func (r *rawItem) concerns(q *backend.Query) bool  { return q.Concern(&r.Record) }
+func (r *rawItem) record() (backend.Record, error) { return r.Record, nil }
+
+// recordOf returns the record of an item, or of none.
+func recordOf(it item) (backend.Record, error) {
+	if it == nil {
+		return backend.Record{}, nil
+	}
+	return it.record()
 }
 
 // signal wakes whoever waits for something to happen again. All of it is guarded by the lock of its owner.

@@ -60,7 +60,7 @@ func TestANegativeHistoryKeepsNothing(t *testing.T) {
 }
 
 // firstOf returns the error of the first pair of a watch. There has to be something to tell.
-func firstOf(s *store.MemoryStore[App], after informer.Version) error {
+func firstOf(s store.Store[App], after informer.Version) error {
 	for _, err := range s.Watch(context.Background(), after) {
 		return err
 	}
@@ -77,7 +77,7 @@ func TestAKindMayBeOpenedAgainWithTheSameTypeOnly(t *testing.T) {
 	assert.Equal(t, o, got)
 
 	type Other App
-	_, err = store.Open[Other](db, "app")
+	_, err = store.Open[Other](db, "app", store.Config[Other]{})
 	var e *store.Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, store.OpOpen, e.Op)
@@ -86,7 +86,7 @@ func TestAKindMayBeOpenedAgainWithTheSameTypeOnly(t *testing.T) {
 
 	_, err = open[Other](t, db, "other").Get(t.Context(), "web")
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = store.Open[App](db, "")
+	_, err = store.Open[App](db, "", store.Config[App]{})
 	require.ErrorAs(t, err, &e)
 }
 
@@ -96,7 +96,7 @@ func TestVersionsAreCountedOverAllKinds(t *testing.T) {
 	for want := informer.Version(1); want < 10; want += 2 {
 		require.Equal(t, want, create(t, apps, fmt.Sprint(want)).Version)
 		require.Equal(t, want+1, create(t, jobs, fmt.Sprint(want)).Version)
-		for _, s := range []*store.MemoryStore[App]{apps, jobs} {
+		for _, s := range []store.Store[App]{apps, jobs} {
 			l, err := s.List(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, want+1, l.Version)
@@ -105,7 +105,7 @@ func TestVersionsAreCountedOverAllKinds(t *testing.T) {
 }
 
 func TestUIDsComeFromTheConfig(t *testing.T) {
-	_, apps := newApps(t, store.MemoryConfig{NewUID: numbered()})
+	apps := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "app", store.Config[App]{NewUID: numbered()}))
 	assert.Equal(t, "u1", create(t, apps, "a").UID)
 	assert.Equal(t, "u2", create(t, apps, "b").UID)
 }
@@ -143,14 +143,12 @@ func TestTimesAreThoseOfTheStore(t *testing.T) {
 }
 
 func TestANewUIDMayUseTheStore(t *testing.T) {
-	var db *store.Memory
-	var apps *store.MemoryStore[App]
-	db = must(store.NewMemory(store.MemoryConfig{NewUID: func() string {
+	var apps store.Store[App]
+	apps = must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "app", store.Config[App]{NewUID: func() string {
 		l, err := apps.List(context.Background()) // would wait for ever if Create held the lock
 		require.NoError(t, err)
 		return fmt.Sprint("after", l.Version)
 	}}))
-	apps = open[App](t, db, "app")
 	assert.Equal(t, "after0", create(t, apps, "a").UID)
 }
 
@@ -164,14 +162,14 @@ func TestManyWritersAndSlowWatchersAgree(t *testing.T) {
 		var watchers, all sync.WaitGroup
 		held := make([]map[string]object, 6)
 		for i := range held {
-			s := []*store.MemoryStore[App]{apps, jobs}[i%2]
+			s := []store.Store[App]{apps, jobs}[i%2]
 			watchers.Go(func() { held[i] = mirror(t, ctx, s) }) // ends with stop; waited for below
 		}
 		for w := range writers {
 			all.Go(func() { // ends after its writes; waited for below
 				r := rand.New(rand.NewPCG(uint64(w), 1))
 				for range writes {
-					randomWrite(t, []*store.MemoryStore[App]{apps, jobs}[r.IntN(2)], r)
+					randomWrite(t, []store.Store[App]{apps, jobs}[r.IntN(2)], r)
 				}
 			})
 		}
@@ -180,7 +178,7 @@ func TestManyWritersAndSlowWatchersAgree(t *testing.T) {
 		time.Sleep(time.Second) // until the watchers have caught up
 		stop()
 		watchers.Wait()
-		for i, s := range []*store.MemoryStore[App]{apps, jobs, apps, jobs, apps, jobs} {
+		for i, s := range []store.Store[App]{apps, jobs, apps, jobs, apps, jobs} {
 			l, err := s.List(t.Context())
 			require.NoError(t, err)
 			want := map[string]object{}
@@ -193,7 +191,7 @@ func TestManyWritersAndSlowWatchersAgree(t *testing.T) {
 }
 
 // mirror follows s until ctx ends, and returns what it then holds.
-func mirror(t *testing.T, ctx context.Context, s *store.MemoryStore[App]) map[string]object {
+func mirror(t *testing.T, ctx context.Context, s store.Store[App]) map[string]object {
 	for {
 		held := map[string]object{}
 		l, err := s.List(context.WithoutCancel(ctx))
@@ -216,7 +214,7 @@ func mirror(t *testing.T, ctx context.Context, s *store.MemoryStore[App]) map[st
 	}
 }
 
-func randomWrite(t *testing.T, s *store.MemoryStore[App], r *rand.Rand) {
+func randomWrite(t *testing.T, s store.Store[App], r *rand.Rand) {
 	ctx, key := context.Background(), fmt.Sprint(r.IntN(5))
 	var err error
 	switch o, getErr := s.Get(ctx, key); {

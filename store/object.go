@@ -106,3 +106,15 @@ func copyOfMap[K comparable, E any](m map[K]E) map[K]E {
 	}
 	return maps.Clone(m)
 }
+
+// labelsBefore returns the labels of old for a next that has others, and nil if it has the same.
+func labelsBefore[T any](next, old *Object[T]) map[string]string {
+	switch {
+	case maps.Equal(next.Labels, old.Labels):
+		return nil
+	case old.Labels == nil:
+		return map[string]string{}
+	default:
+		return old.Labels
+	}
+}

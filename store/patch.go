@@ -18,8 +18,8 @@ import (
 // that error as it is.
 //
 // A precondition is checked with each write. A conflict with one that can never hold again, since the object has moved on,
-// is returned at once. Under [Once], a Patch that was accepted before returns what it returned then, whatever has become of the
-// object; change may be called all the same, and its result is thrown away.
+// is returned at once. Under [Once], a Patch that was accepted before is not applied again, and returns the object as it is
+// now, or its last state; change may be called all the same, and its result is thrown away.
 func Patch[T any](
 	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
 ) (Object[T], error) {
@@ -35,7 +35,7 @@ func PatchStatus[T any](
 
 func patch[T any](
 	ctx context.Context, s Store[T], key, op string,
-	write func(context.Context, Object[T], ...Precondition) (Object[T], error),
+	do func(context.Context, Object[T], ...Precondition) (Object[T], error),
 	change func(*Object[T]) error, pre []Precondition,
 ) (Object[T], error) {
 	var (
@@ -45,23 +45,23 @@ func patch[T any](
 	err := retry.OnConflict(ctx, patchBackoff(), func(ctx context.Context) error {
 		read, err := s.Get(ctx, key)
 		if errors.Is(err, ErrNotFound) {
-			result, final = repeated(ctx, key, write, pre, err)
+			result, final = repeated(ctx, key, do, pre, err)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		seen := Current{Version: read.Version, UID: read.UID}
 		next := read
-		if _, err = Admit(op, s.Kind(), key, seen, pre...); err == nil {
+		seen := write[T]{op: op, kind: s.Kind(), key: key, pre: pre}
+		if err = seen.admit(&read, &state[T]{Object: read}); err == nil {
 			err = change(&next)
 		}
 		if err != nil {
-			result, final = repeated(ctx, key, write, pre, err)
+			result, final = repeated(ctx, key, do, pre, err)
 			return nil
 		}
 		next.Key, next.UID, next.Version = read.Key, read.UID, read.Version
-		result, err = write(ctx, next, pre...)
+		result, err = do(ctx, next, pre...)
 		return err
 	})
 	if final != nil {
@@ -76,13 +76,13 @@ func patch[T any](
 // repeated returns what a write under Once returned that was accepted before, or else the error given. It sends the write
 // with version 0, which no object has: it can be answered, but not applied.
 func repeated[T any](
-	ctx context.Context, key string, write func(context.Context, Object[T], ...Precondition) (Object[T], error),
+	ctx context.Context, key string, do func(context.Context, Object[T], ...Precondition) (Object[T], error),
 	pre []Precondition, otherwise error,
 ) (Object[T], error) {
-	if RequestOf(pre...) == "" {
+	if requestOf(pre) == "" {
 		return Object[T]{}, otherwise
 	}
-	o, err := write(ctx, Object[T]{Key: key}, pre...)
+	o, err := do(ctx, Object[T]{Key: key}, pre...)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFenced) {
 		err = otherwise
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // contested returns an interceptor in front of apps, in which somebody else changes "web" before each of the first writes.
-func contested(apps *store.MemoryStore[App], times int) *storetest.Interceptor[App] {
+func contested(apps store.Store[App], times int) *storetest.Interceptor[App] {
 	s := storetest.NewInterceptor[App](apps)
 	s.Inject(storetest.Rule{Op: store.OpUpdate, Times: times, Fault: storetest.Before(func(ctx context.Context) error {
 		now, err := apps.Get(ctx, "web")
@@ -142,7 +142,7 @@ func TestPatchReturnsAtOnceWhatNoRetryCanMend(t *testing.T) {
 		create(t, apps, "web")
 		first := create(t, apps, "old")
 		now := scale(t, apps, "old", 3)
-		_, err := apps.Create(t.Context(), object{Key: "led"}, store.IfTerm(4))
+		_, err := apps.Create(t.Context(), object{Key: "led"}, store.IfTerm("lease", 4))
 		require.NoError(t, err)
 		for _, c := range []struct {
 			key  string
@@ -152,7 +152,7 @@ func TestPatchReturnsAtOnceWhatNoRetryCanMend(t *testing.T) {
 			{"gone", store.Precondition{}, store.ErrNotFound},
 			{"old", store.IfVersion(first.Version), store.ErrConflict},
 			{"old", store.IfUID("x"), store.ErrConflict},
-			{"old", store.IfTerm(3), store.ErrFenced},
+			{"old", store.IfTerm("lease", 3), store.ErrFenced},
 		} {
 			start := time.Now()
 			_, err := store.Patch(t.Context(), apps, c.key, raise, c.pre)
@@ -160,7 +160,7 @@ func TestPatchReturnsAtOnceWhatNoRetryCanMend(t *testing.T) {
 			assert.Zero(t, time.Since(start))
 		}
 		after, err := store.Patch(t.Context(), apps, "old", raise,
-			store.IfVersion(now.Version), store.IfUID(now.UID), store.IfTerm(4))
+			store.IfVersion(now.Version), store.IfUID(now.UID), store.IfTerm("lease", 4))
 		require.NoError(t, err)
 		assert.Equal(t, 4, after.Value.Replicas)
 	})

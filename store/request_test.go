@@ -13,27 +13,55 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-func TestTheLastRequestsAreRememberedAndNoMore(t *testing.T) {
-	_, apps := newApps(t, store.MemoryConfig{Requests: 3})
+func TestTheLastRequestsOfAKeyAreRememberedAndNoMore(t *testing.T) {
+	const kept = 8
+	_, apps := newApps(t, store.MemoryConfig{})
+	o := create(t, apps, "web")
+	var sent []object
 	send := func(n int) error {
-		_, err := apps.Create(t.Context(), object{Key: fmt.Sprint(n)}, store.Once(fmt.Sprint("r", n)))
+		_, err := apps.Update(t.Context(), sent[n], store.Once(fmt.Sprint("r", n)))
 		return err
 	}
-	for n := range 8 {
+	for n := range 3 * kept {
+		o.Value.Replicas++
+		sent = append(sent, o)
 		require.NoError(t, send(n))
+		create(t, apps, fmt.Sprint(n)) // writes of other keys make nobody forget
+		var err error
+		o, err = apps.Get(t.Context(), "web")
+		require.NoError(t, err)
 		for old := range n + 1 {
-			if err := send(old); old > n-3 {
+			if err := send(old); old > n-kept {
 				assert.NoError(t, err, "request %d after %d", old, n)
 			} else {
-				assert.ErrorIs(t, err, store.ErrExists, "request %d after %d", old, n)
+				assert.ErrorIs(t, err, store.ErrConflict, "request %d after %d", old, n)
 			}
 		}
 	}
-	_, none := newApps(t, store.MemoryConfig{Requests: -1})
-	_, err := none.Create(t.Context(), object{Key: "a"}, store.Once("r"))
+	after, err := apps.Get(t.Context(), "web")
 	require.NoError(t, err)
-	_, err = none.Create(t.Context(), object{Key: "a"}, store.Once("r"))
-	require.ErrorIs(t, err, store.ErrExists)
+	assert.Equal(t, o, after)
+}
+
+// The tombstone of a key is forgotten with the history, and what was remembered with it.
+func TestRequestsOutliveADeletionAsLongAsTheHistory(t *testing.T) {
+	db, apps := newApps(t, store.MemoryConfig{History: 3})
+	send := func() error {
+		_, err := apps.Create(t.Context(), object{Key: "web"}, store.Once("r"))
+		return err
+	}
+	require.NoError(t, send())
+	require.NoError(t, errOf(apps.Delete(t.Context(), "web")))
+	for n := range 2 {
+		create(t, apps, fmt.Sprint(n))
+		require.NoError(t, send())
+		require.ErrorIs(t, errOf(apps.Get(t.Context(), "web")), store.ErrNotFound, "it was created once")
+		require.NoError(t, db.CheckInvariants())
+	}
+	create(t, apps, "last")
+	require.NoError(t, db.CheckInvariants())
+	require.NoError(t, send())
+	require.NoError(t, errOf(apps.Get(t.Context(), "web")), "nobody knows of it any more")
 }
 
 func TestARepeatedPatchIsAppliedOnce(t *testing.T) {
@@ -48,7 +76,7 @@ func TestARepeatedPatchIsAppliedOnce(t *testing.T) {
 
 // A repeat finds a world in which the first attempt has happened: the object is gone, or what change asks for does not hold
 // any more.
-func TestARepeatedPatchReturnsWhatItReturnedWhateverHasBecomeOfTheObject(t *testing.T) {
+func TestARepeatedPatchIsAnsweredWhateverHasBecomeOfTheObject(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o, err := apps.Create(t.Context(), object{Key: "web", Finalizers: []string{"dns"}})
 	require.NoError(t, err)
@@ -80,14 +108,14 @@ func TestARepeatedPatchReturnsWhatItReturnedWhateverHasBecomeOfTheObject(t *test
 	_, err = store.Patch(t.Context(), apps, "web", raise, store.Once("late"))
 	require.ErrorIs(t, err, store.ErrNotFound)
 	_, err = store.Patch(t.Context(), apps, "next", raise, store.Once("gone"))
-	require.ErrorIs(t, err, store.ErrRequest, "the mistake is not hidden")
+	require.ErrorIs(t, err, store.ErrNotFound, "each key has ids of its own")
 }
 
 // A counter that is raised over a bad network: with request ids each raise counts once; without, some count twice.
 func TestWritesThatAreRepeatedUntilTheySucceedCountOnceWithAnID(t *testing.T) {
 	const raises = 200
 	for _, once := range []bool{true, false} {
-		_, apps := newApps(t, store.MemoryConfig{Requests: 1}) // the last one has to do
+		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
 		s := storetest.NewInterceptor[App](apps)
 		r := rand.New(rand.NewPCG(1, 2))

@@ -7,38 +7,49 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// bookmarkInterval is how often, at most, a watch is told that other kinds have changed.
-const bookmarkInterval = 100 * time.Millisecond
+// idleInterval is how long a watch of a Memory waits with nothing to tell: less than it may.
+const idleInterval = backend.BookmarkInterval / 2
 
-// Watch implements [Reader]. Each loop over the result is a watch of its own, which starts at the given version.
+// bookmarkPause is how often, at most, a watch of a Memory is told that something has changed that it does not show.
+const bookmarkPause = 100 * time.Millisecond
+
+// step is what a watch of a Memory comes to: an item, or a bookmark.
+type step struct {
+	item    item // nil in a bookmark
+	version informer.Version
+}
+
+// watch yields the changes of a kind that concern q. Each loop over the result is a watch of its own.
 //
-// A watch is a position in the history of its kind: it holds no events, and no lock while the consumer has one, so a
+// A watch is a position in the history of its kind: it holds no items, and no lock while the consumer has one, so a
 // consumer may take its time, or write to the store from inside the loop. One that falls back by more than
 // MemoryConfig.History changes of the kind ends with [ErrExpired].
 //
-// When other kinds have changed and this one has not, a Bookmark says so: at once, but at most every 100 milliseconds.
-// So a busy kind wakes the watches of a quiet one ten times a second and no more, and yet who waits for a cache to reach
-// the version of any write does not wait in vain.
-func (s *MemoryStore[T]) Watch(
-	ctx context.Context, after informer.Version,
-) iter.Seq2[informer.Event[Object[T]], error] {
-	return func(yield func(informer.Event[Object[T]], error) bool) {
-		c := cursor[T]{store: s, version: after}
+// When something has changed that the watch does not show, a bookmark says so: at once, but at most every 100
+// milliseconds. So a busy kind wakes the watches of a quiet one ten times a second and no more. When nothing has changed,
+// there is a bookmark well within every [backend.BookmarkInterval].
+func (db *Memory) watch(
+	ctx context.Context, k *memoryKind, q *backend.Query, after informer.Version,
+) iter.Seq2[step, error] {
+	return func(yield func(step, error) bool) {
+		c := cursor{db: db, kind: k, query: q, told: after}
+		defer c.stop()
 		for {
 			if ctx.Err() != nil {
-				yield(informer.Event[Object[T]]{}, context.Cause(ctx))
+				yield(step{}, context.Cause(ctx))
 				return
 			}
-			e, ok, err := c.step()
+			s, ok, err := c.step()
 			switch {
 			case err != nil:
-				yield(informer.Event[Object[T]]{}, err)
+				yield(step{}, err)
 				return
 			case !ok:
 				c.wait(ctx)
-			case !yield(e, nil):
+			case !yield(s, nil):
 				return
 			}
 		}
@@ -46,93 +57,111 @@ func (s *MemoryStore[T]) Watch(
 }
 
 // cursor is where a watch stands.
-type cursor[T any] struct {
-	store   *MemoryStore[T]
-	version informer.Version // everything up to here was yielded
+type cursor struct {
+	db    *Memory
+	kind  *memoryKind
+	query *backend.Query
+
+	told informer.Version // everything up to here was yielded, or does not concern the query
 
 	started  bool
 	position int // of the next change in the history; valid once started
 
-	pause *time.Timer // runs since the last bookmark; nil when a bookmark may be given at once
+	pause  *time.Timer // runs since the last bookmark; nil when a bookmark may be given at once
+	idle   *time.Timer // runs while the watch waits; nil before it has
+	silent bool        // idle is over: a bookmark is due, whatever has happened
 
 	// What step found to wait for. The channel anyKind is nil while there is a pause to wait for.
 	ownKind, anyKind <-chan struct{}
 }
 
-// step returns the next event. False means that there is none now and that c is ready to wait.
-func (c *cursor[T]) step() (e informer.Event[Object[T]], ok bool, err error) {
-	s, db := c.store, c.store.db
+// step returns the next step. False means that there is none now and that c is ready to wait.
+func (c *cursor) step() (s step, ok bool, err error) {
+	db := c.db
 	db.mu.RLock()
 	next, err := c.nextLocked()
 	db.mu.RUnlock()
-	if err == nil && next.object == nil { // only who is about to wait has to keep others out
+	if err == nil && next == nil { // only who is about to wait has to keep others out
 		db.mu.Lock()
-		if next, err = c.nextLocked(); err == nil && next.object == nil {
-			e, ok = c.idleLocked()
+		if next, err = c.nextLocked(); err == nil && next == nil {
+			s, ok = c.idleLocked()
 			db.mu.Unlock()
-			return e, ok, nil
+			return s, ok, nil
 		}
 		db.mu.Unlock()
 	}
 	if err != nil {
-		return e, false, err
+		return step{}, false, err
 	}
-	c.position++
-	c.version = next.object.Version
-	return informer.Event[Object[T]]{Type: next.kind, Object: s.copyOf(next.object), Version: c.version}, true, nil
+	c.told = next.itemVersion()
+	return step{next, c.told}, true, nil
 }
 
-// nextLocked returns the next change, or none, or an error when it is not known any more.
-func (c *cursor[T]) nextLocked() (change[T], error) {
-	if err := c.checkLocked(); err != nil || c.position == c.store.history.next {
-		return change[T]{}, err
+// nextLocked goes past the next change that concerns the query and returns it, or nil, or an error when it is not known any
+// more.
+func (c *cursor) nextLocked() (item, error) {
+	if err := c.checkLocked(); err != nil {
+		return nil, err
 	}
-	return c.store.history.at(c.position), nil
+	h := &c.kind.history
+	for c.position < h.next {
+		it := h.at(c.position)
+		c.position++
+		if it.concerns(c.query) {
+			return it, nil
+		}
+	}
+	return nil, nil
 }
 
 // idleLocked returns a bookmark, or false when c is ready to wait.
-func (c *cursor[T]) idleLocked() (e informer.Event[Object[T]], ok bool) {
-	s, db := c.store, c.store.db
-	if c.version < db.version && c.pause == nil {
-		c.version = db.version
-		c.pause = time.NewTimer(bookmarkInterval)
-		return informer.Event[Object[T]]{Type: informer.Bookmark, Version: c.version}, true
+func (c *cursor) idleLocked() (s step, ok bool) {
+	if c.silent || c.told < c.db.version && c.pause == nil {
+		c.told, c.silent = c.db.version, false
+		if c.pause == nil {
+			c.pause = time.NewTimer(bookmarkPause)
+		}
+		return step{version: c.told}, true
 	}
-	c.ownKind, c.anyKind = s.changed.waitLocked(), nil
+	c.ownKind, c.anyKind = c.kind.changed.waitLocked(), nil
 	if c.pause == nil {
-		c.anyKind = db.changed.waitLocked()
+		c.anyKind = c.db.changed.waitLocked()
 	}
-	return e, false
+	return s, false
 }
 
 // checkLocked returns an error when the next change is not known any more. The first call finds the position.
-func (c *cursor[T]) checkLocked() error {
-	s := c.store
-	expired := func(why string) error {
-		return &Error{Op: OpWatch, Kind: s.kind, Have: s.history.dropped, Want: c.version,
-			Err: fmt.Errorf("%w: version %d %s", ErrExpired, c.version, why)}
+func (c *cursor) checkLocked() error {
+	h := &c.kind.history
+	tooOld := func() error {
+		return &expiredError{h.dropped, c.told, fmt.Sprintf("is too old, the first to start from is %d", h.dropped)}
 	}
 	if !c.started {
-		if c.version > s.db.version {
-			return expired(fmt.Sprintf("is not reached, the store is at %d", s.db.version))
+		if c.told > c.db.version {
+			return &expiredError{h.dropped, c.told, fmt.Sprintf("is not reached, the store is at %d", c.db.version)}
 		}
-		position, ok := s.history.after(c.version)
+		position, ok := h.after(c.told)
 		if !ok {
-			return expired(fmt.Sprintf("is too old, the first to start from is %d", s.history.dropped))
+			return tooOld()
 		}
 		c.started, c.position = true, position
 	}
-	if c.position < s.history.oldest {
-		return expired(fmt.Sprintf("is too old, the first to start from is %d", s.history.dropped))
+	if c.position < h.oldest {
+		return tooOld()
 	}
 	return nil
 }
 
-// wait returns when there may be another event, or when ctx ends.
-func (c *cursor[T]) wait(ctx context.Context) {
+// wait returns when there may be another step, or when ctx ends.
+func (c *cursor) wait(ctx context.Context) {
 	var pauseOver <-chan time.Time
 	if c.pause != nil {
 		pauseOver = c.pause.C
+	}
+	if c.idle == nil {
+		c.idle = time.NewTimer(idleInterval)
+	} else {
+		c.idle.Reset(idleInterval)
 	}
 	select {
 	case <-ctx.Done():
@@ -140,5 +169,27 @@ func (c *cursor[T]) wait(ctx context.Context) {
 	case <-c.anyKind:
 	case <-pauseOver:
 		c.pause = nil
+	case <-c.idle.C:
+		c.silent = true
 	}
 }
+
+// stop stops the timers.
+func (c *cursor) stop() {
+	for _, t := range []*time.Timer{c.pause, c.idle} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// expiredError is ErrExpired with the reason.
+type expiredError struct {
+	first, asked informer.Version
+	why          string
+}
+
+func (e *expiredError) Error() string {
+	return fmt.Sprintf("%v: version %d %s", ErrExpired, e.asked, e.why)
+}
+func (e *expiredError) Unwrap() error { return ErrExpired }

@@ -43,7 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (controller.Res
 func main() {
 	db, err := store.NewMemory(store.MemoryConfig{})
 	check(err)
-	sites, err := store.Open[Site](db, "Site")
+	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
 	check(err)
 	cache, err := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
 	check(err)

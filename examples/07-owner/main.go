@@ -26,9 +26,9 @@ const kindSite = "Site" // in the references of its servers
 func main() {
 	db, err := store.NewMemory(store.MemoryConfig{})
 	check(err)
-	sites, err := store.Open[Site](db, kindSite)
+	sites, err := store.Open[Site](db, kindSite, store.Config[Site]{})
 	check(err)
-	servers, err := store.Open[Server](db, "Server")
+	servers, err := store.Open[Server](db, "Server", store.Config[Server]{})
 	check(err)
 	siteCache, err := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
 	check(err)

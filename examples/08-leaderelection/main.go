@@ -32,20 +32,19 @@ func (r *replica) work(ctx context.Context, l *leaderelect.Leadership) error {
 	return err
 }
 
-// write carries the term of the leadership that ctx belongs to. The store refuses a term that is out of date.
+// write carries the term of the leadership that ctx belongs to: the store takes it from ctx, and refuses one that is over.
 func (r *replica) write(ctx context.Context) error {
-	term, _ := leaderelect.Term(ctx)
 	_, err := store.Patch(context.WithoutCancel(ctx), r.sites, "berlin", func(site *store.Object[Site]) error {
 		site.Value.CaredForBy = r.name
 		return nil
-	}, store.IfTerm(term))
+	})
 	return err
 }
 
 func main() {
 	db, err := store.NewMemory(store.MemoryConfig{})
 	check(err)
-	sites, err := store.Open[Site](db, "Site")
+	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
 	check(err)
 	_, err = sites.Create(context.Background(), store.Object[Site]{Key: "berlin"})
 	check(err)

@@ -16,7 +16,7 @@ type Site struct{ Servers int } // what somebody wants
 func main() {
 	db, err := store.NewMemory(store.MemoryConfig{})
 	check(err)
-	sites, err := store.Open[Site](db, "Site")
+	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
 	check(err)
 	cache, err := informer.New(sites, store.Key[Site], informer.Config{}) // mirrors the store
 	check(err)

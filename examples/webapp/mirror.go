@@ -16,7 +16,7 @@ type mirror[T any] struct {
 }
 
 func newMirror[T any](db *store.Memory, kind string, log *slog.Logger) (mirror[T], error) {
-	s, err := store.Open[T](db, kind)
+	s, err := store.Open[T](db, kind, store.Config[T]{})
 	if err != nil {
 		return mirror[T]{}, err
 	}

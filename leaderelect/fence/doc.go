@@ -12,7 +12,7 @@
 //	err := gate.Do(ctx, term, func(ctx context.Context) error { return apply(ctx, request) })
 //
 // A [Register] is a value that is guarded in the same way. What keeps its data in a store has the store compare: see
-// store.IfTerm, and the recipes of the packages below leaderelect.
+// store.WithFence, and the recipes of the packages below leaderelect.
 //
 // # Guarantees
 //

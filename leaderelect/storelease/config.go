@@ -7,12 +7,11 @@ type Config struct {
 	// Prefix begins the key of every object that keeps a lease. Defaults to "lease/".
 	Prefix string
 
-	// Unfenced is for several leases in one database, such as those of leaderelect.Slots. Their terms are not
-	// comparable, and store.IfTerm compares with the greatest term of all, so leases that fence would refuse each other.
+	// Unfenced is for keys of leases that are not unique in the database, because several Prefixes are used.
 	//
-	// By default every takeover fences the database: once it is acknowledged, the database refuses all writes with
-	// store.IfTerm of earlier terms, even if the new leader has not written yet. An unfenced lease accepts the old
-	// leader until the new one writes with IfTerm. Defaults to false.
+	// By default every takeover fences the database: once it is acknowledged, the database refuses all writes that carry
+	// an earlier term of the lease, even if the new leader has not written yet. An unfenced lease accepts the old leader
+	// until the new one writes. Defaults to false.
 	Unfenced bool
 
 	_ [0]func()

@@ -4,7 +4,7 @@
 // # Usage
 //
 //	db, err := store.NewMemory(store.MemoryConfig{}) // or a backend of yours
-//	records, err := store.Open[storelease.Record](db, "leases")
+//	records, err := store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{})
 //	leases, err := storelease.New(records, storelease.Config{})
 //	...
 //	elector, err := leaderelect.New(leaderelect.Config{
@@ -12,7 +12,7 @@
 //		Key:   "shop-controller",
 //		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 //			...
-//			_, err := apps.Update(ctx, app, store.IfTerm(l.Term()))
+//			_, err := apps.Update(ctx, app) // carries the term, by ctx
 //
 // # Guarantees
 //
@@ -23,14 +23,13 @@
 //     error the outcome is unknown.
 //  4. The floor of an entry is the version of its object, which is never less than a term that began before. So terms go
 //     on to grow after a record was deleted by hand.
-//  5. Once a takeover is acknowledged, the database refuses every write under store.IfTerm of an earlier term, on any
-//     object of any kind. With Config.Unfenced it does so only from the new leader's first such write on.
+//  5. Once a takeover is acknowledged, the database refuses every write that carries an earlier term of the lease, on any
+//     object of any kind. Writes under the context of a leader or a slot carry it by themselves. The name of the lease in
+//     store.Fence is its key, so keys of leases in one database are unique, whatever the Prefix, or Config.Unfenced is set.
 //
 // # What it does not do
 //
-// IfTerm compares with the greatest term in the database, so only one lease can fence it. Two leases, or the slots of one
-// sharded controller, count their terms separately and would refuse each other: set Config.Unfenced for them. The
-// database does not check a write without IfTerm.
+// The database does not check a write without a term. A lease whose key is not UTF-8, or contains NUL, fences nothing.
 //
 // The labels, owners and finalizers of an object that keeps a lease are removed with its next renewal.
 //

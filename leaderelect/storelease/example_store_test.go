@@ -19,17 +19,17 @@ func ExampleStore() {
 		fmt.Println(err)
 		return
 	}
-	records, err := store.Open[storelease.Record](db, "leases")
+	records, err := store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	orders, err := store.Open[string](db, "orders")
+	orders, err := store.Open[string](db, "orders", store.Config[string]{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	var terms []uint64
+	var leaders []context.Context
 	leases, err := storelease.New(records, storelease.Config{})
 	if err != nil {
 		fmt.Println(err)
@@ -39,8 +39,8 @@ func ExampleStore() {
 		Store:  leases,
 		Key:    "shop",
 		Logger: slog.New(slog.DiscardHandler),
-		OnStartedLeading: func(_ context.Context, l *leaderelect.Leadership) error {
-			terms = append(terms, l.Term())
+		OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+			leaders = append(leaders, context.WithoutCancel(ctx)) // one that does not notice that its time is over
 			return nil
 		},
 	})
@@ -50,12 +50,12 @@ func ExampleStore() {
 	}
 	ctx := context.Background()
 	fmt.Println(elector.RunOnce(ctx), elector.RunOnce(ctx))
-	for _, term := range terms {
-		_, err := orders.Create(ctx, store.Object[string]{Key: fmt.Sprint("by term ", term)}, store.IfTerm(term))
-		fmt.Println("term", term, "is refused:", errors.Is(err, store.ErrFenced))
+	for i, leader := range leaders {
+		_, err := orders.Create(leader, store.Object[string]{Key: fmt.Sprint("by leader ", i+1)})
+		fmt.Println("leader", i+1, "is refused:", errors.Is(err, store.ErrFenced))
 	}
 	// Output:
 	// <nil> <nil>
-	// term 1 is refused: true
-	// term 2 is refused: false
+	// leader 1 is refused: true
+	// leader 2 is refused: false
 }

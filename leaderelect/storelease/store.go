@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -42,7 +43,7 @@ func New(records store.Store[Record], cfg Config) (*Store, error) {
 
 // Get returns the record, or leaderelect.ErrNotFound.
 func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
-	o, err := s.records.Get(ctx, s.cfg.Prefix+key)
+	o, err := s.records.Get(ctx, s.cfg.Prefix+escape(key))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, leaderelect.ErrNotFound)
@@ -67,7 +68,7 @@ func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 }
 
 // Update replaces a record, or returns leaderelect.ErrConflict. Unless Config.Unfenced is set, the error wraps
-// store.ErrFenced if a greater term has written to the database.
+// store.ErrFenced if a greater term of the lease has written to the database.
 func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
 	fail := func(err error) (leaderelect.Entry, error) {
 		return leaderelect.Entry{}, fmt.Errorf("storelease: update %q: %w", e.Key, err)
@@ -80,8 +81,8 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 		return fail(leaderelect.ErrConflict) // no version of ours
 	}
 	var fence store.Precondition
-	if !s.cfg.Unfenced {
-		fence = store.IfTerm(e.Term)
+	if !s.cfg.Unfenced && e.Key != "" && utf8.ValidString(e.Key) && !strings.Contains(e.Key, "\x00") {
+		fence = store.IfTerm(e.Key, e.Term)
 	}
 	o, err := s.records.Update(ctx, s.objectOf(e, informer.Version(version)), fence)
 	switch {
@@ -95,7 +96,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 
 // List returns the records whose keys begin with prefix, in order of key, all of one moment.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
-	found, err := s.records.Select(ctx, store.Selector{Prefix: s.cfg.Prefix + prefix})
+	found, err := s.records.Select(ctx, store.Selector{Prefix: s.cfg.Prefix + escape(prefix)})
 	if err != nil {
 		return nil, fmt.Errorf("storelease: list %q: %w", prefix, err)
 	}
@@ -130,7 +131,7 @@ var errLeft = errors.New("left")
 
 // watchOnce tells of the record as it is and of what follows, until the watch of the store ends.
 func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect.Entry) bool) error {
-	name := s.cfg.Prefix + key
+	name := s.cfg.Prefix + escape(key)
 	found, err := s.records.Select(ctx, store.Selector{Prefix: name})
 	if err != nil {
 		return err
@@ -144,7 +145,7 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 	if !tell(now) {
 		return errLeft
 	}
-	for event, err := range s.records.Watch(ctx, found.Version) {
+	for event, err := range s.records.WatchSelected(ctx, store.Selector{Prefix: name}, found.Version) {
 		if err != nil {
 			return err
 		}
@@ -165,7 +166,7 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 // objectOf returns the object that keeps e.
 func (s *Store) objectOf(e leaderelect.Entry, version informer.Version) store.Object[Record] {
 	return store.Object[Record]{
-		Key:     s.cfg.Prefix + e.Key,
+		Key:     s.cfg.Prefix + escape(e.Key),
 		Value:   Record{Value: slices.Clone(e.Value), Term: e.Term, Write: rand.Text()},
 		Version: version,
 	}
@@ -174,7 +175,7 @@ func (s *Store) objectOf(e leaderelect.Entry, version informer.Version) store.Ob
 // entryOf returns what o keeps. The store has copied it.
 func (s *Store) entryOf(o store.Object[Record]) leaderelect.Entry {
 	return leaderelect.Entry{
-		Key:     strings.TrimPrefix(o.Key, s.cfg.Prefix),
+		Key:     unescape(strings.TrimPrefix(o.Key, s.cfg.Prefix)),
 		Value:   o.Value.Value,
 		Term:    o.Value.Term,
 		Version: strconv.FormatUint(uint64(o.Version), 10),

@@ -3,6 +3,7 @@ package storelease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"testing"
@@ -19,9 +20,9 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func records(t testing.TB, db *store.Memory) *store.MemoryStore[storelease.Record] {
+func records(t testing.TB, db *store.Memory) store.Store[storelease.Record] {
 	t.Helper()
-	s, err := store.Open[storelease.Record](db, "leases")
+	s, err := store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{})
 	require.NoError(t, err)
 	return s
 }
@@ -69,10 +70,10 @@ func (s *lossy) Update(ctx context.Context, o store.Object[storelease.Record], p
 	return o, err
 }
 
-// Watch ends without an error after each event, which it may.
-func (s *lossy) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[store.Object[storelease.Record]], error] {
+// WatchSelected ends without an error after each event, which it may.
+func (s *lossy) WatchSelected(ctx context.Context, sel store.Selector, after informer.Version) iter.Seq2[informer.Event[store.Object[storelease.Record]], error] {
 	return func(yield func(informer.Event[store.Object[storelease.Record]], error) bool) {
-		for event, err := range s.Store.Watch(ctx, after) {
+		for event, err := range s.Store.WatchSelected(ctx, sel, after) {
 			yield(event, err)
 			return
 		}
@@ -103,7 +104,7 @@ func TestAWatchEndsWithWhatTheStoreFailsWith(t *testing.T) {
 // failing is a store whose watches fail.
 type failing struct{ store.Store[storelease.Record] }
 
-func (failing) Watch(context.Context, informer.Version) iter.Seq2[informer.Event[store.Object[storelease.Record]], error] {
+func (failing) WatchSelected(context.Context, store.Selector, informer.Version) iter.Seq2[informer.Event[store.Object[storelease.Record]], error] {
 	return func(yield func(informer.Event[store.Object[storelease.Record]], error) bool) {
 		yield(informer.Event[store.Object[storelease.Record]]{}, errNetwork)
 	}
@@ -179,20 +180,52 @@ func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
 
 func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
 	ctx := context.Background()
-	for _, unfenced := range []bool{false, true} {
-		db := must(store.NewMemory(store.MemoryConfig{}))
-		things, err := store.Open[string](db, "things")
+	db := must(store.NewMemory(store.MemoryConfig{}))
+	things, err := store.Open[string](db, "things", store.Config[string]{})
+	require.NoError(t, err)
+	s := must(storelease.New(records(t, db), storelease.Config{}))
+	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+	require.NoError(t, err)
+	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 1))
+	require.NoError(t, err)
+	e.Term = 2
+	_, err = s.Update(ctx, e)
+	require.NoError(t, err)
+	_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm("lease", 1))
+	require.ErrorIs(t, err, store.ErrFenced)
+	_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm("another", 1))
+	require.NoError(t, err, "terms belong to a lease")
+}
+
+// Every leader of two leases, in whatever order they took over, writes to the one database under the context that it has got.
+func TestLeadersOfTwoLeasesDoNotRefuseEachOther(t *testing.T) {
+	db := must(store.NewMemory(store.MemoryConfig{}))
+	things := must(store.Open[string](db, "things", store.Config[string]{}))
+	leases := must(storelease.New(records(t, db), storelease.Config{}))
+	var old []context.Context
+	lead := func(lease string) {
+		elector, err := leaderelect.New(leaderelect.Config{
+			Store: leases, Key: lease, Identity: "test", Logger: slog.New(slog.DiscardHandler),
+			OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
+				fence, ok := store.FenceFrom(ctx)
+				require.True(t, ok)
+				require.Equal(t, store.Fence{Lease: lease, Term: l.Term()}, fence)
+				old = append(old, context.WithoutCancel(ctx), context.WithoutCancel(l.Context()))
+				_, err := things.Create(ctx, store.Object[string]{Key: fmt.Sprint(lease, l.Term())})
+				return err
+			},
+		})
 		require.NoError(t, err)
-		s := must(storelease.New(records(t, db), storelease.Config{Unfenced: unfenced}))
-		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
-		require.NoError(t, err)
-		_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm(1))
-		require.NoError(t, err)
-		e.Term = 2
-		_, err = s.Update(ctx, e)
-		require.NoError(t, err)
-		_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm(1))
-		if unfenced {
+		require.NoError(t, elector.RunOnce(t.Context()))
+	}
+	for range 3 {
+		lead("one")
+	}
+	lead("two")
+	lead("one")
+	for i, ctx := range old {
+		_, err := things.Create(ctx, store.Object[string]{Key: fmt.Sprint("late", i)})
+		if last := i >= 6; last { // of its lease
 			require.NoError(t, err)
 		} else {
 			require.ErrorIs(t, err, store.ErrFenced)
@@ -203,12 +236,12 @@ func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
 func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
 	ctx := context.Background()
 	db := must(store.NewMemory(store.MemoryConfig{}))
-	things, err := store.Open[string](db, "things")
+	things, err := store.Open[string](db, "things", store.Config[string]{})
 	require.NoError(t, err)
 	s := must(storelease.New(records(t, db), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
-	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm(7)) // somebody else's
+	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 7)) // somebody else's
 	require.NoError(t, err)
 	_, err = s.Update(ctx, e)
 	require.ErrorIs(t, err, store.ErrFenced)
@@ -218,7 +251,7 @@ func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
 func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
-		things, err := store.Open[string](db, "things")
+		things, err := store.Open[string](db, "things", store.Config[string]{})
 		require.NoError(t, err)
 		all := records(t, db)
 		var terms []uint64
@@ -228,7 +261,7 @@ func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
 				Logger: slog.New(slog.DiscardHandler),
 				OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 					terms = append(terms, l.Term())
-					_, err := things.Create(ctx, store.Object[string]{Key: time.Now().String()}, store.IfTerm(l.Term()))
+					_, err := things.Create(ctx, store.Object[string]{Key: time.Now().String()}, store.IfTerm("lease", l.Term()))
 					return err
 				},
 			})

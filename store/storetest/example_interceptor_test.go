@@ -17,7 +17,7 @@ func machines() *storetest.Interceptor[Machine] {
 	if err != nil {
 		panic(err)
 	}
-	memory, err := store.Open[Machine](db, "machine")
+	memory, err := store.Open[Machine](db, "machine", store.Config[Machine]{})
 	if err != nil {
 		panic(err)
 	}

@@ -35,7 +35,7 @@ type Interceptor[T any] struct {
 
 // Call is a call of an [Interceptor].
 type Call struct {
-	Op  string // one of the Op constants of package store; that of Select is OpList
+	Op  string // one of the Op constants of package store; OpList is that of Select and ListPages, OpWatch that of WatchSelected, too
 	Key string // empty for a list or a watch
 
 	// Done is false while the call is under way, as one that hangs is.
@@ -115,6 +115,12 @@ func (i *Interceptor[T]) callsOf(wanted func(op string) bool) []Call {
 // Kind implements [store.Store].
 func (i *Interceptor[T]) Kind() string { return i.to.Kind() }
 
+// Equal implements [store.Store].
+func (i *Interceptor[T]) Equal(a, b store.Object[T]) bool { return i.to.Equal(a, b) }
+
+// Stats implements [store.Store].
+func (i *Interceptor[T]) Stats() store.Stats { return i.to.Stats() }
+
 // Get implements [store.Reader].
 func (i *Interceptor[T]) Get(ctx context.Context, key string) (store.Object[T], error) {
 	return intercept(ctx, i, store.OpGet, key, func() (store.Object[T], error) { return i.to.Get(ctx, key) })
@@ -128,6 +134,30 @@ func (i *Interceptor[T]) List(ctx context.Context) (informer.List[store.Object[T
 // Select implements [store.Reader].
 func (i *Interceptor[T]) Select(ctx context.Context, sel store.Selector) (informer.List[store.Object[T]], error) {
 	return intercept(ctx, i, store.OpList, "", func() (informer.List[store.Object[T]], error) { return i.to.Select(ctx, sel) })
+}
+
+// ListPages implements [store.Reader]. A rule hits all of it, before the first page.
+func (i *Interceptor[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[store.Object[T]], error] {
+	return func(yield func(informer.List[store.Object[T]], error) bool) {
+		pages, err := intercept(ctx, i, store.OpList, "", func() (pages []informer.List[store.Object[T]], err error) {
+			for page, err := range i.to.ListPages(ctx) {
+				if err != nil {
+					return nil, err
+				}
+				pages = append(pages, page)
+			}
+			return pages, nil
+		})
+		if err != nil {
+			yield(informer.List[store.Object[T]]{}, err)
+			return
+		}
+		for _, page := range pages {
+			if !yield(page, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Create implements [store.Writer].
@@ -166,6 +196,23 @@ func (i *Interceptor[T]) Delete(ctx context.Context, key string, pre ...store.Pr
 func (i *Interceptor[T]) Watch(
 	ctx context.Context, after informer.Version,
 ) iter.Seq2[informer.Event[store.Object[T]], error] {
+	return i.watch(ctx, func(ctx context.Context) iter.Seq2[informer.Event[store.Object[T]], error] {
+		return i.to.Watch(ctx, after)
+	})
+}
+
+// WatchSelected implements [store.Reader].
+func (i *Interceptor[T]) WatchSelected(
+	ctx context.Context, sel store.Selector, after informer.Version,
+) iter.Seq2[informer.Event[store.Object[T]], error] {
+	return i.watch(ctx, func(ctx context.Context) iter.Seq2[informer.Event[store.Object[T]], error] {
+		return i.to.WatchSelected(ctx, sel, after)
+	})
+}
+
+func (i *Interceptor[T]) watch(
+	ctx context.Context, to func(context.Context) iter.Seq2[informer.Event[store.Object[T]], error],
+) iter.Seq2[informer.Event[store.Object[T]], error] {
 	return func(yield func(informer.Event[store.Object[T]], error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -193,7 +240,7 @@ func (i *Interceptor[T]) Watch(
 			fail(err)
 			return
 		}
-		for e, err := range i.to.Watch(ctx, after) {
+		for e, err := range to(ctx) {
 			if err != nil {
 				fail(err)
 				return

@@ -20,8 +20,8 @@ import (
 type interceptor = storetest.Interceptor[thing]
 
 // intercepted returns an interceptor in front of a store in memory, which holds "web", and that store.
-func intercepted(t *testing.T) (*interceptor, *store.MemoryStore[thing]) {
-	memory, err := store.Open[thing](must(store.NewMemory(store.MemoryConfig{History: history})), "thing")
+func intercepted(t *testing.T) (*interceptor, store.Store[thing]) {
+	memory, err := store.Open[thing](must(store.NewMemory(store.MemoryConfig{History: history})), "thing", store.Config[thing]{})
 	require.NoError(t, err)
 	_, err = memory.Create(t.Context(), object{Key: "web"})
 	require.NoError(t, err)

@@ -106,9 +106,9 @@ func TestBreakWatchesEndsThoseThatAreUnderWay(t *testing.T) {
 func TestBookmarksDoNotCountAndARemovedRuleDoesNotStrike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
-		memory, err := store.Open[thing](db, "thing")
+		memory, err := store.Open[thing](db, "thing", store.Config[thing]{})
 		require.NoError(t, err)
-		other, err := store.Open[thing](db, "other")
+		other, err := store.Open[thing](db, "other", store.Config[thing]{})
 		require.NoError(t, err)
 		s := storetest.NewInterceptor[thing](memory)
 		in := s.Inject(storetest.Rule{Op: store.OpWatch, After: 1, Times: -1, Fault: storetest.LoseReply()})

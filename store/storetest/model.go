@@ -102,6 +102,7 @@ func (m *model) step() {
 	key := string(rune('a' + m.rand.IntN(4)))
 	old, there := m.held[key]
 	base := old
+	base.Key = key
 	if m.rand.IntN(4) == 0 && len(m.past) > 0 {
 		base = m.past[m.rand.IntN(len(m.past))] // maybe of another key, another life, another version
 		base.Key = key

@@ -68,7 +68,7 @@ var objectCases = []testCase{
 		o := create(t, s, "web")
 		remove(t, s, "web")
 		create(t, other, "web")
-		for _, key := range []string{"web", "never", ""} {
+		for _, key := range []string{"web", "never"} {
 			_, err := s.Get(patient(t), key)
 			refused(t, err, store.ErrNotFound, store.OpGet, s, key)
 			o.Key = key

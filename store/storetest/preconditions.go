@@ -102,7 +102,7 @@ var preconditionCases = []testCase{
 	{"all preconditions have to hold", func(t testing.TB, db Database) {
 		s := db.Open("thing")
 		o := create(t, s, "web")
-		good := []store.Precondition{store.IfVersion(o.Version), store.IfUID(o.UID), store.IfTerm(3), {}}
+		good := []store.Precondition{store.IfVersion(o.Version), store.IfUID(o.UID), store.IfTerm("lease", 3), {}}
 		for _, bad := range []store.Precondition{store.IfVersion(o.Version + 1), store.IfUID("x")} {
 			for at := range len(good) + 1 {
 				pre := append(append(append([]store.Precondition{}, good[:at]...), bad), good[at:]...)
@@ -117,7 +117,7 @@ var preconditionCases = []testCase{
 		write := func(term uint64) error {
 			o := get(t, s, "web")
 			o.Value.Size++
-			_, err := s.Update(patient(t), o, store.IfTerm(term))
+			_, err := s.Update(patient(t), o, store.IfTerm("lease", term))
 			return err
 		}
 		create(t, s, "web")
@@ -130,41 +130,42 @@ var preconditionCases = []testCase{
 			if e.HaveTerm != 7 || e.WantTerm != term {
 				t.Fatalf("the error has the terms %d and %d, want 7 and %d", e.HaveTerm, e.WantTerm, term)
 			}
-			_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm(term))
+			_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm("lease", term))
 			refused(t, err, store.ErrFenced, store.OpCreate, other, "new")
-			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm(term))), store.ErrFenced, store.OpDelete, s, "web")
-			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm(9), store.IfTerm(term))), store.ErrFenced, store.OpDelete, s, "web")
+			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", term))), store.ErrFenced, store.OpDelete, s, "web")
+			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 9), store.IfTerm("lease", term))), store.ErrFenced, store.OpDelete, s, "web")
 		}
 		same(t, "the object", get(t, s, "web"), o)
 		must(t, write(7))
 		grow(t, s, "web") // a write without a term is not checked
-		_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm(8))
+		_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm("lease", 8))
 		must(t, err)
 		refused(t, write(7), store.ErrFenced, store.OpUpdate, s, "web")
-		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm(9))))
-		refused(t, errOf(other.Delete(patient(t), "new", store.IfTerm(8))), store.ErrFenced, store.OpDelete, other, "new")
+		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 9))))
+		refused(t, errOf(other.Delete(patient(t), "new", store.IfTerm("lease", 8))), store.ErrFenced, store.OpDelete, other, "new")
 	}},
 
 	{"a term is seen with an accepted write that has nothing to change, and not with a refused one", func(t testing.TB, db Database) {
 		s := db.Open("thing")
 		o := create(t, s, "web", "dns")
-		_, err := s.Create(patient(t), o, store.IfTerm(9))
+		_, err := s.Create(patient(t), o, store.IfTerm("lease", 9))
 		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
-		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm(9), store.IfUID("x"))), store.ErrConflict, store.OpDelete, s, "web")
-		_, err = s.Update(patient(t), o, store.IfTerm(2))
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 9), store.IfUID("x"))), store.ErrConflict, store.OpDelete, s, "web")
+		_, err = s.Update(patient(t), o, store.IfTerm("lease", 2))
 		must(t, err)
-		_, err = s.Update(patient(t), o, store.IfTerm(1))
+		_, err = s.Update(patient(t), o, store.IfTerm("lease", 1))
 		refused(t, err, store.ErrFenced, store.OpUpdate, s, "web")
-		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm(3))))
-		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm(5), store.IfTerm(4)))) // the greatest counts
-		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm(4))), store.ErrFenced, store.OpDelete, s, "web")
+		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 3))))
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 5), store.IfTerm("lease", 4))), store.ErrFenced, store.OpDelete, s, "web")
+		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 5), store.IfTerm("other", 4))))
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 4))), store.ErrFenced, store.OpDelete, s, "web")
 	}},
 
 	{"who is fenced off hears so first, and who is late that the object is gone", func(t testing.TB, db Database) {
 		s := db.Open("thing")
-		_, err := s.Create(patient(t), object{Key: "web"}, store.IfTerm(2))
+		_, err := s.Create(patient(t), object{Key: "web"}, store.IfTerm("lease", 2))
 		must(t, err)
-		stale := []store.Precondition{store.IfTerm(1), store.IfVersion(1000), store.IfUID("x")}
+		stale := []store.Precondition{store.IfTerm("lease", 1), store.IfVersion(1000), store.IfUID("x")}
 		_, err = s.Create(patient(t), object{Key: "web"}, stale...)
 		refused(t, err, store.ErrFenced, store.OpCreate, s, "web")
 		_, err = s.Update(patient(t), object{Key: "gone"}, stale...)

@@ -20,7 +20,7 @@ var ErrLost = errors.New("the connection was lost, the outcome is unknown")
 //	Rule{Times: -1, Fault: Hang()}                                     the store is not reachable
 //	Rule{Op: store.OpWatch, After: 2, Fault: Fail(store.ErrExpired)}   the next watch expires after two events
 type Rule struct {
-	// Op is the operation, one of the Op constants of package store; OpList stands for Select, too. Empty means any.
+	// Op is the operation, one of the Op constants of package store; OpList stands for Select and ListPages, too, OpWatch for WatchSelected. Empty means any.
 	Op string
 
 	// Key is the key of the object. Empty means any, and none: a rule with a key hits no list and no watch.

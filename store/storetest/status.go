@@ -93,7 +93,7 @@ var statusCases = []testCase{
 		}
 		refused(t, change(object{Key: "gone", Version: 9}), store.ErrNotFound, store.OpUpdateStatus, s, "gone")
 		refused(t, change(o, store.IfUID("x")), store.ErrConflict, store.OpUpdateStatus, s, "web")
-		must(t, change(o, store.IfTerm(3)))
-		refused(t, change(get(t, s, "web"), store.IfTerm(2)), store.ErrFenced, store.OpUpdateStatus, s, "web")
+		must(t, change(o, store.IfTerm("lease", 3)))
+		refused(t, change(get(t, s, "web"), store.IfTerm("lease", 2)), store.ErrFenced, store.OpUpdateStatus, s, "web")
 	}},
 }

@@ -34,7 +34,7 @@ func open(t *testing.T, wrap func(store.Store[thing]) store.Store[thing]) func()
 		db := must(store.NewMemory(store.MemoryConfig{History: history}))
 		return storetest.Database{
 			Open: func(kind string) store.Store[thing] {
-				s, err := store.Open[thing](db, kind)
+				s, err := store.Open[thing](db, kind, store.Config[thing]{})
 				require.NoError(t, err)
 				return wrap(s)
 			},
@@ -401,7 +401,10 @@ var faults = map[string]struct {
 	},
 }
 
-func isOnce(p store.Precondition) bool { return store.RequestOf(p) != "" }
+func isOnce(p store.Precondition) bool {
+	_, once := p.Request()
+	return once
+}
 
 func TestTheSuiteNoticesEveryFault(t *testing.T) {
 	for name, fault := range faults {

@@ -1,0 +1,48 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+var (
+	// ErrExpired ends a watch that cannot say what has changed. It is informer.ErrExpired.
+	ErrExpired = informer.ErrExpired
+
+	// ErrFenced is what a [FencedError] wraps.
+	ErrFenced = errors.New("a later term has written")
+
+	// ErrTooLarge says that a record is larger than the backend takes. Nothing was written.
+	ErrTooLarge = errors.New("the record is too large")
+)
+
+// Fence is the term in which a leader writes, and the lease that the term belongs to. Terms of two leases have nothing to do
+// with each other.
+type Fence struct {
+	Lease string
+	Term  uint64
+}
+
+// Check returns a [*FencedError] if a greater term than that of f was recorded. Zero is a lease without a recorded term.
+func (f Fence) Check(recorded uint64) error {
+	if f.Term < recorded {
+		return &FencedError{Fence: f, Have: recorded}
+	}
+	return nil
+}
+
+// FencedError is the error of a write in a term that is over.
+type FencedError struct {
+	Fence Fence  // of the write
+	Have  uint64 // the term that was recorded
+}
+
+// Error returns "a later term has written: term 6 of lease "shop" is over, 7 has written".
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("%v: term %d of lease %q is over, %d has written", ErrFenced, e.Fence.Term, e.Fence.Lease, e.Have)
+}
+
+// Unwrap returns [ErrFenced].
+func (e *FencedError) Unwrap() error { return ErrFenced }

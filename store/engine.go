@@ -1,0 +1,258 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// keeper keeps the states of one kind: a codec and a backend, or a Memory that needs no codec.
+type keeper[T any] interface {
+	get(ctx context.Context, key string) (Object[T], error)
+	pages(ctx context.Context, q *backend.Query) iter.Seq2[page[T], error]
+	watch(ctx context.Context, q *backend.Query, after informer.Version) iter.Seq2[told[T], error]
+	transact(ctx context.Context, w *write[T], obj *Object[T], fences []Fence) (Object[T], error)
+}
+
+// page is a part of a list.
+type page[T any] struct {
+	items   []Object[T]
+	unread  []unread
+	version informer.Version
+}
+
+// unread is a record that does not decode.
+type unread struct {
+	key     string
+	version informer.Version
+	err     error
+}
+
+// told is what a watch tells: a bookmark, if there is no key.
+type told[T any] struct {
+	key     string
+	object  Object[T]
+	hidden  hidden
+	err     error // the record does not decode
+	version informer.Version
+}
+
+// engine is the [Store] of one kind, on any keeper.
+type engine[T any] struct {
+	kind    string
+	cfg     Config[T]
+	keeper  keeper[T]
+	direct  *direct[T] // the keeper, if it is one: a write through it allocates less
+	statued bool       // the type has a status
+	skips   bool       // watches may leave states out
+	bad     bad
+}
+
+func (s *engine[T]) Kind() string { return s.kind }
+
+func (s *engine[T]) Equal(a, b Object[T]) bool { return a.UID == b.UID && a.Version == b.Version }
+
+func (s *engine[T]) Get(ctx context.Context, key string) (Object[T], error) {
+	if err := checkName("key", key, backend.MaxKey); err != nil {
+		return Object[T]{}, s.invalid(OpGet, key, err)
+	}
+	o, err := s.keeper.get(ctx, key)
+	if err != nil {
+		return Object[T]{}, s.fail(OpGet, key, err)
+	}
+	return o, nil
+}
+
+func (s *engine[T]) List(ctx context.Context) (informer.List[Object[T]], error) {
+	return s.Select(ctx, Selector{})
+}
+
+func (s *engine[T]) Select(ctx context.Context, sel Selector) (informer.List[Object[T]], error) {
+	l, err := informer.Collect(s.selectPages(ctx, sel))
+	if err != nil {
+		return informer.List[Object[T]]{}, s.fail(OpList, "", err)
+	}
+	return l, nil
+}
+
+func (s *engine[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[Object[T]], error] {
+	return s.selectPages(ctx, Selector{})
+}
+
+func (s *engine[T]) selectPages(ctx context.Context, sel Selector) iter.Seq2[informer.List[Object[T]], error] {
+	return func(yield func(informer.List[Object[T]], error) bool) {
+		if err := checkSelector(&sel); err != nil {
+			yield(informer.List[Object[T]]{}, s.invalid(OpList, "", err))
+			return
+		}
+		all := sel.Prefix == "" && len(sel.Labels) == 0
+		var met map[string]bool // keys that did not decode
+		for p, err := range s.keeper.pages(ctx, &sel) {
+			if err != nil {
+				yield(informer.List[Object[T]]{}, s.fail(OpList, "", err))
+				return
+			}
+			l := informer.List[Object[T]]{Items: p.items, Version: p.version}
+			for _, u := range p.unread {
+				s.report(u)
+				l.Unread = append(l.Unread, Object[T]{Key: u.key, Version: u.version})
+				if met == nil {
+					met = make(map[string]bool)
+				}
+				met[u.key] = true
+			}
+			if !yield(l, nil) {
+				return
+			}
+		}
+		if all {
+			s.bad.keep(met)
+		}
+	}
+}
+
+func (s *engine[T]) Watch(
+	ctx context.Context, after informer.Version,
+) iter.Seq2[informer.Event[Object[T]], error] {
+	return s.WatchSelected(ctx, Selector{}, after)
+}
+
+func (s *engine[T]) WatchSelected(
+	ctx context.Context, sel Selector, after informer.Version,
+) iter.Seq2[informer.Event[Object[T]], error] {
+	return func(yield func(informer.Event[Object[T]], error) bool) {
+		if err := checkSelector(&sel); err != nil {
+			yield(informer.Event[Object[T]]{}, s.invalid(OpWatch, "", err))
+			return
+		}
+		for t, err := range s.keeper.watch(ctx, &sel, after) {
+			if err != nil {
+				if ctx.Err() != nil {
+					err = context.Cause(ctx)
+				} else {
+					err = s.fail(OpWatch, "", err)
+				}
+				yield(informer.Event[Object[T]]{}, err)
+				return
+			}
+			if !yield(s.event(&t, &sel), nil) {
+				return
+			}
+		}
+	}
+}
+
+// event returns what t is to a watch of sel.
+func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
+	e := informer.Event[Object[T]]{Type: informer.Bookmark, Version: t.version}
+	if t.key == "" {
+		return e
+	}
+	if t.err != nil && !t.hidden.deleted {
+		s.report(unread{t.key, t.object.Version, t.err})
+		return e // a cache keeps what it has
+	}
+	s.bad.remove(t.key)
+	in := sel.Matches(t.key, t.object.Labels)
+	was := in
+	if t.hidden.before != nil {
+		was = sel.Matches(t.key, t.hidden.before)
+	}
+	if s.skips && len(sel.Labels) > 0 {
+		was = true // the state before may be one that was left out
+	}
+	switch {
+	case t.hidden.deleted && (in || was):
+		e.Type = informer.Deleted
+	case t.hidden.deleted:
+		return e
+	case in && (t.hidden.created || !was):
+		e.Type = informer.Added
+	case in:
+		e.Type = informer.Modified
+	case was && !t.hidden.created:
+		e.Type = informer.Deleted
+	default:
+		return e
+	}
+	e.Object = t.object
+	return e
+}
+
+func (s *engine[T]) Create(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
+	if err := s.check(OpCreate, &obj); err != nil {
+		return Object[T]{}, err
+	}
+	return s.write(ctx, write[T]{op: OpCreate, kind: s.kind, key: obj.Key, pre: pre, uid: s.cfg.NewUID()}, &obj)
+}
+
+func (s *engine[T]) Update(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
+	if err := s.check(OpUpdate, &obj); err != nil {
+		return Object[T]{}, err
+	}
+	return s.write(ctx, write[T]{op: OpUpdate, kind: s.kind, key: obj.Key, pre: pre}, &obj)
+}
+
+func (s *engine[T]) UpdateStatus(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
+	if !s.statued {
+		return Object[T]{}, s.fail(OpUpdateStatus, obj.Key, ErrNoStatus)
+	}
+	if err := checkName("key", obj.Key, backend.MaxKey); err != nil {
+		return Object[T]{}, s.invalid(OpUpdateStatus, obj.Key, err)
+	}
+	return s.write(ctx, write[T]{op: OpUpdateStatus, kind: s.kind, key: obj.Key, pre: pre}, &obj)
+}
+
+func (s *engine[T]) Delete(ctx context.Context, key string, pre ...Precondition) (Object[T], error) {
+	if err := checkName("key", key, backend.MaxKey); err != nil {
+		return Object[T]{}, s.invalid(OpDelete, key, err)
+	}
+	return s.write(ctx, write[T]{op: OpDelete, kind: s.kind, key: key, pre: pre}, nil)
+}
+
+func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Object[T], err error) {
+	var fences []Fence
+	if id := requestOf(w.pre); id != "" {
+		if err := checkName("request id", id, backend.MaxKey); err != nil {
+			return o, s.invalid(w.op, w.key, err)
+		}
+	}
+	fences, err = fencesOf(ctx, w.pre)
+	switch {
+	case err != nil:
+	case s.direct != nil:
+		o, err = s.direct.transact(ctx, &w, obj, fences)
+	default:
+		there := w // what goes to the backend is allocated, and nothing else
+		var given *Object[T]
+		if obj != nil {
+			given = new(Object[T])
+			*given = *obj
+		}
+		o, err = s.keeper.transact(ctx, &there, given, fences)
+	}
+	if err != nil {
+		return Object[T]{}, s.fail(w.op, w.key, err)
+	}
+	return o, nil
+}
+
+// check returns an error unless the key and the envelope of o can be stored.
+func (s *engine[T]) check(op string, o *Object[T]) error {
+	if err := checkName("key", o.Key, backend.MaxKey); err != nil {
+		return s.invalid(op, o.Key, err)
+	}
+	if err := checkEnvelope(o); err != nil {
+		return s.invalid(op, o.Key, err)
+	}
+	return nil
+}
+
+func (s *engine[T]) invalid(op, key string, err error) error {
+	return s.fail(op, key, fmt.Errorf("%w: %w", ErrInvalid, err))
+}
+
+func (s *engine[T]) fail(op, key string, err error) error { return failed(op, s.kind, key, err) }
