@@ -35,20 +35,21 @@ var rules = []rule{
 }
 
 // layer holds the packages of the library and how high they stand; a package imports only what stands lower.
-// A package below one of them, such as store/storetest, stands just above it.
+// A package below one of them, such as store/storetest, stands just above it, unless it has a place of its own.
 var layer = map[string]int{
-	"wait":         0,
-	"cache":        1,
-	"workqueue":    1,
-	"retry":        1,
-	"informer":     2,
-	"expectations": 2,
-	"store":        3,
-	"leaderelect":  4,
-	"owner":        4,
-	"events":       4,
-	"controller":   5,
-	"examples":     6,
+	"wait":          0,
+	"cache":         1,
+	"workqueue":     1,
+	"retry":         1,
+	"informer":      2,
+	"expectations":  2,
+	"store/backend": 2,
+	"store":         3,
+	"leaderelect":   4,
+	"owner":         4,
+	"events":        4,
+	"controller":    5,
+	"examples":      6,
 }
 
 // alone are the packages that use nothing of the project, so that they can be taken one by one.
@@ -122,7 +123,9 @@ func foreignImports(t *tree) (problems []string) {
 // height returns how high the package in dir stands.
 func height(dir string) (h int, ok bool) {
 	parts := strings.Split(dir, "/")
-	h, ok = layer[parts[0]]
+	if h, ok = layer[dir]; !ok {
+		h, ok = layer[parts[0]]
+	}
 	return h*10 + len(parts) - 1, ok
 }
 

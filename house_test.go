@@ -100,6 +100,7 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"a package imports", "store/table/x.go", imports("table", module+"/store/storetest"), "store/table/x.go: imports store/storetest, which does not stand below it"},
 		{"a package imports", "store/table/x_test.go", imports("table_test", module+"/store/other"), "store/table/x_test.go: imports store/other, which does not stand below it"},
 		{"a package imports", "store/x.go", imports("store", module+"/store/storetest"), "store/x.go: imports store/storetest, which"},
+		{"a package imports", "store/backend/x.go", imports("backend", module+"/store"), "store/backend/x.go: imports store, which"},
 		{"a package imports", "informer/x.go", imports("informer", module+"/expectations"), "informer/x.go: imports expectations, which"},
 		{"a package imports", "informer/x_test.go", imports("informer_test", module+"/store"), "informer/x_test.go: imports store, which"},
 		{"a package imports", "store/x.go", imports("store", module+"/bench"), "store/x.go: imports bench, which"},
