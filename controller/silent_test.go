@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"iter"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,9 +120,9 @@ func TestASourceThatBreaksItsPromiseOfBookmarksIsSilent(t *testing.T) {
 
 func TestAPollerWhosePollsFailIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fail := false
+		var fail atomic.Bool
 		src := must(informer.Poll(func(context.Context) ([]object, error) {
-			if fail {
+			if fail.Load() {
 				return nil, errBoom
 			}
 			return nil, nil
@@ -129,7 +130,7 @@ func TestAPollerWhosePollsFailIsSilent(t *testing.T) {
 		c := watchedBy(t, src, time.Minute)
 		time.Sleep(time.Hour)
 		require.NoError(t, c.Check(), "each poll that finds nothing is heard")
-		fail = true
+		fail.Store(true)
 		time.Sleep(2 * time.Minute)
 		assert.ErrorIs(t, c.Check(), controller.ErrSilent)
 	})
