@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -75,8 +76,12 @@ type BreakerConfig struct {
 
 // NewBreaker returns a closed breaker. It returns an error if a field of cfg is out of its bounds.
 func NewBreaker(cfg BreakerConfig) (*Breaker, error) {
-	if err := cmp.Or(notNegative("Failures", cfg.Failures), notNegative("OpenFor", cfg.OpenFor)); err != nil {
-		return nil, fmt.Errorf("controller: new breaker: BreakerConfig.%w", err)
+	err := errors.Join(
+		notNegative("BreakerConfig.Failures", cfg.Failures),
+		notNegative("BreakerConfig.OpenFor", cfg.OpenFor),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("controller: new breaker: %w", err)
 	}
 	cfg.Name = cmp.Or(cfg.Name, "breaker")
 	cfg.Failures = cmp.Or(cfg.Failures, 5)

@@ -108,9 +108,9 @@ func TestABreakerIsTrippedByHandAndCountsWhatItIsToldTo(t *testing.T) {
 		assert.Equal(t, 10*time.Second, refuses(b), "the default")
 	})
 	_, err := controller.NewBreaker(controller.BreakerConfig{Failures: -1})
-	require.EqualError(t, err, "controller: new breaker: BreakerConfig.Failures: -1 is negative")
+	require.EqualError(t, err, "controller: new breaker: BreakerConfig.Failures is -1, must not be negative")
 	_, err = controller.NewBreaker(controller.BreakerConfig{OpenFor: -1})
-	require.EqualError(t, err, "controller: new breaker: BreakerConfig.OpenFor: -1ns is negative")
+	require.EqualError(t, err, "controller: new breaker: BreakerConfig.OpenFor is -1ns, must not be negative")
 }
 
 func TestControllersThatShareABreakerSpareWhatHasFailed(t *testing.T) {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -110,38 +111,41 @@ func (c Config[K]) withDefaults() Config[K] {
 	return c
 }
 
+// validate returns an error that names each field that is out of its bounds.
 func (c Config[K]) validate() error {
+	errs := []error{
+		notNegative("Config.Workers", c.Workers),
+		notNegative("Config.MaxAttempts", c.MaxAttempts),
+		notNegative("Config.MaxElapsed", c.MaxElapsed),
+		notNegative("Config.Timeout", c.Timeout),
+		notNegative("Config.StuckAfter", c.StuckAfter),
+		notNegative("Config.SilentAfter", c.SilentAfter),
+		notNegative("Config.DrainTimeout", c.DrainTimeout),
+		notNegative("Config.SyncTimeout", c.SyncTimeout),
+	}
 	for i, s := range c.WaitFor {
 		if isNil(s) {
-			return fmt.Errorf("%s: element %d is nil", "WaitFor", i)
+			errs = append(errs, fmt.Errorf("Config.WaitFor[%d] is nil", i))
 		}
 	}
 	for i, e := range c.Expectations {
 		if isNil(e) {
-			return fmt.Errorf("%s: element %d is nil", "Expectations", i)
+			errs = append(errs, fmt.Errorf("Config.Expectations[%d] is nil", i))
 		}
 	}
 	if c.Gate != nil && isNil(c.Gate) {
-		return fmt.Errorf("%s: is a nil %T", "Gate", c.Gate)
+		errs = append(errs, fmt.Errorf("Config.Gate is a nil %T", c.Gate))
 	}
 	if c.RateLimiter != nil && isNil(c.RateLimiter) {
-		return fmt.Errorf("%s: is a nil %T", "RateLimiter", c.RateLimiter)
+		errs = append(errs, fmt.Errorf("Config.RateLimiter is a nil %T", c.RateLimiter))
 	}
-	return cmp.Or(
-		notNegative("Workers", c.Workers),
-		notNegative("MaxAttempts", c.MaxAttempts),
-		notNegative("MaxElapsed", c.MaxElapsed),
-		notNegative("Timeout", c.Timeout),
-		notNegative("StuckAfter", c.StuckAfter),
-		notNegative("SilentAfter", c.SilentAfter),
-		notNegative("DrainTimeout", c.DrainTimeout),
-		notNegative("SyncTimeout", c.SyncTimeout),
-	)
+	return errors.Join(errs...)
 }
 
+// notNegative returns an error that names the field if n is negative.
 func notNegative[N int | time.Duration](field string, n N) error {
 	if n < 0 {
-		return fmt.Errorf("%s: %v is negative", field, n)
+		return fmt.Errorf("%s is %v, must not be negative", field, n)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller
 		return nil, fmt.Errorf("controller: new %q: the reconciler is nil", name)
 	}
 	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("controller: new %q: Config.%w", name, err)
+		return nil, fmt.Errorf("controller: new %q: %w", name, err)
 	}
 	cfg = cfg.withDefaults()
 	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, workers: cfg.Workers, started: time.Now()}

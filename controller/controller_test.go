@@ -26,16 +26,17 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	}{
 		{"no name", "", f, controller.Config[string]{}, "controller: new: the name is empty"},
 		{"no reconciler", "x", nil, controller.Config[string]{}, `controller: new "x": the reconciler is nil`},
-		{"workers", "x", f, controller.Config[string]{Workers: -1}, `controller: new "x": Config.Workers: -1 is negative`},
-		{"attempts", "x", f, controller.Config[string]{MaxAttempts: -1}, `controller: new "x": Config.MaxAttempts: -1 is negative`},
-		{"elapsed", "x", f, controller.Config[string]{MaxElapsed: -1}, `controller: new "x": Config.MaxElapsed: -1ns is negative`},
-		{"timeout", "x", f, controller.Config[string]{Timeout: -1}, `controller: new "x": Config.Timeout: -1ns is negative`},
-		{"stuck", "x", f, controller.Config[string]{StuckAfter: -1}, `controller: new "x": Config.StuckAfter: -1ns is negative`},
-		{"silent", "x", f, controller.Config[string]{SilentAfter: -1}, `controller: new "x": Config.SilentAfter: -1ns is negative`},
-		{"expectations", "x", f, controller.Config[string]{Expectations: []controller.Expectations[string]{nil}}, `controller: new "x": Config.Expectations: element 0 is nil`},
-		{"drain", "x", f, controller.Config[string]{DrainTimeout: -1}, `controller: new "x": Config.DrainTimeout: -1ns is negative`},
-		{"sync", "x", f, controller.Config[string]{SyncTimeout: -1}, `controller: new "x": Config.SyncTimeout: -1ns is negative`},
-		{"wait for", "x", f, controller.Config[string]{WaitFor: []informer.Syncer{nil}}, `controller: new "x": Config.WaitFor: element 0 is nil`},
+		{"workers", "x", f, controller.Config[string]{Workers: -1}, `controller: new "x": Config.Workers is -1, must not be negative`},
+		{"attempts", "x", f, controller.Config[string]{MaxAttempts: -1}, `controller: new "x": Config.MaxAttempts is -1, must not be negative`},
+		{"elapsed", "x", f, controller.Config[string]{MaxElapsed: -1}, `controller: new "x": Config.MaxElapsed is -1ns, must not be negative`},
+		{"timeout", "x", f, controller.Config[string]{Timeout: -1}, `controller: new "x": Config.Timeout is -1ns, must not be negative`},
+		{"stuck", "x", f, controller.Config[string]{StuckAfter: -1}, `controller: new "x": Config.StuckAfter is -1ns, must not be negative`},
+		{"silent", "x", f, controller.Config[string]{SilentAfter: -1}, `controller: new "x": Config.SilentAfter is -1ns, must not be negative`},
+		{"expectations", "x", f, controller.Config[string]{Expectations: []controller.Expectations[string]{nil}}, `controller: new "x": Config.Expectations[0] is nil`},
+		{"drain", "x", f, controller.Config[string]{DrainTimeout: -1}, `controller: new "x": Config.DrainTimeout is -1ns, must not be negative`},
+		{"sync", "x", f, controller.Config[string]{SyncTimeout: -1}, `controller: new "x": Config.SyncTimeout is -1ns, must not be negative`},
+		{"wait for", "x", f, controller.Config[string]{WaitFor: []informer.Syncer{nil}}, `controller: new "x": Config.WaitFor[0] is nil`},
+		{"several", "x", f, controller.Config[string]{Timeout: -1, Workers: -1}, "controller: new \"x\": Config.Workers is -1, must not be negative\nConfig.Timeout is -1ns, must not be negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := controller.New(test.controller, test.r, test.cfg)

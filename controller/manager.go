@@ -115,8 +115,8 @@ type ManagerConfig struct {
 
 // NewManager returns a manager of nothing. It returns an error if a field of cfg is out of its bounds.
 func NewManager(cfg ManagerConfig) (*Manager, error) {
-	if err := notNegative("HealthyAfter", cfg.HealthyAfter); err != nil {
-		return nil, fmt.Errorf("controller: new manager: ManagerConfig.%w", err)
+	if err := notNegative("ManagerConfig.HealthyAfter", cfg.HealthyAfter); err != nil {
+		return nil, fmt.Errorf("controller: new manager: %w", err)
 	}
 	cfg.SyncTimeout = cmp.Or(cfg.SyncTimeout, 2*time.Minute)
 	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, time.Minute)
@@ -130,7 +130,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	var err error
 	switch {
 	case cfg.Election != nil && cfg.Slots != nil:
-		err = errors.New("controller: new manager: ManagerConfig.Slots: is not nil, and neither is Election")
+		err = errors.New("controller: new manager: ManagerConfig.Slots is set beside ManagerConfig.Election")
 	case cfg.Election != nil:
 		err = m.elect(*cfg.Election)
 	case cfg.Slots != nil:
@@ -145,7 +145,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 // elect makes the elector of m.
 func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 	if cfg.OnStartedLeading != nil {
-		return errors.New("controller: new manager: ManagerConfig.Election.OnStartedLeading: is not nil: add a controller")
+		return errors.New("controller: new manager: ManagerConfig.Election.OnStartedLeading must be nil: add a controller")
 	}
 	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
 		m.lead(ctx)

@@ -21,8 +21,8 @@ func TestNewManagerNamesWhatIsWrong(t *testing.T) {
 		cfg  controller.ManagerConfig
 		want string
 	}{
-		{controller.ManagerConfig{HealthyAfter: -1}, "controller: new manager: ManagerConfig.HealthyAfter: -1ns is negative"},
-		{controller.ManagerConfig{Election: withWork}, "controller: new manager: ManagerConfig.Election.OnStartedLeading: is not nil: add a controller"},
+		{controller.ManagerConfig{HealthyAfter: -1}, "controller: new manager: ManagerConfig.HealthyAfter is -1ns, must not be negative"},
+		{controller.ManagerConfig{Election: withWork}, "controller: new manager: ManagerConfig.Election.OnStartedLeading must be nil: add a controller"},
 	} {
 		_, err := controller.NewManager(test.cfg)
 		require.EqualError(t, err, test.want)

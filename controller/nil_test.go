@@ -28,10 +28,10 @@ func TestWhatIsNilIsRefusedBeforeItIsCalled(t *testing.T) {
 		require.EqualError(t, err, `controller: new sharded "x": the reconciler is nil`)
 	}
 	for want, cfg := range map[string]controller.Config[string]{
-		"Gate: is a nil *controller.Breaker":  {Gate: (*controller.Breaker)(nil)},
-		"Expectations: element 0 is nil":      {Expectations: []controller.Expectations[string]{(*expectations.Versions[string])(nil)}},
-		"WaitFor: element 1 is nil":           {WaitFor: []informer.Syncer{newInformer("a", newSource()), (*informer.Informer[string, object])(nil)}},
-		"RateLimiter: is a nil *workqueue.Bu": {RateLimiter: (*workqueue.BucketRateLimiter[string])(nil)},
+		"Gate is a nil *controller.Breaker":  {Gate: (*controller.Breaker)(nil)},
+		"Expectations[0] is nil":             {Expectations: []controller.Expectations[string]{(*expectations.Versions[string])(nil)}},
+		"WaitFor[1] is nil":                  {WaitFor: []informer.Syncer{newInformer("a", newSource()), (*informer.Informer[string, object])(nil)}},
+		"RateLimiter is a nil *workqueue.Bu": {RateLimiter: (*workqueue.BucketRateLimiter[string])(nil)},
 	} {
 		_, err := controller.New("x", controller.Func[string](noop), cfg)
 		require.ErrorContains(t, err, `controller: new "x": Config.`+want)

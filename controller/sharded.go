@@ -56,7 +56,7 @@ func NewSharded[K comparable](
 	case slots == nil:
 		return nil, fmt.Errorf("controller: new sharded %q: the slots are nil", name)
 	case cfg.Keys == nil:
-		return nil, fmt.Errorf("controller: new sharded %q: ShardedConfig.Keys: is nil", name)
+		return nil, fmt.Errorf("controller: new sharded %q: ShardedConfig.Keys is required", name)
 	}
 	if cfg.SlotKey == nil {
 		cfg.SlotKey = func(key K) string { return fmt.Sprint(key) }

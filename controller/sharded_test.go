@@ -294,7 +294,7 @@ func TestNewShardedNamesWhatIsMissing(t *testing.T) {
 	_, err = controller.NewSharded("things", r, nil, controller.ShardedConfig[string]{Keys: keys})
 	require.EqualError(t, err, `controller: new sharded "things": the slots are nil`)
 	_, err = controller.NewSharded("things", r, slots, controller.ShardedConfig[string]{})
-	require.EqualError(t, err, `controller: new sharded "things": ShardedConfig.Keys: is nil`)
+	require.EqualError(t, err, `controller: new sharded "things": ShardedConfig.Keys is required`)
 	c, err := controller.NewSharded("", r, slots, controller.ShardedConfig[string]{Keys: keys})
 	require.Error(t, err)
 	assert.Nil(t, c)
@@ -314,7 +314,7 @@ func TestAManagerWithSlotsTakesOnlyControllersThatShareTheirKeys(t *testing.T) {
 
 	cfg.Election = election(newLeases())
 	_, err = controller.NewManager(cfg)
-	require.EqualError(t, err, "controller: new manager: ManagerConfig.Slots: is not nil, and neither is Election")
+	require.EqualError(t, err, "controller: new manager: ManagerConfig.Slots is set beside ManagerConfig.Election")
 	_, err = controller.NewManager(controller.ManagerConfig{Slots: &leaderelect.SlotsConfig{}})
 	require.ErrorContains(t, err, "controller: new manager: ManagerConfig.Slots: ")
 }

@@ -166,36 +166,38 @@ func (c Config) usableLease() time.Duration {
 	return time.Duration(float64(c.LeaseDuration) / (1 + c.MaxClockRateSkew))
 }
 
-// validate names every field of c, with its defaults in place, that does not fit.
-func (c Config) validate() error {
+// validate returns an error that names each field of c, with its defaults in place, that is out of its bounds. name is what
+// the caller calls c.
+func (c Config) validate(name string) error {
 	var errs []error
 	check := func(ok bool, field, format string, args ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("leaderelect: config: %s %s", field, fmt.Sprintf(format, args...)))
+			errs = append(errs, fmt.Errorf("%s.%s %s", name, field, fmt.Sprintf(format, args...)))
 		}
 	}
+	spare := c.usableLease() - c.RenewDeadline
 	check(c.Store != nil, "Store", "is required")
 	check(c.Key != "", "Key", "is required")
 	check(c.Identity != "", "Identity", "is required: the host has no name")
 	check(c.OnStartedLeading != nil, "OnStartedLeading", "is required")
-	check(c.LeaseDuration >= 100*time.Millisecond, "LeaseDuration", "must be at least 100ms, is %s", c.LeaseDuration)
-	check(c.LeaseDuration <= maxLease, "LeaseDuration", "must be at most 24h, is %s", c.LeaseDuration)
-	check(c.RenewDeadline > 0, "RenewDeadline", "must be positive, is %s", c.RenewDeadline)
-	check(c.RetryPeriod >= 10*time.Millisecond, "RetryPeriod", "must be at least 10ms, is %s", c.RetryPeriod)
-	check(c.LeaseDuration > c.RenewDeadline, "LeaseDuration", "must be greater than RenewDeadline: %s, %s",
+	check(c.LeaseDuration >= 100*time.Millisecond, "LeaseDuration", "is %s, must be at least 100ms", c.LeaseDuration)
+	check(c.LeaseDuration <= maxLease, "LeaseDuration", "is %s, must be at most 24h", c.LeaseDuration)
+	check(c.RenewDeadline > 0, "RenewDeadline", "is %s, must be positive", c.RenewDeadline)
+	check(c.RetryPeriod >= 10*time.Millisecond, "RetryPeriod", "is %s, must be at least 10ms", c.RetryPeriod)
+	check(c.LeaseDuration > c.RenewDeadline, "LeaseDuration", "is %s, must be greater than RenewDeadline, which is %s",
 		c.LeaseDuration, c.RenewDeadline)
-	check(c.RenewDeadline/2 >= c.RetryPeriod, "RenewDeadline", "must be at least twice RetryPeriod: %s, %s",
+	check(c.RenewDeadline/2 >= c.RetryPeriod, "RenewDeadline", "is %s, must be at least twice RetryPeriod, which is %s",
 		c.RenewDeadline, c.RetryPeriod)
-	check(c.RequestTimeout >= time.Millisecond, "RequestTimeout", "must be at least 1ms, is %s", c.RequestTimeout)
-	check(c.RequestTimeout < c.RenewDeadline, "RequestTimeout", "must be less than RenewDeadline: %s, %s",
+	check(c.RequestTimeout >= time.Millisecond, "RequestTimeout", "is %s, must be at least 1ms", c.RequestTimeout)
+	check(c.RequestTimeout < c.RenewDeadline, "RequestTimeout", "is %s, must be less than RenewDeadline, which is %s",
 		c.RequestTimeout, c.RenewDeadline)
 	check(c.Sentinel != nil || !c.FencedWork, "Sentinel", "is required with FencedWork, which has no meaning without")
-	check(c.MaxClockRateSkew < 1, "MaxClockRateSkew", "must be less than 1, is %v", c.MaxClockRateSkew)
+	check(c.MaxClockRateSkew < 1, "MaxClockRateSkew", "is %v, must be less than 1", c.MaxClockRateSkew)
 	check(c.StepDownTimeout > 0, "StepDownTimeout",
-		"must be positive, is %s; LeaseDuration leaves %s after RenewDeadline, with MaxClockRateSkew to spare",
-		c.StepDownTimeout, c.usableLease()-c.RenewDeadline)
-	check(c.StepDownTimeout <= c.usableLease()-c.RenewDeadline, "StepDownTimeout",
-		"must fit in LeaseDuration after RenewDeadline, with MaxClockRateSkew to spare: %s in %s",
-		c.StepDownTimeout, c.usableLease()-c.RenewDeadline)
+		"is %s, must be positive; LeaseDuration leaves %s after RenewDeadline, with MaxClockRateSkew to spare",
+		c.StepDownTimeout, spare)
+	check(c.StepDownTimeout <= spare, "StepDownTimeout",
+		"is %s, must fit in the %s that LeaseDuration leaves after RenewDeadline, with MaxClockRateSkew to spare",
+		c.StepDownTimeout, spare)
 	return errors.Join(errs...)
 }

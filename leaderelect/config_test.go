@@ -30,34 +30,34 @@ func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 		"Key is required":              func(c *leaderelect.Config) { c.Key = "" },
 		"OnStartedLeading is required": func(c *leaderelect.Config) { c.OnStartedLeading = nil },
 
-		"LeaseDuration must be at least 100ms, is 99ms": func(c *leaderelect.Config) { c.LeaseDuration = 99 * time.Millisecond },
-		"LeaseDuration must be greater than RenewDeadline: 15s, 15s": func(c *leaderelect.Config) {
+		"LeaseDuration is 99ms, must be at least 100ms": func(c *leaderelect.Config) { c.LeaseDuration = 99 * time.Millisecond },
+		"LeaseDuration is 15s, must be greater than RenewDeadline, which is 15s": func(c *leaderelect.Config) {
 			c.LeaseDuration, c.RenewDeadline, c.StepDownTimeout = lease, lease, time.Second
 		},
-		"RenewDeadline must be positive, is -1s":                  func(c *leaderelect.Config) { c.RenewDeadline = -time.Second },
-		"RetryPeriod must be at least 10ms, is -1s":               func(c *leaderelect.Config) { c.RetryPeriod = -time.Second },
-		"RetryPeriod must be at least 10ms, is 1ns":               func(c *leaderelect.Config) { c.RetryPeriod = 1 },
-		"LeaseDuration must be at most 24h, is 876000h0m0s":       func(c *leaderelect.Config) { c.LeaseDuration = 876_000 * time.Hour },
-		"RenewDeadline must be at least twice RetryPeriod: 3s, 2": func(c *leaderelect.Config) { c.RenewDeadline, c.RetryPeriod = 3*time.Second, 2*time.Second },
-		"RequestTimeout must be at least 1ms, is -1s":             func(c *leaderelect.Config) { c.RequestTimeout = -time.Second },
-		"RequestTimeout must be at least 1ms, is 1ns":             func(c *leaderelect.Config) { c.RequestTimeout = 1 },
-		"RequestTimeout must be less than RenewDeadline: 10s, 10": func(c *leaderelect.Config) { c.RequestTimeout = 10 * time.Second },
-		"StepDownTimeout must be positive, is -1s":                func(c *leaderelect.Config) { c.StepDownTimeout = -time.Second },
-		"StepDownTimeout must fit in LeaseDuration after RenewDeadline, with MaxClockRateSkew to spare: 2.6s in 2.5s": func(c *leaderelect.Config) {
+		"RenewDeadline is -1s, must be positive":                              func(c *leaderelect.Config) { c.RenewDeadline = -time.Second },
+		"RetryPeriod is -1s, must be at least 10ms":                           func(c *leaderelect.Config) { c.RetryPeriod = -time.Second },
+		"RetryPeriod is 1ns, must be at least 10ms":                           func(c *leaderelect.Config) { c.RetryPeriod = 1 },
+		"LeaseDuration is 876000h0m0s, must be at most 24h":                   func(c *leaderelect.Config) { c.LeaseDuration = 876_000 * time.Hour },
+		"RenewDeadline is 3s, must be at least twice RetryPeriod, which is 2": func(c *leaderelect.Config) { c.RenewDeadline, c.RetryPeriod = 3*time.Second, 2*time.Second },
+		"RequestTimeout is -1s, must be at least 1ms":                         func(c *leaderelect.Config) { c.RequestTimeout = -time.Second },
+		"RequestTimeout is 1ns, must be at least 1ms":                         func(c *leaderelect.Config) { c.RequestTimeout = 1 },
+		"RequestTimeout is 10s, must be less than RenewDeadline, which is 10": func(c *leaderelect.Config) { c.RequestTimeout = 10 * time.Second },
+		"StepDownTimeout is -1s, must be positive":                            func(c *leaderelect.Config) { c.StepDownTimeout = -time.Second },
+		"StepDownTimeout is 2.6s, must fit in the 2.5s that LeaseDuration leaves after RenewDeadline, with MaxClockRateSkew to spare": func(c *leaderelect.Config) {
 			c.StepDownTimeout = 2600 * time.Millisecond
 		},
-		"StepDownTimeout must be positive, is -100ms; LeaseDuration leaves": func(c *leaderelect.Config) {
+		"StepDownTimeout is -100ms, must be positive; LeaseDuration leaves": func(c *leaderelect.Config) {
 			c.RenewDeadline = 12600 * time.Millisecond // less than the lease, but not by the skew
 		},
 		"Sentinel is required with FencedWork":         func(c *leaderelect.Config) { c.FencedWork = true },
-		"MaxClockRateSkew must be less than 1, is 1":   func(c *leaderelect.Config) { c.MaxClockRateSkew = 1 },
-		"MaxClockRateSkew must be less than 1, is NaN": func(c *leaderelect.Config) { c.MaxClockRateSkew = math.NaN() },
+		"MaxClockRateSkew is 1, must be less than 1":   func(c *leaderelect.Config) { c.MaxClockRateSkew = 1 },
+		"MaxClockRateSkew is NaN, must be less than 1": func(c *leaderelect.Config) { c.MaxClockRateSkew = math.NaN() },
 	} {
 		t.Run(want, func(t *testing.T) {
 			cfg := valid()
 			change(&cfg)
 			e, err := leaderelect.New(cfg)
-			require.ErrorContains(t, err, "leaderelect: config: "+want)
+			require.ErrorContains(t, err, "leaderelect: new elector: Config."+want)
 			require.Nil(t, e)
 		})
 	}
@@ -66,9 +66,9 @@ func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 func TestEveryFieldThatDoesNotFitIsNamed(t *testing.T) {
 	_, err := leaderelect.New(leaderelect.Config{RequestTimeout: -1})
 	for _, field := range []string{"Store", "Key", "OnStartedLeading", "RequestTimeout"} {
-		require.ErrorContains(t, err, "config: "+field+" ")
+		require.ErrorContains(t, err, "Config."+field+" ")
 	}
-	assert.Equal(t, 4, strings.Count(err.Error(), "leaderelect: config: "))
+	assert.Equal(t, 4, strings.Count(err.Error(), "Config."))
 }
 
 func TestAConfigThatJustFitsIsTaken(t *testing.T) {

@@ -72,8 +72,8 @@ type Leader struct {
 // New returns an elector. The error names every field of cfg that does not fit.
 func New(cfg Config) (*Elector, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.validate(); err != nil {
-		return nil, err
+	if err := cfg.validate("Config"); err != nil {
+		return nil, fmt.Errorf("leaderelect: new elector: %w", err)
 	}
 	return newElector(cfg, rand.Text()), nil
 }

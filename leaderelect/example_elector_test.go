@@ -57,6 +57,6 @@ func ExampleConfig() {
 	})
 	fmt.Println(err)
 	// Output:
-	// leaderelect: config: Key is required
-	// leaderelect: config: RequestTimeout must be less than RenewDeadline: 1m0s, 10s
+	// leaderelect: new elector: Config.Key is required
+	// Config.RequestTimeout is 1m0s, must be less than RenewDeadline, which is 10s
 }

@@ -57,5 +57,5 @@ func ExampleSlotsConfig() {
 		OnAcquired: func(context.Context, int) error { return nil },
 	})
 	fmt.Println(err)
-	// Output: leaderelect: slots config: Slots must be 1 to 4096, is 5000
+	// Output: leaderelect: new slots: SlotsConfig.Slots is 5000, must be 1 to 4096
 }

@@ -2,6 +2,7 @@ package leaderelect
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,6 +87,27 @@ type SlotsConfig struct {
 // maxSlots bounds the number of slots and of seats.
 const maxSlots = 4096
 
+// validate returns an error that names each field of cfg, with its defaults in place, that is out of its bounds, but for
+// what Lease shares with the Config of an elector.
+func (cfg SlotsConfig) validate() error {
+	var errs []error
+	check := func(ok bool, field, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("SlotsConfig.%s %s", field, fmt.Sprintf(format, args...)))
+		}
+	}
+	check(cfg.Slots > 0 && cfg.Slots <= maxSlots, "Slots", "is %d, must be 1 to %d", cfg.Slots, maxSlots)
+	check(cfg.Seats > 0 && cfg.Seats <= maxSlots, "Seats", "is %d, must be 1 to %d", cfg.Seats, maxSlots)
+	check(cfg.OnAcquired != nil, "OnAcquired", "is required")
+	check(cfg.Lease.OnStartedLeading == nil, "Lease.OnStartedLeading", "must be nil: there is OnAcquired")
+	check(cfg.Lease.OnStoppedLeading == nil, "Lease.OnStoppedLeading", "must be nil: there is OnRevoked")
+	check(cfg.Lease.OnNewLeader == nil, "Lease.OnNewLeader", "must be nil")
+	check(cfg.Lease.Sentinel == nil, "Lease.Sentinel", "must be nil: it is for leader election")
+	_, ok := cfg.Lease.Store.(Lister)
+	check(ok || cfg.Slots == 1 || cfg.Lease.Store == nil, "Lease.Store", "must be a Lister, or there can be one slot only")
+	return errors.Join(errs...)
+}
+
 // NewSlots returns slots of which none is owned. The error names every field of cfg that does not fit.
 func NewSlots(cfg SlotsConfig) (*Slots, error) {
 	if cfg.Slots == 0 {
@@ -94,30 +116,16 @@ func NewSlots(cfg SlotsConfig) (*Slots, error) {
 	if cfg.Seats == 0 {
 		cfg.Seats = min(max(16, cfg.Slots), maxSlots)
 	}
-	var errs []error
-	check := func(ok bool, field, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("leaderelect: slots config: %s %s", field, fmt.Sprintf(format, args...)))
-		}
-	}
-	check(cfg.Slots > 0 && cfg.Slots <= maxSlots, "Slots", "must be 1 to %d, is %d", maxSlots, cfg.Slots)
-	check(cfg.Seats > 0 && cfg.Seats <= maxSlots, "Seats", "must be 1 to %d, is %d", maxSlots, cfg.Seats)
-	check(cfg.OnAcquired != nil, "OnAcquired", "is required")
-	check(cfg.Lease.OnStartedLeading == nil, "Lease.OnStartedLeading", "must be nil: there is OnAcquired")
-	check(cfg.Lease.OnStoppedLeading == nil, "Lease.OnStoppedLeading", "must be nil: there is OnRevoked")
-	check(cfg.Lease.OnNewLeader == nil, "Lease.OnNewLeader", "must be nil")
-	check(cfg.Lease.Sentinel == nil, "Lease.Sentinel", "must be nil: it is for leader election")
-	lister, ok := cfg.Lease.Store.(Lister)
-	check(ok || cfg.Slots == 1 || cfg.Lease.Store == nil, "Lease.Store", "must be a Lister, or there can be one slot only")
-
-	// One elector of them all has the config checked, and its identity and incarnation are those of the replica.
+	// One elector of them all has a valid config, and its identity and incarnation are those of the replica.
 	lease := cfg.Lease
 	lease.OnStartedLeading = func(context.Context, *Leadership) error { return nil }
-	first, err := New(lease)
-	if err = errors.Join(append(errs, err)...); err != nil {
-		return nil, err
+	lease = lease.withDefaults()
+	if err := errors.Join(cfg.validate(), lease.validate("SlotsConfig.Lease")); err != nil {
+		return nil, fmt.Errorf("leaderelect: new slots: %w", err)
 	}
-	s := &Slots{cfg: cfg, log: first.log, lease: first.cfg}
+	first := newElector(lease, rand.Text())
+	lister, _ := lease.Store.(Lister)
+	s := &Slots{cfg: cfg, log: first.log, lease: lease}
 	s.peers = &peers{
 		lister: lister, prefix: lease.Key + "/", lease: first.cfg, log: first.log, period: first.pollPeriod,
 		wake: make(chan struct{}, 1),

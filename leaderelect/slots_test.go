@@ -389,8 +389,9 @@ func TestASlotsConfigThatDoesNotFitNamesEveryField(t *testing.T) {
 		Sentinel: leaderelect.NewMemoryStore(), FencedWork: true,
 	}})
 	for _, want := range []string{
-		"Slots must be 1 to 4096, is -1", "Seats must be 1 to 4096, is 5000", "OnAcquired is required", "Lease.OnStartedLeading must be nil",
-		"Lease.OnStoppedLeading must be nil", "Lease.OnNewLeader must be nil", "Lease.Sentinel must be nil", "config: Store is required", "config: Key is required", "config: RequestTimeout",
+		"leaderelect: new slots: SlotsConfig.Slots is -1, must be 1 to 4096", "SlotsConfig.Seats is 5000, must be 1 to 4096", "SlotsConfig.OnAcquired is required", "Lease.OnStartedLeading must be nil",
+		"Lease.OnStoppedLeading must be nil", "Lease.OnNewLeader must be nil", "Lease.Sentinel must be nil", "SlotsConfig.Lease.Store is required", "SlotsConfig.Lease.Key is required",
+		"SlotsConfig.Lease.RequestTimeout is -1ns, must be",
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -65,9 +65,9 @@ func (c Config[T]) withDefaults() Config[T] {
 func (c *Config[T]) validate() error {
 	switch {
 	case c.Encode != nil && c.Decode == nil:
-		return errors.New("Config.Decode: is nil, but Config.Encode is set")
+		return errors.New("Config.Encode is set without Config.Decode")
 	case c.Encode == nil && c.Decode != nil:
-		return errors.New("Config.Encode: is nil, but Config.Decode is set")
+		return errors.New("Config.Decode is set without Config.Encode")
 	}
 	return nil
 }

@@ -46,14 +46,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate names every field of c that does not fit.
+// validate returns an error that names each field that is out of its bounds.
 func (c Config) validate() error {
 	var errs []error
 	if c.Dialect != Postgres && c.Dialect != SQLite {
-		errs = append(errs, fmt.Errorf("sqllease: config: Dialect is unknown: %v", c.Dialect))
+		errs = append(errs, fmt.Errorf("Config.Dialect is %v, must be Postgres or SQLite", c.Dialect))
 	}
 	if ok, _ := regexp.MatchString(`^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$`, c.Table); !ok {
-		errs = append(errs, fmt.Errorf("sqllease: config: Table must be lower-case letters, digits and '_', with or without a schema, is %q", c.Table))
+		errs = append(errs, fmt.Errorf("Config.Table is %q, must be lower-case letters, digits and '_', with or without a schema", c.Table))
 	}
 	return errors.Join(errs...)
 }

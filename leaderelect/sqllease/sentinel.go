@@ -38,7 +38,7 @@ type SentinelConfig struct {
 func NewSentinel(db *sql.DB, cfg SentinelConfig) (*Sentinel, error) {
 	cfg.CheckPeriod = cmp.Or(cfg.CheckPeriod, time.Second)
 	if cfg.CheckPeriod < 0 {
-		return nil, fmt.Errorf("sqllease: sentinel config: CheckPeriod must be positive, is %s", cfg.CheckPeriod)
+		return nil, fmt.Errorf("sqllease: new sentinel: SentinelConfig.CheckPeriod is %s, must not be negative", cfg.CheckPeriod)
 	}
 	return &Sentinel{db: db, cfg: cfg}, nil
 }

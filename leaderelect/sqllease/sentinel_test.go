@@ -132,7 +132,7 @@ func TestAFailureOfTheServerIsAnErrorAndNotTheEndOfAMark(t *testing.T) {
 
 func TestASentinelConfigThatDoesNotFitNamesTheField(t *testing.T) {
 	_, err := sqllease.NewSentinel(nil, sqllease.SentinelConfig{CheckPeriod: -1})
-	require.ErrorContains(t, err, "CheckPeriod must be positive, is -1ns")
+	require.ErrorContains(t, err, "sqllease: new sentinel: SentinelConfig.CheckPeriod is -1ns, must not be negative")
 	_, err = sqllease.NewSentinel(nil, sqllease.SentinelConfig{})
 	require.NoError(t, errors.Join(err))
 }

@@ -27,7 +27,7 @@ type Store struct {
 func New(db *sql.DB, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("sqllease: new store: %w", err)
 	}
 	return &Store{db: db, stmt: statementsOf(cfg)}, nil
 }

@@ -135,14 +135,14 @@ func TestARowWithANameThatIsNoneOfOursIsLeftOut(t *testing.T) {
 func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 	for _, table := range []string{"Leases", "a b", `a"b`, "1a", "a.b.c", "a.", ".a", "a;b", "ä"} {
 		_, err := sqllease.New(nil, sqllease.Config{Table: table})
-		assert.ErrorContains(t, err, "sqllease: config: Table must be", table)
+		assert.ErrorContains(t, err, "sqllease: new store: Config.Table is", table)
 	}
 	for _, table := range []string{"a", "_a1", "ops.leases", ""} {
 		_, err := sqllease.New(nil, sqllease.Config{Table: table})
 		assert.NoError(t, err, table)
 	}
 	_, err := sqllease.New(nil, sqllease.Config{Dialect: 7})
-	assert.ErrorContains(t, err, "Dialect is unknown: Dialect(7)")
+	assert.ErrorContains(t, err, "sqllease: new store: Config.Dialect is Dialect(7), must be")
 }
 
 func TestStatementsSpeakTheDialect(t *testing.T) {

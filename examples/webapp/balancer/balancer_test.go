@@ -290,8 +290,8 @@ func TestManyConnectionsWhileBackendsChange(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for want, cfg := range map[string]balancer.Config{
-		"config: DialTimeout is negative": {DialTimeout: -1},
-		"config: Drain is negative":       {Drain: -1},
+		"Config.DialTimeout is -1ns, must not be negative": {DialTimeout: -1},
+		"Config.Drain is -1ns, must not be negative":       {Drain: -1},
 	} {
 		_, err := balancer.Listen("127.0.0.1:0", cfg)
 		require.ErrorContains(t, err, want)

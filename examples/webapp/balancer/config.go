@@ -3,6 +3,7 @@ package balancer
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -35,12 +36,14 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.validate()
 }
 
+// validate returns an error that names each field that is out of its bounds.
 func (c Config) validate() error {
+	var errs []error
 	if c.DialTimeout < 0 {
-		return errors.New("config: DialTimeout is negative")
+		errs = append(errs, fmt.Errorf("Config.DialTimeout is %s, must not be negative", c.DialTimeout))
 	}
 	if c.Drain < 0 {
-		return errors.New("config: Drain is negative")
+		errs = append(errs, fmt.Errorf("Config.Drain is %s, must not be negative", c.Drain))
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -67,12 +67,14 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.validate()
 }
 
+// validate returns an error that names each field that is out of its bounds.
 func (c Config) validate() error {
+	var errs []error
 	if c.Grace < 0 {
-		return errors.New("config: Grace is negative")
+		errs = append(errs, fmt.Errorf("Config.Grace is %s, must not be negative", c.Grace))
 	}
 	if c.Failures < 0 {
-		return errors.New("config: Failures is negative")
+		errs = append(errs, fmt.Errorf("Config.Failures is %d, must not be negative", c.Failures))
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -352,8 +352,8 @@ func TestRunRunsOnce(t *testing.T) {
 
 func TestOpenChecksItsConfig(t *testing.T) {
 	for want, cfg := range map[string]machine.Config{
-		"Grace is negative":    {Grace: -1},
-		"Failures is negative": {Failures: -1},
+		"Config.Grace is -1ns, must not be negative":  {Grace: -1},
+		"Config.Failures is -1, must not be negative": {Failures: -1},
 	} {
 		_, err := machine.Open(t.TempDir(), cfg)
 		require.ErrorContains(t, err, want)

@@ -3,6 +3,7 @@ package manifest
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -32,9 +33,11 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.validate()
 }
 
+// validate returns an error that names each field that is out of its bounds.
 func (c Config) validate() error {
+	var errs []error
 	if c.ReadTimeout < 0 {
-		return errors.New("config: ReadTimeout is negative")
+		errs = append(errs, fmt.Errorf("Config.ReadTimeout is %s, must not be negative", c.ReadTimeout))
 	}
-	return nil
+	return errors.Join(errs...)
 }

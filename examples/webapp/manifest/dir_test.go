@@ -154,7 +154,7 @@ func TestOpenNeedsADirectory(t *testing.T) {
 func TestOpenNamesTheFieldThatIsWrong(t *testing.T) {
 	path := t.TempDir()
 	_, err := manifest.Open(path, manifest.Config{ReadTimeout: -1})
-	require.EqualError(t, err, "manifest: open "+path+": config: ReadTimeout is negative")
+	require.EqualError(t, err, "manifest: open "+path+": Config.ReadTimeout is -1ns, must not be negative")
 }
 
 func TestTheFirstToHaveANameKeepsIt(t *testing.T) {
