@@ -1,0 +1,158 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// put writes a record past the engine, as another program might.
+func put(t *testing.T, db backend.Backend, key, meta, value string) {
+	t.Helper()
+	_, err := db.Transact(context.Background(), "app", key, nil, func(have backend.Record) (*backend.Record, error) {
+		next := have
+		next.Meta, next.Value = []byte(meta), []byte(value)
+		return &next, nil
+	})
+	require.NoError(t, err)
+}
+
+const envelope = `{"uid":"u1","generation":1,"created":"2024-01-01T00:00:00Z"}`
+
+// eitherWay runs a test on a Memory that keeps values, and on one that keeps records.
+func eitherWay(t *testing.T, test func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App])) {
+	for name, hide := range map[string]bool{"values": false, "records": true} {
+		t.Run(name, func(t *testing.T) {
+			db := must(store.NewMemory(store.MemoryConfig{}))
+			test(t, db, func(cfg store.Config[App]) store.Store[App] {
+				if hide {
+					return must(store.Open(behind{db}, "app", cfg))
+				}
+				return must(store.Open(db, "app", cfg))
+			})
+		})
+	}
+}
+
+func TestARecordThatDoesNotDecodeStopsNothingElse(t *testing.T) {
+	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
+		var log bytes.Buffer
+		var told []store.Undecodable
+		apps := open(store.Config[App]{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Hooks:  store.Hooks{Undecodable: func(u store.Undecodable) { told = append(told, u) }},
+		})
+		create(t, apps, "a")
+		create(t, apps, "c")
+		put(t, db, "b", envelope, `"not an app"`)
+		for range 2 {
+			l, err := apps.List(t.Context())
+			require.NoError(t, err)
+			require.Len(t, l.Items, 2)
+			require.Equal(t, []object{{Key: "b", Version: 3}}, l.Unread)
+		}
+		require.Len(t, told, 1, "each version once")
+		assert.Equal(t, "app b 3", told[0].Kind+" "+told[0].Key+" "+string('0'+rune(told[0].Version)))
+		assert.ErrorIs(t, told[0].Err, store.ErrDecode)
+		assert.Contains(t, log.String(), "kind=app key=b version=3")
+		assert.Equal(t, told, apps.Stats().Undecodable)
+
+		_, err := apps.Get(t.Context(), "b")
+		require.ErrorIs(t, err, store.ErrDecode)
+		var e *store.Error
+		require.ErrorAs(t, err, &e)
+		assert.EqualValues(t, 3, e.Have)
+		require.ErrorIs(t, errOf(apps.Update(t.Context(), object{Key: "b", Version: 3})), store.ErrDecode)
+		require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "b"})), store.ErrExists)
+
+		put(t, db, "b", `what?`, `{"Replicas":7}`)
+		require.ErrorIs(t, errOf(apps.Delete(t.Context(), "b")), store.ErrDecode, "it may have finalizers")
+		last := create(t, apps, "d")
+		n := 0
+		for ev, err := range apps.Watch(t.Context(), 2) { // passes by two versions of b
+			require.NoError(t, err)
+			if ev.Type == informer.Bookmark {
+				n++
+				continue
+			}
+			assert.Equal(t, last, ev.Object)
+			break
+		}
+		assert.Equal(t, 2, n)
+		assert.Len(t, told, 2, "another version")
+
+		put(t, db, "b", envelope, `{"Replicas":7}`)
+		l, err := apps.List(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, l.Items, 4)
+		assert.Empty(t, l.Unread)
+		assert.Empty(t, apps.Stats().Undecodable, "it is repaired")
+	})
+}
+
+func TestARecordWhoseValueDoesNotDecodeCanBeDeletedAndItsDeletionIsTold(t *testing.T) {
+	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
+		apps := open(store.Config[App]{Logger: slog.New(slog.DiscardHandler)})
+		put(t, db, "b", envelope, `"not an app"`)
+		require.NoError(t, errOf(apps.Delete(t.Context(), "b")))
+		r, err := db.Get(t.Context(), "app", "b")
+		require.NoError(t, err)
+		assert.True(t, r.Deleted)
+		assert.Equal(t, `"not an app"`, string(r.Value), "the last state, as it was")
+		for ev, err := range apps.Watch(t.Context(), 1) {
+			require.NoError(t, err)
+			assert.Equal(t, informer.Deleted, ev.Type)
+			assert.Equal(t, "b", ev.Object.Key)
+			break
+		}
+		_, err = apps.Create(t.Context(), object{Key: "b"})
+		require.NoError(t, err, "the tombstone is in nobody's way")
+	})
+}
+
+// A cache keeps what it had of a record that does not decode any more, also across a new list, and takes it up again.
+func TestACacheKeepsWhatItHasOfARecordThatDoesNotDecode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := must(store.NewMemory(store.MemoryConfig{History: 3}))
+		apps := must(store.Open(db, "app", store.Config[App]{Logger: slog.New(slog.DiscardHandler)}))
+		old := create(t, apps, "b")
+		create(t, apps, "gone")
+		source := gapped{apps, make(chan struct{}, 1)}
+		inf := must(informer.New(source, store.Key[App], informer.Config{Name: "apps", Logger: slog.New(slog.DiscardHandler)}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it
+		<-inf.Synced()
+
+		put(t, db, "b", envelope, `"not an app"`)
+		require.NoError(t, errOf(apps.Delete(ctx, "gone")))
+		last := create(t, apps, "c")
+		source.gaps <- struct{}{}
+		require.NoError(t, inf.WaitForVersion(ctx, last.Version))
+		got, ok := inf.Get("b")
+		require.True(t, ok)
+		assert.Equal(t, old, got)
+		_, ok = inf.Get("gone")
+		assert.False(t, ok)
+		put(t, db, "b", envelope, `{"Replicas":7}`)
+		last = create(t, apps, "d")
+		source.gaps <- struct{}{}
+		require.NoError(t, inf.WaitForVersion(ctx, last.Version))
+		got, _ = inf.Get("b")
+		assert.Equal(t, 7, got.Value.Replicas)
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
+
+var errCodec = errors.New("codec")
