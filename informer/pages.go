@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // Pager is what a source may be besides a [ListWatcher]: one whose list comes in pages, because it holds so many objects
@@ -36,7 +37,11 @@ func Collect[T any](pages iter.Seq2[List[T], error]) (List[T], error) {
 		}
 		n++
 		whole.Version = page.Version
-		whole.Items = append(whole.Items, page.Items...)
+		if whole.Items == nil {
+			whole.Items = slices.Clip(page.Items) // there is mostly one page; the next one does not write to this one
+		} else {
+			whole.Items = append(whole.Items, page.Items...)
+		}
 		whole.Unread = append(whole.Unread, page.Unread...)
 	}
 	if n == 0 {

@@ -45,21 +45,26 @@ func (c *codec[T]) state(r *backend.Record) (*state[T], error) {
 	if r.Version == 0 {
 		return nil, nil
 	}
-	st := &state[T]{}
+	st := new(state[T])
+	return st, c.read(st, r)
+}
+
+// read makes st, which is zero, the state in a record. It returns a *decodeError as state does.
+func (c *codec[T]) read(st *state[T], r *backend.Record) error {
 	st.Key, st.Version, st.Labels = r.Key, r.Version, copyOfMap(r.Labels)
 	st.deleted, st.before, st.raw = r.Deleted, r.Before, r.Value
 	var m meta
 	if err := json.Unmarshal(r.Meta, &m); err != nil {
-		return st, &decodeError{r.Version, fmt.Errorf("its envelope: %w", err)}
+		return &decodeError{r.Version, fmt.Errorf("its envelope: %w", err)}
 	}
 	st.UID, st.Generation, st.Owners, st.Finalizers = m.UID, m.Generation, copyOfList(m.Owners), copyOfList(m.Finalizers)
 	st.Created, st.Deleting, st.created, st.requests = m.Created, m.Deleting, m.New, m.Requests
 	v, err := c.decode(r.Value)
 	if err != nil {
-		return st, &decodeError{r.Version, err}
+		return &decodeError{r.Version, err}
 	}
 	st.Value = v
-	return st, nil
+	return nil
 }
 
 // record returns the record of a state.

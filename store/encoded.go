@@ -42,14 +42,15 @@ func (e *encoded[T]) pages(ctx context.Context, q *backend.Query) iter.Seq2[page
 				yield(page[T]{}, err)
 				return
 			}
+			var st state[T] // one for all
 			p := page[T]{version: got.Version, items: make([]Object[T], 0, len(got.Records))}
 			for i := range got.Records {
 				r := &got.Records[i]
 				if r.Deleted || !q.Matches(r.Key, r.Labels) {
 					continue
 				}
-				st, err := e.codec.state(r)
-				if err != nil {
+				st = state[T]{}
+				if err := e.codec.read(&st, r); err != nil {
 					p.unread = append(p.unread, unread{r.Key, r.Version, err})
 					continue
 				}

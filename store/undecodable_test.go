@@ -91,12 +91,24 @@ func TestARecordThatDoesNotDecodeStopsNothingElse(t *testing.T) {
 		assert.Equal(t, 2, n)
 		assert.Len(t, told, 2, "another version")
 
+		require.Len(t, apps.Stats().Undecodable, 1)
 		put(t, db, "b", envelope, `{"Replicas":7}`)
+		for ev, err := range apps.Watch(t.Context(), last.Version) {
+			require.NoError(t, err)
+			assert.Equal(t, 7, ev.Object.Value.Replicas)
+			break
+		}
+		assert.Empty(t, apps.Stats().Undecodable, "it is repaired, as a watch has seen")
+		put(t, db, "b", envelope, `"not an app"`)
 		l, err := apps.List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, apps.Stats().Undecodable, 1)
+		put(t, db, "b", envelope, `{"Replicas":7}`)
+		l, err = apps.List(t.Context())
 		require.NoError(t, err)
 		assert.Len(t, l.Items, 4)
 		assert.Empty(t, l.Unread)
-		assert.Empty(t, apps.Stats().Undecodable, "it is repaired")
+		assert.Empty(t, apps.Stats().Undecodable, "it is repaired, as a list has seen")
 	})
 }
 
