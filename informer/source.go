@@ -89,6 +89,7 @@ type ListWatcher[T any] interface {
 	// version seen. The consumer ends a watch by leaving its loop.
 	//
 	// A watch may skip a state of an object that a later change has replaced. It must yield the last state of each object.
+	// If it skips a creation, the next state of the object may come as Modified.
 	// If an object that was listed or yielded is gone, the watch must yield its deletion with its last state.
 	Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error]
 }

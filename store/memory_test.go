@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
@@ -24,12 +25,33 @@ func TestMemoryIsAStore(t *testing.T) {
 				db := must(store.NewMemory(store.MemoryConfig{History: history}))
 				t.Cleanup(func() { assert.NoError(t, db.CheckInvariants()) })
 				return storetest.Database{
-					Open:    func(kind string) store.Store[storetest.Thing] { return open[storetest.Thing](t, db, kind) },
-					History: history,
+					Handles:   []backend.Backend{db, db},
+					Remembers: history,
+					Expire:    func(kind string) error { return expire(db, kind, history) },
 				}
 			})
 		})
 	}
+}
+
+// expire makes as many changes of a kind as db remembers.
+func expire(db *store.Memory, kind string, history int) error {
+	for i := range history/2 + 1 {
+		for _, deleted := range []bool{false, true} {
+			_, err := db.Transact(context.Background(), kind, fmt.Sprint("filler", i), nil,
+				func(have backend.Record) (*backend.Record, error) {
+					next := have
+					if next.Deleted = deleted; !deleted {
+						next.Meta, next.Value = []byte("{}"), []byte("{}")
+					}
+					return &next, nil
+				})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func TestTheDefaultHistoryIs4096Changes(t *testing.T) {

@@ -52,6 +52,9 @@ func listCases[T any]() []testCase[T] {
 		}},
 
 		{"a list that is taken while objects change is that of its version", func(t testing.TB, s Subject[T]) {
+			if s.Merges {
+				t.Skip("a watch that merges does not tell the states of every version")
+			}
 			w := newWorld(t, s)
 			const rounds = 10
 			changes := 3 * w.fill()

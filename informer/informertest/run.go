@@ -42,7 +42,7 @@ type Subject[T any] struct {
 
 	// Merges says that a watch may skip a state of an object that a later change has replaced, as a source does that keeps
 	// only the last state of each object. It must not skip the last state, nor the deletion of an object that a consumer
-	// has seen and that is gone.
+	// has seen and that is gone. If it skips a creation, the next state of the object may come as Modified.
 	Merges bool
 
 	// Objects is how many objects the case about long lists has. Defaults to 100. For a source that lists in pages it
@@ -62,9 +62,24 @@ type Subject[T any] struct {
 // Run checks that a source keeps the contract of [informer.ListWatcher], on which the guarantees of an informer depend.
 // It runs every case as a subtest of t, each with a source that open makes for it.
 func Run[T any](t *testing.T, open func(t *testing.T) Subject[T]) {
-	for _, c := range cases[T]() {
-		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
+	for _, c := range Cases[T]() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
 	}
+}
+
+// Case is one sentence of the contract. Run checks it with an empty source.
+type Case[T any] struct {
+	Name string
+	Run  func(t testing.TB, s Subject[T])
+}
+
+// Cases returns the cases of [Run], for a suite that has them among its own.
+func Cases[T any]() []Case[T] {
+	var all []Case[T]
+	for _, c := range cases[T]() {
+		all = append(all, Case[T]{c.name, c.run})
+	}
+	return all
 }
 
 // testCase is one sentence of the contract.

@@ -173,7 +173,7 @@ func (r *watcher[T]) seesMerged(want []change) {
 			i := slices.IndexFunc(left[got.name], func(c change) bool {
 				return c.rev == got.rev && (c.what == informer.Deleted) == (got.what == informer.Deleted)
 			})
-			if i < 0 || had[got.name] != (got.what != informer.Added) {
+			if i < 0 || had[got.name] && got.what == informer.Added || !had[got.name] && got.what == informer.Deleted {
 				r.t.Fatalf("the watch tells: %v; want one of %v", got, left[got.name])
 			}
 			left[got.name] = left[got.name][i+1:]

@@ -9,7 +9,7 @@ import (
 
 var finalizerCases = []testCase{
 	{"a deletion of an object without finalizers removes it", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web")
 		w := watch(t, patient(t), s, o.Version)
 		last := remove(t, s, "web")
@@ -19,7 +19,7 @@ var finalizerCases = []testCase{
 	}},
 
 	{"an object with finalizers is deleted when the last of them is gone", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		before := create(t, s, "web", "dns", "disk")
 		w := watch(t, patient(t), s, before.Version)
 
@@ -54,7 +54,7 @@ var finalizerCases = []testCase{
 	}},
 
 	{"to delete again what is being deleted does nothing", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		create(t, s, "web", "dns")
 		o := remove(t, s, "web")
 		w := watch(t, patient(t), s, o.Version)
@@ -66,7 +66,7 @@ var finalizerCases = []testCase{
 	}},
 
 	{"an update cannot take a deletion back", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		before := create(t, s, "web", "dns")
 		remove(t, s, "web")
 		o := get(t, s, "web")
@@ -80,7 +80,7 @@ var finalizerCases = []testCase{
 	}},
 
 	{"an update cannot ask for a deletion", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web")
 		o.Deleting, o.Value.Size = o.Created, 7
 		if o = update(t, s, o); !o.Deleting.IsZero() {
@@ -90,7 +90,7 @@ var finalizerCases = []testCase{
 	}},
 
 	{"to remove the last finalizer of an object that is not being deleted keeps it", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		o.Finalizers = nil
 		o = update(t, s, o)
@@ -100,7 +100,7 @@ var finalizerCases = []testCase{
 	}},
 
 	{"a deletion that has begun changes the version that a writer has to know", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		remove(t, s, "web")
 		o.Finalizers = nil

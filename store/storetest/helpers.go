@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 type (
@@ -203,6 +204,28 @@ func (w *watcher) next() event {
 			w.t.Fatalf("%v of version %d carries an object of version %d", e.Type, e.Version, e.Object.Version)
 		}
 		return e
+	}
+}
+
+// bookmark fails unless the next event is a bookmark of at least a version, and comes in time.
+func (w *watcher) bookmark(least informer.Version) {
+	w.t.Helper()
+	const late = 3 * backend.BookmarkInterval // it comes within one, and a busy machine may take its time
+	for start := time.Now(); ; {
+		e, err, ok := w.pull()
+		switch {
+		case !ok || err != nil:
+			w.t.Fatalf("the watch ended after version %d, want a bookmark: %v", w.last, err)
+		case e.Type != informer.Bookmark:
+			w.t.Fatalf("the event is %v of %q, want a bookmark", e.Type, e.Object.Key)
+		case e.Version < w.last:
+			w.t.Fatalf("a bookmark of version %d comes after version %d", e.Version, w.last)
+		case time.Since(start) > late:
+			w.t.Fatalf("the watch told nothing for %v, and a bookmark has to come within %v", time.Since(start), backend.BookmarkInterval)
+		}
+		if w.last = e.Version; w.last >= least {
+			return
+		}
 	}
 }
 

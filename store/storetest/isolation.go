@@ -31,7 +31,7 @@ func spoilable() object {
 
 var isolationCases = []testCase{
 	{"nothing that a caller does to an object changes the store", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		given := spoilable()
 		o, err := s.Create(patient(t), given)
 		must(t, err)
@@ -99,7 +99,7 @@ var isolationCases = []testCase{
 	}},
 
 	{"nothing that a caller does to an object changes what another holds", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		given := spoilable()
 		created, err := s.Create(patient(t), given)
 		must(t, err)
@@ -120,7 +120,7 @@ var isolationCases = []testCase{
 	}},
 
 	{"nothing that a caller does to an object changes the history", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		given := spoilable()
 		o, err := s.Create(patient(t), given)
 		must(t, err)

@@ -31,10 +31,10 @@ var modelCases = []testCase{
 	{"random writes do what the model does, and every watch tells the same story", func(t testing.TB, db Database) {
 		for seed := range uint64(3) {
 			n := steps
-			if db.History > 0 {
-				n = min(n, db.History)
+			if db.Remembers > 0 {
+				n = min(n, db.Remembers)
 			}
-			s := db.Open(fmt.Sprint("thing", seed))
+			s := db.open(fmt.Sprint("thing", seed))
 			m := &model{t: t, s: s, rand: rand.New(rand.NewPCG(seed, 1)), held: map[string]object{}}
 			from := list(t, s).Version
 			ctx, cancel := context.WithCancel(patient(t))

@@ -12,7 +12,7 @@ import (
 
 var objectCases = []testCase{
 	{"a created object comes back from Create, Get and List as it was given", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		if s.Kind() != "thing" {
 			t.Fatalf("Kind() = %q, want the kind it was opened with", s.Kind())
 		}
@@ -27,7 +27,7 @@ var objectCases = []testCase{
 	}},
 
 	{"Create sets UID, Version and Created, whatever the caller wrote there", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		odd := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 		first := create(t, s, "first")
 		o, err := s.Create(patient(t), object{Key: "second", UID: first.UID, Version: 1000, Created: odd, Deleting: odd})
@@ -46,7 +46,7 @@ var objectCases = []testCase{
 	}},
 
 	{"a key that is taken cannot be created, and stays as it is", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web")
 		_, err := s.Create(patient(t), object{Key: "web", Value: Thing{Name: "other"}})
 		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
@@ -54,7 +54,7 @@ var objectCases = []testCase{
 	}},
 
 	{"an object without a key cannot be created", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		_, err := s.Create(patient(t), object{})
 		var e *store.Error
 		if !errors.As(err, &e) {
@@ -64,7 +64,7 @@ var objectCases = []testCase{
 	}},
 
 	{"what is not there is not found", func(t testing.TB, db Database) {
-		s, other := db.Open("thing"), db.Open("other")
+		s, other := db.open("thing"), db.open("other")
 		o := create(t, s, "web")
 		remove(t, s, "web")
 		create(t, other, "web")
@@ -81,7 +81,7 @@ var objectCases = []testCase{
 	}},
 
 	{"a key that is created again has another UID", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		uids := map[string]bool{}
 		for range 10 {
 			uids[create(t, s, "web").UID] = true
@@ -93,7 +93,7 @@ var objectCases = []testCase{
 	}},
 
 	{"Update replaces value, owners and finalizers, and nothing else", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		before := create(t, s, "web", "dns")
 		odd := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 		given := object{
@@ -118,7 +118,7 @@ var objectCases = []testCase{
 	}},
 
 	{"an update that changes nothing writes nothing", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o, err := s.Create(patient(t), object{Key: "web", Value: full(), Owners: owners(), Finalizers: []string{"dns"}})
 		must(t, err)
 		w := watch(t, patient(t), s, o.Version)
@@ -132,7 +132,7 @@ var objectCases = []testCase{
 	}},
 
 	{"an update that changes one thing is written, whatever the thing", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		given := object{Key: "web", Value: full(), Owners: owners(), Finalizers: []string{"dns", "disk"}}
 		o, err := s.Create(patient(t), given)
 		must(t, err)
@@ -169,7 +169,7 @@ var objectCases = []testCase{
 	}},
 
 	{"a list is in the order of the bytes of the keys", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		keys(t, list(t, s))
 		for _, key := range []string{"b", "é", "a/b", "B", "ab", "a", "a b", "10", "9", "a%b"} {
 			create(t, s, key)
@@ -178,7 +178,7 @@ var objectCases = []testCase{
 	}},
 
 	{"every change has a greater version than everything before it", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		last := list(t, s).Version
 		grows := func(what string, v informer.Version) {
 			t.Helper()
@@ -203,7 +203,7 @@ var objectCases = []testCase{
 	}},
 
 	{"a context that has ended ends every call and writes nothing", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web")
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(patient(t))

@@ -9,7 +9,7 @@ import (
 
 var preconditionCases = []testCase{
 	{"an update of another version than the stored one is a conflict", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		old := create(t, s, "web")
 		o := grow(t, s, "web")
 		for _, v := range []informer.Version{0, old.Version, o.Version + 1, o.Version + 1000} {
@@ -25,7 +25,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"an update that would change nothing is still a conflict when its version is old", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		old := create(t, s, "web")
 		o := grow(t, s, "web")
 		o.Version = old.Version
@@ -34,7 +34,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"an update with another UID is a conflict", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web")
 		wrong := o
 		wrong.UID += "x"
@@ -44,7 +44,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"an update meant for an earlier life of the key is a conflict", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		old := create(t, s, "web")
 		remove(t, s, "web")
 		o := create(t, s, "web")
@@ -55,7 +55,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"IfVersion holds for the version that is stored, and for no other", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		old := create(t, s, "web")
 		o := grow(t, s, "web")
 		for _, v := range []informer.Version{0, old.Version, o.Version + 1} {
@@ -75,7 +75,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"IfUID holds for the UID that is stored, and for no other", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		other, o := create(t, s, "other"), create(t, s, "web")
 		for _, uid := range []string{"", other.UID, o.UID + "x"} {
 			_, err := s.Update(patient(t), o, store.IfUID(uid))
@@ -90,7 +90,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"to Create, what is not there has version 0 and no UID", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		_, err := s.Create(patient(t), object{Key: "web"}, store.IfVersion(1))
 		refused(t, err, store.ErrConflict, store.OpCreate, s, "web")
 		_, err = s.Create(patient(t), object{Key: "web"}, store.IfUID("u"))
@@ -100,7 +100,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"all preconditions have to hold", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web")
 		good := []store.Precondition{store.IfVersion(o.Version), store.IfUID(o.UID), store.IfTerm("lease", 3), {}}
 		for _, bad := range []store.Precondition{store.IfVersion(o.Version + 1), store.IfUID("x")} {
@@ -113,7 +113,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"a write of an earlier term than one that has written is fenced off", func(t testing.TB, db Database) {
-		s, other := db.Open("thing"), db.Open("other")
+		s, other := db.open("thing"), db.open("other")
 		write := func(term uint64) error {
 			o := get(t, s, "web")
 			o.Value.Size++
@@ -146,7 +146,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"a term is seen with an accepted write that has nothing to change, and not with a refused one", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		_, err := s.Create(patient(t), o, store.IfTerm("lease", 9))
 		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
@@ -162,7 +162,7 @@ var preconditionCases = []testCase{
 	}},
 
 	{"who is fenced off hears so first, and who is late that the object is gone", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		_, err := s.Create(patient(t), object{Key: "web"}, store.IfTerm("lease", 2))
 		must(t, err)
 		stale := []store.Precondition{store.IfTerm("lease", 1), store.IfVersion(1000), store.IfUID("x")}

@@ -51,7 +51,7 @@ func oneWins(t testing.TB, errs []error, want error) int {
 
 var raceCases = []testCase{
 	{"of many that create one key, one wins", func(t testing.TB, db Database) {
-		s, ctx := db.Open("thing"), patient(t)
+		s, ctx := db.open("thing"), patient(t)
 		winner := oneWins(t, race(func(i int) error {
 			_, err := s.Create(ctx, object{Key: "web", Value: Thing{Size: i + 1}})
 			return err
@@ -62,7 +62,7 @@ var raceCases = []testCase{
 	}},
 
 	{"of many that update one version, one wins", func(t testing.TB, db Database) {
-		s, ctx := db.Open("thing"), patient(t)
+		s, ctx := db.open("thing"), patient(t)
 		o := create(t, s, "web")
 		winner := oneWins(t, race(func(i int) error {
 			mine := o
@@ -79,7 +79,7 @@ var raceCases = []testCase{
 	}},
 
 	{"of many that delete one version, one wins", func(t testing.TB, db Database) {
-		s, ctx := db.Open("thing"), patient(t)
+		s, ctx := db.open("thing"), patient(t)
 		o := create(t, s, "web")
 		oneWins(t, race(func(int) error {
 			return errOf(s.Delete(ctx, "web", store.IfVersion(o.Version)))
@@ -87,7 +87,7 @@ var raceCases = []testCase{
 	}},
 
 	{"a counter that many raise loses no update", func(t testing.TB, db Database) {
-		s, ctx := db.Open("thing"), patient(t)
+		s, ctx := db.open("thing"), patient(t)
 		create(t, s, "counter")
 		const each = 3
 		for _, err := range race(func(int) error {
@@ -114,7 +114,7 @@ var raceCases = []testCase{
 	}},
 
 	{"a watch tells every write of many writers once and in order", func(t testing.TB, db Database) {
-		s, ctx := db.Open("thing"), patient(t)
+		s, ctx := db.open("thing"), patient(t)
 		from := list(t, s).Version
 		stored := make([]object, racers)
 		for i, err := range race(func(i int) (err error) {

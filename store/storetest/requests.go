@@ -9,7 +9,7 @@ import (
 
 var requestCases = []testCase{
 	{"a create with the same request id is not applied twice", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		given := object{Key: "web", Value: full()}
 		o, err := s.Create(patient(t), given, store.Once("r1"))
 		must(t, err)
@@ -29,7 +29,7 @@ var requestCases = []testCase{
 	}},
 
 	{"an update with the same request id is not applied twice", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		before := create(t, s, "web")
 		given := before
 		given.Value.Size++
@@ -52,7 +52,7 @@ var requestCases = []testCase{
 	}},
 
 	{"a deletion with the same request id does not delete the next life", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		create(t, s, "web")
 		deleted, err := s.Delete(patient(t), "web", store.Once("r1"))
 		must(t, err)
@@ -65,7 +65,7 @@ var requestCases = []testCase{
 	}},
 
 	{"a write that was refused may be sent again under its request id", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o := create(t, s, "web")
 		wrong := o
 		wrong.Version++
@@ -78,7 +78,7 @@ var requestCases = []testCase{
 	}},
 
 	{"a request id is good for one write of a key only", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o, err := s.Create(patient(t), object{Key: "web"}, store.Once("r1"))
 		must(t, err)
 		_, err = s.Update(patient(t), o, store.Once("r1"))

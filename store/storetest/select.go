@@ -8,7 +8,7 @@ import (
 
 var selectCases = []testCase{
 	{"Select returns what the selector matches, in order, at the version of the list", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		for _, o := range []object{
 			{Key: "shop/web", Labels: map[string]string{"tier": "front", "zone": "a"}},
 			{Key: "shop/db", Labels: map[string]string{"tier": "back"}},

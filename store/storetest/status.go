@@ -9,7 +9,7 @@ import (
 
 var statusCases = []testCase{
 	{"the generation grows with the value and with a deletion, and with nothing else", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o, err := s.Create(patient(t), object{Key: "web", Generation: 7})
 		must(t, err)
 		want := int64(1)
@@ -41,7 +41,7 @@ var statusCases = []testCase{
 	}},
 
 	{"UpdateStatus replaces the status and nothing else", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		given := spoilable()
 		o, err := s.Create(patient(t), given)
 		must(t, err)
@@ -65,7 +65,7 @@ var statusCases = []testCase{
 	}},
 
 	{"Update leaves the status as it is", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		o, err := s.Create(patient(t), object{Key: "web", Value: Thing{Status: Status{Phase: "up"}}})
 		must(t, err)
 		given := o
@@ -79,7 +79,7 @@ var statusCases = []testCase{
 	}},
 
 	{"UpdateStatus is refused like Update", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		old := create(t, s, "web")
 		o := grow(t, s, "web")
 		change := func(o object, pre ...store.Precondition) error {

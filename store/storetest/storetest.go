@@ -1,10 +1,13 @@
 package storetest
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // Patience is how long the suite waits for an event before it says that it is lost.
@@ -12,15 +15,51 @@ const Patience = 30 * time.Second
 
 // Database is an empty database of the backend under test.
 type Database struct {
-	// Open returns the store of one kind of objects in the database. The suite opens up to three kinds, each once.
-	Open func(kind string) store.Store[Thing]
+	// Handles are clients of the one database, each with connections and memory of its own, as two processes have. Give
+	// two, or the suite shows nothing about two processes: a lock in memory passes for a compare-and-swap.
+	Handles []backend.Backend
 
-	// History is a number of changes of one kind after which a watch from before the first of them has to expire. Zero
-	// means that the backend makes no such promise: the cases about it are skipped. Keep it small, but at least 40: the
-	// suite has to write so many changes.
-	History int
+	// Through, unless it is nil, returns what the suite uses in the place of a store, such as an [Interceptor].
+	Through func(store.Store[Thing]) store.Store[Thing]
+
+	// Remembers is the number of changes of one kind that the backend remembers at least: a watch may start from before
+	// them. Zero makes no such promise. The suite skips cases that need more; none needs more than 1,000.
+	Remembers int
+
+	// Expire makes the backend forget the changes of a kind up to now: a watch that starts before must expire. It may
+	// write and delete objects whose keys begin with "filler". If it is nil the suite skips the cases about it.
+	Expire func(kind string) error
+
+	// Overlap calls first in a transaction, calls second in another one, commits that of second, calls look, and commits
+	// that of first. It gives each of them a context under which the stores of the Handles write in that transaction. If
+	// the backend makes second wait until first has committed, it commits first, then second, and calls look in between.
+	// It is for a backend whose Capabilities say that it Joins; if it is nil the suite skips the cases about it.
+	Overlap func(first, second func(ctx context.Context) error, look func()) error
 
 	_ [0]func()
+}
+
+// open returns the store of a kind through the first handle.
+func (db Database) open(kind string) store.Store[Thing] { return db.through(0, kind) }
+
+// through returns the store of a kind through handle i, counted round.
+func (db Database) through(i int, kind string) store.Store[Thing] {
+	s, err := store.Open(db.Handles[i%len(db.Handles)], kind, store.Config[Thing]{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err) // a case names kinds that are right
+	}
+	if db.Through != nil {
+		s = db.Through(s)
+	}
+	return s
+}
+
+// needs skips the case unless the backend remembers so many changes.
+func (db Database) needs(t testing.TB, changes int) {
+	t.Helper()
+	if db.Remembers < changes {
+		t.Skip("the backend does not promise to remember enough changes")
+	}
 }
 
 // Thing is the value of the objects that the suite stores: it has one of everything that plain data is made of.
@@ -70,7 +109,7 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		objectCases, preconditionCases, raceCases, finalizerCases, watchCases, expiryCases, isolationCases, modelCases,
-		statusCases, selectCases, requestCases,
+		statusCases, selectCases, requestCases, backendCases, textCases, handleCases, sourceCases(),
 	} {
 		all = append(all, part...)
 	}

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
@@ -28,19 +28,40 @@ type (
 
 const history = 40
 
-// open returns a function that makes databases in memory, whose stores go through wrap.
-func open(t *testing.T, wrap func(store.Store[thing]) store.Store[thing]) func() storetest.Database {
-	return func() storetest.Database {
-		db := must(store.NewMemory(store.MemoryConfig{History: history}))
-		return storetest.Database{
-			Open: func(kind string) store.Store[thing] {
-				s, err := store.Open[thing](db, kind, store.Config[thing]{})
-				require.NoError(t, err)
-				return wrap(s)
-			},
-			History: history,
+// memory returns an empty database in memory, whose stores go through wrap.
+func memory(wrap func(store.Store[thing]) store.Store[thing]) storetest.Database {
+	db := must(store.NewMemory(store.MemoryConfig{History: history}))
+	return storetest.Database{
+		Handles:   []backend.Backend{db, db},
+		Through:   wrap,
+		Remembers: history,
+		Expire:    func(kind string) error { return forget(db, kind) },
+	}
+}
+
+// forget makes as many changes as a database in memory remembers.
+func forget(b backend.Backend, kind string) error {
+	for i := range history/2 + 1 {
+		for _, deleted := range []bool{false, true} {
+			_, err := b.Transact(context.Background(), kind, fmt.Sprint("filler", i), nil,
+				func(have backend.Record) (*backend.Record, error) {
+					next := have
+					if next.Deleted = deleted; !deleted {
+						next.Meta, next.Value = []byte("{}"), []byte("{}")
+					}
+					return &next, nil
+				})
+			if err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// open returns a function that makes databases in memory, whose stores go through wrap.
+func open(_ *testing.T, wrap func(store.Store[thing]) store.Store[thing]) func() storetest.Database {
+	return func() storetest.Database { return memory(wrap) }
 }
 
 func TestTheSuitePassesAStoreThatIsRight(t *testing.T) {

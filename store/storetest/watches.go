@@ -49,13 +49,13 @@ func (w *watcher) seesAll(want []event) {
 
 var watchCases = []testCase{
 	{"a watch from 0 tells the whole story in order", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		want := story(t, s)
 		watch(t, patient(t), s, 0).seesAll(want)
 	}},
 
 	{"a watch from any version tells the rest of the story, and nothing of before", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		want := story(t, s)
 		for i, e := range want {
 			w := watch(t, patient(t), s, e.Version)
@@ -64,7 +64,7 @@ var watchCases = []testCase{
 	}},
 
 	{"a watch from a list tells what came after the list", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		story(t, s)
 		from := list(t, s).Version
 		w := watch(t, patient(t), s, from)
@@ -74,7 +74,7 @@ var watchCases = []testCase{
 	}},
 
 	{"a watch that is broken off goes on from the last version seen", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		want := story(t, s)
 		var last informer.Version
 		for _, e := range want {
@@ -85,7 +85,7 @@ var watchCases = []testCase{
 	}},
 
 	{"the events after a list turn it into the next list", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		create(t, s, "old")
 		before := list(t, s)
 		want := story(t, s)
@@ -101,7 +101,7 @@ var watchCases = []testCase{
 	}},
 
 	{"one loop after another over the same watch starts again where it started", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		want := story(t, s)
 		events := s.Watch(patient(t), 0)
 		for range 2 {
@@ -114,7 +114,7 @@ var watchCases = []testCase{
 	}},
 
 	{"a watch that waits hears of every write, and so does another", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		ctx, cancel := context.WithCancel(patient(t))
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -151,7 +151,7 @@ var watchCases = []testCase{
 	}},
 
 	{"a watch ends with the cause of its context", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		cause := errors.New("enough")
 		story(t, s)
 		ctx, cancel := context.WithCancelCause(patient(t))
@@ -167,7 +167,7 @@ var watchCases = []testCase{
 	}},
 
 	{"a watch that waits ends with the cause of its context", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(patient(t))
 		ended, from := make(chan error, 1), list(t, s).Version
@@ -185,7 +185,7 @@ var watchCases = []testCase{
 	}},
 
 	{"a consumer may write to the store from inside its loop", func(t testing.TB, db Database) {
-		s, other := db.Open("thing"), db.Open("other")
+		s, other := db.open("thing"), db.open("other")
 		create(t, s, "web")
 		for e, err := range s.Watch(patient(t), 0) {
 			must(t, err)
@@ -203,7 +203,7 @@ var watchCases = []testCase{
 	}},
 
 	{"a watch of one kind shows nothing of another", func(t testing.TB, db Database) {
-		s, other := db.Open("thing"), db.Open("other")
+		s, other := db.open("thing"), db.open("other")
 		w := watch(t, patient(t), s, 0)
 		create(t, other, "web")
 		a := create(t, s, "a")
@@ -215,7 +215,7 @@ var watchCases = []testCase{
 	}},
 
 	{"a watch from a version that the store has not reached is expired", func(t testing.TB, db Database) {
-		s := db.Open("thing")
+		s := db.open("thing")
 		story(t, s)
 		for _, beyond := range []informer.Version{1, 1000} {
 			err := watch(t, patient(t), s, list(t, s).Version+beyond).ends()

@@ -1,0 +1,351 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// handleCases have writers through all handles of a database, which are like several processes.
+var handleCases = []testCase{
+	{"the suite has two handles of one database", func(t testing.TB, db Database) {
+		if len(db.Handles) < 2 {
+			t.Skip("there is one handle, so this suite does not show that two processes agree")
+		}
+	}},
+
+	{"of many that create one key through all handles, one wins", func(t testing.TB, db Database) {
+		winner := oneWins(t, race(func(i int) error {
+			return errOf(db.through(i, "thing").Create(patient(t), object{Key: "web", Value: Thing{Size: i + 1}}))
+		}), store.ErrExists)
+		for i := range db.Handles {
+			if got := get(t, db.through(i, "thing"), "web").Value.Size; got != winner+1 {
+				t.Fatalf("handle %d returns %d, but writer %d won", i, got-1, winner)
+			}
+		}
+	}},
+
+	{"a counter that many raise through all handles loses no update", func(t testing.TB, db Database) {
+		const each = 3
+		create(t, db.open("thing"), "counter")
+		for _, err := range race(func(i int) error {
+			s := db.through(i, "thing")
+			for raised := 0; raised < each; {
+				o, err := s.Get(patient(t), "counter")
+				if err != nil {
+					return err
+				}
+				o.Value.Size++
+				switch _, err = s.Update(patient(t), o); {
+				case err == nil:
+					raised++
+				case !errors.Is(err, store.ErrConflict):
+					return err
+				}
+			}
+			return nil
+		}) {
+			must(t, err)
+		}
+		if got := get(t, db.open("thing"), "counter").Value.Size; got != racers*each {
+			t.Fatalf("%d writers raised the counter %d times each, to %d", racers, each, got)
+		}
+	}},
+
+	{"a write through one handle is seen at once through another", func(t testing.TB, db Database) {
+		one, two := db.through(0, "thing"), db.through(1, "thing")
+		for i := range 10 {
+			key := fmt.Sprint(i % 3)
+			if i >= 3 {
+				remove(t, one, key)
+				if _, err := two.Get(patient(t), key); !errors.Is(err, store.ErrNotFound) {
+					t.Fatalf("after the deletion through one handle, the other returns %v", err)
+				}
+			}
+			o := create(t, one, key)
+			same(t, "what the other handle returns", get(t, two, key), o)
+			if l := list(t, two); l.Version < o.Version {
+				t.Fatalf("after version %d was written through one handle, the other lists version %d", o.Version, l.Version)
+			}
+			one, two = two, one
+		}
+	}},
+
+	{"after a write of a greater term through one handle, no lesser one is accepted through another", func(t testing.TB, db Database) {
+		const terms, writes = 4, 6
+		create(t, db.open("thing"), "web")
+		var mu sync.Mutex
+		first := map[uint64]informer.Version{} // the first version that was written in each term
+		last := map[uint64]informer.Version{}  // and the last one
+		errs := race(func(i int) error {
+			s, kind := db.through(i, "thing"), "thing"
+			if i%3 == 0 {
+				kind = "other"
+				s = db.through(i, kind)
+			}
+			term := uint64(i%terms + 1)
+			ctx := store.WithFence(patient(t), store.Fence{Lease: "shop", Term: term})
+			for n := range writes {
+				o, err := s.Create(ctx, object{Key: fmt.Sprintf("%d-%d", i, n)})
+				if errors.Is(err, store.ErrFenced) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				if v, ok := first[term]; !ok || o.Version < v {
+					first[term] = o.Version
+				}
+				last[term] = max(last[term], o.Version)
+				mu.Unlock()
+			}
+			return nil
+		})
+		must(t, errors.Join(errs...))
+		for term := range last {
+			for greater := term + 1; greater <= terms; greater++ {
+				if v, ok := first[greater]; ok && v < last[term] {
+					t.Fatalf("term %d wrote version %d, and term %d wrote version %d after that", greater, v, term, last[term])
+				}
+			}
+		}
+	}},
+
+	{"the terms of two leases have nothing to do with each other", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		for i, lease := range []string{"shop", "shop/2", "Shop", "shop ", "a'; --"} {
+			ctx := store.WithFence(patient(t), store.Fence{Lease: lease, Term: uint64(10 - i)})
+			must(t, errOf(s.Create(ctx, object{Key: fmt.Sprint(i)})))
+		}
+		for i, lease := range []string{"shop", "shop/2", "Shop", "shop ", "a'; --"} {
+			ctx := store.WithFence(patient(t), store.Fence{Lease: lease, Term: uint64(9 - i)})
+			_, err := db.through(1, "thing").Create(ctx, object{Key: "late"})
+			e := refused(t, err, store.ErrFenced, store.OpCreate, s, "late")
+			if e.Lease != lease || e.HaveTerm != uint64(10-i) {
+				t.Fatalf("the error is about term %d of lease %q, want %d of %q", e.HaveTerm, e.Lease, 10-i, lease)
+			}
+			must(t, errOf(s.Delete(store.Unfenced(ctx), fmt.Sprint(i))))
+		}
+	}},
+
+	{"watches and lists through all handles agree with what is stored while many write", func(t testing.TB, db Database) {
+		const shared = 5
+		ctx, cancel := context.WithCancelCause(patient(t))
+		enough := errors.New("enough")
+		followers := make([]*follower, 2*len(db.Handles))
+		var reading sync.WaitGroup
+		for i := range followers {
+			followers[i] = &follower{held: map[string]object{}, skips: db.Handles[0].Capabilities().Skips}
+		}
+		start := func(i int) {
+			s := db.through(i, "thing")
+			reading.Go(func() { followers[i].follow(ctx, s) }) // follows until ctx ends; the case waits for it below
+		}
+		for i := range db.Handles {
+			start(i)
+		}
+		errs := race(func(i int) error {
+			if i < len(db.Handles) { // these list and watch in the middle of the writes
+				start(len(db.Handles) + i)
+			}
+			s := db.through(i, "thing")
+			for n := range 4 {
+				for _, key := range []string{fmt.Sprint("own", i), fmt.Sprint("shared", n%shared)} {
+					if err := change(patient(t), s, key, i*10+n); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		must(t, errors.Join(errs...))
+		end, err := db.through(1, "thing").Create(patient(t), object{Key: "end"})
+		must(t, err)
+		for _, f := range followers {
+			f.reach(t, end.Version)
+		}
+		cancel(enough)
+		reading.Wait()
+		stored := list(t, db.open("thing"))
+		for i, f := range followers {
+			if f.err != nil && !errors.Is(f.err, enough) {
+				t.Fatalf("follower %d: %v", i, f.err)
+			}
+			sameSet(t, f.held, stored)
+		}
+	}},
+
+	{"every kind has a bookmark soon after another kind has changed, and when nothing changes", func(t testing.TB, db Database) {
+		s, other := db.open("thing"), db.through(1, "other")
+		create(t, s, "web")
+		w := watch(t, patient(t), s, list(t, s).Version)
+		changed := create(t, other, "x")
+		w.bookmark(changed.Version)
+		for range 2 { // nothing at all happens
+			w.bookmark(0)
+		}
+		w.sees(informer.Modified, grow(t, s, "web"))
+	}},
+
+	{"a record that does not decode stops nothing else", func(t testing.TB, db Database) {
+		s, raw := db.open("thing"), db.Handles[0]
+		good, bad := create(t, s, "good"), create(t, s, "bad")
+		w := watch(t, patient(t), s, list(t, s).Version)
+		var whole []byte
+		write := func(value func(have []byte) []byte) backend.Record {
+			r, err := raw.Transact(patient(t), "thing", "bad", nil, func(have backend.Record) (*backend.Record, error) {
+				have.Before, have.Value = nil, value(have.Value)
+				return &have, nil
+			})
+			must(t, err)
+			return r
+		}
+		broken := write(func(have []byte) []byte {
+			whole = append([]byte(nil), have...)
+			return []byte("{")
+		})
+		w.sees(informer.Modified, grow(t, s, "good"))
+		l := list(t, s)
+		keys(t, l, "good")
+		if len(l.Unread) != 1 || l.Unread[0].Key != "bad" || l.Unread[0].Version != broken.Version {
+			t.Fatalf("the list says that it could not read %v, want the key bad in version %d", l.Unread, broken.Version)
+		}
+		_, err := s.Get(patient(t), "bad")
+		if e := refused(t, err, store.ErrDecode, store.OpGet, s, "bad"); e.Have != broken.Version {
+			t.Fatalf("the error is about version %d, want %d", e.Have, broken.Version)
+		}
+		if got := s.Stats().Undecodable; len(got) != 1 || got[0].Key != "bad" || got[0].Kind != "thing" || got[0].Version != broken.Version {
+			t.Fatalf("Stats says %v, want the key bad of version %d", got, broken.Version)
+		}
+		repaired := write(func([]byte) []byte { return whole })
+		if e := w.next(); e.Object.Key != "bad" || e.Version != repaired.Version {
+			t.Fatalf("after the repair the watch tells of %q at version %d, want bad at %d", e.Object.Key, e.Version, repaired.Version)
+		}
+		sameContent(t, "what was repaired", get(t, s, "bad"), bad)
+		keys(t, list(t, s), "bad", "good")
+		if got := s.Stats().Undecodable; len(got) != 0 {
+			t.Fatalf("after the repair Stats says %v", got)
+		}
+		sameContent(t, "the other object", get(t, s, "good"), func() object { good.Value.Size++; return good }())
+	}},
+}
+
+// change creates, updates or deletes an object, as n has it, however many others do so.
+func change(ctx context.Context, s store.Store[Thing], key string, n int) error {
+	for {
+		o, err := s.Get(ctx, key)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			_, err = s.Create(ctx, object{Key: key, Value: Thing{Size: n}})
+		case err == nil && n%4 == 3:
+			_, err = s.Delete(ctx, key, store.IfVersion(o.Version))
+		case err == nil:
+			o.Value.Size = n
+			_, err = s.Update(ctx, o)
+		}
+		if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+}
+
+// follower is a cache of a store.
+type follower struct {
+	skips bool // the backend may leave out the creation of an object that was written again
+
+	mu sync.Mutex // guards the following
+
+	held    map[string]object
+	seen    informer.Version
+	err     error
+	changed chan struct{} // closed when seen or err changes; nil while nobody waits
+}
+
+// follow lists once and watches from there until ctx ends. It lists again only if the backend has forgotten.
+func (f *follower) follow(ctx context.Context, s store.Store[Thing]) {
+	for {
+		l, err := s.List(ctx)
+		if err != nil {
+			f.set(func() { f.err = err })
+			return
+		}
+		f.set(func() {
+			f.held, f.seen = map[string]object{}, l.Version
+			for _, o := range l.Items {
+				f.held[o.Key] = o
+			}
+		})
+		for e, err := range s.Watch(ctx, l.Version) {
+			if errors.Is(err, store.ErrExpired) {
+				break
+			}
+			f.set(func() {
+				if f.err = err; err == nil {
+					f.apply(e)
+				}
+			})
+			if f.err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (f *follower) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+func (f *follower) apply(e event) {
+	_, there := f.held[e.Object.Key]
+	switch {
+	case e.Version < f.seen || e.Version == f.seen && e.Type != informer.Bookmark:
+		f.err = fmt.Errorf("an event of version %d comes after version %d", e.Version, f.seen)
+	case e.Type == informer.Bookmark:
+	case there == (e.Type == informer.Added) && !f.skips:
+		f.err = fmt.Errorf("%v of %q at version %d, which was there: %t", e.Type, e.Object.Key, e.Version, there)
+	case e.Type == informer.Deleted:
+		delete(f.held, e.Object.Key)
+	default:
+		f.held[e.Object.Key] = e.Object
+	}
+	f.seen = max(f.seen, e.Version)
+}
+
+// reach waits until f has seen a version.
+func (f *follower) reach(t testing.TB, v informer.Version) {
+	t.Helper()
+	ctx := patient(t)
+	for {
+		f.mu.Lock()
+		if f.err != nil || f.seen >= v {
+			defer f.mu.Unlock()
+			if f.err != nil {
+				t.Fatalf("a follower that has seen version %d: %v", f.seen, f.err)
+			}
+			return
+		}
+		if f.changed == nil {
+			f.changed = make(chan struct{})
+		}
+		seen, changed := f.seen, f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("a follower has seen version %d, and does not come to version %d", seen, v)
+		}
+	}
+}
