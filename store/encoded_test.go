@@ -21,13 +21,12 @@ func TestAMemoryBehindTheInterfaceOfABackendIsAStore(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) storetest.Database {
 				db := must(store.NewMemory(store.MemoryConfig{History: history}))
 				t.Cleanup(func() { assert.NoError(t, db.CheckInvariants()) })
+				s := must(store.Open(behind{db}, "probe", store.Config[App]{}))
+				require.False(t, store.IsDirect(s))
 				return storetest.Database{
-					Open: func(kind string) store.Store[storetest.Thing] {
-						s := must(store.Open(behind{db}, kind, store.Config[storetest.Thing]{}))
-						require.False(t, store.IsDirect(s))
-						return s
-					},
-					History: history,
+					Handles:   []backend.Backend{behind{db}, behind{db}},
+					Remembers: history,
+					Expire:    func(kind string) error { return expire(db, kind, history) },
 				}
 			})
 		})

@@ -213,8 +213,19 @@ func (w *world[T]) keep(ctx context.Context, f *follower, listed func()) error {
 		}
 		f.set(func() { f.now, f.seen = now, list.Version })
 		listed()
-		for err := error(nil); err == nil; {
-			if err = w.keepWatching(ctx, f); err != nil && !errors.Is(err, informer.ErrExpired) {
+		for stops := 0; ; {
+			before := f.seen // no other goroutine changes it
+			err := w.keepWatching(ctx, f)
+			if errors.Is(err, informer.ErrExpired) {
+				break
+			}
+			if stops++; f.seen > before {
+				stops = 0
+			}
+			if err == nil && stops > 100 {
+				err = fmt.Errorf("the watch from version %d stops each time, without an event or an error", before)
+			}
+			if err != nil {
 				return err
 			}
 		}

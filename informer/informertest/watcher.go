@@ -84,10 +84,13 @@ func (r *watcher[T]) consume(watch iter.Seq2[informer.Event[T], error], left con
 // next returns the next event that is no bookmark, or the error that the watch has ended with.
 func (r *watcher[T]) next() (change, error) {
 	r.t.Helper()
-	for {
+	for start := time.Now(); ; {
 		c, err := r.event()
-		if err != nil || c.what != informer.Bookmark {
+		switch {
+		case err != nil || c.what != informer.Bookmark:
 			return c, err
+		case time.Since(start) > Patience:
+			r.t.Fatalf("the watch has told nothing but bookmarks for %v, up to version %d", Patience, r.last)
 		}
 	}
 }

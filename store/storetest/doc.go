@@ -12,24 +12,27 @@
 //
 //	func TestSQLiteIsAStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Database {
-//			db := openEmpty(t) // closed by t.Cleanup
+//			file := filepath.Join(t.TempDir(), "test.db")
+//			one, two := openSQLite(t, file), openSQLite(t, file) // closed by t.Cleanup
 //			return storetest.Database{
-//				Open: func(kind string) store.Store[storetest.Thing] {
-//					return sqlite.Open[storetest.Thing](db, kind)
-//				},
-//				History: 100,
+//				Handles:   []backend.Backend{one, two},
+//				Remembers: 1000,
+//				Expire:    one.Trim,
 //			}
 //		})
 //	}
+//
+// Run has the cases of package informertest among its own, since every store is a source.
 //
 // # Guarantees
 //
 //  1. Each case is a subtest with a database of its own; a failure says which sentence of the contract of store.Store
 //     does not hold.
 //  2. The suite never sleeps. It waits for events that have to come, and gives up after [Patience].
-//  3. What passes is checked for: every method with every precondition and every error; races between writers; the
-//     history that a watch tells, from any version, against what a list holds; copies all the way down; finalizers;
-//     and random histories against a model.
+//  3. The suite checks every method with every precondition and every error; writers that race through all handles;
+//     caches that follow while many write; fences; the history that a watch yields, from any version, against what a
+//     list holds; bookmarks; every sort of text and bytes; records that do not decode; copies all the way down;
+//     finalizers; and random histories against a model.
 //  4. An Interceptor without rules passes the suite. A call that a rule does not hit goes through it unchanged; one that
 //     it hits fails in the way that the rule says, and in no other.
 //  5. No lock of an Interceptor is held during a call of the store or of a Before.

@@ -28,14 +28,11 @@ var textCases = []testCase{
 	{"every key that is allowed comes back, and no two are one", func(t testing.TB, db Database) {
 		s, two := db.open("thing"), db.through(1, "thing")
 		all := odd(backend.MaxKey)
-		from := list(t, s).Version
+		w := watch(t, patient(t), two, list(t, s).Version)
 		for i, key := range all {
 			if _, err := s.Create(patient(t), object{Key: key, Value: Thing{Size: i + 1}}); err != nil {
 				t.Fatalf("create %.40q: %v", key, err)
 			}
-		}
-		w := watch(t, patient(t), two, from)
-		for i, key := range all {
 			e := w.next()
 			if e.Type != informer.Added || e.Object.Key != key || e.Object.Value.Size != i+1 {
 				t.Fatalf("the watch tells %v of %.40q, want Added of %.40q", e.Type, e.Object.Key, key)
