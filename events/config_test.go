@@ -14,3 +14,7 @@ func TestABadRecorderConfigIsNamed(t *testing.T) {
 	_, err = events.NewRecorder(events.Config{Size: -1, Burst: -1, Refill: -1}) // what is negative is off
 	assert.NoError(t, err)
 }
+
+func TestAStoreSinkWithoutAStoreIsMisuse(t *testing.T) {
+	assert.PanicsWithValue(t, "events: NewStoreSink: the store is nil", func() { _, _ = events.NewStoreSink(nil, events.StoreConfig{}) })
+}

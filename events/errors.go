@@ -7,5 +7,5 @@ var (
 	ErrRunning = errors.New("events: the queue is running")
 
 	errDrain  = errors.New("events: run queue: the drain took too long")
-	errNoSink = errors.New("sink: it is nil")
+	errNoSink = errors.New("the sink is nil")
 )

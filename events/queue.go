@@ -3,6 +3,7 @@ package events
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -47,7 +48,7 @@ func lifeOf(e *Event) life {
 func NewQueue(sink func(context.Context, Event) error, cfg QueueConfig) (*Queue, error) {
 	err := cfg.validate()
 	if sink == nil {
-		err = errNoSink
+		err = errors.Join(errNoSink, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("events: new queue: %w", err)

@@ -295,7 +295,7 @@ func TestAQueueRunsOnceAtATime(t *testing.T) {
 func TestABadQueueConfigIsNamed(t *testing.T) {
 	sink := (&slow{}).write
 	_, err := events.NewQueue(nil, events.QueueConfig{})
-	assert.EqualError(t, err, "events: new queue: sink: it is nil")
+	assert.EqualError(t, err, "events: new queue: the sink is nil")
 	_, err = events.NewQueue(sink, events.QueueConfig{Size: -1})
 	assert.EqualError(t, err, "events: new queue: QueueConfig.Size is -1, must not be negative")
 	_, err = events.NewQueue(sink, events.QueueConfig{Backoff: wait.Backoff{Steps: 3}})

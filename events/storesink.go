@@ -30,8 +30,12 @@ type StoreSink struct {
 	created int       // how many objects were created since
 }
 
-// NewStoreSink returns a sink that writes to s.
+// NewStoreSink returns a sink that writes to s. The error names each field of cfg that is out of its bounds. NewStoreSink
+// panics if s is nil.
 func NewStoreSink(s store.Store[Event], cfg StoreConfig) (*StoreSink, error) {
+	if s == nil {
+		panic("events: NewStoreSink: the store is nil")
+	}
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("events: new store sink: %w", err)
 	}

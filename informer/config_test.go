@@ -36,3 +36,8 @@ func TestAJitterThatIsNoNumberIsABadConfig(t *testing.T) {
 	_, err := informer.Poll(list, nameOf, informer.PollConfig[site]{Jitter: -1, Interval: -1})
 	require.NoError(t, err)
 }
+
+func TestAnInformerThatNewHasNotMadeDoesNotCrashTheProcess(t *testing.T) {
+	var in informer.Informer[string, site]
+	require.PanicsWithValue(t, "informer: Run called on an Informer that New has not made", func() { _ = in.Run(t.Context()) })
+}

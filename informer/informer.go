@@ -85,8 +85,12 @@ func (in *Informer[K, T]) Key(obj T) K { return in.key(obj) }
 // Run mirrors the source until ctx ends, and then returns nil, when every goroutine that it has started has ended. A
 // callback that runs is waited for; what still waits for a handler is forgotten.
 //
-// A second Run returns an error at once: [ErrRunning] while the first goes on, [ErrEnded] after it.
+// A second Run returns an error at once: [ErrRunning] while the first goes on, [ErrEnded] after it. Run panics if New has not
+// made the informer.
 func (in *Informer[K, T]) Run(ctx context.Context) error {
+	if in.indexer == nil {
+		panic("informer: Run called on an Informer that New has not made")
+	}
 	if err := in.begin(); err != nil {
 		return fmt.Errorf("informer: run %s: %w", in.cfg.Name, err)
 	}

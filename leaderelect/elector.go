@@ -69,7 +69,7 @@ type Leader struct {
 	Metadata    map[string]string // Config.Metadata of the leader
 }
 
-// New returns an elector. The error names every field of cfg that does not fit.
+// New returns an elector. The error names each field of cfg that is out of its bounds.
 func New(cfg Config) (*Elector, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate("Config"); err != nil {

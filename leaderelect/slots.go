@@ -108,7 +108,7 @@ func (cfg SlotsConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// NewSlots returns slots of which none is owned. The error names every field of cfg that does not fit.
+// NewSlots returns slots of which none is owned. The error names each field of cfg that is out of its bounds.
 func NewSlots(cfg SlotsConfig) (*Slots, error) {
 	if cfg.Slots == 0 {
 		cfg.Slots = 64

@@ -85,8 +85,11 @@ type Dependents struct {
 
 // DependentsIn returns the objects of a store. They are read freshly, since a child that a cache does not show would be
 // lost with its owner: all of them each time, unless among says which can be children of an owner, by their labels or by a
-// prefix of their keys. Among may be nil.
+// prefix of their keys. Among may be nil. DependentsIn panics if the store is nil.
 func DependentsIn[C any](children store.Store[C], among func(of store.OwnerRef) store.Selector) Dependents {
+	if children == nil {
+		panic("owner: DependentsIn called with a nil store")
+	}
 	return Dependents{func(
 		ctx context.Context, of store.OwnerRef, how Policy, pre []store.Precondition,
 	) (left int, err error) {

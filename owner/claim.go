@@ -89,8 +89,12 @@ func (c Children[T]) Claim(ctx context.Context, by Claimant, candidates []T, mat
 
 // ChildrenIn returns the functions for the children in a store, which the owner that ref refers to adopts and releases.
 // Every write is meant for the very state of the child that Claim was given: if anybody has changed the child since, the
-// write is a conflict. The preconditions, store.IfTerm for one, are those of the writes.
+// write is a conflict. The preconditions, store.IfTerm for one, are those of the writes. ChildrenIn panics if the store is
+// nil.
 func ChildrenIn[C any](children store.Store[C], ref store.OwnerRef, pre ...store.Precondition) Children[store.Object[C]] {
+	if children == nil {
+		panic("owner: ChildrenIn called with a nil store")
+	}
 	return Children[store.Object[C]]{
 		Controller: func(child store.Object[C]) (string, bool) {
 			has, ok := ControllerOf(child)
@@ -126,7 +130,11 @@ func release[C any](
 }
 
 // ClaimantOf returns the claimant for an owner, which may come from a cache. Alive reads it again from owners.
+// ClaimantOf panics if owners is nil.
 func ClaimantOf[T any](owners Owners[T], o store.Object[T]) Claimant {
+	if owners == nil {
+		panic("owner: ClaimantOf called with a nil store")
+	}
 	return Claimant{
 		UID:      o.UID,
 		Deleting: !o.Deleting.IsZero(),

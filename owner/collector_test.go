@@ -273,6 +273,9 @@ func TestWhatIsNilIsRefusedAtTheCall(t *testing.T) {
 		"owner: NewCollector called with a nil alive": func() { owner.NewCollector(f.replicas, nil) },
 		"owner: AliveIn called with a nil store":      func() { owner.AliveIn[App](nil) },
 		"owner: NewCascade called with a nil store":   func() { owner.NewCascade[App](nil) },
+		"owner: DependentsIn called with a nil store": func() { owner.DependentsIn[Replica](nil, nil) },
+		"owner: ChildrenIn called with a nil store":   func() { owner.ChildrenIn[Replica](nil, store.OwnerRef{}) },
+		"owner: ClaimantOf called with a nil store":   func() { owner.ClaimantOf[App](nil, store.Object[App]{}) },
 	} {
 		assert.PanicsWithValue(t, want, call)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 func TestHalfACodecIsAnErrorThatNamesTheField(t *testing.T) {
@@ -23,6 +24,8 @@ func TestHalfACodecIsAnErrorThatNamesTheField(t *testing.T) {
 }
 
 func TestAStoreWithoutADatabaseIsAnError(t *testing.T) {
-	_, err := store.Open(nil, "texts", store.Config[string]{})
-	require.ErrorContains(t, err, "store: open texts")
+	for _, db := range []backend.Backend{nil, (*store.Memory)(nil)} {
+		_, err := store.Open(db, "texts", store.Config[string]{})
+		require.EqualError(t, err, "store: open texts: the backend is nil")
+	}
 }

@@ -14,7 +14,8 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 	if err := checkName("kind", kind, backend.MaxKind); err != nil {
 		return nil, s.invalid(OpOpen, "", err)
 	}
-	if b == nil {
+	memory, direct := b.(*Memory)
+	if b == nil || direct && memory == nil {
 		return fail(errNoBackend)
 	}
 	if err := cfg.validate(); err != nil {
@@ -32,7 +33,6 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 	if c.encode == nil {
 		c.encode, c.decode = encodeJSON[T], decodeJSON[T]
 	}
-	memory, _ := b.(*Memory)
 	p, errPlain := plainOf(t, t.String(), make(map[reflect.Type]*plain))
 	switch {
 	case memory != nil && s.cfg.Encode == nil && errPlain == nil:

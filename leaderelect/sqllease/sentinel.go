@@ -33,9 +33,12 @@ type SentinelConfig struct {
 }
 
 // NewSentinel returns a sentinel that takes its connections from db, which stays open: two at a time for each elector. All
-// electors of a lease must reach the same database of the same server. The error names every field of cfg that does not
-// fit.
+// electors of a lease must reach the same database of the same server. The error names each field of cfg that is out
+// of its bounds. NewSentinel panics if db is nil.
 func NewSentinel(db *sql.DB, cfg SentinelConfig) (*Sentinel, error) {
+	if db == nil {
+		panic("sqllease: NewSentinel: the database is nil")
+	}
 	cfg.CheckPeriod = cmp.Or(cfg.CheckPeriod, time.Second)
 	if cfg.CheckPeriod < 0 {
 		return nil, fmt.Errorf("sqllease: new sentinel: SentinelConfig.CheckPeriod is %s, must not be negative", cfg.CheckPeriod)

@@ -130,9 +130,15 @@ func TestAFailureOfTheServerIsAnErrorAndNotTheEndOfAMark(t *testing.T) {
 	})
 }
 
+func TestASentinelWithoutADatabaseIsMisuse(t *testing.T) {
+	require.PanicsWithValue(t, "sqllease: NewSentinel: the database is nil", func() {
+		_, _ = sqllease.NewSentinel(nil, sqllease.SentinelConfig{})
+	})
+}
+
 func TestASentinelConfigThatDoesNotFitNamesTheField(t *testing.T) {
-	_, err := sqllease.NewSentinel(nil, sqllease.SentinelConfig{CheckPeriod: -1})
+	_, err := sqllease.NewSentinel(new(sql.DB), sqllease.SentinelConfig{CheckPeriod: -1})
 	require.ErrorContains(t, err, "sqllease: new sentinel: SentinelConfig.CheckPeriod is -1ns, must not be negative")
-	_, err = sqllease.NewSentinel(nil, sqllease.SentinelConfig{})
+	_, err = sqllease.NewSentinel(new(sql.DB), sqllease.SentinelConfig{})
 	require.NoError(t, errors.Join(err))
 }

@@ -23,7 +23,8 @@ type Store struct {
 }
 
 // New returns a store in a table of db, which stays open. The table has to be there before the store is used: see
-// [Store.EnsureTable]. The error names every field of cfg that does not fit.
+// [Store.EnsureTable]. The error names each field of cfg that is out of its bounds. If db is nil, the store is good for the
+// text of its statements alone.
 func New(db *sql.DB, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

@@ -48,8 +48,11 @@ type Call struct {
 	Hit bool
 }
 
-// NewInterceptor returns an interceptor without rules in front of a store.
+// NewInterceptor returns an interceptor without rules in front of a store. It panics if the store is nil.
 func NewInterceptor[T any](to store.Store[T]) *Interceptor[T] {
+	if to == nil {
+		panic("storetest: NewInterceptor: the store is nil")
+	}
 	return &Interceptor[T]{to: to, watches: make(map[*Call]context.CancelCauseFunc)}
 }
 

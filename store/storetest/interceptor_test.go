@@ -327,3 +327,7 @@ func TestManyCallsUnderRulesThatComeAndGo(t *testing.T) {
 		assert.Equal(t, c.Err != nil, c.Hit)
 	}
 }
+
+func TestAnInterceptorOfNoStoreIsMisuse(t *testing.T) {
+	require.PanicsWithValue(t, "storetest: NewInterceptor: the store is nil", func() { storetest.NewInterceptor[thing](nil) })
+}
