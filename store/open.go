@@ -14,8 +14,8 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 	if err := checkName("kind", kind, backend.MaxKind); err != nil {
 		return nil, s.invalid(OpOpen, "", err)
 	}
-	memory, direct := b.(*Memory)
-	if b == nil || direct && memory == nil {
+	memory, isMemory := b.(*Memory)
+	if b == nil || isMemory && memory == nil {
 		return fail(errNoBackend)
 	}
 	if err := cfg.validate(); err != nil {
