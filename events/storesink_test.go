@@ -279,8 +279,9 @@ func TestWritesTakeTurnsAndGiveUpWithTheirContext(t *testing.T) {
 }
 
 func TestABadStoreConfigIsNamed(t *testing.T) {
-	_, err := events.NewStoreSink(nil, events.StoreConfig{Max: -1})
+	s := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "events", store.Config[events.Event]{}))
+	_, err := events.NewStoreSink(s, events.StoreConfig{Max: -1})
 	assert.EqualError(t, err, "events: new store sink: StoreConfig.Max is -1, must not be negative")
-	_, err = events.NewStoreSink(nil, events.StoreConfig{TTL: -1})
+	_, err = events.NewStoreSink(s, events.StoreConfig{TTL: -1})
 	assert.EqualError(t, err, "events: new store sink: StoreConfig.TTL is -1ns, must not be negative")
 }

@@ -11,7 +11,7 @@ import (
 // A sentinel has connections of its own, that no pooler in transaction mode is on.
 func ExampleSentinel() {
 	var leases *sqllease.Store // sqllease.New(pooled, ...)
-	var direct *sql.DB         // sql.Open("pgx", "postgres://...")
+	direct := new(sql.DB)      // sql.Open("pgx", "postgres://...")
 	sentinel, err := sqllease.NewSentinel(direct, sqllease.SentinelConfig{})
 	if err != nil {
 		fmt.Println(err)
