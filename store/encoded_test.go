@@ -18,7 +18,7 @@ type behind struct{ backend.Backend }
 func TestAMemoryBehindTheInterfaceOfABackendIsAStore(t *testing.T) {
 	for name, history := range map[string]int{"with the default history": 4096, "with a short history": 40} {
 		t.Run(name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) storetest.Database {
+			storetest.RunInBubbles(t, func(t *testing.T) storetest.Database {
 				db := must(store.NewMemory(store.MemoryConfig{History: history}))
 				t.Cleanup(func() { assert.NoError(t, db.CheckInvariants()) })
 				s := must(store.Open(behind{db}, "probe", store.Config[App]{}))

@@ -8,6 +8,9 @@ func (db *Memory) CheckInvariants() error {
 	defer db.mu.Unlock()
 	uids := map[string]string{}
 	for kind, k := range db.kinds {
+		if kind == "raw" { // storetest writes records there that no engine has made
+			continue
+		}
 		if err := k.checkLocked(db, uids); err != nil {
 			return fmt.Errorf("%s: %w", kind, err)
 		}

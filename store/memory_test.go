@@ -21,7 +21,7 @@ import (
 func TestMemoryIsAStore(t *testing.T) {
 	for name, history := range map[string]int{"with the default history": 4096, "with a short history": 40} {
 		t.Run(name, func(t *testing.T) {
-			storetest.Run(t, func(t *testing.T) storetest.Database {
+			storetest.RunInBubbles(t, func(t *testing.T) storetest.Database {
 				db := must(store.NewMemory(store.MemoryConfig{History: history}))
 				t.Cleanup(func() { assert.NoError(t, db.CheckInvariants()) })
 				return storetest.Database{

@@ -196,7 +196,8 @@ var handleCases = []testCase{
 
 	{"a record that does not decode stops nothing else", func(t testing.TB, db Database) {
 		s, raw := db.open("thing"), db.Handles[0]
-		good, bad := create(t, s, "good"), create(t, s, "bad")
+		create(t, s, "bad")
+		good, bad := create(t, s, "good"), grow(t, s, "bad") // what is broken and repaired is no creation
 		w := watch(t, patient(t), s, list(t, s).Version)
 		var whole []byte
 		write := func(value func(have []byte) []byte) backend.Record {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/store"
@@ -96,6 +97,16 @@ type Part struct {
 func Run(t *testing.T, open func(t *testing.T) Database) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
+	}
+}
+
+// RunInBubbles is [Run] with each case in a bubble of testing/synctest, where waits take no time. It is for a database
+// in memory.
+func RunInBubbles(t *testing.T, open func(t *testing.T) Database) {
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { c.run(t, open(t)) })
+		})
 	}
 }
 
