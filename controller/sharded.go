@@ -18,8 +18,9 @@ import (
 // that happens while a slot has no owner, except deletions, which are not reported to the next owner: work that they ask
 // for needs a mark on the object, such as a finalizer, or a comparison with what is there.
 //
-// The context of a reconcile has the [leaderelect.Leadership] of the slot, whose term goes with every write. It also ends
-// when the slot is lost, and then an error of the reconcile skips the key: it is another replica's to try again.
+// The context of a reconcile has the [leaderelect.Leadership] of the slot. Each write to a store.Store under it carries the
+// term of the slot, and terms of other slots do not matter. The context also ends when the slot is lost, and then an error
+// of the reconcile skips the key: it is another replica's to try again.
 //
 // All methods are safe for concurrent use.
 type Sharded[K comparable] struct {

@@ -15,6 +15,8 @@ import (
 // Work that lasts long watches a context. Work that has effects outside of the process asks [Leadership.Err] right before
 // each of them, and sends the term along so that the receiver can refuse a leader of the past.
 //
+// Writes to a store.Store under one of its contexts carry the term by themselves: see store.WithFence.
+//
 // All methods may be called by many goroutines at once, also after the term.
 type Leadership struct {
 	key     string

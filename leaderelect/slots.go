@@ -197,8 +197,8 @@ func (s *Slots) Owns(key string) bool {
 }
 
 // Begin begins work on key. It is false if the slot of key is not owned. The context ends with ctx, or when the slot is
-// lost; it has the [Leadership] of the slot, whose term goes with every write. The slot is not handed over before done
-// was called, which must be soon after that context has ended, once or more often.
+// lost; it has the [Leadership] of the slot, and writes to a store.Store under it carry the term of the slot. The slot is
+// not handed over before done was called, which must be soon after that context has ended, once or more often.
 func (s *Slots) Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool) {
 	return s.slots[s.Slot(key)].begin(ctx)
 }

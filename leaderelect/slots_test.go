@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // calm is how long nothing happens: long enough for a lease that is not renewed to change hands.
@@ -170,6 +171,45 @@ func mustBegin(t testing.TB, r *replica, key string) context.Context {
 	require.True(t, ok)
 	done()
 	return ctx
+}
+
+// A store takes what the owner of a slot writes, whatever the terms of other slots, and refuses who has owned the slot before.
+func TestWritesOfASlotAreFencedByTheTermOfThatSlotAlone(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*leaderelect.SlotsConfig)) {
+		db, err := store.NewMemory(store.MemoryConfig{})
+		require.NoError(t, err)
+		things, err := store.Open(db, "things", store.Config[int]{})
+		require.NoError(t, err)
+		write := func(ctx context.Context) error {
+			_, err := store.CreateOrUpdate(context.WithoutCancel(ctx), things, "a", func(o *store.Object[int]) error {
+				o.Value++
+				return nil
+			})
+			return err
+		}
+		w := newShards(t, 2)
+		a := w.join(t, "a", mode)
+		after(time.Second)
+		keys := keysOf(a.Slots, 2)
+		before := [2]context.Context{mustBegin(t, a, keys[0]), mustBegin(t, a, keys[1])}
+		b := w.join(t, "b", mode)
+		after(calm)
+		moved := 0
+		if a.Owns(keys[0]) {
+			moved = 1
+		}
+		now := mustBegin(t, b, keys[moved])
+		fence, ok := store.FenceFrom(now)
+		require.True(t, ok)
+		l, _ := leaderelect.FromContext(now)
+		require.Equal(t, store.Fence{Lease: l.Key(), Term: 2}, fence)
+		require.NoError(t, write(before[moved]), "its successor has not written yet")
+		require.NoError(t, write(now))
+		require.NoError(t, write(before[1-moved]), "the other slot is still in term 1")
+		require.ErrorIs(t, write(before[moved]), store.ErrFenced)
+		require.NoError(t, write(store.Unfenced(before[moved])))
+		w.checkNow(t)
+	})
 }
 
 func TestWorkIsToldWhenItsSlotIsLost(t *testing.T) {

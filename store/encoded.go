@@ -77,7 +77,7 @@ func (e *encoded[T]) watch(ctx context.Context, q *backend.Query, after informer
 			if errors.Is(err, ErrExpired) {
 				var known *expiredError
 				if !errors.As(err, &known) {
-					err = &expiredError{asked: after, why: err.Error()}
+					err = &expiredError{asked: after, err: err}
 				}
 			}
 			if !yield(t, err) {

@@ -90,7 +90,7 @@ func TestAnInformerOfASelectionMirrorsTheSelectionAndNothingElse(t *testing.T) {
 				b = skipping{db}
 			}
 			apps := must(store.Open(b, "app", store.Config[App]{}))
-			inf := must(informer.New(store.Selected(apps, front), store.Key[App], informer.Config{Name: "front"}))
+			inf := must(informer.New(store.Selected(apps, front), store.Key[App], informer.Config{Name: "front", OnError: func(error) {}}))
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it
@@ -143,6 +143,23 @@ func (s skipping) Watch(ctx context.Context, kind string, q backend.Query, after
 			}
 		}
 	}
+}
+
+// cut is a backend that says no more than that a version has expired.
+type cut struct{ backend.Backend }
+
+func (cut) Watch(context.Context, string, backend.Query, informer.Version) iter.Seq2[backend.Change, error] {
+	return func(yield func(backend.Change, error) bool) { yield(backend.Change{}, backend.ErrExpired) }
+}
+
+func TestAnExpiredWatchOfAnyBackendSaysWhatWasAskedFor(t *testing.T) {
+	apps := must(store.Open(cut{must(store.NewMemory(store.MemoryConfig{}))}, "app", store.Config[App]{}))
+	err := firstOf(apps, 7)
+	require.ErrorIs(t, err, store.ErrExpired)
+	require.EqualError(t, err, "store: watch app: "+informer.ErrExpired.Error())
+	var e *store.Error
+	require.ErrorAs(t, err, &e)
+	assert.EqualValues(t, 7, e.Want)
 }
 
 func TestAnIdleKindHasABookmarkEveryFewSeconds(t *testing.T) {

@@ -134,11 +134,11 @@ func (c *cursor) idleLocked() (s step, ok bool) {
 func (c *cursor) checkLocked() error {
 	h := &c.kind.history
 	tooOld := func() error {
-		return &expiredError{h.dropped, c.told, fmt.Sprintf("is too old, the first to start from is %d", h.dropped)}
+		return &expiredError{h.dropped, c.told, fmt.Sprintf("is too old, the first to start from is %d", h.dropped), nil}
 	}
 	if !c.started {
 		if c.told > c.db.version {
-			return &expiredError{h.dropped, c.told, fmt.Sprintf("is not reached, the store is at %d", c.db.version)}
+			return &expiredError{h.dropped, c.told, fmt.Sprintf("is not reached, the store is at %d", c.db.version), nil}
 		}
 		position, ok := h.after(c.told)
 		if !ok {
@@ -183,13 +183,18 @@ func (c *cursor) stop() {
 	}
 }
 
-// expiredError is ErrExpired with the reason.
+// expiredError is ErrExpired with the reason, or with what a backend has said.
 type expiredError struct {
 	first, asked informer.Version
 	why          string
+	err          error // in the place of why
 }
 
 func (e *expiredError) Error() string {
+	if e.err != nil {
+		return e.err.Error()
+	}
 	return fmt.Sprintf("%v: version %d %s", ErrExpired, e.asked, e.why)
 }
+
 func (e *expiredError) Unwrap() error { return ErrExpired }
