@@ -89,6 +89,9 @@
 //
 // # Testing
 //
+// [Informer.Steps] drives an informer step by step, in the place of Run: a test reads one thing from the source, applies one to
+// the cache, and makes one call of one handler, in any order.
+//
 // Package informertest has a source whose failures the test commands. In a testing/synctest bubble an informer needs no
 // real time: backoff, resync and polls wait for timers, everything else for channels, and when synctest.Wait returns, all
 // that has happened has been told. Nothing is left in the bubble when Run has returned. Jitter is drawn from the Rand of

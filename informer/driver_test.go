@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Driver takes the steps of an informer one by one, in place of Run and its goroutines. A step of the reflector ends when
-// the source has no more to say, so a source that is driven must not block.
+// Driver looks inside an informer that its Steps drive. It numbers the handlers from 0, as they joined.
 type Driver[K comparable, T any] struct {
 	In *Informer[K, T]
 
-	listeners []*listener[K, T] // that were started
+	steps     *Steps[K, T]
+	listeners []*listener[K, T] // that have joined, also those that were removed
 	resyncs   int
 }
 
@@ -25,8 +25,27 @@ type Item[T any] struct {
 	Initial       bool
 }
 
-// Reflect takes one step of the reflector, and returns how long it wants to wait after it.
-func (d *Driver[K, T]) Reflect(ctx context.Context) time.Duration { return d.In.reflector.step(ctx) }
+// Steps returns the steps of the informer. They end with Stop.
+func (d *Driver[K, T]) Steps() *Steps[K, T] {
+	if d.steps == nil {
+		var err error
+		if d.steps, err = d.In.Steps(context.Background()); err != nil {
+			panic(err)
+		}
+	}
+	return d.steps
+}
+
+// Reflect reads until the source has no more to say: so a source that is driven must not block. It returns how many things
+// it has read.
+func (d *Driver[K, T]) Reflect(ctx context.Context) (read int) {
+	for wasListing := !d.In.reflector.current; d.Steps().Read(ctx); {
+		if read++; wasListing {
+			break
+		}
+	}
+	return read
+}
 
 // Seen returns up to where the reflector has heard the source, and whether it watches on from there or is to list.
 func (d *Driver[K, T]) Seen() (v Version, watches bool) {
@@ -36,25 +55,34 @@ func (d *Driver[K, T]) Seen() (v Version, watches bool) {
 // Idle reports that Run would sleep.
 func (d *Driver[K, T]) Idle() bool { return len(d.In.wake) == 0 }
 
-// Apply lets the cache take what waits for it.
+// Apply applies all that waits, as Run does.
 func (d *Driver[K, T]) Apply() {
 	select {
 	case <-d.In.wake:
 	default:
 	}
-	d.In.step(func(l *listener[K, T]) {
-		close(l.done) // Remove need not wait for a goroutine
-		d.listeners = append(d.listeners, l)
-	})
+	d.In.step(d.In.feed.take(d.In.spare), d.Steps().started)
+	d.note()
 }
 
-// Stop lets go of what Run and handlers leave unfinished.
-func (d *Driver[K, T]) Stop() {
-	d.In.stopScans()
-	for _, l := range d.listeners {
-		l.dismiss()
+// ApplyOne applies one thing that waits.
+func (d *Driver[K, T]) ApplyOne() (applied bool) {
+	applied = d.Steps().Apply()
+	d.note()
+	return applied
+}
+
+// note notes who has joined.
+func (d *Driver[K, T]) note() {
+	for _, l := range d.In.listeners {
+		if !slices.Contains(d.listeners, l) {
+			d.listeners = append(d.listeners, l)
+		}
 	}
 }
+
+// Stop ends the steps.
+func (d *Driver[K, T]) Stop() { d.Steps().Stop() }
 
 // Resync lets the time of every resync come that has not.
 func (d *Driver[K, T]) Resync() {
@@ -62,21 +90,17 @@ func (d *Driver[K, T]) Resync() {
 	d.In.resync(time.Now().Add(time.Duration(d.resyncs) * 1000 * time.Hour))
 }
 
-// Handlers returns the number of handlers that have been started ever; they are numbered from 0.
+// Handlers returns the number of handlers that have joined ever.
 func (d *Driver[K, T]) Handlers() int { return len(d.listeners) }
 
 // Deliver makes the calls of what waits longest for handler i. It returns false when nothing waits.
 func (d *Driver[K, T]) Deliver(i int) bool {
 	l := d.listeners[i]
-	return l.turn(context.Background()) && !l.turn(ended)
+	delivered := d.Steps().Deliver(l.reg)
+	for l.owes && d.Steps().Deliver(l.reg) {
+	}
+	return delivered
 }
-
-// ended is a context that has.
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
 
 // Waits reports whether handler i could be called.
 func (d *Driver[K, T]) Waits(i int) bool {

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -77,6 +78,28 @@ func (f *feed[K, T]) tryPut(it *input[K, T]) (n int, ok bool) {
 	}
 	f.inputs = append(f.inputs, *it)
 	return len(f.inputs), true
+}
+
+// takeOne returns the first input of those that have come, in spare, which is empty.
+func (f *feed[K, T]) takeOne(spare []input[K, T]) []input[K, T] {
+	f.mu.Lock()
+	n := len(f.inputs)
+	if n > 0 {
+		spare = append(spare, f.inputs[0])
+		f.inputs = slices.Delete(f.inputs, 0, 1)
+	}
+	f.mu.Unlock()
+	if n > 1 {
+		f.wake()
+	}
+	return spare
+}
+
+// full reports whether put would wait.
+func (f *feed[K, T]) full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.inputs) == maxBatch
 }
 
 // take returns what has come, and takes spare, which is empty, as the room for what comes next.

@@ -11,7 +11,7 @@ import (
 )
 
 // Informer mirrors a source into a cache and calls handlers for what changes. See the package documentation for what it
-// guarantees. It runs once: [Informer.Run] starts and ends it.
+// guarantees. It runs once: [Informer.Run] starts and ends it. [Informer.Steps] drives it step by step, in the place of Run.
 //
 // Its methods may be called by several goroutines at once.
 type Informer[K comparable, T any] struct {
@@ -35,7 +35,7 @@ type Informer[K comparable, T any] struct {
 	rescheduled bool // the time of the next resync may have changed
 
 	mu sync.Mutex
-	// mu guards the following, and started of every listener.
+	// mu guards the following.
 	running   bool // until the end: an informer that has ended still counts as running
 	added     int  // handlers so far
 	joining   []*listener[K, T]
@@ -85,8 +85,8 @@ func (in *Informer[K, T]) Key(obj T) K { return in.key(obj) }
 // Run mirrors the source until ctx ends, and then returns nil, when every goroutine that it has started has ended. A
 // callback that runs is waited for; what still waits for a handler is forgotten.
 //
-// A second Run returns an error at once: [ErrRunning] while the first goes on, [ErrEnded] after it. Run panics if New has not
-// made the informer.
+// A second Run returns an error at once: [ErrRunning] while the first, or [Informer.Steps], goes on, [ErrEnded] after it. Run
+// panics if New has not made the informer.
 func (in *Informer[K, T]) Run(ctx context.Context) error {
 	if in.indexer == nil {
 		panic("informer: Run called on an Informer that New has not made")
@@ -113,30 +113,19 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	}
 
 	defer in.stopScans()
-	var retry *time.Timer
-	resync := time.NewTimer(never)
-	defer resync.Stop()
+	due := newTimers(in)
+	defer due.stop()
 	for ctx.Err() == nil {
-		var again <-chan time.Time
-		if retry = in.applier.retry(retry, in.cfg.Backoff); retry != nil {
-			again = retry.C
-		}
+		due.set()
 		select {
 		case <-in.wake:
-			in.step(start)
-		case <-again:
-			retry = nil
-			in.reflector.order(&in.reflector.relist)
-		case now := <-resync.C:
+			in.step(in.feed.take(in.spare), start)
+		case <-due.again:
+			due.relist()
+		case now := <-due.resync.C:
 			in.resync(now)
 		case <-ctx.Done():
 		}
-		if next, changed := in.nextResync(); changed {
-			resync.Reset(next)
-		}
-	}
-	if retry != nil {
-		retry.Stop()
 	}
 	return nil
 }
@@ -157,10 +146,11 @@ func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
 		return nil, fmt.Errorf("informer: add handler to %s: %w", in.cfg.Name, ErrEnded)
 	}
 	in.added++
-	l := newListener(fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h, in.cfg, in.applier.seed)
+	l := newListener(in, fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h)
 	in.joining = append(in.joining, l)
 	in.poke()
-	return &Registration{name: l.name, synced: l.synced, remove: func() <-chan struct{} { return in.remove(l) }}, nil
+	l.reg = &Registration{name: l.name, synced: l.synced, remove: func() <-chan struct{} { return in.remove(l) }, listener: l}
+	return l.reg, nil
 }
 
 // Synced returns a channel that is closed when the cache holds the first list. It is never closed if Run ends before.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -13,7 +14,8 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// listener calls one handler: what it is told waits in a backlog, which a goroutine of its own works off.
+// listener calls one handler: what it is told waits in a backlog, which a goroutine of its own works off. Without Run,
+// [Steps.Deliver] works it off in the goroutine of its caller.
 //
 // Objects that were there when it joined wait before it, in a snapshot of the cache. What changes meanwhile waits in the
 // backlog, and is merged with the object when that has its turn: what it is then is told as initial, and nothing if it is
@@ -27,31 +29,34 @@ type listener[K comparable, T any] struct {
 	synced chan struct{} // closed by run when OnAdd has returned for every initial object
 	wake   chan struct{} // holds a token when the backlog may have something; sent by whoever adds, taken by run
 	gone   chan struct{} // closed, with mu held, by dismiss
-	done   chan struct{} // closed by run when it returns, or by remove if there never will be a run
-
-	started bool // run was called, or is about to be; guarded by mu of the informer
+	done   chan struct{} // closed, with mu held, when it is dismissed and nobody is busy with it
+	in     *Informer[K, T]
+	reg    *Registration // of the handler; set by AddHandler
 
 	period    time.Duration // of resyncs; 0 is never
 	due       time.Time     // when the next resync is; used by Run's goroutine only
 	resyncing bool          // used by Run's goroutine only
 
-	// Used by run only, once it has begun.
+	// Used only by who is busy with it.
 	initial   present[K, T] // is told before what is in backlog
 	object    item[K, T]    // the item of an initial object
 	current   *item[K, T]   // the calls for it have begun
 	owes      bool          // OnAdd is to be called for current
 	hasSynced bool          // synced is closed
 	calling   string        // the function that is called
+	calls     uint64        // that have begun, but those of Filter
 
 	mu sync.Mutex
-	// mu guards the following.
+	// mu guards the following. Invariant: done is closed if and only if the listener is dismissed and not busy.
 	backlog   backlog[K, T]
 	dismissed bool
+	busy      bool // somebody makes calls, or is about to: run, from the join to its end, or a Deliver
 }
 
-func newListener[K comparable, T any](name string, h Handler[K, T], cfg Config, seed maphash.Seed) *listener[K, T] {
+func newListener[K comparable, T any](in *Informer[K, T], name string, h Handler[K, T]) *listener[K, T] {
+	cfg, seed := in.cfg, in.applier.seed
 	return &listener[K, T]{
-		name: name, handler: h, onError: cfg.OnError, seed: seed, period: max(cmp.Or(h.ResyncPeriod, cfg.ResyncPeriod), 0),
+		in: in, name: name, handler: h, onError: cfg.OnError, seed: seed, period: max(cmp.Or(h.ResyncPeriod, cfg.ResyncPeriod), 0),
 		synced: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}), done: make(chan struct{}),
 		backlog: backlog[K, T]{every: h.EveryEvent},
 	}
@@ -76,18 +81,16 @@ func (l *listener[K, T]) tell(changes []change[K, T]) {
 // run calls the handler until ctx ends or the listener is dismissed. At its end nothing waits any more, also when the handler
 // has ended the goroutine.
 func (l *listener[K, T]) run(ctx context.Context) {
-	defer close(l.done)
+	defer l.leave()
 	returned := false
 	defer func() {
 		l.dismiss()
-		l.initial.end()
-		l.current, l.object = nil, item[K, T]{} // who has the Registration has l
 		if !returned {
 			l.onError(fmt.Errorf("informer: call %s of %s: it has called runtime.Goexit, and is called no more", l.calling, l.name))
 		}
 	}()
 	for ctx.Err() == nil && !isClosed(l.gone) {
-		for l.work(ctx) {
+		for l.work(ctx, math.MaxUint64) {
 		}
 		select {
 		case <-l.wake:
@@ -98,47 +101,94 @@ func (l *listener[K, T]) run(ctx context.Context) {
 	returned = true
 }
 
-// work makes calls until nothing waits any more, or ctx ends. It returns true when one has panicked: there may be more.
-func (l *listener[K, T]) work(ctx context.Context) (panicked bool) {
+// deliver makes one call, and reports whether it did. The caller is busy with l.
+func (l *listener[K, T]) deliver() bool {
+	until := l.calls + 1
+	for l.work(context.Background(), until) && l.calls < until {
+	}
+	return l.calls == until
+}
+
+// work makes calls until there were as many as until, nothing waits any more, or ctx ends. It returns true when one has
+// panicked: there may be more.
+func (l *listener[K, T]) work(ctx context.Context, until uint64) (panicked bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			l.report(v)
 			panicked = true
 		}
 	}()
-	for l.turn(ctx) {
+	for l.calls < until && l.step(ctx) {
 	}
 	return false
 }
 
-// turn makes the call that is owed, and those of the next item, unless ctx has ended. It returns false when there was no
-// next item.
-func (l *listener[K, T]) turn(ctx context.Context) bool {
+// step makes the call that is owed, or begins with the next item, which is one call at most. It returns false when nothing
+// is owed and there was no next item, or ctx has ended.
+func (l *listener[K, T]) step(ctx context.Context) bool {
 	if l.owes {
 		l.owes = false
 		if !isClosed(l.gone) {
-			l.calling = "OnAdd"
+			l.call("OnAdd")
 			l.handler.OnAdd(l.current.now.object, l.current.initial)
 		}
+		return true
 	}
 	if ctx.Err() != nil || isClosed(l.gone) || !l.take() {
 		return false
 	}
-	l.deliver(l.current)
+	l.begin(l.current)
 	return true
 }
 
-// dismiss forgets what waits and lets nothing more be taken. It returns false if that was so already.
-func (l *listener[K, T]) dismiss() (first bool) {
+// call notes that a function of the handler is called.
+func (l *listener[K, T]) call(function string) {
+	l.calling = function
+	l.calls++
+}
+
+// dismiss forgets what waits and lets nothing more be taken.
+func (l *listener[K, T]) dismiss() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dismissed {
-		return false
+		return
 	}
 	l.dismissed = true
 	l.backlog.clear()
 	close(l.gone)
+	if !l.busy {
+		l.endLocked()
+	}
+}
+
+// enter makes the caller the one that is busy with l, until it calls leave. It returns false if somebody else is, or l is
+// dismissed.
+func (l *listener[K, T]) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy || l.dismissed {
+		return false
+	}
+	l.busy = true
 	return true
+}
+
+// leave ends enter.
+func (l *listener[K, T]) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy = false
+	if l.dismissed {
+		l.endLocked()
+	}
+}
+
+// endLocked lets go of what is left, when no call is made any more.
+func (l *listener[K, T]) endLocked() {
+	l.initial.end()
+	l.current, l.object = nil, item[K, T]{} // who has the Registration has l
+	close(l.done)
 }
 
 // take makes what has waited longest the current item, in the place of the one before, whose calls have returned, however
@@ -148,8 +198,7 @@ func (l *listener[K, T]) take() bool {
 		if l.takeInitial() {
 			return true
 		}
-		l.hasSynced = true
-		close(l.synced)
+		l.sync()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,6 +207,19 @@ func (l *listener[K, T]) take() bool {
 	}
 	l.current = l.backlog.take()
 	return l.current != nil
+}
+
+// sync notes that no initial object is left.
+func (l *listener[K, T]) sync() {
+	l.hasSynced = true
+	close(l.synced)
+}
+
+// syncIfTold notes that no initial object is left, if that is so, without taking the next item. The caller is busy with l.
+func (l *listener[K, T]) syncIfTold() {
+	if !l.hasSynced && !l.owes && !isClosed(l.gone) && l.initial.first() == nil {
+		l.sync()
+	}
 }
 
 // takeInitial makes the initial object whose turn it is the current item. It passes by those that have gone: nobody is told
@@ -203,9 +265,9 @@ func (l *listener[K, T]) signal() {
 	}
 }
 
-// deliver makes the calls that take the handler from what it knows to what is true, but that of OnAdd, which it leaves
-// to turn: so it is made even if OnDelete panics.
-func (l *listener[K, T]) deliver(it *item[K, T]) {
+// begin makes the call that takes the handler from what it knows to what is true, but that of OnAdd, which it leaves
+// to step: so it is made even if OnDelete panics.
+func (l *listener[K, T]) begin(it *item[K, T]) {
 	h := &l.handler
 	had, has := l.passes(&it.known), l.passes(&it.now)
 	left := had && !(it.gone && l.passes(&state[T]{it.last, true})) // the filter, before it was deleted if it was
@@ -214,7 +276,7 @@ func (l *listener[K, T]) deliver(it *item[K, T]) {
 	}
 	if had && has && !it.gone {
 		if h.OnUpdate != nil {
-			l.calling = "OnUpdate"
+			l.call("OnUpdate")
 			h.OnUpdate(it.known.object, it.now.object)
 		}
 		return
@@ -225,7 +287,7 @@ func (l *listener[K, T]) deliver(it *item[K, T]) {
 		if left {
 			tombstone = cache.Tombstone[K, T]{Key: it.key, Object: it.known.object}
 		}
-		l.calling = "OnDelete"
+		l.call("OnDelete")
 		h.OnDelete(tombstone)
 	}
 }

@@ -164,10 +164,15 @@ func TestAnOldPageEndsTheList(t *testing.T) {
 // A source that stops when its context ends must not be taken for one that has listed all.
 func TestPagesThatStopWithTheirContextAreNotTheWholeList(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	d := informer.Driver[string, site]{In: must(informer.New(paged{pages: func(context.Context) iter.Seq2[informer.List[site], error] {
+	again := false
+	d := informer.Driver[string, site]{In: must(informer.New(paged{pages: func(call context.Context) iter.Seq2[informer.List[site], error] {
 		return func(yield func(informer.List[site], error) bool) {
 			yield(informer.List[site]{Items: []site{{Name: "a"}}, Version: 1}, nil)
 			cancel()
+			if !again {
+				<-call.Done()
+				again = true
+			}
 		}
 	}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))}
 	d.Reflect(ctx)

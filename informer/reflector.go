@@ -15,7 +15,8 @@ import (
 // shortWatch is how long a watch that brings nothing must last to be no error.
 const shortWatch = time.Second
 
-// reflector writes what happens in a source into the feed. It is used by one goroutine.
+// reflector writes what happens in a source into the feed. It is used by one goroutine, that of run, or the one that calls
+// [Steps.Read].
 //
 //	+------+ ok                              +-------+
 //	| list | ------------------------------> | watch | --+ ended: go on from seen
@@ -48,6 +49,8 @@ type reflector[K comparable, T any] struct {
 	failures int       // errors since the source was last heard
 	expiries int       // watches that expired since an event last moved seen, and one if any did before
 	reading  bool      // in a turn; when a goroutine begins, the one before was ended in its turn
+
+	reader *reader // who takes its steps; nil in Run
 }
 
 // run lists and watches until ctx ends. If the source ends the goroutine, by runtime.Goexit, it calls again, which is to run
@@ -79,7 +82,7 @@ func (r *reflector[K, T]) sitOutExit(ctx context.Context) {
 
 // turn takes a step and sits out its delay, or less of both when there is an order.
 func (r *reflector[K, T]) turn(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx) // an order, or the end of a Read, ends a turn
 	defer cancel()
 	r.interrupt.Store(&cancel) // before the orders are read: so each is seen here, or interrupts what follows
 	if r.relist.Swap(false) {
@@ -87,6 +90,15 @@ func (r *reflector[K, T]) turn(ctx context.Context) {
 	}
 	if r.anew.Swap(false) {
 		r.current, r.starts, r.seen, r.failures, r.expiries = false, true, 0, 0, 0
+	}
+	if r.reader != nil {
+		r.reader.bind(cancel)
+		lists := !r.current
+		r.step(ctx)
+		if ctx.Err() == nil || r.reader.ctx.Err() != nil { // without an order, for which the same Read goes on
+			r.reader.pause(lists && r.current) // when the next turn begins is up to the one who reads
+		}
+		return
 	}
 	_ = wait.Sleep(ctx, r.step(ctx)) // the end of ctx is seen by run
 }
@@ -182,6 +194,7 @@ func (r *reflector[K, T]) watch(ctx context.Context) error {
 			r.seen, r.expiries = ev.Version, min(r.expiries, 1)
 		}
 		r.failures = 0
+		r.reader.pause(true)
 	}
 	return nil
 }

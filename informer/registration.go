@@ -6,6 +6,8 @@ type Registration struct {
 	name   string
 	synced <-chan struct{}
 	remove func() (done <-chan struct{})
+
+	listener any // the *listener; nil for a handler of a Group
 }
 
 // Name returns the name of the informer and the number of the handler, counted from 1 as they were added.

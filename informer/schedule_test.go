@@ -121,6 +121,11 @@ var actions = []action{
 	{"a third handler joins", theMembers, 0, func(w *schedule) bool { return len(w.views) < 3 }, func(w *schedule) { w.join(nil) }},
 	deliver(2),
 	{"the last handler is removed", theMembers, 0, func(w *schedule) bool { return len(w.views) > 1 }, func(w *schedule) { w.remove(w.views[len(w.views)-1]) }},
+	{"read one thing", theWatch, 0, func(w *schedule) bool {
+		seen, watches := w.driver.Seen()
+		return !watches || w.src.version() > seen
+	}, (*schedule).readOne},
+	{"apply one thing", theCache, 0, func(w *schedule) bool { return !w.driver.Idle() }, (*schedule).applyOne},
 	{"the first handler removes itself when it is called", theMembers, 0, func(w *schedule) bool {
 		return len(w.views) > 0 && !w.views[0].leaves
 	}, func(w *schedule) { w.views[0].leaves = true }},

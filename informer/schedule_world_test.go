@@ -303,12 +303,34 @@ func (w *schedule) add(v *view) {
 
 func (w *schedule) reflect() {
 	w.driver.Reflect(w.ctx)
+	w.noteList()
+}
+
+// readOne lets the reflector read one thing, which may leave a watch open.
+func (w *schedule) readOne() {
+	w.driver.Steps().Read(w.ctx)
+	w.noteList()
+}
+
+func (w *schedule) noteList() {
 	if v, watches := w.driver.Seen(); watches && !w.listed {
 		w.listed, w.first = true, v
 	}
 }
 
-func (w *schedule) apply() {
+func (w *schedule) apply() { w.applying(w.driver.Apply) }
+
+// applyOne applies one thing, where apply applies all that waits, as Run does.
+func (w *schedule) applyOne() {
+	w.applying(func() {
+		idle := w.driver.Idle()
+		if w.driver.ApplyOne() && idle {
+			w.fail("Apply did something when there was nothing to do")
+		}
+	})
+}
+
+func (w *schedule) applying(apply func()) {
 	n := w.driver.Handlers()
 	var waiting []*view // handlers join in the order in which they were added
 	for _, v := range w.views {
@@ -320,7 +342,7 @@ func (w *schedule) apply() {
 	if w.in.HasSynced() {
 		at = w.in.Version()
 	}
-	w.driver.Apply()
+	apply()
 	for i := range w.driver.Handlers() - n {
 		v := waiting[i]
 		v.joined, v.initial = true, w.src.states[at]

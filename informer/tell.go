@@ -13,13 +13,15 @@ import (
 // never is the time until something that nobody waits for.
 const never = time.Duration(math.MaxInt64)
 
-// step lets new handlers join, then applies what has come to the cache and tells the handlers. All of this is done by
-// Run's goroutine alone, so that there is no change of which a handler that joins has heard twice, or not at all.
+// step lets new handlers join, then applies inputs, the next of the feed, to the cache and tells the handlers. One goroutine
+// does all of this, so a handler that joins hears of each change exactly once.
 //
 // What has come is taken before handlers join. So a handler that was added before a change was made has joined before the
 // change is applied. The first handlers join between the first list and what came after it.
-func (in *Informer[K, T]) step(start func(*listener[K, T])) {
-	inputs := in.feed.take(in.spare)
+//
+// It reports whether it has applied, joined or scanned anything.
+func (in *Informer[K, T]) step(inputs []input[K, T], start func(*listener[K, T])) (did bool) {
+	did = len(inputs) > 0 || len(in.scans) > 0
 	if len(inputs) > 0 {
 		in.progress.hear()
 	}
@@ -32,12 +34,13 @@ func (in *Informer[K, T]) step(start func(*listener[K, T])) {
 		}
 	}
 	if in.HasSynced() {
-		in.join(start)
+		did = in.join(start) || did
 		in.apply(inputs[applied:])
 	}
 	clear(inputs)
 	in.spare = inputs[:0]
 	in.scan()
+	return did
 }
 
 // apply applies inputs to the cache and tells the handlers.
@@ -77,11 +80,17 @@ func (in *Informer[K, T]) heardBy() []*listener[K, T] {
 	return in.listeners
 }
 
-// join lets the handlers that are new hear of everything that is in the cache, and of every change from now on.
-func (in *Informer[K, T]) join(start func(*listener[K, T])) {
+// joined reports whether l has joined and was not removed.
+func (in *Informer[K, T]) joined(l *listener[K, T]) bool {
+	return slices.Contains(in.heardBy(), l)
+}
+
+// join lets the handlers that are new hear of everything that is in the cache, and of every change from now on. It reports
+// whether there were any.
+func (in *Informer[K, T]) join(start func(*listener[K, T])) bool {
 	joined := in.joinLists()
 	if len(joined) == 0 {
-		return
+		return false
 	}
 	snapshot := in.indexer.Snapshot()
 	for _, l := range joined {
@@ -92,6 +101,7 @@ func (in *Informer[K, T]) join(start func(*listener[K, T])) {
 		l.initial = presentOf(snapshot)
 		start(l)
 	}
+	return true
 }
 
 // joinLists moves the handlers that are new to those that have joined, and returns them.
@@ -103,7 +113,7 @@ func (in *Informer[K, T]) joinLists() (joined []*listener[K, T]) {
 	}
 	joined, in.joining = in.joining, nil
 	for _, l := range joined {
-		l.started = true
+		l.enter() // for start; nobody else can have, since Remove takes it from joining before it dismisses it
 	}
 	in.listeners = slices.Concat(in.listeners, joined)
 	return joined
@@ -185,12 +195,8 @@ func (in *Informer[K, T]) remove(l *listener[K, T]) <-chan struct{} {
 	in.mu.Lock()
 	in.joining = without(in.joining, l)
 	in.listeners = without(in.listeners, l)
-	started := l.started // if not now, then never
 	in.mu.Unlock()
-
-	if first := l.dismiss(); first && !started {
-		close(l.done)
-	}
+	l.dismiss()
 	return l.done
 }
 

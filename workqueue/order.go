@@ -108,7 +108,7 @@ func (o *order[K]) pop() *entry[K] {
 	}
 	var best *level[K]
 	for _, l := range o.levels {
-		if l.turn != nil && (best == nil || o.isOlder(l, best)) {
+		if l.turn != nil && (best == nil || o.isOlder(l.turn.first(), best.turn.first())) {
 			best = l
 		}
 	}
@@ -122,16 +122,15 @@ func (o *order[K]) pop() *entry[K] {
 	return e
 }
 
-// isOlder reports whether the next key of l became ready so long before that of best, which has a higher priority, that it
-// is not overtaken: longer before than the difference of the priorities is worth. It is the exact comparison of
+// isOlder reports whether e became ready so long before best, which has a higher priority, that it is not overtaken: longer before than the difference of the priorities is worth. It is the exact comparison of
 // the times at which they became ready, each moved back by what the priority is worth.
-func (o *order[K]) isOlder(l, best *level[K]) bool {
+func (o *order[K]) isOlder(e, best *entry[K]) bool {
 	if o.ageing <= 0 {
 		return false
 	}
-	before := best.turn.first().since - l.turn.first().since
+	before := best.since - e.since
 	// The difference of any two priorities fits in 64 bits without a sign, their product with Ageing perhaps not.
-	high, low := bits.Mul64(uint64(best.priority)-uint64(l.priority), uint64(o.ageing))
+	high, low := bits.Mul64(uint64(best.priority)-uint64(e.priority), uint64(o.ageing))
 	return before > 0 && high == 0 && uint64(before) > low
 }
 

@@ -119,6 +119,17 @@ func (m *orderModel) take() (int, bool) {
 	return k, true
 }
 
+// takeKey takes k, out of its turn, if it may be handed out.
+func (m *orderModel) takeKey(k int) bool {
+	key := m.keys[k]
+	if key == nil || key.working || !slices.Contains(m.turns[key.priority], m.cfg.Group(k)) {
+		return false
+	}
+	key.working = true
+	m.settle()
+	return true
+}
+
 func (m *orderModel) done(k int) {
 	if key := m.keys[k]; key.dirty {
 		m.lineUp(key)
@@ -193,7 +204,14 @@ func runOrder(config byte, ops []byte) (err error) {
 			p := []int{0, 0, 1, 2, -1, 30, math.MaxInt32, math.MinInt32}[(i+int(op>>3))%8]
 			q.AddWith(k, workqueue.AddOptions{Priority: p})
 			m.add(k, p)
-		case 3, 4:
+		case 4:
+			if item, ok := q.TryTakeKey(k); ok != m.takeKey(k) {
+				return fmt.Errorf("step %d: TryTakeKey of %d returns %v", i, k, ok)
+			} else if ok {
+				working = append(working, item)
+				err = errors.Join(err, samePriority(i, item, m.keys[k].priority))
+			}
+		case 3:
 			item, ok := q.TryTake()
 			want, wantOK := m.take()
 			if item.Key != want || ok != wantOK {
@@ -221,6 +239,13 @@ func runOrder(config byte, ops []byte) (err error) {
 		}
 		if s := q.Stats(); s.Ready != len(m.ready()) || s.InProcess != len(working) {
 			return fmt.Errorf("step %d: %+v, want %d and %d", i, s, len(m.ready()), len(working))
+		}
+	}
+	// What is ready is handed out in the order in which Ready lists it.
+	for i, key := range append(q.Ready(), -1) {
+		want, ok := m.take()
+		if _, taken := q.TryTake(); taken != ok || ok != (key >= 0) || ok && key != want {
+			return fmt.Errorf("Ready has %d in place %d, handed out is %d", key, i, want)
 		}
 	}
 	return nil

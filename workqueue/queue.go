@@ -221,11 +221,16 @@ func (q *Queue[K]) takeLocked() *entry[K] {
 	if e == nil {
 		return nil
 	}
+	q.takenLocked(e)
+	return e
+}
+
+// takenLocked notes that e was taken out of its line, to be handed out.
+func (q *Queue[K]) takenLocked(e *entry[K]) {
 	q.order.begin(e.group)
 	q.enterLocked(e, processing)
 	q.inProcess++
 	q.last = e
-	return e
 }
 
 // handOut gives up the lock, does what is due when e was taken, and returns its key.
