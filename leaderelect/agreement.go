@@ -48,13 +48,14 @@ func (e *Elector) refusal() error {
 
 // agree returns nil when the record says the number of slots of s, or when ctx has ended.
 func (s *Slots) agree(ctx context.Context) error {
+	warnings := newWarnings(s.log)
 	for ctx.Err() == nil {
 		err := s.confirm(ctx, 2*s.lease.LeaseDuration)
 		if err == nil || errors.Is(err, ErrMismatch) {
 			return err
 		}
 		if ctx.Err() == nil {
-			s.log.WarnContext(ctx, "leaderelect: confirming the number of slots failed", "error", err)
+			warnings.warn(ctx, "leaderelect: confirming the number of slots failed", err)
 			pause(ctx, s.lease.RetryPeriod)
 		}
 	}
@@ -71,6 +72,7 @@ func (s *Slots) stuck() error {
 
 // keepAgreed confirms the record once in a LeaseDuration, because somebody may delete or restore it.
 func (s *Slots) keepAgreed(ctx context.Context) error {
+	warnings := newWarnings(s.log)
 	for period := s.lease.LeaseDuration; ; {
 		pause(ctx, period)
 		if ctx.Err() != nil {
@@ -83,7 +85,7 @@ func (s *Slots) keepAgreed(ctx context.Context) error {
 			return err
 		case err != nil && ctx.Err() == nil:
 			period = s.lease.RetryPeriod
-			s.log.WarnContext(ctx, "leaderelect: confirming the number of slots failed", "error", err)
+			warnings.warn(ctx, "leaderelect: confirming the number of slots failed", err)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 	v, err = e.read(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.log.WarnContext(ctx, "leaderelect: reading the record failed", "error", err)
+			e.warnings.warn(ctx, "leaderelect: reading the record failed", err)
 		}
 		c.look = time.Now().Add(e.pollPeriod())
 		return nil
@@ -132,7 +132,7 @@ func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
 		return t
 	case err != nil && !definite(err):
 		c.unsure = e.attempts.term
-		e.log.WarnContext(ctx, "leaderelect: taking the lease failed", "error", err)
+		e.warnings.warn(ctx, "leaderelect: taking the lease failed", err)
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ type Config struct {
 	// Hooks observe the elector, for metrics.
 	Hooks Hooks
 
-	// Logger gets changes of leadership and failures of the store. Defaults to slog.Default().
+	// Logger gets changes of leadership and failures of the store. Failures of one kind are logged once in ten seconds.
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

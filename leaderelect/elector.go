@@ -48,6 +48,7 @@ type Elector struct {
 
 	// The following belong to the goroutine of Run. Outside of a run they remember the last one.
 
+	warnings  *warnings
 	callbacks *callbacks
 	working   sync.WaitGroup // the work of a term, with its callbacks
 	prior     observation    // what was known before the first read; zero is nothing
@@ -80,9 +81,11 @@ func New(cfg Config) (*Elector, error) {
 
 // newElector returns an elector for a cfg that has its defaults and is valid.
 func newElector(cfg Config, incarnation string) *Elector {
+	log := cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity)
 	return &Elector{
 		cfg:         cfg,
-		log:         cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity),
+		log:         log,
+		warnings:    newWarnings(log),
 		incarnation: incarnation,
 		headStart:   headStart,
 		wake:        make(chan struct{}, 1),

@@ -201,7 +201,7 @@ func (e *Elector) renew(t *tenure) {
 		return
 	}
 	if t.ctx.Err() == nil {
-		e.log.WarnContext(t.ctx, "leaderelect: renewing the lease failed", "term", t.term, "error", err)
+		e.warnings.warn(t.ctx, "leaderelect: renewing the lease failed", err, "term", t.term)
 		e.verify(t)
 	}
 }
@@ -217,7 +217,7 @@ func (e *Elector) verify(t *tenure) {
 	v, err := e.read(t.ctx)
 	if err != nil {
 		if t.ctx.Err() == nil {
-			e.log.WarnContext(t.ctx, "leaderelect: reading the record failed", "error", err)
+			e.warnings.warn(t.ctx, "leaderelect: reading the record failed", err)
 		}
 		return
 	}

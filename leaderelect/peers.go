@@ -43,11 +43,12 @@ type snapshot struct {
 
 // run reads every period until ctx ends, and calls then after each.
 func (p *peers) run(ctx context.Context, then func()) error {
+	warnings := newWarnings(p.log)
 	for ctx.Err() == nil {
 		if err := p.list(ctx); err == nil {
 			then()
 		} else if ctx.Err() == nil {
-			p.log.WarnContext(ctx, "leaderelect: reading the slots failed", "error", err)
+			warnings.warn(ctx, "leaderelect: reading the slots failed", err)
 		}
 		timer := time.NewTimer(p.period())
 		select {

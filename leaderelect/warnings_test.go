@@ -1,0 +1,60 @@
+package leaderelect_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// lines counts the lines of a log that contain a text.
+func lines(log *bytes.Buffer, text string) (n int) {
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAnOutageDoesNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		store := leaderelect.NewMemoryStore()
+		elector := func(identity string) *leaderelect.Elector {
+			e, err := leaderelect.New(leaderelect.Config{
+				Store: struct{ leaderelect.LeaseStore }{store}, Key: "a", Identity: identity, LeaseDuration: time.Second,
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+					<-ctx.Done()
+					return nil
+				},
+			})
+			require.NoError(t, err)
+			return e
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- elector("one").Run(ctx) }()
+		time.Sleep(10 * time.Second)
+		store.Inject(leaderelect.Faults{Before: func(context.Context, leaderelect.Call) error { return errors.New("down") }})
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, lines(&log, "renewing the lease failed"))
+		assert.Equal(t, 1, lines(&log, "leadership ended"))
+		reads := lines(&log, "reading the record failed")
+		assert.GreaterOrEqual(t, reads, 6)
+		assert.LessOrEqual(t, reads, 7, "of more than 400 that have failed")
+		assert.Equal(t, reads-1, lines(&log, "skipped="), "all but the first say how many were skipped")
+		stop()
+		assert.NoError(t, <-ended)
+	})
+}
