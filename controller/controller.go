@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -17,7 +18,8 @@ import (
 // is reconciled is reconciled again.
 //
 // Run does it until its context ends. It may be called again after it returned, once for each term of leadership, say.
-// ProcessNext does it one key at a time, for tests. Keys that are added while neither is called wait.
+// Connect, Ready, Process and ProcessNext do it one key at a time, for tests. Keys that are added while none of these is called
+// wait.
 //
 // All methods are safe for concurrent use.
 type Controller[K comparable] struct {
@@ -43,10 +45,12 @@ type Controller[K comparable] struct {
 	mu sync.Mutex
 	// mu guards the following. Invariants:
 	//
-	//  1. running and steps > 0 exclude each other.
+	//  1. running excludes connected, and steps > 0.
 	//  2. crew and stopDrain are not nil only while running.
 	running   bool
-	steps     int // calls of ProcessNext under way
+	connected bool              // from Connect to disconnect
+	syncing   []informer.Syncer // what the steps wait for; nil unless connected
+	steps     int               // calls of Process and ProcessNext under way
 	feeds     []feed
 	workers   int
 	paused    bool
@@ -125,50 +129,6 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	if supersede != nil {
 		supersede(ErrSuperseded) // after it was added: so it comes back
 	}
-}
-
-// ProcessNext reconciles the key that waits longest, in the goroutine of the caller, and reports how it went. It does not
-// wait: ok is false when no key is ready that may be reconciled, when c is paused, when ctx has ended, or when ctx belongs
-// to a leadership that is over. Keys come from Add, and from reconciles before that asked to be called again; the watches
-// belong to Run, and caches are not waited for. ctx becomes the context of the reconcile, and ends it.
-//
-// It is the stepping form of Run, for tests that decide what happens when. ProcessNext panics while Run is under way.
-func (c *Controller[K]) ProcessNext(ctx context.Context) (report Report[K], ok bool) {
-	c.mu.Lock()
-	if c.running {
-		c.mu.Unlock()
-		panic("controller: ProcessNext called while Run is under way")
-	}
-	c.steps++
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.steps--
-	}()
-
-	if c.isPaused() {
-		return report, false
-	}
-	c.releaseMet() // what a Run hears, a step has to ask for
-	for {
-		if ctx.Err() != nil || leadershipErr(ctx) != nil {
-			return report, false
-		}
-		item, ok := c.queue.TryTake()
-		if !ok {
-			return report, false
-		}
-		if report, ok = c.process(ctx, item, nil); ok {
-			return report, true
-		}
-	}
-}
-
-func (c *Controller[K]) isPaused() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.paused
 }
 
 // Snapshot returns what is known of every key that waits, is reconciled, is parked, or has failed, as

@@ -168,5 +168,7 @@
 // # Testing
 //
 // Everything works in a bubble of testing/synctest. [Controller.ProcessNext] reconciles one key in the goroutine of the
-// test, without informers. Outside of a bubble [Controller.WaitReconciled] and [Controller.WaitIdle] make polling needless.
+// test. [Controller.Connect] attaches the watches without a Run, [Controller.Ready] lists the ready keys, and
+// [Controller.Process] reconciles the one that the test chooses. With [informer.Steps] the test also decides how far each cache
+// is behind its source. Outside of a bubble [Controller.WaitReconciled] and [Controller.WaitIdle] make polling needless.
 package controller

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrRunning says that a controller is at work already: Run was called while another Run, or a ProcessNext, was
-	// under way.
+	// ErrRunning says that a controller is at work already: Run was called while another Run, a ProcessNext, or a Process was
+	// under way, or it was connected; or Connect was called while it ran or was connected.
 	ErrRunning = errors.New("controller: already running")
 
 	// ErrUsed says that Run of a [Manager] was called a second time. A manager runs once; make a new one.

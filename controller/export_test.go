@@ -11,7 +11,8 @@ import (
 func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
-	assert.False(t, c.running && c.steps > 0, "running and stepping at once")
+	assert.False(t, c.running && (c.steps > 0 || c.connected), "running and stepping at once")
+	assert.True(t, c.connected || c.syncing == nil)
 	assert.False(t, c.crew != nil && !c.running, "workers without a run")
 	running := c.running
 	if c.crew != nil {

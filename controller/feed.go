@@ -35,6 +35,9 @@ func (c *Controller[K]) addFeed(f feed) {
 	if c.running {
 		panic("controller: Watch called while Run is under way")
 	}
+	if c.connected {
+		panic("controller: Watch called while the watches are connected")
+	}
 	c.feeds = append(c.feeds, f)
 }
 

@@ -38,7 +38,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 func (c *Controller[K]) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.running || c.steps > 0 {
+	if c.running || c.connected || c.steps > 0 {
 		return false
 	}
 	c.running = true
@@ -63,9 +63,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 		return err
 	}
 
-	defer c.subscribe()()
-	c.releaseMet() // what was met before, when there were steps and no Run
-	c.readmit()
+	defer c.beginWork()()
 	work, stopWork := workContext(ctx)
 	defer stopWork(nil)
 	crew := c.startCrew(work, stopWork)
@@ -89,6 +87,14 @@ func (c *Controller[K]) run(ctx context.Context) error {
 		return fmt.Errorf("%w: %s", cause, describe(left))
 	}
 	return nil
+}
+
+// beginWork makes ready what steps before this have left, and has c hear of its expectations until end is called.
+func (c *Controller[K]) beginWork() (end func()) {
+	end = c.subscribe()
+	c.releaseMet() // what was met when nobody heard of it
+	c.readmit()
+	return end
 }
 
 // startCrew starts the workers. They and their work end with ctx, which stop ends.

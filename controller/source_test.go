@@ -105,3 +105,9 @@ func (s *source) Watch(ctx context.Context, after informer.Version) iter.Seq2[in
 func newInformer(name string, s *source) *informer.Informer[string, object] {
 	return must(informer.New(s, keyOf, informer.Config{Name: name}))
 }
+
+func (s *source) version() informer.Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return informer.Version(len(s.events))
+}

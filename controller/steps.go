@@ -1,0 +1,139 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// Connect attaches the watches of c to their informers, as Run does when it begins, and starts no worker. It is for tests and
+// simulations that decide what happens when: they reconcile the keys of [Controller.Ready] by [Controller.Process]. An informer
+// that is driven by [informer.Steps] adds its keys when its handlers are called.
+//
+//	disconnect, err := c.Connect(ctx)
+//	defer disconnect()
+//	for _, key := range c.Ready() {
+//		report, ok := c.Process(ctx, key)
+//	}
+//
+// Until disconnect is called, no key is ready before the informers that are watched and the caches of Config.WaitFor have
+// synced. [WatchChannel], and mappers that are called again after they failed, work in goroutines, which ctx or disconnect ends.
+//
+// disconnect detaches the watches, waits for these goroutines, and may be called twice. Keys that were added stay. A step, or a
+// callback of an informer, must not call it. A simulation of a crash leaves c behind, and makes a new controller.
+//
+// Connect returns an error that wraps [ErrRunning] while c runs or is connected, and Run does so until disconnect. It returns an
+// error that wraps [informer.ErrEnded] if an informer has ended.
+func (c *Controller[K]) Connect(ctx context.Context) (disconnect func(), err error) {
+	if !c.enterConnect() {
+		return nil, fmt.Errorf("controller: connect %q: %w", c.name, ErrRunning)
+	}
+	syncers, stopFeeds, err := c.startFeeds(ctx)
+	if err != nil {
+		stopFeeds()
+		c.leaveConnect()
+		return nil, fmt.Errorf("controller: connect %q: %w", c.name, err)
+	}
+	unsubscribe := c.beginWork()
+	c.mu.Lock()
+	c.syncing = syncers
+	c.mu.Unlock()
+	return sync.OnceFunc(func() {
+		stopFeeds()
+		unsubscribe()
+		c.leaveConnect()
+	}), nil
+}
+
+// enterConnect lets one Connect through at a time.
+func (c *Controller[K]) enterConnect() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running || c.connected {
+		return false
+	}
+	c.connected = true
+	return true
+}
+
+func (c *Controller[K]) leaveConnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.connected, c.syncing = false, nil
+}
+
+// Ready returns the keys that may be reconciled now, in the order in which Run would begin them: by priority, with aging, and
+// first come, first served. There are none while c is paused, or is connected and not synced. [Controller.Process] may find that
+// a key has to wait: it is paused, its expectations are not met, or Config.Gate or Config.HandOut does not let it through.
+func (c *Controller[K]) Ready() []K {
+	if !c.mayStep() {
+		return nil
+	}
+	c.releaseMet()
+	return c.queue.Ready()
+}
+
+// Process is [Controller.ProcessNext] of one of the keys of [Controller.Ready], whose turn it need not be. ok is false when key
+// is not ready. Process panics while Run is under way.
+func (c *Controller[K]) Process(ctx context.Context, key K) (report Report[K], ok bool) {
+	return c.step(ctx, "Process", func() (workqueue.Item[K], bool) { return c.queue.TryTakeKey(key) })
+}
+
+// ProcessNext reconciles the first key of [Controller.Ready], in the goroutine of the caller, and reports how it went. It does not
+// wait: ok is false when no key is ready that may be reconciled, when c is paused, when ctx has ended, or when ctx belongs
+// to a leadership that is over. Keys come from Add, from reconciles before that asked to be called again, and from the watches
+// after [Controller.Connect]. ctx becomes the context of the reconcile, and ends it.
+//
+// It is the stepping form of Run, for tests that decide what happens when. ProcessNext panics while Run is under way.
+func (c *Controller[K]) ProcessNext(ctx context.Context) (report Report[K], ok bool) {
+	return c.step(ctx, "ProcessNext", c.queue.TryTake)
+}
+
+// step reconciles the key that take takes, or the next one that it takes if that has to wait.
+func (c *Controller[K]) step(
+	ctx context.Context, method string, take func() (workqueue.Item[K], bool),
+) (report Report[K], ok bool) {
+	c.enterStep(method)
+	defer c.leaveStep()
+	if !c.mayStep() {
+		return report, false
+	}
+	c.releaseMet() // what a Run hears, a step has to ask for
+	for ctx.Err() == nil && leadershipErr(ctx) == nil {
+		item, ok := take()
+		if !ok {
+			return report, false
+		}
+		if report, ok = c.process(ctx, item, nil); ok {
+			return report, true
+		}
+	}
+	return report, false
+}
+
+func (c *Controller[K]) enterStep(method string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running {
+		panic("controller: " + method + " called while Run is under way")
+	}
+	c.steps++
+}
+
+func (c *Controller[K]) leaveStep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.steps--
+}
+
+// mayStep reports whether c is not paused, and has synced if it is connected.
+func (c *Controller[K]) mayStep() bool {
+	c.mu.Lock()
+	paused, syncing := c.paused, c.syncing
+	c.mu.Unlock()
+	return !paused && !slices.ContainsFunc(syncing, func(s informer.Syncer) bool { return !isClosed(s.Synced()) })
+}
