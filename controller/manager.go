@@ -68,6 +68,7 @@ type Manager struct {
 	stopping  context.Context         // ends when the stop begins; nil before Run
 	stop      context.CancelCauseFunc // begins the stop
 	stopBegan time.Time               // is noted when somebody first asks for it
+	leading   chan struct{}           // closed when the work of the last term has returned; nil before the first
 	left      []leftover              // had not returned at that limit
 	errs      []error                 // what went wrong, in the order in which it did
 }
@@ -148,6 +149,11 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 		return errors.New("controller: new manager: ManagerConfig.Election.OnStartedLeading must be nil: add a controller")
 	}
 	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
+		ended := make(chan struct{})
+		defer close(ended)
+		m.mu.Lock()
+		m.leading = ended
+		m.mu.Unlock()
 		m.lead(ctx)
 		m.awaitLeft() // the lease is released after this
 		return nil

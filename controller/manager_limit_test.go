@@ -360,6 +360,31 @@ func TestControllersThatWereJustToldToEndHaveAMomentBeforeTheProcessEnds(t *test
 	}
 }
 
+// As after a suspend, when the controllers have ended before the manager looks.
+func TestTheProcessDoesNotEndWhenNoControllerGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		s := newStage(t, controller.ManagerConfig{Election: election(store)})
+		var exits atomic.Int64
+		s.manager.SetExit(func(*leaderelect.Leadership) { exits.Add(1) })
+		leadership := make(chan *leaderelect.Leadership, 1)
+		s.controller.run = func(ctx context.Context) error {
+			l, _ := leaderelect.FromContext(ctx)
+			leadership <- l
+			<-ctx.Done()
+			return nil
+		}
+		r := start(t, s.manager.Run)
+		l := <-leadership
+		store.cut.Store(true)
+		<-l.Context().Done()
+		synctest.Wait()
+		s.manager.Overrun(l)
+		assert.Zero(t, exits.Load())
+		_ = r.stop()
+	})
+}
+
 func TestAZeroManagerPanicsAtItsRun(t *testing.T) {
 	var m controller.Manager
 	assert.PanicsWithValue(t, "controller: Run called on a Manager that NewManager has not made", func() { _ = m.Run(t.Context()) })

@@ -172,6 +172,7 @@ func (m *Manager) overrun(l *leaderelect.Leadership) {
 	var dones []<-chan struct{}
 	latest := time.Now()
 	m.mu.Lock()
+	leading := m.leading
 	for _, p := range m.parts {
 		if p.stage == leaderStage && p.stateLocked() == PartStopping {
 			told, dones = append(told, p), append(dones, p.done)
@@ -199,6 +200,13 @@ func (m *Manager) overrun(l *leaderelect.Leadership) {
 	}
 	if len(told) > 0 && len(names) == 0 {
 		return // they have ended
+	}
+	if len(told) == 0 && leading != nil { // they had ended before, or what goes on is a stop hook, or was left behind
+		select {
+		case <-leading:
+			return
+		case <-timer.C:
+		}
 	}
 	m.logger.LogAttrs(l.Context(), slog.LevelError, "controllers go on although another may lead, and the process ends",
 		slog.Any("controllers", names), slog.String("lease", l.Key()), slog.Uint64("term", l.Term()), slog.Any("cause", l.Err()))

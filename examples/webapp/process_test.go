@@ -134,9 +134,9 @@ func TestASecondCtrlCExitsAtOnceAndTheNextRunTakesCareOfTheRest(t *testing.T) {
 func TestOneOfTwoCopiesWorksAndTheOtherTakesOverAndAdopts(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello)
-	first := r.program("-lease", "1s")
+	first := r.program() // with the lease of the default, which a busy machine does not lose
 	first.line("Running", "2 replicas ready")
-	second := r.program("-lease", "1s")
+	second := r.program()
 	second.line("Leader", "term 1,")
 	pids := pidsOf(r.list())
 	require.NoError(t, first.Process.Kill())
