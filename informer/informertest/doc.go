@@ -12,6 +12,11 @@
 //	src.Fail(errors.New("no route to host")) // what is watched breaks, and everything fails, until Fail(nil)
 //	src.Compact()                            // a watch from an earlier version gets ErrExpired
 //
+// A source that lags, and loses no watch:
+//
+//	src.Hold()                               // watches are told nothing from now on
+//	src.Release()                            // they are told all that has happened meanwhile
+//
 // An outage in which changes are missed, so that the informer must list again:
 //
 //	src.Fail(errors.New("no route to host"))
@@ -66,7 +71,8 @@
 // Of a Source, unless Freeze, Mute or Send break them:
 //
 //  1. Every change, and every Bookmark, has a version of its own, one higher than the one before.
-//  2. A watch yields each of them once, in order, from the version that it was asked to start after.
+//  2. A watch yields each of them once, in order, from the version that it was asked to start after. Between Hold and
+//     Release it yields only what came before Hold.
 //  3. A list holds the objects in the order in which their keys were put first.
 //
 // Of Run:

@@ -24,6 +24,8 @@ type Source[K comparable, T any] struct {
 	floor   informer.Version // a watch may start here, or later
 	mute    bool             // changes are told to no watch
 	frozen  *informer.List[T]
+	held    bool          // watches are told nothing from holdAt on
+	holdAt  int           // a position, counted from the first entry there ever was
 	lists   error         // of every list
 	after   int           // how many pages come before it
 	watches error         // of every Watch
@@ -158,6 +160,24 @@ func (s *Source[K, T]) Freeze(on bool) {
 	}
 }
 
+// Hold makes watches lag: until Release they are told nothing of what happens from now on. They stay open, and lists show
+// the present. A second Hold changes nothing.
+func (s *Source[K, T]) Hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.held {
+		s.held, s.holdAt = true, s.dropped+len(s.history)
+	}
+}
+
+// Release ends Hold: watches are told all that has happened meanwhile, in order.
+func (s *Source[K, T]) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = false
+	s.changedLocked()
+}
+
 // Send tells the watches that are open ev, as it is: one that comes twice, is of an old version, or has no type. Watches
 // that start at an earlier version than the present one are told of it, too. It changes neither objects nor version.
 func (s *Source[K, T]) Send(ev informer.Event[T]) {
@@ -236,6 +256,9 @@ func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{
 		return nil, nil, true, informer.ErrExpired
 	}
 	events = s.history[c.position-s.dropped:]
+	if s.held {
+		events = events[:min(len(events), max(s.holdAt-c.position, 0))]
+	}
 	c.position += len(events)
 	return events, s.changed, false, nil
 }
