@@ -47,11 +47,14 @@ type Controller[K comparable] struct {
 	//
 	//  1. running excludes connected, and steps > 0.
 	//  2. crew and stopDrain are not nil only while running.
+	//  3. attached is not nil only while running or connected. Then attaching is nil.
 	running   bool
 	connected bool              // from Connect to disconnect
 	syncing   []informer.Syncer // what the steps wait for; nil unless connected
 	steps     int               // calls of Process and ProcessNext under way
 	feeds     []feed
+	attached  *attachment   // of the feeds; nil while they are not started
+	attaching chan struct{} // closed, and dropped, when attached is set; nil while nobody waits for that
 	workers   int
 	paused    bool
 	crew      *crew[K]           // nil before the caches have synced

@@ -80,7 +80,8 @@
 //     back when it is resumed, or by the event that meets its expectations, or when these expire. Nobody polls.
 //  9. A key that Config.Gate does not let through is put back, and holds up no worker.
 //  10. When [Controller.WaitReconciled] returns nil, a reconcile of the key has succeeded that began when the caches had seen
-//     the version. When [Controller.WaitIdle] returns nil, there was a moment at which nothing was ready, in flight or held.
+//     the version. When [Controller.WaitIdle] returns nil, everything that the watched caches held when it was called has
+//     been mapped, and after that there was a moment at which nothing was ready, in flight or held.
 //  11. A reconcile begins only while the leadership holds that it belongs to, that of Run or of a slot. The controller asks
 //     the clock ([leaderelect.Leadership.Err]) right before each one. So a process that was suspended begins none after its
 //     deadline, even if no timer has fired yet. When a leadership is lost, the contexts of its reconciles end before that

@@ -15,6 +15,8 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	assert.True(t, c.connected || c.syncing == nil)
 	assert.False(t, c.crew != nil && !c.running, "workers without a run")
 	running := c.running
+	assert.False(t, c.attached != nil && !running && !c.connected, "feeds are started without a run or steps")
+	assert.False(t, c.attached != nil && c.attaching != nil, "somebody waits for what is there")
 	if c.crew != nil {
 		for i, s := range c.crew.seats {
 			assert.Equal(t, i, s.place)

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,12 +17,9 @@ import (
 // deaf returns what a part does that does not hear that it is told to end, until hear is called.
 func deaf(t *testing.T) (run func(context.Context) error, hear func()) {
 	heard := make(chan struct{})
-	t.Cleanup(func() { // it is not to be left in the bubble
-		if heard != nil {
-			close(heard)
-		}
-	})
-	return func(context.Context) error { <-heard; return nil }, func() { close(heard); heard = nil }
+	hear = sync.OnceFunc(func() { close(heard) })
+	t.Cleanup(hear) // it is not to be left in the bubble
+	return func(context.Context) error { <-heard; return nil }, hear
 }
 
 func TestAControllerThatIgnoresItsContextDoesNotHoldUpTheManagerForEver(t *testing.T) {

@@ -57,6 +57,13 @@ func (s *source) delete(key string) {
 	s.appendLocked(informer.Deleted, o)
 }
 
+func (s *source) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.objects[key]
+	return ok
+}
+
 func (s *source) appendLocked(what informer.EventType, o object) {
 	s.events = append(s.events, informer.Event[object]{Type: what, Object: o, Version: informer.Version(len(s.events) + 1)})
 	close(s.changed)

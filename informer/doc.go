@@ -69,6 +69,7 @@
 //  12. Handlers know nothing of each other: between them there is no order.
 //  13. A handler may be removed at any time, by anybody, also by its own callbacks, and that waits for nobody. A callback that
 //     removes its handler is the last one. It can be seen when no callback runs any more: see [Registration.Remove].
+//     [Registration.WaitIdle] waits until a handler has been told of everything that is in the cache.
 //
 // The source:
 //

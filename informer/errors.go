@@ -10,7 +10,8 @@ var (
 	// ErrRunning is wrapped by the error of a Run while another Run goes on.
 	ErrRunning = errors.New("already running")
 
-	// ErrEnded is wrapped by the errors of Run, AddHandler and WaitForVersion when Run has ended: an informer runs once.
+	// ErrEnded is wrapped by the errors of Run, AddHandler, WaitForVersion and Registration.WaitIdle when Run has ended: an
+	// informer runs once. The error of WaitIdle also wraps it when the handler was removed.
 	ErrEnded = errors.New("has ended")
 )
 

@@ -54,6 +54,19 @@ func Waiters[K comparable, T any](in *Informer[K, T]) int {
 	return len(in.progress.waiters)
 }
 
+// Asks returns the number of calls of WaitIdle that are kept.
+func Asks[K comparable, T any](in *Informer[K, T]) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n := len(in.asks)
+	for _, l := range in.listeners {
+		l.mu.Lock()
+		n += len(l.asks)
+		l.mu.Unlock()
+	}
+	return n
+}
+
 // Reach lets in be at version v.
 func Reach[K comparable, T any](in *Informer[K, T], v Version) { in.progress.reach(v) }
 

@@ -40,6 +40,7 @@ type Informer[K comparable, T any] struct {
 	added     int  // handlers so far
 	joining   []*listener[K, T]
 	listeners []*listener[K, T] // joined; never changed in place
+	asks      []*ask[K, T]      // of WaitIdle, for the next step to pass on
 }
 
 // New returns an informer of src, whose objects have the key that key returns. It does nothing before Run. The error names
@@ -149,7 +150,11 @@ func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
 	l := newListener(in, fmt.Sprintf("%s handler %d", in.cfg.Name, in.added), h)
 	in.joining = append(in.joining, l)
 	in.poke()
-	l.reg = &Registration{name: l.name, synced: l.synced, remove: func() <-chan struct{} { return in.remove(l) }, listener: l}
+	l.reg = &Registration{
+		name: l.name, synced: l.synced, listener: l,
+		remove: func() <-chan struct{} { return in.remove(l) },
+		idle:   func(ctx context.Context) error { return in.waitIdle(ctx, l) },
+	}
 	return l.reg, nil
 }
 

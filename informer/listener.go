@@ -49,6 +49,8 @@ type listener[K comparable, T any] struct {
 	mu sync.Mutex
 	// mu guards the following. Invariant: done is closed if and only if the listener is dismissed and not busy.
 	backlog   backlog[K, T]
+	taken     uint64 // items of the backlog so far
+	asks      []*ask[K, T]
 	dismissed bool
 	busy      bool // somebody makes calls, or is about to: run, from the join to its end, or a Deliver
 }
@@ -181,6 +183,8 @@ func (l *listener[K, T]) leave() {
 	l.busy = false
 	if l.dismissed {
 		l.endLocked()
+	} else if !l.owes {
+		l.answerLocked()
 	}
 }
 
@@ -205,8 +209,12 @@ func (l *listener[K, T]) take() bool {
 	if l.current != nil {
 		l.backlog.release(l.current) // also object, which is needed no more
 	}
-	l.current = l.backlog.take()
-	return l.current != nil
+	l.answerLocked()
+	if l.current = l.backlog.take(); l.current == nil {
+		return false
+	}
+	l.taken++
+	return true
 }
 
 // sync notes that no initial object is left.

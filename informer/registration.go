@@ -1,11 +1,19 @@
 package informer
 
-// Registration is a handler that was added to an informer. It is a [Syncer]. Its methods may be called by several
-// goroutines at once.
+import (
+	"context"
+	"fmt"
+)
+
+// Registration stands for a handler that was added to an informer: it removes the handler, and tells how far the handler
+// is. [Informer.AddHandler] returns it. The zero value is not usable. It is a [Syncer].
+//
+// Several goroutines may call its methods concurrently.
 type Registration struct {
 	name   string
 	synced <-chan struct{}
 	remove func() (done <-chan struct{})
+	idle   func(ctx context.Context) error
 
 	listener any // the *listener; nil for a handler of a Group
 }
@@ -32,3 +40,17 @@ func (r *Registration) Synced() <-chan struct{} { return r.synced }
 
 // HasSynced reports whether Synced is closed.
 func (r *Registration) HasSynced() bool { return isClosed(r.synced) }
+
+// WaitIdle waits until the handler has been told of everything that the cache holds when WaitIdle is called: each callback
+// for it has returned. The handler must have joined for that, so WaitIdle also waits for the first list. Changes that are
+// applied later do not delay it.
+//
+// WaitIdle returns an error that wraps the cause of ctx when ctx ends first. It returns an error that wraps [ErrEnded] when
+// the handler is removed first, or Run of the informer ends. A callback of the handler must not call WaitIdle: it would
+// wait for its own return.
+func (r *Registration) WaitIdle(ctx context.Context) error {
+	if err := r.idle(ctx); err != nil {
+		return fmt.Errorf("informer: wait for %s to be idle: %w", r.name, err)
+	}
+	return nil
+}

@@ -39,6 +39,7 @@ func (in *Informer[K, T]) step(inputs []input[K, T], start func(*listener[K, T])
 	}
 	clear(inputs)
 	in.spare = inputs[:0]
+	in.passAsks()
 	in.scan()
 	return did
 }

@@ -1,0 +1,354 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// boundedIdle calls WaitIdle, and does not hang if that never returns.
+func boundedIdle(c *controller.Controller[string]) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 24*time.Hour)
+	defer cancel()
+	return c.WaitIdle(ctx)
+}
+
+// waitIdle calls WaitIdle in a goroutine.
+func waitIdle(c *controller.Controller[string]) <-chan error {
+	idle := make(chan error, 1)
+	go func() { idle <- boundedIdle(c) }()
+	return idle
+}
+
+func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
+	// The scheduler decides whether a WaitIdle that is wrong returns early, so each case runs several times.
+	for range 20 {
+		bubble(t, "a slow mapper", func(t *testing.T) {
+			inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}))
+			start(t, inf.Run)
+			c, reports := newController(t, controller.Config[string]{}, slow)
+			controller.Watch(c, inf, func(key string, _ object) []string {
+				time.Sleep(time.Second)
+				return []string{key}
+			})
+			start(t, c.Run)
+			require.NoError(t, informer.WaitForSync(t.Context(), inf))
+			require.NoError(t, boundedIdle(c))
+			assert.Len(t, reports.take(), 3)
+		})
+		bubble(t, "several watches", func(t *testing.T) {
+			things, others := newInformer("things", newSource(object{Key: "a"})), newInformer("others", newSource(object{Key: "b"}))
+			held := newSource(object{Key: "c"})
+			held.hold = make(chan struct{})
+			late := newInformer("late", held)
+			c, reports := newController(t, controller.Config[string]{}, slow)
+			for _, inf := range []*informer.Informer[string, object]{late, things, others} {
+				controller.WatchKeys(c, inf)
+				start(t, inf.Run)
+			}
+			start(t, c.Run)
+			require.NoError(t, informer.WaitForSync(t.Context(), things, others))
+			idle := waitIdle(c)
+			time.Sleep(time.Minute)
+			assert.Empty(t, idle, "one informer has not synced")
+			close(held.hold)
+			require.NoError(t, <-idle)
+			assert.ElementsMatch(t, []string{"a", "b", "c"}, keysOf(reports.take()))
+		})
+		bubble(t, "a handler that joins late", func(t *testing.T) {
+			inf := newInformer("things", newSource(object{Key: "a"}))
+			start(t, inf.Run)
+			require.NoError(t, informer.WaitForSync(t.Context(), inf))
+			c, reports := newController(t, controller.Config[string]{}, slow)
+			controller.WatchKeys(c, inf)
+			idle := waitIdle(c)
+			time.Sleep(time.Minute)
+			assert.Empty(t, idle, "no Run has connected the watch")
+			start(t, c.Run)
+			require.NoError(t, <-idle)
+			assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		})
+		bubble(t, "a change that the handler has not been told of", func(t *testing.T) {
+			s := newSource(object{Key: "a"})
+			inf := newInformer("things", s)
+			start(t, inf.Run)
+			c, reports := newController(t, controller.Config[string]{}, slow)
+			controller.WatchKeys(c, inf)
+			start(t, c.Run)
+			require.NoError(t, boundedIdle(c))
+			reports.take()
+			s.set(object{Key: "b"})
+			require.NoError(t, inf.WaitForVersion(t.Context(), 2))
+			require.NoError(t, boundedIdle(c))
+			assert.Equal(t, []string{"b"}, keysOf(reports.take()))
+		})
+	}
+}
+
+func TestWaitIdleBeginsAgainWhenARunEndsBeforeTheHandlersAreDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop)
+		controller.Watch(c, inf, func(key string, _ object) []string {
+			time.Sleep(time.Second)
+			return []string{key}
+		})
+		first := start(t, c.Run)
+		synctest.Wait()
+		idle := waitIdle(c)
+		synctest.Wait()
+		require.NoError(t, first.stop())
+		time.Sleep(time.Hour)
+		assert.Empty(t, idle, "b was not mapped")
+		start(t, c.Run)
+		require.NoError(t, <-idle)
+		assert.Subset(t, keysOf(reports.take()), []string{"a", "b"})
+		c.CheckInvariants(t)
+	})
+}
+
+func TestWaitIdleDoesNotOutlastItsContextOrAnInformer(t *testing.T) {
+	expired := func(t *testing.T, c *controller.Controller[string]) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := c.WaitIdle(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Contains(t, err.Error(), `controller: wait for "test" to be idle: `)
+		c.CheckInvariants(t)
+	}
+	bubble(t, "no Run", func(t *testing.T) {
+		inf := newInformer("things", newSource())
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		require.NoError(t, boundedIdle(c), "it watches nothing")
+		controller.WatchKeys(c, inf)
+		expired(t, c)
+		start(t, inf.Run)
+		r := start(t, c.Run)
+		require.NoError(t, boundedIdle(c))
+		require.NoError(t, r.stop())
+		expired(t, c)
+	})
+	bubble(t, "an informer that does not sync", func(t *testing.T) {
+		s := newSource()
+		s.hold = make(chan struct{})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		controller.WatchKeys(c, inf)
+		start(t, c.Run)
+		expired(t, c)
+		idle := waitIdle(c)
+		time.Sleep(time.Minute - time.Nanosecond)
+		assert.Empty(t, idle)
+		time.Sleep(time.Nanosecond) // the sync has taken too long
+		synctest.Wait()
+		assert.Empty(t, idle, "another Run may do it")
+		close(s.hold)
+		start(t, c.Run)
+		require.NoError(t, <-idle)
+	})
+	bubble(t, "a mapper that blocks", func(t *testing.T) {
+		inf := newInformer("things", newSource(object{Key: "a"}))
+		start(t, inf.Run)
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		gate := make(chan struct{})
+		controller.Watch(c, inf, func(string, object) []string { <-gate; return nil })
+		start(t, c.Run)
+		expired(t, c)
+		close(gate)
+		require.NoError(t, boundedIdle(c))
+	})
+	bubble(t, "an informer that has ended", func(t *testing.T) {
+		inf := newInformer("things", newSource(object{Key: "a"}))
+		source := start(t, inf.Run)
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		controller.WatchKeys(c, inf)
+		start(t, c.Run)
+		require.NoError(t, boundedIdle(c))
+		require.NoError(t, source.stop())
+		err := boundedIdle(c)
+		require.ErrorIs(t, err, informer.ErrEnded)
+		assert.Contains(t, err.Error(), "things")
+	})
+}
+
+// firstValue is the highest value at the beginning of a schedule.
+const firstValue = 100
+
+// book notes what happens to keys, and what reconciles have seen.
+type book struct {
+	mu sync.Mutex
+	// mu guards the following.
+	now   int            // counts what was noted
+	seen  map[string]int // for each key the highest value that an ended reconcile has found in the cache
+	began map[string]int // for each key when the last of the reconciles that have ended began
+	last  map[string]int // for each key the last value after the beginning
+	gone  map[string]int // for each key the last value that was deleted
+}
+
+// set notes that key gets a value.
+func (b *book) set(key string, value int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last[key] = value
+}
+
+// deleted notes that key is deleted.
+func (b *book) deleted(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gone[key] = max(b.last[key], firstValue)
+}
+
+// wasDeleted reports whether key was deleted since it had value.
+func (b *book) wasDeleted(key string, value int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gone[key] >= value
+}
+
+// tick returns the present, which is after everything that was noted before.
+func (b *book) tick() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now++
+	return b.now
+}
+
+// ended notes that a reconcile of key has ended, which found value after it began.
+func (b *book) ended(key string, began, value int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen[key] = max(b.seen[key], value)
+	b.began[key] = max(b.began[key], began)
+}
+
+// has reports whether a reconcile of key has ended that found value, or a newer one, or began after the time since.
+func (b *book) has(key string, value, since int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.seen[key] >= value || b.began[key] > since
+}
+
+func TestWaitIdleIsPreciseInEverySchedule(t *testing.T) {
+	n := 300
+	if testing.Short() {
+		n = 30
+	}
+	for seed := range n {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { idleSchedule(t, rand.New(rand.NewPCG(uint64(seed), 38))) })
+		})
+	}
+}
+
+// idleSchedule lets sources change, runs of the controller come and go, and callers wait. When WaitIdle returns, each key of
+// an object that was in a cache when it was called must have been reconciled since that version of the object was applied.
+func idleSchedule(t *testing.T, r *rand.Rand) {
+	pick := func(upTo int) time.Duration { return time.Duration(r.IntN(upTo)) * time.Millisecond }
+	infs := make([]*informer.Informer[string, object], 1+r.IntN(3))
+	sources := make([]*source, len(infs))
+	name := func(i int) string { return fmt.Sprint(i, "k", r.IntN(4)) }
+	for i := range infs {
+		sources[i] = newSource()
+		for range r.IntN(4) {
+			sources[i].set(object{Key: name(i), Value: 1 + r.IntN(firstValue)})
+		}
+		infs[i] = newInformer(fmt.Sprint("things", i), sources[i])
+	}
+	done := book{seen: map[string]int{}, began: map[string]int{}, last: map[string]int{}, gone: map[string]int{}}
+	reconciles := pick(20)
+	c, _ := newController(t, controller.Config[string]{Workers: 1 + r.IntN(3)},
+		func(_ context.Context, key string) (controller.Result, error) {
+			began := done.tick()
+			o, _ := infs[key[0]-'0'].Get(key)
+			time.Sleep(reconciles)
+			done.ended(key, began, o.Value)
+			return controller.Result{}, nil
+		})
+	for i, inf := range infs {
+		if mapping := pick(30); i%2 == 0 {
+			controller.Watch(c, inf, func(key string, _ object) []string { time.Sleep(mapping); return []string{key} })
+		} else {
+			controller.WatchKeys(c, inf)
+		}
+	}
+	var waiting sync.WaitGroup
+	var turns atomic.Int64 // begins and ends of a Run: odd while one hears of every deletion
+	check := func() {
+		turn := turns.Load()
+		held := map[string]int{}
+		for _, inf := range infs {
+			for key, o := range inf.Indexer().All() {
+				held[key] = o.Value
+			}
+		}
+		since := done.tick()
+		assert.NoError(t, boundedIdle(c))
+		steady := turn%2 == 1 && turns.Load() == turn
+		for key, value := range held {
+			if !steady && done.wasDeleted(key, value) {
+				continue // no Run hears of a deletion between two of them
+			}
+			assert.True(t, done.has(key, value, since), "%s with value %d was not reconciled", key, value)
+		}
+	}
+	value := firstValue
+	var run *running
+	unstarted := infs
+	for range 30 {
+		switch i := r.IntN(len(infs)); r.IntN(8) {
+		case 0:
+			if len(unstarted) > 0 {
+				start(t, unstarted[0].Run)
+				unstarted = unstarted[1:]
+			}
+		case 1, 2:
+			value++ // so a higher one is newer, also of a key that was deleted
+			key := name(i)
+			done.set(key, value)
+			sources[i].set(object{Key: key, Value: value})
+		case 3:
+			if key := name(i); sources[i].has(key) {
+				done.deleted(key)
+				sources[i].delete(key)
+			}
+		case 4:
+			if run == nil {
+				run = start(t, c.Run)
+				synctest.Wait() // so it has connected its watches
+				turns.Add(1)
+			} else if r.IntN(3) == 0 {
+				turns.Add(1)
+				require.NoError(t, run.stop())
+				run = nil
+			}
+		case 5, 6:
+			waiting.Go(check)
+		case 7:
+			time.Sleep(pick(20))
+		}
+	}
+	for _, inf := range unstarted {
+		start(t, inf.Run)
+	}
+	if run == nil {
+		start(t, c.Run)
+	}
+	waiting.Go(check)
+	waiting.Wait()
+	c.CheckInvariants(t)
+}
