@@ -11,8 +11,10 @@ import (
 //
 // The watches belong to Run or to [Controller.Connect]. So if c watches informers, WaitIdle waits until one of these has
 // connected the watches and the informers have synced. If it ends before the mappers are done, WaitIdle waits for the next
-// one. No Run hears of an object that was deleted before it began. If c watches no informer, only keys that were added are waited for. While no Run
-// is under way, or c is paused, keys that are ready stay ready.
+// one. No Run hears of an object that was deleted before it began.
+//
+// If c watches no informer, WaitIdle only waits for keys that were added. While no Run is under way, or c is paused, keys
+// that are ready stay ready.
 //
 // Keys that wait for another try, for a RequeueAfter or for a Gate do not count, nor do objects that wait to be mapped
 // again: [Controller.Stats] tells how many there are. Nor do changes that the caches do not show yet: use
