@@ -20,6 +20,17 @@ func Failures(t *testing.T, open func() Database) map[string]string {
 	return failed
 }
 
+// Failure runs the case of this name and returns what it failed with.
+func Failure(t *testing.T, name string, db Database) string {
+	for _, c := range cases() {
+		if c.name == name {
+			return try(t, c, db)
+		}
+	}
+	t.Fatalf("there is no case %q", name)
+	return ""
+}
+
 // try runs one case and returns what it failed with.
 func try(t *testing.T, c testCase, db Database) string {
 	ctx, cancel := context.WithCancel(context.Background())

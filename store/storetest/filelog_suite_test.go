@@ -1,0 +1,80 @@
+//go:build unix
+
+package storetest_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/storetest"
+)
+
+// handle opens a handle of the log at path until the test ends.
+func handle(t *testing.T, path string) *fileLog {
+	t.Helper()
+	l, err := openLog(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	return l
+}
+
+func TestALogInAFilePassesTheSuiteThroughTwoHandles(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Database {
+		path := filepath.Join(t.TempDir(), "log")
+		return storetest.Database{
+			Handles:   []backend.Backend{handle(t, path), handle(t, path)},
+			Remembers: 1000, // and all others
+		}
+	})
+}
+
+// put writes a value through a handle.
+func put(t *testing.T, l *fileLog, key, value string, fences ...backend.Fence) (backend.Record, error) {
+	return l.Transact(t.Context(), "app", key, fences, func(backend.Record) (*backend.Record, error) {
+		return &backend.Record{Meta: []byte("{}"), Value: []byte(value)}, nil
+	})
+}
+
+// However much of the last write reached the file before its writer died: readers see the write before it, and the next
+// writer cuts the rest off.
+func TestAPartOfAWriteIsNoWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	one := handle(t, path)
+	first, err := put(t, one, "a", "1")
+	require.NoError(t, err)
+	_, err = put(t, one, "a", "2", backend.Fence{Lease: "shop", Term: 7})
+	require.NoError(t, err)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for size := int(first.Version); size <= len(whole); size++ {
+		for _, broken := range []bool{false, true} { // the size may grow before the bytes are there
+			torn := append([]byte(nil), whole[:size]...)
+			if broken {
+				torn = append(torn, make([]byte, len(whole)-size)...)
+			}
+			if len(torn) == len(whole) && string(torn) == string(whole) {
+				continue
+			}
+			path := filepath.Join(t.TempDir(), "torn")
+			require.NoError(t, os.WriteFile(path, torn, 0o600))
+			reader, writer := handle(t, path), handle(t, path)
+			got, err := reader.Get(t.Context(), "app", "a")
+			require.NoError(t, err)
+			assert.Equal(t, first, got)
+			next, err := put(t, writer, "a", "3", backend.Fence{Lease: "shop", Term: 6})
+			require.NoError(t, err, "the term 7 went with its write")
+			got, err = reader.Get(context.Background(), "app", "a")
+			require.NoError(t, err)
+			assert.Equal(t, next, got)
+			if len(torn) > int(first.Version) {
+				assert.Equal(t, 1, writer.cuts)
+			}
+		}
+	}
+}
