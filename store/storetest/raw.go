@@ -150,6 +150,56 @@ var backendCases = []testCase{
 		}
 	}},
 
+	{"a watch of a query tells what enters it and what leaves it", func(t testing.TB, db Database) {
+		b := db.Handles[0]
+		if b.Capabilities().Skips {
+			t.Skip("the backend may leave out what entered or left the query")
+		}
+		q := backend.Query{Prefix: "shop/", Labels: []backend.LabelRule{{Label: "tier", Values: []string{"front"}}}}
+		front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
+		_, from := records(t, b, "raw", backend.Query{})
+		var want []backend.Record
+		for i, r := range []backend.Record{
+			{Key: "shop/a", Labels: front},
+			{Key: "shop/b", Labels: back},
+			{Key: "blog/a", Labels: front},
+			{Key: "shop/b", Labels: front, Before: back},
+			{Key: "shop/a", Labels: back, Before: front},
+			{Key: "shop/a", Labels: back},
+			{Key: "shop/b", Before: front},
+			{Key: "shop/c"},
+			{Key: "shop/c", Labels: front, Before: map[string]string{}},
+			{Key: "shop/c", Labels: front, Deleted: true},
+			{Key: "shop/d", Labels: front},
+		} {
+			r.Meta, r.Value = []byte("{}"), fmt.Append(nil, i)
+			if written := put(t, b, "raw", r.Key, r); q.Concern(&r) {
+				r.Version = written.Version
+				want = append(want, r)
+			}
+		}
+		for n, h := range db.Handles {
+			left := want
+			for c, err := range h.Watch(patient(t), "raw", q, from) {
+				must(t, err)
+				if c.Record.Key == "" || !q.Concern(&c.Record) { // a backend may tell more
+					if c.Version >= left[0].Version {
+						t.Fatalf("the watch through handle %d comes to version %d and has not told of %q at %d",
+							n, c.Version, left[0].Key, left[0].Version)
+					}
+					continue
+				}
+				sameRecord(t, fmt.Sprintf("what a watch of a query told through handle %d", n), c.Record, left[0])
+				if left = left[1:]; len(left) == 0 {
+					break
+				}
+			}
+			if len(left) > 0 {
+				t.Fatalf("the watch through handle %d stopped and has not told of %q", n, left[0].Key)
+			}
+		}
+	}},
+
 	{"a decide that fails or writes nothing changes nothing, and its error comes back as it is", func(t testing.TB, db Database) {
 		b, refuse := db.Handles[0], errors.New("refused")
 		put(t, b, "raw", "web", backend.Record{Meta: []byte("{}"), Value: []byte("1")})

@@ -1,0 +1,380 @@
+package storetest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/storetest"
+)
+
+func TestTheSuiteFindsEveryMistakeOfABackend(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.promise, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failure := storetest.Failure(t, m.noticedBy, twins(func(h *twinHandle) backend.Backend {
+					b := &broken{twinHandle: h}
+					m.mutate(b)
+					return b
+				}))
+				assert.NotEmpty(t, failure)
+				t.Log(failure)
+			})
+		})
+	}
+}
+
+const (
+	manyWriters = "watches and lists through all handles agree with what is stored while many write"
+	bytesBack   = "a record comes back byte by byte"
+	keysBack    = "every key that is allowed comes back, and no two are one"
+	refusals    = "a decide that fails or writes nothing changes nothing, and its error comes back as it is"
+	otherHandle = "a write through one handle is seen at once through another"
+	bookmarks   = "every kind has a bookmark soon after another kind has changed, and when nothing changes"
+	leases      = "the terms of two leases have nothing to do with each other"
+	termsRace   = "after a write of a greater term through one handle, no lesser one is accepted through another"
+	allFences   = "all fences of a write have to hold, and none is recorded if one does not"
+	counted     = "a counter that many raise through all handles loses no update"
+)
+
+// mutants are the promises of a backend, each with a mistake that breaks it and the case that has to notice. The list in
+// doc.go is made of them.
+var mutants = []struct {
+	promise, noticedBy string
+	mutate             func(b *broken)
+}{
+	{"a version is drawn by the commit, not before it", manyWriters, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, _ []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			return b.swap(kind, key, decide, true, func() informer.Version {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.version++
+				return b.version
+			})
+		}
+	}},
+	{"a write compares and swaps in the database, not under a mutex of the handle", counted, func(b *broken) {
+		turn := make(chan struct{}, 1)
+		b.transact = func(
+			ctx context.Context, kind, key string, _ []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			return b.swap(kind, key, decide, false, func() informer.Version { return 0 })
+		}
+	}},
+	{"a list is not older than its version", manyWriters, func(b *broken) {
+		b.list = func(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+			return func(yield func(backend.Page, error) bool) {
+				all, _ := b.snapshot(kind, q)
+				version := b.last()
+				pages(ctx, all, yield, func() informer.Version { return version })
+			}
+		}
+	}},
+	{"a list is not newer than its version", manyWriters, func(b *broken) {
+		b.list = func(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+			return func(yield func(backend.Page, error) bool) {
+				_, version := b.snapshot(kind, q)
+				time.Sleep(network)
+				all, _ := b.snapshot(kind, q)
+				pages(ctx, all, yield, func() informer.Version { return version })
+			}
+		}
+	}},
+	{"all pages of a list have one version", manyWriters, func(b *broken) {
+		b.paged(func(int, informer.Version) informer.Version { return b.last() })
+	}},
+	{"a deletion is told", manyWriters, func(b *broken) {
+		b.told(func(c *backend.Change, _ *error) bool { return !c.Record.Deleted })
+	}},
+	{"a change is told once", manyWriters, func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			return func(yield func(backend.Change, error) bool) {
+				for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {
+					if !yield(c, err) || c.Record.Key != "" && !yield(c, err) {
+						return
+					}
+				}
+			}
+		}
+	}},
+	{"a watch whose history was cut ends with ErrExpired", "a watch from before the history expires, and a list helps", func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.twinHandle.Watch(ctx, kind, q, max(after, b.dropped))
+		}
+	}},
+	{"a watch from a version that was not reached ends with ErrExpired", "a watch from a version that the store has not reached is expired", func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.twinHandle.Watch(ctx, kind, q, min(after, b.lastLocked()))
+		}
+	}},
+	{"a bookmark is not ahead of a change", manyWriters, func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			return tail(ctx, kind, q, after, func(at informer.Version) ([]row, informer.Version, <-chan struct{}, error) {
+				news, _, more, err := b.since(at)
+				return news, b.last(), more, err // asked for when the rows were read
+			})
+		}
+	}},
+	{"a watch that is idle yields bookmarks", bookmarks, func(b *broken) {
+		idle := false
+		b.told(func(c *backend.Change, err *error) bool {
+			was := idle
+			idle = *err == nil && c.Record.Key == ""
+			return !idle || !was
+		})
+	}},
+	{"a change of another kind yields a bookmark", bookmarks, func(b *broken) {
+		b.told(func(c *backend.Change, err *error) bool { return *err != nil || c.Record.Key != "" })
+	}},
+	{"a key is kept whole", keysBack, func(b *broken) {
+		b.keyed(func(key string) string { return key[:min(len(key), 255)] })
+	}},
+	{"keys differ by case", keysBack, func(b *broken) { b.keyed(strings.ToLower) }},
+	{"keys differ by spaces at the end", keysBack, func(b *broken) {
+		b.keyed(func(key string) string { return strings.TrimRight(key, " ") })
+	}},
+	{"keys are ordered by their bytes", keysBack, func(b *broken) {
+		b.list = func(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+			return func(yield func(backend.Page, error) bool) {
+				all, version := b.snapshot(kind, q)
+				slices.SortStableFunc(all, func(a, b backend.Record) int {
+					return strings.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key))
+				})
+				pages(ctx, all, yield, func() informer.Version { return version })
+			}
+		}
+	}},
+	{"a value keeps bytes that are not UTF-8", bytesBack, func(b *broken) {
+		b.stored(func(r *backend.Record) { r.Value = bytes.ToValidUTF8(r.Value, []byte("\ufffd")) })
+	}},
+	{"a value keeps NUL", bytesBack, func(b *broken) {
+		b.stored(func(r *backend.Record) { r.Value = bytes.ReplaceAll(r.Value, []byte{0}, nil) })
+	}},
+	{"Meta comes back byte by byte", bytesBack, func(b *broken) {
+		b.stored(func(r *backend.Record) { r.Meta = bytes.ReplaceAll(r.Meta, []byte(" "), nil) })
+	}},
+	{"an empty Before is not nil", bytesBack, func(b *broken) {
+		b.stored(func(r *backend.Record) {
+			if len(r.Before) == 0 {
+				r.Before = nil
+			}
+		})
+	}},
+	{"Before is stored", bytesBack, func(b *broken) { b.stored(func(r *backend.Record) { r.Before = nil }) }},
+	{"labels are stored", bytesBack, func(b *broken) { b.stored(func(r *backend.Record) { r.Labels = nil }) }},
+	{"each lease has a term of its own", leases, func(b *broken) {
+		b.fenced(func(_ string, f *backend.Fence) { f.Lease = "" })
+	}},
+	{"a term holds for all kinds", "a write of an earlier term than one that has written is fenced off", func(b *broken) {
+		b.fenced(func(kind string, f *backend.Fence) { f.Lease += "/" + kind })
+	}},
+	{"a term holds for all handles", termsRace, func(b *broken) {
+		b.fenced(func(_ string, f *backend.Fence) { f.Lease += fmt.Sprintf("/%p", b) })
+	}},
+	{"a term has 63 bits", allFences, func(b *broken) {
+		b.fenced(func(_ string, f *backend.Fence) { f.Term = uint64(float64(f.Term)) >> 1 })
+	}},
+	{"no term is recorded when decide refuses", refusals, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			_, err := b.twinHandle.Transact(ctx, "x", "x", fences, func(backend.Record) (*backend.Record, error) { return nil, nil })
+			if err != nil {
+				return backend.Record{}, err
+			}
+			return b.twinHandle.Transact(ctx, kind, key, fences, decide)
+		}
+	}},
+	{"a term is recorded also when nothing is written", refusals, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			nothing := errors.New("nothing to write")
+			r, err := b.twinHandle.Transact(ctx, kind, key, fences, func(have backend.Record) (*backend.Record, error) {
+				next, err := decide(have)
+				if next == nil && err == nil {
+					err = nothing
+				}
+				return next, err
+			})
+			if errors.Is(err, nothing) {
+				return b.twinHandle.Get(ctx, kind, key)
+			}
+			return r, err
+		}
+	}},
+	{"all fences of a write are checked", allFences, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			return b.twinHandle.Transact(ctx, kind, key, fences[:min(1, len(fences))], decide)
+		}
+	}},
+	{"no term is recorded when another one is over", allFences, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for i := range fences {
+				if err := b.checkLocked(fences[i : i+1]); err != nil {
+					return backend.Record{}, err
+				}
+				b.recordLocked(fences[i : i+1])
+			}
+			b.mu.Unlock()
+			defer b.mu.Lock()
+			return b.twinHandle.Transact(ctx, kind, key, nil, decide)
+		}
+	}},
+	{"a tombstone is given to decide", "decide is given nothing, the record, or its tombstone", func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			return b.twinHandle.Transact(ctx, kind, key, fences, func(have backend.Record) (*backend.Record, error) {
+				if have.Deleted {
+					have = backend.Record{}
+				}
+				return decide(have)
+			})
+		}
+	}},
+	{"a tombstone carries the last state", "an object with finalizers is deleted when the last of them is gone", func(b *broken) {
+		b.stored(func(r *backend.Record) {
+			if r.Deleted {
+				r.Value = nil
+			}
+		})
+	}},
+	{"an error of decide comes back as it is", refusals, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			r, err := b.twinHandle.Transact(ctx, kind, key, fences, decide)
+			if err != nil {
+				err = fmt.Errorf("transact: %v", err)
+			}
+			return r, err
+		}
+	}},
+	{"a watch of a query tells what leaves it", "a watch of a query tells what enters it and what leaves it", func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			return func(yield func(backend.Change, error) bool) {
+				for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {
+					if err == nil && !q.Matches(c.Record.Key, c.Record.Labels) {
+						c.Record = backend.Record{} // a bookmark in the place of the change
+					}
+					if !yield(c, err) {
+						return
+					}
+				}
+			}
+		}
+	}},
+	{"one sequence of versions covers all kinds", "one sequence of versions covers all kinds", func(b *broken) {
+		of := func(kind string) *twinHandle {
+			own, _ := b.byKind.LoadOrStore(kind, newTwin())
+			return &twinHandle{twin: own.(*twin)}
+		}
+		b.get = func(ctx context.Context, kind, key string) (backend.Record, error) {
+			return of(kind).Get(ctx, kind, key)
+		}
+		b.list = func(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+			return of(kind).List(ctx, kind, q)
+		}
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			return of(kind).Watch(ctx, kind, q, after)
+		}
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			return of(kind).Transact(ctx, kind, key, fences, decide)
+		}
+	}},
+	{"a write that lost a race decides again", manyWriters, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			have, err := b.twinHandle.Get(ctx, kind, key)
+			if err != nil {
+				return have, err
+			}
+			next, err := decide(have)
+			time.Sleep(network)
+			return b.twinHandle.Transact(ctx, kind, key, fences, func(backend.Record) (*backend.Record, error) { return next, err })
+		}
+	}},
+	{"a call under a context that has ended writes nothing", "the end of its context ends every call, with the cause", func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			r, err := b.twinHandle.Transact(context.WithoutCancel(ctx), kind, key, fences, decide)
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return r, err
+		}
+	}},
+	{"a watch ends with the cause of its context", "the end of its context ends every call, with the cause", func(b *broken) {
+		b.told(func(_ *backend.Change, err *error) bool { return *err == nil })
+	}},
+	{"a read through another handle does not lag", otherHandle, func(b *broken) {
+		var mine sync.Map // what this handle has read, until it writes
+		b.get = func(ctx context.Context, kind, key string) (backend.Record, error) {
+			if r, ok := mine.Load(place(kind, key)); ok {
+				return r.(backend.Record), context.Cause(ctx)
+			}
+			r, err := b.twinHandle.Get(ctx, kind, key)
+			mine.Store(place(kind, key), r)
+			return r, err
+		}
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			defer mine.Delete(place(kind, key))
+			return b.twinHandle.Transact(ctx, kind, key, fences, decide)
+		}
+	}},
+	{"a list through another handle does not lag", otherHandle, func(b *broken) {
+		type page struct {
+			backend.Page
+			kind string
+		}
+		var seen page // what this handle has listed, until it writes
+		b.list = func(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+			return func(yield func(backend.Page, error) bool) {
+				if seen.kind != kind {
+					seen.kind = kind
+					seen.Records, seen.Version = b.snapshot(kind, q)
+				}
+				yield(seen.Page, context.Cause(ctx))
+			}
+		}
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			seen = page{}
+			return b.twinHandle.Transact(ctx, kind, key, fences, decide)
+		}
+	}},
+}
