@@ -191,8 +191,8 @@ var mutants = []struct {
 	{"a term holds for all handles", termsRace, func(b *broken) {
 		b.fenced(func(_ string, f *backend.Fence) { f.Lease += fmt.Sprintf("/%p", b) })
 	}},
-	{"a term has 63 bits", allFences, func(b *broken) {
-		b.fenced(func(_ string, f *backend.Fence) { f.Term = uint64(float64(f.Term)) >> 1 })
+	{"a term is a number of 63 bits, not a float", allFences, func(b *broken) {
+		b.fenced(func(_ string, f *backend.Fence) { f.Term = uint64(float64(f.Term)) })
 	}},
 	{"no term is recorded when decide refuses", refusals, func(b *broken) {
 		b.transact = func(
