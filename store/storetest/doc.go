@@ -42,7 +42,8 @@
 //
 // Lists and watches:
 //
-//   - The version of a list is read after its records, so the list is older than its version; or before them, so it is newer.
+//   - The version of a list is read after its records, so the list is older than its version. Or it is read before them,
+//     so the list is newer.
 //   - Each page of a list is read at a version of its own, or keys are in the order of a language.
 //   - A read through one handle lags behind a write through another.
 //   - A deletion is not told, or a change is told twice.

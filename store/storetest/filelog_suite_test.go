@@ -3,6 +3,7 @@
 package storetest_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -77,4 +78,23 @@ func TestAPartOfAWriteIsNoWrite(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The rest of a long write that was torn may look like a write of its own, from where the next one ends.
+func TestWhatWasCutOffDoesNotComeBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	ghost := handle(t, path)
+	_, err := put(t, ghost, "ghost", "1")
+	require.NoError(t, err)
+	frame, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	path = filepath.Join(t.TempDir(), "torn")
+	require.NoError(t, os.WriteFile(path, append(bytes.Repeat([]byte{0xff}, len(frame)), frame...), 0o600))
+	next, err := put(t, handle(t, path), "other", "1")
+	require.NoError(t, err)
+	require.EqualValues(t, len(frame), next.Version, "it ends where the frame in the rest begins")
+	got, err := handle(t, path).Get(t.Context(), "app", "ghost")
+	require.NoError(t, err)
+	assert.Zero(t, got)
 }
