@@ -208,7 +208,7 @@ func (l *fileLog) Watch(
 					return
 				}
 			}
-			idle := time.Since(last) >= backend.BookmarkInterval/2
+			idle := time.Since(last) >= backend.BookmarkInterval/50 // far less than it may
 			if (told < at || idle) && !tell(backend.Change{Version: at}) {
 				return
 			}
