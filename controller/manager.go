@@ -69,6 +69,7 @@ type Manager struct {
 	stop      context.CancelCauseFunc // begins the stop
 	stopBegan time.Time               // is noted when somebody first asks for it
 	leading   chan struct{}           // closed when the work of the last term has returned; nil before the first
+	inSlots   map[int]*slotWork       // by slot: from its acquisition until its OnRevoked has returned
 	left      []leftover              // had not returned at that limit
 	errs      []error                 // what went wrong, in the order in which it did
 }
@@ -81,14 +82,16 @@ type ManagerConfig struct {
 	// Three fields have other defaults here, and in Slots.Lease. Logger defaults to that of the manager. DrainTimeout
 	// defaults to StopTimeout and 3 s, since the lease is kept for the drain and for the stop hooks. OnStepDownOverrun, which
 	// is called when a controller goes on although another may lead, defaults to an error in the log that names the
-	// controller, and to the end of the process: see [leaderelect.ExitOnOverrun]. Controllers that were told to end less
-	// than a second before, because the process was suspended, have the rest of that second.
+	// controller, and to the end of the process: see [leaderelect.ExitOnOverrun]. With Slots, the error names the lease of
+	// the slot in which work goes on. Controllers, or work in a slot, that were told to end less than a second before,
+	// because the process was suspended, have the rest of that second. If all have returned by then, the process goes on.
 	Election *leaderelect.Config
 
 	// Slots makes the controllers share their keys with those of other replicas: each key is reconciled by the replica that
 	// owns its slot, and every replica owns some. It takes the place of Election. AddController then takes controllers that
 	// have a method Acquired(slot int), such as *Sharded, and they run for as long as the manager does; all others are for
-	// AddToEveryReplica. When a slot was acquired the manager calls Acquired of each, and then OnAcquired if it is set.
+	// AddToEveryReplica. When a slot was acquired the manager calls Acquired of each, and then OnAcquired if it is set; none of
+	// them if the slot is lost before. An OnRevoked that goes on is work in the slot for OnStepDownOverrun.
 	Slots *leaderelect.SlotsConfig
 
 	// SyncTimeout is the longest time that a source may take to sync, from its start. One that takes longer has failed.
@@ -127,6 +130,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, logger: cmp.Or(cfg.Logger, slog.Default()), exit: leaderelect.ExitOnOverrun, late: make(chan struct{}),
+		inSlots: map[int]*slotWork{},
 	}
 	var err error
 	switch {
@@ -164,24 +168,6 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 		return fmt.Errorf("controller: new manager: ManagerConfig.Election: %w", err)
 	}
 	m.election = newElectionPart(cfg.Key, m.elector)
-	return nil
-}
-
-// share makes the slots of m.
-func (m *Manager) share(cfg leaderelect.SlotsConfig) (err error) {
-	m.setDefaults(&cfg.Lease)
-	onAcquired := cfg.OnAcquired
-	cfg.OnAcquired = func(ctx context.Context, slot int) error {
-		m.acquired(slot)
-		if onAcquired == nil {
-			return nil
-		}
-		return onAcquired(ctx, slot)
-	}
-	if m.slots, err = leaderelect.NewSlots(cfg); err != nil {
-		return fmt.Errorf("controller: new manager: ManagerConfig.Slots: %w", err)
-	}
-	m.election = newElectionPart(cfg.Lease.Key, m.slots)
 	return nil
 }
 
@@ -296,21 +282,6 @@ func (m *Manager) refuseLocked(kind PartKind, name string, cause error) error {
 		m.addErrors = append(m.addErrors, err)
 	}
 	return err
-}
-
-// acquired tells the controllers that this replica owns a slot.
-func (m *Manager) acquired(slot int) {
-	m.mu.Lock()
-	var tell []func(int)
-	for _, p := range m.parts {
-		if p.acquired != nil {
-			tell = append(tell, p.acquired)
-		}
-	}
-	m.mu.Unlock()
-	for _, acquired := range tell {
-		acquired(slot)
-	}
 }
 
 // remove ends the part of the given kind and name, and waits for its end.

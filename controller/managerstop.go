@@ -14,8 +14,8 @@ import (
 // later. The election gets it twice: it waits for the controllers of the leader, and then releases the lease.
 const stopGrace = 3 * time.Second
 
-// overrunGrace is the time that controllers get to return, from the time when they were told to end, although another may
-// lead already. It is longer than StepDownTimeout only if the process was suspended, or that is very short.
+// overrunGrace is the time that controllers, or work in a slot, get to return, from the time when they were told to end,
+// although another may lead already. It is longer than StepDownTimeout only if the process was suspended, or that is very short.
 const overrunGrace = time.Second
 
 // leftover is what had not returned at the limit of the stop.
@@ -168,6 +168,10 @@ func (m *Manager) callHook(ctx context.Context, hook stopHook, told time.Time) b
 // the world is wrong, and nothing else can stop it. It gets there late after the process was suspended. Then the controllers
 // have just been told to end, and have a moment for it.
 func (m *Manager) overrun(l *leaderelect.Leadership) {
+	if m.slots != nil {
+		m.overrunSlot(l)
+		return
+	}
 	var told []*part
 	var dones []<-chan struct{}
 	latest := time.Now()
