@@ -561,7 +561,7 @@ func specHistory(t *testing.T, rules specRules, seed uint64) {
 	for range 40 {
 		switch random.IntN(10) {
 		case 0, 1:
-			if !r.pass(time.Duration(random.IntN(3_000_000_000))) {
+			if !r.pass(time.Duration(random.Int64N(3_000_000_000))) {
 				return
 			}
 		case 2, 3, 4:
