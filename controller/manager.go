@@ -68,7 +68,7 @@ type Manager struct {
 	stopping  context.Context         // ends when the stop begins; nil before Run
 	stop      context.CancelCauseFunc // begins the stop
 	stopBegan time.Time               // is noted when somebody first asks for it
-	leading   chan struct{}           // closed when the work of the last term has returned; nil before the first
+	leading   chan struct{}           // closed when the work of the last term and OnStoppedLeading have returned; nil before the first
 	inSlots   map[int]*slotWork       // by slot: from its acquisition until its OnRevoked has returned
 	left      []leftover              // had not returned at that limit
 	errs      []error                 // what went wrong, in the order in which it did
@@ -152,15 +152,27 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 	if cfg.OnStartedLeading != nil {
 		return errors.New("controller: new manager: ManagerConfig.Election.OnStartedLeading must be nil: add a controller")
 	}
+	onStopped := cfg.OnStoppedLeading
 	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
 		ended := make(chan struct{})
-		defer close(ended)
+		if onStopped == nil {
+			defer close(ended)
+		}
 		m.mu.Lock()
 		m.leading = ended
 		m.mu.Unlock()
 		m.lead(ctx)
 		m.awaitLeft() // the lease is released after this
 		return nil
+	}
+	if onStopped != nil {
+		cfg.OnStoppedLeading = func(l *leaderelect.Leadership, cause error) {
+			m.mu.Lock()
+			ended := m.leading
+			m.mu.Unlock()
+			defer close(ended) // it is a part of the work: overrun ends the process if it goes on
+			onStopped(l, cause)
+		}
 	}
 	cfg.ReleaseOnCancel = true
 	m.setDefaults(&cfg)

@@ -383,6 +383,28 @@ func TestTheProcessDoesNotEndWhenNoControllerGoesOn(t *testing.T) {
 	})
 }
 
+func TestTheProcessEndsWhenOnStoppedLeadingGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, release := newLeases(), make(chan struct{})
+		cfg := election(store)
+		cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { <-release }
+		s := newStage(t, controller.ManagerConfig{Election: cfg})
+		var exits atomic.Int64
+		s.manager.SetExit(func(*leaderelect.Leadership) { exits.Add(1) })
+		s.controller.run = func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Second)
+		store.cut.Store(true)
+		time.Sleep(time.Minute) // the lease is lost, the controller has ended, the callback has not returned
+		assert.EqualValues(t, 1, exits.Load())
+		close(release)
+		_ = r.stop()
+	})
+}
+
 func TestAZeroManagerPanicsAtItsRun(t *testing.T) {
 	var m controller.Manager
 	assert.PanicsWithValue(t, "controller: Run called on a Manager that NewManager has not made", func() { _ = m.Run(t.Context()) })
