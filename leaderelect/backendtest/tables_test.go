@@ -73,7 +73,7 @@ func refusesUnsafeTables(t *testing.T, db *sql.DB, d sqllease.Dialect, prefix st
 			for _, problem := range problems {
 				_, repair, ok := strings.Cut(problem, "with: ")
 				require.True(t, ok, problem)
-				for _, statement := range strings.Split(repair, "; ") {
+				for statement := range strings.SplitSeq(repair, "; ") {
 					_, err := conn.ExecContext(ctx, statement)
 					require.NoError(t, err, statement)
 				}

@@ -99,7 +99,7 @@ func (s *server) execute(query string, args []driver.NamedValue) (out [][]driver
 			keys = []string{"name", "term,name"}
 		}
 		for _, key := range keys {
-			for _, column := range strings.Split(key, ",") {
+			for column := range strings.SplitSeq(key, ",") {
 				out = append(out, []driver.Value{key, column})
 			}
 		}
