@@ -46,7 +46,6 @@ type specRules struct {
 	own             bool                       // the limiter counts for itself
 	delay           func(n int) time.Duration  // of failure n
 	get             bool                       // getters call Get, not Next
-	config          workqueue.Config[string]   // the same, for the queue
 	limiter         func() specLimiter[string] // a limiter of its own for each queue, or nil
 }
 

@@ -33,7 +33,7 @@ var requestCases = []testCase{
 		before := create(t, s, "web")
 		given := before
 		given.Value.Size++
-		o, err := s.Update(patient(t), given, store.IfTerm("lease", 1), store.Once("r1"))
+		_, err := s.Update(patient(t), given, store.IfTerm("lease", 1), store.Once("r1"))
 		must(t, err)
 		later := grow(t, s, "web")
 		_, err = s.Update(patient(t), later, store.IfTerm("lease", 2))
@@ -44,7 +44,7 @@ var requestCases = []testCase{
 		same(t, "what is stored", get(t, s, "web"), later)
 
 		later.Value.Status.Phase = "up"
-		o, err = s.UpdateStatus(patient(t), later, store.Once("r2"))
+		o, err := s.UpdateStatus(patient(t), later, store.Once("r2"))
 		must(t, err)
 		again, err = s.UpdateStatus(patient(t), later, store.Once("r2"))
 		must(t, err)

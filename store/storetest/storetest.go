@@ -55,14 +55,6 @@ func (db Database) through(i int, kind string) store.Store[Thing] {
 	return s
 }
 
-// needs skips the case unless the backend remembers so many changes.
-func (db Database) needs(t testing.TB, changes int) {
-	t.Helper()
-	if db.Remembers < changes {
-		t.Skip("the backend does not promise to remember enough changes")
-	}
-}
-
 // Thing is the value of the objects that the suite stores: it has one of everything that plain data is made of.
 type Thing struct {
 	Name   string            `json:",omitempty"`
