@@ -48,6 +48,7 @@ func TestAnOutageDoesNotFillTheLog(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		store.Inject(leaderelect.Faults{Before: func(context.Context, leaderelect.Call) error { return errors.New("down") }})
 		time.Sleep(time.Minute)
+		synctest.Wait() // nobody writes to the log now
 		assert.Equal(t, 1, lines(&log, "renewing the lease failed"))
 		assert.Equal(t, 1, lines(&log, "leadership ended"))
 		reads := lines(&log, "reading the record failed")
