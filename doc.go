@@ -8,7 +8,8 @@
 //
 // They stand on each other; each imports only packages further down this list, and each can be used alone.
 //
-//   - [github.com/setpoint-go/setpoint/controller]: the reconcile loop, and the manager that starts everything in order
+//   - [github.com/setpoint-go/setpoint/controller]: the reconcile loop
+//   - [github.com/setpoint-go/setpoint/manager]: starts and stops everything in order, with an election
 //     and stops it in reverse
 //   - [github.com/setpoint-go/setpoint/leaderelect]: one active replica, with a fencing term
 //   - [github.com/setpoint-go/setpoint/owner]: which object controls which, and the deletion of what is left behind

@@ -184,10 +184,11 @@ func returnsError(fn *ast.FuncType) bool {
 }
 
 // typesInExamples wants an example of every exported type: one that names it, or one of its constants, or calls what
-// takes or returns it. The package of a conformance suite is exempt: it is called by a test.
+// takes or returns it. The package of a conformance suite is exempt, since a test calls it, and so is an
+// internal one, which no user meets.
 func typesInExamples(t *tree) (problems []string) {
 	for dir, files := range t.packages {
-		if !inLibrary(files[0]) || strings.HasSuffix(dir, "test") {
+		if !inLibrary(files[0]) || strings.HasSuffix(dir, "test") || slices.Contains(strings.Split(dir, "/"), "internal") {
 			continue
 		}
 		shown, called := make(map[string]bool), make(map[string]bool)

@@ -130,13 +130,12 @@ func runOurs(in *informer.Informer[string, string], workers, n int, reconciled f
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	count := countdown(n, cancel)
-	c, err := ours.New("bench", ours.Func[string](func(_ context.Context, key string) (ours.Result, error) {
+	c, err := ours.New("bench", func(_ context.Context, key string) (ours.Result, error) {
 		reconciled(key)
 		count()
 		return ours.Result{}, nil
-	}), ours.Config[string]{Workers: workers})
+	}, ours.Config[string]{Workers: workers}, ours.For(in))
 	succeed(err)
-	ours.WatchKeys(c, in)
 	succeed(c.Run(ctx))
 }
 

@@ -206,7 +206,7 @@ func newSetpointDeltas() deltas {
 	key := func(o *object) string { return o.key }
 	x := cache.NewIndexer(key)
 	equal := func(known, listed *object) bool { return known.version == listed.version }
-	return &setpointDeltas{cache: x, queue: must(cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, *object]{Known: x, Equal: equal}))}
+	return &setpointDeltas{cache: x, queue: must(cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, *object]{KnownObjects: x, Equal: equal}))}
 }
 
 func (q *setpointDeltas) Update(o *object) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // trial is something that happens to a leader in a process of its own.
@@ -42,7 +42,7 @@ var trials = []trial{
 // the other had begun. One action that was in flight is not counted: no lease can prevent it.
 func (s trial) play(t testing.TB, setpoint bool, seed uint64) measure {
 	random := rand.New(rand.NewPCG(seed, 8))
-	register := httptest.NewServer(serveRegister(leaderelect.NewMemoryStore()))
+	register := httptest.NewServer(serveRegister(memlease.New()))
 	defer register.Close()
 	addr := register.Listener.Addr().String()
 	leader := startNode(t, nodeSpec{Setpoint: setpoint, Name: "a"}, addr)

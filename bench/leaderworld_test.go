@@ -13,6 +13,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 const (
@@ -46,7 +47,7 @@ type elector struct {
 type leaseWorld struct {
 	t       testing.TB
 	elector elector
-	store   *leaderelect.MemoryStore
+	store   *memlease.Store
 	running sync.WaitGroup                // electors
 	working sync.WaitGroup                // client-go does not wait for its work
 	cancels map[string]context.CancelFunc // of the test's goroutine
@@ -78,7 +79,7 @@ type span struct {
 
 func newLeaseWorld(t testing.TB, e elector, seed uint64) *leaseWorld {
 	w := &leaseWorld{
-		t: t, elector: e, store: leaderelect.NewMemoryStore(),
+		t: t, elector: e, store: memlease.New(),
 		cancels: make(map[string]context.CancelFunc),
 		random:  rand.New(rand.NewPCG(seed, 6)),
 		cuts:    make(map[string]*cut), slow: make(map[string]time.Duration), late: make(map[string]time.Duration),

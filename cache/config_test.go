@@ -10,8 +10,8 @@ import (
 func TestABadDeltaFIFOConfigIsAnErrorAndAMissingKeyFunctionIsMisuse(t *testing.T) {
 	never := func(_, _ *pod) bool { return false }
 	_, err := cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{Equal: never})
-	require.EqualError(t, err, "cache: new delta FIFO: DeltaFIFOConfig.Equal is set without DeltaFIFOConfig.Known")
-	_, err = cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{Equal: never, Known: newPods()})
+	require.EqualError(t, err, "cache: new delta FIFO: DeltaFIFOConfig.Equal is set without DeltaFIFOConfig.KnownObjects")
+	_, err = cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{Equal: never, KnownObjects: newPods()})
 	require.NoError(t, err)
 	require.PanicsWithValue(t, "cache: NewDeltaFIFO: the key function is nil", func() {
 		_, _ = cache.NewDeltaFIFO(nil, cache.DeltaFIFOConfig[string, *pod]{})

@@ -12,8 +12,8 @@ const (
 	Added    DeltaType = iota + 1 // the source says that the object is new
 	Updated                       // the source says that the object has changed
 	Deleted                       // the object is gone; Delta.Object is its last known state
-	Replaced                      // the object is in a list; it may be new, changed, the same, or another one of the same key
-	Sync                          // nothing has happened: a known object is handed out once more
+	Replaced                      // the object is in a list; it may be new, changed, unchanged, or a new object with an old key
+	Sync                          // nothing has happened: a known object is reported again
 )
 
 // String returns the name of t.
@@ -37,14 +37,14 @@ func (t DeltaType) String() string {
 // Delta is one change of an object on its way to a cache.
 type Delta[T any] struct {
 	Type              DeltaType
-	FinalStateUnknown bool // the deletion was found out by a Replace that lacked the object; see [Tombstone]
+	FinalStateUnknown bool // a Replace without the object revealed the deletion; see [Tombstone]
 	Object            T    // the new state; the last known one if the type is Deleted
 }
 
-// Deltas is all that has happened to a key since it was taken out last: one delta, or a Deleted and then another one. It is
-// a value: whoever gets it may keep it.
+// Deltas is the changes of a key since it was last taken, merged: one delta, or a Deleted and then another delta. It is a
+// value that the consumer may keep.
 type Deltas[T any] struct {
-	gone, last Delta[T] // the type of one that is not there is 0
+	gone, last Delta[T] // the type of an absent delta is 0
 }
 
 // All iterates over the deltas, in order.
@@ -59,7 +59,7 @@ func (d Deltas[T]) All() iter.Seq[Delta[T]] {
 	}
 }
 
-// Newest returns the last delta: what the key has come to.
+// Newest returns the last delta, which has the newest state.
 func (d Deltas[T]) Newest() Delta[T] {
 	if d.last.Type != 0 {
 		return d.last
@@ -67,29 +67,29 @@ func (d Deltas[T]) Newest() Delta[T] {
 	return d.gone
 }
 
-// item is what waits for one key: {X}, {Deleted} or {Deleted, X}, where X is a delta of another type.
+// item is the merged changes of one waiting key: {X}, {Deleted} or {Deleted, X}, where X is a delta of another type.
 type item[T any] struct {
 	gone, obj T         // the objects of Deleted and X
 	what      DeltaType // the type of X, 0 if there is none
 	deleted   bool      // there is a Deleted
 	unknown   bool      // it is a tombstone
-	bare      bool      // it is a tombstone without an object, or X a Sync without one: it is looked up when the item is popped
+	bare      bool      // the tombstone or the Sync has no object yet: the consumer reads it from the known objects when it takes the item
 	initial   bool      // the item belongs to the first list
-	floor     uint64    // every change up to here came before the oldest one of this item
+	floor     uint64    // every change up to this version came before the oldest one of this item
 }
 
-// add folds d into what waits, so that a consumer who is interested in states, not in steps, ends up the same:
+// add merges d into the item. A consumer that applies the result reaches the same state:
 //
-//	what waits   and then              becomes
+//	item         and then              becomes
 //	X            Y                     the later object, under the stronger type: Sync < Updated < Added < Replaced
 //	X            Deleted               Deleted
 //	X            tombstone             a tombstone with the object of X
 //	Deleted      X                     Deleted, X: the object was created again
 //	Deleted      Deleted               Deleted, the later one
 //	Deleted      tombstone             Deleted
-//	Deleted, X   Deleted or tombstone  Deleted, the first one: nobody has seen X
+//	Deleted, X   Deleted or tombstone  Deleted, the first one: the consumer never sees X
 //
-// A Sync, which only comes when nothing waits, and a tombstone have no object.
+// A tombstone has no object, and neither has a Sync, which is added only if no item is waiting.
 func (it *item[T]) add(d Delta[T]) {
 	var none T
 	had, bare := it.what != 0, d.Type == Sync || d.FinalStateUnknown
@@ -115,8 +115,7 @@ func (it *item[T]) deltas() Deltas[T] {
 	return d
 }
 
-// stronger returns the type that claims less about what the object was before, and so more about what a consumer must
-// be ready for.
+// stronger returns the type that says less about the earlier state of the object, so that the consumer expects more.
 func stronger(a, b DeltaType) DeltaType {
 	rank := [...]int{Sync: 1, Updated: 2, Added: 3, Replaced: 4} // 0 for nothing
 	if rank[b] > rank[a] {

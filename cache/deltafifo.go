@@ -1,46 +1,81 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+
+	"github.com/setpoint-go/setpoint/internal/hashtable"
 )
 
-// DeltaFIFO stands between a source and a cache. A producer tells it what has changed, a consumer takes it out key by
-// key, in the order in which the keys came, with all that has happened to the key since it was taken out last.
+// DeltaFIFOConfig is the configuration of a [DeltaFIFO]. Its zero value can be used.
+type DeltaFIFOConfig[K comparable, T any] struct {
+	// KnownObjects reads the consumer's cache, usually an [Indexer]. Only the function given to Pop may write to that
+	// cache. Nil means that the consumer keeps no cache. Then the queue passes on every Delete, Replace finds deletions
+	// only among the waiting keys, and Resync does nothing.
+	KnownObjects Reader[K, T]
+
+	// Transform changes an object before it is queued, usually to drop fields that nobody needs. It is called once for each
+	// object passed to Add, Update, Delete or Replace, in the goroutine of the caller and without locks. It is not called for
+	// tombstones and Syncs: their objects were transformed before. If it returns an error, the call returns that error and
+	// changes nothing. Nil leaves objects as they are.
+	Transform func(T) (T, error)
+
+	// Equal reports whether a listed object is the same as the known one, usually by comparing versions. It is called for the
+	// objects passed to Replace, after Transform, in the goroutine of the caller and without locks. Listed objects that are
+	// equal to the known ones are not queued, and do not count as part of the first list. Equal requires KnownObjects. Nil
+	// means that no two objects are equal.
+	Equal func(known, listed T) bool
+}
+
+// validate returns an error that names each field that is wrong.
+func (cfg DeltaFIFOConfig[K, T]) validate() error {
+	if cfg.Equal != nil && cfg.KnownObjects == nil {
+		return errors.New("DeltaFIFOConfig.Equal is set without DeltaFIFOConfig.KnownObjects")
+	}
+	return nil
+}
+
+// ErrClosed is returned by a [DeltaFIFO] that was closed: by Pop and TryPop once no key waits, and at once by the methods
+// that add deltas.
+var ErrClosed = errors.New("cache: delta queue is closed")
+
+// DeltaFIFO queues changes between a source and a consumer, which usually keeps a cache. A producer adds changes. The consumer
+// takes one key at a time, in the order in which the keys were added, with all changes of the key since it was last taken.
 //
-// What waits for a key is merged so that the result for the cache is the same: a deletion and what came after it, at
-// most. So the queue holds at most two deltas for each key, however slow the consumer is. A key that changes again
-// while it waits keeps its place in line.
+// The queue merges the changes of a waiting key to at most two deltas: a deletion, and the last change after it. Applying
+// them has the same result as applying all changes. So the queue stays small, however slow the consumer is. A waiting key that
+// changes again keeps its place.
 //
-// Each change has a version, a number that grows with every change of the source. [DeltaFIFO.Version] is the version
-// up to which everything has been processed.
+// Each change has a version, a number that increases with every change of the source. [DeltaFIFO.Version] is the version up to
+// which everything has been processed.
 //
-// Producers may be many; there is one consumer at a time. All other methods may be called by several goroutines at
-// once, also by the function that processes deltas.
+// There may be many producers, but only one consumer at a time. Several goroutines may call all methods except Pop and
+// TryPop concurrently, and so may the function that processes deltas.
 type DeltaFIFO[K comparable, T any] struct {
 	key       KeyFunc[K, T]
 	seed      maphash.Seed // of all hashes of keys
-	known     Known[K, T]
+	known     Reader[K, T]
 	transform func(T) (T, error)
 	equal     func(known, listed T) bool
 
-	wake    chan struct{} // holds one; producers and Close fill it, after they have let go of mu; the consumer empties it
+	wake    chan struct{} // capacity 1; producers and Close send, without holding mu; the consumer receives
 	synced  chan struct{} // closed, under mu, when HasSynced becomes true
 	popping atomic.Bool   // the consumer is at work
 
-	mu        sync.Mutex       // guards the following
-	waiting   line[K, item[T]] // what waits; floors never fall from first to last
-	current   node[K, item[T]] // what the consumer works on, if it does; not in waiting
-	failed    line[K, uint64]  // the floors of what process has failed on; as in waiting, and none is higher than there
-	replacing int              // Replace calls that look at known right now
-	popped    []hashed[K]      // keys that were current since the first of them began
-	seen      uint64           // the version of the last call
-	below     uint64           // the one before that is lower
-	started   bool             // a call other than Bookmark and Resync has come
-	initial   int              // items of the first list that have not been processed yet
-	inSync    bool             // synced is closed
+	mu        sync.Mutex                    // guards the following
+	waiting   hashtable.Ordered[K, item[T]] // the waiting items; floors never fall from first to last
+	current   hashtable.Node[K, item[T]]    // the item that is being processed, if any; not in waiting
+	failed    hashtable.Ordered[K, uint64]  // the floors of items whose processing failed; ordered as in waiting, and none is higher than there
+	replacing int                           // the number of Replace calls that are reading known
+	popped    []hashed[K]                   // keys that were current since the first of those calls began
+	seen      uint64                        // the version of the last call
+	below     uint64                        // the last version before seen that was lower
+	started   bool                          // there was a call other than Bookmark and Resync
+	initial   int                           // the number of items of the first list that are yet to be processed
+	inSync    bool                          // synced is closed
 	closed    bool
 }
 
@@ -56,25 +91,25 @@ func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K,
 	return &DeltaFIFO[K, T]{
 		key:       key,
 		seed:      seed,
-		known:     cfg.Known,
+		known:     cfg.KnownObjects,
 		transform: cfg.Transform,
 		equal:     cfg.Equal,
 		wake:      make(chan struct{}, 1),
 		synced:    make(chan struct{}),
-		waiting:   newLine[K, item[T]](seed),
-		failed:    newLine[K, uint64](seed),
+		waiting:   hashtable.NewOrdered[K, item[T]](seed),
+		failed:    hashtable.NewOrdered[K, uint64](seed),
 	}, nil
 }
 
-// Add reports an object that is new. v is the version of the source right after the change; it must not be lower than
-// that of the call before, or else it counts as the same.
+// Add reports a new object. v is the version of the source right after the change. If v is lower than the version of the
+// previous call, it counts as that version.
 func (f *DeltaFIFO[K, T]) Add(obj T, v uint64) error { return f.change(Added, obj, v) }
 
-// Update reports an object that has changed. It is like Add otherwise.
+// Update reports a changed object. Otherwise it is like Add.
 func (f *DeltaFIFO[K, T]) Update(obj T, v uint64) error { return f.change(Updated, obj, v) }
 
-// Delete reports an object that is gone; obj is its last state. It is like Add otherwise. The consumer does not hear of
-// the deletion of a key that it does not know.
+// Delete reports that an object is gone; obj is its last state. Otherwise it is like Add. The deletion of a key that the
+// consumer does not know is dropped.
 func (f *DeltaFIFO[K, T]) Delete(obj T, v uint64) error { return f.change(Deleted, obj, v) }
 
 func (f *DeltaFIFO[K, T]) change(t DeltaType, obj T, v uint64) error {
@@ -102,8 +137,8 @@ func (f *DeltaFIFO[K, T]) Bookmark(v uint64) {
 	f.advanceLocked(v)
 }
 
-// Resync queues a Sync for each known key that does not wait. The object is looked up when its turn comes, so that an
-// old state never follows a newer one.
+// Resync queues a Sync for each known key that is not waiting. The queue reads the object when the consumer takes the key, so
+// an old state never follows a newer one.
 func (f *DeltaFIFO[K, T]) Resync() {
 	if f.known == nil {
 		return
@@ -112,24 +147,24 @@ func (f *DeltaFIFO[K, T]) Resync() {
 	for key := range f.known.All() {
 		hash := f.hash(key)
 		f.mu.Lock()
-		if f.waiting.find(key, hash) == nil && !f.closed {
-			// It is no change, so it holds the version down as little as it can.
+		if f.waiting.Find(key, hash) == nil && !f.closed {
+			// A Sync is not a change, so it should hold the version down as little as possible.
 			f.enqueueLocked(key, hash, Delta[T]{Type: Sync}, f.seen)
 		}
 		f.mu.Unlock()
 	}
 }
 
-// Len returns the number of keys that wait. The one that is being processed is not among them.
+// Len returns the number of waiting keys. The key that is being processed does not count.
 func (f *DeltaFIFO[K, T]) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.waiting.n
+	return f.waiting.Len()
 }
 
-// HasSynced says whether everything in the first list has been processed: each object, and each deletion that the list
-// has brought to light. An error of the processing counts too. It is true at once when the first call is Add, Update
-// or Delete, and when the first list changes nothing because both it and the cache are empty.
+// HasSynced reports whether the whole first list has been processed: each object, and each deletion that the list revealed.
+// Processing that ended with an error counts. HasSynced is true at once if the first call is Add, Update or Delete, or if the
+// first list and the cache are both empty.
 func (f *DeltaFIFO[K, T]) HasSynced() bool {
 	select {
 	case <-f.synced:
@@ -142,30 +177,30 @@ func (f *DeltaFIFO[K, T]) HasSynced() bool {
 // Synced returns a channel that is closed when [DeltaFIFO.HasSynced] becomes true.
 func (f *DeltaFIFO[K, T]) Synced() <-chan struct{} { return f.synced }
 
-// Version returns the version up to which every change has been processed. It is one that a call has brought, or zero.
-// What waits, what is being processed right now and what has failed hold it down. A key that has failed does so until
-// a later change of it, or a Replace, has been processed.
+// Version returns the version up to which every change has been processed. It is zero, or the version of a call. Changes that
+// are waiting, being processed, or failed hold it down. A failed key does so until a later change of it, or a Replace, has been
+// processed.
 //
-// It never falls, except after a Replace with a version lower than the one before, which says that the source has
-// started a new history: then it is zero until all that waited by then has been processed; and except when a second
-// change comes with the version of the one before.
+// Version falls in two cases. After a Replace with a lower version than before, the source has started a new history: Version
+// is zero until all items that waited then have been processed. It also falls if a second change arrives with the version of
+// the previous one.
 func (f *DeltaFIFO[K, T]) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.seen
-	if oldest := f.waiting.first(); oldest != nil {
-		v = min(v, oldest.v.floor)
+	if oldest := f.waiting.First(); oldest != nil {
+		v = min(v, oldest.Value.floor)
 	}
-	if oldest := f.failed.first(); oldest != nil {
-		v = min(v, oldest.v)
+	if oldest := f.failed.First(); oldest != nil {
+		v = min(v, oldest.Value)
 	}
-	if f.current.in {
-		v = min(v, f.current.v.floor)
+	if f.current.Present {
+		v = min(v, f.current.Value.floor)
 	}
 	return v
 }
 
-// Close ends the queue: what waits can still be popped, nothing more can be queued. It may be called more than once.
+// Close closes the queue: waiting keys can still be popped, but nothing can be added. It may be called more than once.
 func (f *DeltaFIFO[K, T]) Close() {
 	defer f.signal()
 	f.mu.Lock()
@@ -179,7 +214,7 @@ type hashed[K comparable] struct {
 	hash uint32
 }
 
-// prepare runs the code of the user on obj.
+// prepare runs the user functions on obj.
 func (f *DeltaFIFO[K, T]) prepare(obj T) (T, K, error) {
 	if f.transform != nil {
 		before := obj
@@ -193,40 +228,40 @@ func (f *DeltaFIFO[K, T]) prepare(obj T) (T, K, error) {
 	return obj, key, nil
 }
 
-// advanceLocked takes note of the version of a call.
+// advanceLocked records the version of a call.
 func (f *DeltaFIFO[K, T]) advanceLocked(v uint64) {
 	if v > f.seen {
 		f.below, f.seen = f.seen, v
 	}
 }
 
-// enqueueLocked adds d, which came right after version floor, to what waits for key.
+// enqueueLocked adds d, the change right after version floor, to the waiting item of key.
 func (f *DeltaFIFO[K, T]) enqueueLocked(key K, hash uint32, d Delta[T], floor uint64) *item[T] {
-	f.lowerLocked(floor) // a Sync may wait, and now another change comes with the version that was the last one then
-	e, fresh := f.waiting.push(key, hash)
+	f.lowerLocked(floor) // a Sync may be waiting whose floor is the version of this change
+	e, fresh := f.waiting.Push(key, hash)
 	if fresh {
-		e.v.floor = floor
+		e.Value.floor = floor
 	}
-	e.v.add(d)
-	return &e.v
+	e.Value.add(d)
+	return &e.Value
 }
 
-// lowerLocked sees to it that no floor of what waits is higher than this one.
+// lowerLocked lowers the floors of waiting items to this one.
 func (f *DeltaFIFO[K, T]) lowerLocked(floor uint64) {
-	if last := f.waiting.last(); last == nil || last.v.floor <= floor {
+	if last := f.waiting.Last(); last == nil || last.Value.floor <= floor {
 		return
 	}
-	for e := range f.waiting.backward() {
-		if e.v.floor <= floor {
+	for e := range f.waiting.Backward() {
+		if e.Value.floor <= floor {
 			return
 		}
-		e.v.floor = floor
+		e.Value.floor = floor
 	}
 }
 
 func (f *DeltaFIFO[K, T]) hash(key K) uint32 { return uint32(maphash.Comparable(f.seed, key)) }
 
-// startLocked takes note of the first call, and reports sync when nothing is left to wait for.
+// startLocked records the first call, and closes synced if no item of the first list is left.
 func (f *DeltaFIFO[K, T]) startLocked() {
 	f.started = true
 	if f.initial == 0 && !f.inSync {
@@ -239,6 +274,6 @@ func (f *DeltaFIFO[K, T]) startLocked() {
 func (f *DeltaFIFO[K, T]) signal() {
 	select {
 	case f.wake <- struct{}{}:
-	default: // it has not taken the last token yet, and will look at the queue when it does
+	default: // a token is waiting already; the consumer will read the queue after it takes that
 	}
 }

@@ -31,8 +31,8 @@ func newComparing() (*fifo, *hooked) {
 	x.Upsert(a(1))
 	x.Upsert(b(1))
 	return must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{
-		Known: x,
-		Equal: func(known, listed *pod) bool { return known.n == listed.n },
+		KnownObjects: x,
+		Equal:        func(known, listed *pod) bool { return known.n == listed.n },
 	})), x
 }
 

@@ -251,7 +251,7 @@ func TestTransformIsCalledOnceForEachObject(t *testing.T) {
 	calls := make(map[int]int)
 	bad := errors.New("bad")
 	f := must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{
-		Known: x,
+		KnownObjects: x,
 		Transform: func(p *pod) (*pod, error) {
 			if p.n < 0 {
 				return nil, bad

@@ -9,13 +9,12 @@ import (
 
 type site struct{ host, state string }
 
-// A queue between a source and a cache. The source goes away for a while; the list that comes after it shows what was
-// missed.
+// A consumer that keeps a cache of its own. The source is unavailable for a while, and the list after that reveals which
+// deletion was missed.
 func ExampleDeltaFIFO() {
 	key := func(s site) string { return s.host }
 	sites := cache.NewIndexer(key)
-	var known cache.Known[string, site] = sites
-	changes, err := cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, site]{Known: known})
+	changes, err := cache.NewDeltaFIFO(key, cache.DeltaFIFOConfig[string, site]{KnownObjects: sites})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -43,7 +42,7 @@ func ExampleDeltaFIFO() {
 	_ = changes.Replace([]site{{"a", "up"}, {"b", "up"}}, 10)
 	drain()
 	_ = changes.Update(site{"a", "slow"}, 11)
-	_ = changes.Update(site{"a", "down"}, 12) // the state before was seen by nobody, and never will be
+	_ = changes.Update(site{"a", "down"}, 12) // the consumer never sees the state before
 	drain()
 	_ = changes.Replace([]site{{"a", "up"}}, 20)
 	drain()

@@ -65,15 +65,3 @@ func ExampleSnapshot() {
 	// 2 true
 	// left now: 1
 }
-
-func ExampleParseName() {
-	name, err := cache.ParseName("prod/web")
-	fmt.Println(name.Namespace, name.Name, err)
-	fmt.Println(cache.Name{Name: "global"})
-	_, err = cache.ParseName("a/b/c")
-	fmt.Println(err)
-	// Output:
-	// prod web <nil>
-	// global
-	// cache: parse "a/b/c": not a name: more than one slash
-}

@@ -3,6 +3,8 @@ package cache
 import (
 	"fmt"
 	"reflect"
+
+	"github.com/setpoint-go/setpoint/internal/hashtable"
 )
 
 // CheckInvariants compares everything that the queue knows twice.
@@ -10,19 +12,19 @@ func (f *DeltaFIFO[K, T]) CheckInvariants() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	initial := 0
-	for e := range f.waiting.all() {
-		if e.v.initial {
+	for e := range f.waiting.All() {
+		if e.Value.initial {
 			initial++
 		}
-		if err := e.v.check(); err != nil {
-			return fmt.Errorf("%v: %w", e.key, err)
+		if err := e.Value.check(); err != nil {
+			return fmt.Errorf("%v: %w", e.Key, err)
 		}
 	}
-	if f.current.v.initial {
+	if f.current.Value.initial {
 		initial++
 	}
-	if !f.current.in && !reflect.ValueOf(f.current).IsZero() {
-		return fmt.Errorf("%v is kept, but not processed", f.current.key)
+	if !f.current.Present && !reflect.ValueOf(f.current).IsZero() {
+		return fmt.Errorf("%v is kept, but not processed", f.current.Key)
 	}
 	if err := checkFloors(&f.waiting, f.seen, func(it item[T]) uint64 { return it.floor }); err != nil {
 		return fmt.Errorf("waiting: %w", err)
@@ -30,8 +32,8 @@ func (f *DeltaFIFO[K, T]) CheckInvariants() error {
 	if err := checkFloors(&f.failed, f.seen, func(floor uint64) uint64 { return floor }); err != nil {
 		return fmt.Errorf("failed: %w", err)
 	}
-	if f.waiting.n > 0 && f.failed.n > 0 && f.failed.last().v > f.waiting.first().v.floor {
-		return fmt.Errorf("failed at %d, but %d waits", f.failed.last().v, f.waiting.first().v.floor)
+	if f.waiting.Len() > 0 && f.failed.Len() > 0 && f.failed.Last().Value > f.waiting.First().Value.floor {
+		return fmt.Errorf("failed at %d, but %d waits", f.failed.Last().Value, f.waiting.First().Value.floor)
 	}
 	switch {
 	case initial != f.initial:
@@ -60,17 +62,17 @@ func (it *item[T]) check() error {
 	return nil
 }
 
-func checkFloors[K comparable, V any](l *line[K, V], seen uint64, floor func(V) uint64) error {
+func checkFloors[K comparable, V any](l *hashtable.Ordered[K, V], seen uint64, floor func(V) uint64) error {
 	before := uint64(0)
-	for e := range l.all() {
-		switch at := floor(e.v); {
+	for e := range l.All() {
+		switch at := floor(e.Value); {
 		case at > seen:
-			return fmt.Errorf("%v is from %d, after %d", e.key, at, seen)
+			return fmt.Errorf("%v is from %d, after %d", e.Key, at, seen)
 		case at < before:
 			return fmt.Errorf("floors fall from %d to %d", before, at)
 		default:
 			before = at
 		}
 	}
-	return l.check()
+	return l.Check()
 }

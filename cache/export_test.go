@@ -3,6 +3,8 @@ package cache
 import (
 	"fmt"
 	"slices"
+
+	"github.com/setpoint-go/setpoint/internal/hashtable"
 )
 
 // CheckInvariants compares everything that an Indexer and its indexes know twice. Index functions must be pure.
@@ -31,7 +33,7 @@ func CheckInvariants[K comparable, T any](x *Indexer[K, T]) error {
 }
 
 // check looks for every item in the way that readers do.
-func (a *arrivals[K, V]) check() error {
+func (a *table[K, V]) check() error {
 	var used, live, slots int
 	for i := range a.slots {
 		if s := a.slots[i].Load(); s != 0 {
@@ -55,7 +57,7 @@ func (a *arrivals[K, V]) check() error {
 			return fmt.Errorf("%v went at %d, but is there at %d", it.key, used, n)
 		}
 	}
-	if room := capacityOf(len(a.slots)); live != int(a.live.Load()) || used > room || slots > used || used > chunkSize*len(a.chunks) {
+	if room := hashtable.CapacityOf(len(a.slots)); live != int(a.live.Load()) || used > room || slots > used || used > chunkSize*len(a.chunks) {
 		return fmt.Errorf("%d are there, counted as %d; %d of %d used, in %d slots", live, a.live.Load(), used, room, slots)
 	}
 	return nil
@@ -136,7 +138,7 @@ func (ix *Index[I, K, T]) check() error {
 }
 
 // Room returns for how many objects the indexer has room.
-func (x *Indexer[K, T]) Room() int { return capacityOf(len(x.objects.Load().slots)) }
+func (x *Indexer[K, T]) Room() int { return hashtable.CapacityOf(len(x.objects.Load().slots)) }
 
 // Room returns for how many values the index has room, for how many objects, and for how many members the bucket of value.
 func (ix *Index[I, K, T]) Room(value I) (values, objects, members int) {
@@ -144,11 +146,11 @@ func (ix *Index[I, K, T]) Room(value I) (values, objects, members int) {
 	if b, ok := buckets.get(value, buckets.hash(value)); ok {
 		members = cap(b.members)
 	}
-	return capacityOf(len(buckets.slots)), chunkSize * len(ix.postings.one), members
+	return hashtable.CapacityOf(len(buckets.slots)), chunkSize * len(ix.postings.one), members
 }
 
 // Room returns for how many keys the queue has room.
-func (f *DeltaFIFO[K, T]) Room() int { return len(f.waiting.slots) }
+func (f *DeltaFIFO[K, T]) Room() int { return f.waiting.Room() }
 
 // LockForEver takes all locks of x.
 func LockForEver[K comparable, T any](x *Indexer[K, T]) {
@@ -158,11 +160,3 @@ func LockForEver[K comparable, T any](x *Indexer[K, T]) {
 
 // LockReadersOfIndexes takes the lock of those who read indexes, for ever.
 func LockReadersOfIndexes[K comparable, T any](x *Indexer[K, T]) { x.mu.RLock() }
-
-// PrefetchAll is Prefetch for any number of objects. It returns how many it has found.
-func PrefetchAll[K comparable, T any](x *Indexer[K, T], keys []K) (found int) {
-	for piece := range slices.Chunk(keys, prefetchedAtOnce) {
-		found += x.objects.Load().prefetch(piece)
-	}
-	return found
-}

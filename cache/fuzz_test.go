@@ -4,25 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/setpoint-go/setpoint/cache"
 	"github.com/stretchr/testify/require"
 )
-
-func FuzzParseName(f *testing.F) {
-	for _, text := range []string{"", "a", "a/b", "/", "/a", "a/", "a/b/c", "ä/\x00", "//"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		n, err := cache.ParseName(text)
-		if err != nil {
-			require.ErrorIs(t, err, cache.ErrName)
-			require.Zero(t, n)
-			return
-		}
-		require.Equal(t, text, n.String(), "what is taken comes back")
-		require.NotEmpty(t, n.Name)
-	})
-}
 
 func FuzzDeltaFIFO(f *testing.F) {
 	f.Add(0, false, false, []byte{0, 4, 1, 5, 2})

@@ -2,44 +2,44 @@ package cache
 
 import (
 	"iter"
+	"slices"
 	"sync/atomic"
 )
 
-// batchSize is the number of members that an iterator over an index looks at in one hold of the read lock.
+// batchSize is the number of members that an iterator over an index reads each time it holds the read lock.
 const batchSize = 64
 
-// Index finds the objects of an [Indexer] by a value computed from them, such as their owner, node or label. It is
-// kept up to date with the Indexer: whoever sees an object in the one sees it in the other.
+// Index finds the objects of an [Indexer] by a value computed from them, such as their owner, node, or label. It changes
+// together with the Indexer: a reader that sees an object in one sees it in the other. [AddIndex] makes an Index.
 //
-// All methods may be called by several goroutines at once.
+// Several goroutines may call its methods concurrently.
 type Index[I, K comparable, T any] struct {
 	x      *Indexer[K, T]
 	values func(T) []I
 	place  int // in x.indexes
 
-	original *Index[I, K, T] // of which this is a snapshot, or nil
+	original *Index[I, K, T] // if this is a snapshot: the index that it was made of
 
-	// The following is read under x.mu, and written by the holder of x.writer and x.lock, if it does not say otherwise.
-	// Invariants:
+	// Unless noted, readers of the following hold x.mu, and the writer holds x.writer and x.lock. Invariants:
 	//
-	//  1. No bucket is empty. Its id is its own; the ids that are not used are in free.
+	//  1. No bucket is empty. No two buckets have the same id; unused ids are in free.
 	//  2. The members of a bucket are the objects with a posting in it, each at its place.
-	buckets  atomic.Pointer[arrivals[I, *bucket]] // by value
+	buckets  atomic.Pointer[table[I, *bucket]] // by value
 	postings postings
-	byID     []uint32 // the numbers in buckets; for the holder of x.writer, as are the following
+	byID     []uint32 // the numbers of buckets, by id; this and the following are for the holder of x.writer
 	free     []uint32
-	layouts  uint64      // the last number given to a layout
-	planned  plan[I]     // what the write at hand changes for one object
-	replaced *content[I] // what it changes for all objects
+	layouts  uint64      // the last layout number that was given
+	planned  plan[I]     // the change that the current write makes for one object
+	replaced *content[I] // the change that it makes for all objects
 }
 
-// AddIndex adds an index to x: values returns the values under which an object can be found. It may return none, and
-// the same one twice, which counts once. A handful is meant: the time of a write grows with the square of their number.
-// The function may read x, but must not write to it. The objects that are in x already are indexed before AddIndex
+// AddIndex adds an index to x, at any time. values returns the values of an object, by which the index finds it. It may
+// return none, or one value several times, which counts once. It should return few: the time of a write grows with the square
+// of their number. values may read x but must not write to it. Objects that are already in x are indexed before AddIndex
 // returns.
 //
-// When values panics, x is as it was before. It also panics when a value is not equal to itself (a NaN).
-func AddIndex[K, I comparable, T any](x *Indexer[K, T], values func(T) []I) *Index[I, K, T] {
+// If values panics, x stays as it was. AddIndex and writes panic if a value is not equal to itself (a NaN).
+func AddIndex[I, K comparable, T any](x *Indexer[K, T], values func(T) []I) *Index[I, K, T] {
 	if values == nil {
 		panic("cache: AddIndex: the index function is nil")
 	}
@@ -47,7 +47,7 @@ func AddIndex[K, I comparable, T any](x *Indexer[K, T], values func(T) []I) *Ind
 	defer x.writer.Unlock()
 
 	ix := &Index[I, K, T]{x: x, values: values, place: len(x.indexes)}
-	ix.buckets.Store(newArrivals[I, *bucket](x.seed, 0))
+	ix.buckets.Store(newTable[I, *bucket](x.seed, 0))
 	ix.planReplace(x.objects.Load(), nil)
 	x.lock()
 	defer x.unlock()
@@ -56,11 +56,11 @@ func AddIndex[K, I comparable, T any](x *Indexer[K, T], values func(T) []I) *Ind
 	return ix
 }
 
-// All iterates over the objects that have the given value, in the order in which they got it. Its guarantees are those
-// of [Indexer.All], for the objects that have the value from the first step to the last. The objects are read in batches
-// of 64 under a lock, which is not held while the body of the loop runs.
+// All iterates over the objects that have the given value, in the order in which they got it. It guarantees what
+// [Indexer.All] does, for the objects that have the value from the first step to the last. It reads batches of 64 objects
+// under a lock, and does not hold the lock while the loop's body runs.
 func (ix *Index[I, K, T]) All(value I) iter.Seq2[K, T] {
-	return func(yield func(K, T) bool) { // small enough to be inlined, with yield: nothing escapes
+	return func(yield func(K, T) bool) { // small enough to be inlined, together with yield, so that nothing escapes
 		var r reading[K, T]
 		for ix.read(&r, value) {
 			for i := range r.batch[:r.n] {
@@ -71,6 +71,9 @@ func (ix *Index[I, K, T]) All(value I) iter.Seq2[K, T] {
 		}
 	}
 }
+
+// Has reports whether obj has the given value, as the function given to [AddIndex] says. obj need not be in the cache.
+func (ix *Index[I, K, T]) Has(obj T, value I) bool { return slices.Contains(ix.values(obj), value) }
 
 // Len returns the number of objects that have the given value.
 func (ix *Index[I, K, T]) Len(value I) int {
@@ -83,34 +86,34 @@ func (ix *Index[I, K, T]) Len(value I) int {
 	return 0
 }
 
-// Values iterates over the values that at least one object has, in the order in which they came. Its guarantees are
-// those of [Indexer.All], for the values that are there from the first step to the last.
+// Values iterates over the values that at least one object has, in the order in which they first appeared. It guarantees
+// what [Indexer.All] does, for the values that are present from the first step to the last.
 func (ix *Index[I, K, T]) Values() iter.Seq[I] {
 	return func(yield func(I) bool) { ix.walkValues(yield) } // as in All
 }
 
 func (ix *Index[I, K, T]) walkValues(yield func(I) bool) {
-	ix.x.mu.RLock() // waits for a change that has begun: what the caller has seen of it can be seen here, too
+	ix.x.mu.RLock() // waits for a change in progress: if the caller has seen a part of it, the rest is visible here
 	first := ix.buckets.Load()
 	ix.x.mu.RUnlock()
 	walk(first, &ix.buckets, func(value I, _ *bucket) bool { return yield(value) })
 }
 
-// reading is where an iterator over the objects of one value is, and what it has read.
+// reading is the state of an iterator over the objects of one value.
 type reading[K comparable, T any] struct {
-	hash    uint32          // of the value
-	objects *arrivals[K, T] // what members means; nil before the first batch
-	members []uint32        // those of the bucket at first that are still to come
-	layout  uint64          // of the bucket that has them
-	next    int             // the place of the first of them
-	n       int             // the length of batch
+	hash    uint32       // of the value
+	objects *table[K, T] // to which the numbers in members belong; nil before the first batch
+	members []uint32     // the members at the beginning that are yet to be read
+	layout  uint64       // of the bucket with these members
+	next    int          // the place of the first of them
+	n       int          // the length of batch
 	batch   [batchSize]struct {
-		it  *arrival[K, T]
+		it  *entry[K, T]
 		obj T
 	}
 }
 
-// read fills the batch, and says whether there may be more after it.
+// read fills the batch, and reports whether more may follow.
 func (ix *Index[I, K, T]) read(r *reading[K, T], value I) (more bool) {
 	r.n = 0
 	first := r.objects == nil
@@ -124,14 +127,14 @@ func (ix *Index[I, K, T]) read(r *reading[K, T], value I) (more bool) {
 	defer ix.x.mu.RUnlock()
 	b, ok := ix.buckets.Load().get(value, r.hash)
 	if !ok {
-		return false // whoever was in it has left it
+		return false // all its objects have left it
 	}
 	objects := ix.x.objects.Load()
 	if first {
 		r.members, r.layout = b.members, b.layout
 	}
 	same := b.layout == r.layout
-	if same { // then members have the same places, and numbers mean the same
+	if same { // then the members have the same places and numbers
 		r.objects, r.members = objects, b.members[r.next:r.next+len(r.members)]
 	}
 	members := r.members[:min(batchSize, len(r.members))]
@@ -154,8 +157,8 @@ func (ix *Index[I, K, T]) read(r *reading[K, T], value I) (more bool) {
 	return true
 }
 
-// fill fills the batch with members, which are no more than fit.
-func (r *reading[K, T]) fill(objects *arrivals[K, T], members []uint32) {
+// fill fills the batch with members, at most batchSize of them.
+func (r *reading[K, T]) fill(objects *table[K, T], members []uint32) {
 	n := uint(0)
 	for _, m := range members {
 		if m != 0 {

@@ -7,54 +7,54 @@ import (
 	"sync/atomic"
 )
 
-// Indexer holds objects by key, and by any number of indexes ([AddIndex]). Objects are shared with the caller, never
-// copied: whoever gets one must not change it. To change an object, [Indexer.Upsert] a new one with the same key.
+// Indexer holds objects by key, and by any number of indexes ([AddIndex]). It shares objects with the caller and never
+// copies them, so nobody may change an object that is in it. To change an object, [Indexer.Upsert] a new one with the same
+// key.
 //
-// Get, Len and All take no lock: they wait for nobody, and nobody waits for them. Who reads an index waits for a write
-// that changes an index no longer than that takes to change a few lists, and such a write waits for a reader no longer
-// than it takes to read 64 objects. Neither ever waits for code of the caller.
+// Get, Len, and All take no lock: they never wait, and nothing waits for them. A reader of an index waits for a write that
+// changes an index only while that write changes a few lists. Such a write waits for a reader only while the reader reads 64
+// objects. Neither ever waits for user code.
 //
-// The key function and the index functions run in the goroutine of the writer, before anything has changed: when one
-// panics, the indexer stays as it was. They may read the indexer; they must not write to it, which would wait for
-// itself.
+// The key function and the index functions run in the goroutine of the writer, before anything has changed. If one panics,
+// the Indexer stays as it was. They may read the Indexer, but a write to it would deadlock.
 //
-// Objects are best pointers: an object of another type is stored in memory of its own, so that a read copies it once.
+// Objects should be pointers. An object of another type is stored in separately allocated memory, and each read copies it.
 //
-// All methods may be called by several goroutines at once.
+// Several goroutines may call its methods concurrently.
 type Indexer[K comparable, T any] struct {
 	key     KeyFunc[K, T]
 	seed    maphash.Seed
-	none    any                            // a held[T] without an object
-	objects atomic.Pointer[arrivals[K, T]] // all of them share seed; stored by the holder of change
+	none    any                         // a held[T] without an object
+	objects atomic.Pointer[table[K, T]] // all of them share seed; stored by the holder of change
 
-	_ [64]byte // readers of objects do not share a cache line with the locks, which change with every write
+	_ [64]byte // readers of objects share no cache line with the locks, which change with every write
 
-	writer  sync.Mutex    // one writer at a time; guards all of what follows, and objects, against another one
-	indexes []index[K, T] // written under change, too
-	change  sync.Mutex    // held for each change of what can be seen, so that Snapshot comes between two
-	mu      sync.RWMutex  // taken after change, for a change of an index; readers of indexes hold it
+	writer  sync.Mutex    // one writer at a time; guards objects and all of the following against another writer
+	indexes []index[K, T] // also written under change
+	change  sync.Mutex    // held for each visible change, so that a Snapshot is made between two changes
+	mu      sync.RWMutex  // locked after change, for a change of an index; readers of indexes hold it
 }
 
-// index is what an Indexer asks of an Index, whatever the type of its values. Objects go by their number in
-// Indexer.objects. The plan methods run the index function and leave no trace but the plan, which the apply method after
-// them carries out.
+// index is an Index to its Indexer, whatever the type of its values. Objects are identified by their number in
+// Indexer.objects. The plan methods run the index function and change nothing but the plan. The apply methods carry out the
+// plan.
 type index[K comparable, T any] interface {
 	plan(n uint32, known bool, obj T) (changes bool)
 	planDelete(n uint32)
 	applyLocked(n uint32)
-	planReplace(objects *arrivals[K, T], before []uint32)
+	planReplace(objects *table[K, T], before []uint32)
 	planMove(to []uint32)
 	applyReplaceLocked()
 	snapshotLocked(of *Indexer[K, T]) index[K, T]
 }
 
-// NewIndexer returns an empty Indexer. It panics when there is no key function.
+// NewIndexer returns an empty Indexer. It panics if key is nil.
 func NewIndexer[K comparable, T any](key KeyFunc[K, T]) *Indexer[K, T] {
 	if key == nil {
 		panic("cache: NewIndexer: the key function is nil")
 	}
 	x := &Indexer[K, T]{key: key, seed: maphash.MakeSeed(), none: held[T]{}}
-	x.objects.Store(newArrivals[K, T](x.seed, 0))
+	x.objects.Store(newTable[K, T](x.seed, 0))
 	return x
 }
 
@@ -67,17 +67,17 @@ func (x *Indexer[K, T]) Get(key K) (obj T, ok bool) {
 // Len returns the number of objects.
 func (x *Indexer[K, T]) Len() int { return int(x.objects.Load().live.Load()) }
 
-// All iterates over the objects in the order in which their keys came; an update does not change the place of a key.
+// All iterates over the objects in the order in which their keys arrived. An update does not change the place of a key.
 //
-// An object that is there from the first step to the last is yielded exactly once, as it is at some time in between.
-// One that comes or goes meanwhile may be yielded or not. No key is yielded twice. Nothing is locked, copied or
-// allocated. The body of the loop may read and write the indexer.
+// All yields an object that is present from the first step to the last exactly once, in a state that it has in between. It
+// may or may not yield an object that arrives or leaves meanwhile. It yields no key twice. It locks, copies, and allocates
+// nothing. The body of the loop may read and write the Indexer.
 func (x *Indexer[K, T]) All() iter.Seq2[K, T] {
 	return func(yield func(K, T) bool) { walk(x.objects.Load(), &x.objects, yield) }
 }
 
-// Upsert stores obj, in the place of the object with the same key if there is one, which it returns. An update that
-// leaves the values of all indexes as they are takes no lock that a reader takes, and allocates nothing if T is a pointer.
+// Upsert stores obj. If there is an object with the same key, obj replaces it, and Upsert returns it. An update that changes
+// no value of an index takes no lock that a reader takes, and allocates nothing if T is a pointer.
 func (x *Indexer[K, T]) Upsert(obj T) (old T, existed bool) {
 	key := x.keyOf(obj)
 	hash := x.objects.Load().hash(key)
@@ -110,7 +110,7 @@ func (x *Indexer[K, T]) Upsert(obj T) (old T, existed bool) {
 	return old, true
 }
 
-// insert stores an object whose key is not there.
+// insert stores an object whose key is not present.
 func (x *Indexer[K, T]) insert(key K, hash uint32, obj T) {
 	if objects := x.objects.Load(); objects.full(1) {
 		if objects.crowded() {
@@ -135,7 +135,7 @@ func (x *Indexer[K, T]) insert(key K, hash uint32, obj T) {
 	}
 }
 
-// Delete removes the object with the given key, and returns it. There need not be one.
+// Delete removes the object with the given key, if there is one, and returns it.
 func (x *Indexer[K, T]) Delete(key K) (old T, existed bool) {
 	hash := x.objects.Load().hash(key)
 	x.writer.Lock()
@@ -157,7 +157,7 @@ func (x *Indexer[K, T]) Delete(key K) (old T, existed bool) {
 	return old, true
 }
 
-func (x *Indexer[K, T]) remove(objects *arrivals[K, T], n uint32) {
+func (x *Indexer[K, T]) remove(objects *table[K, T], n uint32) {
 	x.lock()
 	defer x.unlock()
 	objects.remove(n, x.none)
@@ -166,7 +166,7 @@ func (x *Indexer[K, T]) remove(objects *arrivals[K, T], n uint32) {
 	}
 }
 
-// renumber leaves out what is gone.
+// renumber drops the entries that are gone.
 func (x *Indexer[K, T]) renumber() {
 	objects, to := x.objects.Load().renumbered(1)
 	for _, ix := range x.indexes {
@@ -175,8 +175,8 @@ func (x *Indexer[K, T]) renumber() {
 	x.put(objects)
 }
 
-// put makes objects the content, with the indexes that are planned.
-func (x *Indexer[K, T]) put(objects *arrivals[K, T]) {
+// put makes objects the content, with the planned indexes.
+func (x *Indexer[K, T]) put(objects *table[K, T]) {
 	x.lock()
 	defer x.unlock()
 	x.objects.Store(objects)
@@ -185,7 +185,7 @@ func (x *Indexer[K, T]) put(objects *arrivals[K, T]) {
 	}
 }
 
-// lock is for a change of objects and indexes. The caller holds writer.
+// lock locks objects and indexes for a change. The caller holds writer.
 func (x *Indexer[K, T]) lock() {
 	x.change.Lock()
 	x.mu.Lock()
@@ -203,10 +203,109 @@ func (x *Indexer[K, T]) keyOf(obj T) K {
 	return key
 }
 
-// checkKey panics when key is not equal to itself (a NaN), or is an interface whose value has no hash: it could never be
-// found again.
+// checkKey panics if key is not equal to itself (a NaN): nothing could find it again.
 func checkKey[K comparable](key K) {
 	if key != key {
 		panic("cache: a key is not equal to itself")
 	}
+}
+
+// Replace makes list the content of the Indexer, and removes all other objects. If a key is in list twice, the last object
+// counts.
+//
+// For every reader the change is one step: no reader sees some of the new objects without the others. An iterator that runs
+// meanwhile yields old objects before that step and new objects after it. It still yields each key that is present before
+// and after exactly once. Keys that stay keep their place. New keys follow in the order of list.
+//
+// Replace builds the new content beside the old one, so a reader waits only while a few pointers change, whatever the length
+// of list. Replace does not keep list.
+func (x *Indexer[K, T]) Replace(list []T) {
+	keys, hashes := make([]K, len(list)), make([]uint32, len(list))
+	for i, obj := range list {
+		keys[i] = x.keyOf(obj)
+		hashes[i] = x.objects.Load().hash(keys[i])
+	}
+	x.writer.Lock()
+	defer x.writer.Unlock()
+
+	old := x.objects.Load()
+	stays := make([]int, old.used.Load()) // the place in list, plus one
+	var news []int                        // places in list
+	for i, key := range keys {
+		if it, n := old.find(key, hashes[i]); it != nil {
+			stays[n] = i + 1
+		} else {
+			news = append(news, i)
+		}
+	}
+	objects := newTable[K, T](x.seed, len(list))
+	objects.generation = old.generation + 1
+	before := make([]uint32, 0, len(list)) // the old number plus one
+	for n, i := range stays {
+		if i > 0 {
+			objects.push(keys[i-1], hashes[i-1], held[T]{list[i-1]})
+			before = append(before, uint32(n+1))
+		}
+	}
+	for _, i := range news {
+		if twice, _ := objects.find(keys[i], hashes[i]); twice != nil {
+			twice.box.Store(held[T]{list[i]})
+		} else {
+			objects.push(keys[i], hashes[i], held[T]{list[i]})
+		}
+	}
+	before = append(before, make([]uint32, int(objects.used.Load())-len(before))...)
+	for _, ix := range x.indexes {
+		ix.planReplace(objects, before)
+	}
+	x.put(objects)
+}
+
+// Snapshot is the content of an [Indexer] at one moment, for several reads that have to agree. It never changes.
+// [Index.In] returns an index at the same moment.
+//
+// Several goroutines may call its methods concurrently.
+type Snapshot[K comparable, T any] struct {
+	x *Indexer[K, T] // nobody writes to it
+}
+
+// Snapshot returns the present content of x. It copies no objects, but one pointer for every 32 objects and for every 32
+// values of an index. Meanwhile writers wait and readers do not. After that, a writer copies before it changes: 32 objects
+// at the first change of one of them, and the list of objects with a value when the first object joins or leaves it. A
+// Snapshot keeps all its objects alive.
+func (x *Indexer[K, T]) Snapshot() *Snapshot[K, T] {
+	s := &Indexer[K, T]{key: x.key, seed: x.seed}
+	x.change.Lock()
+	defer x.change.Unlock()
+	s.objects.Store(x.objects.Load().snapshot())
+	for _, ix := range x.indexes {
+		s.indexes = append(s.indexes, ix.snapshotLocked(s))
+	}
+	return &Snapshot[K, T]{s}
+}
+
+// Get returns the object with the given key.
+func (s *Snapshot[K, T]) Get(key K) (obj T, ok bool) { return s.x.Get(key) }
+
+// Len returns the number of objects.
+func (s *Snapshot[K, T]) Len() int { return s.x.Len() }
+
+// All iterates over the objects in the order in which their keys arrived. It allocates nothing.
+func (s *Snapshot[K, T]) All() iter.Seq2[K, T] { return s.x.All() }
+
+// In returns the index as it was when s was made. It panics if s is a snapshot of another Indexer, or was made before the
+// index was added.
+func (ix *Index[I, K, T]) In(s *Snapshot[K, T]) *Index[I, K, T] {
+	if ix.place < len(s.x.indexes) {
+		if in, ok := s.x.indexes[ix.place].(*Index[I, K, T]); ok && in.original == ix {
+			return in
+		}
+	}
+	panic("cache: Index.In: the snapshot is of another indexer, or older than the index")
+}
+
+func (ix *Index[I, K, T]) snapshotLocked(of *Indexer[K, T]) index[K, T] {
+	s := &Index[I, K, T]{x: of, values: ix.values, place: ix.place, original: ix}
+	s.buckets.Store(ix.buckets.Load().snapshot())
+	return s
 }

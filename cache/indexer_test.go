@@ -22,8 +22,8 @@ func podNodes(p *pod) []string { return p.nodes }
 
 func newPods() *cache.Indexer[string, *pod] { return cache.NewIndexer(podName) }
 
-func newFIFO(known cache.Known[string, *pod]) *cache.DeltaFIFO[string, *pod] {
-	return must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{Known: known}))
+func newFIFO(known cache.Reader[string, *pod]) *cache.DeltaFIFO[string, *pod] {
+	return must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{KnownObjects: known}))
 }
 
 // names returns the keys of seq in order.
@@ -74,7 +74,7 @@ func TestIndexer(t *testing.T) {
 		x.Replace([]*pod{a1, a2})
 		require.Equal(t, map[string]*pod{"a": a2}, maps.Collect(x.All()))
 	})
-	t.Run("objects come in the order of their keys' arrival, whatever changes later", func(t *testing.T) {
+	t.Run("objects come in the order of their keys' entry, whatever changes later", func(t *testing.T) {
 		x := newPods()
 		for _, name := range []string{"c", "a", "b", "d"} {
 			x.Upsert(&pod{name: name})

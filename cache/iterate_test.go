@@ -278,3 +278,26 @@ func TestReadersAndWritersMayBeMany(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, cache.CheckInvariants(x))
 }
+
+// The entries of a key that was deleted and added again are two; a renumbering in the middle makes the iteration go on by key.
+func TestAKeyThatWasAddedAgainIsYieldedOnceAlsoAcrossARenumbering(t *testing.T) {
+	x := newPods()
+	for i := range 100 {
+		x.Upsert(&pod{name: fmt.Sprint(i)})
+	}
+	x.Delete("50")
+	x.Upsert(&pod{name: "50"})
+	seen := make(map[string]int)
+	for name := range x.All() {
+		if seen[name]++; len(seen) == 10 {
+			for i := 60; i < 100; i++ { // until half of the entries are gone
+				x.Delete(fmt.Sprint(i))
+			}
+			for i := 10; i < 30; i++ {
+				x.Delete(fmt.Sprint(i))
+			}
+		}
+	}
+	require.Equal(t, 1, seen["50"])
+	require.Len(t, seen, 40)
+}

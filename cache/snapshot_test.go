@@ -3,6 +3,8 @@ package cache_test
 import (
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/cache"
@@ -89,4 +91,32 @@ func TestASnapshotCopiesNoObjectsAndFewPointers(t *testing.T) {
 	taken := testing.AllocsPerRun(1, func() { x.Snapshot() })
 	require.Equal(t, 1.0, first-taken, "the first change of an object copies those beside it, once")
 	require.Zero(t, testing.AllocsPerRun(10, func() { x.Upsert(p) }))
+}
+
+// One writer updates two objects in turn, far apart in the table. Neither update changes an index.
+func TestASnapshotIsMadeBetweenTwoUpdates(t *testing.T) {
+	x := newPods()
+	const last = 4000
+	for i := range last + 1 {
+		x.Upsert(&pod{name: fmt.Sprint(i)})
+	}
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() { // ends with stop; the test waits for it
+		for n := 1; !stop.Load(); n++ {
+			x.Upsert(&pod{name: "0", n: n})
+			x.Upsert(&pod{name: fmt.Sprint(last), n: n})
+		}
+	})
+	for range 20_000 {
+		s := x.Snapshot()
+		first, _ := s.Get("0")
+		second, _ := s.Get(fmt.Sprint(last))
+		if d := first.n - second.n; d != 0 && d != 1 {
+			t.Errorf("the first update is %d, the second %d", first.n, second.n)
+			break
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
 }

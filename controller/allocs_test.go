@@ -13,10 +13,10 @@ func TestAReconcileAllocatesNextToNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	done := make(chan struct{})
-	c, err := controller.New("test", controller.Func[string](func(context.Context, string) (controller.Result, error) {
+	c, err := controller.New("test", func(context.Context, string) (controller.Result, error) {
 		done <- struct{}{}
 		return controller.Result{}, nil
-	}), controller.Config[string]{Logger: quiet})
+	}, controller.Config[string]{Logger: quiet})
 	assert.NoError(t, err)
 	r := start(t, c.Run)
 	add := func() {

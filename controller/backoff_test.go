@@ -18,7 +18,7 @@ func TestTheBackoffFollowsFromAllFailuresOfTheKey(t *testing.T) {
 		"nil": nil, "explicit": workqueue.DefaultControllerRateLimiter[string](),
 	} {
 		bubble(t, name, func(t *testing.T) {
-			c, reports := newController(t, controller.Config[string]{RateLimiter: limiter},
+			c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: limiter}},
 				func(ctx context.Context, _ string) (controller.Result, error) {
 					if info, _ := controller.FromContext(ctx); info.Attempt < 4 {
 						return controller.Result{}, delayed{time.Hour}

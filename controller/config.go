@@ -2,16 +2,13 @@ package controller
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
-
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -20,46 +17,47 @@ type Config[K comparable] struct {
 	// Workers is the number of keys that are reconciled at once. Defaults to 1. [Controller.SetWorkers] changes it.
 	Workers int
 
-	// RateLimiter gives the delay before a key that failed is tried again. Do not share one between controllers. Defaults
-	// to workqueue.DefaultControllerRateLimiter: 5 ms, doubled with each failure, at most 1000 s.
-	RateLimiter workqueue.RateLimiter[K]
+	// Queue configures the queue of the keys: RateLimiter, the backoff after a failure; MaxAttempts and MaxElapsed, after which a
+	// key is parked; Debounce; Group and GroupLimit; DispatchLimit, how fast reconciles begin; Aging; and Hooks, from which
+	// metrics such as workqueue_adds_total are made. In a controller MaxElapsed also limits how long a key may be unfinished,
+	// counted from the first reconcile that failed or did not finish. Do not share a RateLimiter between controllers; a
+	// DispatchLimit may be shared. Name has to stay empty, since the controller gives its own; Timestamps are always on; Logger
+	// defaults to that of the controller.
+	Queue workqueue.Config[K]
 
-	// MaxAttempts is the number of attempts that a key gets. When the last one fails too, the key is parked: see
-	// [Controller.Parked]. Zero is no limit.
-	MaxAttempts int
+	// Background is the priority of what is no news: objects that are there when a Run begins, and those that a resync repeats.
+	// News of such a key raises it to the priority of the watch, which is 0 by default. Background should be negative.
+	// Defaults to -1. If it is positive, there is no difference: keys are reconciled in the order in which they came.
+	Background int
 
-	// MaxElapsed is the time that a key gets from its first failure on: one that fails after that is parked. Zero is no
-	// limit.
-	MaxElapsed time.Duration
+	// Resync is the time after which every key is reconciled again, although nothing has happened: a second look at a world that
+	// others change. Each key has a random turn in each period, so they are spread over it. The keys are those of all objects that
+	// count for a watch of [For], [Owns], or [Watches], and those that are parked. A parked key gets one attempt, not a whole
+	// budget. When cannot cancel a resync. Zero is never.
+	Resync time.Duration
 
-	// LowPriority is the priority of what is no news: what is there when a Run begins, and what a resync tells again. A live
-	// event raises such a key to 0. It should be below 0. Defaults to -1. Positive is none: then all keys are handed out in
-	// the order in which they came.
-	LowPriority int
-
-	// Ageing is the wait that is worth one priority: a key is overtaken by keys of a priority that is p higher only if these
-	// became ready within p times Ageing after it. Defaults to 10 s. Negative is none.
-	Ageing time.Duration
-
-	// HandOut limits how fast reconciles begin. Controllers that call the same API may share one. A key that it does not let
-	// through yet stays in line and holds up no worker; no token is reserved for it, so the next token goes to the key
-	// that is first in line by then, of whichever controller. Nil is no limit.
-	HandOut *rate.Limiter
-
-	// Gate decides whether a reconcile may begin, such as a [Breaker] for an API that several controllers call. The controller
-	// puts a key back that the gate refuses, for as long as the gate says. Nil lets everything through.
-	Gate Gate
+	// ShardKey returns the text that says which slot a key has, if replicas share the keys: see [Controller.Share]. It must be the
+	// same in all replicas. Keys with the same text are in the same slot: those of one tenant, say. Defaults to what fmt.Sprint
+	// makes of the key.
+	ShardKey func(K) string
 
 	// Expectations make a key wait until the cache shows what its last reconcile has done. Before each reconcile all of them
 	// are asked. A key that waits is held; the event for which it waits releases it, or the time at which it expires, which
-	// is said in the log. Wire events to them by [WatchHandler], or by ObserveVersions.
+	// is said in the log. Events reach them through [Handles], or through the OnVersion of an informer.
 	Expectations []Expectations[K]
 
 	// CancelSuperseded makes a key that is added while it is reconciled end that reconcile: its context ends with the cause
-	// ErrSuperseded, and the key is reconciled again at once, without a backoff. What is no news (see LowPriority) does not.
+	// ErrSuperseded, and the key is reconciled again at once, without a backoff. What is no news (see Background) does not.
 	// After eight in a row the next reconcile of the key is left in peace. The events of what a Reconcile itself writes end it
-	// too, unless a filter such as GenerationChanged leaves them out.
+	// too, unless When leaves them out, as store.GenerationChanged does.
 	CancelSuperseded bool
+
+	// GaveUp is called with a key that is to be parked and the error of its last attempt, which is the place to write into its
+	// status that nothing tries it again. The key is still in hand, so no other reconcile of it runs, and the context is that of
+	// a reconcile: it has the fence of the leader, and ends after Timeout. If GaveUp returns an error or panics, the key is not
+	// parked: it is reconciled again after its backoff, or the delay of that error, or by the next Run if this one has to stop, and if that attempt fails
+	// too, GaveUp is called again. An event that comes meanwhile revives the key, as if it was parked already.
+	GaveUp func(ctx context.Context, key K, err error) error
 
 	// Timeout is the time after which the context of a reconcile ends, with a cause that wraps ErrTimeout. Zero means
 	// no limit.
@@ -81,11 +79,19 @@ type Config[K comparable] struct {
 	// the contexts of the reconciles in flight end, and what is left waits for the next Run. Defaults to 30 s.
 	DrainTimeout time.Duration
 
-	// WaitFor names caches that must have synced before any worker runs, beside those of the informers that are
-	// watched: those that Reconcile only reads.
-	WaitFor []informer.Syncer
+	// Reads are the informers whose caches reconcile only reads. They are sources of the controller, as the informers of its
+	// inputs are: the manager runs them, and no worker starts before they have synced. A cache that reconcile reads and that is
+	// neither here nor in an input may be empty.
+	Reads []Source
 
-	// SyncTimeout is the longest time that a Run waits for the caches. Defaults to 2 min.
+	// StaleReads makes a key be reconciled again although a cache may not show yet what its last reconcile has written. By default
+	// the key is held: after a write to a store.Store under the context of reconcile, until each source that mirrors the kind of
+	// the object has seen the version of the write, but for 10 s at most. A write to a kind that no source mirrors is not waited for.
+	// Set it if reconcile reads from the stores alone.
+	StaleReads bool
+
+	// SyncTimeout is the longest time that a Run waits for its sources, and for its watches to have looked at all that is
+	// there. Defaults to 2 min.
 	SyncTimeout time.Duration
 
 	// Logger receives failed reconciles, since nobody else does, and is the base of what [Logger] returns. Defaults to
@@ -98,16 +104,17 @@ type Config[K comparable] struct {
 
 func (c Config[K]) withDefaults() Config[K] {
 	c.Workers = cmp.Or(c.Workers, 1)
-	c.MaxAttempts = cmp.Or(c.MaxAttempts, math.MaxInt) // which makes the queue count them
-	c.LowPriority = min(cmp.Or(c.LowPriority, -1), 0)
+	c.Background = min(cmp.Or(c.Background, -1), 0)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
 	c.SyncTimeout = cmp.Or(c.SyncTimeout, 2*time.Minute)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	c.WaitFor = slices.Clone(c.WaitFor)
-	c.Expectations = slices.Clone(c.Expectations)
-	if c.RateLimiter == nil {
-		c.RateLimiter = workqueue.DefaultControllerRateLimiter[K]()
+	c.Reads = slices.Clone(c.Reads)
+	if c.ShardKey == nil {
+		c.ShardKey = func(key K) string { return fmt.Sprint(key) }
 	}
+	c.Expectations = slices.Clone(c.Expectations)
+	c.Queue.Timestamps = true
+	c.Queue.Logger = cmp.Or(c.Queue.Logger, c.Logger)
 	return c
 }
 
@@ -115,17 +122,18 @@ func (c Config[K]) withDefaults() Config[K] {
 func (c Config[K]) validate() error {
 	errs := []error{
 		notNegative("Config.Workers", c.Workers),
-		notNegative("Config.MaxAttempts", c.MaxAttempts),
-		notNegative("Config.MaxElapsed", c.MaxElapsed),
+		notNegative("Config.Queue.MaxAttempts", c.Queue.MaxAttempts),
+		notNegative("Config.Queue.MaxElapsed", c.Queue.MaxElapsed),
+		notNegative("Config.Resync", c.Resync),
 		notNegative("Config.Timeout", c.Timeout),
 		notNegative("Config.StuckAfter", c.StuckAfter),
 		notNegative("Config.SilentAfter", c.SilentAfter),
 		notNegative("Config.DrainTimeout", c.DrainTimeout),
 		notNegative("Config.SyncTimeout", c.SyncTimeout),
 	}
-	for i, s := range c.WaitFor {
+	for i, s := range c.Reads {
 		if isNil(s) {
-			errs = append(errs, fmt.Errorf("Config.WaitFor[%d] is nil", i))
+			errs = append(errs, fmt.Errorf("Config.Reads[%d] is nil", i))
 		}
 	}
 	for i, e := range c.Expectations {
@@ -133,11 +141,11 @@ func (c Config[K]) validate() error {
 			errs = append(errs, fmt.Errorf("Config.Expectations[%d] is nil", i))
 		}
 	}
-	if c.Gate != nil && isNil(c.Gate) {
-		errs = append(errs, fmt.Errorf("Config.Gate is a nil %T", c.Gate))
+	if c.Queue.Name != "" {
+		errs = append(errs, fmt.Errorf("Config.Queue.Name is %q, must be empty: the queue has the name of the controller", c.Queue.Name))
 	}
-	if c.RateLimiter != nil && isNil(c.RateLimiter) {
-		errs = append(errs, fmt.Errorf("Config.RateLimiter is a nil %T", c.RateLimiter))
+	if c.Queue.RateLimiter != nil && isNil(c.Queue.RateLimiter) {
+		errs = append(errs, fmt.Errorf("Config.Queue.RateLimiter is a nil %T", c.Queue.RateLimiter))
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -13,29 +14,35 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Controller calls a [Reconciler] for every key that is added to it, by [Controller.Add] or by a [Watch]. Different keys
+// Controller calls a reconcile function for every key that is added to it, by [Controller.Add] or by an [Input]. Different keys
 // are reconciled at once, up to Config.Workers; one key is never reconciled twice at once; a key that is added while it
 // is reconciled is reconciled again.
 //
 // Run does it until its context ends. It may be called again after it returned, once for each term of leadership, say.
-// Connect, Ready, Process and ProcessNext do it one key at a time, for tests. Keys that are added while none of these is called
+// Connect, Ready and Step do it one key at a time, for tests. Keys that are added while none of these is called
 // wait.
 //
 // All methods are safe for concurrent use.
 type Controller[K comparable] struct {
 	name       string
-	reconciler Reconciler[K]
+	reconciler func(context.Context, K) (Result, error)
 	cfg        Config[K]
-	tooLong    error // the cause of a context that Config.Timeout ended; no other controller has it
-	notDrained error // the cause of a context that Config.DrainTimeout ended; no other controller has it
+	feeds      []*feed[K]   // of the inputs; never changed after New
+	seed       maphash.Seed // of the turns of keys in a resync
+	tooLong    error        // the cause of a context that Config.Timeout ended; no other controller has it
+	notDrained error        // the cause of a context that Config.DrainTimeout ended; no other controller has it
 
 	queue     *workqueue.Queue[K] // of all runs; never shut down
 	holds     holds[K]
-	flights   *flights[K] // nil unless Config.CancelSuperseded
-	scheduled atomic.Bool // something was scheduled at least once, other than a retry
+	flights   *flights[K]  // nil unless Config.CancelSuperseded
+	mirrors   []*mirror[K] // the sources of stores; never changed after New; nil with Config.StaleReads
+	wrote     atomic.Bool  // a reconcile has written to a store of mirrors at least once
+	scheduled atomic.Bool  // something was scheduled at least once, other than a retry
+
+	slots atomic.Pointer[Slots] // nil unless the keys are shared
 
 	waiters waiters[K]
-	gaveUp  gaveUp[K]
+	streaks streaks[K]
 
 	ids      atomic.Uint64 // the number of the last reconcile
 	started  time.Time
@@ -51,42 +58,60 @@ type Controller[K comparable] struct {
 	running   bool
 	connected bool              // from Connect to disconnect
 	syncing   []informer.Syncer // what the steps wait for; nil unless connected
-	steps     int               // calls of Process and ProcessNext under way
-	feeds     []feed
-	attached  *attachment   // of the feeds; nil while they are not started
-	attaching chan struct{} // closed, and dropped, when attached is set; nil while nobody waits for that
+	steps     int               // calls of Step under way
+	attached  *attachment       // of the feeds; nil while they are not started
+	attaching chan struct{}     // closed, and dropped, when attached is set; nil while nobody waits for that
 	workers   int
 	paused    bool
 	crew      *crew[K]           // nil before the caches have synced
 	stopDrain context.CancelFunc // ends the wait of a drain; nil while there is none
 }
 
-// New returns a controller that calls r. The name stands in logs and errors. It returns an error if the name is empty, r
-// is nil, or a field of cfg is out of its bounds.
-func New[K comparable](name string, r Reconciler[K], cfg Config[K]) (*Controller[K], error) {
+// New returns a controller that calls reconcile for each key that inputs, or [Controller.Add], add to it. The name appears in
+// logs and errors. New returns an error if the name is empty or a field of cfg is out of bounds. It panics if reconcile or an
+// input is nil.
+//
+// reconcile makes the world equal to what is desired for one key: it reads the present state of both and changes what
+// differs. How often it is called, and why, must not matter. The controller calls it concurrently for different keys if it has
+// several workers, never concurrently for the same key.
+//
+// The context of reconcile ends when it has to stop: see [Config.Timeout] and the shutdown in the package documentation.
+// [Controller.Run] does not return before reconcile does.
+func New[K comparable](
+	name string, reconcile func(context.Context, K) (Result, error), cfg Config[K], inputs ...Input[K],
+) (*Controller[K], error) {
+	if reconcile == nil {
+		panic("controller: New called with a nil reconcile function")
+	}
+	for i, in := range inputs {
+		if in == nil {
+			panic(fmt.Sprintf("controller: New called with nil as input %d", i+1))
+		}
+	}
 	if name == "" {
 		return nil, errors.New("controller: new: the name is empty")
-	}
-	if isNil(r) {
-		return nil, fmt.Errorf("controller: new %q: the reconciler is nil", name)
 	}
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("controller: new %q: %w", name, err)
 	}
 	cfg = cfg.withDefaults()
-	c := &Controller[K]{name: name, reconciler: r, cfg: cfg, workers: cfg.Workers, started: time.Now()}
+	c := &Controller[K]{name: name, reconciler: reconcile, cfg: cfg, workers: cfg.Workers, started: time.Now(), seed: maphash.MakeSeed()}
 	if cfg.CancelSuperseded {
 		c.flights = newFlights[K]()
 	}
 	c.tooLong = after(ErrTimeout, cfg.Timeout)
 	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
 	var err error
-	c.queue, err = workqueue.New(workqueue.Config[K]{
-		Name: name, RateLimiter: cfg.RateLimiter, MaxAttempts: cfg.MaxAttempts, MaxElapsed: cfg.MaxElapsed, HandOut: cfg.HandOut,
-		Ageing: cfg.Ageing, Timestamps: true, Logger: cfg.Logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("controller: new %q: %w", name, err)
+	queue := cfg.Queue
+	queue.Name, queue.MaxAttempts, queue.MaxElapsed = name, 0, 0 // the controller counts: GaveUp comes before a key is parked
+	if c.queue, err = workqueue.New(queue); err != nil {
+		return nil, fmt.Errorf("controller: new %q: Config.Queue: %w", name, err)
+	}
+	for _, in := range inputs {
+		c.feeds = append(c.feeds, in.feed(c))
+	}
+	if !cfg.StaleReads {
+		c.mirrors = newMirrors[K](c.Sources())
 	}
 	return c, nil
 }
@@ -117,6 +142,9 @@ func (c *Controller[K]) AddWith(key K, opts AddOptions) { c.add(key, opts, true)
 // add adds key. If it is news, it may end a reconcile of key that is under way.
 func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	checkKey(key) // not only in the queue, to which a key that is left for later comes in another goroutine
+	if news {
+		defer c.streaks.setProbe(key, false) // when it was added: it has a whole budget
+	}
 	if c.holds.leave(key, opts) {
 		return
 	}

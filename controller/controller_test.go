@@ -11,31 +11,33 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestNewNamesWhatIsWrong(t *testing.T) {
-	f := controller.Func[string](noop)
+	f := noop
 	for _, test := range []struct {
 		name, controller string
-		r                controller.Reconciler[string]
+		r                func(context.Context, string) (controller.Result, error)
 		cfg              controller.Config[string]
 		want             string
 	}{
 		{"no name", "", f, controller.Config[string]{}, "controller: new: the name is empty"},
-		{"no reconciler", "x", nil, controller.Config[string]{}, `controller: new "x": the reconciler is nil`},
 		{"workers", "x", f, controller.Config[string]{Workers: -1}, `controller: new "x": Config.Workers is -1, must not be negative`},
-		{"attempts", "x", f, controller.Config[string]{MaxAttempts: -1}, `controller: new "x": Config.MaxAttempts is -1, must not be negative`},
-		{"elapsed", "x", f, controller.Config[string]{MaxElapsed: -1}, `controller: new "x": Config.MaxElapsed is -1ns, must not be negative`},
+		{"attempts", "x", f, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: -1}}, `controller: new "x": Config.Queue.MaxAttempts is -1, must not be negative`},
+		{"elapsed", "x", f, controller.Config[string]{Queue: workqueue.Config[string]{MaxElapsed: -1}}, `controller: new "x": Config.Queue.MaxElapsed is -1ns, must not be negative`},
+		{"queue", "x", f, controller.Config[string]{Queue: workqueue.Config[string]{GroupLimit: 1}}, `controller: new "x": Config.Queue: workqueue: new queue: Config.GroupLimit is set without Config.Group`},
+		{"the name of the queue", "x", f, controller.Config[string]{Queue: workqueue.Config[string]{Name: "y"}}, `controller: new "x": Config.Queue.Name is "y", must be empty: the queue has the name of the controller`},
 		{"timeout", "x", f, controller.Config[string]{Timeout: -1}, `controller: new "x": Config.Timeout is -1ns, must not be negative`},
 		{"stuck", "x", f, controller.Config[string]{StuckAfter: -1}, `controller: new "x": Config.StuckAfter is -1ns, must not be negative`},
 		{"silent", "x", f, controller.Config[string]{SilentAfter: -1}, `controller: new "x": Config.SilentAfter is -1ns, must not be negative`},
 		{"expectations", "x", f, controller.Config[string]{Expectations: []controller.Expectations[string]{nil}}, `controller: new "x": Config.Expectations[0] is nil`},
 		{"drain", "x", f, controller.Config[string]{DrainTimeout: -1}, `controller: new "x": Config.DrainTimeout is -1ns, must not be negative`},
 		{"sync", "x", f, controller.Config[string]{SyncTimeout: -1}, `controller: new "x": Config.SyncTimeout is -1ns, must not be negative`},
-		{"wait for", "x", f, controller.Config[string]{WaitFor: []informer.Syncer{nil}}, `controller: new "x": Config.WaitFor[0] is nil`},
+		{"reads", "x", f, controller.Config[string]{Reads: []controller.Source{nil}}, `controller: new "x": Config.Reads[0] is nil`},
 		{"several", "x", f, controller.Config[string]{Timeout: -1, Workers: -1}, "controller: new \"x\": Config.Workers is -1, must not be negative\nConfig.Timeout is -1ns, must not be negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -141,7 +143,7 @@ func TestTheAttemptGrowsWithEachFailureAndStartsAnewAfterASuccess(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		var attempts []int
 		c, reports := newController(t, controller.Config[string]{Timeout: time.Second}, func(ctx context.Context, _ string) (controller.Result, error) {
-			attempts = append(attempts, controller.Attempt(ctx))
+			attempts = append(attempts, attemptOf(ctx))
 			switch len(attempts) {
 			case 1:
 				return controller.Result{}, errBoom
@@ -157,7 +159,7 @@ func TestTheAttemptGrowsWithEachFailureAndStartsAnewAfterASuccess(t *testing.T) 
 			case 6:
 				return controller.Result{}, errBoom
 			case 7:
-				return controller.Result{}, controller.Terminal(errBoom)
+				return controller.Result{}, retry.Permanent(errBoom)
 			default:
 				return controller.Result{}, nil
 			}
@@ -172,7 +174,6 @@ func TestTheAttemptGrowsWithEachFailureAndStartsAnewAfterASuccess(t *testing.T) 
 			assert.Equal(t, attempts[i], r.Attempt)
 		}
 	})
-	assert.Zero(t, controller.Attempt(t.Context()))
 }
 
 func TestTheDefaultBackoffGrows(t *testing.T) {
@@ -194,7 +195,7 @@ func TestTheDefaultBackoffGrows(t *testing.T) {
 func TestABackoffIsOverWhenAnEventComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
-		c, reports := newController(t, controller.Config[string]{RateLimiter: &limiter{delay: time.Hour}}, func(context.Context, string) (controller.Result, error) {
+		c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Hour}}}, func(context.Context, string) (controller.Result, error) {
 			if fail {
 				return controller.Result{}, errBoom
 			}
@@ -251,7 +252,7 @@ func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
 			return a
 		}}))
 		n := 0
-		cfg := controller.Config[string]{Logger: logger, RateLimiter: &limiter{delay: time.Minute}, Timeout: time.Second}
+		cfg := controller.Config[string]{Logger: logger, Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Minute}}, Timeout: time.Second}
 		c, _ := newController(t, cfg, func(ctx context.Context, _ string) (controller.Result, error) {
 			switch n++; n {
 			case 1:
@@ -263,9 +264,9 @@ func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
 				<-ctx.Done()
 				return controller.Result{}, ctx.Err()
 			case 5:
-				return controller.Result{}, controller.Terminal(errBoom)
+				return controller.Result{}, retry.Permanent(errBoom)
 			case 6:
-				return controller.Result{}, controller.ErrSkip
+				return controller.Result{}, retry.NotYet(errBoom, 0)
 			default:
 				return controller.Result{}, nil
 			}
@@ -282,18 +283,18 @@ level=INFO msg=hello controller=test key=a attempt=1 reconcile=1
 level=WARN msg="reconcile failed" controller=test key=a attempt=1 reconcile=1 duration=0s error=boom retry=1m0s
 level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcile=2 since_first_failure=1m0s reasons=[boom] duration=0s error="wait: recover from panic: oh" retry=1m0s stack=true
 level=WARN msg="reconcile timed out" controller=test key=a attempt=3 reconcile=3 since_first_failure=2m1s reasons="[boom wait: recover from panic: oh]" duration=1s error="controller: the reconcile took too long: 1s have passed: context deadline exceeded" retry=1m0s
-level=ERROR msg="reconcile failed, not tried again" controller=test key=a attempt=1 reconcile=5 reasons=[moved] duration=0s error="terminal: boom"
+level=ERROR msg="reconcile failed, parked" controller=test key=a attempt=1 reconcile=5 reasons=[moved] duration=0s error=boom
 `, "\n"), out.String())
 	})
 	assert.Same(t, slog.Default(), controller.Logger(t.Context()))
 }
 
-func TestProcessNextDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
+func TestAStepDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type valueKey struct{}
 		var value any
 		fail := true
-		c, reports := newController(t, controller.Config[string]{RateLimiter: &limiter{delay: time.Minute}},
+		c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Minute}}},
 			func(ctx context.Context, key string) (controller.Result, error) {
 				value = ctx.Value(valueKey{})
 				if fail && key == "a" {
@@ -302,25 +303,25 @@ func TestProcessNextDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
 				return controller.Result{}, nil
 			})
 		ctx := context.WithValue(t.Context(), valueKey{}, 7)
-		_, ok := c.ProcessNext(ctx)
+		_, ok := next(ctx, c)
 		assert.False(t, ok)
 
 		c.Add("a")
 		c.Add("b")
-		report, ok := c.ProcessNext(ctx)
+		report, ok := next(ctx, c)
 		assert.True(t, ok)
 		assert.Equal(t, controller.Report[string]{Key: "a", Attempt: 1, Outcome: controller.Failed, Err: errBoom, Retry: time.Minute}, report)
 		assert.Equal(t, 7, value)
-		report, ok = c.ProcessNext(ctx)
+		report, ok = next(ctx, c)
 		assert.True(t, ok)
 		assert.Equal(t, controller.Report[string]{Key: "b", Attempt: 1, Outcome: controller.Succeeded}, report)
-		_, ok = c.ProcessNext(ctx)
+		_, ok = next(ctx, c)
 		assert.False(t, ok, "the other is not due")
 
 		fail = false
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		report, ok = c.ProcessNext(ctx)
+		report, ok = next(ctx, c)
 		assert.True(t, ok)
 		assert.Equal(t, controller.Report[string]{Key: "a", Attempt: 2, Outcome: controller.Succeeded}, report)
 		assert.Len(t, reports.take(), 3)
@@ -328,11 +329,11 @@ func TestProcessNextDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
 	})
 }
 
-func TestProcessNextWithAContextThatEnds(t *testing.T) {
+func TestAStepWithAContextThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
-		cfg := controller.Config[string]{RateLimiter: &limiter{delay: -time.Second}}
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: -time.Second}}}
 		c, _ := newController(t, cfg, func(ctx context.Context, _ string) (controller.Result, error) {
 			if n++; n <= 2 {
 				return controller.Result{}, errBoom
@@ -342,19 +343,19 @@ func TestProcessNextWithAContextThatEnds(t *testing.T) {
 		})
 		c.Add("a")
 		for range 2 {
-			report, ok := c.ProcessNext(ctx)
+			report, ok := next(ctx, c)
 			assert.True(t, ok)
 			assert.Equal(t, controller.Failed, report.Outcome)
 			assert.Zero(t, report.Retry, "a negative delay is none")
 		}
-		report, ok := c.ProcessNext(ctx)
+		report, ok := next(ctx, c)
 		assert.True(t, ok)
 		assert.Equal(t, controller.Canceled, report.Outcome)
 		assert.Equal(t, 3, report.Attempt)
-		_, ok = c.ProcessNext(ctx)
+		_, ok = next(ctx, c)
 		assert.False(t, ok, "an ended context does nothing")
 		assert.Equal(t, 1, c.Stats().Queue.Ready, "the key is not lost")
-		report, ok = c.ProcessNext(t.Context())
+		report, ok = next(t.Context(), c)
 		assert.True(t, ok)
 		assert.Equal(t, controller.Succeeded, report.Outcome)
 		assert.Equal(t, 3, report.Attempt, "a stop is neither a failure nor a success")
@@ -362,7 +363,7 @@ func TestProcessNextWithAContextThatEnds(t *testing.T) {
 	})
 }
 
-func TestProcessNextAndRunExcludeEachOther(t *testing.T) {
+func TestAStepAndARunExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *controller.Controller[string]
 		var inside error
@@ -371,12 +372,12 @@ func TestProcessNextAndRunExcludeEachOther(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		c.Add("a")
-		c.ProcessNext(t.Context())
+		next(t.Context(), c)
 		require.ErrorIs(t, inside, controller.ErrRunning)
 
 		r := start(t, c.Run)
 		synctest.Wait()
-		assert.PanicsWithValue(t, "controller: ProcessNext called while Run is under way", func() { c.ProcessNext(t.Context()) })
+		assert.PanicsWithValue(t, "controller: Step called while Run is under way", func() { c.Step(t.Context(), "a") })
 		require.NoError(t, r.stop())
 		c.CheckInvariants(t)
 	})

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestAGoexitDoesNotEndAWorkerForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := controller.Config[string]{RateLimiter: &limiter{delay: time.Second}}
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Second}}}
 		n := 0
 		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
 			if n++; n <= 3 {
@@ -28,7 +29,7 @@ func TestAGoexitDoesNotEndAWorkerForGood(t *testing.T) {
 		synctest.Wait()
 		all := reports.take()
 		require.Len(t, all, 4, "the only worker was replaced each time")
-		require.ErrorIs(t, all[0].Err, controller.ErrGoexit)
+		require.ErrorIs(t, all[0].Err, controller.ErrGoexitForTest)
 		assert.Equal(t, controller.Succeeded, all[3].Outcome)
 		require.NoError(t, r.stop())
 		assertNoGoroutines(t)

@@ -76,7 +76,7 @@ func TestADrainDoesNotWaitForDelayedKeysAndTheNextRunDoesThemAtOnce(t *testing.T
 
 func TestWhatAsksToComeBackDuringADrainComesBackInTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := controller.Config[string]{Workers: 3, RateLimiter: &limiter{delay: time.Millisecond}}
+		cfg := controller.Config[string]{Workers: 3, Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Millisecond}}}
 		again := true
 		c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
 			r, err := slow(ctx, key)
@@ -237,11 +237,10 @@ func TestAMapperThatBlocksDoesNotKeepTheWorkFromStoppingAndNoKeyIsNamedTwice(t *
 			<-ctx.Done()
 			ended = time.Now()
 			return controller.Result{}, ctx.Err()
-		})
-		controller.Watch(c, inf, func(string, object) []string {
+		}, controller.Watches(inf, pure(func(object) []string {
 			time.Sleep(time.Minute)
 			return nil
-		})
+		})))
 		r := start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
@@ -262,13 +261,13 @@ func TestNoKeyIsLostThatIsAddedAsARunStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen sync.Map
 		began := make(chan struct{}, 1)
-		c, err := controller.New("test", controller.Func[large](func(_ context.Context, key large) (controller.Result, error) {
+		c, err := controller.New("test", func(_ context.Context, key large) (controller.Result, error) {
 			if key[0] == 0 {
 				began <- struct{}{}
 			}
 			seen.Store(key[0], true)
 			return controller.Result{}, nil
-		}), controller.Config[large]{Logger: quiet})
+		}, controller.Config[large]{Logger: quiet})
 		require.NoError(t, err)
 		n := 0
 		for range runs {
@@ -294,7 +293,7 @@ func TestNoKeyIsLostThatIsAddedAsARunStops(t *testing.T) {
 
 func TestAKeyThatWaitsForAnotherTryIsNotNamedAmongWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := controller.Config[string]{DrainTimeout: time.Second, RateLimiter: &limiter{delay: time.Hour}}
+		cfg := controller.Config[string]{DrainTimeout: time.Second, Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Hour}}}
 		c, _ := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
 			if key == "slow" {
 				<-ctx.Done()
@@ -311,19 +310,18 @@ func TestAKeyThatWaitsForAnotherTryIsNotNamedAmongWhatIsLeft(t *testing.T) {
 }
 
 func TestWhatIsToBeDoneAgainAtOnceDoesNotKeepADrainFromEnding(t *testing.T) {
-	for name, f := range map[string]controller.Func[string]{
+	for name, f := range map[string]func(context.Context, string) (controller.Result, error){
 		"a failure without a delay": func(context.Context, string) (controller.Result, error) {
 			time.Sleep(time.Second)
 			return controller.Result{}, errBoom
 		},
-		"a time that is over": func(context.Context, string) (controller.Result, error) {
-			began := time.Now()
-			time.Sleep(time.Second)
-			return controller.Result{RequeueAt: began}, nil
+		"the shortest delay": func(context.Context, string) (controller.Result, error) {
+			time.Sleep(time.Second - 1)
+			return controller.Result{RequeueAfter: 1}, nil
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			c, reports := newController(t, controller.Config[string]{RateLimiter: &limiter{}}, f)
+			c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{}}}, f)
 			r := start(t, c.Run)
 			c.Add("a")
 			time.Sleep(4500 * time.Millisecond)
@@ -338,10 +336,10 @@ func TestWhatIsToBeDoneAgainAtOnceDoesNotKeepADrainFromEnding(t *testing.T) {
 
 func TestAKeyThatIsNotEqualToItselfPanicsWhereItIsAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := controller.New("test", controller.Func[float64](func(context.Context, float64) (controller.Result, error) {
+		c, err := controller.New("test", func(context.Context, float64) (controller.Result, error) {
 			time.Sleep(time.Second)
 			return controller.Result{}, nil
-		}), controller.Config[float64]{Logger: quiet})
+		}, controller.Config[float64]{Logger: quiet})
 		require.NoError(t, err)
 		check := func() {
 			assert.Panics(t, func() { c.Add(math.NaN()) })

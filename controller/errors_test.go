@@ -76,13 +76,12 @@ func TestAMethodOfAnErrorThatPanicsIsAPanicOfTheMapper(t *testing.T) {
 			inf := newInformer("things", s)
 			start(t, inf.Run)
 			logged := &logText{}
-			c, reports := newController(t, controller.Config[string]{Logger: textLogger(logged)}, noop)
-			controller.WatchMap(c, inf, func(_ context.Context, key string, _ object) ([]string, error) {
+			c, reports := newController(t, controller.Config[string]{Logger: textLogger(logged)}, noop, controller.Watches(inf, func(_ context.Context, o object) ([]string, error) {
 				if attempts.Add(1) <= 2 {
 					return nil, broken
 				}
-				return []string{key}, nil
-			})
+				return []string{o.Key}, nil
+			}))
 			start(t, c.Run)
 			time.Sleep(time.Second)
 			assert.Equal(t, []string{"a"}, keysOf(reports.take()))

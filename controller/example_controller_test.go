@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 // A controller makes the world equal to what is desired, one key at a time.
@@ -14,13 +15,13 @@ func Example() {
 	desired := map[string]int{"web": 3, "db": 1}
 	running := map[string]int{"old": 2}
 
-	reconcile := controller.Func[string](func(_ context.Context, app string) (controller.Result, error) {
+	reconcile := func(_ context.Context, app string) (controller.Result, error) {
 		if running[app] != desired[app] {
 			fmt.Printf("%s: from %d to %d\n", app, running[app], desired[app])
 			running[app] = desired[app]
 		}
 		return controller.Result{}, nil
-	})
+	}
 	c, err := controller.New("apps", reconcile, controller.Config[string]{})
 	if err != nil {
 		fmt.Println(err)
@@ -30,11 +31,9 @@ func Example() {
 		c.Add(app)
 	}
 
-	// A program calls c.Run(ctx) or hands c to a Manager. ProcessNext does it step by step.
-	for {
-		if _, ok := c.ProcessNext(context.Background()); !ok {
-			break
-		}
+	// A program calls c.Run(ctx) or hands c to a manager. Step does it key by key.
+	for _, app := range c.Ready() {
+		c.Step(context.Background(), app)
 	}
 	// Output:
 	// web: from 0 to 3
@@ -42,13 +41,13 @@ func Example() {
 	// old: from 2 to 0
 }
 
-// certificates is a Reconciler that is a type of its own.
-type certificates struct{}
-
-func (*certificates) Reconcile(_ context.Context, host string) (controller.Result, error) {
+// renew ends in each of several ways.
+func renew(_ context.Context, host string) (controller.Result, error) {
 	switch host {
 	case "no such host":
-		return controller.Result{}, controller.Terminal(errors.New("there is no DNS record"))
+		return controller.Result{}, retry.Permanent(errors.New("there is no DNS record"))
+	case "new.example":
+		return controller.Result{}, retry.NotYet(errors.New("the authority looks at it"), time.Minute)
 	case "busy.example":
 		return controller.Result{}, errors.New("the authority is busy")
 	case "bug.example":
@@ -61,20 +60,21 @@ func (*certificates) Reconcile(_ context.Context, host string) (controller.Resul
 
 // Each way in which a Reconcile can end is one outcome.
 func ExampleOutcome() {
-	c, err := controller.New[string]("certificates", &certificates{}, controller.Config[string]{Logger: quiet})
+	c, err := controller.New("certificates", renew, controller.Config[string]{Logger: quiet})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, host := range []string{"good.example", "no such host", "busy.example", "bug.example"} {
+	for _, host := range []string{"good.example", "new.example", "no such host", "busy.example", "bug.example"} {
 		c.Add(host)
-		report, _ := c.ProcessNext(context.Background())
+		report, _ := c.Step(context.Background(), host)
 		fmt.Printf("%s: %v, again after %v\n", report.Key, report.Outcome, report.Retry)
 	}
 	fmt.Println("failed:", c.Stats().Outcomes[controller.Failed])
 	// Output:
-	// good.example: Requeued, again after 720h0m0s
-	// no such host: GivenUp, again after 0s
+	// good.example: Succeeded, again after 720h0m0s
+	// new.example: Unfinished, again after 1m0s
+	// no such host: Parked, again after 0s
 	// busy.example: Failed, again after 5ms
 	// bug.example: Panicked, again after 5ms
 	// failed: 1
@@ -82,12 +82,12 @@ func ExampleOutcome() {
 
 // Hooks observe every reconcile, for metrics and traces.
 func ExampleHooks() {
-	c, err := controller.New("jobs", controller.Func[int](func(ctx context.Context, job int) (controller.Result, error) {
-		if controller.Attempt(ctx) == 1 {
+	c, err := controller.New("jobs", func(ctx context.Context, job int) (controller.Result, error) {
+		if info, _ := controller.FromContext(ctx); info.Attempt == 1 {
 			return controller.Result{}, tooMany{time.Microsecond}
 		}
 		return controller.Result{}, nil
-	}), controller.Config[int]{
+	}, controller.Config[int]{
 		Logger: quiet,
 		Hooks: controller.Hooks[int]{
 			Reconciled: func(r controller.Report[int]) {
@@ -100,11 +100,11 @@ func ExampleHooks() {
 		return
 	}
 	c.Add(7)
-	c.ProcessNext(context.Background())
+	c.Step(context.Background(), 7)
 	c.Add(7) // an event comes before the retry
-	c.ProcessNext(context.Background())
+	c.Step(context.Background(), 7)
 	// Output:
-	// job 7, attempt 1: Deferred
+	// job 7, attempt 1: Failed
 	// job 7, attempt 2: Succeeded
 }
 

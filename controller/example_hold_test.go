@@ -17,7 +17,7 @@ func ExampleExpectations() {
 		return
 	}
 	inCache := false
-	c, err := controller.New("jobs", controller.Func[string](func(_ context.Context, job string) (controller.Result, error) {
+	c, err := controller.New("jobs", func(_ context.Context, job string) (controller.Result, error) {
 		if !inCache {
 			fmt.Println("creating a pod for", job)
 			versions.ExpectVersion(job, 7) // the version of the write
@@ -25,13 +25,13 @@ func ExampleExpectations() {
 			fmt.Println("there is a pod for", job)
 		}
 		return controller.Result{}, nil
-	}), controller.Config[string]{Expectations: []controller.Expectations[string]{versions}})
+	}, controller.Config[string]{Expectations: []controller.Expectations[string]{versions}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	step := func() {
-		if _, ok := c.ProcessNext(context.Background()); !ok {
+		if _, ok := c.Step(context.Background(), "backup"); !ok {
 			fmt.Println("nothing to do,", c.Stats().Held, "held")
 		}
 	}
@@ -41,7 +41,7 @@ func ExampleExpectations() {
 	step()
 
 	inCache = true
-	versions.VersionObserved(7) // during a Run, ObserveVersions does that
+	versions.VersionObserved(7) // an informer has OnVersion for that
 	step()
 	// Output:
 	// creating a pod for backup
@@ -51,10 +51,10 @@ func ExampleExpectations() {
 
 // A key that somebody works on by hand is left alone.
 func ExampleController_PauseKey() {
-	c, err := controller.New("hosts", controller.Func[string](func(_ context.Context, host string) (controller.Result, error) {
+	c, err := controller.New("hosts", func(_ context.Context, host string) (controller.Result, error) {
 		fmt.Println("reconciling", host)
 		return controller.Result{}, nil
-	}), controller.Config[string]{})
+	}, controller.Config[string]{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -62,13 +62,13 @@ func ExampleController_PauseKey() {
 	c.PauseKey("db1")
 	c.Add("db1")
 	c.Add("db2")
-	c.ProcessNext(context.Background())
-	_, ok := c.ProcessNext(context.Background())
+	_, ok := c.Step(context.Background(), "db1")
 	fmt.Println(ok)
+	c.Step(context.Background(), "db2")
 	c.ResumeKey("db1")
-	c.ProcessNext(context.Background())
+	c.Step(context.Background(), "db1")
 	// Output:
-	// reconciling db2
 	// false
+	// reconciling db2
 	// reconciling db1
 }

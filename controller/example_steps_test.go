@@ -23,16 +23,15 @@ func ExampleController_Connect() {
 		fmt.Println(err)
 		return
 	}
-	c, err := controller.New("sites", controller.Func[string](func(_ context.Context, name string) (controller.Result, error) {
+	c, err := controller.New("sites", func(_ context.Context, name string) (controller.Result, error) {
 		s, ok := sites.Get(name)
 		fmt.Println("reconcile", name, s.Size, ok)
 		return controller.Result{}, nil
-	}), controller.Config[string]{})
+	}, controller.Config[string]{}, controller.For(sites))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	controller.WatchKeys(c, sites)
 
 	ctx := context.Background()
 	steps, err := sites.Steps(ctx)
@@ -56,14 +55,14 @@ func ExampleController_Connect() {
 	}
 	fmt.Println("ready:", c.Ready())
 	src.Put(site{"ulm", 2}) // the cache does not know yet
-	c.Process(ctx, "ulm")
-	c.Process(ctx, "bonn")
+	c.Step(ctx, "ulm")
+	c.Step(ctx, "bonn")
 
 	steps.Read(ctx)
 	steps.Apply()
 	steps.Deliver(steps.Handlers()[0])
 	fmt.Println("ready:", c.Ready())
-	c.ProcessNext(ctx)
+	c.Step(ctx, "ulm")
 	// Output:
 	// ready: [bonn ulm]
 	// reconcile ulm 1 true

@@ -27,23 +27,22 @@ func ExampleController_WaitReconciled() {
 		fmt.Println(err)
 		return
 	}
-	mirror, err := informer.New(records, store.Key[record], informer.Config{})
+	mirror, err := informer.New(records, store.Key, informer.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	zone := map[string]string{}
-	c, err := controller.New("zone", controller.Func[string](func(_ context.Context, name string) (controller.Result, error) {
+	c, err := controller.New("zone", func(_ context.Context, name string) (controller.Result, error) {
 		if r, ok := mirror.Get(name); ok {
 			zone[name] = r.Value.Address
 		}
 		return controller.Result{}, nil
-	}), controller.Config[string]{})
+	}, controller.Config[string]{}, controller.For(mirror))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	controller.WatchKeys(c, mirror)
 	var running sync.WaitGroup
 	running.Go(func() { _ = mirror.Run(ctx) })
 	running.Go(func() { _ = c.Run(ctx) })
@@ -60,37 +59,6 @@ func ExampleController_WaitReconciled() {
 	cancel()
 	running.Wait()
 	// Output: 192.0.2.7 <nil>
-}
-
-// Controllers that call the same API share a circuit breaker.
-func ExampleBreaker() {
-	api, err := controller.NewBreaker(controller.BreakerConfig{Failures: 2, OpenFor: time.Hour, Logger: quiet})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	calls := 0
-	call := controller.Func[string](func(context.Context, string) (controller.Result, error) {
-		calls++
-		return controller.Result{}, errors.New("503")
-	})
-	cfg := controller.Config[string]{Gate: api, Logger: quiet}
-	disks, err1 := controller.New("disks", call, cfg)
-	hosts, err2 := controller.New("hosts", call, cfg)
-	if err := errors.Join(err1, err2); err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, key := range []string{"a", "b", "c"} {
-		disks.Add(key)
-		hosts.Add(key)
-	}
-	for range 3 {
-		disks.ProcessNext(context.Background())
-		hosts.ProcessNext(context.Background())
-	}
-	fmt.Println(calls, "calls")
-	// Output: 2 calls
 }
 
 // A health check names the key on which a controller hangs.

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"time"
-
-	"github.com/setpoint-go/setpoint/informer"
 )
 
 // Expectations knows for which keys the cache does not show yet what their last reconcile has done. Those types of package
@@ -19,19 +17,6 @@ type Expectations[K comparable] interface {
 	// Notify has f called, without locks, for each key of which Expires has said that it waits, as soon as it waits no
 	// more for another reason than that the time is over. When stop has returned, nothing that happens after that is told.
 	Notify(f func(key K)) (stop func())
-}
-
-// ObserveVersions tells versions, during each Run of c, how far the cache of inf is. So a key that waits for a version
-// ([expectations.Versions], in Config.Expectations) is reconciled as soon as the cache has seen it. When the versions of the
-// source start anew, after [informer.Informer.Reset], versions gets 0. ObserveVersions panics while Run is under way.
-func ObserveVersions[K, S comparable, T any](
-	c *Controller[K], inf *informer.Informer[S, T], versions interface{ VersionObserved(version uint64) },
-) {
-	needWatch("ObserveVersions", c, inf)
-	if isNil(versions) {
-		panic("controller: ObserveVersions called with nil versions")
-	}
-	c.addFeed(&versionFeed{of: inf, observe: versions.VersionObserved})
 }
 
 // awaits tells whether key waits for its expectations. Then it is held: the event that meets them adds it, or the time at
@@ -52,7 +37,7 @@ func (c *Controller[K]) awaits(t context.Context, key K) bool {
 		return !c.holds.unwaitIf(key, number)
 	}
 	if !until.IsZero() {
-		c.schedule(key, time.Until(until))
+		c.schedule(key, time.Until(until), "")
 	}
 	return true
 }
@@ -60,6 +45,7 @@ func (c *Controller[K]) awaits(t context.Context, key K) bool {
 // expires asks all expectations. A key waits for the last of them.
 func (c *Controller[K]) expires(key K) (until time.Time, waiting bool) {
 	never := false
+	until, waiting = c.behind(key)
 	for _, e := range c.cfg.Expectations {
 		at, waits := e.Expires(key)
 		if !waits {
@@ -83,6 +69,9 @@ func (c *Controller[K]) subscribe() (stop func()) {
 	for _, e := range c.cfg.Expectations {
 		stops = append(stops, e.Notify(c.released))
 	}
+	for _, m := range c.mirrors {
+		stops = append(stops, m.seen.Notify(c.released))
+	}
 	return func() {
 		for _, stop := range stops {
 			stop()
@@ -100,6 +89,11 @@ func (c *Controller[K]) released(key K) {
 
 // releaseMet adds those keys that wait for nothing any more.
 func (c *Controller[K]) releaseMet() {
+	if c.wrote.Load() && !c.isAttached() {
+		for _, m := range c.mirrors {
+			m.catchUp() // nobody follows it
+		}
+	}
 	for _, key := range c.holds.waitingKeys() {
 		if _, waiting := c.expires(key); !waiting {
 			c.released(key)

@@ -230,13 +230,13 @@ func TestAStepHoldsAndReleasesToo(t *testing.T) {
 		exp.expect("a", time.Time{})
 		c.Add("a")
 		c.Add("b")
-		report, ok := c.ProcessNext(t.Context())
+		report, ok := next(t.Context(), c)
 		assert.True(t, ok)
 		assert.Equal(t, "b", report.Key, "a waits")
-		_, ok = c.ProcessNext(t.Context())
+		_, ok = next(t.Context(), c)
 		assert.False(t, ok)
 		exp.meet("a")
-		report, ok = c.ProcessNext(t.Context())
+		report, ok = next(t.Context(), c)
 		assert.True(t, ok)
 		assert.Equal(t, "a", report.Key)
 		c.CheckInvariants(t)
@@ -282,9 +282,8 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 					versions.ExpectVersion(owner, uint64(len(created)))
 				}
 				return controller.Result{}, nil
-			})
-			controller.Watch(c, inf, owner)
-			controller.ObserveVersions(c, inf, versions)
+			}, controller.Watches(inf, owner))
+			inf.OnVersion(func(v informer.Version) { versions.VersionObserved(uint64(v)) })
 			r := start(t, c.Run)
 			for range 60 {
 				c.Add("x")
@@ -300,10 +299,6 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 			assertNoWorkers(t)
 		})
 	}
-	c, _ := newController(t, controller.Config[string]{}, noop)
-	assert.PanicsWithValue(t, "controller: ObserveVersions called with nil versions", func() {
-		controller.ObserveVersions(c, newInformer("x", newSource()), nil)
-	})
 }
 
 func TestAKeyThatAStepHoldsIsReleasedByARunAlthoughNobodyWasThereToHear(t *testing.T) {
@@ -314,7 +309,7 @@ func TestAKeyThatAStepHoldsIsReleasedByARunAlthoughNobodyWasThereToHear(t *testi
 			exp.ExpectCreations(key, 1)
 			c.Add(key)
 		}
-		_, ok := c.ProcessNext(t.Context())
+		_, ok := next(t.Context(), c)
 		assert.False(t, ok, "both wait")
 		exp.CreationObserved("a")
 		start(t, c.Run)

@@ -43,6 +43,14 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	assert.Equal(t, n, h.n, "nothing is just being released")
 	assert.True(t, h.n > 0 || h.empty == nil)
 
+	c.streaks.mu.Lock()
+	defer c.streaks.mu.Unlock()
+	assert.EqualValues(t, len(c.streaks.keys), c.streaks.n.Load())
+	for _, s := range c.streaks.keys {
+		assert.NotZero(t, s)
+		assert.LessOrEqual(t, s.conflicts, maxConflicts)
+	}
+
 	if c.flights != nil {
 		c.flights.mu.Lock()
 		defer c.flights.mu.Unlock()
@@ -66,8 +74,9 @@ func AddAll(add func(string), a, b []string) { addAll(add, a, b) }
 
 // Exports for the black-box tests.
 var (
-	RunUntil    = runUntil
-	WorkContext = workContext
+	ErrGoexitForTest = errGoexit
+	ErrNotOwned      = errNotOwned
+	WorkContext      = workContext
 )
 
 // Later is the keys for the next Run.
@@ -94,6 +103,9 @@ func (l *Later[K]) End() (keys []K) {
 	}
 	return keys
 }
+
+// Streaks returns the number of keys that are unfinished and remembered.
+func (c *Controller[K]) Streaks() int { return int(c.streaks.n.Load()) }
 
 // Waiters returns the number of those who wait in WaitReconciled.
 func (c *Controller[K]) Waiters() int {

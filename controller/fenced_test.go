@@ -12,6 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ func (f fenced) Fenced() bool { return bool(f) }
 
 func TestAFencedWriteIsNotTriedAgainByTheSameRun(t *testing.T) {
 	for name, refused := range map[string]error{
-		"store":      &store.Error{Op: store.OpUpdate, Kind: "sites", Key: "a", Err: store.ErrFenced},
+		"store":      &store.Error{Op: "update", Kind: "sites", Key: "a", Err: store.ErrFenced},
 		"sqllease":   sqllease.ErrFenced,
 		"redislease": redislease.ErrFenced,
 		"fence":      fence.ErrStale,
@@ -32,7 +33,7 @@ func TestAFencedWriteIsNotTriedAgainByTheSameRun(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var out logText
-			c, reports := newController(t, controller.Config[string]{MaxAttempts: 1, Logger: textLogger(&out)},
+			c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}, Logger: textLogger(&out)},
 				func(context.Context, string) (controller.Result, error) {
 					return controller.Result{}, fmt.Errorf("write: %w", refused)
 				})
@@ -68,9 +69,9 @@ func TestAStepThatIsFencedDoesNotComeBackByItself(t *testing.T) {
 			return controller.Result{}, store.ErrFenced
 		})
 		c.Add("a")
-		_, ok := c.ProcessNext(t.Context())
+		_, ok := next(t.Context(), c)
 		assert.True(t, ok)
-		_, ok = c.ProcessNext(t.Context())
+		_, ok = next(t.Context(), c)
 		assert.False(t, ok)
 		reports.take()
 		start(t, c.Run)
@@ -85,7 +86,7 @@ func TestAnErrorThatSaysThatItIsNotFencedIsAFailure(t *testing.T) {
 			return controller.Result{}, fenced(false)
 		})
 		c.Add("a")
-		c.ProcessNext(t.Context())
+		next(t.Context(), c)
 		assert.Equal(t, controller.Failed, reports.take()[0].Outcome)
 	})
 }

@@ -7,96 +7,188 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAFilterLeavesOutWhatDoesNotMatter(t *testing.T) {
+func value(o object) int { return o.Value }
+
+func TestWhenChoosesUpdatesAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1}, object{Key: "b", Value: 2})
 		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
 		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.WatchKeys(c, inf, controller.Changed(func(o object) int { return o.Value }),
-			func(ch controller.Change[object]) bool { return ch.New.Owner != "other" })
+		asked := 0
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.For(inf).
+			When(func(old, new object) bool { asked++; return controller.Changed(value)(old, new) }).
+			When(func(_, new object) bool { return new.Owner != "other" }))
 		start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()), "what is there always passes")
+		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()), "what is there")
 		s.set(object{Key: "a", Value: 1, Owner: "x"})
 		synctest.Wait()
 		assert.Empty(t, reports.take())
 		s.set(object{Key: "a", Value: 2, Owner: "other"})
 		synctest.Wait()
-		assert.Empty(t, reports.take(), "all filters have to pass")
+		assert.Empty(t, reports.take(), "all of them have to pass")
 		s.set(object{Key: "a", Value: 3, Owner: "x"})
+		s.set(object{Key: "c", Owner: "other"})
 		s.delete("b")
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
+		assert.Equal(t, []string{"a", "b", "c"}, sorted(reports.take()), "an addition and a deletion always pass")
+		assert.Equal(t, 3, asked)
 		time.Sleep(time.Hour)
-		assert.Empty(t, reports.take(), "a resync is no change")
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "c"}, sorted(reports.take()), "a resync cannot be canceled")
+		assert.Equal(t, 3, asked)
 	})
 }
 
-func TestAChangeWhoseFilterPanicsCounts(t *testing.T) {
+func TestWhereChoosesObjectsAndOneThatLeavesIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a", Owner: "x", Value: 1}, object{Key: "b", Owner: "x"})
+		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
+		start(t, inf.Run)
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, owner).
+			Where(func(o object) bool { return o.Value > 0 }).
+			Where(func(o object) bool { return o.Value < 10 }).
+			When(func(_, new object) bool { return new.Value != 5 }))
+		start(t, c.Run)
+		put := func(o object) []string {
+			s.set(o)
+			synctest.Wait()
+			return sorted(reports.take())
+		}
+		synctest.Wait()
+		assert.Equal(t, []string{"x"}, sorted(reports.take()), "of a alone")
+		assert.Empty(t, put(object{Key: "b", Owner: "y"}), "it does not count")
+		assert.Equal(t, []string{"z"}, put(object{Key: "b", Owner: "z", Value: 5}), "it enters, which is no update")
+		assert.Empty(t, put(object{Key: "b", Owner: "z", Value: 5}), "and this is one that is no news")
+		assert.Equal(t, []string{"z"}, put(object{Key: "b", Owner: "y", Value: 10}), "the last state that counted is deleted")
+		assert.Empty(t, put(object{Key: "b", Owner: "y", Value: 11}))
+		s.delete("b")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, []string{"x"}, sorted(reports.take()), "nor does a resync tell what does not count")
+	})
+}
+
+func TestAHandlerIsToldOfWhatPassesWhereAndWhenAndItsOwnFilter(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSource()
+			inf := newInformer("things", s)
+			start(t, inf.Run)
+			handler := func(add func(string)) informer.Handler[string, object] {
+				h := informer.Handler[string, object]{
+					ResyncPeriod: time.Hour,
+					Filter:       func(o object) bool { return o.Owner != "other" },
+					OnAdd:        func(o object, _ bool) { add("add " + o.Key) },
+					OnUpdate:     func(_, o object) { add("update " + o.Key) },
+				}
+				if own {
+					h.OnResync = func(o object) { add("resync " + o.Key) }
+				}
+				return h
+			}
+			c, reports := newController(t, controller.Config[string]{}, noop, controller.Handles(inf, handler).
+				Where(func(o object) bool { return o.Value > 0 }).When(controller.Changed(value)))
+			start(t, c.Run)
+			synctest.Wait()
+			for _, o := range []object{
+				{Key: "a"}, {Key: "b", Value: 1, Owner: "other"}, {Key: "c", Value: 1}, {Key: "c", Value: 1, Owner: "x"}, {Key: "a", Value: 1},
+			} {
+				s.set(o)
+				synctest.Wait()
+			}
+			assert.Equal(t, []string{"add c", "add a"}, keysOf(reports.take()))
+			s.set(object{Key: "c", Value: 2})
+			synctest.Wait()
+			assert.Equal(t, []string{"update c"}, keysOf(reports.take()))
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			want := []string{"update a", "update c"}
+			if own {
+				want = []string{"resync a", "resync c"}
+			}
+			assert.Equal(t, want, sorted(reports.take()), "a resync passes When")
+		})
+	}
+}
+
+func TestAChangeCountsWhoseWhereOrWhenPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
 		start(t, inf.Run)
 		var out logText
-		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop)
-		controller.WatchKeys(c, inf, func(controller.Change[object]) bool { panic("oh") })
+		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop,
+			controller.For(inf).Where(func(object) bool { panic("oh") }).When(func(_, _ object) bool { panic("ah") }))
 		start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a"})
 		synctest.Wait()
 		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
-		assert.Contains(t, out.String(), `msg="filter panicked, the change counts" controller=test watch=things object=a`)
+		assert.Contains(t, out.String(), `msg="Where panicked, the change counts" controller=test watch=things object=a`)
+		s.set(object{Key: "a", Value: 1})
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Contains(t, out.String(), `msg="When panicked, the change counts" controller=test watch=things object=a`)
 	})
-	c, _ := newController(t, controller.Config[string]{}, noop)
-	assert.PanicsWithValue(t, "controller: Watch called with a nil filter", func() {
-		controller.WatchKeys(c, newInformer("x", newSource()), nil)
-	})
-	assert.PanicsWithValue(t, "controller: Changed called with a nil function", func() { controller.Changed[object, int](nil) })
 }
 
-func TestTheFiltersForObjectsOfAStore(t *testing.T) {
-	type app struct{ Replicas int }
-	base := store.Object[app]{Key: "a", UID: "1", Version: 7, Generation: 2}
-	status, spec, other := base, base, base
-	status.Version++
-	spec.Version, spec.Generation = 9, 3
-	other.UID = "2"
-	update := func(old, new store.Object[app]) controller.Change[store.Object[app]] {
-		return controller.Change[store.Object[app]]{Type: informer.Modified, Old: old, New: new}
-	}
-	for _, f := range []struct {
-		name                                     string
-		filter                                   controller.Filter[store.Object[app]]
-		resync, status, spec, other, added, gone bool
-	}{
-		{"generation", controller.GenerationChanged[app], false, false, true, true, true, true},
-		{"version", controller.VersionChanged[app], false, true, true, false, true, true},
-		{"any", controller.AnyOf(controller.GenerationChanged[app], controller.VersionChanged), false, true, true, true, true, true},
-		{"none", controller.AnyOf[store.Object[app]](), false, false, false, false, false, false},
-	} {
-		t.Run(f.name, func(t *testing.T) {
-			assert.Equal(t, f.resync, f.filter(update(base, base)))
-			assert.Equal(t, f.status, f.filter(update(base, status)))
-			assert.Equal(t, f.spec, f.filter(update(base, spec)))
-			assert.Equal(t, f.other, f.filter(update(base, other)))
-			assert.Equal(t, f.added, f.filter(controller.Change[store.Object[app]]{Type: informer.Added, New: base}))
-			assert.Equal(t, f.gone, f.filter(controller.Change[store.Object[app]]{Type: informer.Deleted, Old: base}))
-		})
-	}
+func TestAWatchIsAValueThatControllersMayShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource()
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		all := controller.For(inf)
+		some := all.Where(func(o object) bool { return o.Value > 0 })
+		few := some.Where(func(o object) bool { return o.Value > 1 })
+		var reports []*log[controller.Report[string]]
+		for _, w := range []controller.Watch[string, object]{all, some, few, some} {
+			c, r := newController(t, controller.Config[string]{}, noop, w)
+			start(t, c.Run)
+			reports = append(reports, r)
+		}
+		synctest.Wait()
+		s.set(object{Key: "a"})
+		s.set(object{Key: "b", Value: 1})
+		s.set(object{Key: "c", Value: 2})
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "b", "c"}, sorted(reports[0].take()))
+		assert.Equal(t, []string{"b", "c"}, sorted(reports[1].take()))
+		assert.Equal(t, []string{"c"}, sorted(reports[2].take()))
+		assert.Equal(t, []string{"b", "c"}, sorted(reports[3].take()))
+	})
 }
 
-func TestAnyOfKeepsNoSliceOfItsCallerAndTakesNoNilFilter(t *testing.T) {
-	never := func(controller.Change[object]) bool { return false }
-	filters := []controller.Filter[object]{func(controller.Change[object]) bool { return true }}
-	f := controller.AnyOf(filters...)
-	filters[0] = never
-	assert.True(t, f(controller.Change[object]{}))
-	assert.False(t, controller.AnyOf(filters...)(controller.Change[object]{}))
-	assert.False(t, controller.AnyOf[object]()(controller.Change[object]{}))
-	assert.PanicsWithValue(t, "controller: AnyOf called with a nil filter", func() { controller.AnyOf(never, nil) })
+func TestThePriorityOfAWatchIsThatOfItsNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		urgent, usual := newSource(object{Key: "u"}), newSource(object{Key: "v"})
+		infUrgent, infUsual := newInformer("urgent", urgent), newInformer("usual", usual)
+		start(t, infUrgent.Run)
+		start(t, infUsual.Run)
+		c, _ := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{Aging: -1}}, noop,
+			controller.For(infUsual), controller.For(infUrgent).Priority(2),
+			controller.Handles(infUrgent, func(add func(string)) informer.Handler[string, object] {
+				return informer.Handler[string, object]{OnUpdate: func(_, o object) { add("handled " + o.Key) }}
+			}).Priority(5),
+			controller.For(infUsual).Where(func(o object) bool { return o.Key == "low" }).Priority(-7))
+		disconnect, err := c.Connect(t.Context())
+		assert.NoError(t, err)
+		defer disconnect()
+		synctest.Wait()
+		usual.set(object{Key: "w"})
+		synctest.Wait()
+		urgent.set(object{Key: "u2"})
+		synctest.Wait()
+		urgent.set(object{Key: "u"})
+		synctest.Wait()
+		assert.Equal(t, []string{"handled u", "u", "u2", "w", "v"}, c.Ready(), "what was there comes last, but not the one that has changed")
+		usual.set(object{Key: "low"})
+		synctest.Wait()
+		c.AddWith("low", controller.AddOptions{Priority: -7})
+		assert.Contains(t, c.Ready()[3:], "low", "the higher priority counts")
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -16,7 +17,7 @@ func TestAKeyThatWasGivenUpCanBeFound(t *testing.T) {
 			if fixed {
 				return controller.Result{}, nil
 			}
-			return controller.Result{}, controller.Terminal(errBoom)
+			return controller.Result{}, retry.Permanent(errBoom)
 		})
 		r := start(t, c.Run)
 		for _, key := range []string{"b", "a", "c", "d"} {
@@ -33,10 +34,9 @@ func TestAKeyThatWasGivenUpCanBeFound(t *testing.T) {
 		start(t, c.Run)
 		synctest.Wait()
 		assert.Empty(t, reports.take(), "a run does not revive them")
-		assert.True(t, c.RetryParked("a"))
-		assert.True(t, c.DropParked("c"))
-		assert.False(t, c.DropParked("c"))
-		assert.False(t, c.RetryParked("c"))
+		c.Add("a")
+		assert.True(t, c.Drop("c"))
+		assert.False(t, c.Drop("c"))
 		c.Add("d")
 		synctest.Wait()
 		assert.Equal(t, []string{"a", "d"}, keysOf(reports.take()))

@@ -35,9 +35,9 @@ func (e *StuckError) Error() string {
 
 // Check tells whether c does what it is there for. It returns nil while no Run is under way, or it waits for its caches. Else
 // it returns a [*StuckError] if there has been something to do for longer than Config.StuckAfter and no reconcile has ended
-// in that time, and an error that wraps [ErrSilent] for each source that is watched, or named in Config.WaitFor, and is
+// in that time, and an error that wraps [ErrSilent] for each of its sources that is
 // silent for Config.SilentAfter: see [informer.Informer.Stale]. It looks at all goroutines if a reconcile is stuck, and else costs little. A
-// [Manager] asks it.
+// manager asks it.
 func (c *Controller[K]) Check() error {
 	c.mu.Lock()
 	crew, paused := c.crew, c.paused
@@ -115,10 +115,7 @@ func (c *Controller[K]) checkSources() (errs []error) {
 			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, s.Name(), after(ErrSilent, c.cfg.SilentAfter)))
 		}
 	}
-	for _, cache := range c.caches() {
-		check(cache)
-	}
-	for _, s := range c.cfg.WaitFor {
+	for _, s := range c.Sources() {
 		check(s)
 	}
 	return errs
@@ -153,4 +150,47 @@ func stackOf(id int64) []byte {
 		}
 	}
 	return nil
+}
+
+// Stats is what a [Controller] did, and what it has to do, at one moment.
+type Stats struct {
+	// Running is true while Run runs.
+	Running bool
+
+	// Paused is true between Pause and Resume.
+	Paused bool
+
+	// Workers is the number of keys that are reconciled at once, unless the controller is paused.
+	Workers int
+
+	// Queue counts the keys in the queue.
+	Queue workqueue.Stats
+
+	// Held is the number of keys that are to be reconciled and are not ready: those of PauseKey, those whose expectations are
+	// not met (which are also among Queue.Delayed, if these expire), and those that were added while a Run drains.
+	Held int
+
+	// Unmapped is the number of objects that could not be mapped to keys and are tried again.
+	Unmapped int
+
+	// Outcomes counts the reconciles by their outcome since the controller was made. It has every Outcome, also those
+	// that never occurred.
+	Outcomes map[Outcome]uint64
+}
+
+// Stats returns the numbers of c. The caller may keep and change what it gets.
+func (c *Controller[K]) Stats() Stats {
+	c.mu.Lock()
+	s := Stats{Running: c.running, Paused: c.paused, Workers: c.workers}
+	c.mu.Unlock()
+	for _, f := range c.feeds {
+		s.Unmapped += f.unmapped()
+	}
+	s.Queue = c.queue.Stats()
+	s.Held = c.holds.held()
+	s.Outcomes = make(map[Outcome]uint64, len(c.outcomes))
+	for o := Succeeded; o <= Canceled; o++ {
+		s.Outcomes[o] = c.outcomes[o].Load()
+	}
+	return s
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
@@ -69,7 +70,7 @@ func TestAControllerInWhichNothingEndsIsStuck(t *testing.T) {
 
 func TestAControllerWhoseKeysAreNotHandedOutIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := newController(t, controller.Config[string]{StuckAfter: time.Minute, HandOut: rate.NewLimiter(0, 0)}, noop)
+		c, _ := newController(t, controller.Config[string]{StuckAfter: time.Minute, Queue: workqueue.Config[string]{DispatchLimit: rate.NewLimiter(0, 0)}}, noop)
 		c.Add("a")
 		time.Sleep(time.Hour)
 		start(t, c.Run)
@@ -99,8 +100,7 @@ func TestASourceThatIsSilentIsNamed(t *testing.T) {
 		things, others := promised("things", s), promised("others", other)
 		start(t, things.Run)
 		start(t, others.Run)
-		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Minute, WaitFor: []informer.Syncer{others}}, noop)
-		controller.WatchKeys(c, things)
+		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Minute, Reads: []controller.Source{others}}, noop, controller.For(things))
 		start(t, c.Run)
 		time.Sleep(50 * time.Second)
 		s.set(object{Key: "a"})
@@ -116,8 +116,7 @@ func TestASourceThatIsSilentIsNamed(t *testing.T) {
 		s.hold = make(chan struct{})
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Second, StuckAfter: time.Second}, noop)
-		controller.WatchKeys(c, inf)
+		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Second, StuckAfter: time.Second}, noop, controller.For(inf))
 		start(t, c.Run)
 		c.Add("a")
 		time.Sleep(time.Minute)

@@ -6,16 +6,19 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 var (
@@ -102,6 +105,13 @@ func (l *log[E]) len() int {
 	return len(l.entries)
 }
 
+// all returns what was added and not taken.
+func (l *log[E]) all() []E {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries)
+}
+
 // take returns what was added since the last take.
 func (l *log[E]) take() []E {
 	l.mu.Lock()
@@ -113,7 +123,8 @@ func (l *log[E]) take() []E {
 
 // newController returns a controller that reports to the log.
 func newController(
-	t *testing.T, cfg controller.Config[string], f controller.Func[string],
+	t *testing.T, cfg controller.Config[string], f func(context.Context, string) (controller.Result, error),
+	inputs ...controller.Input[string],
 ) (*controller.Controller[string], *log[controller.Report[string]]) {
 	t.Helper()
 	reports := &log[controller.Report[string]]{}
@@ -121,7 +132,7 @@ func newController(
 	if cfg.Logger == nil {
 		cfg.Logger = quiet
 	}
-	c, err := controller.New("test", f, cfg)
+	c, err := controller.New("test", f, cfg, inputs...)
 	require.NoError(t, err)
 	return c, reports
 }
@@ -151,24 +162,24 @@ func (l *limiter) NumRequeues(string) int    { return 0 }
 
 // leases is a LeaseStore that can be cut off.
 type leases struct {
-	*leaderelect.MemoryStore
+	*memlease.Store
 	cut atomic.Bool
 }
 
-func newLeases() *leases { return &leases{MemoryStore: leaderelect.NewMemoryStore()} }
+func newLeases() *leases { return &leases{Store: memlease.New()} }
 
 func (s *leases) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
 	if s.cut.Load() {
 		return leaderelect.Entry{}, errBoom
 	}
-	return s.MemoryStore.Get(ctx, key)
+	return s.Store.Get(ctx, key)
 }
 
 func (s *leases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
 	if s.cut.Load() {
 		return leaderelect.Entry{}, errBoom
 	}
-	return s.MemoryStore.Update(ctx, e)
+	return s.Store.Update(ctx, e)
 }
 
 // election returns the configuration of an election in the store.
@@ -224,4 +235,20 @@ func (l *logText) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text)
+}
+
+// next reconciles the first key that is ready and need not wait for anything.
+func next[K comparable](ctx context.Context, c *controller.Controller[K]) (report controller.Report[K], ok bool) {
+	for _, key := range c.Ready() {
+		if report, ok = c.Step(ctx, key); ok {
+			break
+		}
+	}
+	return report, ok
+}
+
+// attemptOf returns the number of the attempt that ctx belongs to.
+func attemptOf(ctx context.Context) int {
+	info, _ := controller.FromContext(ctx)
+	return info.Attempt
 }

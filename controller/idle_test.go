@@ -37,11 +37,7 @@ func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
 		bubble(t, "a slow mapper", func(t *testing.T) {
 			inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}))
 			start(t, inf.Run)
-			c, reports := newController(t, controller.Config[string]{}, slow)
-			controller.Watch(c, inf, func(key string, _ object) []string {
-				time.Sleep(time.Second)
-				return []string{key}
-			})
+			c, reports := newController(t, controller.Config[string]{}, slow, controller.Watches(inf, slowly))
 			start(t, c.Run)
 			require.NoError(t, informer.WaitForSync(t.Context(), inf))
 			require.NoError(t, boundedIdle(c))
@@ -52,9 +48,9 @@ func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
 			held := newSource(object{Key: "c"})
 			held.hold = make(chan struct{})
 			late := newInformer("late", held)
-			c, reports := newController(t, controller.Config[string]{}, slow)
+			c, reports := newController(t, controller.Config[string]{}, slow,
+				controller.For(late), controller.For(things), controller.For(others))
 			for _, inf := range []*informer.Informer[string, object]{late, things, others} {
-				controller.WatchKeys(c, inf)
 				start(t, inf.Run)
 			}
 			start(t, c.Run)
@@ -70,8 +66,7 @@ func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
 			inf := newInformer("things", newSource(object{Key: "a"}))
 			start(t, inf.Run)
 			require.NoError(t, informer.WaitForSync(t.Context(), inf))
-			c, reports := newController(t, controller.Config[string]{}, slow)
-			controller.WatchKeys(c, inf)
+			c, reports := newController(t, controller.Config[string]{}, slow, controller.For(inf))
 			idle := waitIdle(c)
 			time.Sleep(time.Minute)
 			assert.Empty(t, idle, "no Run has connected the watch")
@@ -83,8 +78,7 @@ func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
 			s := newSource(object{Key: "a"})
 			inf := newInformer("things", s)
 			start(t, inf.Run)
-			c, reports := newController(t, controller.Config[string]{}, slow)
-			controller.WatchKeys(c, inf)
+			c, reports := newController(t, controller.Config[string]{}, slow, controller.For(inf))
 			start(t, c.Run)
 			require.NoError(t, boundedIdle(c))
 			reports.take()
@@ -100,11 +94,7 @@ func TestWaitIdleBeginsAgainWhenARunEndsBeforeTheHandlersAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
 		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, inf, func(key string, _ object) []string {
-			time.Sleep(time.Second)
-			return []string{key}
-		})
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, slowly))
 		first := start(t, c.Run)
 		synctest.Wait()
 		idle := waitIdle(c)
@@ -133,7 +123,7 @@ func TestWaitIdleDoesNotOutlastItsContextOrAnInformer(t *testing.T) {
 		inf := newInformer("things", newSource())
 		c, _ := newController(t, controller.Config[string]{}, noop)
 		require.NoError(t, boundedIdle(c), "it watches nothing")
-		controller.WatchKeys(c, inf)
+		c, _ = newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		expired(t, c)
 		start(t, inf.Run)
 		r := start(t, c.Run)
@@ -146,8 +136,7 @@ func TestWaitIdleDoesNotOutlastItsContextOrAnInformer(t *testing.T) {
 		s.hold = make(chan struct{})
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.WatchKeys(c, inf)
+		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		start(t, c.Run)
 		expired(t, c)
 		idle := waitIdle(c)
@@ -163,9 +152,8 @@ func TestWaitIdleDoesNotOutlastItsContextOrAnInformer(t *testing.T) {
 	bubble(t, "a mapper that blocks", func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
 		start(t, inf.Run)
-		c, _ := newController(t, controller.Config[string]{}, noop)
 		gate := make(chan struct{})
-		controller.Watch(c, inf, func(string, object) []string { <-gate; return nil })
+		c, _ := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, pure(func(object) []string { <-gate; return nil })))
 		start(t, c.Run)
 		expired(t, c)
 		close(gate)
@@ -174,8 +162,7 @@ func TestWaitIdleDoesNotOutlastItsContextOrAnInformer(t *testing.T) {
 	bubble(t, "an informer that has ended", func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
 		source := start(t, inf.Run)
-		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.WatchKeys(c, inf)
+		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		start(t, c.Run)
 		require.NoError(t, boundedIdle(c))
 		require.NoError(t, source.stop())
@@ -271,6 +258,15 @@ func idleSchedule(t *testing.T, r *rand.Rand) {
 	}
 	done := book{seen: map[string]int{}, began: map[string]int{}, last: map[string]int{}, gone: map[string]int{}}
 	reconciles := pick(20)
+	var inputs []controller.Input[string]
+	for i, inf := range infs {
+		if mapping := pick(30); i%2 == 0 {
+			to := pure(func(o object) []string { time.Sleep(mapping); return []string{o.Key} })
+			inputs = append(inputs, controller.Watches(inf, to))
+		} else {
+			inputs = append(inputs, controller.For(inf))
+		}
+	}
 	c, _ := newController(t, controller.Config[string]{Workers: 1 + r.IntN(3)},
 		func(_ context.Context, key string) (controller.Result, error) {
 			began := done.tick()
@@ -278,14 +274,7 @@ func idleSchedule(t *testing.T, r *rand.Rand) {
 			time.Sleep(reconciles)
 			done.ended(key, began, o.Value)
 			return controller.Result{}, nil
-		})
-	for i, inf := range infs {
-		if mapping := pick(30); i%2 == 0 {
-			controller.Watch(c, inf, func(key string, _ object) []string { time.Sleep(mapping); return []string{key} })
-		} else {
-			controller.WatchKeys(c, inf)
-		}
-	}
+		}, inputs...)
 	var waiting sync.WaitGroup
 	var turns atomic.Int64 // begins and ends of a Run: odd while one hears of every deletion
 	check := func() {

@@ -2,9 +2,13 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/caller"
+	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -13,11 +17,14 @@ type Info struct {
 	// Controller is the name of the controller.
 	Controller string
 
+	// Key is the key, as fmt prints it.
+	Key string
+
 	// Reconcile is the number of this reconcile. No other one of the controller has it.
 	Reconcile uint64
 
-	// Attempt is 1 for a key that did not fail before. It grows with each failure, panic or timeout until the key succeeds,
-	// is skipped, given up or parked.
+	// Attempt is 1 for a key that did not fail before. It grows with each failure, panic or timeout until the key succeeds
+	// or is parked.
 	Attempt int
 
 	// FirstFailure is when the first of these attempts failed, zero at the first attempt.
@@ -32,17 +39,9 @@ type Info struct {
 // FromContext returns what is known of the reconcile that ctx belongs to. It returns false outside of a reconcile.
 func FromContext(ctx context.Context) (Info, bool) {
 	if t, ok := ctx.Value(contextKey{}).(described); ok {
-		return *t.describe(), true
+		return t.describe(), true
 	}
 	return Info{}, false
-}
-
-// Attempt returns the number of the attempt that ctx belongs to, as in [Info]. It is 0 outside of a reconcile.
-func Attempt(ctx context.Context) int {
-	if t, ok := ctx.Value(contextKey{}).(described); ok {
-		return t.describe().Attempt
-	}
-	return 0
 }
 
 // Logger returns a logger that names the controller, the key, the reconcile, its attempt and, after a failure, when the
@@ -59,29 +58,59 @@ type contextKey struct{}
 
 // described is a try of any key.
 type described interface {
-	describe() *Info
+	describe() Info
 	logger() *slog.Logger
 }
 
 // try is one reconcile, and its context: it is one thing so that it takes one allocation.
 type try[K comparable] struct {
 	context.Context
-	info   Info
-	key    K
-	ticket uint64        // of Config.Gate
-	began  time.Duration // after Controller.started
-	log    *slog.Logger
+	work  context.Context // ends when the controller has to stop; Context is below it
+	info  Info
+	key   K
+	began time.Duration // after Controller.started
+	of    *Controller[K]
+	calls atomic.Pointer[caller.Attempt] // by which a limiter knows the key; nil if none has asked
+
+	lastWord bool // Config.GaveUp was called, and has not returned
 }
 
 // Value has the try in it beside the values of the context.
 func (t *try[K]) Value(key any) any {
-	if _, ok := key.(contextKey); ok {
+	switch key.(type) {
+	case contextKey:
 		return t
+	case caller.Key:
+		return t.attempt()
+	case written.Key:
+		if len(t.of.mirrors) > 0 {
+			return t
+		}
+		return nil // nor does a reconcile around this one hear of it
 	}
 	return t.Context.Value(key)
 }
 
-func (t *try[K]) describe() *Info { return &t.info }
+// attempt returns that by which a limiter knows the attempt.
+func (t *try[K]) attempt() *caller.Attempt {
+	if t.calls.Load() == nil {
+		t.calls.CompareAndSwap(nil, &caller.Attempt{ID: caller.ID{Controller: t.of, Key: t.key}})
+	}
+	return t.calls.Load()
+}
+
+// endCalls tells the limiters that the attempt calls no more.
+func (t *try[K]) endCalls() {
+	if a := t.calls.Load(); a != nil {
+		a.End()
+	}
+}
+
+func (t *try[K]) describe() Info {
+	info := t.info
+	info.Key = fmt.Sprint(t.key)
+	return info
+}
 
 func (t *try[K]) logger() *slog.Logger {
 	attrs := []any{"controller", t.info.Controller, "key", t.key, "attempt", t.info.Attempt, "reconcile", t.info.Reconcile}
@@ -95,5 +124,5 @@ func (t *try[K]) logger() *slog.Logger {
 		}
 		attrs = append(attrs, "reasons", texts)
 	}
-	return t.log.With(attrs...)
+	return t.of.cfg.Logger.With(attrs...)
 }

@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
 func TestALostLeadershipStopsTheWorkAtOnceAndDrainsNothing(t *testing.T) {
@@ -25,9 +26,9 @@ func TestALostLeadershipStopsTheWorkAtOnceAndDrainsNothing(t *testing.T) {
 			began.Add(1)
 			assert.Equal(t, "value", ctx.Value(valueKey{}))
 			l, _ := leaderelect.FromContext(ctx)
-			if term, ok := leaderelect.Term(ctx); ok && l.Term() == 1 {
+			if mine, ok := leaderelect.FromContext(ctx); ok && l.Term() == 1 {
 				<-ctx.Done()
-				assert.Equal(t, uint64(1), term)
+				assert.Equal(t, uint64(1), mine.Term())
 				assert.ErrorIs(t, context.Cause(ctx), leaderelect.ErrLeaseExpired)
 				assert.False(t, time.Now().After(l.Deadline()), "at the moment of the loss, not later")
 				return controller.Result{}, nil // even a success does not lead to the next key
@@ -38,8 +39,8 @@ func TestALostLeadershipStopsTheWorkAtOnceAndDrainsNothing(t *testing.T) {
 			c.Add(fmt.Sprint("k", i))
 		}
 		lead(t, store, func(ctx context.Context) error {
-			term, _ := leaderelect.Term(ctx)
-			terms = append(terms, term)
+			mine, _ := leaderelect.FromContext(ctx)
+			terms = append(terms, mine.Term())
 			return c.Run(context.WithValue(ctx, valueKey{}, "value"))
 		})
 		time.Sleep(time.Second)

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -18,9 +17,8 @@ import (
 // mapping turns the objects of one watch into keys of its controller. What cannot be mapped is tried again.
 type mapping[K, S comparable, T any] struct {
 	origin  origin[K]
-	mapper  func(ctx context.Context, key S, obj T) ([]K, error)
+	to      func(ctx context.Context, obj T) ([]K, error)
 	retries *workqueue.Queue[S] // the keys of what is to be mapped again
-	mapped  func()              // called, if not nil, when a key was mapped that told could not map
 
 	ctx     context.Context // of the present Run; set by start
 	running sync.WaitGroup
@@ -37,25 +35,20 @@ const maxStates = 100
 
 // unmapped is what could not be mapped of one object.
 type unmapped[T any] struct {
-	states []T    // the oldest first
-	newest bool   // the last of states is the newest that was told
-	low    bool   // how to add the keys
-	what   string // why they are added
+	states []T       // the oldest first
+	newest bool      // the last of states is the newest that was told
+	what   happening // why the keys are added: the last news, if there is any
 }
 
-func newMapping[K, S comparable, T any](
-	c *Controller[K], name string, mapper func(context.Context, S, T) ([]K, error),
-) *mapping[K, S, T] {
+func newMapping[K, S comparable, T any](o origin[K], to func(context.Context, T) ([]K, error)) *mapping[K, S, T] {
 	retries, err := workqueue.New(workqueue.Config[S]{
-		Name: name, Logger: slog.New(slog.DiscardHandler), // put logs what has failed
+		Name: o.name, Logger: slog.New(slog.DiscardHandler), // put logs what has failed
 		RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[S](5*time.Millisecond, time.Minute),
 	})
 	if err != nil {
 		panic(err) // nothing in this Config comes from the caller but its name
 	}
-	return &mapping[K, S, T]{
-		origin: origin[K]{c, name}, mapper: mapper, states: make(map[S]unmapped[T]), retries: retries,
-	}
+	return &mapping[K, S, T]{origin: o, to: to, states: make(map[S]unmapped[T]), retries: retries}
 }
 
 // start begins to try again what could not be mapped, that of the Run before at once, until ctx ends.
@@ -73,11 +66,7 @@ func (m *mapping[K, S, T]) start(ctx context.Context) {
 				return nil
 			}
 			states.newest = false // by the time that it is kept again
-			err := m.mapAll(item.Key, states)
-			if err == nil && m.mapped != nil {
-				m.mapped()
-			}
-			return err
+			return m.mapAll(item.Key, states)
 		})
 	})
 }
@@ -88,49 +77,60 @@ func (m *mapping[K, S, T]) wait() { m.running.Wait() }
 // unmapped returns the number of objects that could not be mapped.
 func (m *mapping[K, S, T]) unmapped() int { return int(m.failed.Load()) }
 
-// told maps what has changed, and what could not be mapped of the same object before. It returns false if that is to be
-// tried again.
-func (m *mapping[K, S, T]) told(key S, e event[T]) bool {
+// told maps what has changed, and what could not be mapped of the same object before.
+func (m *mapping[K, S, T]) told(key S, e event[T]) {
 	if m.failed.Load() > 0 {
 		if before, ok := m.take(key); ok {
-			states := e.states()
-			if before.newest && e.change.Type == informer.Modified {
-				states = states[1:] // the old state is the newest of before
+			if e.had() && !(e.what == updated && before.newest) { // else the old state is the newest of before
+				before.states = append(before.states, e.old)
 			}
-			before.states, before.newest = append(before.states, states...), true
-			before.low, before.what = before.low && e.low, e.what
-			return m.orRetry(key, m.mapAll(key, before))
+			if e.has() {
+				before.states = append(before.states, e.new)
+			}
+			before.newest, before.what = true, before.what.and(e.what)
+			m.orRetry(key, m.mapAll(key, before))
+			return
 		}
 	}
 	// The way of nearly all changes. It keeps no list of states.
 	var keys [2][]K
 	var errs [2]error
-	if e.change.Type != informer.Added {
-		keys[0], errs[0] = m.call(key, e.change.Old)
+	if e.had() {
+		keys[0], errs[0] = m.call(e.old)
 	}
-	if e.change.Type != informer.Deleted {
-		keys[1], errs[1] = m.call(key, e.change.New)
+	if e.has() {
+		keys[1], errs[1] = m.call(e.new)
 	}
-	m.add(keys[0], keys[1], e.low, e.what)
+	m.add(keys[0], keys[1], e.what)
 	if errs[0] == nil && errs[1] == nil {
-		return true
+		return
 	}
-	failed := unmapped[T]{newest: errs[1] != nil, low: e.low, what: e.what}
+	failed := unmapped[T]{newest: errs[1] != nil, what: e.what}
 	if errs[0] != nil {
-		failed.states = append(failed.states, e.change.Old)
+		failed.states = append(failed.states, e.old)
 	}
 	if errs[1] != nil {
-		failed.states = append(failed.states, e.change.New)
+		failed.states = append(failed.states, e.new)
 	}
-	return m.orRetry(key, m.put(key, failed, errors.Join(errs[:]...)))
+	m.orRetry(key, m.put(key, failed, errors.Join(errs[:]...)))
+}
+
+// keys adds the keys of one object, whose state is not news. If it cannot be mapped, that is tried again as for a change.
+func (m *mapping[K, S, T]) keys(_ context.Context, key S, obj T, add func(K)) {
+	keys, err := m.call(obj)
+	if err != nil {
+		m.orRetry(key, m.put(key, unmapped[T]{states: []T{obj}, what: repeated}, err))
+	}
+	for _, key := range keys {
+		add(key)
+	}
 }
 
 // orRetry makes key be mapped again if there is an error.
-func (m *mapping[K, S, T]) orRetry(key S, err error) bool {
+func (m *mapping[K, S, T]) orRetry(key S, err error) {
 	if err != nil {
 		m.retries.AddRateLimited(key)
 	}
-	return err == nil
 }
 
 // mapAll maps all states, adds the keys of those that could be mapped, and keeps the others.
@@ -140,14 +140,14 @@ func (m *mapping[K, S, T]) mapAll(key S, u unmapped[T]) error {
 	var errs []error
 	last := -1
 	for i, state := range u.states {
-		keys, err := m.call(key, state)
+		keys, err := m.call(state)
 		if err != nil {
 			failed, errs = append(failed, state), append(errs, err)
 			last = i
 		}
 		all = append(all, keys...)
 	}
-	m.add(all, nil, u.low, u.what)
+	m.add(all, nil, u.what)
 	if len(failed) == 0 {
 		return nil
 	}
@@ -165,14 +165,14 @@ func (m *mapping[K, S, T]) put(key S, u unmapped[T], err error) error {
 	return err
 }
 
-// call calls the mapper and captures a panic, also one of a method of its error.
-func (m *mapping[K, S, T]) call(key S, state T) (keys []K, err error) {
+// call calls the function of the user. It captures a panic, also one of a method of the error that was returned.
+func (m *mapping[K, S, T]) call(state T) (keys []K, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			keys, err = nil, &wait.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	keys, err = m.mapper(m.ctx, key, state)
+	keys, err = m.to(m.ctx, state)
 	if err != nil {
 		checkError(err)
 		return nil, err
@@ -181,8 +181,8 @@ func (m *mapping[K, S, T]) call(key S, state T) (keys []K, err error) {
 }
 
 // add adds the keys to the controller.
-func (m *mapping[K, S, T]) add(a, b []K, low bool, what string) {
-	addAll(func(key K) { m.origin.add(key, low, what) }, a, b)
+func (m *mapping[K, S, T]) add(a, b []K, what happening) {
+	addAll(func(key K) { m.origin.add(key, what) }, a, b)
 }
 
 // take takes what could not be mapped of key.
@@ -203,7 +203,7 @@ func (m *mapping[K, S, T]) keep(key S, u unmapped[T]) {
 	defer m.mu.Unlock()
 	if since, ok := m.states[key]; ok {
 		u.states, u.newest = append(u.states, since.states...), since.newest
-		u.low, u.what = u.low && since.low, since.what
+		u.what = u.what.and(since.what)
 	} else {
 		m.failed.Add(1)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -43,10 +43,10 @@ func (f *flaky) take() []string {
 	return calls
 }
 
-func (f *flaky) mapper(_ context.Context, key string, o object) ([]string, error) {
+func (f *flaky) mapper(_ context.Context, o object) ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls = append(f.calls, key+" of "+o.Owner)
+	f.calls = append(f.calls, o.Key+" of "+o.Owner)
 	if f.fails["panic"] {
 		panic(errBoom)
 	}
@@ -69,8 +69,7 @@ func newFlakyWorld(t *testing.T, cfg controller.Config[string], objects ...objec
 	w := &flakyWorld{flaky: &flaky{}, source: newSource(objects...)}
 	inf := newInformer("things", w.source)
 	start(t, inf.Run)
-	w.c, w.reports = newController(t, cfg, noop)
-	controller.WatchMap(w.c, inf, w.mapper)
+	w.c, w.reports = newController(t, cfg, noop, controller.Watches(inf, w.mapper))
 	w.run = start(t, w.c.Run)
 	synctest.Wait()
 	return w
@@ -197,21 +196,21 @@ func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
 		var calls atomic.Int64 // for x
 		leave := make(chan struct{})
-		controller.WatchMap(c, inf, func(_ context.Context, _ string, o object) ([]string, error) {
-			if o.Owner == "x" {
-				switch calls.Add(1) {
-				case 1:
-					return nil, errBoom
-				case 2: // after the backoff, beside the handler
-					<-leave
-					return nil, errBoom
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf,
+			func(_ context.Context, o object) ([]string, error) {
+				if o.Owner == "x" {
+					switch calls.Add(1) {
+					case 1:
+						return nil, errBoom
+					case 2: // after the backoff, beside the handler
+						<-leave
+						return nil, errBoom
+					}
 				}
-			}
-			return []string{o.Owner}, nil
-		})
+				return []string{o.Owner}, nil
+			}))
 		start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a", Owner: "x"})
@@ -253,21 +252,21 @@ func TestStatesAreMappedAgainInTheirOrder(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
 		leave := make(chan struct{})
 		calls := &log[string]{}
 		var n atomic.Int64
-		controller.WatchMap(c, inf, func(_ context.Context, _ string, o object) ([]string, error) {
-			calls.add(o.Owner)
-			switch n.Add(1) {
-			case 2: // after the backoff, beside the handler
-				<-leave
-				return nil, errBoom
-			case 1, 3, 4:
-				return nil, errBoom
-			}
-			return []string{o.Owner}, nil
-		})
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf,
+			func(_ context.Context, o object) ([]string, error) {
+				calls.add(o.Owner)
+				switch n.Add(1) {
+				case 2: // after the backoff, beside the handler
+					<-leave
+					return nil, errBoom
+				case 1, 3, 4:
+					return nil, errBoom
+				}
+				return []string{o.Owner}, nil
+			}))
 		start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a", Owner: "x"})
@@ -290,15 +289,15 @@ func TestAMapperIsToldWhenItHasToStop(t *testing.T) {
 		inf := newInformer("things", s)
 		start(t, inf.Run)
 		var out logText
-		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop)
 		block := true
-		controller.WatchMap(c, inf, func(ctx context.Context, key string, _ object) ([]string, error) {
-			if !block {
-				return []string{key}, nil
-			}
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
+		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop, controller.Watches(inf,
+			func(ctx context.Context, o object) ([]string, error) {
+				if !block {
+					return []string{o.Key}, nil
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}))
 		r := start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a"})
@@ -363,16 +362,15 @@ func owners(t *testing.T, r *rand.Rand) {
 		return keys
 	}
 	seen := map[string][]string{} // one worker
+	f := &flaky{}
+	watch := controller.Watches(inf, f.mapper)
+	if r.IntN(2) == 0 {
+		watch = watch.When(controller.Changed(func(o object) string { return o.Owner }))
+	}
 	c, _ := newController(t, controller.Config[string]{}, func(_ context.Context, owner string) (controller.Result, error) {
 		seen[owner] = children(owner)
 		return controller.Result{}, nil
-	})
-	f := &flaky{}
-	filters := []controller.Filter[object]{}
-	if r.IntN(2) == 0 {
-		filters = append(filters, controller.Changed(func(o object) string { return o.Owner }))
-	}
-	controller.WatchMap(c, inf, f.mapper, filters...)
+	}, watch)
 	run := start(t, c.Run)
 	names := []string{"w", "x", "y", "z"}
 	for range 60 {
@@ -417,92 +415,19 @@ func owners(t *testing.T, r *rand.Rand) {
 	c.CheckInvariants(t)
 }
 
-func TestAChannelIsASource(t *testing.T) {
-	bubble(t, "whose events are mapped, while a run runs", func(t *testing.T) {
-		events := make(chan string)
-		c, reports := newController(t, controller.Config[string]{Reasons: true}, noop)
-		controller.WatchChannel(c, "hooks", events, func(_ context.Context, e string) ([]string, error) {
-			return strings.Fields(e), nil
-		})
-		select {
-		case events <- "early":
-			t.Error("nobody reads")
-		default:
-		}
-		r := start(t, c.Run)
-		events <- "a b"
-		synctest.Wait()
-		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
-		require.NoError(t, r.stop())
-		synctest.Wait()
-		select {
-		case events <- "late":
-			t.Error("nobody reads")
-		default:
-		}
-		r = start(t, c.Run)
-		events <- "c"
-		close(events)
-		synctest.Wait()
-		assert.Equal(t, []string{"c"}, sorted(reports.take()))
-		require.NoError(t, r.stop())
-		assertNoGoroutines(t)
-	})
-	bubble(t, "that is read no further than it can be mapped", func(t *testing.T) {
-		events := make(chan int)
-		broken := true
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.WatchChannel(c, "hooks", events, func(_ context.Context, e int) ([]string, error) {
-			if broken {
-				return nil, errBoom
-			}
-			return []string{fmt.Sprint(e)}, nil
-		})
-		r := start(t, c.Run)
-		sent := 0
-		for more := true; more; {
-			synctest.Wait()
-			select {
-			case events <- sent:
-				sent++
-			default:
-				more = false
-			}
-		}
-		assert.Equal(t, 1024, sent)
-		assert.Equal(t, 1024, c.Stats().Unmapped)
-		require.NoError(t, r.stop())
-		broken = false
-		start(t, c.Run)
-		synctest.Wait()
-		assert.Len(t, reports.take(), 1024, "nothing that was read is lost")
-		for i := range 2000 {
-			events <- i
-		}
-		synctest.Wait()
-		assert.Len(t, reports.take(), 2000, "all room is free again")
-		assert.Zero(t, c.Stats().Unmapped)
-	})
-	c, _ := newController(t, controller.Config[string]{}, noop)
-	assert.PanicsWithValue(t, "controller: WatchChannel called with a nil channel or mapper", func() {
-		controller.WatchChannel(c, "x", make(chan int), nil)
-	})
-}
-
 func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
 	for _, low := range []int{0, -2, 1} {
-		bubble(t, fmt.Sprint("low priority ", low), func(t *testing.T) {
+		bubble(t, fmt.Sprint("background ", low), func(t *testing.T) {
 			s := newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}, object{Key: "d"})
 			inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
 			start(t, inf.Run)
 			hold := make(chan struct{})
-			c, reports := newController(t, controller.Config[string]{LowPriority: low, Ageing: -1}, func(_ context.Context, key string) (controller.Result, error) {
+			c, reports := newController(t, controller.Config[string]{Background: low, Queue: workqueue.Config[string]{Aging: -1}}, func(_ context.Context, key string) (controller.Result, error) {
 				if key == "a" || key == "h" {
 					<-hold
 				}
 				return controller.Result{}, nil
-			})
-			controller.WatchKeys(c, inf)
+			}, controller.For(inf))
 			start(t, c.Run)
 			synctest.Wait() // a is in the hand of the worker, the others wait
 			s.set(object{Key: "e"})
@@ -542,8 +467,7 @@ func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
 					reasons = append(reasons, r.Text)
 				}
 				return controller.Result{}, nil
-			})
-			controller.WatchKeys(c, inf)
+			}, controller.For(inf))
 			start(t, c.Run)
 			synctest.Wait()
 			s.set(object{Key: "b"})

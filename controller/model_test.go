@@ -2,16 +2,20 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/retry/gate"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -29,10 +33,12 @@ type world struct {
 	inFlight map[string]bool // keys that are being reconciled
 	trouble  bool            // reconciles may fail
 
+	limit *gate.Limiter // of the reconciles, if not nil
+
 	leads *leaderelect.Leadership // of the last reconcile that had one
 }
 
-// Reconcile implements controller.Reconciler. It ends in any way, after any time.
+// Reconcile is a reconcile function. It ends in any way, after any time.
 func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, error) {
 	w.mu.Lock()
 	assert.False(w.t, w.inFlight[key], "%s is reconciled twice at once", key)
@@ -43,7 +49,7 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 	}
 	seen := w.desired[key]
 	w.observed[key] = seen
-	ending, pause := w.rand.IntN(8), time.Duration(w.rand.IntN(3000))*time.Millisecond
+	ending, pause := w.rand.IntN(11), time.Duration(w.rand.IntN(3000))*time.Millisecond
 	if !w.trouble {
 		ending = 0
 	}
@@ -54,6 +60,11 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 		w.inFlight[key] = false
 	}()
 
+	if w.limit != nil {
+		if err := w.limit.Do(ctx, func(context.Context) error { return nil }); err != nil {
+			return controller.Result{}, err
+		}
+	}
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():
@@ -66,6 +77,12 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 		panic("oh")
 	case 3:
 		return controller.Result{}, delayed{pause}
+	case 8:
+		return controller.Result{}, retry.NotYet(errBoom, pause)
+	case 9:
+		return controller.Result{}, fmt.Errorf("put: %w", errConflict)
+	case 10:
+		return controller.Result{}, errors.Join(errBoom, retry.NotYet(errBoom, time.Hour))
 	case 4:
 		<-ctx.Done() // the timeout, or the end of a drain
 		return controller.Result{}, ctx.Err()
@@ -75,7 +92,7 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 	w.mu.Unlock()
 	switch ending {
 	case 5:
-		return controller.Result{}, controller.Terminal(errBoom)
+		return controller.Result{}, retry.Permanent(errBoom)
 	case 6:
 		return controller.Result{RequeueAfter: pause}, nil
 	}
@@ -109,9 +126,9 @@ func (w *world) ask(c *controller.Controller[string], key string) {
 // is stopped, started, and resumed after a suspend at random times, with and without enough time to drain. When all has come to rest, the last
 // reconcile of each key must have begun after the last add of the key, and must have succeeded.
 func TestNothingIsLostWhateverHappens(t *testing.T) {
-	rounds := 100
-	if testing.Short() {
-		rounds = 20
+	rounds := 30
+	if os.Getenv("CONTROLLER_MODEL") == "full" {
+		rounds = 300
 	}
 	for seed := range rounds {
 		synctest.Test(t, func(t *testing.T) { model(t, uint64(seed)) })
@@ -131,23 +148,26 @@ func model(t *testing.T, seed uint64) {
 	inf := newInformer("things", s)
 	start(t, inf.Run)
 	exp := newAwaited()
-	breaker := newBreaker(t, controller.BreakerConfig{Failures: 3, OpenFor: 2 * time.Second})
 	cfg := controller.Config[string]{
 		Workers: 1 + r.IntN(4), Timeout: 5 * time.Second, DrainTimeout: 2 * time.Second, Logger: quiet,
-		RateLimiter: &limiter{delay: time.Second}, WaitFor: []informer.Syncer{inf},
-		Expectations: []controller.Expectations[string]{exp}, CancelSuperseded: r.IntN(2) == 0, MaxAttempts: r.IntN(5),
+		Queue: workqueue.Config[string]{
+			RateLimiter: &limiter{delay: time.Second}, MaxAttempts: r.IntN(5), MaxElapsed: time.Duration(r.IntN(3)) * 10 * time.Second,
+			Debounce: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
+			Group:    func(key string) string { return key[1:] }, GroupLimit: r.IntN(3),
+		},
+		Reads:        []controller.Source{inf},
+		Expectations: []controller.Expectations[string]{exp}, CancelSuperseded: r.IntN(2) == 0,
 	}
 	if r.IntN(2) == 0 {
-		cfg.Gate = breaker
+		w.limit = gate.NewLimiter(5, 2)
 	}
-	c, err := controller.New("model", w, cfg)
-	require.NoError(t, err)
-	controller.Watch(c, inf, func(key string, o object) []string {
+	c, err := controller.New("model", w.Reconcile, cfg, controller.Watches(inf, pure(func(o object) []string {
 		if o.Value%2 == 0 {
 			return nil
 		}
-		return []string{key}
-	})
+		return []string{o.Key}
+	})))
+	require.NoError(t, err)
 	store := newLeases()
 	running := start(t, c.Run)
 	for range 120 {
@@ -216,7 +236,7 @@ func model(t *testing.T, seed uint64) {
 	}
 	time.Sleep(10 * time.Minute)
 	for _, key := range c.Parked() {
-		c.RetryParked(key)
+		c.Add(key)
 	}
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
@@ -227,7 +247,6 @@ func model(t *testing.T, seed uint64) {
 	assert.True(t, stats.Running)
 	assert.Zero(t, stats.Queue)
 	assert.Zero(t, stats.Held)
-	assert.Zero(t, stats.Outcomes[controller.Skipped])
 	assert.Empty(t, c.Snapshot(), "nothing is kept of keys that are done")
 	running.stop()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +31,7 @@ func TestAKeyWaitsForItsWritesToASourceWhoseVersionsWentBack(t *testing.T) {
 		running := start(t, inf.Run)
 		versions := must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{versions}}, noop)
-		controller.ObserveVersions(c, inf, versions)
+		inf.OnVersion(func(v informer.Version) { versions.VersionObserved(uint64(v)) })
 		start(t, c.Run)
 		synctest.Wait()
 		versions.ExpectVersion("old", 12) // a write to the old history, which is lost with it
@@ -54,24 +55,5 @@ func TestAKeyWaitsForItsWritesToASourceWhoseVersionsWentBack(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
 		running.stop()
-	})
-}
-
-func TestAnInformerWithoutAListIsNoNewHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		versions := must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
-		versions.VersionObserved(4) // by an informer before
-		versions.ExpectVersion("a", 6)
-		s := newSource(object{Key: "x"}, object{Key: "y"})
-		s.hold = make(chan struct{})
-		inf := newInformer("things", s)
-		start(t, inf.Run)
-		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.ObserveVersions(c, inf, versions)
-		start(t, c.Run)
-		synctest.Wait()
-		close(s.hold) // a replica that lags: version 2
-		synctest.Wait()
-		assert.False(t, versions.Satisfied("a"))
 	})
 }

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
@@ -22,10 +25,13 @@ type delayed struct{ d time.Duration }
 func (e delayed) Error() string             { return "try later" }
 func (e delayed) RetryAfter() time.Duration { return e.d }
 
+// errConflict is what a write returns that was meant for an older version.
+var errConflict = &store.Error{Op: "update", Kind: "Site", Key: "a", Err: store.ErrConflict}
+
 // endings are the ways in which a Reconcile can end, and what is to follow.
 var endings = []struct {
 	name string
-	end  controller.Func[string]
+	end  func(context.Context, string) (controller.Result, error)
 
 	outcome controller.Outcome
 	stopped controller.Outcome // if the controller had stopped the reconcile
@@ -38,54 +44,66 @@ var endings = []struct {
 	end:     noop,
 	outcome: controller.Succeeded, stopped: controller.Succeeded, forgets: 1,
 }, {
-	name: "a negative RequeueAfter",
-	end: func(context.Context, string) (controller.Result, error) {
-		return controller.Result{RequeueAfter: -1}, nil
-	},
-	outcome: controller.Succeeded, stopped: controller.Succeeded, forgets: 1,
-}, {
 	name: "RequeueAfter",
 	end: func(context.Context, string) (controller.Result, error) {
 		return controller.Result{RequeueAfter: time.Minute}, nil
 	},
-	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
+	outcome: controller.Succeeded, stopped: controller.Succeeded, again: time.Minute, forgets: 1,
 }, {
-	name: "RequeueAt",
+	name: "not yet",
 	end: func(context.Context, string) (controller.Result, error) {
-		return controller.Result{RequeueAt: time.Now().Add(time.Minute)}, nil
+		return controller.Result{RequeueAfter: time.Hour}, fmt.Errorf("wrapped: %w", retry.NotYet(errBoom, time.Minute))
 	},
-	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
+	outcome: controller.Unfinished, stopped: controller.Canceled, err: errBoom, again: time.Minute,
 }, {
-	name: "RequeueAt before RequeueAfter",
+	name: "not yet, until an event",
 	end: func(context.Context, string) (controller.Result, error) {
-		return controller.Result{RequeueAt: time.Now().Add(time.Minute), RequeueAfter: time.Hour}, nil
+		return controller.Result{RequeueAfter: time.Hour}, retry.NotYet(errBoom, 0)
 	},
-	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
+	outcome: controller.Unfinished, stopped: controller.Canceled, err: errBoom,
 }, {
-	name: "RequeueAt after RequeueAfter",
+	name: "not yet, twice",
 	end: func(context.Context, string) (controller.Result, error) {
-		return controller.Result{RequeueAt: time.Now().Add(time.Hour), RequeueAfter: time.Minute}, nil
+		return controller.Result{}, errors.Join(retry.NotYet(errBoom, time.Minute), retry.NotYet(errBoom, time.Hour))
 	},
-	outcome: controller.Requeued, stopped: controller.Requeued, again: time.Minute, forgets: 1,
+	outcome: controller.Unfinished, stopped: controller.Canceled, err: errBoom, again: time.Hour,
 }, {
-	name: "skip",
+	name: "not yet, and a failure",
 	end: func(context.Context, string) (controller.Result, error) {
-		return controller.Result{RequeueAfter: time.Minute}, fmt.Errorf("of another shard: %w", controller.ErrSkip)
+		return controller.Result{}, errors.Join(retry.NotYet(errBoom, time.Minute), errBoom)
 	},
-	outcome: controller.Skipped, stopped: controller.Skipped, err: controller.ErrSkip, forgets: 1,
+	outcome: controller.Failed, stopped: controller.Canceled, err: errBoom, again: 7 * time.Second, whens: 1,
 }, {
-	name: "skip with a terminal error",
+	name: "not yet, and permanent",
 	end: func(context.Context, string) (controller.Result, error) {
-		return controller.Result{}, controller.Terminal(controller.ErrSkip)
+		return controller.Result{}, errors.Join(retry.NotYet(errBoom, time.Minute), retry.Permanent(errBoom))
 	},
-	outcome: controller.GivenUp, stopped: controller.GivenUp, err: controller.ErrSkip, forgets: 1,
+	outcome: controller.Parked, stopped: controller.Parked, err: errBoom, forgets: 1,
+}, {
+	name: "a conflict",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, fmt.Errorf("put: %w", errConflict)
+	},
+	outcome: controller.Unfinished, stopped: controller.Canceled, err: errConflict, again: 5 * time.Millisecond,
+}, {
+	name: "a conflict with its own delay",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, retry.After(errConflict, time.Minute)
+	},
+	outcome: controller.Unfinished, stopped: controller.Canceled, err: errConflict, again: time.Minute,
+}, {
+	name: "a permanent conflict",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, retry.Permanent(errConflict)
+	},
+	outcome: controller.Parked, stopped: controller.Parked, err: errConflict, forgets: 1,
 }, {
 	name: "Goexit",
 	end: func(context.Context, string) (controller.Result, error) {
 		runtime.Goexit()
 		return controller.Result{}, nil
 	},
-	outcome: controller.Panicked, stopped: controller.Panicked, err: controller.ErrGoexit, again: 7 * time.Second, whens: 1,
+	outcome: controller.Panicked, stopped: controller.Panicked, err: controller.ErrGoexitForTest, again: 7 * time.Second, whens: 1,
 }, {
 	name:    "panic with an error with its own delay",
 	end:     func(context.Context, string) (controller.Result, error) { panic(delayed{time.Hour}) },
@@ -105,31 +123,31 @@ var endings = []struct {
 	end: func(context.Context, string) (controller.Result, error) {
 		return controller.Result{}, fmt.Errorf("api: %w", delayed{time.Hour})
 	},
-	outcome: controller.Deferred, stopped: controller.Canceled, err: delayed{time.Hour}, again: time.Hour,
+	outcome: controller.Failed, stopped: controller.Canceled, err: delayed{time.Hour}, again: time.Hour,
 }, {
 	name:    "error with a delay of its own of zero",
 	end:     func(context.Context, string) (controller.Result, error) { return controller.Result{}, delayed{} },
 	outcome: controller.Failed, stopped: controller.Canceled, err: delayed{}, again: 7 * time.Second, whens: 1,
 }, {
-	name: "terminal error",
+	name: "permanent error",
 	end: func(context.Context, string) (controller.Result, error) {
-		return controller.Result{RequeueAfter: time.Minute}, fmt.Errorf("wrapped: %w", controller.Terminal(errBoom))
+		return controller.Result{RequeueAfter: time.Minute}, fmt.Errorf("wrapped: %w", retry.Permanent(errBoom))
 	},
-	outcome: controller.GivenUp, stopped: controller.GivenUp, err: errBoom, forgets: 1,
+	outcome: controller.Parked, stopped: controller.Parked, err: errBoom, forgets: 1,
 }, {
-	name: "terminal error with its own delay",
+	name: "permanent error with its own delay",
 	end: func(context.Context, string) (controller.Result, error) {
-		return controller.Result{}, controller.Terminal(delayed{time.Hour})
+		return controller.Result{}, retry.Permanent(delayed{time.Hour})
 	},
-	outcome: controller.GivenUp, stopped: controller.GivenUp, err: controller.ErrTerminal, forgets: 1,
+	outcome: controller.Parked, stopped: controller.Parked, err: delayed{time.Hour}, forgets: 1,
 }, {
 	name:    "panic",
 	end:     func(context.Context, string) (controller.Result, error) { panic(errBoom) },
 	outcome: controller.Panicked, stopped: controller.Panicked, err: errBoom, again: 7 * time.Second, whens: 1,
 }, {
-	name: "panic with a terminal error",
+	name: "panic with a permanent error",
 	end: func(context.Context, string) (controller.Result, error) {
-		panic(controller.Terminal(errBoom))
+		panic(retry.Permanent(errBoom))
 	},
 	outcome: controller.Panicked, stopped: controller.Panicked, err: errBoom, again: 7 * time.Second, whens: 1,
 }, {
@@ -153,12 +171,19 @@ var endings = []struct {
 	},
 	outcome: controller.TimedOut, stopped: controller.Canceled, err: controller.ErrTimeout, again: time.Hour,
 }, {
-	name: "timeout and a terminal error",
+	name: "timeout and not yet",
 	end: func(ctx context.Context, _ string) (controller.Result, error) {
 		<-ctx.Done()
-		return controller.Result{}, controller.Terminal(errBoom)
+		return controller.Result{}, retry.NotYet(errBoom, time.Hour)
 	},
-	outcome: controller.GivenUp, stopped: controller.GivenUp, err: errBoom, forgets: 1,
+	outcome: controller.TimedOut, stopped: controller.Canceled, err: controller.ErrTimeout, again: 7 * time.Second, whens: 1,
+}, {
+	name: "timeout and a permanent error",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		<-ctx.Done()
+		return controller.Result{}, retry.Permanent(errBoom)
+	},
+	outcome: controller.Parked, stopped: controller.Parked, err: errBoom, forgets: 1,
 }, {
 	name: "timeout and success",
 	end: func(ctx context.Context, _ string) (controller.Result, error) {
@@ -190,7 +215,7 @@ func TestEachOutcome(t *testing.T) {
 		bubble(t, e.name, func(t *testing.T) {
 			delays := &limiter{delay: 7 * time.Second}
 			first := true
-			cfg := controller.Config[string]{RateLimiter: delays, Timeout: 10 * time.Second}
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: delays}, Timeout: 10 * time.Second}
 			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
 				if !first {
 					return controller.Result{}, nil
@@ -212,7 +237,9 @@ func TestEachOutcome(t *testing.T) {
 			assert.Equal(t, e.outcome, report.Outcome)
 			assert.Equal(t, e.again, report.Retry)
 			assert.Equal(t, e.whens, delays.whens.Load())
-			assert.Zero(t, delays.forgets.Load(), "there is nothing to forget")
+			if e.outcome != controller.Parked {
+				assert.Zero(t, delays.forgets.Load(), "there is nothing to forget")
+			}
 			if e.err == nil {
 				require.NoError(t, report.Err)
 			} else {
@@ -233,7 +260,7 @@ func TestEachOutcome(t *testing.T) {
 				synctest.Wait()
 				due := reports.take()
 				require.Len(t, due, 1, "due")
-				if e.outcome == controller.Requeued {
+				if e.outcome == controller.Succeeded || e.outcome == controller.Unfinished {
 					assert.Equal(t, 1, due[0].Attempt)
 				} else {
 					assert.Equal(t, 2, due[0].Attempt)
@@ -241,6 +268,13 @@ func TestEachOutcome(t *testing.T) {
 			}
 			time.Sleep(48 * time.Hour)
 			assert.Empty(t, reports.take())
+			if e.outcome == controller.Parked {
+				assert.Equal(t, []string{"a"}, c.Parked(), "one list has all that was given up")
+				assert.Equal(t, workqueue.Parked, c.Snapshot()[0].State)
+				assert.Equal(t, report.Err.Error(), c.Snapshot()[0].Reasons[0].Text)
+				assert.True(t, c.Drop("a"))
+				assert.False(t, c.Drop("a"))
+			}
 			assert.Equal(t, workqueue.Stats{}, c.Stats().Queue, "nothing is left")
 			c.CheckInvariants(t)
 			require.NoError(t, r.stop())
@@ -253,7 +287,7 @@ func TestEachOutcomeOfAReconcileInFlightAtAStop(t *testing.T) {
 		bubble(t, e.name, func(t *testing.T) {
 			entered, leave := make(chan struct{}), make(chan struct{})
 			first := true
-			cfg := controller.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, Timeout: 10 * time.Second}
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}}, Timeout: 10 * time.Second}
 			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
 				if !first {
 					return controller.Result{}, nil
@@ -291,7 +325,7 @@ func TestEachOutcomeOfAReconcileThatALostLeadershipStops(t *testing.T) {
 			entered := make(chan struct{}, 1)
 			first := true
 			var cause error
-			cfg := controller.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, Timeout: time.Hour}
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}}, Timeout: time.Hour}
 			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
 				if !first {
 					return controller.Result{}, nil
@@ -324,7 +358,7 @@ func TestEachOutcomeOfAReconcileThatALostLeadershipStops(t *testing.T) {
 
 			start(t, c.Run)
 			synctest.Wait()
-			if again := reports.take(); e.again > 0 {
+			if again := reports.take(); e.again > 0 || e.stopped == controller.Canceled {
 				require.Equal(t, []string{"a"}, keysOf(again), "the next run does it at once")
 				if e.stopped == controller.Canceled {
 					assert.Equal(t, 1, again[0].Attempt, "a stop is not a failed attempt")
@@ -343,7 +377,7 @@ func TestEachOutcomeOfAReconcileThatIsSuperseded(t *testing.T) {
 			entered := make(chan struct{}, 1)
 			n := 0
 			var cause error
-			cfg := controller.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, Timeout: time.Hour, CancelSuperseded: true}
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}}, Timeout: time.Hour, CancelSuperseded: true}
 			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
 				if n++; n != 2 {
 					return controller.Result{}, map[bool]error{true: errBoom}[n == 1]
@@ -386,7 +420,7 @@ func TestEachOutcomeOfASecondAttempt(t *testing.T) {
 		bubble(t, e.name, func(t *testing.T) {
 			delays := &limiter{delay: 7 * time.Second}
 			var infos []controller.Info
-			cfg := controller.Config[string]{RateLimiter: delays, Timeout: 10 * time.Second}
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: delays}, Timeout: 10 * time.Second}
 			c, reports := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
 				info, _ := controller.FromContext(ctx)
 				switch infos = append(infos, info); len(infos) {
@@ -415,10 +449,14 @@ func TestEachOutcomeOfASecondAttempt(t *testing.T) {
 			last := infos[2]
 			assert.Equal(t, "test", last.Controller)
 			assert.EqualValues(t, 3, last.Reconcile)
-			if e.forgets == 1 {
+			switch e.outcome {
+			case controller.Succeeded, controller.Parked:
 				assert.Equal(t, 1, last.Attempt)
 				assert.Zero(t, last.FirstFailure)
-			} else {
+			case controller.Unfinished:
+				assert.Equal(t, 2, last.Attempt, "it keeps its place in the backoff")
+				assert.Equal(t, began, last.FirstFailure)
+			default:
 				assert.Equal(t, 3, last.Attempt)
 				assert.Equal(t, began, last.FirstFailure)
 				assert.Equal(t, "boom", last.Reasons[0].Text)
@@ -434,12 +472,5 @@ func TestOutcomesHaveNames(t *testing.T) {
 	assert.Equal(t, "TimedOut", controller.TimedOut.String())
 	assert.Equal(t, "Canceled", controller.Canceled.String())
 	assert.Equal(t, "Outcome(0)", controller.Outcome(0).String())
-	assert.Equal(t, "Outcome(12)", (controller.Canceled + 1).String())
-}
-
-func TestTerminalOfNilIsNil(t *testing.T) {
-	require.NoError(t, controller.Terminal(nil))
-	require.ErrorIs(t, controller.Terminal(errBoom), errBoom)
-	require.NotErrorIs(t, errBoom, controller.ErrTerminal)
-	require.EqualError(t, controller.Terminal(errBoom), "terminal: boom")
+	assert.Equal(t, "Outcome(9)", (controller.Canceled + 1).String())
 }

@@ -1,73 +1,113 @@
 package controller
 
 import (
-	"cmp"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/wait"
+	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Parked returns the keys that nothing tries again: those whose retry budget is spent, and after them those that were given
-// up because of an error of [Terminal], of each the longest parked first. They wait for somebody to add them, for
-// [Controller.RetryParked] or [Controller.DropParked]. Of a spent budget, [Controller.Snapshot] tells why.
-func (c *Controller[K]) Parked() []K { return append(c.queue.Parked(), c.gaveUp.keys()...) }
+// Parked returns the keys that were given up, the longest parked first: the error was one of [retry.Permanent], or the key has
+// spent its budget. [Controller.Snapshot] says why. Nothing tries them again until [Controller.Add], or an event, revives them
+// with a whole budget.
+func (c *Controller[K]) Parked() []K { return c.queue.Parked() }
 
-// RetryParked makes a key that is parked be reconciled, with a whole budget. It reports whether the key was parked.
-func (c *Controller[K]) RetryParked(key K) bool {
-	if c.gaveUp.remove(key) {
-		c.Add(key)
+// Drop removes a key that is parked. It reports whether the key was parked.
+func (c *Controller[K]) Drop(key K) bool { return c.queue.DropParked(key) }
+
+// spent reports whether the failure of t is the last one that the budget of its key allows. Its reconciles have not finished
+// since the time since, if that is known.
+func (c *Controller[K]) spent(t *try[K], since time.Time) bool {
+	if n := c.cfg.Queue.MaxAttempts; n > 0 && t.info.Attempt >= n {
 		return true
 	}
-	return c.queue.RetryParked(key)
+	first, limit := earlier(since, t.info.FirstFailure), c.cfg.Queue.MaxElapsed
+	return limit > 0 && !first.IsZero() && time.Since(first) >= limit
 }
 
-// DropParked forgets a key that is parked. It reports whether the key was parked.
-func (c *Controller[K]) DropParked(key K) bool {
-	return c.gaveUp.remove(key) || c.queue.DropParked(key)
-}
-
-// gaveUp is the keys whose last reconcile has returned an error of Terminal.
-type gaveUp[K comparable] struct {
-	n atomic.Int64 // of numbers; written with mu held
-
-	mu sync.Mutex
-	// mu guards the following.
-	numbers map[K]uint64 // the later, the greater
-	last    uint64
-}
-
-func (g *gaveUp[K]) add(key K) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.numbers == nil {
-		g.numbers = make(map[K]uint64)
+// earlier returns the earlier of two times. The zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	g.last++
-	g.numbers[key] = g.last
-	g.n.Store(int64(len(g.numbers)))
+	return a
 }
 
-// remove reports whether key was there.
-func (g *gaveUp[K]) remove(key K) bool {
-	if g.n.Load() == 0 { // nearly always
-		return false
+// park gives the key of r up, unless Config.GaveUp fails.
+func (c *Controller[K]) park(t *try[K], r *Report[K]) {
+	if c.cfg.GaveUp != nil {
+		if err := c.gaveUp(t, r.Err); err != nil {
+			c.parkLater(t, r, err)
+			return
+		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.numbers[key]
-	delete(g.numbers, key)
-	g.n.Store(int64(len(g.numbers)))
-	return ok
+	c.streaks.end(r.Key)
+	c.queue.AddWith(r.Key, workqueue.AddOptions{Final: true, Reason: r.Err.Error()})
+	r.Outcome, r.Retry = Parked, 0
 }
 
-// keys returns the keys, the longest given up first.
-func (g *gaveUp[K]) keys() []K {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	keys := make([]K, 0, len(g.numbers))
-	for key := range g.numbers {
-		keys = append(keys, key)
+// parkLater makes the key of r, which is to be given up, come back, because Config.GaveUp has failed. That is no attempt, so the
+// budget stays spent. A key whose reconcile must not go on here is left to the next Run.
+func (c *Controller[K]) parkLater(t *try[K], r *Report[K], failed error) {
+	stop := context.Cause(t.work)
+	if stop == nil {
+		stop = leadershipErr(t.work)
 	}
-	slices.SortFunc(keys, func(a, b K) int { return cmp.Compare(g.numbers[a], g.numbers[b]) })
-	return keys
+	switch fenced := isFenced(failed); {
+	case stop != nil || fenced:
+		if r.Outcome, r.Err = Canceled, fmt.Errorf("%w; GaveUp: %w", r.Err, failed); fenced {
+			c.schedule(r.Key, never, "")
+		} else {
+			c.putBack(r.Key)
+		}
+	default:
+		if !r.Outcome.failure() {
+			r.Outcome = Failed
+		}
+		r.Err = fmt.Errorf("%w; GaveUp: %w", r.Err, failed)
+		var told bool
+		if r.Retry, told = retry.Delay(failed); !told {
+			r.Retry = max(workqueue.Backoff(c.cfg.Queue.RateLimiter, r.Key, r.Attempt), 0)
+		}
+		c.schedule(r.Key, r.Retry, r.Err.Error())
+	}
+}
+
+// gaveUp calls Config.GaveUp with the error that ended the last attempt, in a context that Config.Timeout limits anew.
+func (c *Controller[K]) gaveUp(t *try[K], cause error) (err error) {
+	if t.lastWord { // it has called runtime.Goexit
+		return errGoexit
+	}
+	if err := leadershipErr(t.work); err != nil {
+		return err
+	}
+	ctx := &try[K]{Context: t.work, key: t.key, of: c, info: t.info}
+	ctx.calls.Store(t.attempt()) // its calls come after those of the reconcile
+	if c.cfg.Timeout > 0 {
+		limited, cancel := context.WithTimeoutCause(t.work, c.cfg.Timeout, c.tooLong)
+		defer cancel()
+		ctx.Context = limited
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	t.lastWord = true
+	defer func() {
+		if v := recover(); v != nil {
+			t.lastWord = false
+			p := &wait.PanicError{Value: v, Stack: debug.Stack()}
+			t.logger().LogAttrs(ctx, slog.LevelError, "Config.GaveUp panicked", slog.Any("error", p), slog.String("stack", string(p.Stack)))
+			err = p
+		}
+	}()
+	if err = c.cfg.GaveUp(ctx, t.key, cause); err != nil {
+		checkError(err)
+	}
+	t.lastWord = false
+	return err
 }

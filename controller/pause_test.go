@@ -14,7 +14,7 @@ import (
 )
 
 // busy returns a reconcile that takes a second, and a function that returns how many are in flight and how many were at most.
-func busy() (controller.Func[string], func() (now, most int64)) {
+func busy() (func(context.Context, string) (controller.Result, error), func() (now, most int64)) {
 	var now, most atomic.Int64
 	return func(context.Context, string) (controller.Result, error) {
 			most.Store(max(most.Load(), now.Add(1)))
@@ -100,7 +100,7 @@ func TestAPauseGoesOnFromOneRunToTheNextAndHoldsUpNoStop(t *testing.T) {
 		require.NoError(t, r.stop(), "what is paused is not what was to be drained")
 		assert.Zero(t, time.Since(began))
 		assert.Empty(t, reports.take())
-		_, ok := c.ProcessNext(t.Context())
+		_, ok := next(t.Context(), c)
 		assert.False(t, ok)
 
 		r = start(t, c.Run)
@@ -122,7 +122,7 @@ func TestAPauseGoesOnFromOneRunToTheNextAndHoldsUpNoStop(t *testing.T) {
 		assert.Equal(t, []string{"b"}, keysOf(reports.take()))
 		c.CheckInvariants(t)
 		c.Resume()
-		_, ok = c.ProcessNext(t.Context())
+		_, ok = next(t.Context(), c)
 		assert.True(t, ok)
 		assertNoGoroutines(t)
 	})
@@ -170,7 +170,7 @@ func TestAPausedKeyIsHeldUntilItIsResumed(t *testing.T) {
 		c.ResumeKey("a")
 		require.NoError(t, r.stop())
 		assert.Equal(t, []string{"b"}, keysOf(reports.take()), "a resume during a drain is for the next run")
-		report, ok := c.ProcessNext(t.Context())
+		report, ok := next(t.Context(), c)
 		assert.True(t, ok)
 		assert.Equal(t, "a", report.Key)
 		c.CheckInvariants(t)

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -28,28 +29,16 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
 		c.queue.Cancel(item.Key)
 	}
-	if c.holds.holdPaused(item.Key) || len(c.cfg.Expectations) > 0 && c.awaits(ctx, item.Key) {
+	if c.holds.holdPaused(item.Key) || (len(c.cfg.Expectations) > 0 || c.wrote.Load()) && c.awaits(ctx, item.Key) {
 		return report, false
 	}
-	var ticket uint64
-	if c.cfg.Gate != nil {
-		var wait time.Duration
-		if ticket, wait = c.cfg.Gate.Enter(); wait > 0 {
-			c.schedule(item.Key, wait)
-			return report, false
-		}
-	}
 	if err := c.notLeading(ctx, s); err != nil { // here, because all of the above may have taken long
-		if c.cfg.Gate != nil {
-			c.cfg.Gate.Leave(ticket, Canceled, err)
-		}
-		c.queue.Add(item.Key)
+		c.putBack(item.Key)
 		return report, false
 	}
 	c.waiters.begin(item.Key)
-	c.gaveUp.remove(item.Key)
 	t := s.newTry()
-	*t = try[K]{Context: ctx, key: item.Key, ticket: ticket, began: time.Since(c.started), log: c.cfg.Logger, info: Info{
+	*t = try[K]{Context: ctx, work: ctx, key: item.Key, began: time.Since(c.started), of: c, info: Info{
 		Controller: c.name, Reconcile: c.ids.Add(1),
 		Attempt: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
 	}}
@@ -59,8 +48,8 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 	}
 	returned := false
 	defer func() {
-		if !returned { // a Goexit, which nothing can stop
-			crash := &wait.PanicError{Value: ErrGoexit, Stack: debug.Stack()}
+		if !returned || t.lastWord { // a Goexit, of the reconcile or of GaveUp, which nothing can stop
+			crash := &wait.PanicError{Value: errGoexit, Stack: debug.Stack()}
 			_, told = c.finish(t, Result{}, Panicked, crash)
 		}
 	}()
@@ -107,29 +96,24 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 	return result, outcome, err
 }
 
-// call calls the reconciler and classifies what comes of it. It captures a panic, also one of a method of the error, such as
-// that of a nil pointer which was returned as an error.
+// call calls the reconcile function and classifies what comes of it. It captures a panic, also one of a method of the error,
+// such as that of a nil pointer that was returned as an error.
 func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			result, outcome, err = Result{}, Panicked, &wait.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	result, err = c.reconciler.Reconcile(t, t.key)
-	switch {
-	case err != nil:
-		outcome, err = c.classify(t, err)
-		return Result{}, outcome, err
-	case result == Result{}:
+	result, err = c.callOwned(t, t.key)
+	if err == nil {
 		return result, Succeeded, nil
 	}
-	if _, ok := result.again(time.Now()); ok {
-		return result, Requeued, nil
-	}
-	return result, Succeeded, nil
+	outcome, err = c.classify(t, err)
+	return Result{}, outcome, err
 }
 
-// classify says what follows from an error.
+// classify says what follows from an error. An error that is permanent is final, whatever has happened meanwhile. Then comes
+// what ended the context, and then what the error says.
 func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 	checkError(err)
 	cause := context.Cause(t.Context)
@@ -137,10 +121,10 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 		cause = leadershipErr(t.Context)
 	}
 	switch {
-	case errors.Is(err, ErrTerminal):
-		return GivenUp, err
-	case errors.Is(err, ErrSkip):
-		return Skipped, err
+	case retry.IsPermanent(err):
+		return Parked, err
+	case errors.Is(err, errNotOwned):
+		return Canceled, err
 	case cause == c.tooLong:
 		return TimedOut, fmt.Errorf("%w: %w", cause, err)
 	case cause == ErrSuperseded:
@@ -149,9 +133,10 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 		return Canceled, fmt.Errorf("%w: %w", cause, err)
 	case isFenced(err):
 		return Canceled, err
-	}
-	if _, ok := retryDelay(err); ok {
-		return Deferred, err
+	case retry.IsNotYet(err):
+		return Unfinished, err
+	case retry.IsConflict(err) && c.streaks.conflicts(t.key) < maxConflicts:
+		return Unfinished, err
 	}
 	return Failed, err
 }
@@ -161,29 +146,37 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	ended := time.Since(c.started)
 	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
-	case outcome == Requeued:
-		r.Retry, _ = result.again(time.Now())
-		c.schedule(t.key, r.Retry)
+	case outcome == Succeeded:
+		c.streaks.end(t.key)
+		if t.info.Attempt > 1 {
+			c.queue.Forget(t.key)
+		}
+		if r.Retry = result.RequeueAfter; r.Retry < 0 {
+			r.Retry = 1 // the time has passed
+		}
+		if r.Retry > 0 {
+			c.schedule(t.key, r.Retry, "")
+		}
+	case outcome == Unfinished:
+		c.resume(t, &r)
+	case outcome == Parked:
+		c.park(t, &r)
+	case outcome == Canceled && errors.Is(err, errNotOwned):
+		c.streaks.end(t.key)
+		if t.info.Attempt > 1 {
+			c.queue.Forget(t.key)
+		}
 	case outcome == Canceled && isFenced(err):
 		// Not in this Run, whose leader was replaced: it would be refused again and again until the election notices.
-		c.scheduled.Store(true)
-		c.queue.AddWith(t.key, workqueue.AddOptions{After: never, Policy: workqueue.Replace})
+		c.schedule(t.key, never, "")
 	case outcome == Canceled:
-		c.queue.Add(t.key)
+		c.putBack(t.key)
 	case outcome.failure():
 		c.retry(t, &r)
 	}
-	if t.info.Attempt > 1 && (err == nil || outcome == GivenUp || outcome == Skipped) {
-		c.queue.Forget(t.key)
-	}
-	if outcome == GivenUp {
-		c.gaveUp.add(t.key)
-	}
+	t.endCalls()
 	c.outcomes[r.Outcome].Add(1)
 	c.ended.Store(int64(ended))
-	if c.cfg.Gate != nil {
-		c.cfg.Gate.Leave(t.ticket, r.Outcome, r.Err)
-	}
 	c.log(t, r)
 	if c.cfg.Hooks.Reconciled != nil {
 		c.cfg.Hooks.Reconciled(r)
@@ -191,12 +184,17 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	return r, c.waiters.end(r.Key, r.Outcome, r.Err)
 }
 
-// schedule makes key, which a queue has handed out, be reconciled after d, or by the next Run if this one drains.
-func (c *Controller[K]) schedule(key K, d time.Duration) {
+// schedule makes key, which a worker has in hand, be reconciled after d, or by the next Run if this one drains.
+func (c *Controller[K]) schedule(key K, d time.Duration, reason string) {
 	if !c.scheduled.Load() {
 		c.scheduled.Store(true)
 	}
-	c.queue.AddWith(key, workqueue.AddOptions{After: c.inThisRun(d), Policy: workqueue.Replace})
+	c.queue.AddWith(key, workqueue.AddOptions{After: c.inThisRun(d), Policy: workqueue.Replace, Reason: reason})
+}
+
+// putBack makes key, which a worker has in hand, be reconciled again at once.
+func (c *Controller[K]) putBack(key K) {
+	c.queue.AddWith(key, workqueue.AddOptions{After: -1}) // which Debounce does not delay
 }
 
 // inThisRun returns d, or never for what a Run that drains leaves to the next: Run brings it forward in the end.
@@ -207,47 +205,72 @@ func (c *Controller[K]) inThisRun(d time.Duration) time.Duration {
 	return d
 }
 
-// retry makes the key of r be tried again, unless its budget is spent.
+// resume makes the key of r, which is unfinished, be reconciled again when its error says, or parks it if it has been
+// unfinished for too long.
+func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
+	d, own := retry.Delay(r.Err)
+	conflict := !retry.IsNotYet(r.Err)
+	n, since := c.streaks.unfinished(r.Key, conflict, c.cfg.Queue.MaxElapsed > 0)
+	if conflict && !own {
+		d = conflictDelay << (n - 1)
+	}
+	if limit := c.cfg.Queue.MaxElapsed; limit > 0 {
+		left := limit - time.Since(earlier(since, t.info.FirstFailure))
+		if left <= 0 {
+			c.park(t, r)
+			return
+		}
+		if d <= 0 || d > left { // the last attempt comes when the time is over
+			d = left
+		}
+	}
+	if r.Retry = max(d, 0); r.Retry > 0 {
+		c.schedule(r.Key, r.Retry, r.Err.Error())
+	}
+}
+
+// retry makes the key of r, which has failed, be tried again, unless its budget is spent.
 func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
+	since := c.streaks.failed(r.Key, retry.IsConflict(r.Err))
+	if c.spent(t, since) || c.streaks.isProbe(r.Key) {
+		c.park(t, r)
+		return
+	}
 	d, own := time.Duration(0), false
 	if r.Outcome != Panicked {
-		d, own = retryDelay(r.Err)
+		d, own = retry.Delay(r.Err)
 	}
 	if !own {
-		d = max(workqueue.Backoff(c.cfg.RateLimiter, r.Key, r.Attempt), 0)
+		d = max(workqueue.Backoff(c.cfg.Queue.RateLimiter, r.Key, r.Attempt), 0)
 	}
 	r.Retry = d
 	// A negative delay is none, one of zero would be up to the queue.
-	if !c.queue.AddWith(r.Key, workqueue.AddOptions{
+	c.queue.AddWith(r.Key, workqueue.AddOptions{
 		RateLimited: true, After: cmp.Or(c.inThisRun(d), -1), Policy: workqueue.Replace, Reason: r.Err.Error(),
-	}) {
-		r.Outcome, r.Retry = Parked, 0
-	}
+	})
 }
 
 // log reports what nobody receives as an error.
 func (c *Controller[K]) log(t *try[K], r Report[K]) {
 	level, message := slog.LevelDebug, "reconciled"
 	switch r.Outcome {
+	case Unfinished:
+		message = "reconcile unfinished"
 	case Failed:
 		level, message = slog.LevelWarn, "reconcile failed"
-	case Deferred:
-		level, message = slog.LevelWarn, "reconcile failed, and says when to try again"
 	case TimedOut:
 		level, message = slog.LevelWarn, "reconcile timed out"
 	case Panicked:
 		level, message = slog.LevelError, "reconcile panicked"
-	case GivenUp:
-		level, message = slog.LevelError, "reconcile failed, not tried again"
 	case Parked:
 		level, message = slog.LevelError, "reconcile failed, parked"
-	case Skipped:
-		message = "reconcile skipped"
 	case Superseded:
 		message = "reconcile superseded"
 	case Canceled:
-		level, message = slog.LevelInfo, "reconcile stopped, left to the next run"
-		if isFenced(r.Err) {
+		switch level, message = slog.LevelInfo, "reconcile stopped, left to the next run"; {
+		case errors.Is(r.Err, errNotOwned):
+			level, message = slog.LevelDebug, "reconcile left to another replica"
+		case isFenced(r.Err):
 			level, message = slog.LevelWarn, "reconcile fenced, left to the next run"
 		}
 	}

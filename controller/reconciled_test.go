@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
@@ -28,8 +29,7 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 				applied.Store(int64(o.Value))
 			}
 			return controller.Result{}, nil
-		})
-		controller.WatchKeys(c, inf)
+		}, controller.For(inf))
 		start(t, c.Run)
 		time.Sleep(time.Hour)
 
@@ -66,9 +66,7 @@ func TestWaitReconciledLooksAtTheCachesThatItIsGiven(t *testing.T) {
 		others := must(informer.New(lagging{slow, time.Hour}, keyOf, informer.Config{}))
 		start(t, things.Run)
 		start(t, others.Run)
-		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.WatchKeys(c, things)
-		controller.WatchKeys(c, others)
+		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(things), controller.For(others))
 		start(t, c.Run)
 		synctest.Wait()
 		fast.set(object{Key: "a", Value: 1})
@@ -85,7 +83,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {
 			n := 0
-			cfg := controller.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, Timeout: 10 * time.Second}
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}}, Timeout: 10 * time.Second}
 			c, _ := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
 				if n++; n == 1 {
 					return e.end(ctx, key)
@@ -94,13 +92,17 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 			})
 			start(t, c.Run)
 			synctest.Wait()
+			if e.outcome == controller.Unfinished && e.again == 0 {
+				time.AfterFunc(time.Hour, func() { c.Add("a") })
+			}
 			err := c.WaitReconciled(t.Context(), "a", 0)
 			switch e.outcome {
-			case controller.Succeeded, controller.Requeued:
+			case controller.Succeeded:
 				require.NoError(t, err)
 				assert.Equal(t, 1, n)
-			case controller.GivenUp, controller.Skipped:
+			case controller.Parked:
 				require.ErrorIs(t, err, e.err)
+				require.ErrorIs(t, err, controller.ErrParked)
 				assert.Equal(t, 1, n)
 			default:
 				require.NoError(t, err)
@@ -109,7 +111,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 		})
 	}
 	bubble(t, "parked", func(t *testing.T) {
-		c, _ := newController(t, controller.Config[string]{MaxAttempts: 3}, func(context.Context, string) (controller.Result, error) {
+		c, _ := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 3}}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, errBoom
 		})
 		start(t, c.Run)
@@ -143,8 +145,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 	bubble(t, "an informer that has ended", func(t *testing.T) {
 		inf := newInformer("things", newSource())
 		r := start(t, inf.Run)
-		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.WatchKeys(c, inf)
+		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		synctest.Wait()
 		require.NoError(t, r.stop())
 		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", 5), informer.ErrEnded)
@@ -216,12 +217,12 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 }
 
 func TestWhoHearsThatAKeyIsParkedFindsItParked(t *testing.T) {
-	c, _ := newController(t, controller.Config[string]{Workers: 2, MaxAttempts: 1, Logger: quiet},
+	c, _ := newController(t, controller.Config[string]{Workers: 2, Queue: workqueue.Config[string]{MaxAttempts: 1}, Logger: quiet},
 		func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom })
 	r := start(t, c.Run)
 	for range 3000 {
 		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", 0), controller.ErrParked)
-		require.True(t, c.DropParked("a"))
+		require.True(t, c.Drop("a"))
 	}
 	require.NoError(t, r.stop())
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -52,7 +54,7 @@ func (c *Controller[K]) leave() {
 	c.crew = nil
 }
 
-// run is Run without its guard. While it runs nobody changes c.feeds.
+// run is Run without its guard.
 func (c *Controller[K]) run(ctx context.Context) error {
 	syncers, stopFeeds, err := c.startFeeds(ctx)
 	if err == nil {
@@ -143,7 +145,7 @@ func (c *Controller[K]) work(ctx context.Context, s *seat[K]) {
 			continue
 		}
 		if ctx.Err() != nil { // it ended just as the key came
-			c.queue.Add(item.Key)
+			c.putBack(item.Key)
 			item.Done()
 			continue
 		}
@@ -174,7 +176,7 @@ func (c *Controller[K]) readmit() {
 	}
 	for _, k := range c.queue.Snapshot() {
 		if k.State == workqueue.Delayed && time.Until(k.Next) > never/2 {
-			c.queue.Add(k.Key)
+			c.putBack(k.Key)
 		}
 	}
 }
@@ -225,4 +227,131 @@ func describe[K comparable](keys []K) string {
 		b.WriteString(", ...")
 	}
 	return b.String()
+}
+
+// crew is the workers of one Run. The fields are guarded by Controller.mu, but running.
+type crew[K comparable] struct {
+	ctx     context.Context         // ends the work, and the workers
+	stop    context.CancelCauseFunc // ends ctx
+	leads   *leaderelect.Leadership // without it no reconcile may begin; nil if ctx belongs to none
+	work    func(s *seat[K])
+	began   time.Time
+	want    int
+	closed  bool       // no worker may begin any more
+	seats   []*seat[K] // of the workers that run, each at its place
+	running sync.WaitGroup
+}
+
+// seat is the place of one worker.
+type seat[K comparable] struct {
+	crew      *crew[K]
+	place     int             // its index in crew.seats; guarded by Controller.mu
+	take      context.Context // ends when the worker has to ask whether it is to go on; written by the worker with Controller.mu held
+	interrupt context.CancelFunc
+	goroutine atomic.Int64           // the number of the worker's
+	current   atomic.Pointer[try[K]] // what the worker does; nil for nothing
+	tries     []try[K]               // not used yet; used by the worker only
+}
+
+// triesAtOnce is how many tries a worker allocates together. A reconcile whose context somebody keeps keeps them all.
+const triesAtOnce = 16
+
+// newTry returns a try. Each is used once, since its context may outlive the reconcile.
+func (s *seat[K]) newTry() *try[K] {
+	if s == nil {
+		return new(try[K])
+	}
+	if len(s.tries) == 0 {
+		s.tries = make([]try[K], triesAtOnce)
+	}
+	t := &s.tries[0]
+	s.tries = s.tries[1:]
+	return t
+}
+
+// resizeLocked makes it n workers. Those that are too many end when they have done what they do.
+func (w *crew[K]) resizeLocked(n int) {
+	if w.closed {
+		return
+	}
+	w.want = n
+	for len(w.seats) < n && w.ctx.Err() == nil {
+		s := &seat[K]{crew: w, place: len(w.seats)}
+		s.take, s.interrupt = context.WithCancel(w.ctx)
+		w.seats = append(w.seats, s)
+		w.startLocked(s)
+	}
+	if len(w.seats) > n {
+		for _, s := range w.seats {
+			s.interrupt()
+		}
+	}
+}
+
+// startLocked starts the worker of s. When there may be somebody who waits, a worker has to run.
+func (w *crew[K]) startLocked(s *seat[K]) {
+	// A worker exists to reconcile one key at a time. It ends when it is not wanted, and Run waits for it.
+	w.running.Go(func() { w.work(s) })
+}
+
+// stayLocked tells the worker of s, which was interrupted, whether it is to go on, and if it is not takes its seat away.
+func (w *crew[K]) stayLocked(s *seat[K]) bool {
+	if w.ctx.Err() == nil && len(w.seats) <= w.want {
+		s.take, s.interrupt = context.WithCancel(w.ctx)
+		return true
+	}
+	last := w.seats[len(w.seats)-1]
+	w.seats[s.place], last.place = last, s.place
+	w.seats[len(w.seats)-1] = nil
+	w.seats = w.seats[:len(w.seats)-1]
+	return false
+}
+
+// workContext returns a context for work that is to be finished although ctx has ended. It ends when stop is called, and
+// when the leadership that ctx belongs to, if any, is lost. It has the values of ctx.
+func workContext(ctx context.Context) (work context.Context, stop context.CancelCauseFunc) {
+	parent := context.WithoutCancel(ctx)
+	if l, ok := leaderelect.FromContext(ctx); ok {
+		parent = joined{Context: l.Context(), values: parent}
+	}
+	return context.WithCancelCause(parent)
+}
+
+// leadershipErr returns why the leadership that ctx belongs to is over, by the clock. It is nil if there is none.
+func leadershipErr(ctx context.Context) error {
+	if l, ok := leaderelect.FromContext(ctx); ok {
+		return l.Err()
+	}
+	return nil
+}
+
+// joined is a context that ends with one context and has the values of another before its own.
+type joined struct {
+	context.Context
+	values context.Context
+}
+
+// Value asks the ending context as well. So the context package finds in it what it needs to end children without a
+// goroutine, and with the cause.
+func (j joined) Value(key any) any {
+	if v := j.values.Value(key); v != nil {
+		return v
+	}
+	return j.Context.Value(key)
+}
+
+// stopWith calls stop with the cause of ctx when ctx ends. The caller has to call release, after which that happens no
+// more.
+func stopWith(ctx context.Context, stop context.CancelCauseFunc) (release func()) {
+	ended := make(chan struct{})
+	// The goroutine of AfterFunc exists for the one call after ctx has ended. release waits for it.
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		stop(context.Cause(ctx))
+	})
+	return func() {
+		if !cancel() {
+			<-ended
+		}
+	}
 }

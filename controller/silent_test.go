@@ -44,8 +44,7 @@ func idle(ctx context.Context, yield func(informer.Event[object], error) bool) {
 func watchedBy(t *testing.T, src informer.ListWatcher[object], silentAfter time.Duration) *controller.Controller[string] {
 	inf := must(informer.New(src, keyOf, informer.Config{Name: "things", OnError: func(error) {}}))
 	start(t, inf.Run)
-	c, _ := newController(t, controller.Config[string]{SilentAfter: silentAfter}, noop)
-	controller.WatchKeys(c, inf)
+	c, _ := newController(t, controller.Config[string]{SilentAfter: silentAfter}, noop, controller.For(inf))
 	start(t, c.Run)
 	synctest.Wait()
 	return c
@@ -95,9 +94,6 @@ func TestASourceThatBreaksItsPromiseOfBookmarksIsSilent(t *testing.T) {
 		},
 		func(src informer.ListWatcher[object]) informer.ListWatcher[object] {
 			return informer.Map(src, func(o object) object { return o })
-		},
-		func(src informer.ListWatcher[object]) informer.ListWatcher[object] {
-			return informer.WithEqual(src, func(a, b object) bool { return a == b })
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 )
@@ -18,6 +19,17 @@ type object struct {
 }
 
 func keyOf(o object) string { return o.Key }
+
+// pure returns the function for a Watches that f is, which needs no context and does not fail.
+func pure(f func(o object) []string) func(context.Context, object) ([]string, error) {
+	return func(_ context.Context, o object) ([]string, error) { return f(o), nil }
+}
+
+// slowly maps an object to its key in a second.
+func slowly(_ context.Context, o object) ([]string, error) {
+	time.Sleep(time.Second)
+	return []string{o.Key}, nil
+}
 
 // source is a ListWatcher in memory.
 type source struct {

@@ -7,21 +7,20 @@ import (
 	"sync"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 // Connect attaches the watches of c to their informers, as Run does when it begins, and starts no worker. It is for tests and
-// simulations that decide what happens when: they reconcile the keys of [Controller.Ready] by [Controller.Process]. An informer
+// simulations that decide what happens when: they reconcile the keys of [Controller.Ready] by [Controller.Step]. An informer
 // that is driven by [informer.Steps] adds its keys when its handlers are called.
 //
 //	disconnect, err := c.Connect(ctx)
 //	defer disconnect()
 //	for _, key := range c.Ready() {
-//		report, ok := c.Process(ctx, key)
+//		report, ok := c.Step(ctx, key)
 //	}
 //
-// Until disconnect is called, no key is ready before the informers that are watched and the caches of Config.WaitFor have
-// synced. [WatchChannel], and mappers that are called again after they failed, work in goroutines, which ctx or disconnect ends.
+// Until disconnect is called, no key is ready before the sources of c have
+// synced. Mappers that are called again after they failed work in goroutines, which ctx or disconnect ends.
 //
 // disconnect detaches the watches, waits for these goroutines, and may be called twice. Keys that were added stay. A step, or a
 // callback of an informer, must not call it. A simulation of a crash leaves c behind, and makes a new controller.
@@ -67,8 +66,8 @@ func (c *Controller[K]) leaveConnect() {
 }
 
 // Ready returns the keys that may be reconciled now, in the order in which Run would begin them: by priority, with aging, and
-// first come, first served. There are none while c is paused, or is connected and not synced. [Controller.Process] may find that
-// a key has to wait: it is paused, its expectations are not met, or Config.Gate or Config.HandOut does not let it through.
+// first come, first served. There are none while c is paused, or is connected and not synced. [Controller.Step] may find that
+// a key has to wait: it is paused, its expectations are not met, or Config.Queue.DispatchLimit does not let it through.
 func (c *Controller[K]) Ready() []K {
 	if !c.mayStep() {
 		return nil
@@ -77,49 +76,30 @@ func (c *Controller[K]) Ready() []K {
 	return c.queue.Ready()
 }
 
-// Process is [Controller.ProcessNext] of one of the keys of [Controller.Ready], whose turn it need not be. ok is false when key
-// is not ready. Process panics while Run is under way.
-func (c *Controller[K]) Process(ctx context.Context, key K) (report Report[K], ok bool) {
-	return c.step(ctx, "Process", func() (workqueue.Item[K], bool) { return c.queue.TryTakeKey(key) })
-}
-
-// ProcessNext reconciles the first key of [Controller.Ready], in the goroutine of the caller, and reports how it went. It does not
-// wait: ok is false when no key is ready that may be reconciled, when c is paused, when ctx has ended, or when ctx belongs
-// to a leadership that is over. Keys come from Add, from reconciles before that asked to be called again, and from the watches
-// after [Controller.Connect]. ctx becomes the context of the reconcile, and ends it.
-//
-// It is the stepping form of Run, for tests that decide what happens when. ProcessNext panics while Run is under way.
-func (c *Controller[K]) ProcessNext(ctx context.Context) (report Report[K], ok bool) {
-	return c.step(ctx, "ProcessNext", c.queue.TryTake)
-}
-
-// step reconciles the key that take takes, or the next one that it takes if that has to wait.
-func (c *Controller[K]) step(
-	ctx context.Context, method string, take func() (workqueue.Item[K], bool),
-) (report Report[K], ok bool) {
-	c.enterStep(method)
+// Step reconciles key, one of those of [Controller.Ready], in the goroutine of the caller, and reports how it went. It is the
+// stepping form of Run, for tests that decide what happens when. It does not wait: ok is false if key is not ready or has to
+// wait, if c is paused, if ctx has ended, or if ctx belongs to a leadership that is over. Keys come from Add, from reconciles
+// before that asked to be called again, and from the watches after [Controller.Connect]. ctx becomes the context of the
+// reconcile, and ends it. Step panics while Run is under way.
+func (c *Controller[K]) Step(ctx context.Context, key K) (report Report[K], ok bool) {
+	c.enterStep()
 	defer c.leaveStep()
-	if !c.mayStep() {
+	if !c.mayStep() || ctx.Err() != nil || leadershipErr(ctx) != nil {
 		return report, false
 	}
 	c.releaseMet() // what a Run hears, a step has to ask for
-	for ctx.Err() == nil && leadershipErr(ctx) == nil {
-		item, ok := take()
-		if !ok {
-			return report, false
-		}
-		if report, ok = c.process(ctx, item, nil); ok {
-			return report, true
-		}
+	item, ok := c.queue.TryTakeKey(key)
+	if !ok {
+		return report, false
 	}
-	return report, false
+	return c.process(ctx, item, nil)
 }
 
-func (c *Controller[K]) enterStep(method string) {
+func (c *Controller[K]) enterStep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running {
-		panic("controller: " + method + " called while Run is under way")
+		panic("controller: Step called while Run is under way")
 	}
 	c.steps++
 }

@@ -16,12 +16,12 @@ func TestAnAddDoesNotEndTheReconcileThatItAsksFor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // so that an Add is held up at times
 	const keys = 64
 	last := make([]atomic.Int64, keys)
-	c, err := controller.New("superseded", controller.Func[int](func(ctx context.Context, key int) (controller.Result, error) {
+	c, err := controller.New("superseded", func(ctx context.Context, key int) (controller.Result, error) {
 		for range 10 {
 			runtime.Gosched() // time for an Add that comes late
 		}
 		return controller.Result{}, ctx.Err()
-	}), controller.Config[int]{
+	}, controller.Config[int]{
 		Workers: 4, CancelSuperseded: true, Logger: quiet,
 		Hooks: controller.Hooks[int]{Reconciled: func(r controller.Report[int]) { last[r.Key].Store(int64(r.Outcome)) }},
 	})

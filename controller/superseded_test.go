@@ -28,8 +28,7 @@ func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
 				}
 			}
 			return controller.Result{}, ctx.Err()
-		})
-		controller.WatchKeys(c, inf)
+		}, controller.For(inf))
 		start(t, c.Run)
 		time.Sleep(90 * time.Minute)
 		assert.Empty(t, ended, "a resync does not")

@@ -3,8 +3,6 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"iter"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +10,8 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -65,36 +65,21 @@ func TestNoReconcileBeginsAfterTheDeadlineOfALeaderThatWasSuspended(t *testing.T
 	}
 }
 
-// slowGate lets everything through, after the worker was suspended in it.
-type slowGate struct {
-	suspend func()
-	tickets atomic.Uint64
-	left    log[string]
-}
-
-func (g *slowGate) Enter() (uint64, time.Duration) {
-	g.suspend()
-	return g.tickets.Add(1), 0
-}
-
-func (g *slowGate) Leave(ticket uint64, o controller.Outcome, _ error) {
-	g.left.add(fmt.Sprint(ticket, " ", o))
-}
-
-func TestALeadershipThatEndsInAGateLetsNoReconcileBegin(t *testing.T) {
+func TestALeadershipThatEndsAfterAKeyIsDispatchedLetsNoReconcileBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
-		gate := &slowGate{suspend: func() {}}
-		c, reports := newController(t, controller.Config[string]{Gate: gate}, func(ctx context.Context, _ string) (controller.Result, error) {
+		var suspended atomic.Bool
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
+			Dispatched: func(string, time.Duration) {
+				if suspended.CompareAndSwap(false, true) {
+					time.Sleep(time.Minute)
+				}
+			},
+		}}}
+		c, reports := newController(t, cfg, func(ctx context.Context, _ string) (controller.Result, error) {
 			leads(ctx, t, "it begins after the deadline")
 			return controller.Result{}, nil
 		})
-		var suspended atomic.Bool
-		gate.suspend = func() {
-			if suspended.CompareAndSwap(false, true) {
-				time.Sleep(time.Minute)
-			}
-		}
 		lead(t, store, c.Run)
 		synctest.Wait()
 		store.cut.Store(true)
@@ -102,11 +87,9 @@ func TestALeadershipThatEndsInAGateLetsNoReconcileBegin(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		assert.Empty(t, reports.take())
-		assert.Equal(t, []string{"1 Canceled"}, gate.left.take(), "each Enter has its Leave")
 		store.cut.Store(false)
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"a"}, keysOf(reports.take()), "the next term does it")
-		assert.Equal(t, []string{"2 Succeeded"}, gate.left.take())
 	})
 }
 
@@ -123,7 +106,7 @@ func TestAStepOfALeaderThatWasSuspendedDoesNothing(t *testing.T) {
 				store.cut.Store(true)
 				l, _ := leaderelect.FromContext(ctx)
 				untilDeadline(l)
-				_, ok := c.ProcessNext(ctx)
+				_, ok := next(ctx, c)
 				assert.False(t, ok)
 				return nil
 			})
@@ -146,7 +129,7 @@ func TestAnErrorAfterTheDeadlineIsNoFailure(t *testing.T) {
 	for range resumptions {
 		synctest.Test(t, func(t *testing.T) {
 			store := newLeases()
-			c, reports := newController(t, controller.Config[string]{MaxAttempts: 1}, func(ctx context.Context, _ string) (controller.Result, error) {
+			c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}}, func(ctx context.Context, _ string) (controller.Result, error) {
 				l, _ := leaderelect.FromContext(ctx)
 				untilDeadline(l)
 				return controller.Result{}, errBoom
@@ -172,13 +155,18 @@ func TestNoReconcileBeginsAfterTheDeadlineOfASlot(t *testing.T) {
 	for range resumptions {
 		synctest.Test(t, func(t *testing.T) {
 			store := newLeases()
-			var c *controller.Sharded[string]
-			slots, err := leaderelect.NewSlots(leaderelect.SlotsConfig{
+			var c *controller.Controller[string]
+			slots, err := shard.New(shard.Config{
 				Lease: leaderelect.Config{Store: store, Key: "lock", Identity: "me", Logger: quiet}, Slots: 1,
-				OnAcquired: func(_ context.Context, slot int) error { c.Acquired(slot); return nil },
+				OnAcquired: func(context.Context, int) error {
+					for _, key := range []string{"first", "b", "c", "d"} {
+						c.Add(key)
+					}
+					return nil
+				},
 			})
 			require.NoError(t, err)
-			c, err = controller.NewSharded("test", controller.Func[string](func(ctx context.Context, key string) (controller.Result, error) {
+			c, err = controller.New("test", func(ctx context.Context, key string) (controller.Result, error) {
 				leads(ctx, t, key+" begins after the deadline")
 				l, _ := leaderelect.FromContext(ctx)
 				if key == "first" && l.Term() == 1 {
@@ -186,18 +174,16 @@ func TestNoReconcileBeginsAfterTheDeadlineOfASlot(t *testing.T) {
 					return controller.Result{}, errBoom
 				}
 				return controller.Result{}, nil
-			}), slots, controller.ShardedConfig[string]{
-				Controller: controller.Config[string]{Logger: quiet, MaxAttempts: 1},
-				Keys:       func(int) iter.Seq[string] { return slices.Values([]string{"first", "b", "c", "d"}) },
-			})
+			}, controller.Config[string]{Logger: quiet, Queue: workqueue.Config[string]{MaxAttempts: 1}})
 			require.NoError(t, err)
+			c.Share(slots)
 			start(t, slots.Run)
 			start(t, c.Run)
 			synctest.Wait()
 			store.cut.Store(true)
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
-			assert.EqualValues(t, 4, c.Stats().Outcomes[controller.Skipped], "also that of which the error came too late")
+			assert.EqualValues(t, 4, c.Stats().Outcomes[controller.Canceled], "also that of which the error came too late")
 			store.cut.Store(false)
 			time.Sleep(time.Minute)
 			assert.Zero(t, c.Stats().Queue)

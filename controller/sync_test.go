@@ -19,16 +19,15 @@ func TestCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 		things, others := newInformer("things", watched), newInformer("others", read)
 		start(t, things.Run)
 		start(t, others.Run)
-		waitFor := []informer.Syncer{others}
-		c, reports := newController(t, controller.Config[string]{WaitFor: waitFor}, func(context.Context, string) (controller.Result, error) {
+		reads := []controller.Source{others}
+		c, reports := newController(t, controller.Config[string]{Reads: reads}, func(context.Context, string) (controller.Result, error) {
 			_, ok := things.Get("a")
 			assert.True(t, ok)
 			_, ok = others.Get("r")
 			assert.True(t, ok)
 			return controller.Result{}, nil
-		})
-		waitFor[0] = nil // it was copied
-		controller.WatchKeys(c, things)
+		}, controller.For(things))
+		reads[0] = nil // it was copied
 		start(t, c.Run)
 		c.Add("early")
 		time.Sleep(time.Second)
@@ -50,12 +49,11 @@ func TestWorkersWaitUntilAllThatIsThereHasBeenMapped(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			assert.Equal(t, 3, mapped)
 			return controller.Result{}, nil
-		})
-		controller.Watch(c, inf, func(key string, _ object) []string {
+		}, controller.Watches(inf, pure(func(o object) []string {
 			time.Sleep(time.Second)
 			mapped++
-			return []string{key}
-		})
+			return []string{o.Key}
+		})))
 		start(t, c.Run)
 		time.Sleep(time.Minute)
 		assert.Len(t, reports.take(), 3)
@@ -72,14 +70,14 @@ func TestACacheThatDoesNotSyncIsNamedAndNothingIsReconciled(t *testing.T) {
 			start(t, bad.Run)
 			cfg := controller.Config[string]{}
 			if wait {
-				cfg.WaitFor = []informer.Syncer{bad}
+				cfg.Reads = []controller.Source{bad}
 				cfg.SyncTimeout = time.Minute
 			}
-			c, reports := newController(t, cfg, noop)
-			controller.WatchKeys(c, good)
-			if !wait {
-				controller.WatchKeys(c, bad)
+			inputs := []controller.Input[string]{controller.For(good), controller.For(bad)}
+			if wait {
+				inputs = inputs[:1]
 			}
+			c, reports := newController(t, cfg, noop, inputs...)
 			c.Add("early")
 			began := time.Now()
 			err := c.Run(t.Context())
@@ -110,8 +108,7 @@ func TestAStopWhileTheCachesSyncIsNoError(t *testing.T) {
 		s.hold = make(chan struct{})
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.WatchKeys(c, inf)
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		c.Add("early")
 		r := start(t, c.Run)
 		time.Sleep(time.Second)
@@ -131,9 +128,7 @@ func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
 		dead := newInformer("dead", newSource())
 		start(t, good.Run)
 		require.NoError(t, start(t, dead.Run).stop())
-		c, _ := newController(t, controller.Config[string]{}, noop)
-		controller.WatchKeys(c, good)
-		controller.WatchKeys(c, dead)
+		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(good), controller.For(dead))
 		err := c.Run(t.Context())
 		require.ErrorIs(t, err, informer.ErrEnded)
 		assert.Contains(t, err.Error(), "watch dead: ")
@@ -152,5 +147,50 @@ func TestARunThatIsCancelledBeforeItBeginsDoesNothing(t *testing.T) {
 		require.NoError(t, c.Run(ctx))
 		assert.Empty(t, reports.take())
 		assert.Equal(t, 1, c.Stats().Queue.Ready)
+	})
+}
+
+func TestTheSourcesAreTheInformersOfInputsAndReadsEachOnce(t *testing.T) {
+	things, others, read := newInformer("things", newSource()), newInformer("others", newSource()), newInformer("read", newSource())
+	uncomparable := list{read}
+	c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{read, things, uncomparable, uncomparable}}, noop,
+		controller.For(things), controller.Watches(others, owner), controller.For(things).When(controller.Changed(value)))
+	assert.Equal(t, []controller.Source{things, others, read, uncomparable, uncomparable}, c.Sources())
+	clear(c.Sources())
+	assert.Len(t, c.Sources(), 5, "the caller may change what it gets")
+	c, _ = newController(t, controller.Config[string]{}, noop)
+	assert.Empty(t, c.Sources())
+}
+
+// list is a source whose type cannot be compared.
+type list []controller.Source
+
+func (l list) Name() string                  { return l[0].Name() }
+func (l list) Synced() <-chan struct{}       { return l[0].Synced() }
+func (l list) Run(ctx context.Context) error { return l[0].Run(ctx) }
+
+func TestARunWhoseSourceNobodyRunsSaysWhatToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := newSource()
+		stuck.hold = make(chan struct{})
+		good, mute, forgotten := newInformer("good", newSource()), newInformer("mute", stuck), newInformer("forgotten", newSource())
+		start(t, good.Run)
+		start(t, mute.Run)
+		c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{forgotten}}, noop,
+			controller.For(good), controller.For(mute))
+		err := c.Run(t.Context())
+		require.ErrorIs(t, err, controller.ErrSyncTimeout)
+		assert.EqualError(t, err, `controller: run "test": informer: wait for sync of mute, forgotten, mute handler 1: `+
+			"controller: not synced in time: 2m0s have passed; "+
+			"nothing was heard from the source of mute, forgotten: without a manager, call Run of the informer")
+		close(stuck.hold)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer("things", newSource(object{Key: "a"}))
+		start(t, inf.Run)
+		c, _ := newController(t, controller.Config[string]{SyncTimeout: time.Millisecond}, noop, controller.Watches(inf, slowly))
+		err := c.Run(t.Context())
+		assert.EqualError(t, err, `controller: run "test": informer: wait for sync of things handler 1: `+
+			"controller: not synced in time: 1ms have passed", "it is the function that takes too long")
 	})
 }

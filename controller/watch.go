@@ -2,188 +2,181 @@ package controller
 
 import (
 	"context"
-	"reflect"
-	"slices"
 
-	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// WatchKeys makes c reconcile the keys of the objects of inf: it is [Watch] for a controller whose keys are those of what it
-// watches. It needs no goroutine, and no allocation for a change.
-func WatchKeys[K comparable, T any](c *Controller[K], inf *informer.Informer[K, T], filters ...Filter[T]) {
-	needWatch("WatchKeys", c, inf)
-	o := origin[K]{c, inf.Name()}
-	watch(o, inf, nil, func(key K, e event[T]) { o.add(key, e.low, e.what) }, filters)
+// Input adds keys to a [Controller] while it runs. [New] takes inputs; [For], [Owns], [Watches] and [Handles] make them. What is
+// no informer, such as a webhook or a channel, calls [Controller.Add].
+type Input[K comparable] interface {
+	// feed returns what feeds c. It is called by New, once for each controller.
+	feed(c *Controller[K]) *feed[K]
 }
 
-// Watch makes c reconcile the keys to which mapper maps the objects of inf: all that are there when a Run of c begins,
-// and from then on each one that appears, changes or disappears. For a change the keys of the old and of the new object
-// are added, each once; for a deletion those of the last state that was known. Only changes that pass all filters count.
+// Watch is an [Input]: the objects of an informer, and how they become keys. It is a value. Its methods return a changed copy,
+// and several controllers may share one. [For], [Owns], [Watches] and [Handles] make watches.
 //
-// What is there when a Run begins, and updates that change nothing, as those of a resync, have Config.LowPriority.
+// A watch adds the keys of all objects that are there when a Run of the controller begins, and from then on the keys of each
+// object that appears, changes, or disappears. For an update, the keys of both the old and the new state are added, each once.
+// For a deletion, those of the last known state are. Each change in the cache is looked at, and none is merged with another: a
+// reconcile may have acted on a state that lasted for a moment only.
 //
-// The informer is run by somebody else. Run of c waits until it has synced, and until its objects have been mapped. What
-// is deleted while no Run is under way is not reported by the next one, as it is not after a restart of the process: work
-// that a deletion asks for needs a mark on the object, such as a finalizer, or a comparison with what is there.
+// Three questions have three answers:
 //
-// mapper must not block for long: it holds up the other events of this watch. If it panics, the change is mapped again
-// after a backoff, as with [WatchMap]. Watch panics while Run is under way.
-func Watch[K, S comparable, T any](
-	c *Controller[K], inf *informer.Informer[S, T], mapper func(key S, obj T) []K, filters ...Filter[T],
-) {
-	needWatch("Watch", c, inf)
-	if mapper == nil {
-		panic("controller: Watch called with a nil mapper")
-	}
-	WatchMap(c, inf, func(_ context.Context, key S, obj T) ([]K, error) { return mapper(key, obj), nil }, filters...)
-}
-
-// WatchOwned makes c reconcile the owners of the objects of inf: for each child that appears, changes or disappears the key of
-// the object that controls it, if that is of the given kind; for one that passes to another owner the keys of both. It is
-// [Watch] with [owner.ControlledBy].
-func WatchOwned[T any](
-	c *Controller[string], inf *informer.Informer[string, store.Object[T]], kind string, filters ...Filter[store.Object[T]],
-) {
-	keys := owner.ControlledBy[T](kind)
-	Watch(c, inf, func(_ string, child store.Object[T]) []string { return keys(child) }, filters...)
-}
-
-// WatchMap is [Watch] with a mapper that may fail, because it asks a database for the keys, say.
+//   - Which objects count? Those that pass [Watch.Where]. Defaults to all.
+//   - Which updates are news? Those that pass [Watch.When]. Others add no key. Defaults to all.
+//   - Whose turn is it? News has [Watch.Priority], which defaults to 0. What is no news has Config.Background: the objects that
+//     are there when a Run begins, and those that a resync repeats. If a key has both, the higher counts.
 //
-// A change that could not be mapped, because the mapper returned an error or panicked, is not lost: it is mapped again
-// after a backoff that grows from 5 ms to a minute, until it succeeds. So is each state that the object takes on
-// meanwhile, so that all are told who have lost the object since, and who has it now; of more than 100 states those in the
-// middle are left out. What was not mapped when a Run ends is mapped by the next one, also of an object that is gone.
+// Whether an update is one, or repeats an object, the informer knows: nothing is compared. A list after a gap is an update of
+// every object, unless the source is an [informer.Equaler], as every store is.
 //
-// The context ends when Run has to stop. The mapper is called by two goroutines at most.
-func WatchMap[K, S comparable, T any](
-	c *Controller[K], inf *informer.Informer[S, T], mapper func(ctx context.Context, key S, obj T) ([]K, error),
-	filters ...Filter[T],
-) {
-	needWatch("WatchMap", c, inf)
-	if mapper == nil {
-		panic("controller: WatchMap called with a nil mapper")
-	}
-	m := newMapping(c, inf.Name(), mapper)
-	watch(m.origin, inf, m, func(key S, e event[T]) { m.told(key, e) }, filters)
+// A manager runs the informer: see [Controller.Sources]. No Run hears of an object that was deleted before it began, as no
+// process does. Work that a deletion asks for needs a mark on the object, such as a finalizer, or a comparison with what is there.
+//
+// If a function that was given to a watch panics, the change counts, and the panic is logged.
+type Watch[K comparable, T any] struct {
+	where    func(T) bool
+	when     func(old, new T) bool
+	priority int
+
+	make func(c *Controller[K], w Watch[K, T]) *feed[K]
 }
 
-// WatchHandler is the general form of [Watch]: at the beginning of each Run of c, handler is called with a function that
-// adds a key to c, and what it returns is added to inf; at the end of the Run it is removed. So the handler decides which
-// events matter and for which keys. WatchHandler panics while Run is under way.
-func WatchHandler[K, S comparable, T any](
-	c *Controller[K], inf *informer.Informer[S, T], handler func(add func(K)) informer.Handler[S, T],
-) {
-	needWatch("WatchHandler", c, inf)
-	if handler == nil {
-		panic("controller: WatchHandler called with a nil handler")
-	}
-	c.addFeed(&handlerFeed{source: inf, join: func(context.Context) (*informer.Registration, error) {
-		return inf.AddHandler(handler(c.Add))
-	}})
+// For returns the watch of the objects whose keys are reconciled: each adds its own key.
+func For[K comparable, T any](inf *informer.Informer[K, T]) Watch[K, T] {
+	mustHave("For", "informer", inf == nil)
+	return Watch[K, T]{make: func(c *Controller[K], w Watch[K, T]) *feed[K] {
+		o := origin[K]{c, inf.Name(), w.priority}
+		return watch(o, w, inf, mapper[K, K, T]{
+			tell: func(key K, e event[T]) { o.add(key, e.what) },
+			keys: func(_ context.Context, key K, _ T, add func(K)) { add(key) },
+		})
+	}}
 }
 
-// needWatch panics if the controller or the informer of a call is nil.
-func needWatch(call string, controller, inf any) {
-	if isNil(controller) {
-		panic("controller: " + call + " called with a nil controller")
+// Owns returns the watch of objects that are owned by those whose keys are reconciled. A child adds the key of the object that
+// controls it, if that is of the given kind. For a child that passes to another owner, the keys of both are added.
+func Owns[C any](inf *store.Informer[C], kind string) Watch[string, store.Object[C]] {
+	mustHave("Owns", "informer", inf == nil)
+	ownerOf := func(child store.Object[C]) (key string, ok bool) {
+		by, ok := owner.ControllerOf(child)
+		return by.Key, ok && by.Kind == kind
 	}
-	if isNil(inf) {
-		panic("controller: " + call + " called with a nil informer")
-	}
+	return Watch[string, store.Object[C]]{make: func(
+		c *Controller[string], w Watch[string, store.Object[C]],
+	) *feed[string] {
+		o := origin[string]{c, inf.Name(), w.priority}
+		return watch(o, w, inf, mapper[string, string, store.Object[C]]{
+			tell: func(_ string, e event[store.Object[C]]) {
+				old, had := ownerOf(e.old)
+				if had {
+					o.add(old, e.what)
+				}
+				// A second add while a worker has the key would bring it back for nothing.
+				if now, has := ownerOf(e.new); has && !(had && now == old) {
+					o.add(now, e.what)
+				}
+			},
+			keys: func(_ context.Context, _ string, child store.Object[C], add func(string)) {
+				if key, ok := ownerOf(child); ok {
+					add(key)
+				}
+			},
+		})
+	}}
 }
 
-// watch adds a feed that calls told for each change that passes all filters. What tries again, if told may fail, is retries.
-func watch[K, S comparable, T any](
-	o origin[K], inf *informer.Informer[S, T], retries retrier, told func(key S, e event[T]), filters []Filter[T],
-) {
-	if slices.ContainsFunc(filters, func(f Filter[T]) bool { return f == nil }) {
-		panic("controller: Watch called with a nil filter")
-	}
-	filters = slices.Clone(filters)
-	o.controller.addFeed(&handlerFeed{source: inf, retries: retries, join: func(ctx context.Context) (*informer.Registration, error) {
-		return inf.AddHandler(watchHandler(inf, func(key S, e event[T]) {
-			if passes(ctx, o, key, e.change, filters) {
-				told(key, e)
-			}
-		}))
-	}})
+// Watches returns the watch of objects that have to do with those whose keys are reconciled: to returns the keys of an object. It
+// may ask a database for them, say, but it should be quick, because it holds up the other changes of this watch.
+//
+// A change that to could not map is not lost. If to returns an error or panics, it is called again after a backoff that grows
+// from 5 ms to a minute, until it succeeds. So is each state that the object takes on meanwhile: all owners that have lost the
+// object since hear of it, and the one that has it now. Of more than 100 states, those in the middle are left out. What was not
+// mapped when a Run ends, the next Run maps, also if the object is gone by then.
+//
+// The context of to ends when Run has to stop. Two goroutines at most call to, another one for Config.Resync, and whoever calls Acquired.
+func Watches[K, S comparable, T any](
+	inf *informer.Informer[S, T], to func(ctx context.Context, obj T) ([]K, error),
+) Watch[K, T] {
+	mustHave("Watches", "informer", inf == nil)
+	mustHave("Watches", "function", to == nil)
+	return Watch[K, T]{make: func(c *Controller[K], w Watch[K, T]) *feed[K] {
+		o := origin[K]{c, inf.Name(), w.priority}
+		m := newMapping[K, S](o, to)
+		return watch(o, w, inf, mapper[K, S, T]{retries: m, tell: m.told, keys: m.keys})
+	}}
 }
 
-// handlerFeed is a handler of an informer.
-type handlerFeed struct {
-	source  Cache   // the informer
-	retries retrier // nil if nothing can fail
-	join    func(context.Context) (*informer.Registration, error)
-	reg     *informer.Registration // while it is started; nil if join failed
+// Handles returns the watch that has a handler of its own, which decides which events matter, and for which keys. When a Run
+// begins, handler is called with the function that adds a key, and what it returns is added to inf. When the Run ends, it is
+// removed. Keys that it adds are news. Objects and updates that do not pass Where and When are not told.
+//
+// Config.Resync does not reach keys that only a handler knows: it has a ResyncPeriod of its own.
+func Handles[K, S comparable, T any](
+	inf *informer.Informer[S, T], handler func(add func(K)) informer.Handler[S, T],
+) Watch[K, T] {
+	mustHave("Handles", "informer", inf == nil)
+	mustHave("Handles", "handler", handler == nil)
+	return Watch[K, T]{make: func(c *Controller[K], w Watch[K, T]) *feed[K] {
+		o := origin[K]{c, inf.Name(), w.priority}
+		return &feed[K]{source: inf, join: func(ctx context.Context) (*informer.Registration, error) {
+			return inf.AddHandler(restrict(ctx, o, w, inf, handler(func(key K) { o.add(key, told) })))
+		}}
+	}}
 }
 
-// retrier is a mapping, to which no type matters.
-type retrier interface {
-	start(ctx context.Context)
-	wait()
-	unmapped() int
+// Where makes only those objects count that pass. An update into them is an addition, and one out of them is a deletion. pass must
+// answer the same for the same object each time, and with Config.Resync it must be safe for concurrent use. Of several Where, an
+// object must pass all.
+func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
+	mustHave("Where", "function", pass == nil)
+	if before := w.where; before != nil {
+		w.where = func(obj T) bool { return before(obj) && pass(obj) }
+	} else {
+		w.where = pass
+	}
+	return w
 }
 
-func (f *handlerFeed) Name() string { return f.source.Name() }
-func (f *handlerFeed) cache() Cache { return f.source }
-
-func (f *handlerFeed) start(ctx context.Context) (informer.Syncer, error) {
-	if f.retries != nil {
-		f.retries.start(ctx)
+// When makes only those updates add keys that are news, such as those with store.GenerationChanged or [Changed]. It is not asked
+// of an object that is there when a Run begins, of an addition, a deletion, or a resync: these always add keys. Of several When,
+// an update must pass all.
+func (w Watch[K, T]) When(news func(old, new T) bool) Watch[K, T] {
+	mustHave("When", "function", news == nil)
+	if before := w.when; before != nil {
+		w.when = func(old, new T) bool { return before(old, new) && news(old, new) }
+	} else {
+		w.when = news
 	}
-	reg, err := f.join(ctx)
-	f.reg = reg
-	return reg, err
+	return w
 }
 
-func (f *handlerFeed) stop() {
-	if f.reg != nil {
-		<-f.reg.Remove()
-	}
-	if f.retries != nil {
-		f.retries.wait()
-	}
+// Priority is the priority of news: keys of a higher one are reconciled first. Defaults to 0.
+func (w Watch[K, T]) Priority(p int) Watch[K, T] {
+	w.priority = p
+	return w
 }
 
-func (f *handlerFeed) unmapped() int {
-	if f.retries == nil {
-		return 0
-	}
-	return f.retries.unmapped()
+// Changed returns a function for [Watch.When]: an update is news if what of returns differs between the old and the new state. It
+// can be a version, a generation, a hash, or a struct of the fields that matter.
+func Changed[T any, V comparable](of func(T) V) func(old, new T) bool {
+	mustHave("Changed", "function", of == nil)
+	return func(old, new T) bool { return of(old) != of(new) }
 }
 
-// watchHandler returns a handler that calls told for each change.
-func watchHandler[S comparable, T any](inf *informer.Informer[S, T], told func(key S, e event[T])) informer.Handler[S, T] {
-	var states [2]T // here, because they would be allocated for each comparison
-	same := func(old, new T) bool {
-		states[0], states[1] = old, new
-		equal := reflect.DeepEqual(&states[0], &states[1])
-		clear(states[:])
-		return equal
+func (w Watch[K, T]) feed(c *Controller[K]) *feed[K] {
+	if w.make == nil {
+		panic("controller: New called with a zero Watch")
 	}
-	return informer.Handler[S, T]{
-		// Who has seen an object in a state that is merged away would not hear that it has left that state.
-		EveryEvent: true,
-		OnAdd: func(obj T, initial bool) {
-			e := event[T]{change: Change[T]{Type: informer.Added, New: obj}, low: initial, what: " added"}
-			if initial {
-				e.what = " listed"
-			}
-			told(inf.Key(obj), e)
-		},
-		OnUpdate: func(old, new T) {
-			e := event[T]{change: Change[T]{Type: informer.Modified, Old: old, New: new}, what: " updated"}
-			if same(old, new) {
-				e.low, e.what = true, " listed again"
-			}
-			told(inf.Key(new), e)
-		},
-		OnDelete: func(t cache.Tombstone[S, T]) {
-			told(t.Key, event[T]{change: Change[T]{Type: informer.Deleted, Old: t.Object}, what: " deleted"})
-		},
+	return w.make(c, w)
+}
+
+// mustHave panics if an argument of a call is nil.
+func mustHave(call, argument string, isNil bool) {
+	if isNil {
+		panic("controller: " + call + " called with a nil " + argument)
 	}
 }

@@ -7,21 +7,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // owner maps an object to its owner, and to nothing if it has none.
-func owner(_ string, o object) []string {
+func owner(_ context.Context, o object) ([]string, error) {
 	if o.Owner == "" {
-		return nil
+		return nil, nil
 	}
-	return []string{o.Owner}
+	return []string{o.Owner}, nil
 }
 
 // sorted returns the keys of the reports in order, each as often as it was reported.
@@ -30,20 +31,17 @@ func sorted(reports []controller.Report[string]) []string {
 }
 
 func TestAWatchAddsThePresentAndWhatChanges(t *testing.T) {
-	for name, watch := range map[string]func(*controller.Controller[string], *informer.Informer[string, object]){
-		"of keys": func(c *controller.Controller[string], inf *informer.Informer[string, object]) {
-			controller.WatchKeys(c, inf)
-		},
-		"with a mapper": func(c *controller.Controller[string], inf *informer.Informer[string, object]) {
-			controller.Watch(c, inf, func(key string, _ object) []string { return []string{key} })
+	for name, watch := range map[string]func(*informer.Informer[string, object]) controller.Input[string]{
+		"of keys": func(inf *informer.Informer[string, object]) controller.Input[string] { return controller.For(inf) },
+		"with a mapper": func(inf *informer.Informer[string, object]) controller.Input[string] {
+			return controller.Watches(inf, pure(func(o object) []string { return []string{o.Key} }))
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			s := newSource(object{Key: "a"}, object{Key: "b"})
 			inf := newInformer("things", s)
 			start(t, inf.Run)
-			c, reports := newController(t, controller.Config[string]{}, noop)
-			watch(c, inf)
+			c, reports := newController(t, controller.Config[string]{}, noop, watch(inf))
 			start(t, c.Run)
 			synctest.Wait()
 			assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
@@ -66,8 +64,7 @@ func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
 		s := newSource(object{Key: "a", Owner: "x"})
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, inf, owner)
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, owner))
 		start(t, c.Run)
 		synctest.Wait()
 		assert.Equal(t, []string{"x"}, sorted(reports.take()))
@@ -85,21 +82,20 @@ func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		children, err := store.Open[string](must(store.NewMemory(store.MemoryConfig{})), "Child", store.Config[string]{})
 		require.NoError(t, err)
-		inf := must(informer.New(children, store.Key[string], informer.Config{}))
+		inf := must(informer.New(children, store.Key, informer.Config{}))
 		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		big := func(change controller.Change[store.Object[string]]) bool { return change.New.Value != "small" }
-		controller.WatchOwned(c, inf, "Parent", big)
+		big := func(o store.Object[string]) bool { return o.Value != "small" }
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.Owns(inf, "Parent").Where(big))
 		start(t, c.Run)
 		owned := func(by store.OwnerRef) []store.OwnerRef { return []store.OwnerRef{by} }
-		x := store.OwnerRef{Kind: "Parent", Key: "x", UID: "1", Controller: true}
-		y := store.OwnerRef{Kind: "Parent", Key: "y", UID: "2", Controller: true}
+		x := store.OwnerRef{Ref: store.Ref{Kind: "Parent", Key: "x", UID: "1"}, Controller: true}
+		y := store.OwnerRef{Ref: store.Ref{Kind: "Parent", Key: "y", UID: "2"}, Controller: true}
 
 		child, err := children.Create(t.Context(), store.Object[string]{Key: "a", Owners: owned(x)})
 		require.NoError(t, err)
 		for key, by := range map[string]store.OwnerRef{
-			"of another kind":  {Kind: "Guardian", Key: "z", UID: "3", Controller: true},
-			"does not control": {Kind: "Parent", Key: "z", UID: "3"},
+			"of another kind":  {Ref: store.Ref{Kind: "Guardian", Key: "z", UID: "3"}, Controller: true},
+			"does not control": {Ref: store.Ref{Kind: "Parent", Key: "z", UID: "3"}},
 		} {
 			_, err := children.Create(t.Context(), store.Object[string]{Key: key, Owners: owned(by)})
 			require.NoError(t, err)
@@ -118,26 +114,6 @@ func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		assert.Equal(t, []string{"y"}, keysOf(reports.take()))
-	})
-}
-
-func TestAMapperGetsTheKeyOfTheObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSource(object{Key: "a", Value: 1})
-		inf := must(informer.New(s, func(o object) int { return o.Value }, informer.Config{}))
-		start(t, inf.Run)
-		var keys []int
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.Watch(c, inf, func(key int, o object) []string {
-			keys = append(keys, key)
-			return []string{o.Key, o.Key, "other"}
-		})
-		start(t, c.Run)
-		synctest.Wait()
-		s.delete("a")
-		synctest.Wait()
-		assert.Equal(t, []int{1, 1}, keys)
-		assert.Equal(t, []string{"a", "a", "other", "other"}, sorted(reports.take()))
 	})
 }
 
@@ -163,19 +139,18 @@ func TestAKeyThatOneEventNamesTwiceIsAddedOnce(t *testing.T) {
 	}
 }
 
-func TestAWatchHandlerDecidesForItself(t *testing.T) {
+func TestAHandlerDecidesForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b", Value: 1})
 		inf := newInformer("things", s)
 		start(t, inf.Run)
-		c, reports := newController(t, controller.Config[string]{}, noop)
-		controller.WatchHandler(c, inf, func(add func(string)) informer.Handler[string, object] {
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.Handles(inf, func(add func(string)) informer.Handler[string, object] {
 			return informer.Handler[string, object]{
 				Filter:   func(o object) bool { return o.Value > 0 },
 				OnAdd:    func(o object, _ bool) { add("add " + o.Key) },
 				OnDelete: func(t cache.Tombstone[string, object]) { add("delete " + t.Key) },
 			}
-		})
+		}))
 		r := start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a", Value: 1})
@@ -202,8 +177,7 @@ func TestAControllerThatRunsThreeTimesInARowSeesEverything(t *testing.T) {
 			o, _ := inf.Get(key)
 			seen[key] = o.Value
 			return controller.Result{}, nil
-		})
-		controller.WatchKeys(c, inf)
+		}, controller.For(inf))
 		for n := range 3 {
 			r := start(t, c.Run)
 			synctest.Wait()
@@ -226,12 +200,11 @@ func TestADeletionThatALostLeadershipLeftUndoneIsDoneByTheNextRun(t *testing.T) 
 		start(t, inf.Run)
 		store := newLeases()
 		c, reports := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
-			if _, ok := leaderelect.Term(ctx); ok {
+			if _, ok := leaderelect.FromContext(ctx); ok {
 				<-ctx.Done() // the only worker is busy
 			}
 			return controller.Result{}, context.Cause(ctx)
-		})
-		controller.WatchKeys(c, inf)
+		}, controller.For(inf))
 		lead(t, store, c.Run)
 		time.Sleep(time.Second)
 		s.delete("a")
@@ -244,23 +217,5 @@ func TestADeletionThatALostLeadershipLeftUndoneIsDoneByTheNextRun(t *testing.T) 
 		start(t, c.Run)
 		synctest.Wait()
 		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
-	})
-}
-
-func TestWatchIsForBeforeARun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inf := newInformer("things", newSource())
-		c, _ := newController(t, controller.Config[string]{}, noop)
-		assert.PanicsWithValue(t, "controller: Watch called with a nil mapper", func() {
-			controller.Watch[string](c, inf, nil)
-		})
-		assert.PanicsWithValue(t, "controller: WatchHandler called with a nil handler", func() {
-			controller.WatchHandler(c, inf, nil)
-		})
-		start(t, c.Run)
-		synctest.Wait()
-		assert.PanicsWithValue(t, "controller: Watch called while Run is under way", func() {
-			controller.WatchKeys(c, inf)
-		})
 	})
 }

@@ -2,10 +2,12 @@ package events_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 func TestABadRecorderConfigIsNamed(t *testing.T) {
@@ -15,6 +17,15 @@ func TestABadRecorderConfigIsNamed(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestAStoreSinkWithoutAStoreIsMisuse(t *testing.T) {
-	assert.PanicsWithValue(t, "events: NewStoreSink: the store is nil", func() { _, _ = events.NewStoreSink(nil, events.StoreConfig{}) })
+func TestABadFieldForTheQueuesIsNamed(t *testing.T) {
+	for want, cfg := range map[string]events.Config{
+		"Config.QueueSize is -1, must not be negative":                                              {QueueSize: -1},
+		"Config.DrainTimeout is -1s, must not be negative":                                          {DrainTimeout: -time.Second},
+		"Config.Max is -1, must not be negative":                                                    {Max: -1},
+		"Config.TTL is -1s, must not be negative":                                                   {TTL: -time.Second},
+		"Config.Backoff.Duration is 0s, must be positive if another field of Config.Backoff is set": {Backoff: wait.Backoff{Steps: 3}},
+	} {
+		_, err := events.NewRecorder(cfg)
+		assert.EqualError(t, err, "events: new recorder: "+want)
+	}
 }

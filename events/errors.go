@@ -3,9 +3,8 @@ package events
 import "errors"
 
 var (
-	// ErrRunning says that the queue is running already.
-	ErrRunning = errors.New("events: the queue is running")
+	// ErrRunning says that the recorder is running already.
+	ErrRunning = errors.New("events: already running")
 
-	errDrain  = errors.New("events: run queue: the drain took too long")
-	errNoSink = errors.New("the sink is nil")
+	errDrain = errors.New("events: run queue: the drain took too long")
 )

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // Repeats are one event.
@@ -15,7 +16,7 @@ func ExampleRecorder() {
 		fmt.Println(err)
 		return
 	}
-	web := events.Ref{Kind: "app", Key: "web"}
+	web := store.Ref{Kind: "app", Key: "web"}
 	rec.Normal(web, "Scaled", "3 replicas, were 2")
 	for range 5 {
 		rec.Warning(web, "NoCapacity", "no machine has 4 cores free")
@@ -43,7 +44,7 @@ func ExampleConfig() {
 		fmt.Println(err)
 		return
 	}
-	rec.Warning(events.Ref{Kind: "app", Key: "web", UID: "u1"}, "NoCapacity", "no machine has 4 cores free")
+	rec.Warning(store.Ref{Kind: "app", Key: "web", UID: "u1"}, "NoCapacity", "no machine has 4 cores free")
 	// Output:
 	// level=WARN msg=event kind=app key=web uid=u1 reason=NoCapacity message="no machine has 4 cores free" count=1
 }
@@ -59,7 +60,7 @@ func ExampleEvent() {
 		fmt.Println(err)
 		return
 	}
-	web := events.Ref{Kind: "app", Key: "web"}
+	web := store.Ref{Kind: "app", Key: "web"}
 	rec.Normal(web, "Started", "")
 	rec.Normal(web, "Started", "")
 	// Output: Normal Started
@@ -72,9 +73,9 @@ func ExampleRef() {
 		fmt.Println(err)
 		return
 	}
-	rec.Normal(events.Ref{Kind: "app", Key: "web", UID: "u1"}, "Deleted", "")
-	rec.Normal(events.Ref{Kind: "app", Key: "web", UID: "u2"}, "Created", "")
-	for _, e := range rec.EventsFor(events.Ref{Kind: "app", Key: "web"}) {
+	rec.Normal(store.Ref{Kind: "app", Key: "web", UID: "u1"}, "Deleted", "")
+	rec.Normal(store.Ref{Kind: "app", Key: "web", UID: "u2"}, "Created", "")
+	for _, e := range rec.EventsFor(store.Ref{Kind: "app", Key: "web"}) {
 		fmt.Println(e.About.UID, e.Reason)
 	}
 	// Output:

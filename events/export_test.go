@@ -1,6 +1,30 @@
 package events
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// Queue and StoreSink are what a Recorder has inside.
+type (
+	Queue       = queue
+	QueueConfig = queueConfig
+	StoreSink   = storeSink
+)
+
+// NewQueue returns a queue as that of a Recorder, with the defaults of Config.
+func NewQueue(sink func(context.Context, Event) error, cfg QueueConfig) *Queue {
+	all := Config{QueueSize: cfg.Size, Backoff: cfg.Backoff, DrainTimeout: cfg.DrainTimeout, Logger: cfg.Logger}.withDefaults()
+	return newQueue(sink, queueConfig{Size: all.QueueSize, Backoff: all.Backoff, DrainTimeout: all.DrainTimeout, Logger: all.Logger})
+}
+
+// NewStoreSink returns a sink as that of a Recorder, with the defaults of Config.
+func NewStoreSink(s store.Store[Event], cfg Config) *StoreSink {
+	cfg = cfg.withDefaults()
+	return newStoreSink(s, cfg.Max, cfg.TTL)
+}
 
 // CheckInvariants returns an error that says which invariant of r does not hold.
 func (r *Recorder) CheckInvariants() error {

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"math"
 	"time"
+
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // limits holds token buckets: for each object one for new events and one for repeats. It is the generic cell rate algorithm
@@ -20,12 +22,12 @@ type limits struct {
 	max    int           // objects
 
 	order *list.List // of *buckets
-	byRef map[Ref]*list.Element
+	byRef map[store.Ref]*list.Element
 }
 
 // buckets are those of one object.
 type buckets struct {
-	about Ref
+	about store.Ref
 	used  time.Time
 	full  [2]time.Time // by sort of token
 }
@@ -41,7 +43,7 @@ const (
 func newLimits(cfg Config) limits {
 	l := limits{
 		none: cfg.Burst < 0 || cfg.Refill < 0, max: cfg.Objects,
-		order: list.New(), byRef: make(map[Ref]*list.Element),
+		order: list.New(), byRef: make(map[store.Ref]*list.Element),
 	}
 	if !l.none {
 		l.refill = min(cfg.Refill, math.MaxInt64/time.Duration(cfg.Burst)) // all tokens in 292 years, as far as time is told
@@ -51,7 +53,7 @@ func newLimits(cfg Config) limits {
 }
 
 // take takes a token, and says whether there was one.
-func (l *limits) take(about Ref, sort token, now time.Time) bool {
+func (l *limits) take(about store.Ref, sort token, now time.Time) bool {
 	if l.none {
 		return true
 	}
@@ -68,7 +70,7 @@ func (l *limits) take(about Ref, sort token, now time.Time) bool {
 }
 
 // use returns the buckets of an object, as the last used ones, and forgets at most two others that are full.
-func (l *limits) use(about Ref, now time.Time) *buckets {
+func (l *limits) use(about store.Ref, now time.Time) *buckets {
 	for range 2 {
 		el := l.order.Front()
 		if el == nil || now.Sub(el.Value.(*buckets).used) < l.span {

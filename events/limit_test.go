@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 func TestAFloodOfNewEventsAboutOneObjectIsDroppedAndTroublesNoOther(t *testing.T) {
@@ -83,7 +84,7 @@ func TestAFloodOfRepeatsIsCountedAndTakesNothingFromNewEvents(t *testing.T) {
 func TestObjectsThatAreQuietAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{Burst: 2, Refill: time.Second, Objects: 50}))
-		about := func(n int) events.Ref { return events.Ref{Kind: "pod", Key: fmt.Sprint(n)} }
+		about := func(n int) store.Ref { return store.Ref{Kind: "pod", Key: fmt.Sprint(n)} }
 		for n := range 1000 {
 			r.Normal(about(n), "Started", "")
 			require.LessOrEqual(t, r.Stats().Objects, 50)
@@ -103,7 +104,7 @@ func TestAnObjectThatFloodsKeepsItsPlaceAmongMany(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{Burst: 2, Objects: 3}))
 		for n := range 100 {
 			r.Normal(web, "N", fmt.Sprint(n)) // also what is dropped is a use
-			r.Normal(events.Ref{Kind: "pod", Key: fmt.Sprint(n)}, "Started", "")
+			r.Normal(store.Ref{Kind: "pod", Key: fmt.Sprint(n)}, "Started", "")
 		}
 		assert.Len(t, r.EventsFor(web), 2)
 		assert.EqualValues(t, 98, r.Stats().Limited)
@@ -206,7 +207,7 @@ func TestTheLimitsDoWhatDrippingBucketsDo(t *testing.T) {
 			}
 			for range 3000 {
 				time.Sleep(time.Duration(random.IntN(int(refill))))
-				about, reason := []events.Ref{web, shop}[random.IntN(2)], string(rune('A'+random.IntN(4)))
+				about, reason := []store.Ref{web, shop}[random.IntN(2)], string(rune('A'+random.IntN(4)))
 				id := about.Key + reason
 				told = events.Event{}
 				r.Normal(about, reason, "")

@@ -3,20 +3,27 @@ package events
 import (
 	"container/list"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Queue stands between a [Recorder], which must not wait, and a sink that may: a store, a network. Put never blocks; Run
-// delivers, one event after the other, and tries again what has failed. While an event waits, its repeats are merged into it.
-// Its methods may be called by several goroutines at once.
-type Queue struct {
-	cfg  QueueConfig
+// queueConfig is what Config says about queues.
+type queueConfig struct {
+	Size         int
+	Backoff      wait.Backoff
+	DrainTimeout time.Duration
+	Logger       *slog.Logger
+}
+
+// queue stands between a Recorder, which must not wait, and a sink that may: a store, a network. Put never blocks; Run delivers one
+// event after the other, and tries again what has failed. While an event waits, its repeats are merged into it. Its methods may be
+// called concurrently.
+type queue struct {
+	cfg  queueConfig
 	sink func(context.Context, Event) error
 	wake chan struct{} // Put sends, without waiting, after it has put; Run receives. Holds one. Never closed
 
@@ -42,26 +49,17 @@ func lifeOf(e *Event) life {
 	return life{identityOf(e), e.First.UTC().Round(0)}
 }
 
-// NewQueue returns an empty queue in front of sink. One that returns an error is called again with the same event, as
-// QueueConfig.Backoff says, unless the error is one of retry.Permanent. It is called by Run alone, never twice at once, and
-// without locks. Its context ends when a stop takes longer than QueueConfig.DrainTimeout; then it has to return.
-func NewQueue(sink func(context.Context, Event) error, cfg QueueConfig) (*Queue, error) {
-	err := cfg.validate()
-	if sink == nil {
-		err = errors.Join(errNoSink, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("events: new queue: %w", err)
-	}
-	return &Queue{
-		cfg: cfg.withDefaults(), sink: sink, wake: make(chan struct{}, 1),
+// newQueue returns an empty queue in front of sink, which Run alone calls, never twice at once, and without locks.
+func newQueue(sink func(context.Context, Event) error, cfg queueConfig) *queue {
+	return &queue{
+		cfg: cfg, sink: sink, wake: make(chan struct{}, 1),
 		waiting: list.New(), byLife: make(map[life]*list.Element),
-	}, nil
+	}
 }
 
-// Put adds an event, or what has become of one that waits already. It fits Config.Sink. It never blocks, whether or not the
+// Put adds an event, or what has become of one that waits already. It never blocks, whether or not the
 // queue runs: when the queue is full, the event that has waited longest is dropped.
-func (q *Queue) Put(e Event) {
+func (q *queue) Put(e Event) {
 	q.mu.Lock()
 	q.putLocked(&e)
 	q.mu.Unlock()
@@ -71,7 +69,7 @@ func (q *Queue) Put(e Event) {
 	}
 }
 
-func (q *Queue) putLocked(e *Event) {
+func (q *queue) putLocked(e *Event) {
 	if el, ok := q.byLife[lifeOf(e)]; ok {
 		q.stats.Merged++
 		if held := el.Value.(*Event); held.Count < e.Count { // states may come out of order
@@ -87,8 +85,8 @@ func (q *Queue) putLocked(e *Event) {
 }
 
 // Run delivers what is put, until ctx ends, and then what still waits, for DrainTimeout at most. It returns nil, or
-// [ErrRunning] when the queue is running. It may be called again after it has returned.
-func (q *Queue) Run(ctx context.Context) error {
+// [ErrRunning] if the queue is running. It may be called again after it has returned.
+func (q *queue) Run(ctx context.Context) error {
 	q.mu.Lock()
 	if q.running {
 		q.mu.Unlock()
@@ -141,7 +139,7 @@ func (q *Queue) Run(ctx context.Context) error {
 }
 
 // Stats returns what q has done so far, and how many events wait.
-func (q *Queue) Stats() QueueStats {
+func (q *queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.stats
@@ -151,7 +149,7 @@ func (q *Queue) Stats() QueueStats {
 
 // deliver gives e to the sink until it takes it. When work ends in between, e waits again. An event at which the sink panics has
 // failed: to deliver it again would do so again.
-func (q *Queue) deliver(work context.Context, e *Event) {
+func (q *queue) deliver(work context.Context, e *Event) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -180,7 +178,7 @@ func (q *Queue) deliver(work context.Context, e *Event) {
 }
 
 // returnLocked puts e, which was taken, back to where it was: it is the oldest.
-func (q *Queue) returnLocked(e *Event) {
+func (q *queue) returnLocked(e *Event) {
 	switch {
 	case q.byLife[lifeOf(e)] != nil: // a later state has come
 		q.stats.Merged++
@@ -191,7 +189,7 @@ func (q *Queue) returnLocked(e *Event) {
 	}
 }
 
-func (q *Queue) take() (*Event, bool) {
+func (q *queue) take() (*Event, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.waiting.Len() == 0 {
@@ -201,13 +199,13 @@ func (q *Queue) take() (*Event, bool) {
 }
 
 // takeLocked removes the event that has waited longest. There has to be one.
-func (q *Queue) takeLocked() *Event {
+func (q *queue) takeLocked() *Event {
 	e := q.waiting.Remove(q.waiting.Front()).(*Event)
 	delete(q.byLife, lifeOf(e))
 	return e
 }
 
-func (q *Queue) empty() bool {
+func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting.Len() == 0

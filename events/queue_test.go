@@ -55,11 +55,9 @@ func (s *slow) all() []string {
 	return slices.Clone(s.got)
 }
 
-func newQueue(t *testing.T, sink func(context.Context, events.Event) error, cfg events.QueueConfig) *events.Queue {
+func newQueue(_ *testing.T, sink func(context.Context, events.Event) error, cfg events.QueueConfig) *events.Queue {
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	q, err := events.NewQueue(sink, cfg)
-	require.NoError(t, err)
-	return q
+	return events.NewQueue(sink, cfg)
 }
 
 // run runs q in a goroutine of its own until stop is called, which returns when it has ended.
@@ -150,7 +148,7 @@ func TestAnEventIsTriedAgainWithBackoffAndGivenUpInTheEnd(t *testing.T) {
 		var at []time.Duration
 		start := time.Now()
 		down := errors.New("down")
-		q, err := events.NewQueue(func(_ context.Context, e events.Event) error {
+		q := events.NewQueue(func(_ context.Context, e events.Event) error {
 			at = append(at, time.Since(start))
 			switch e.Reason {
 			case "Never":
@@ -163,7 +161,6 @@ func TestAnEventIsTriedAgainWithBackoffAndGivenUpInTheEnd(t *testing.T) {
 			Backoff: wait.Backoff{Duration: time.Second, Factor: 2, Steps: 4},
 			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		require.NoError(t, err)
 		stop := run(t, q)
 		q.Put(event("Never", 1))
 		q.Put(event("Next", 1))
@@ -233,10 +230,9 @@ func TestADrainThatTakesTooLongLeavesTheRestForTheNextRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				s := &slow{do: func(ctx context.Context, _ events.Event) error { <-ctx.Done(); return ctx.Err() }}
-				q, err := events.NewQueue(s.write, events.QueueConfig{
+				q := events.NewQueue(s.write, events.QueueConfig{
 					Size: 3, DrainTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 				})
-				require.NoError(t, err)
 				stop := run(t, q)
 				q.Put(event("A", 1))
 				q.Put(event("B", 1))
@@ -290,19 +286,6 @@ func TestAQueueRunsOnceAtATime(t *testing.T) {
 		require.ErrorIs(t, q.Run(t.Context()), events.ErrRunning)
 		stop()
 	})
-}
-
-func TestABadQueueConfigIsNamed(t *testing.T) {
-	sink := (&slow{}).write
-	_, err := events.NewQueue(nil, events.QueueConfig{})
-	assert.EqualError(t, err, "events: new queue: the sink is nil")
-	_, err = events.NewQueue(sink, events.QueueConfig{Size: -1})
-	assert.EqualError(t, err, "events: new queue: QueueConfig.Size is -1, must not be negative")
-	_, err = events.NewQueue(sink, events.QueueConfig{Backoff: wait.Backoff{Steps: 3}})
-	assert.EqualError(t, err, "events: new queue: QueueConfig.Backoff.Duration is 0s, "+
-		"must be positive if another field of QueueConfig.Backoff is set")
-	_, err = events.NewQueue(sink, events.QueueConfig{DrainTimeout: -time.Second})
-	assert.EqualError(t, err, "events: new queue: QueueConfig.DrainTimeout is -1s, must not be negative")
 }
 
 // A queue against a slice, with steps of a sink that takes one event at a time, some of which it refuses for ever.
@@ -415,14 +398,4 @@ func TestWhatWasPutBeforeAStopIsDeliveredWhateverRunIsAt(t *testing.T) {
 		stop()
 		require.Equal(t, events.QueueStats{Delivered: uint64(n + 1)}, q.Stats())
 	}
-}
-
-func TestTeeTellsEachSink(t *testing.T) {
-	var told []string
-	r := must(events.NewRecorder(events.Config{Sink: events.Tee(
-		func(e events.Event) { told = append(told, "one "+e.Reason) },
-		func(e events.Event) { told = append(told, "two "+e.Reason) },
-	)}))
-	r.Normal(web, "A", "")
-	assert.Equal(t, []string{"one A", "two A"}, told)
 }

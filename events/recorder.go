@@ -2,16 +2,27 @@ package events
 
 import (
 	"container/list"
+	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // Recorder takes down events, merges repeats, holds back floods, and remembers the newest. Use [NewRecorder] to make one. Its
-// methods may be called by several goroutines at once.
+// methods may be called concurrently.
+//
+// It is a part for a manager, of stage manager.Outer, so that it delivers what the other parts have recorded to the end. Run is
+// needed for Config.Write and Config.Store only. Before Run, events wait for it, and without it, a Recorder still records.
 type Recorder struct {
 	cfg Config
+
+	write, store *queue // nil if there is none
+	sink         *storeSink
 
 	mu sync.Mutex
 
@@ -23,41 +34,90 @@ type Recorder struct {
 	held   map[identity]*list.Element
 	limits limits
 	stats  Stats // the counters
+
+	running atomic.Bool
 }
 
-// NewRecorder returns a recorder that holds nothing yet. The error names each field of cfg that is out of its bounds.
+// NewRecorder returns a recorder that holds nothing yet. The error names each field of cfg that is out of its bounds, or says why
+// cfg.Store cannot be opened.
 func NewRecorder(cfg Config) (*Recorder, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("events: new recorder: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	return &Recorder{cfg: cfg, ring: list.New(), held: make(map[identity]*list.Element), limits: newLimits(cfg)}, nil
+	r := &Recorder{cfg: cfg, ring: list.New(), held: make(map[identity]*list.Element), limits: newLimits(cfg)}
+	queues := queueConfig{Size: cfg.QueueSize, Backoff: cfg.Backoff, DrainTimeout: cfg.DrainTimeout, Logger: cfg.Logger}
+	if cfg.Write != nil {
+		r.write = newQueue(cfg.Write, queues)
+	}
+	if cfg.Store != nil {
+		kept, err := store.Open(cfg.Store, "Event", store.Config[Event]{Logger: cfg.Logger})
+		if err != nil {
+			return nil, fmt.Errorf("events: new recorder: Config.Store: %w", err)
+		}
+		r.sink = newStoreSink(kept, cfg.Max, cfg.TTL)
+		r.store = newQueue(r.sink.Write, queues)
+	}
+	return r, nil
+}
+
+// Name returns Config.Name.
+func (r *Recorder) Name() string { return r.cfg.Name }
+
+// Run delivers events to Config.Write and Config.Store until ctx ends, and then those that still wait, for Config.DrainTimeout at
+// most. It returns nil when all its goroutines have ended, and [ErrRunning] if the recorder is running. If Config.Write panics, the
+// event has failed, and Run returns the panic as an error after the drain of the
+// others. Run may be called again after it has returned.
+func (r *Recorder) Run(ctx context.Context) error {
+	if !r.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer r.running.Store(false)
+	ctx, stop := context.WithCancel(store.Unfenced(ctx))
+	defer stop()
+	var g wait.Group
+	start := func(run func(context.Context) error) {
+		// Delivers or sweeps. It ends with ctx, and Wait below waits for it. If it ends early, by a panic, it ends the others.
+		g.Start(ctx, func(ctx context.Context) error {
+			defer stop()
+			return run(ctx)
+		})
+	}
+	if r.write != nil {
+		start(r.write.Run)
+	}
+	if r.store != nil {
+		start(r.store.Run)
+		start(func(ctx context.Context) error { r.sink.sweepNowAndThen(ctx, r.cfg.Logger); return nil })
+	}
+	<-ctx.Done()
+	return g.Wait()
 }
 
 // Normal records that something was done about an object.
-func (r *Recorder) Normal(about Ref, reason, message string) {
+func (r *Recorder) Normal(about store.Ref, reason, message string) {
 	r.record(identity{about, Normal, reason, message})
 }
 
 // Warning records that something could not be done about an object, or not as it should be.
-func (r *Recorder) Warning(about Ref, reason, message string) {
+func (r *Recorder) Warning(about store.Ref, reason, message string) {
 	r.record(identity{about, Warning, reason, message})
 }
 
 // Events returns a copy of all events that are held, oldest first.
 func (r *Recorder) Events() []Event {
-	return r.collect(func(Ref) bool { return true })
+	return r.collect(func(store.Ref) bool { return true })
 }
 
 // EventsFor returns a copy of the events that are held about one object, oldest first. An empty UID stands for any, so that
 // it gives the events of all lives of a key.
-func (r *Recorder) EventsFor(about Ref) []Event {
-	return r.collect(func(ref Ref) bool {
+func (r *Recorder) EventsFor(about store.Ref) []Event {
+	return r.collect(func(ref store.Ref) bool {
 		return ref.Kind == about.Kind && ref.Key == about.Key && (about.UID == "" || ref.UID == about.UID)
 	})
 }
 
-func (r *Recorder) collect(wanted func(Ref) bool) []Event {
+func (r *Recorder) collect(wanted func(store.Ref) bool) []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make([]Event, 0, r.ring.Len())
@@ -72,9 +132,15 @@ func (r *Recorder) collect(wanted func(Ref) bool) []Event {
 // Stats returns what r has done so far, and what it holds.
 func (r *Recorder) Stats() Stats {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	s := r.stats
 	s.Held, s.Objects = r.ring.Len(), r.limits.order.Len()
+	r.mu.Unlock()
+	if r.write != nil {
+		s.Write = r.write.Stats()
+	}
+	if r.store != nil {
+		s.Store = r.store.Stats()
+	}
 	return s
 }
 
@@ -83,12 +149,18 @@ func (r *Recorder) record(id identity) {
 	r.mu.Lock()
 	e, tell := r.recordLocked(id)
 	r.mu.Unlock()
-	if tell {
-		r.cfg.Sink(e)
+	if !tell {
+		return
+	}
+	r.cfg.Sink(e)
+	for _, q := range []*queue{r.write, r.store} {
+		if q != nil {
+			q.Put(e)
+		}
 	}
 }
 
-// recordLocked returns the event as it stands now, and whether to tell the sink of it.
+// recordLocked returns the event as it stands now, and whether to pass it on.
 func (r *Recorder) recordLocked(id identity) (e Event, tell bool) {
 	now := time.Now() // under the lock, so that the order of the ring is that of the times
 	if el, ok := r.held[id]; ok {
@@ -118,7 +190,7 @@ func (r *Recorder) recordLocked(id identity) (e Event, tell bool) {
 
 // identity is what repeats have in common.
 type identity struct {
-	about           Ref
+	about           store.Ref
 	kind            Type
 	reason, message string
 }

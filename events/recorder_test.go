@@ -16,11 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 var (
-	web  = events.Ref{Kind: "app", Key: "web", UID: "u1"}
-	shop = events.Ref{Kind: "app", Key: "shop", UID: "u2"}
+	web  = store.Ref{Kind: "app", Key: "web", UID: "u1"}
+	shop = store.Ref{Kind: "app", Key: "shop", UID: "u2"}
 )
 
 // brief shows events without their times.
@@ -69,9 +70,9 @@ func TestEventsThatDifferInAnythingAreNotMerged(t *testing.T) {
 	r.Warning(web, "Scaled", "to 3")
 	r.Normal(web, "Moved", "to 3")
 	r.Normal(web, "Scaled", "to 4")
-	r.Normal(events.Ref{Kind: "job", Key: "web", UID: "u1"}, "Scaled", "to 3")
-	r.Normal(events.Ref{Kind: "app", Key: "web", UID: "u9"}, "Scaled", "to 3")
-	r.Normal(events.Ref{Kind: "app", Key: "other", UID: "u1"}, "Scaled", "to 3")
+	r.Normal(store.Ref{Kind: "job", Key: "web", UID: "u1"}, "Scaled", "to 3")
+	r.Normal(store.Ref{Kind: "app", Key: "web", UID: "u9"}, "Scaled", "to 3")
+	r.Normal(store.Ref{Kind: "app", Key: "other", UID: "u1"}, "Scaled", "to 3")
 	for _, e := range r.Events() {
 		assert.Equal(t, 1, e.Count, e)
 	}
@@ -114,16 +115,16 @@ func TestANegativeSizeHoldsNothingAndStillTellsTheSink(t *testing.T) {
 
 func TestEventsForOneObjectAreThoseOfItsLifeOrOfAllItsLives(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{}))
-	again := events.Ref{Kind: "app", Key: "web", UID: "u9"}
+	again := store.Ref{Kind: "app", Key: "web", UID: "u9"}
 	r.Normal(web, "Created", "")
 	r.Normal(shop, "Created", "")
-	r.Normal(events.Ref{Kind: "job", Key: "web", UID: "u1"}, "Created", "")
+	r.Normal(store.Ref{Kind: "job", Key: "web", UID: "u1"}, "Created", "")
 	r.Warning(again, "Broken", "")
 	assert.Equal(t, []string{"web Normal Created  x1"}, brief(r.EventsFor(web)))
 	assert.Equal(t, []string{"web Warning Broken  x1"}, brief(r.EventsFor(again)))
 	assert.Equal(t, []string{"web Normal Created  x1", "web Warning Broken  x1"},
-		brief(r.EventsFor(events.Ref{Kind: "app", Key: "web"})))
-	assert.Empty(t, r.EventsFor(events.Ref{Kind: "app", Key: "none"}))
+		brief(r.EventsFor(store.Ref{Kind: "app", Key: "web"})))
+	assert.Empty(t, r.EventsFor(store.Ref{Kind: "app", Key: "none"}))
 }
 
 func TestTheSinkGetsEveryCallWithTheEventAsItStood(t *testing.T) {
@@ -174,7 +175,7 @@ func TestARecorderDoesWhatASliceDoes(t *testing.T) {
 			for range 2000 {
 				time.Sleep(time.Duration(random.IntN(3)))
 				e := events.Event{
-					About: []events.Ref{web, shop}[random.IntN(2)], Type: []events.Type{events.Normal, events.Warning}[random.IntN(2)],
+					About: []store.Ref{web, shop}[random.IntN(2)], Type: []events.Type{events.Normal, events.Warning}[random.IntN(2)],
 					Reason: string(rune('A' + random.IntN(3))), Count: 1, First: time.Now(), Last: time.Now(),
 				}
 				if e.Type == events.Normal {

@@ -4,14 +4,17 @@ package events
 type Stats struct {
 	Recorded uint64 // calls that were taken down, repeats included
 	Limited  uint64 // calls that were dropped, because there were too many new events about their object
-	Untold   uint64 // repeats that were counted and not told to the sink, because there were too many
+	Untold   uint64 // repeats that were counted and not passed on, because there were too many
 
 	Held    int // events
 	Objects int // that are watched for floods
+
+	Write QueueStats // what was put for Config.Write
+	Store QueueStats // what was put for Config.Store
 }
 
-// QueueStats is what a [Queue] has done, and what waits in it. Every event that was put is waiting, being delivered, merged,
-// dropped, delivered or failed.
+// QueueStats is what has become of the events for Config.Write or Config.Store. Each one that was put waits, is being delivered,
+// or was merged, dropped, delivered, or has failed.
 type QueueStats struct {
 	Waiting int
 

@@ -6,21 +6,23 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// StoreSink writes events to a store, as objects of a kind of their own, and deletes the old ones, so that the store does not
-// fill. Each event is one object; a repeat updates it. Put a [Queue] in front of it: NewQueue(sink.Write, QueueConfig{}).
+// storeSink writes events to a store, as objects, and deletes the old ones, so that the store does not fill. Each event is one
+// object; a repeat updates it.
 //
 // The key of an object is that of what the event is about, after its kind, and before a hash: "app/shop/web/6b8f0c1e2a94d7f3".
 // Labels say what [About] selects by: "kind", "key" and "uid", and "type" and "reason".
 //
-// Its methods may be called by several goroutines at once; they take turns. Several processes may write to one store.
-type StoreSink struct {
-	cfg   StoreConfig
+// Its methods may be called concurrently; they take turns. Several processes may write to one store.
+type storeSink struct {
+	max   int
+	ttl   time.Duration
 	store store.Store[Event]
 
 	// turn holds a token: who has taken it may use the following, and the store.
@@ -30,35 +32,28 @@ type StoreSink struct {
 	created int       // how many objects were created since
 }
 
-// NewStoreSink returns a sink that writes to s. The error names each field of cfg that is out of its bounds. NewStoreSink
-// panics if s is nil.
-func NewStoreSink(s store.Store[Event], cfg StoreConfig) (*StoreSink, error) {
-	if s == nil {
-		panic("events: NewStoreSink: the store is nil")
-	}
-	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("events: new store sink: %w", err)
-	}
-	sink := &StoreSink{cfg: cfg.withDefaults(), store: s, turn: make(chan struct{}, 1)}
+func newStoreSink(s store.Store[Event], max int, ttl time.Duration) *storeSink {
+	sink := &storeSink{max: max, ttl: ttl, store: s, turn: make(chan struct{}, 1)}
 	sink.turn <- struct{}{}
-	return sink, nil
+	return sink
 }
 
-// About selects the events about one object among those that a StoreSink has written. An empty UID stands for any.
-func About(about Ref) store.Selector {
-	rules := []store.LabelRule{
+// About selects the events about one object among the objects of kind "Event" that Config.Store keeps, as in
+// store.Open(db, "Event", store.Config[events.Event]{}). An empty UID stands for any.
+func About(about store.Ref) store.Selector {
+	rules := []store.Requirement{
 		{Label: "kind", Values: []string{about.Kind}},
 		{Label: "key", Values: []string{about.Key}},
 	}
 	if about.UID != "" {
-		rules = append(rules, store.LabelRule{Label: "uid", Values: []string{about.UID}})
+		rules = append(rules, store.Requirement{Label: "uid", Values: []string{about.UID}})
 	}
 	return store.Selector{Prefix: prefixOf(about), Labels: rules}
 }
 
 // Write creates the object of an event, or updates it when this is a repeat. To write an event again, or an earlier state of
 // it, does nothing; so a write whose outcome is unknown may be repeated. Before, it sweeps, if it is time.
-func (s *StoreSink) Write(ctx context.Context, e Event) error {
+func (s *storeSink) Write(ctx context.Context, e Event) error {
 	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("events: write %s of %s %q: %w", e.Reason, e.About.Kind, e.About.Key, err)
 	}
@@ -73,9 +68,8 @@ func (s *StoreSink) Write(ctx context.Context, e Event) error {
 	return nil
 }
 
-// Sweep deletes the events that are older than TTL, and the oldest above nine tenths of Max. Write does it in time; call it
-// where events have to go although no new ones come.
-func (s *StoreSink) Sweep(ctx context.Context) error {
+// Sweep deletes the events that are older than the TTL, and the oldest above nine tenths of the maximum.
+func (s *storeSink) Sweep(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("events: sweep %s: %w", s.store.Kind(), err)
 	}
@@ -86,7 +80,23 @@ func (s *StoreSink) Sweep(ctx context.Context) error {
 	return nil
 }
 
-func (s *StoreSink) take(ctx context.Context) error {
+// sweepNowAndThen sweeps also when no events come, until ctx ends.
+func (s *storeSink) sweepNowAndThen(ctx context.Context, logger *slog.Logger) {
+	tick := time.NewTicker(max(s.ttl/10, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			logger.LogAttrs(ctx, slog.LevelWarn, "old events not deleted", slog.Any("error", err))
+		}
+	}
+}
+
+func (s *storeSink) take(ctx context.Context) error {
 	select {
 	case <-s.turn:
 		return nil
@@ -95,9 +105,9 @@ func (s *StoreSink) take(ctx context.Context) error {
 	}
 }
 
-func (s *StoreSink) release() { s.turn <- struct{}{} }
+func (s *storeSink) release() { s.turn <- struct{}{} }
 
-func (s *StoreSink) write(ctx context.Context, e Event) error {
+func (s *storeSink) write(ctx context.Context, e Event) error {
 	e.First, e.Last = e.First.UTC().Round(0), e.Last.UTC().Round(0)
 	obj := store.Object[Event]{Key: keyOf(&e), Value: e, Labels: map[string]string{
 		"kind": e.About.Kind, "key": e.About.Key, "uid": e.About.UID, "type": e.Type.String(), "reason": e.Reason,
@@ -121,17 +131,17 @@ func (s *StoreSink) write(ctx context.Context, e Event) error {
 }
 
 // sweepIfDue keeps the store below Max, although it may have been filled by somebody else, before this process began.
-func (s *StoreSink) sweepIfDue(ctx context.Context) error {
-	if s.created >= s.share() || time.Since(s.swept) >= s.cfg.TTL/10 {
+func (s *storeSink) sweepIfDue(ctx context.Context) error {
+	if s.created >= s.share() || time.Since(s.swept) >= s.ttl/10 {
 		return s.sweep(ctx)
 	}
 	return nil
 }
 
 // share is how many objects may be created between two sweeps.
-func (s *StoreSink) share() int { return max(s.cfg.Max/10, 1) }
+func (s *storeSink) share() int { return max(s.max/10, 1) }
 
-func (s *StoreSink) sweep(ctx context.Context) error {
+func (s *storeSink) sweep(ctx context.Context) error {
 	now := time.Now()
 	all, err := s.store.List(ctx)
 	if err != nil {
@@ -139,7 +149,7 @@ func (s *StoreSink) sweep(ctx context.Context) error {
 	}
 	slices.SortStableFunc(all.Items, func(a, b store.Object[Event]) int { return b.Value.Last.Compare(a.Value.Last) })
 	for i, o := range all.Items { // newest first
-		if i < s.cfg.Max-s.share() && now.Sub(o.Value.Last) <= s.cfg.TTL {
+		if i < s.max-s.share() && now.Sub(o.Value.Last) <= s.ttl {
 			continue
 		}
 		// One that has just been repeated has another version, and stays until the next sweep.
@@ -152,7 +162,7 @@ func (s *StoreSink) sweep(ctx context.Context) error {
 	return nil
 }
 
-func prefixOf(about Ref) string { return about.Kind + "/" + about.Key + "/" }
+func prefixOf(about store.Ref) string { return about.Kind + "/" + about.Key + "/" }
 
 // keyOf returns the key of the object of e: the same for all states of one life of an event.
 func keyOf(e *Event) string {

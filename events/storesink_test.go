@@ -19,12 +19,11 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-func newStoreSink(t *testing.T, cfg events.StoreConfig) (*events.StoreSink, *storetest.Interceptor[events.Event]) {
+func newStoreSink(t *testing.T, cfg events.Config) (*events.StoreSink, *storetest.Interceptor[events.Event]) {
 	memory, err := store.Open[events.Event](must(store.NewMemory(store.MemoryConfig{})), "event", store.Config[events.Event]{})
 	require.NoError(t, err)
 	s := storetest.NewInterceptor[events.Event](memory)
-	sink, err := events.NewStoreSink(s, cfg)
-	require.NoError(t, err)
+	sink := events.NewStoreSink(s, cfg)
 	return sink, s
 }
 
@@ -42,7 +41,7 @@ func stored(t *testing.T, s store.Store[events.Event], sel store.Selector) []str
 
 func TestAnEventIsOneObjectThatItsRepeatsUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink, s := newStoreSink(t, events.StoreConfig{})
+		sink, s := newStoreSink(t, events.Config{})
 		q := newQueue(t, sink.Write, events.QueueConfig{})
 		r := must(events.NewRecorder(events.Config{Sink: q.Put}))
 		stop := run(t, q)
@@ -57,7 +56,7 @@ func TestAnEventIsOneObjectThatItsRepeatsUpdate(t *testing.T) {
 		stop()
 		assert.Equal(t, []string{"web Normal Scaled to 3 x1", "shop Warning NoCapacity no machine x3"}, stored(t, s, store.Selector{}))
 		assert.Equal(t, []string{"web Normal Scaled to 3 x1"}, stored(t, s, events.About(web)))
-		l, err := s.Select(t.Context(), events.About(events.Ref{Kind: "app", Key: "shop"}))
+		l, err := s.Select(t.Context(), events.About(store.Ref{Kind: "app", Key: "shop"}))
 		require.NoError(t, err)
 		require.Len(t, l.Items, 1)
 		o := l.Items[0]
@@ -67,12 +66,12 @@ func TestAnEventIsOneObjectThatItsRepeatsUpdate(t *testing.T) {
 			"kind": "app", "key": "shop", "uid": "u2", "type": "Warning", "reason": "NoCapacity",
 		}, o.Labels)
 		assert.Regexp(t, "^app/shop/[0-9a-f]{16}$", o.Key)
-		assert.Empty(t, stored(t, s, events.About(events.Ref{Kind: "app", Key: "shop", UID: "u9"})))
+		assert.Empty(t, stored(t, s, events.About(store.Ref{Kind: "app", Key: "shop", UID: "u9"})))
 	})
 }
 
 func TestEventsThatDifferInAnythingAreObjectsOfTheirOwn(t *testing.T) {
-	sink, s := newStoreSink(t, events.StoreConfig{TTL: 1e6 * time.Hour})
+	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 	base := event("A", 1)
 	all := []events.Event{base}
 	for _, change := range []func(*events.Event){
@@ -100,10 +99,10 @@ func TestEventsThatDifferInAnythingAreObjectsOfTheirOwn(t *testing.T) {
 }
 
 func TestAWriteMayBeRepeatedAndComeLate(t *testing.T) {
-	for op, count := range map[string]int{store.OpCreate: 1, store.OpUpdate: 2} {
+	for op, count := range map[string]int{"create": 1, "update": 2} {
 		for name, fault := range map[string]storetest.Fault{"request": storetest.LoseRequest(), "reply": storetest.LoseReply()} {
 			t.Run(op+" "+name, func(t *testing.T) {
-				sink, s := newStoreSink(t, events.StoreConfig{TTL: 1e6 * time.Hour})
+				sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 				if count == 2 {
 					require.NoError(t, sink.Write(t.Context(), event("A", 1)))
 				}
@@ -123,13 +122,13 @@ func TestAWriteMayBeRepeatedAndComeLate(t *testing.T) {
 }
 
 func TestARepeatOfAnEventThatIsNotThereCreatesIt(t *testing.T) {
-	sink, s := newStoreSink(t, events.StoreConfig{TTL: 1e6 * time.Hour})
+	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 	require.NoError(t, sink.Write(t.Context(), event("A", 7)))
 	assert.Equal(t, []string{"web Normal A  x7"}, stored(t, s, store.Selector{}))
 }
 
 func TestStatesThatComeOutOfOrderLeaveTheLastOne(t *testing.T) {
-	sink, s := newStoreSink(t, events.StoreConfig{TTL: 1e6 * time.Hour})
+	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 	for _, count := range []int{1, 5, 3, 5, 4} {
 		require.NoError(t, sink.Write(t.Context(), event("A", count)))
 	}
@@ -138,7 +137,7 @@ func TestStatesThatComeOutOfOrderLeaveTheLastOne(t *testing.T) {
 
 func TestTheStoreIsSweptAtTheBeginningWhenItMayBeFullAndNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink, s := newStoreSink(t, events.StoreConfig{Max: 100})
+		sink, s := newStoreSink(t, events.Config{Max: 100})
 		sweeps := func(writes int) (n int) {
 			s.ForgetCalls()
 			for range writes {
@@ -147,7 +146,7 @@ func TestTheStoreIsSweptAtTheBeginningWhenItMayBeFullAndNowAndThen(t *testing.T)
 				time.Sleep(time.Nanosecond)
 			}
 			for _, c := range s.Calls() {
-				if c.Op == store.OpList {
+				if c.Op == "list" {
 					n++
 				}
 			}
@@ -164,7 +163,7 @@ func TestTheStoreIsSweptAtTheBeginningWhenItMayBeFullAndNowAndThen(t *testing.T)
 func TestTheStoreHoldsAtMostMaxEventsAndTheNewestOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, limit := range []int{1, 2, 9, 10, 35} {
-			sink, s := newStoreSink(t, events.StoreConfig{Max: limit})
+			sink, s := newStoreSink(t, events.Config{Max: limit})
 			random := rand.New(rand.NewPCG(1, 2))
 			var newest string
 			for n := range 300 {
@@ -187,14 +186,13 @@ func TestTheStoreHoldsAtMostMaxEventsAndTheNewestOfThem(t *testing.T) {
 
 func TestWhatTheStoreHeldBeforeCountsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before, s := newStoreSink(t, events.StoreConfig{Max: 500})
+		before, s := newStoreSink(t, events.Config{Max: 500})
 		for n := range 300 {
 			time.Sleep(time.Millisecond)
 			e := events.Event{About: web, Reason: fmt.Sprint(n), Count: 1, First: time.Now(), Last: time.Now()}
 			require.NoError(t, before.Write(t.Context(), e))
 		}
-		sink, err := events.NewStoreSink(s, events.StoreConfig{Max: 20})
-		require.NoError(t, err)
+		sink := events.NewStoreSink(s, events.Config{Max: 20})
 		e := events.Event{About: web, Type: events.Normal, Reason: "New", Count: 1, First: time.Now(), Last: time.Now()}
 		require.NoError(t, sink.Write(t.Context(), e))
 		all := stored(t, s, store.Selector{})
@@ -205,7 +203,7 @@ func TestWhatTheStoreHeldBeforeCountsToo(t *testing.T) {
 
 func TestAnEventGoesWhenItHasNotHappenedForTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink, s := newStoreSink(t, events.StoreConfig{})
+		sink, s := newStoreSink(t, events.Config{})
 		q := newQueue(t, sink.Write, events.QueueConfig{})
 		r := must(events.NewRecorder(events.Config{Sink: q.Put}))
 		stop := run(t, q)
@@ -227,9 +225,9 @@ func TestAnEventGoesWhenItHasNotHappenedForTTL(t *testing.T) {
 }
 
 func TestASweepThatFailsHoldsTheWriteBackAndIsRepeated(t *testing.T) {
-	sink, s := newStoreSink(t, events.StoreConfig{})
+	sink, s := newStoreSink(t, events.Config{})
 	down := errors.New("down")
-	s.Inject(storetest.Rule{Op: store.OpList, Times: 2, Fault: storetest.Fail(down)})
+	s.Inject(storetest.Rule{Op: "list", Times: 2, Fault: storetest.Fail(down)})
 	require.ErrorIs(t, sink.Write(t.Context(), event("A", 1)), down)
 	assert.Empty(t, s.Writes(), "the store may be full")
 	err := sink.Sweep(t.Context())
@@ -237,19 +235,19 @@ func TestASweepThatFailsHoldsTheWriteBackAndIsRepeated(t *testing.T) {
 	assert.EqualError(t, err, "events: sweep event: store: list event: down")
 	require.NoError(t, sink.Write(t.Context(), event("A", 1)))
 
-	s.Inject(storetest.Rule{Op: store.OpDelete, Fault: storetest.Fail(down)})
+	s.Inject(storetest.Rule{Op: "delete", Fault: storetest.Fail(down)})
 	require.ErrorIs(t, sink.Sweep(t.Context()), down, "the event is of long ago")
 	require.NoError(t, sink.Sweep(t.Context()))
 	assert.Empty(t, stored(t, s, store.Selector{}))
 }
 
 func TestASweepDoesNotDeleteWhatIsRepeatedOrDeletedMeanwhile(t *testing.T) {
-	sink, s := newStoreSink(t, events.StoreConfig{})
+	sink, s := newStoreSink(t, events.Config{})
 	_, err := s.Create(t.Context(), store.Object[events.Event]{Key: "a"})
 	require.NoError(t, err)
 	_, err = s.Create(t.Context(), store.Object[events.Event]{Key: "b"})
 	require.NoError(t, err)
-	s.Inject(storetest.Rule{Op: store.OpDelete, Key: "a", Fault: storetest.Before(func(ctx context.Context) error {
+	s.Inject(storetest.Rule{Op: "delete", Key: "a", Fault: storetest.Before(func(ctx context.Context) error {
 		_, err := store.Patch(ctx, s, "a", func(o *store.Object[events.Event]) error { o.Value.Last = time.Now(); return nil })
 		_, errToo := s.Delete(ctx, "b")
 		return errors.Join(err, errToo)
@@ -263,8 +261,8 @@ func TestASweepDoesNotDeleteWhatIsRepeatedOrDeletedMeanwhile(t *testing.T) {
 
 func TestWritesTakeTurnsAndGiveUpWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sink, s := newStoreSink(t, events.StoreConfig{})
-		in := s.Inject(storetest.Rule{Op: store.OpCreate, Fault: storetest.Hang()})
+		sink, s := newStoreSink(t, events.Config{})
+		in := s.Inject(storetest.Rule{Op: "create", Fault: storetest.Hang()})
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, sink.Write(t.Context(), event("A", 1))) }) // ends when the rule is removed; waited for below
 		synctest.Wait()
@@ -276,12 +274,4 @@ func TestWritesTakeTurnsAndGiveUpWithTheirContext(t *testing.T) {
 		wg.Wait()
 		require.NoError(t, sink.Write(t.Context(), event("C", 1)))
 	})
-}
-
-func TestABadStoreConfigIsNamed(t *testing.T) {
-	s := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "events", store.Config[events.Event]{}))
-	_, err := events.NewStoreSink(s, events.StoreConfig{Max: -1})
-	assert.EqualError(t, err, "events: new store sink: StoreConfig.Max is -1, must not be negative")
-	_, err = events.NewStoreSink(s, events.StoreConfig{TTL: -1})
-	assert.EqualError(t, err, "events: new store sink: StoreConfig.TTL is -1ns, must not be negative")
 }

@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// book holds what is expected, by key, and forgets what has expired.
+// book holds expectations by key, and forgets those that have expired.
 //
 // Invariants:
-//  1. There is a page for each key that waits, and no other.
+//  1. There is exactly one page for each key that waits.
 //  2. The list from oldest to newest holds the same pages, in order of expiry.
 //  3. met is empty while mu is free.
 type book[K comparable, E any] struct {
 	cfg     Config[K]
-	removed func(*page[K, E]) // called under mu for each page that goes; nil means nobody is interested
+	removed func(*page[K, E]) // called under mu for each page that is removed; may be nil
 
 	mu             sync.Mutex // guards the following
 	pages          map[K]*page[K, E]
-	peak           int            // the most that pages has held since it was made
+	peak           int            // the largest length of pages since it was made
 	oldest, newest *page[K, E]    // the same pages, in order of expiry
 	listeners      []*listener[K] // never changed in place
-	met            []K            // whom listeners have to be told of
+	met            []K            // the keys that unlock reports to listeners
 }
 
-// page is what is expected for one key.
+// page is the expectations of one key.
 type page[K comparable, E any] struct {
 	key          K
 	expected     E
 	expires      time.Time // zero means never
-	asked        bool      // somebody was told that key waits
+	asked        bool      // a caller was told that key waits
 	older, newer *page[K, E]
 }
 
@@ -41,7 +41,7 @@ func newBook[K comparable, E any](cfg Config[K]) book[K, E] {
 	return book[K, E]{cfg: cfg.withDefaults(), pages: make(map[K]*page[K, E])}
 }
 
-// lock locks mu and forgets what has expired. Its result is for unlock: defer b.unlock(b.lock()).
+// lock locks mu and removes expired pages. Its result is for unlock: defer b.unlock(b.lock()).
 func (b *book[K, E]) lock() (expired []K) {
 	b.mu.Lock()
 	return b.sweepLocked()
@@ -49,7 +49,7 @@ func (b *book[K, E]) lock() (expired []K) {
 
 func (b *book[K, E]) sweepLocked() (expired []K) {
 	if b.oldest == nil || b.oldest.expires.IsZero() {
-		return nil // without a look at the clock: most events find nobody who waits
+		return nil // without reading the clock: most events come while no key waits
 	}
 	now := time.Now()
 	for p := b.oldest; p != nil && !now.Before(p.expires); p = b.oldest {
@@ -59,7 +59,7 @@ func (b *book[K, E]) sweepLocked() (expired []K) {
 	return expired
 }
 
-// unlock unlocks mu and tells what has expired and what is met.
+// unlock unlocks mu, and reports the keys that have expired or are satisfied.
 func (b *book[K, E]) unlock(expired []K) {
 	met, listeners := b.met, b.listeners
 	b.met = nil
@@ -78,7 +78,7 @@ func (b *book[K, E]) unlock(expired []K) {
 	}
 }
 
-// ask returns when the page of key expires, and notes that somebody was told that key waits.
+// ask returns when the page of key expires, and records that a caller was told that key waits.
 func (b *book[K, E]) ask(key K) (at time.Time, waiting bool) {
 	defer b.unlock(b.lock())
 	p := b.pages[key]
@@ -89,7 +89,7 @@ func (b *book[K, E]) ask(key K) (at time.Time, waiting bool) {
 	return p.expires, true
 }
 
-// notify has f called for each key that somebody was told waits, when it waits no more and has not expired.
+// notify adds a function to call for each satisfied key that ask has reported.
 func (b *book[K, E]) notify(f func(key K)) (stop func()) {
 	if f == nil {
 		panic("expectations: Notify needs a function")
@@ -107,7 +107,7 @@ func (b *book[K, E]) notify(f func(key K)) (stop func()) {
 	}
 }
 
-// forget lets key wait for nothing.
+// forget removes the expectations of key.
 func (b *book[K, E]) forget(key K) {
 	defer b.unlock(b.lock())
 	if p := b.pages[key]; p != nil {
@@ -130,7 +130,7 @@ func (b *book[K, E]) pageLocked(key K) *page[K, E] {
 	return p
 }
 
-// renewLocked lets the time of p begin anew.
+// renewLocked renews the TTL of p.
 func (b *book[K, E]) renewLocked(p *page[K, E]) {
 	b.unlinkLocked(p)
 	if b.cfg.TTL > 0 {
@@ -144,7 +144,7 @@ func (b *book[K, E]) renewLocked(p *page[K, E]) {
 	b.newest = p
 }
 
-// meetLocked removes p, whose key waits for nothing any more.
+// meetLocked removes p, whose key is satisfied.
 func (b *book[K, E]) meetLocked(p *page[K, E]) {
 	b.removeLocked(p)
 	if p.asked && len(b.listeners) > 0 {

@@ -11,13 +11,12 @@ type Config[K comparable] struct {
 	// Name tells several of them apart in the log.
 	Name string
 
-	// TTL is how long a key waits before its expectations count as met, because an event must have been lost or an
-	// expectation must have been wrong. Defaults to 5 minutes. Negative: for ever.
+	// TTL is the time after which expectations expire, because an event was lost or an expectation was wrong. Defaults to 5
+	// minutes. If it is negative, expectations never expire.
 	TTL time.Duration
 
-	// OnExpired is called for each key whose expectations have expired, without locks, in the goroutine of whoever
-	// calls a method next, whatever the key. Most often it adds the key to the queue. When it is nil, a warning is
-	// logged.
+	// OnExpired is called for each key whose expectations have expired, without locks, in the goroutine of the next call of
+	// any method. It usually adds the key to the queue. Defaults to a warning in the log.
 	OnExpired func(key K)
 
 	// Logger defaults to slog.Default().

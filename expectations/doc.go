@@ -1,86 +1,84 @@
-// Package expectations keeps a controller from acting on a cache that does not show its own writes yet.
+// Package expectations keeps a controller from acting on a cache that does not show the controller's own writes yet.
 //
-// A controller that has just created two children, and looks into a cache that lags behind, finds them missing and
-// creates two more. So it writes down what it has done before it looks again, and leaves a key alone until its cache
-// has caught up. What it expects is one of three things:
+// Suppose that a controller creates two children, and then reads a cache that lags behind. It finds them missing and creates
+// two more. So it records what it expects to see, and does not act on a key until its cache has caught up. It can expect one
+// of three things:
 //
-//	            it expects                    it is satisfied by                fits
-//	[Counted]   so many events                so many events, whichever         any source
-//	[Tracked]   events of these children      the events of these children      children that can be told apart
-//	[Versions]  a version of the source       a cache that has seen it          sources whose writes return a version
+//	            a key expects              satisfied by                      fits
+//	[Counted]   a number of events         that many events of any child     any source
+//	[Tracked]   events of some children    the events of these children      children with known identities
+//	[Versions]  a version of the source    a cache that has seen it          sources whose writes return a version
 //
-// The words are those of client-go's controllers, where the first two come from
-// (https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/controller_utils.go). The third is where Kubernetes
-// is going (https://github.com/kubernetes/enhancements/issues/5647): it counts nothing, so it cannot miscount. Take it
-// where you can.
+// The method names are those of client-go's controllers, where the first two come from
+// (https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/controller_utils.go). Kubernetes is moving to the third
+// (https://github.com/kubernetes/enhancements/issues/5647), which cannot miscount. Use it where you can.
 //
 // # Usage
 //
-// A controller that has them in the Expectations of its Config does not reconcile a key before it is satisfied. Elsewhere,
-// return at the top of a reconcile if it is not. The event that satisfies it adds the key to the queue anyway; for the case
-// that it is lost, come back when it has expired.
+// A controller with Expectations in its Config does not reconcile a key that is not satisfied. Elsewhere, return at the top
+// of a reconcile if the key is not satisfied. The event that satisfies the key adds it to the queue anyway. That event may be
+// lost, so also come back when the expectations expire:
 //
 //	if at, waiting := exp.Expires(key); waiting {
-//		return controller.Result{RequeueAt: at}, nil
+//		return controller.Result{}, retry.NotYet(errors.New("the cache lacks own writes"), time.Until(at))
 //	}
 //
-// Expect first, then act. When an act fails, take its expectation back. In the handlers of the cache, observe. When the
-// object of the key is gone, delete its expectations. With [Versions] it is less: act, expect the version that came
-// back, and delete; whoever moves the cache on calls [Versions.VersionObserved].
+// If Config.TTL is negative, nothing expires, and the time is zero: then use a delay of 0, which means "only after an event".
+//
+// With Counted and Tracked, first expect, then act. If a write fails, take its expectation back. In the handlers of the cache,
+// call the Observed methods. When the object of the key is gone, call DeleteExpectations. With Versions, first act, then
+// expect the version that the write returned. Whatever updates the cache calls [Versions.VersionObserved].
 //
 // # Versions and a cache
 //
-// A [Versions] is exact if it is told of each version that the cache has reached, also of one that brings no event: an
-// informer may merge a creation and the deletion after it, and tell no handler of either. For a controller of this project
-// controller.ObserveVersions does so. Without one:
+// A Versions is exact if it learns of each version that the cache has reached. That includes versions without an event: an
+// informer may merge a creation and the deletion after it, and call no handler for either. So connect it to the informer:
 //
 //	stop := inf.OnVersion(func(v informer.Version) { exp.VersionObserved(uint64(v)) })
 //	defer stop()
-//	exp.VersionObserved(uint64(inf.Version())) // what was reached before
+//	exp.VersionObserved(uint64(inf.Version())) // versions reached before
 //
-// Where a deletion returns no version, that of a list that is read after it will do, however little the list selects: the
-// cache has seen the deletion when it has come so far.
+// If a deletion returns no version, expect the version of a list that is read after it, even of a list that selects nothing.
+// A cache that has reached that version has seen the deletion.
 //
-// # Holding a key back
+// # Notify
 //
-// Whoever runs the reconciles can hold a key back, and let it go by the event that satisfies it, as a controller does. The
-// method Notify of each of the three takes a function, which most often adds the key to a queue. It is called
+// A controller can hold a key back until it is satisfied. The method Notify of each type takes a function, which usually adds
+// the key to a queue:
 //
-//   - for a key of which somebody was told that it waits, by Expires or one of the methods that say whether a key is
-//     satisfied, since it last waited for nothing. Of others nobody wants to know.
-//   - when that key waits no more, because the last event was observed, or an expectation was taken back, or the key was
-//     deleted. Not when it has expired: come back at the time that Expires returns, and ask again.
-//   - after that, in the goroutine of whoever observed it, without locks. It may call every method.
+//   - It is called only for a key for which Expires or SatisfiedExpectations has reported that it waits, since the key was
+//     last satisfied.
+//   - It is called when the key is satisfied: the last event was observed, an expectation was taken back, or the key was
+//     deleted. It is not called when the key expires: ask again at the time that Expires returned.
+//   - It runs in the goroutine that made the observation, without locks, and may call every method.
 //
-// So no call is lost: if Expires says that a key waits, the function is called after that, unless the key expires. By the
-// time of the call the key may wait again, so a call is a reason to ask, not an answer.
+// So no call is lost: after Expires has reported that a key waits, the function is called, unless the key expires. At the time
+// of the call, the key may have new expectations. So a call is a reason to ask again.
 //
-// Several functions are called in the order in which they were given. When stop has returned, nothing that is observed from
-// then on leads to a call; one that another goroutine is about to make may still come. It may be called twice, and by the
-// function itself.
+// Functions are called in the order in which they were added. After stop has returned, later observations lead to no call; a
+// call by another goroutine may be in flight. stop may be called twice, and by the function itself.
 //
 // # Restarts
 //
-// Expectations are in memory. After a restart a controller waits until its cache has synced, which shows all that its
-// predecessor has written if the list is not older than the last write; a source that may serve an older one needs a
-// look at the source itself before anything is created.
+// Expectations are in memory. After a restart, a controller waits until its cache has synced. That cache shows all writes of
+// the predecessor, unless the list is older than the last write. If a source may serve older lists, read the source itself
+// before you create anything.
 //
 // # Guarantees
 //
-//  1. A key that expects something is not satisfied before that has been observed, has been taken back, or has
-//     expired.
-//  2. What expires does so one TTL after the last call that set it, and is then satisfied: a lost event costs one TTL,
-//     not for ever. It is reported once.
-//  3. Nothing runs in the background: what has expired is noticed and reported in the next call for any key.
-//  4. An observation that nobody expects changes nothing, and is not remembered, but by a [Tracked] key that acts:
-//     between Begin and End an event may come before it is expected.
-//  5. Memory is for keys that wait or act. One that is satisfied, expired or deleted takes none. A call takes one lock
-//     once. What it costs does not depend on the number of keys, but for those that it tells of; with [Versions] it is
-//     the logarithm of the number of keys that wait.
-//  6. Whoever was told that a key waits, and listens, is told when it waits no more, or can ask when it has expired.
-//  7. No code of the user runs under a lock.
+//  1. A key with expectations is not satisfied until they have been observed, taken back, or have expired.
+//  2. Expectations expire one TTL after the last call that renewed them. The key is then satisfied: a lost event costs at most
+//     one TTL. Each expiry is reported once.
+//  3. Nothing runs in the background: expiry is noticed and reported by the next call for any key.
+//  4. An observation that no key expects changes nothing, and is not remembered. The exception is a Tracked key between Begin
+//     and End, whose events may arrive before they are expected.
+//  5. Only keys that wait, or are between Begin and End, take memory. A call takes one lock once. Its cost does not depend on the
+//     number of keys, except for the keys that it reports. With Versions, it grows with the logarithm of the number of keys
+//     that wait.
+//  6. A caller of Notify that was told that a key waits is called when the key is satisfied, or can ask when it has expired.
+//  7. No user code runs under a lock.
 //
 // # Testing
 //
-// Time is that of package time: in a bubble of testing/synctest five minutes pass at once.
+// All time comes from package time: in a testing/synctest bubble, five minutes pass at once.
 package expectations

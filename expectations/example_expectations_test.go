@@ -47,9 +47,9 @@ func ExampleTracked() {
 	exp.ExpectDeletions("web", "web-1", "web-2")
 	exp.DeletionObserved("web", "web-1")
 	exp.DeletionObserved("web", "web-1")
-	fmt.Println(exp.Satisfied("web"))
+	fmt.Println(exp.SatisfiedExpectations("web"))
 	exp.DeletionObserved("web", "web-2")
-	fmt.Println(exp.Satisfied("web"))
+	fmt.Println(exp.SatisfiedExpectations("web"))
 	// Output:
 	// false
 	// true
@@ -66,7 +66,7 @@ func ExampleTracked_Begin() {
 	exp.CreationObserved("web", "id-7") // from the handler of the cache
 	exp.ExpectCreations("web", "id-7")  // what the write has returned
 	exp.End("web")
-	fmt.Println(exp.Satisfied("web"))
+	fmt.Println(exp.SatisfiedExpectations("web"))
 	// Output: true
 }
 
@@ -81,11 +81,11 @@ func ExampleVersions() {
 	stop := exp.Notify(func(key string) { fmt.Println(key, "goes on") })
 	defer stop()
 	exp.ExpectVersion("web", 17)
-	fmt.Println(exp.Satisfied("web"))
-	fmt.Println(exp.Satisfied("other"))
+	fmt.Println(exp.SatisfiedExpectations("web"))
+	fmt.Println(exp.SatisfiedExpectations("other"))
 	exp.VersionObserved(16) // whoever moves the cache on
 	exp.VersionObserved(18)
-	fmt.Println(exp.Satisfied("web"))
+	fmt.Println(exp.SatisfiedExpectations("web"))
 	// Output:
 	// false
 	// true
@@ -105,7 +105,7 @@ func ExampleConfig() {
 		return
 	}
 	exp.ExpectVersion("web", 17)
-	for !exp.Satisfied("web") {
+	for !exp.SatisfiedExpectations("web") {
 	}
 	fmt.Println(queue)
 	// Output: [web]

@@ -48,7 +48,7 @@ func TestWithANegativeTTLNothingExpires(t *testing.T) {
 		v.ExpectVersion("a", 5)
 		time.Sleep(1000 * time.Hour)
 		v.VersionObserved(4)
-		require.False(t, v.Satisfied("a"))
+		require.False(t, v.SatisfiedExpectations("a"))
 		at, waits := v.Expires("a")
 		require.True(t, waits)
 		require.Zero(t, at)
@@ -91,8 +91,8 @@ func TestOnExpiredMayUseWhatCallsIt(t *testing.T) {
 		}))
 		tr.ExpectCreations("a", 1)
 		time.Sleep(time.Hour)
-		require.True(t, tr.Satisfied("a"))
-		require.False(t, tr.Satisfied("a"))
+		require.True(t, tr.SatisfiedExpectations("a"))
+		require.False(t, tr.SatisfiedExpectations("a"))
 	})
 }
 
@@ -129,9 +129,9 @@ func TestAnEventThatNobodyExpectsIsNotCounted(t *testing.T) {
 	tr.DeletionObserved("a", "x")
 	tr.DeletionObserved("a", "z")
 	tr.CreationObserved("a", "y")
-	require.False(t, tr.Satisfied("a"), "twice, another child, another kind")
+	require.False(t, tr.SatisfiedExpectations("a"), "twice, another child, another kind")
 	tr.DeletionObserved("a", "y")
-	require.True(t, tr.Satisfied("a"))
+	require.True(t, tr.SatisfiedExpectations("a"))
 }
 
 func TestRaiseDoesNotProlong(t *testing.T) {
@@ -159,8 +159,8 @@ func TestKeysThatDieTakeNoMemory(t *testing.T) {
 		require.Equal(t, []int{1000, 1000, 1000}, []int{c.Len(), tr.Len(), v.Len()})
 		time.Sleep(time.Hour)
 		c.SatisfiedExpectations(-1)
-		tr.Satisfied(-1)
-		v.Satisfied(-1)
+		tr.SatisfiedExpectations(-1)
+		v.SatisfiedExpectations(-1)
 		require.Equal(t, []int{0, 0, 0, 0, 0}, []int{c.Len(), c.Room(), tr.Len(), v.Len(), v.Room()})
 
 		for key := range 10 {
@@ -169,7 +169,7 @@ func TestKeysThatDieTakeNoMemory(t *testing.T) {
 			tr.ExpectCreations(key, 1)
 			tr.CreationObserved(key, 1)
 			v.ExpectVersion(key, 5)
-			v.Delete(key)
+			v.DeleteExpectations(key)
 		}
 		require.Equal(t, []int{0, 0, 0}, []int{c.Len(), tr.Len(), v.Len()})
 	})
@@ -204,15 +204,15 @@ func TestAllMayBeUsedByManyAtOnce(t *testing.T) {
 				tr.ExpectDeletions(key, i)
 				v.ExpectVersion(key, uint64(i))
 				c.SatisfiedExpectations(key)
-				tr.Satisfied(key)
-				v.Satisfied(key)
+				tr.SatisfiedExpectations(key)
+				v.SatisfiedExpectations(key)
 				v.VersionObserved(uint64(i / 2))
 				c.CreationObserved(key)
 				tr.DeletionObserved(key, i)
 				c.Expires(key)
 				c.DeleteExpectations(key)
-				tr.Delete(key)
-				v.Delete(key)
+				tr.DeleteExpectations(key)
+				v.DeleteExpectations(key)
 			}
 		})
 	}
@@ -229,5 +229,5 @@ func TestASecondBeginForgetsWhatTheFirstHasSeen(t *testing.T) {
 	tr.Begin("a")
 	tr.ExpectCreations("a", 1)
 	tr.End("a")
-	require.False(t, tr.Satisfied("a"))
+	require.False(t, tr.SatisfiedExpectations("a"))
 }

@@ -260,7 +260,7 @@ func (s *tracked) actions() []func() {
 		func() { s.t.CreationObserved("a", 2); s.observe("a", "+2") },
 		func() { s.t.DeletionObserved("a", 1); s.observe("a", "-1") },
 		func() { s.t.DeletionObserved("a", 2); s.observe("a", "-2") },
-		func() { s.t.Delete("a"); s.forget("a") },
+		func() { s.t.DeleteExpectations("a"); s.forget("a") },
 		func() { s.t.Begin("a"); s.early = map[string]bool{}; s.until["a"] = time.Now().Add(ttl) },
 		func() { s.t.End("a"); s.early = nil; s.settle("a") },
 		func() { s.ask("a", s.satisfied) },
@@ -270,7 +270,7 @@ func (s *tracked) actions() []func() {
 }
 
 func (s *tracked) common() (*model, asker)   { return s.model, s.t }
-func (s *tracked) satisfied(key string) bool { return s.t.Satisfied(key) }
+func (s *tracked) satisfied(key string) bool { return s.t.SatisfiedExpectations(key) }
 func (s *tracked) drop(key string)           { s.forget(key) }
 
 func TestEveryShortHistoryOfTrackedEqualsTheModel(t *testing.T) { everyHistory(t, 4, newTracked) }
@@ -329,7 +329,7 @@ func (s *versions) actions() []func() {
 		func() { s.observe(3) },
 		func() { s.ask("a", s.satisfied) },
 		func() { s.ask("b", s.satisfied) },
-		func() { s.v.Delete("a"); s.forget("a") },
+		func() { s.v.DeleteExpectations("a"); s.forget("a") },
 		func() { s.v.Reset(); s.seen = 0; s.forget("a"); s.forget("b") },
 		half,
 		whole,
@@ -338,7 +338,7 @@ func (s *versions) actions() []func() {
 }
 
 func (s *versions) common() (*model, asker)   { return s.model, s.v }
-func (s *versions) satisfied(key string) bool { return s.v.Satisfied(key) }
+func (s *versions) satisfied(key string) bool { return s.v.SatisfiedExpectations(key) }
 func (s *versions) drop(key string)           { delete(s.want, key) }
 
 func TestEveryShortHistoryOfVersionsEqualsTheModel(t *testing.T) { everyHistory(t, 4, newVersions) }

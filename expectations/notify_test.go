@@ -38,11 +38,11 @@ func TestWhoAskedIsToldWhenTheLastEventHasComeInWhateverWay(t *testing.T) {
 		"End": {tr, func() { tr.Begin("a"); tr.CreationObserved("a", 1) },
 			func() { tr.ExpectCreations("a", 1) }, func() { tr.End("a") }},
 		"Delete": {tr, func() { tr.ExpectDeletions("a", 1) },
-			func() { tr.Delete("b") }, func() { tr.Delete("a") }},
+			func() { tr.DeleteExpectations("b") }, func() { tr.DeleteExpectations("a") }},
 		"VersionObserved": {v, func() { v.ExpectVersion("a", 10) },
 			func() { v.VersionObserved(9) }, func() { v.VersionObserved(10) }},
 		"Delete of Versions": {v, func() { v.ExpectVersion("a", 20) },
-			func() { v.Delete("b") }, func() { v.Delete("a") }},
+			func() { v.DeleteExpectations("b") }, func() { v.DeleteExpectations("a") }},
 		"Reset": {v, func() { v.ExpectVersion("a", 20) },
 			func() { v.VersionObserved(11) }, func() { v.Reset() }},
 	} {
@@ -64,7 +64,7 @@ func TestNobodyIsToldOfAKeyThatNobodyAskedFor(t *testing.T) {
 	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	told, _ := listen(tr.Notify)
 	for range 2 { // as in a reconcile that has nothing to do: it must not be the reason of the next one
-		require.True(t, tr.Satisfied("a"))
+		require.True(t, tr.SatisfiedExpectations("a"))
 		tr.Begin("a")
 		tr.End("a")
 	}
@@ -72,7 +72,7 @@ func TestNobodyIsToldOfAKeyThatNobodyAskedFor(t *testing.T) {
 	tr.CreationObserved("a", 1)
 	require.Empty(t, *told)
 	tr.ExpectCreations("a", 1)
-	require.False(t, tr.Satisfied("a"))
+	require.False(t, tr.SatisfiedExpectations("a"))
 	tr.CreationObserved("a", 1)
 	tr.ExpectCreations("a", 1)
 	tr.CreationObserved("a", 1)
@@ -191,7 +191,7 @@ func TestNoCallIsLostBetweenTheQuestionAndTheEvent(t *testing.T) {
 				version := uint64(i*keys + key + 1)
 				v.ExpectVersion(key, version)
 				writes <- version
-				for !v.Satisfied(key) {
+				for !v.SatisfiedExpectations(key) {
 					<-wake[key]
 				}
 			}

@@ -54,7 +54,7 @@ type trackedGuard struct {
 	t *expectations.Tracked[string, int]
 }
 
-func (g trackedGuard) satisfied() bool { return g.t.Satisfied("web") }
+func (g trackedGuard) satisfied() bool { return g.t.SatisfiedExpectations("web") }
 func (g trackedGuard) before(creations, deletions []int) {
 	g.t.ExpectCreations("web", creations...)
 	g.t.ExpectDeletions("web", deletions...)
@@ -85,7 +85,7 @@ type versionsGuard struct {
 	v *expectations.Versions[string]
 }
 
-func (g versionsGuard) satisfied() bool   { return g.v.Satisfied("web") }
+func (g versionsGuard) satisfied() bool   { return g.v.SatisfiedExpectations("web") }
 func (g versionsGuard) observe(ev event)  { g.v.VersionObserved(ev.version) }
 func (g versionsGuard) after(write event) { g.v.ExpectVersion("web", write.version) }
 

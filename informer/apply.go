@@ -4,40 +4,39 @@ import (
 	"fmt"
 	"hash/maphash"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// maxBatch is the number of inputs that are applied to the cache before the handlers are told of them.
+// maxBatch is the highest number of inputs that are applied to the cache before their changes go to the handlers.
 const maxBatch = 256
 
-// applier changes the cache. It is used by Run's goroutine alone.
+// applier changes the cache. Only the goroutine of Run uses it.
 //
 // Invariants:
 //
-//  1. The cache holds every change up to at, but those of the keys in failed.
-//  2. A key in failed has changes that the cache does not hold; all of them came after the version noted there.
+//  1. The cache holds every change up to at, except those of the keys in failed.
+//  2. A key in failed has changes that the cache does not hold; all of them came after the version in failed.
 type applier[K comparable, T any] struct {
 	name    string
 	indexer *cache.Indexer[K, T]
 	equal   func(a, b T) bool // nil: no two states are the same
 	onError func(error)
 	seed    maphash.Seed
-	keys    []K // room for those of a batch
 
-	heard   bool           // somebody is to be told; otherwise there is no need to note changes
-	changes []change[K, T] // applied, and not told yet
+	heard   bool           // there are handlers; otherwise changes need not be recorded
+	changes []change[K, T] // applied, but not passed to the handlers yet
 	at      Version
 	failed  map[K]Version
-	broke   bool // something has failed since a list was asked for
-	retries int  // lists that were asked for since nothing failed
+	broke   bool // something has failed since the last request for a list
+	retries int  // requests for a list since failed was last empty
 }
 
 // apply applies inputs. A list is applied as a whole.
 func (a *applier[K, T]) apply(inputs []input[K, T]) {
-	a.prefetch(inputs)
 	for i := range inputs {
 		it := &inputs[i]
 		if it.list != nil {
@@ -49,21 +48,7 @@ func (a *applier[K, T]) apply(inputs []input[K, T]) {
 	}
 }
 
-// prefetch makes it faster to find the objects of inputs, whose keys are in no order: if there are many objects, each is far
-// from the processor.
-func (a *applier[K, T]) prefetch(inputs []input[K, T]) {
-	keys := a.keys[:0]
-	for i := range inputs {
-		if it := &inputs[i]; it.list == nil && it.kind != Bookmark {
-			keys = append(keys, it.key)
-		}
-	}
-	a.indexer.Prefetch(keys)
-	clear(keys)
-	a.keys = keys
-}
-
-// try applies what is no list. The code of the user in it is that of indexes. When it panics, the cache stays as it was.
+// try applies an input that is not a list. It runs index functions of the user. If one panics, the cache stays as it was.
 func (a *applier[K, T]) try(it *input[K, T]) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -89,7 +74,7 @@ func (a *applier[K, T]) upsert(it *input[K, T]) {
 	a.healed(it.key)
 }
 
-// delete deletes a key, of which the cache need not know: then there is nothing to tell.
+// delete deletes a key. If the cache lacks it, there is no change.
 func (a *applier[K, T]) delete(it *input[K, T]) {
 	old, existed := a.indexer.Delete(it.key)
 	a.healed(it.key)
@@ -100,7 +85,7 @@ func (a *applier[K, T]) delete(it *input[K, T]) {
 	}
 }
 
-// fail notes and reports that the changes of a key could not be applied.
+// fail records and reports that the changes of a key could not be applied.
 func (a *applier[K, T]) fail(key K, panicked any) {
 	if a.failed == nil {
 		a.failed = make(map[K]Version)
@@ -113,7 +98,7 @@ func (a *applier[K, T]) fail(key K, panicked any) {
 	a.onError(fmt.Errorf("informer: apply %v to the cache of %s: %w", key, a.name, err))
 }
 
-// healed notes that the cache holds the newest state of a key.
+// healed records that the cache holds the newest state of a key.
 func (a *applier[K, T]) healed(key K) {
 	if len(a.failed) > 0 {
 		delete(a.failed, key)
@@ -129,8 +114,8 @@ func (a *applier[K, T]) version() Version {
 	return v
 }
 
-// retry returns a timer after which a list is to be asked for, because something has failed, or nil. It is called after
-// every batch; running is the timer that it has returned last, until that has fired.
+// retry returns a timer for the next request for a list, because something has failed, or nil. It is called after every batch.
+// running is the timer that it returned last, until that timer has fired.
 func (a *applier[K, T]) retry(running *time.Timer, backoff wait.Backoff) *time.Timer {
 	switch {
 	case len(a.failed) == 0:
@@ -147,11 +132,161 @@ func (a *applier[K, T]) retry(running *time.Timer, backoff wait.Backoff) *time.T
 	return running
 }
 
-// forget lets go of the changes, which have been told.
+// forget drops the changes, which the handlers have.
 func (a *applier[K, T]) forget() {
 	clear(a.changes)
 	a.changes = a.changes[:0]
 	if cap(a.changes) > 2*maxBatch {
-		a.changes = nil // the room for a whole list is not needed often
+		a.changes = nil // the room for a whole list is rarely needed
+	}
+}
+
+const (
+	// lookAhead is the number of next objects of a list that are searched for an object of the cache.
+	lookAhead = 32
+
+	// maxAstray is the number of failed searches after which there are no more, if fewer than one in five succeeds: then the
+	// order of the list has nothing to do with that of the cache.
+	maxAstray = 256
+)
+
+// replace makes a list the content of the cache. It leaves objects that have not changed as they are.
+func (a *applier[K, T]) replace(l *content[K, T]) {
+	before, equal := a.failed, a.equal
+	if l.starts {
+		a.at, before = 0, nil
+		a.equal = nil // a version may mean another state in another history
+	}
+	a.failed = nil // the list has the current state of every key
+	a.merge(l.pages, l.unread)
+	a.equal = equal
+	for key := range a.failed {
+		if floor, failed := before[key]; failed {
+			a.failed[key] = floor // the changes since then are still missing
+		}
+	}
+}
+
+// merge applies the differences between the cache and a list. Objects of the cache with unread keys stay.
+//
+// A list usually has the order of the cache, which is that of the first list. So merge goes through both in parallel, without
+// look-ups and hashes. At the end, it looks up the keys of both sides that it has not found this way. Whatever the order, each key
+// of the cache is found in the list or deleted.
+func (a *applier[K, T]) merge(pages []page[K, T], unread []K) {
+	if a.indexer.Len() == 0 {
+		for _, p := range pages {
+			for i, obj := range p.items {
+				a.try(&input[K, T]{kind: Modified, key: p.keys[i], object: obj})
+			}
+		}
+		return
+	}
+	m := merger[K, T]{pages: pages}
+	var left []input[K, T] // in the cache, but not found in the list
+	for key, obj := range a.indexer.All() {
+		if found, ok := m.find(key); ok {
+			if !a.same(key, obj, found) {
+				a.try(&input[K, T]{kind: Modified, key: key, object: found})
+			}
+		} else {
+			left = append(left, input[K, T]{kind: Deleted, missed: true, key: key, object: obj})
+		}
+	}
+	m.rest()
+
+	var listed map[K]struct{} // the keys of objects that are astray or unread
+	if len(left) > 0 {
+		listed = make(map[K]struct{}, len(m.astray)+len(unread))
+		for _, key := range unread {
+			listed[key] = struct{}{}
+		}
+	}
+	for _, at := range m.astray {
+		key, obj := at.page.keys[at.i], at.page.items[at.i]
+		if listed != nil {
+			listed[key] = struct{}{}
+		}
+		if old, ok := a.indexer.Get(key); ok && a.same(key, old, obj) {
+			continue
+		}
+		a.try(&input[K, T]{kind: Modified, key: key, object: obj})
+	}
+	for i := range left {
+		if _, ok := listed[left[i].key]; !ok {
+			a.try(&left[i])
+		}
+	}
+}
+
+// same reports whether two states of a key are the same.
+func (a *applier[K, T]) same(key K, old, obj T) (same bool) {
+	if a.equal == nil {
+		return false
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err := &wait.PanicError{Value: v, Stack: debug.Stack()}
+			a.onError(fmt.Errorf("informer: compare states of %v for %s: %w", key, a.name, err))
+			same = false
+		}
+	}()
+	return a.equal(old, obj)
+}
+
+// merger goes through the pages of a list, in parallel with another sequence of keys.
+type merger[K comparable, T any] struct {
+	pages       []page[K, T] // from the current page on
+	i           int          // the next object of the current page
+	found, lost int          // the numbers of successful and failed searches
+	astray      []place[K, T]
+}
+
+// place is the place of an object in a list.
+type place[K comparable, T any] struct {
+	page *page[K, T]
+	i    int
+}
+
+// find searches the next objects for key. Objects that it skips are astray.
+func (m *merger[K, T]) find(key K) (obj T, ok bool) {
+	if m.lost > maxAstray+4*m.found {
+		return obj, false
+	}
+	ahead := lookAhead
+	for at, from := 0, m.i; at < len(m.pages) && ahead > 0; at, from = at+1, 0 {
+		keys := m.pages[at].keys[from:]
+		if i := slices.Index(keys[:min(ahead, len(keys))], key); i >= 0 {
+			for range at {
+				m.turn()
+			}
+			m.found++
+			m.pass(from + i)
+			m.i++
+			return m.pages[0].items[from+i], true
+		}
+		ahead -= len(keys)
+	}
+	m.lost++
+	return obj, false
+}
+
+// pass advances to place i of the page. Objects that it skips are astray.
+func (m *merger[K, T]) pass(i int) {
+	m.astray = slices.Grow(m.astray, i-m.i)
+	for ; m.i < i; m.i++ {
+		m.astray = append(m.astray, place[K, T]{&m.pages[0], m.i})
+	}
+}
+
+// turn advances to the next page.
+func (m *merger[K, T]) turn() {
+	m.pass(len(m.pages[0].keys))
+	m.pages, m.i = m.pages[1:], 0
+}
+
+// rest skips all remaining objects.
+func (m *merger[K, T]) rest() {
+	for len(m.pages) > 0 {
+		m.turn()
 	}
 }

@@ -1,36 +1,44 @@
 package informer
 
-// change is one step in the life of a key: what the cache held before, and what it holds after. A resync is one too.
+import (
+	"hash/maphash"
+	"iter"
+
+	"github.com/setpoint-go/setpoint/cache"
+)
+
+// change is a change of a key in the cache: its state before and after. A resync is a change too.
 type change[K comparable, T any] struct {
 	key  K
 	hash uint64 // of key
 	old  state[T]
 	new  state[T]
 
-	last   T    // the final state, if there is no new one
-	missed bool // last may not be the final state, because nobody saw it go
+	last   T    // the final state, if the object is deleted
+	missed bool // last may not be the final state, because the deletion was missed
+	resync bool // old and new are the same state, which is reported again
 }
 
-// state is an object, or that there is none.
+// state is an object, or its absence.
 type state[T any] struct {
 	object  T
 	present bool
 }
 
-// backlog is what waits for a handler, in the order in which it began to wait: for each key at most one item, so that
-// its size is at most the number of objects that the handler knows, or is still to be told of as initial, plus the number
-// of those that exist. If every is set, there is one for each change, and the size has no bound.
+// backlog is the pending changes of a handler, merged to at most one item for each key, in the order in which the items were added.
+// So its size is at most the number of objects that the handler knows or will get as initial, plus the number of objects that
+// exist. If every is set, there is an item for each change, and the size has no bound.
 //
-// Items are found by the hash of their key, in chains of a table of its own: it costs a third of a map, it gives its memory
-// back, and each key is hashed once for all handlers.
+// A hash table with chains finds the item of a key. It takes a third of the time of a map, it shrinks, and each key is hashed once
+// for all handlers.
 //
-// It is not safe for concurrent use.
+// A backlog is not safe for concurrent use.
 type backlog[K comparable, T any] struct {
 	every       bool
 	n           int
 	chains      []*item[K, T] // by the low bits of the hash; a power of two of them; nil if every is set
 	first, last *item[K, T]
-	free        *item[K, T] // items for use again, linked by chain; at most as many as wait, or maxFree
+	free        *item[K, T] // unused items, linked by chain; at most n or maxFree
 	nfree       int
 }
 
@@ -38,38 +46,39 @@ const (
 	// minChains is the size of the smallest table.
 	minChains = 64
 
-	// keptChains is the size of a table that is kept when it is not needed: that of a batch.
+	// keptChains is the size up to which a table does not shrink: that for a batch.
 	keptChains = 2 * maxBatch
 
-	// maxFree is the number of items that are kept for use again when nothing waits.
+	// maxFree is the number of unused items that an empty backlog keeps.
 	maxFree = maxBatch
 
-	// madeItems is the number of items that are made at once: 2 KiB if keys are strings and objects pointers. Their memory is
-	// given back together, when none of them is used or kept.
+	// madeItems is the number of items that are allocated together: 2 KiB if keys are strings and objects pointers. Their memory is
+	// freed together, when none of them is used or kept.
 	madeItems = 21
 )
 
-// item takes a handler from the state of a key that it knows to the one that is true.
+// item is the change of a key from the state that the handler knows to the current one.
 //
 // Invariants:
 //
-//  1. Something is to be told: known or now is present, and gone is set if known is and now is not.
-//  2. gone is set only if known is present: what the handler never knew cannot go.
+//  1. There is something to report: known or now is present, and gone is set if known is present and now is not.
+//  2. gone is set only if known is present: the deletion of an object that the handler never knew is not reported.
 type item[K comparable, T any] struct {
 	key     K
 	hash    uint64   // of key
-	known   state[T] // what the handler was told last, or will have been
+	known   state[T] // the last state that was reported to the handler, or is in an earlier item
 	now     state[T]
 	last    T    // the final state of known; only if gone
 	gone    bool // known has been deleted since
-	missed  bool // nobody saw it go
-	initial bool // now was there when the handler joined, and known is not present
+	missed  bool // the deletion was missed
+	initial bool // now was in the cache when the handler joined, and known is not present
+	resync  bool // known and now are the same state, which is reported again
 
-	before, after *item[K, T] // in order of waiting
+	before, after *item[K, T] // in the order of the backlog
 	chain         *item[K, T]
 }
 
-// add merges c into what waits for its key.
+// add merges c into the item of its key.
 func (b *backlog[K, T]) add(c *change[K, T]) {
 	var it *item[K, T]
 	if !b.every {
@@ -77,23 +86,25 @@ func (b *backlog[K, T]) add(c *change[K, T]) {
 	}
 	if it == nil {
 		it = b.alloc()
-		it.key, it.hash, it.known = c.key, c.hash, c.old
+		it.key, it.hash, it.known, it.resync = c.key, c.hash, c.old, c.resync
 		b.append(it)
+	} else if !c.resync {
+		it.resync = false
 	}
 	switch {
 	case c.new.present:
 		it.now = c.new
-	case !it.known.present: // it came and went
+	case !it.known.present: // it was created and deleted
 		b.remove(it)
 		b.release(it)
 	case it.gone:
-		it.now = state[T]{} // another came and went; the last state stays that of the known one
+		it.now = state[T]{} // a second object was created and deleted; last stays that of the known one
 	default:
 		it.now, it.gone, it.last, it.missed = state[T]{}, true, c.last, c.missed
 	}
 }
 
-// forgetKnown notes that the handler has never known what is gone.
+// forgetKnown records that the handler never knew the deleted object.
 func (b *backlog[K, T]) forgetKnown(it *item[K, T]) {
 	if !it.now.present {
 		b.remove(it)
@@ -104,7 +115,7 @@ func (b *backlog[K, T]) forgetKnown(it *item[K, T]) {
 	it.known, it.gone, it.last, it.missed = state[T]{}, false, none, false
 }
 
-// take removes and returns what has waited longest, or nil. It is to be released.
+// take removes and returns the first item, or nil. The caller releases it.
 func (b *backlog[K, T]) take() *item[K, T] {
 	it := b.first
 	if it != nil {
@@ -113,12 +124,12 @@ func (b *backlog[K, T]) take() *item[K, T] {
 	return it
 }
 
-// clear forgets everything.
+// clear removes all items.
 func (b *backlog[K, T]) clear() {
 	*b = backlog[K, T]{every: b.every}
 }
 
-// alloc returns an item that is zero.
+// alloc returns a zero item.
 func (b *backlog[K, T]) alloc() *item[K, T] {
 	if b.free == nil {
 		items := new([madeItems]item[K, T])
@@ -134,14 +145,14 @@ func (b *backlog[K, T]) alloc() *item[K, T] {
 	return it
 }
 
-// release takes back an item that was taken. A handler that is behind needs as many again, so as many are kept as wait.
+// release takes an item back. A handler that is behind soon needs as many items as it has, so the backlog keeps that many.
 func (b *backlog[K, T]) release(it *item[K, T]) {
-	*it = item[K, T]{} // others may keep its memory
+	*it = item[K, T]{} // items allocated with it may keep its memory
 	if b.nfree < max(b.n, maxFree) {
 		it.chain, b.free = b.free, it
 		b.nfree++
 	} else if b.nfree > maxFree {
-		b.alloc() // and let go of it: less waits than did
+		b.alloc() // drop another one: the backlog has become shorter
 	}
 }
 
@@ -200,11 +211,110 @@ func (b *backlog[K, T]) remove(it *item[K, T]) {
 	}
 }
 
-// rehash makes a table of the given size of what is in the list.
+// rehash makes a table of the given size from the list.
 func (b *backlog[K, T]) rehash(size int) {
 	b.chains = make([]*item[K, T], size)
 	for it := b.first; it != nil; it = it.after {
 		place := &b.chains[it.hash&uint64(size-1)]
 		it.chain, *place = *place, it
 	}
+}
+
+// pieceSize is the number of objects of the cache that are read together.
+const pieceSize = 128
+
+// object is an object of the cache, with its key.
+type object[K comparable, T any] struct {
+	key K
+	obj T
+}
+
+// pieces yields objects in pieces of n. A piece is read when it is yielded, and is valid until the next one.
+func pieces[K comparable, T any](objects iter.Seq2[K, T], n int) iter.Seq[[]object[K, T]] {
+	return func(yield func([]object[K, T]) bool) {
+		piece := make([]object[K, T], 0, n)
+		for key, obj := range objects {
+			if piece = append(piece, object[K, T]{key, obj}); len(piece) == n {
+				if !yield(piece) {
+					return
+				}
+				piece = piece[:0]
+			}
+		}
+		if len(piece) > 0 {
+			yield(piece)
+		}
+	}
+}
+
+// present is the objects that were in the cache when a handler joined, and that the handler has yet to get. The zero value has no
+// objects. It is not safe for concurrent use.
+type present[K comparable, T any] struct {
+	piece []object[K, T] // objects that were read; the first one is next
+	next  func() ([]object[K, T], bool)
+	stop  func()
+}
+
+// presentOf returns all objects of s. The caller has to end it.
+func presentOf[K comparable, T any](s *cache.Snapshot[K, T]) present[K, T] {
+	var p present[K, T]
+	p.next, p.stop = iter.Pull(pieces(s.All(), min(s.Len(), pieceSize)))
+	return p
+}
+
+// first returns the next object, or nil. It is valid until pass is called.
+func (p *present[K, T]) first() *object[K, T] {
+	if len(p.piece) == 0 && p.next != nil {
+		piece, ok := p.next()
+		if !ok {
+			p.end()
+			return nil
+		}
+		p.piece = piece
+	}
+	if len(p.piece) == 0 {
+		return nil
+	}
+	return &p.piece[0]
+}
+
+// pass advances to the next object.
+func (p *present[K, T]) pass() { p.piece = p.piece[1:] }
+
+// end drops the remaining objects.
+func (p *present[K, T]) end() {
+	if p.stop != nil {
+		p.stop()
+	}
+	*p = present[K, T]{}
+}
+
+// scan is a resync: it reports every object of the cache to handlers again, in pieces, so that changes need not wait for the whole
+// cache. Only the goroutine of Run uses it.
+type scan[K comparable, T any] struct {
+	seed      maphash.Seed
+	listeners []*listener[K, T]
+	next      func() ([]object[K, T], bool)
+	stop      func()
+}
+
+// newScan returns a scan of the cache of in for ls.
+func newScan[K comparable, T any](in *Informer[K, T], ls []*listener[K, T]) *scan[K, T] {
+	s := &scan[K, T]{seed: in.applier.seed, listeners: ls}
+	s.next, s.stop = iter.Pull(pieces(in.indexer.All(), in.piece))
+	return s
+}
+
+// advance passes the next objects to the listeners. It returns false if there are no more.
+func (s *scan[K, T]) advance() (more bool) {
+	objects, more := s.next()
+	changes := make([]change[K, T], len(objects))
+	for i, o := range objects {
+		is := state[T]{o.obj, true}
+		changes[i] = change[K, T]{key: o.key, hash: maphash.Comparable(s.seed, o.key), old: is, new: is, resync: true}
+	}
+	for _, l := range s.listeners {
+		l.tell(changes)
+	}
+	return more
 }

@@ -20,8 +20,6 @@ func TestABackoffWithoutADelayIsABadConfig(t *testing.T) {
 	} {
 		_, err := informer.New(newSource(), nameOf, informer.Config{Backoff: backoff})
 		require.EqualError(t, err, "informer: new informer: Config.Backoff.Duration is "+duration+want)
-		_, err = informer.For(must(informer.NewGroup(informer.GroupConfig{})), newSource(), nameOf, informer.Config{Backoff: backoff})
-		require.EqualError(t, err, "informer: new informer: Config.Backoff.Duration is "+duration+want)
 	}
 	_, err := informer.New(newSource(), nameOf, informer.Config{ResyncPeriod: -1, Backoff: wait.Backoff{Duration: 1}})
 	require.NoError(t, err)

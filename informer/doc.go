@@ -1,4 +1,4 @@
-// Package informer mirrors a source into a cache and calls handlers for what changes: client-go's reflector and shared
+// Package informer mirrors a source into a cache, and calls handlers for changes. It is client-go's reflector and shared
 // informer for any source, typed from end to end.
 //
 // # Usage
@@ -13,10 +13,11 @@
 //	err = informer.WaitForSync(ctx, sites)
 //	site, ok := sites.Get("ulm")
 //
-// The source is a [ListWatcher]: what there is, at which version, and what changes from then on. [Poll] makes one of
-// anything that can only be listed. A source may be a [Pager], whose list comes in pages, and an [Equaler], which knows when
-// nothing has changed. What is said here about a source holds as long as it keeps to the contract of these; its methods must
-// return when their context ends.
+// A source is a [ListWatcher]: it lists all objects at a version, and reports the changes after that. [Poll] makes a source of
+// anything that can only be listed. A source may also be a [Pager], an [Equaler], or a [Bookmarker]. The guarantees below hold
+// for a source that keeps the contract of these interfaces. Its methods must return when their context ends.
+//
+// A manager runs the informers that its controllers use, each once. To share an informer, share the variable.
 //
 // # Data flow
 //
@@ -24,77 +25,76 @@
 //	+--------+  list, watch   +-----------+  apply   +---------+
 //	| source | -------------> |   feed    | -------> | Indexer | <------ Get, indexes
 //	+--------+                +-----------+    |     +---------+
-//	                     waits, in order,      |
-//	                     256 at most           | tell
+//	                     at most 256 events,   |
+//	                     in order              | tell
 //	                                           +-----> backlog ------> callbacks of handler 1
 //	                                           +-----> backlog ------> callbacks of handler 2
-//	                                        waits, merged by key    a goroutine each
+//	                                        merged by key           a goroutine each
 //
-// The source waits for the cache, if that is behind by 256 events, and nothing waits for a handler. What has to wait for
-// one is merged by key, so it takes no more room than the objects that it knows and those that exist, unless
-// [Handler].EveryEvent is set. The objects that are there when it joins wait in a snapshot of the cache.
+// If the cache is behind by 256 events, the source waits for it. Nothing waits for a handler: its pending changes are merged
+// by key. So they take no more memory than the objects that the handler knows and those that exist, unless
+// [Handler].EveryEvent is set. The objects that exist when a handler joins wait for it in a snapshot of the cache.
 //
 // # Guarantees
 //
 // The cache:
 //
-//  1. The cache is changed before any handler is told. A handler may be behind the cache, never ahead of it.
-//  2. A list is in the cache as a whole before any handler is told of one of its objects. One that fails in the middle
-//     changes nothing.
-//  3. Version is true: every change of the source up to it is in the cache. It never goes down, but after
-//     [Informer.Reset]. An object that cannot be applied, because an index function panics, is reported and keeps
-//     Version below it until it can: the source is listed again after a backoff, again and again if need be.
-//  4. A list, or an event, that is older than what was seen is refused: the cache never goes back in time, but by
+//  1. The cache changes before any handler is called. A handler may be behind the cache, never ahead of it.
+//  2. A whole list is in the cache before any handler is called for one of its objects. A list that fails midway changes
+//     nothing.
+//  3. Every change of the source up to Version is in the cache. Version never decreases, except after [Informer.Reset]. If
+//     an object cannot be applied, because an index function panics, the error is reported, and Version stays below it until
+//     it can be applied: the informer lists again after a backoff, as often as necessary.
+//  4. A list or an event that is older than the cache is refused. The cache never goes back in time, except by
 //     [Informer.Reset], for a source that was restored from a backup.
-//  5. The next list shows that an object was deleted while no watch was open, and its deletion is told once, with
-//     FinalStateUnknown. This needs the cache: an informer that begins empty, such as after a restart of the process, does
-//     not know what existed before, and tells of no such deletion. See package owner for what to do about that.
+//  5. If an object was deleted while no watch was open, the next list reveals it, and handlers get one deletion with
+//     FinalStateUnknown. This needs the cache: after a restart of the process, an informer does not know which objects
+//     existed before, and reports no such deletion. See package owner for solutions.
 //
-// The handlers, each for itself:
+// Each handler, independently of the others:
 //
-//  6. A handler is called by one goroutine, one call at a time. For each key the calls are OnAdd, OnUpdate any number of
-//     times, OnDelete, and so on again. The old state of an update is the new state of the call before.
-//  7. A handler may join at any time, and delays nobody by that. It is told of exactly what the cache held when it joined,
-//     and of every change from then on: none is missed, none told twice. It joins before a change is applied that was
-//     made after AddHandler had returned; but not before the cache holds the first list.
-//  8. A slow or blocked handler delays neither the cache nor another handler. For each key it is told at last what is
-//     true at last. States in between may be left out, and so may objects that came and went. With EveryEvent nothing
-//     is left out that the source has told, and what waits has no bound. A handler is never given an object that does
-//     not pass its Filter, not even as the last state of one that was deleted.
-//  9. An object that was deleted and one that was created under its key are told as OnDelete and OnAdd, unless the
-//     source itself did not tell: if both happened while nobody watched, it is an update.
-//  10. The same state may be told twice as an update: in a resync, when the source repeats itself, and after a list if it
-//     cannot be seen that nothing has changed: see [Equaler].
+//  6. One goroutine calls the handler, one call at a time. For each key, the calls are OnAdd, any number of OnUpdate,
+//     OnDelete, and then OnAdd again. The old state of an update is the new state of the previous call.
+//  7. A handler may join at any time, and delays nothing. It is called for exactly the objects that the cache held when it
+//     joined, and for every change after that: none is missed or repeated. It joins before any change is applied that is made
+//     after AddHandler has returned, but not before the cache holds the first list.
+//  8. A slow or blocked handler delays neither the cache nor another handler. For each key, its last call is for the current
+//     state. Intermediate states may be skipped, and so may objects that were created and deleted in between. With
+//     EveryEvent, no event of the source is skipped, and pending events have no bound. A handler never gets an object that
+//     does not pass its Filter, not even as the last state of a deleted object.
+//  9. A deletion and a creation under the same key are reported as OnDelete and OnAdd, unless the source did not report them:
+//     if both happened while no watch was open, they are an update.
+//  10. An update may repeat the same state: in a resync, when the source repeats itself, and after a list whose objects
+//     cannot be compared: see [Equaler].
 //  11. A callback that panics is reported to Config.OnError, with its stack, and counts as done.
-//  12. Handlers know nothing of each other: between them there is no order.
-//  13. A handler may be removed at any time, by anybody, also by its own callbacks, and that waits for nobody. A callback that
-//     removes its handler is the last one. It can be seen when no callback runs any more: see [Registration.Remove].
-//     [Registration.WaitIdle] waits until a handler has been told of everything that is in the cache.
+//  12. There is no order between the calls of different handlers.
+//  13. A handler may be removed at any time, also by its own callbacks. Removal never waits. If a callback removes its
+//     handler, it is the last callback. [Registration.Remove] returns a channel that is closed when no callback runs anymore.
+//     [Registration.WaitIdle] waits until a handler has been called for everything in the cache.
 //
 // The source:
 //
-//  14. A watch that ends is taken up again from the last version, without a list: at once, or after a backoff if it
-//     ended with an error or was of no use. A panic is an error, and so is a runtime.Goexit.
-//  15. [ErrExpired] leads to a list, at once if the last one is not younger than the first delay of the backoff, or if it is
-//     the first time; if it comes again before anything new has, lists back off like errors.
-//  16. No error ends Run. Every error that is not the end of the context is reported to Config.OnError, but an ErrExpired
-//     that leads to a list at once.
+//  14. When a watch ends, the informer watches again from the last version, without a list: at once, or after a backoff if the
+//     watch failed or yielded nothing useful. A panic of the source is an error, and so is a runtime.Goexit.
+//  15. After [ErrExpired] the informer lists: at once the first time, or if the last list is older than the first delay of the
+//     backoff. If it expires again before a new event has arrived, lists back off like errors.
+//  16. No error ends Run. Every error is reported to Config.OnError, except the end of the context, and an ErrExpired that
+//     leads to a list at once.
 //
 // # Shutdown
 //
-// [Informer.Run] returns nil when its context ends, after the reflector and the handlers have ended: the source has
-// returned, and callbacks that were running too. No callback runs after that. What waits for a handler is forgotten,
-// because a consumer of states has nothing to do for a state that nobody is interested in any more: whoever starts again
-// is told of the present. The same holds when the channel of [Registration.Remove] is closed. The cache can still be read. An
-// informer runs once.
+// [Informer.Run] returns nil when its context ends, after the reflector and the handlers have ended. By then the source and
+// all running callbacks have returned, and no callback runs after that. Pending changes are dropped: handlers consume states,
+// and whoever starts again gets the current ones. The same holds for a removed handler when the channel of
+// [Registration.Remove] is closed. The cache can still be read. An informer runs once.
 //
 // # Testing
 //
-// [Informer.Steps] drives an informer step by step, in the place of Run: a test reads one thing from the source, applies one to
-// the cache, and makes one call of one handler, in any order.
+// [Informer.Steps] drives an informer step by step, instead of Run. A test reads one thing from the source, applies one to the
+// cache, and makes one call of one handler, in any order.
 //
-// Package informertest has a source whose failures the test commands. In a testing/synctest bubble an informer needs no
-// real time: backoff, resync and polls wait for timers, everything else for channels, and when synctest.Wait returns, all
-// that has happened has been told. Nothing is left in the bubble when Run has returned. Jitter is drawn from the Rand of
+// Package informertest has a source whose failures the test commands. In a testing/synctest bubble, an informer needs no real
+// time: backoff, resync, and polls wait for timers, everything else for channels. When synctest.Wait returns, all handlers
+// have been called for all events. When Run has returned, it leaves nothing in the bubble. Jitter comes from the Rand of
 // Config.Backoff.
 package informer

@@ -46,7 +46,7 @@ func ExamplePollConfig() {
 	rows := []Row{{Name: "ulm", ETag: "1"}, {Name: "kiel", ETag: "1"}}
 	src, err := informer.Poll(func(context.Context) ([]Row, error) { return rows, nil }, func(r Row) string { return r.Name },
 		informer.PollConfig[Row]{
-			Equal: informer.EqualBy(func(r Row) string { return r.ETag }),
+			Equal: func(a, b Row) bool { return a.ETag == b.ETag },
 			Valid: func(r Row) error {
 				if r.ETag == "" {
 					return errors.New("it has no ETag")

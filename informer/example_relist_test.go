@@ -21,14 +21,20 @@ type Row struct {
 	ETag string
 }
 
+// etagged is a source of rows that compares them by their ETag.
+type etagged struct {
+	*informertest.Source[string, Row]
+}
+
+func (etagged) Equal(a, b Row) bool { return a.ETag == b.ETag }
+
 // After an outage the source is listed again. Rows whose ETag is as it was are no updates.
 func ExampleEqualer() {
 	src := informertest.NewSource(func(r Row) string { return r.Name })
 	src.Put(Row{Name: "ulm", ETag: "1"})
 	src.Put(Row{Name: "kiel", ETag: "1"})
 
-	etag := informer.EqualBy(func(r Row) string { return r.ETag })
-	rows, err := informer.New(informer.WithEqual(src, etag), src.Key, informer.Config{
+	rows, err := informer.New(etagged{src}, src.Key, informer.Config{
 		Backoff: wait.Backoff{Duration: time.Millisecond}, OnError: func(error) {},
 	})
 	if err != nil {

@@ -1,19 +1,103 @@
 package informer
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
+	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Informer mirrors a source into a cache and calls handlers for what changes. See the package documentation for what it
-// guarantees. It runs once: [Informer.Run] starts and ends it. [Informer.Steps] drives it step by step, in the place of Run.
+// Config is the configuration of an [Informer]. Its zero value can be used.
+type Config struct {
+	// Name names the informer in errors and logs. Defaults to the type of its objects.
+	Name string
+
+	// ResyncPeriod is the time between two resyncs: in a resync, each handler is called again for every object of the cache, as
+	// an update from the object to itself. It repairs handlers that lose changes. If it is 0 or negative, there are no resyncs.
+	ResyncPeriod time.Duration
+
+	// Backoff is the delay between attempts after an error of the source. It begins again after a successful list or event.
+	// Defaults to 800 ms, doubled each time up to 30 s, each with a random addition of up to the same. Its Steps are ignored: an
+	// informer does not give up.
+	Backoff wait.Backoff
+
+	// OnError is called for each error: lists and watches that failed, and panics of handlers as a [*wait.PanicError]. The
+	// informer continues in every case. Several goroutines may call OnError concurrently, without locks. The caller waits for
+	// it, and it must not panic. Defaults to a line in the log at level Warn.
+	OnError func(error)
+
+	// Logger receives debug messages, and errors if OnError is nil. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// withDefaults returns cfg with every field set, for an informer of T.
+func withDefaults[T any](cfg Config) Config {
+	cfg.Name = cmp.Or(cfg.Name, reflect.TypeFor[T]().String())
+	if cfg.Backoff.IsZero() {
+		cfg.Backoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Cap: 30 * time.Second}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	cfg.Logger = cfg.Logger.With("informer", cfg.Name)
+	if cfg.OnError == nil {
+		cfg.OnError = warn(cfg.Logger)
+	}
+	return cfg
+}
+
+// validate returns an error that names each field that is out of its bounds.
+func (cfg Config) validate() error {
+	if !cfg.Backoff.IsZero() && cfg.Backoff.Duration <= 0 {
+		// The informer would call a failing source without a pause.
+		return fmt.Errorf("Config.Backoff.Duration is %v, must be positive if another field of Config.Backoff is set", cfg.Backoff.Duration)
+	}
+	return nil
+}
+
+// warn returns an OnError that writes to log.
+func warn(log *slog.Logger) func(error) {
+	return func(err error) {
+		attrs := []slog.Attr{slog.Any("err", err)}
+		if crash := (*wait.PanicError)(nil); errors.As(err, &crash) {
+			attrs = append(attrs, slog.String("stack", string(crash.Stack)))
+		}
+		log.LogAttrs(context.Background(), slog.LevelWarn, "informer goes on after an error", attrs...)
+	}
+}
+
+var (
+	// ErrExpired ends a watch if the changes after its version are no longer in the history of the source. The consumer has to
+	// list again.
+	ErrExpired = errors.New("informer: version is no longer in the history of the source")
+
+	// ErrRunning is wrapped by the error of Run while another Run is in progress.
+	ErrRunning = errors.New("already running")
+
+	// ErrEnded is wrapped by the errors of Run, AddHandler, WaitForVersion and Registration.WaitIdle after Run has ended: an
+	// informer runs once. The error of WaitIdle also wraps it if the handler was removed.
+	ErrEnded = errors.New("has ended")
+)
+
+// errShortWatch says that a watch was no use, so that the next one waits for a while.
+var errShortWatch = errors.New("it ended at once and brought nothing new")
+
+// errExit says that the source has ended the goroutine that reads it.
+var errExit = errors.New("it has called runtime.Goexit")
+
+// Informer mirrors a source into a cache, and calls handlers for changes. The package documentation lists its guarantees. It is a
+// [cache.Reader] and a [Syncer]. It runs once: by [Informer.Run], or step by step by [Informer.Steps].
 //
-// Its methods may be called by several goroutines at once.
+// Several goroutines may call its methods concurrently.
 type Informer[K comparable, T any] struct {
 	cfg       Config
 	key       cache.KeyFunc[K, T]
@@ -43,8 +127,8 @@ type Informer[K comparable, T any] struct {
 	asks      []*ask[K, T]      // of WaitIdle, for the next step to pass on
 }
 
-// New returns an informer of src, whose objects have the key that key returns. It does nothing before Run. The error names
-// each field of cfg that is out of its bounds. New panics if src or key is nil.
+// New returns an informer of src. key returns the key of an object. The informer does nothing before Run. The error names each
+// field of cfg that is out of its bounds. New panics if src or key is nil.
 func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg Config) (*Informer[K, T], error) {
 	if src == nil || key == nil {
 		panic("informer: New needs a source and a key function")
@@ -73,21 +157,26 @@ func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg C
 // Name returns the name from the Config.
 func (in *Informer[K, T]) Name() string { return in.cfg.Name }
 
-// Indexer returns the cache: it may be read at any time, and only the informer may write to it. Indexes may be added to
-// it at any time.
+// Source returns what New got as the source.
+func (in *Informer[K, T]) Source() any { return in.reflector.src }
+
+// Indexer returns the cache. It may be read, and indexes may be added, at any time. Only the informer may write to it.
 func (in *Informer[K, T]) Indexer() *cache.Indexer[K, T] { return in.indexer }
 
 // Get returns the object of the cache with the given key.
 func (in *Informer[K, T]) Get(key K) (T, bool) { return in.indexer.Get(key) }
 
+// All iterates over the objects of the cache, in the order in which their keys arrived. See [cache.Indexer.All].
+func (in *Informer[K, T]) All() iter.Seq2[K, T] { return in.indexer.All() }
+
 // Key returns the key of obj, as the function given to New does.
 func (in *Informer[K, T]) Key(obj T) K { return in.key(obj) }
 
-// Run mirrors the source until ctx ends, and then returns nil, when every goroutine that it has started has ended. A
-// callback that runs is waited for; what still waits for a handler is forgotten.
+// Run mirrors the source until ctx ends. It returns nil after every goroutine that it started has ended. It waits for callbacks in
+// flight, and drops pending changes of handlers.
 //
-// A second Run returns an error at once: [ErrRunning] while the first, or [Informer.Steps], goes on, [ErrEnded] after it. Run
-// panics if New has not made the informer.
+// A second Run returns an error at once: [ErrRunning] while the first Run, or [Informer.Steps], is in progress, [ErrEnded] after
+// that. Run panics if New has not made the informer.
 func (in *Informer[K, T]) Run(ctx context.Context) error {
 	if in.indexer == nil {
 		panic("informer: Run called on an Informer that New has not made")
@@ -131,15 +220,15 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// AddHandler adds a handler, at any time before Run ends. The handler joins when the cache holds the first list, or, if it
-// does already, before the next change is applied. It is given every object that is there then, with inInitialList, and
-// every change after that. So an object that is created after AddHandler has returned, on an informer that has synced, is
-// never told with inInitialList, and a change after that is always told as one.
+// AddHandler adds a handler, at any time before Run ends. The handler joins when the cache holds the first list, or, if it already
+// does, before the next change is applied. It gets every object that is in the cache then, with inInitialList, and every change
+// after that. So on an informer that has synced, an object that is created after AddHandler has returned is never reported with
+// inInitialList.
 //
-// It does not matter how many handlers there are or what they do. If Run is under way, the first callback may come before
-// AddHandler has returned: give the Registration to a callback that uses it by a channel, for example.
+// While Run is in progress, the first callback may run before AddHandler has returned. If a callback needs the Registration, pass
+// it by a channel, for example.
 //
-// After Run has ended it returns [ErrEnded].
+// After Run has ended, AddHandler returns an error that wraps [ErrEnded].
 func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -158,19 +247,19 @@ func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
 	return l.reg, nil
 }
 
-// Synced returns a channel that is closed when the cache holds the first list. It is never closed if Run ends before.
+// Synced returns a channel that is closed when the cache holds the first list. If Run ends first, it is never closed.
 func (in *Informer[K, T]) Synced() <-chan struct{} { return in.synced }
 
 // HasSynced reports whether Synced is closed.
 func (in *Informer[K, T]) HasSynced() bool { return isClosed(in.synced) }
 
-// Version returns the version of the source up to which every change has been applied to the cache, and passed on to the
-// handlers. It is 0 before the first list. It grows until a new history begins, after [Informer.Reset]: then it is 0 again,
-// and grows with the versions of that history.
+// Version returns the version of the source up to which every change has been applied to the cache, and is at least pending for
+// the handlers. It is 0 before the first list. It increases until a new history begins, after [Informer.Reset]: then it is 0
+// again, and increases with the versions of that history.
 func (in *Informer[K, T]) Version() Version { return in.progress.at() }
 
-// WaitForVersion waits until Version is at least v. It returns an error that wraps the cause of ctx when that ends
-// before, or [ErrEnded] when Run does.
+// WaitForVersion waits until Version is at least v. If ctx ends first, its error wraps the cause of ctx. If Run ends first, its error
+// wraps [ErrEnded].
 func (in *Informer[K, T]) WaitForVersion(ctx context.Context, v Version) error {
 	if err := in.progress.wait(ctx, v, in.ended); err != nil {
 		return fmt.Errorf("informer: wait for version of %s: %w", in.cfg.Name, err)
@@ -178,16 +267,16 @@ func (in *Informer[K, T]) WaitForVersion(ctx context.Context, v Version) error {
 	return nil
 }
 
-// OnVersion has f called with each value that [Informer.Version] takes from now on: those that are reached, and 0 when a
-// new history begins, after [Informer.Reset]. So it can be said at once that a write of one's own has been seen:
+// OnVersion calls f with each value that [Informer.Version] takes from now on: the versions that are reached, and 0 when a new
+// history begins, after [Informer.Reset]. For example, expectations can observe versions at once:
 //
 //	stop := inf.OnVersion(func(v informer.Version) { exp.VersionObserved(uint64(v)) })
 //	exp.VersionObserved(uint64(inf.Version())) // what was reached before
 //
-// Versions that come together are told as the last of them. f is called by the goroutine of Run, without locks, when the
-// cache holds everything up to the version and the handlers have it waiting. It holds up the cache, so it must be quick, and
-// must not wait for the informer. A panic is reported to Config.OnError. When stop has returned, no version that is reached
-// after that is told.
+// If several versions are reached together, f is called with the last one. The goroutine of Run calls f, without locks, when the
+// cache holds everything up to the version, and the changes are pending for the handlers. The cache waits for f, so f must be
+// quick, and must not wait for the informer. A panic is reported to Config.OnError. After stop has returned, f is not called for
+// versions that are reached later.
 func (in *Informer[K, T]) OnVersion(f func(Version)) (stop func()) {
 	if f == nil {
 		panic("informer: OnVersion called with a nil function")
@@ -197,29 +286,29 @@ func (in *Informer[K, T]) OnVersion(f func(Version)) (stop func()) {
 	return func() { in.progress.unfollow(this) }
 }
 
-// LastHeard returns when the source last said something: a list, an event or a bookmark. It is zero before the first.
+// LastHeard returns the time of the last list, event, or bookmark of the source. It is zero before the first.
 func (in *Informer[K, T]) LastHeard() time.Time { return in.progress.lastHeard() }
 
-// Stale reports whether the source has been silent for longer than d, or has never been heard.
+// Stale reports whether the source has been silent for longer than d, or has never yielded anything.
 //
-// A source that is a [Bookmarker] is silent since [Informer.LastHeard]. It gets twice the time that it promises, if that is
-// more than d. Any other source may have nothing to say, so it also counts as heard while a watch is open, and until the end
-// of a watch that lasted for at least a second. Then Stale does not notice a connection that has died without an error, or an
-// attempt to connect that hangs: only bookmarks show those.
+// A [Bookmarker] is silent since [Informer.LastHeard]. If twice its period is longer than d, that is the limit instead. Any
+// other source may have nothing to report, so it is not silent while a watch is open. After a watch of at least a second, it is
+// silent since the end of the watch. So for such a source, Stale does not notice a connection that died without an error, or an
+// attempt to connect that hangs. Only bookmarks reveal those.
 func (in *Informer[K, T]) Stale(d time.Duration) bool {
 	return in.progress.silent(in.promise > 0) > max(d, 2*in.promise)
 }
 
-// Reset is for a source whose versions have gone back, because it was restored from a backup or replaced by another
-// one. An informer refuses its lists, and reports so, for as long as they are older than what it has seen, because it
-// cannot tell them from those of a replica that lags. After Reset it lists at once and takes what comes, at any version.
+// Reset is for a source whose versions have gone back, because it was restored from a backup or replaced by another source.
+// Without Reset, an informer refuses and reports its lists while they are older than the cache, because it cannot tell them from
+// the lists of a replica that lags. After Reset, the informer lists at once, and accepts any version.
 //
-// The cache and the handlers go from what they hold to the new list, with tombstones for what it lacks. When it is
-// applied, Version starts anew from 0: it may be lower than before. Versions of the old history mean nothing in the
-// new one; whoever waits for one waits for that number.
+// The cache and the handlers change from their present state to the new list, with tombstones for objects that it lacks. When
+// the list is applied, Version begins again at 0, so it may be lower than before. Versions of the old history mean nothing in the
+// new one. A WaitForVersion in progress waits for its number.
 func (in *Informer[K, T]) Reset() { in.reflector.order(&in.reflector.anew) }
 
-// begin lets one Run through.
+// begin allows one Run.
 func (in *Informer[K, T]) begin() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -233,7 +322,7 @@ func (in *Informer[K, T]) begin() error {
 	return nil
 }
 
-// end lets nobody through any more.
+// end allows no further Run.
 func (in *Informer[K, T]) end() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

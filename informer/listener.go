@@ -14,12 +14,12 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// listener calls one handler: what it is told waits in a backlog, which a goroutine of its own works off. Without Run,
-// [Steps.Deliver] works it off in the goroutine of its caller.
+// listener calls one handler. The handler's pending changes are in a backlog, and a goroutine of the listener makes the calls for
+// them. Without Run, [Steps.Deliver] makes the calls in the goroutine of its caller.
 //
-// Objects that were there when it joined wait before it, in a snapshot of the cache. What changes meanwhile waits in the
-// backlog, and is merged with the object when that has its turn: what it is then is told as initial, and nothing if it is
-// gone. One that has come anew since stays in the backlog.
+// The objects that were in the cache when the handler joined come first, from a snapshot of the cache. If such an object has
+// changed meanwhile, its change in the backlog is merged with it: the handler gets the present state as initial, or nothing if the
+// object is gone. A new object under the key of a deleted one stays in the backlog.
 type listener[K comparable, T any] struct {
 	name    string
 	handler Handler[K, T]
@@ -27,24 +27,24 @@ type listener[K comparable, T any] struct {
 	seed    maphash.Seed // of the hashes of the backlog
 
 	synced chan struct{} // closed by run when OnAdd has returned for every initial object
-	wake   chan struct{} // holds a token when the backlog may have something; sent by whoever adds, taken by run
+	wake   chan struct{} // holds a token if the backlog may have something; sent when something is added, received by run
 	gone   chan struct{} // closed, with mu held, by dismiss
-	done   chan struct{} // closed, with mu held, when it is dismissed and nobody is busy with it
+	done   chan struct{} // closed, with mu held, when the listener is dismissed and not busy
 	in     *Informer[K, T]
 	reg    *Registration // of the handler; set by AddHandler
 
-	period    time.Duration // of resyncs; 0 is never
-	due       time.Time     // when the next resync is; used by Run's goroutine only
-	resyncing bool          // used by Run's goroutine only
+	period    time.Duration // of resyncs; 0 for none
+	due       time.Time     // of the next resync; used by the goroutine of Run only
+	resyncing bool          // used by the goroutine of Run only
 
-	// Used only by who is busy with it.
-	initial   present[K, T] // is told before what is in backlog
+	// Used only by the goroutine that is busy with the listener.
+	initial   present[K, T] // comes before backlog
 	object    item[K, T]    // the item of an initial object
 	current   *item[K, T]   // the calls for it have begun
-	owes      bool          // OnAdd is to be called for current
+	owes      bool          // OnAdd is yet to be called for current
 	hasSynced bool          // synced is closed
 	calling   string        // the function that is called
-	calls     uint64        // that have begun, but those of Filter
+	calls     uint64        // that have begun, without those of Filter
 
 	mu sync.Mutex
 	// mu guards the following. Invariant: done is closed if and only if the listener is dismissed and not busy.
@@ -52,7 +52,7 @@ type listener[K comparable, T any] struct {
 	taken     uint64 // items of the backlog so far
 	asks      []*ask[K, T]
 	dismissed bool
-	busy      bool // somebody makes calls, or is about to: run, from the join to its end, or a Deliver
+	busy      bool // a goroutine makes calls, or is about to: run, from the join to its end, or a Deliver
 }
 
 func newListener[K comparable, T any](in *Informer[K, T], name string, h Handler[K, T]) *listener[K, T] {
@@ -64,7 +64,7 @@ func newListener[K comparable, T any](in *Informer[K, T], name string, h Handler
 	}
 }
 
-// tell adds changes to what waits.
+// tell adds changes to the backlog.
 func (l *listener[K, T]) tell(changes []change[K, T]) {
 	if len(changes) == 0 {
 		return
@@ -80,8 +80,8 @@ func (l *listener[K, T]) tell(changes []change[K, T]) {
 	l.signal()
 }
 
-// run calls the handler until ctx ends or the listener is dismissed. At its end nothing waits any more, also when the handler
-// has ended the goroutine.
+// run calls the handler until ctx ends or the listener is dismissed. At its end the backlog is empty, also if the handler has ended
+// the goroutine.
 func (l *listener[K, T]) run(ctx context.Context) {
 	defer l.leave()
 	returned := false
@@ -103,7 +103,7 @@ func (l *listener[K, T]) run(ctx context.Context) {
 	returned = true
 }
 
-// deliver makes one call, and reports whether it did. The caller is busy with l.
+// deliver makes one call, and reports whether it did. The caller has entered l.
 func (l *listener[K, T]) deliver() bool {
 	until := l.calls + 1
 	for l.work(context.Background(), until) && l.calls < until {
@@ -111,8 +111,8 @@ func (l *listener[K, T]) deliver() bool {
 	return l.calls == until
 }
 
-// work makes calls until there were as many as until, nothing waits any more, or ctx ends. It returns true when one has
-// panicked: there may be more.
+// work makes calls until their number is until, no change is pending, or ctx ends. It returns true if a call has panicked: more may
+// be pending.
 func (l *listener[K, T]) work(ctx context.Context, until uint64) (panicked bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -125,8 +125,8 @@ func (l *listener[K, T]) work(ctx context.Context, until uint64) (panicked bool)
 	return false
 }
 
-// step makes the call that is owed, or begins with the next item, which is one call at most. It returns false when nothing
-// is owed and there was no next item, or ctx has ended.
+// step makes the call that is owed, or begins the next item, which is at most one call. It returns false if no call is owed and
+// there is no next item, or if ctx has ended.
 func (l *listener[K, T]) step(ctx context.Context) bool {
 	if l.owes {
 		l.owes = false
@@ -143,13 +143,13 @@ func (l *listener[K, T]) step(ctx context.Context) bool {
 	return true
 }
 
-// call notes that a function of the handler is called.
+// call records that a function of the handler is called.
 func (l *listener[K, T]) call(function string) {
 	l.calling = function
 	l.calls++
 }
 
-// dismiss forgets what waits and lets nothing more be taken.
+// dismiss empties the backlog, and prevents further calls.
 func (l *listener[K, T]) dismiss() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +164,7 @@ func (l *listener[K, T]) dismiss() {
 	}
 }
 
-// enter makes the caller the one that is busy with l, until it calls leave. It returns false if somebody else is, or l is
+// enter makes the listener busy for the caller, until it calls leave. It returns false if another goroutine has entered l, or l is
 // dismissed.
 func (l *listener[K, T]) enter() bool {
 	l.mu.Lock()
@@ -188,15 +188,15 @@ func (l *listener[K, T]) leave() {
 	}
 }
 
-// endLocked lets go of what is left, when no call is made any more.
+// endLocked releases everything, when no further call is made.
 func (l *listener[K, T]) endLocked() {
 	l.initial.end()
-	l.current, l.object = nil, item[K, T]{} // who has the Registration has l
+	l.current, l.object = nil, item[K, T]{} // the Registration keeps l alive
 	close(l.done)
 }
 
-// take makes what has waited longest the current item, in the place of the one before, whose calls have returned, however
-// they did. It returns false when nothing waits.
+// take makes the next item the current one. The calls for the previous one have returned or panicked. It returns false if there is
+// no item.
 func (l *listener[K, T]) take() bool {
 	if !l.hasSynced {
 		if l.takeInitial() {
@@ -207,7 +207,7 @@ func (l *listener[K, T]) take() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current != nil {
-		l.backlog.release(l.current) // also object, which is needed no more
+		l.backlog.release(l.current) // also object, which is no longer needed
 	}
 	l.answerLocked()
 	if l.current = l.backlog.take(); l.current == nil {
@@ -217,21 +217,21 @@ func (l *listener[K, T]) take() bool {
 	return true
 }
 
-// sync notes that no initial object is left.
+// sync records that no initial object is left.
 func (l *listener[K, T]) sync() {
 	l.hasSynced = true
 	close(l.synced)
 }
 
-// syncIfTold notes that no initial object is left, if that is so, without taking the next item. The caller is busy with l.
+// syncIfTold calls sync if no initial object is left, without taking the next item. The caller has entered l.
 func (l *listener[K, T]) syncIfTold() {
 	if !l.hasSynced && !l.owes && !isClosed(l.gone) && l.initial.first() == nil {
 		l.sync()
 	}
 }
 
-// takeInitial makes the initial object whose turn it is the current item. It passes by those that have gone: nobody is told
-// of them. It returns false when there are no more.
+// takeInitial makes the next initial object the current item. It skips objects that are gone: they are not reported. It returns
+// false if there are no more.
 func (l *listener[K, T]) takeInitial() bool {
 	for {
 		o := l.initial.first()
@@ -247,7 +247,7 @@ func (l *listener[K, T]) takeInitial() bool {
 	}
 }
 
-// merge merges an initial object with what has become of it since. It returns false when it is gone.
+// merge merges an initial object with its later changes. It returns false if the object is gone.
 func (l *listener[K, T]) merge(it *item[K, T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,7 +265,7 @@ func (l *listener[K, T]) merge(it *item[K, T]) bool {
 	return true
 }
 
-// signal makes run look. It never blocks.
+// signal wakes run. It never blocks.
 func (l *listener[K, T]) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -273,17 +273,20 @@ func (l *listener[K, T]) signal() {
 	}
 }
 
-// begin makes the call that takes the handler from what it knows to what is true, but that of OnAdd, which it leaves
-// to step: so it is made even if OnDelete panics.
+// begin makes the call for an item. It leaves a call of OnAdd to step, so that OnAdd is called even if OnDelete panics.
 func (l *listener[K, T]) begin(it *item[K, T]) {
 	h := &l.handler
 	had, has := l.passes(&it.known), l.passes(&it.now)
-	left := had && !(it.gone && l.passes(&state[T]{it.last, true})) // the filter, before it was deleted if it was
+	left := had && !(it.gone && l.passes(&state[T]{it.last, true})) // the filter; if the object was deleted, before the deletion
 	if h.Filter != nil && isClosed(l.gone) {
-		return // no call follows the one that removes its handler, and that can be one of Filter
+		return // a call removed the handler, which may be a call of Filter: no call follows it
 	}
 	if had && has && !it.gone {
-		if h.OnUpdate != nil {
+		switch {
+		case it.resync && h.OnResync != nil:
+			l.call("OnResync")
+			h.OnResync(it.now.object)
+		case h.OnUpdate != nil:
 			l.call("OnUpdate")
 			h.OnUpdate(it.known.object, it.now.object)
 		}
@@ -300,7 +303,7 @@ func (l *listener[K, T]) begin(it *item[K, T]) {
 	}
 }
 
-// passes reports whether the handler is to know of s.
+// passes reports whether s is present and passes the Filter.
 func (l *listener[K, T]) passes(s *state[T]) bool {
 	if !s.present || l.handler.Filter == nil {
 		return s.present

@@ -194,7 +194,6 @@ func TestDerivedSourcesListByThePagesOfTheirSource(t *testing.T) {
 	for name, derived := range map[string]informer.ListWatcher[site]{
 		"filter": informer.Filter(paged, func(s site) bool { return s.Rev != 5 }),
 		"map":    informer.Map(paged, func(s site) site { return s }),
-		"equal":  informer.WithEqual(paged, func(a, b site) bool { return a == b }),
 	} {
 		var sizes []int
 		for page, err := range derived.(informer.Pager[site]).ListPages(t.Context()) {

@@ -17,31 +17,30 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Poller makes a source of something that can only be listed: it lists again and again and compares. It is a
-// [ListWatcher], and works only while someone watches it.
+// Poller is a source for something that can only be listed: it polls a list function and compares the results. It is a
+// [ListWatcher], an [Equaler], and a [Bookmarker]. It polls only while it is watched.
 //
-// A list that fails changes nothing: it is reported, what was known stays, and the next poll comes when it would have
-// come anyway. So a deletion is never concluded from an error, and [Poller.Nudge] works during an outage. A list that
-// holds two items of one key has failed.
+// A failed poll is reported and changes nothing, and the next poll comes at its usual time. So an error never leads to a
+// deletion, and [Poller.Nudge] works during an outage. A list with two objects of one key counts as a failed poll.
 //
-// One bad object hides no other. An object that PollConfig.Valid refuses, or for which Valid or Equal panics, keeps its
-// last good state; if it has none, it is not there yet. It is reported with its key in each poll in which it is bad, and
-// its deletion is found out as that of any other.
+// A bad object affects no other object. If PollConfig.Valid returns an error for an object, or Valid or Equal panics, the object
+// keeps its last good state. If it has none, it does not exist yet. Each poll reports its bad objects with their keys. The deletion
+// of a bad object is noticed as usual.
 //
-// Versions are counted by the Poller, one for each change that it finds; they mean nothing to another Poller. The changes
-// of one poll are in the order of the list, and after them the deletions in the order in which the keys had appeared.
-// After a poll that found nothing, watchers get a [Bookmark]. Those who watch share the polls. A watcher that misses all
-// changes of a poll and of the next one gets [ErrExpired].
+// The Poller counts versions, one for each change that it finds. They mean nothing to another Poller. The changes of one poll are
+// in the order of the list, followed by the deletions in the order in which the keys first appeared. After a poll without
+// changes, watchers get a [Bookmark]. All watchers share the polls. A watcher that misses the changes of two polls gets
+// [ErrExpired].
 //
-// Its methods may be called by several goroutines at once.
+// Several goroutines may call its methods concurrently.
 type Poller[K comparable, T any] struct {
 	list  func(context.Context) ([]T, error)
 	key   cache.KeyFunc[K, T]
 	cfg   PollConfig[T]
 	delay wait.Backoff
 
-	turn  chan struct{} // whoever has put a token here may poll, and uses known and order
-	nudge chan struct{} // holds a token while a poll is asked for
+	turn  chan struct{} // capacity 1; the goroutine that has put a token here may poll, and use known and order
+	nudge chan struct{} // holds a token while a poll is requested
 
 	known map[K]T // the last good list
 	order []K     // the keys of known in the order in which they appeared
@@ -50,39 +49,39 @@ type Poller[K comparable, T any] struct {
 	// mu guards the following.
 	version Version
 	history []Event[T]    // the changes of the last poll that found any; the last has version
-	due     time.Time     // when to poll again
+	due     time.Time     // of the next poll
 	polled  chan struct{} // closed, with mu held, and replaced, after each good poll
 }
 
-// PollConfig holds what a [Poller] may be told. Its zero value is ready for use.
+// PollConfig is the configuration of a [Poller]. Its zero value can be used.
 type PollConfig[T any] struct {
-	// Interval is the time from the end of a poll to the next. Defaults to 1 s. If it is negative, only Nudge polls.
+	// Interval is the time from the end of a poll to the next one. Defaults to 1 s. If it is negative, only Nudge polls.
 	Interval time.Duration
 
-	// Jitter makes each interval longer by a random part of it, up to this one, so that many pollers spread out. Defaults
-	// to 0.1. If it is negative, there is none.
+	// Jitter extends each interval by a random fraction, up to this one, so that pollers spread out. Defaults to 0.1. If it is
+	// negative, there is no jitter.
 	Jitter float64
 
-	// Equal reports whether two states of an object are the same, so that nothing is to be told. Defaults to
-	// reflect.DeepEqual. For objects that carry a version, an etag or a time of change see [EqualBy].
+	// Equal reports whether two states of an object are the same, so that there is nothing to report. Defaults to
+	// reflect.DeepEqual. If the objects carry a version, an etag, or a time of change, compare only that.
 	Equal func(a, b T) bool
 
-	// Valid returns an error for an object that must not be used, such as one that is half written. What the error says
-	// is reported with the key of the object. Defaults to no check.
+	// Valid returns an error for an object that must not be used, such as one that is half written. The error is reported with
+	// the key of the object. Defaults to no check.
 	Valid func(T) error
 
-	// OnError is told of polls that failed while someone watched, on the goroutine of a watcher, and of bad objects, all
-	// of one poll in one error, on the goroutine of a watcher or of a List. (Any other error of List is returned to its
-	// caller.) It may be called by several goroutines at once. Defaults to a line in the log at level Warn.
+	// OnError is called for each poll of a watch that failed, and for the bad objects of a poll, all in one error. It runs in the
+	// goroutine of a watcher, or of a List that found bad objects. (List returns other errors to its caller.) Several goroutines
+	// may call OnError concurrently. Defaults to a line in the log at level Warn.
 	OnError func(error)
 
-	// Logger receives what nobody else does. Defaults to slog.Default().
+	// Logger receives errors if OnError is nil. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Poll makes a source of the function list, which returns all objects that exist and must not change what it returned
-// afterwards. Calls of list do not overlap. A panic of list or key is an error of the poll. The error of Poll names each
-// field of cfg that is out of its bounds. Poll panics if list or key is nil.
+// Poll returns a source of the objects that list returns. list returns all objects that exist, and must not change them
+// afterwards. Calls of list do not overlap. A panic of list or key is an error of the poll. The error of Poll names each field of
+// cfg that is out of its bounds. Poll panics if list or key is nil.
 func Poll[K comparable, T any](
 	list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg PollConfig[T],
 ) (*Poller[K, T], error) {
@@ -120,16 +119,9 @@ func (cfg PollConfig[T]) validate() error {
 	return nil
 }
 
-// EqualBy returns a PollConfig.Equal that compares what version returns: objects of the same version are the same. It is
-// compared for equality alone, so an etag or a hash will do, and an object that goes back to an earlier version, as after
-// a restored backup, has changed.
-func EqualBy[T any, V comparable](version func(T) V) func(a, b T) bool {
-	return func(a, b T) bool { return version(a) == version(b) }
-}
-
-// Nudge polls now, without waiting for the interval to end. Nudges that come before the poll begins are one. A nudge
-// that comes while a poll runs causes one more, since that one may have looked already. A nudge while nobody watches is
-// kept for the next watcher, unless a list comes first.
+// Nudge makes a watcher poll now, without waiting for the interval. Several nudges before a poll lead to one poll. A nudge during a
+// poll leads to another one, because the poll in flight may have missed the change. A nudge while there is no watcher is kept for
+// the next watcher, unless a List comes first.
 func (p *Poller[K, T]) Nudge() {
 	select {
 	case p.nudge <- struct{}{}:
@@ -137,7 +129,7 @@ func (p *Poller[K, T]) Nudge() {
 	}
 }
 
-// List polls now and returns what there is: the last good states of all objects that exist.
+// List polls now, and returns the last good states of all objects that exist.
 func (p *Poller[K, T]) List(ctx context.Context) (List[T], error) {
 	list, bad, err := p.pollInTurn(ctx)
 	if bad != nil {
@@ -161,7 +153,7 @@ func (p *Poller[K, T]) pollInTurn(ctx context.Context) (list List[T], bad, err e
 	return List[T]{Items: items, Version: p.version}, bad, nil
 }
 
-// Equal reports whether two states of an object are the same, as PollConfig.Equal does: a Poller is an [Equaler].
+// Equal returns the result of PollConfig.Equal: a Poller is an [Equaler].
 func (p *Poller[K, T]) Equal(a, b T) bool { return p.cfg.Equal(a, b) }
 
 // BookmarkPeriod returns the longest time from the end of one poll to the beginning of the next, or 0 if only Nudge polls: a
@@ -173,7 +165,7 @@ func (p *Poller[K, T]) BookmarkPeriod() time.Duration {
 	return time.Duration(float64(p.cfg.Interval) * (1 + max(p.cfg.Jitter, 0)))
 }
 
-// Watch yields the changes after a version that List or Watch of this Poller gave.
+// Watch yields the changes after a version that came from List or Watch of this Poller.
 func (p *Poller[K, T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
 		for first := true; ; first = false {

@@ -109,9 +109,3 @@ func TestOnErrorOfABadObjectMayList(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 2, calls)
 }
-
-func TestEqualByComparesVersions(t *testing.T) {
-	equal := informer.EqualBy(func(s site) int { return s.Rev })
-	assert.True(t, equal(site{Name: "a", Rev: 1}, site{Name: "b", Rev: 1}))
-	assert.False(t, equal(site{Name: "a", Rev: 1}, site{Name: "a", Rev: 2}))
-}

@@ -3,36 +3,80 @@ package informer
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// progress is how far the cache is, and who waits for it to be further.
+// Syncer is something that is ready for use when it has caught up once: an [Informer] when its cache holds the first list, a
+// [Registration] when its handler has been called for every object in it.
+type Syncer interface {
+	// Name names the Syncer in errors.
+	Name() string
+
+	// Synced returns a channel that is closed when it is ready.
+	Synced() <-chan struct{}
+}
+
+// WaitForSync waits until all of ss are ready, or ctx ends. Its error names those that are not ready, and wraps [context.Cause] of
+// ctx. If all are ready, WaitForSync returns nil even if ctx has ended. It panics if one of ss is nil.
+func WaitForSync(ctx context.Context, ss ...Syncer) error {
+	for i, s := range ss {
+		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			panic(fmt.Sprintf("informer: WaitForSync called with nil as argument %d", i+2))
+		}
+	}
+	for _, s := range ss {
+		select {
+		case <-s.Synced():
+		case <-ctx.Done():
+			return notSynced(ctx, ss)
+		}
+	}
+	return nil
+}
+
+// notSynced returns an error that names those of ss that are not ready, if any.
+func notSynced(ctx context.Context, ss []Syncer) error {
+	var names []string
+	for _, s := range ss {
+		if !isClosed(s.Synced()) {
+			names = append(names, s.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("informer: wait for sync of %s: %w", strings.Join(names, ", "), context.Cause(ctx))
+}
+
+// progress is the version of the cache, with the callers that wait for a version, and the times at which the source was heard.
 type progress struct {
 	mu sync.Mutex
 	// mu guards the following.
 	version Version
 	heard   time.Time
-	opened  time.Time                   // when the present watch began; zero while there is none
-	closed  time.Time                   // when the last watch ended that had lasted for shortWatch
-	waiters map[chan<- struct{}]Version // each is closed, and forgotten, when version reaches its value
+	opened  time.Time                   // when the open watch began; zero if none is open
+	closed  time.Time                   // when the last watch of at least shortWatch ended
+	waiters map[chan<- struct{}]Version // each is closed and removed when version reaches its value
 
 	followers []*follower // never changed in place
 }
 
-// follower is told of every version.
+// follower is a function of OnVersion.
 type follower struct{ tell func(Version) }
 
-// at returns the version that was reached.
+// at returns the version.
 func (p *progress) at() Version {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.version
 }
 
-// reach moves the version to v, unless it is there already, and wakes those who wait for it. It returns the followers, who
-// are to be told.
+// reach raises the version to v, and wakes the callers that wait for it. It returns the followers that the caller has to call, or
+// nil if the version was reached before.
 func (p *progress) reach(v Version) []*follower {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +93,7 @@ func (p *progress) reach(v Version) []*follower {
 	return p.followers
 }
 
-// restart moves the version back to 0, because a new history begins. It returns the followers, who are to be told.
+// restart sets the version to 0, because a new history begins. It returns the followers that the caller has to call.
 func (p *progress) restart() []*follower {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,14 +108,14 @@ func (p *progress) follow(f *follower) {
 	p.followers = slices.Concat(p.followers, []*follower{f})
 }
 
-// unfollow removes a follower, if it is there.
+// unfollow removes a follower, if it was added.
 func (p *progress) unfollow(f *follower) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.followers = without(p.followers, f)
 }
 
-// wait returns nil when v is reached. When ended is closed before, it returns ErrEnded.
+// wait returns nil when v is reached. If ended is closed first, it returns ErrEnded.
 func (p *progress) wait(ctx context.Context, v Version, ended <-chan struct{}) error {
 	reached := make(chan struct{})
 	p.mu.Lock()
@@ -97,20 +141,20 @@ func (p *progress) wait(ctx context.Context, v Version, ended <-chan struct{}) e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if v <= p.version {
-		return nil // it was reached since
+		return nil // reached meanwhile
 	}
 	delete(p.waiters, reached)
 	return fmt.Errorf("at version %d, not %d: %w", p.version, v, err)
 }
 
-// hear notes that the source has been heard now.
+// hear records that the source has yielded something now.
 func (p *progress) hear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.heard = time.Now()
 }
 
-// watching notes that a watch has begun, or that it has ended.
+// watching records that a watch has begun or ended.
 func (p *progress) watching(open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +169,7 @@ func (p *progress) watching(open bool) {
 	p.opened = time.Time{}
 }
 
-// silent returns for how long the source has been silent: it counts as heard while a watch is open, unless it promises
-// bookmarks.
+// silent returns how long the source has been silent. A source that promises no bookmarks is not silent while a watch is open.
 func (p *progress) silent(promises bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,9 +185,102 @@ func (p *progress) silent(promises bool) time.Duration {
 	return time.Since(last)
 }
 
-// lastHeard returns when the source was last heard.
+// lastHeard returns when the source last yielded something.
 func (p *progress) lastHeard() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.heard
+}
+
+// ask is a call of [Registration.WaitIdle]. It takes two steps, so that it misses no object of the cache:
+//
+//  1. Run, or Steps.Apply, passes it to the listener at the end of a step. By then the changes of everything in the cache have
+//     been added to the backlogs of all handlers that have joined.
+//  2. The listener answers it when the calls for all of these have returned.
+type ask[K comparable, T any] struct {
+	l    *listener[K, T]
+	done chan struct{} // closed by the listener, with its mu held
+	till uint64        // guarded by mu of l: the answer is due when so many items of the backlog are done
+}
+
+// waitIdle waits until the calls of l for everything in the cache have returned.
+func (in *Informer[K, T]) waitIdle(ctx context.Context, l *listener[K, T]) error {
+	select {
+	case <-l.synced: // so l has joined
+	case <-l.gone:
+		return ErrEnded
+	case <-in.ended: // l never joined
+		return ErrEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	a := &ask[K, T]{l: l, done: make(chan struct{})}
+	in.mu.Lock()
+	in.asks = append(in.asks, a)
+	in.mu.Unlock()
+	defer in.dropAsk(a)
+	in.poke()
+	var err error
+	select {
+	case <-a.done:
+	case <-l.gone:
+		err = ErrEnded
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if isClosed(a.done) {
+		return nil
+	}
+	return err
+}
+
+// passAsks passes the calls of WaitIdle to their listeners. Each listener has joined, or was removed.
+func (in *Informer[K, T]) passAsks() {
+	in.mu.Lock()
+	asks := in.asks
+	in.asks = nil
+	in.mu.Unlock()
+	for _, a := range asks {
+		a.l.ask(a)
+	}
+}
+
+// dropAsk removes a, unless it was answered.
+func (in *Informer[K, T]) dropAsk(a *ask[K, T]) {
+	without := func(asks []*ask[K, T]) []*ask[K, T] {
+		return slices.DeleteFunc(asks, func(other *ask[K, T]) bool { return other == a })
+	}
+	in.mu.Lock()
+	in.asks = without(in.asks)
+	in.mu.Unlock()
+	a.l.mu.Lock()
+	defer a.l.mu.Unlock()
+	a.l.asks = without(a.l.asks)
+}
+
+// ask makes the listener answer a when the calls for the present items of the backlog have returned.
+func (l *listener[K, T]) ask(a *ask[K, T]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.till = l.taken + uint64(l.backlog.n)
+	l.asks = append(l.asks, a)
+	if !l.busy && !l.owes && !l.dismissed { // without Run, the next Deliver may never come
+		l.answerLocked()
+	}
+	l.signal()
+}
+
+// answerLocked answers the calls of WaitIdle that are due. The calls for each item that was taken have returned. Merging may remove
+// items, so they are also due if the backlog is empty.
+func (l *listener[K, T]) answerLocked() {
+	if len(l.asks) == 0 { // nearly always
+		return
+	}
+	l.asks = slices.DeleteFunc(l.asks, func(a *ask[K, T]) bool {
+		due := l.taken >= a.till || l.backlog.n == 0
+		if due {
+			close(a.done)
+		}
+		return due
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,11 +14,10 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// shortWatch is how long a watch that brings nothing must last to be no error.
+// shortWatch is the time that a watch without events must last: a shorter one counts as an error.
 const shortWatch = time.Second
 
-// reflector writes what happens in a source into the feed. It is used by one goroutine, that of run, or the one that calls
-// [Steps.Read].
+// reflector reads a source into the feed. One goroutine uses it: that of run, or the caller of [Steps.Read].
 //
 //	+------+ ok                              +-------+
 //	| list | ------------------------------> | watch | --+ ended: go on from seen
@@ -27,8 +28,8 @@ const shortWatch = time.Second
 //
 // Invariants:
 //
-//  1. seen never goes down, but in reset.
-//  2. Everything up to seen has been given to feed: seen moves after an input was accepted.
+//  1. seen never decreases, except after an order to start again.
+//  2. The feed has everything up to seen: seen changes after the feed has accepted an input.
 type reflector[K comparable, T any] struct {
 	src   ListWatcher[T]
 	pages func(context.Context) iter.Seq2[List[T], error] // the list of src
@@ -37,24 +38,24 @@ type reflector[K comparable, T any] struct {
 	told  *progress // of the watches
 	cfg   Config
 
-	// orders are given by other goroutines: an order is set, then interrupt is called.
+	// Other goroutines give orders: they set one, then call interrupt.
 	relist    atomic.Bool // list again
 	anew      atomic.Bool // forget what was seen, and list again
 	interrupt atomic.Pointer[context.CancelFunc]
 
-	current  bool      // the last list stands; false when one is needed
+	current  bool      // the last list is valid; false if a new one is needed
 	starts   bool      // the next list begins a new history
 	listed   time.Time // when the last list came
 	seen     Version   // watch from here
-	failures int       // errors since the source was last heard
-	expiries int       // watches that expired since an event last moved seen, and one if any did before
-	reading  bool      // in a turn; when a goroutine begins, the one before was ended in its turn
+	failures int       // errors since the last success
+	expiries int       // watches that expired since an event last changed seen, plus one if any expired before
+	reading  bool      // in a turn; if it is set when a goroutine begins, the previous one was ended in its turn
 
-	reader *reader // who takes its steps; nil in Run
+	reader *reader // of Steps; nil in Run
 }
 
-// run lists and watches until ctx ends. If the source ends the goroutine, by runtime.Goexit, it calls again, which is to run
-// another one.
+// run lists and watches until ctx ends. If the source ends the goroutine by runtime.Goexit, run calls again, which starts another
+// one.
 func (r *reflector[K, T]) run(ctx context.Context, again func()) {
 	ended := false
 	defer func() {
@@ -74,17 +75,17 @@ func (r *reflector[K, T]) run(ctx context.Context, again func()) {
 	ended = true
 }
 
-// sitOutExit waits as after an error, and reports it then: if that ends the goroutine, too, this is no loop without a pause.
+// sitOutExit waits as after an error, and then reports the exit: if OnError ends the goroutine too, there is still a pause.
 func (r *reflector[K, T]) sitOutExit(ctx context.Context) {
-	_ = wait.Sleep(ctx, r.cfg.Backoff.Delay(r.failures)) // the end of ctx is seen by after
+	_ = wait.Sleep(ctx, r.cfg.Backoff.Delay(r.failures)) // after notices the end of ctx
 	_ = r.after(ctx, "read", errExit)
 }
 
-// turn takes a step and sits out its delay, or less of both when there is an order.
+// turn takes a step and waits for its delay. An order cuts both short.
 func (r *reflector[K, T]) turn(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx) // an order, or the end of a Read, ends a turn
 	defer cancel()
-	r.interrupt.Store(&cancel) // before the orders are read: so each is seen here, or interrupts what follows
+	r.interrupt.Store(&cancel) // before the orders are read, so that each order is seen here or interrupts the step
 	if r.relist.Swap(false) {
 		r.current = false
 	}
@@ -95,15 +96,15 @@ func (r *reflector[K, T]) turn(ctx context.Context) {
 		r.reader.bind(cancel)
 		lists := !r.current
 		r.step(ctx)
-		if ctx.Err() == nil || r.reader.ctx.Err() != nil { // without an order, for which the same Read goes on
-			r.reader.pause(lists && r.current) // when the next turn begins is up to the one who reads
+		if ctx.Err() == nil || r.reader.ctx.Err() != nil { // after an order, the same Read goes on
+			r.reader.pause(lists && r.current) // the next Read begins the next turn
 		}
 		return
 	}
-	_ = wait.Sleep(ctx, r.step(ctx)) // the end of ctx is seen by run
+	_ = wait.Sleep(ctx, r.step(ctx)) // run notices the end of ctx
 }
 
-// order sets an order and makes run look at it.
+// order sets an order, and interrupts the turn.
 func (r *reflector[K, T]) order(what *atomic.Bool) {
 	what.Store(true)
 	if interrupt := r.interrupt.Load(); interrupt != nil {
@@ -127,14 +128,14 @@ func (r *reflector[K, T]) step(ctx context.Context) time.Duration {
 	return r.after(ctx, "watch", err)
 }
 
-// watching watches, and says so.
+// watching watches, and records that a watch is open.
 func (r *reflector[K, T]) watching(ctx context.Context) error {
 	r.told.watching(true)
 	defer r.told.watching(false) // also if the source ends the goroutine
 	return wait.Call(ctx, r.watch)
 }
 
-// list gives the content of the source to feed, when all of it has come.
+// list puts the content of the source into the feed, after the last page has arrived.
 func (r *reflector[K, T]) list(ctx context.Context) error {
 	c := &content[K, T]{starts: r.starts}
 	var version Version
@@ -156,7 +157,7 @@ func (r *reflector[K, T]) list(ctx context.Context) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx) // the list may have ended because of that
+		return context.Cause(ctx) // the list may be incomplete because of that
 	case len(c.pages) == 0:
 		return errNoPage
 	}
@@ -167,7 +168,7 @@ func (r *reflector[K, T]) list(ctx context.Context) error {
 	return nil
 }
 
-// watch gives the events after seen to feed until the source has no more.
+// watch puts the events after seen into the feed until the watch ends.
 func (r *reflector[K, T]) watch(ctx context.Context) error {
 	for ev, err := range r.src.Watch(ctx, r.seen) {
 		if err != nil {
@@ -199,20 +200,19 @@ func (r *reflector[K, T]) watch(ctx context.Context) error {
 	return nil
 }
 
-// keyOf returns the key of an object. It panics when the key is not equal to itself (a NaN): it could never be found
-// again.
+// keyOf returns the key of an object. It panics if the key is not equal to itself (a NaN): nothing could find it again.
 func (r *reflector[K, T]) keyOf(obj T) K {
 	key := r.key(obj)
-	if key != key { // which also panics for an interface whose value has no hash
+	if key != key { // this also panics for an interface whose value cannot be compared
 		panic("informer: a key is not equal to itself")
 	}
 	return key
 }
 
-// after reports the error of a step and returns the time to wait for it.
+// after reports the error of a step, and returns the delay after it.
 func (r *reflector[K, T]) after(ctx context.Context, verb string, err error) time.Duration {
 	if ctx.Err() != nil {
-		return 0 // whatever it is, it is because of that
+		return 0 // the error is due to the end of ctx
 	}
 	if err == nil {
 		r.failures = 0
@@ -223,8 +223,8 @@ func (r *reflector[K, T]) after(ctx context.Context, verb string, err error) tim
 	return r.cfg.Backoff.Delay(r.failures - 1)
 }
 
-// expired asks for a list, and returns the time to wait for it: none the first time. After that lists keep the distance
-// that attempts after an error have, and when nothing new came since the last one, after so many errors.
+// expired requests a list, and returns the delay before it: none the first time. After that, the time between two lists is at least
+// a delay of the backoff, which grows while no new event arrives.
 func (r *reflector[K, T]) expired() time.Duration {
 	r.current = false
 	r.expiries++
@@ -237,4 +237,112 @@ func (r *reflector[K, T]) expired() time.Duration {
 		r.cfg.OnError(fmt.Errorf("informer: watch %s: soon after a list: %w", r.cfg.Name, ErrExpired))
 	}
 	return max(delay, 0)
+}
+
+// input is what the reflector passes to Run: an event, or a list.
+type input[K comparable, T any] struct {
+	kind    EventType
+	missed  bool // kind is Deleted, and a list revealed the deletion
+	key     K    // unless kind is Bookmark
+	object  T
+	version Version
+
+	list *content[K, T] // for a list: then only list and version are set
+}
+
+// content is a list with the keys of its objects, page by page.
+type content[K comparable, T any] struct {
+	pages  []page[K, T]
+	unread []K  // the keys of objects that exist but could not be read
+	starts bool // the list begins a new history of the source
+}
+
+// page is a page of a list: the object at index i has the key at index i.
+type page[K comparable, T any] struct {
+	keys  []K
+	items []T
+}
+
+// add adds a page.
+func (c *content[K, T]) add(items []T, keyOf func(T) K) {
+	keys := make([]K, len(items))
+	for i, obj := range items {
+		keys[i] = keyOf(obj)
+	}
+	c.pages = append(c.pages, page[K, T]{keys, items})
+}
+
+// feed passes inputs from the reflector to Run, in order and unmerged: so the cache takes every state that the source has reported.
+// It holds at most maxBatch inputs. Then the reflector waits for the cache. The cache never waits for handlers.
+type feed[K comparable, T any] struct {
+	wake func()        // called, without locks, after the first input was added
+	room chan struct{} // holds a token after inputs were taken; sent by take, received by put
+
+	mu sync.Mutex
+	// mu guards the following.
+	inputs []input[K, T]
+}
+
+// put adds an input, when there is room for it. If ctx ends first, it returns the cause of ctx.
+func (f *feed[K, T]) put(ctx context.Context, it input[K, T]) error {
+	for {
+		n, ok := f.tryPut(&it)
+		if ok {
+			if n == 1 {
+				f.wake()
+			}
+			return nil
+		}
+		select {
+		case <-f.room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// tryPut adds an input if there is room for it, and returns the number of inputs.
+func (f *feed[K, T]) tryPut(it *input[K, T]) (n int, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.inputs) == maxBatch {
+		return maxBatch, false
+	}
+	f.inputs = append(f.inputs, *it)
+	return len(f.inputs), true
+}
+
+// takeOne removes the first input, and returns it in spare, which is empty.
+func (f *feed[K, T]) takeOne(spare []input[K, T]) []input[K, T] {
+	f.mu.Lock()
+	n := len(f.inputs)
+	if n > 0 {
+		spare = append(spare, f.inputs[0])
+		f.inputs = slices.Delete(f.inputs, 0, 1)
+	}
+	f.mu.Unlock()
+	if n > 1 {
+		f.wake()
+	}
+	return spare
+}
+
+// full reports whether put would wait.
+func (f *feed[K, T]) full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.inputs) == maxBatch
+}
+
+// take removes and returns all inputs. spare, which is empty, holds the next ones.
+func (f *feed[K, T]) take(spare []input[K, T]) []input[K, T] {
+	f.mu.Lock()
+	inputs := f.inputs
+	f.inputs = spare
+	f.mu.Unlock()
+	select {
+	case f.room <- struct{}{}:
+	default: // a token is there
+	}
+	return inputs
 }

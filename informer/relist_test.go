@@ -287,6 +287,14 @@ func updates[T any](t *testing.T, before, after T, wraps ...func(informer.ListWa
 	return n
 }
 
+// withEqual is a source that compares its objects.
+type withEqual[T any] struct {
+	informer.ListWatcher[T]
+	equal func(a, b T) bool
+}
+
+func (w withEqual[T]) Equal(a, b T) bool { return w.equal(a, b) }
+
 func TestStatesAreTheSameBySourceOrByEquality(t *testing.T) {
 	assert.Equal(t, 0, updates(t, plain{"a", "1"}, plain{"a", "1"}), "a plain struct")
 	assert.Equal(t, 1, updates(t, plain{"a", "1"}, plain{"a", "2"}), "a plain struct that has changed")
@@ -300,7 +308,7 @@ func TestStatesAreTheSameBySourceOrByEquality(t *testing.T) {
 	assert.Equal(t, 1, updates(t, x, x), "what has no ==")
 
 	byState := func(src informer.ListWatcher[sliced]) informer.ListWatcher[sliced] {
-		return informer.WithEqual(src, informer.EqualBy(func(s sliced) int { return s.state[0] }))
+		return withEqual[sliced]{src, func(a, b sliced) bool { return a.state[0] == b.state[0] }}
 	}
 	filter := func(src informer.ListWatcher[sliced]) informer.ListWatcher[sliced] {
 		return informer.Filter(src, func(sliced) bool { return true })
@@ -310,27 +318,24 @@ func TestStatesAreTheSameBySourceOrByEquality(t *testing.T) {
 	assert.Equal(t, 0, updates(t, x, x, byState, filter), "in a filter")
 	assert.Equal(t, 1, updates(t, x, x, filter), "what has no ==, in a filter")
 	assert.Equal(t, 1, updates(t, 1, 1, func(src informer.ListWatcher[int]) informer.ListWatcher[int] {
-		return informer.WithEqual(src, func(int, int) bool { return false })
+		return withEqual[int]{src, func(int, int) bool { return false }}
 	}), "what is never the same")
 
 	poll := must(informer.Poll(func(context.Context) ([]sliced, error) { return nil, nil }, func(s sliced) string { return s.name },
-		informer.PollConfig[sliced]{Equal: informer.EqualBy(func(s sliced) int { return s.state[0] })}))
+		informer.PollConfig[sliced]{Equal: func(a, b sliced) bool { return a.state[0] == b.state[0] }}))
 	assert.Equal(t, []bool{true, false}, []bool{poll.Equal(x, x), poll.Equal(x, y)}, "of a poll")
-
-	assert.Panics(t, func() { informer.WithEqual[int](nil, func(int, int) bool { return true }) })
-	assert.Panics(t, func() { informer.WithEqual(&lister[int]{}, nil) })
 }
 
 // The states differ, and the function of the source panics, or says that they do not.
 func TestAComparisonThatPanicsIsReportedAndTellsTheUpdate(t *testing.T) {
 	src := &lister[site]{}
 	var errs []error
-	d := &informer.Driver[string, site]{In: must(informer.New(informer.WithEqual(src, func(a, b site) bool {
+	d := &informer.Driver[string, site]{In: must(informer.New(withEqual[site]{src, func(a, b site) bool {
 		if b.Name == "bad" {
 			panic("oh dear")
 		}
 		return true
-	}), nameOf, informer.Config{Name: "sites", Logger: quiet, OnError: func(err error) { errs = append(errs, err) }}))}
+	}}, nameOf, informer.Config{Name: "sites", Logger: quiet, OnError: func(err error) { errs = append(errs, err) }}))}
 	relist(d, src, []site{{Name: "a", Rev: 1}, {Name: "bad", Rev: 1}, {Name: "c", Rev: 1}})
 	relist(d, src, []site{{Name: "a", Rev: 2}, {Name: "bad", Rev: 2}, {Name: "c", Rev: 2}})
 	require.Len(t, errs, 1)
@@ -345,8 +350,8 @@ func TestNothingIsTheSameAfterAReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1, Life: 1}}, Version: 1})
-		src := informer.WithEqual(scripted{list: func(context.Context) (informer.List[site], error) { return list.get(), nil }},
-			informer.EqualBy(func(s site) int { return s.Rev }))
+		src := withEqual[site]{scripted{list: func(context.Context) (informer.List[site], error) { return list.get(), nil }},
+			func(a, b site) bool { return a.Rev == b.Rev }}
 		in := must(informer.New(src, nameOf, informer.Config{}))
 		start(t, in)
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1, Life: 2}}, Version: 1})

@@ -2,15 +2,20 @@ package informer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
+	"reflect"
+	"slices"
+	"time"
 )
 
 // Version is a position in the history of a source. It increases with every change to the source. Zero is the time before
-// the first change. Versions of one source can be compared, so a caller can ask whether a cache has seen at least its own
-// write. Versions of two sources cannot be compared.
+// the first change. Versions of one source can be compared, so a caller can ask whether a cache has seen its own write.
+// Versions of different sources cannot be compared.
 //
 // A version must increase in the order of commits: once a reader has seen version v, no change may appear at v or below.
-// Caches resume from the last version that they saw, so a change that appears behind it is lost until the next list.
+// Caches resume from the last version that they saw, so a change that appears below it is lost until the next list.
 //
 // In SQL, a sequence (nextval, bigserial, AUTO_INCREMENT), a timestamp (now(), updated_at), and xmin by itself do not
 // qualify. A transaction draws its number before it commits: T1 draws 100, T2 draws 101 and commits, a reader advances to
@@ -58,9 +63,9 @@ type Event[T any] struct {
 	Type   EventType
 	Object T
 
-	// Version is that of the source right after the change. Versions do not fall from one event to the next. A watch that
-	// breaks is taken up again after the version of its last event; so, when a change of several objects is one version
-	// of the source, only the last of its events has that version, and the others have the one before.
+	// Version is the version of the source right after the change. It never decreases from one event to the next. After a
+	// watch breaks, the next one begins after the version of the last event. So if one version of the source changes several
+	// objects, only the last of the events has that version, and the others have the version before.
 	Version Version
 }
 
@@ -69,27 +74,155 @@ type List[T any] struct {
 	Items   []T
 	Version Version
 
-	// Unread are objects that are there and could not be read, such as a record that does not decode. Of each, only what
-	// its key is made of is set. A cache keeps what it has of them.
+	// Unread is the objects that exist but could not be read, such as records that do not decode. In each, only the fields that
+	// make up the key are set. A cache keeps its states of these objects.
 	Unread []T
 }
 
-// ListWatcher is a source: what it holds now, and every change after that. Its methods must be safe for concurrent use.
+// ListWatcher is a source: it lists all objects, and reports every change after that. Its methods must be safe for concurrent
+// use.
 //
-// A ListWatcher keeps one promise on which everything depends: its versions increase in the order of commits (see
-// [Version]). The suite in package informertest checks it, and the rest of this contract.
+// Everything depends on one promise of a ListWatcher: its versions increase in the order of commits (see [Version]). The suite
+// in package informertest checks that, and the rest of this contract.
 type ListWatcher[T any] interface {
 	// List returns every object, and the version at which the list is current: a Watch after that version yields
 	// every change that the list does not show. Neither the slice nor the objects may change afterwards.
 	List(ctx context.Context) (List[T], error)
 
-	// Watch yields every change after the given version, in order of version. When it has to end, it yields a last error
-	// alone: [ErrExpired] if the changes after the version are no longer known, the cause of ctx if ctx has ended, or any
-	// other error if the watch broke. After another error, or if a watch just stops, a new watch may resume from the last
+	// Watch yields every change after the given version, in order of version. When it has to end, it yields an error, with a
+	// zero Event: [ErrExpired] if the changes after the version are no longer known, the cause of ctx if ctx has ended, or
+	// another error if the watch broke. After another error, or if a watch just ends, a new watch may resume from the last
 	// version seen. The consumer ends a watch by leaving its loop.
 	//
-	// A watch may skip a state of an object that a later change has replaced. It must yield the last state of each object.
-	// If it skips a creation, the next state of the object may come as Modified.
-	// If an object that was listed or yielded is gone, the watch must yield its deletion with its last state.
+	// A watch may skip a state of an object that a later change has replaced. It must yield the last state of each object. If
+	// it skips a creation, it may yield the next state of the object as Modified. If an object that was listed or yielded is
+	// gone, the watch must yield its deletion, with its last state.
 	Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error]
+}
+
+// Pager is an optional interface of a [ListWatcher]: a source that lists in pages, because it holds too many objects for one
+// slice. An [Informer] lists a Pager by pages. It holds them until the last page has arrived, so that an error midway leaves
+// the cache as it was.
+type Pager[T any] interface {
+	// ListPages yields what List returns, in pages. Every object is on one page. All pages have the same version, at which the
+	// whole list is current. There is at least one page; a page may be empty. If ListPages cannot go on, it yields an error with
+	// a zero List, such as the cause of ctx when ctx ends. If it ends without an error, the list is complete. Pages and their
+	// objects must not change afterwards. The consumer may end it early by leaving its loop.
+	ListPages(ctx context.Context) iter.Seq2[List[T], error]
+}
+
+// Collect returns all pages as one list. It implements List for a source that has ListPages:
+//
+//	func (s *Sites) List(ctx context.Context) (informer.List[Site], error) { return informer.Collect(s.ListPages(ctx)) }
+//
+// It returns an error if the pages have different versions, or if there is no page.
+func Collect[T any](pages iter.Seq2[List[T], error]) (List[T], error) {
+	var whole List[T]
+	n := 0
+	for page, err := range pages {
+		if err != nil {
+			return List[T]{}, err
+		}
+		if err := samePages(n, whole.Version, page.Version); err != nil {
+			return List[T]{}, fmt.Errorf("informer: collect pages: %w", err)
+		}
+		n++
+		whole.Version = page.Version
+		if whole.Items == nil {
+			whole.Items = slices.Clip(page.Items) // usually there is one page; clipped, so that the next one is not written into it
+		} else {
+			whole.Items = append(whole.Items, page.Items...)
+		}
+		whole.Unread = append(whole.Unread, page.Unread...)
+	}
+	if n == 0 {
+		return List[T]{}, fmt.Errorf("informer: collect pages: %w", errNoPage)
+	}
+	return whole, nil
+}
+
+// errNoPage is the error of a list without pages: it has no version.
+var errNoPage = errors.New("the list has no page")
+
+// samePages returns an error if a page has another version than the n pages before it, whose version is first.
+func samePages(n int, first, version Version) error {
+	if n > 0 && version != first {
+		return fmt.Errorf("page %d of the list is of version %d, the first one of version %d", n+1, version, first)
+	}
+	return nil
+}
+
+// pagesOf returns the ListPages of a source. For a source without pages, it yields the result of List.
+func pagesOf[T any](src ListWatcher[T]) func(context.Context) iter.Seq2[List[T], error] {
+	if pager, ok := src.(Pager[T]); ok {
+		return pager.ListPages
+	}
+	return func(ctx context.Context) iter.Seq2[List[T], error] {
+		return func(yield func(List[T], error) bool) { yield(src.List(ctx)) }
+	}
+}
+
+// Equaler is an optional interface of a [ListWatcher]: a source that can tell whether two states of an object are the same,
+// such as a database whose rows carry a version. If a new list brings an object that the cache already has, an [Informer]
+// asks the source. If the states are the same, the cache keeps the object that it has, and no handler is called. So a list
+// after a gap costs almost nothing where nothing has changed.
+//
+// Without an Equaler, objects are the same if they are equal by ==. That is exact for plain values such as numbers and
+// strings. A pointer is equal only to itself. An object that is not comparable, or that contains an interface, is never
+// the same.
+//
+// The informer asks only about lists: it always reports an event. To compare the objects of a source that is no Equaler,
+// embed the source in a type that has Equal.
+type Equaler[T any] interface {
+	// Equal reports whether two states of one object, by key, are the same. Several goroutines may call it concurrently. If
+	// it panics, the informer reports the panic and treats the states as different.
+	//
+	// The informer does not call Equal across an [Informer.Reset]: in another history a version may mean another state.
+	Equal(a, b T) bool
+}
+
+// equalOf returns the equality of the objects of src, or nil if there is none.
+func equalOf[T any](src ListWatcher[T]) func(a, b T) bool {
+	if e, ok := src.(Equaler[T]); ok {
+		return e.Equal
+	}
+	if isPlain(reflect.TypeFor[T]()) {
+		return func(a, b T) bool { return any(a) == any(b) }
+	}
+	return nil
+}
+
+// isPlain reports whether values of t can be compared by ==, which never panics.
+func isPlain(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Interface:
+		return false
+	case reflect.Array:
+		return isPlain(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if !isPlain(t.Field(i).Type) {
+				return false
+			}
+		}
+		return true
+	default:
+		return t.Comparable()
+	}
+}
+
+// Bookmarker is an optional interface of a [ListWatcher]: a source that promises to yield something from time to time. So an
+// [Informer] can tell a dead connection from a source in which nothing happens: see [Informer.Stale].
+type Bookmarker interface {
+	// BookmarkPeriod returns the longest time for which an open watch yields nothing. If nothing happens, the watch yields a
+	// [Bookmark]. Zero promises nothing.
+	BookmarkPeriod() time.Duration
+}
+
+// bookmarkPeriod returns the promise of src, or 0.
+func bookmarkPeriod(src any) time.Duration {
+	if b, ok := src.(Bookmarker); ok {
+		return max(b.BookmarkPeriod(), 0)
+	}
+	return 0
 }

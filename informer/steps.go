@@ -6,9 +6,9 @@ import (
 	"iter"
 )
 
-// Steps drives an informer in the goroutine of the caller, in the place of [Informer.Run]: it is for tests and simulations
-// that decide what happens when. Run is a loop over the same steps, with a goroutine for the source, one for the cache, and
-// one for each handler. [Informer.Steps] returns one.
+// Steps drives an informer in the goroutine of the caller, instead of [Informer.Run]. It is for tests and simulations that decide
+// the order of events. Run is a loop over the same steps, with a goroutine for the source, one for the cache, and one for each
+// handler. [Informer.Steps] returns a Steps.
 //
 //	steps, err := sites.Steps(ctx)
 //	defer steps.Stop()
@@ -21,11 +21,11 @@ import (
 //		}
 //	}
 //
-// The guarantees of the package hold, whatever the order of the steps is. A step does not wait for time to pass, unless the
-// source or a callback does.
+// The guarantees of the package hold for every order of the steps. A step does not wait for time to pass, unless the source or a
+// callback does.
 //
-// Read, Apply, and the Deliver of one handler may each be called by one goroutine at a time, and concurrently with each other.
-// Stop is called when none of them runs. The methods of the informer may be called at any time.
+// Read, Apply, and the Deliver of one handler may run concurrently with each other, but each in one goroutine at a time. Call
+// Stop when none of them runs. The methods of the informer may be called at any time.
 type Steps[K comparable, T any] struct {
 	in     *Informer[K, T]
 	reader reader
@@ -35,19 +35,19 @@ type Steps[K comparable, T any] struct {
 	due    *timers[K, T]
 }
 
-// reader reads from a source step by step. The reflector runs as a coroutine, which Read resumes, and which pauses when it has
-// read one thing.
+// reader reads from a source step by step. The reflector runs as a coroutine: Read resumes it, and it pauses after it has read one
+// list or event.
 type reader struct {
-	yield  func(read bool) bool // pauses the reflector; false when it is to end
-	ended  bool                 // yield must not be called any more
+	yield  func(read bool) bool // pauses the reflector; returns false if it has to end
+	ended  bool                 // yield must not be called anymore
 	ctx    context.Context      // of the present Read
 	unbind func() bool          // nil before the first turn
 }
 
-// Steps begins to drive the informer step by step. It is the place of Run, so it returns an error that wraps [ErrRunning] while
-// a Run or other Steps go on, and [ErrEnded] after them.
+// Steps begins to drive the informer step by step, instead of Run. It returns an error that wraps [ErrRunning] while a Run or
+// another Steps is in progress, and [ErrEnded] after that.
 //
-// The context of List and Watch has the values of ctx, and ends with it. When ctx has ended, Read reads nothing. Steps starts no
+// The context of List and Watch has the values of ctx, and ends with it. After ctx has ended, Read reads nothing. Steps starts no
 // goroutine, but the caller must call [Steps.Stop]. Steps panics if New has not made the informer.
 func (in *Informer[K, T]) Steps(ctx context.Context) (*Steps[K, T], error) {
 	if in.indexer == nil {
@@ -67,14 +67,15 @@ func (in *Informer[K, T]) Steps(ctx context.Context) (*Steps[K, T], error) {
 	return s, nil
 }
 
-// Read reads one thing from the source: a list as a whole, or an event of the watch. It returns true if something was read. It
-// then waits for [Steps.Apply].
+// Read reads one thing from the source: a whole list, or one event of the watch. It reports whether it read something, which is then
+// pending for [Steps.Apply].
 //
-// Read blocks while the source does, so a watch blocks it until the next event: it is for a source that has something to
-// say, or ctx bounds it. It returns false when ctx ends, which also ends the call of the source that is under way: the next
-// Read watches on from there. It returns false when a list failed, or a watch has ended or failed, which Config.OnError is told
-// as by Run. It does not sit out the backoff: the next Read is the next attempt. It also returns false, and asks the source
-// nothing, while 256 things wait for Apply.
+// Read blocks while the source does. If the source may have no event, limit Read by ctx. Read returns false in these cases:
+//
+//   - ctx has ended. That also ends the call of the source in flight; the next Read watches on from there.
+//   - A list failed, or a watch ended or failed, which is reported to Config.OnError as by Run. Read does not wait for the backoff:
+//     the next Read is the next attempt.
+//   - 256 lists and events are pending for Apply. Then Read does not call the source.
 //
 // A runtime.Goexit in the source ends the goroutine that calls Read, and nothing is read after that.
 func (s *Steps[K, T]) Read(ctx context.Context) (read bool) {
@@ -90,11 +91,11 @@ func (s *Steps[K, T]) Read(ctx context.Context) (read bool) {
 	return read
 }
 
-// Apply applies the first thing that waits to the cache, as a whole if it is a list, and lets it wait for the handlers. Handlers
-// that were added join before that, or after it if it is the first list. It returns false if there was nothing to do.
+// Apply applies the first pending list or event to the cache, which makes its changes pending for the handlers. New handlers join
+// before that, or after it if it is the first list. It returns false if there was nothing to do.
 //
-// What Run does when a time has come, Apply does: the first one after the time begins a resync, or asks for a list because an
-// object could not be applied. A resync takes a step for each 128 objects of the cache.
+// If the time for a resync has come, or for a new list because an object could not be applied, the next Apply begins that. A resync
+// takes one Apply for each 128 objects of the cache.
 func (s *Steps[K, T]) Apply() (applied bool) {
 	if isClosed(s.in.ended) {
 		return false
@@ -135,9 +136,9 @@ func (s *Steps[K, T]) Handlers() []*Registration {
 	return regs
 }
 
-// Deliver makes the next call of a handler: OnAdd, OnUpdate or OnDelete, with the calls of Filter before it. What passes no
-// Filter, and calls that the handler does not have, are left out. It returns false if nothing waits, a call of the
-// handler is under way, or the handler has not joined or was removed.
+// Deliver makes the next call of a handler: OnAdd, OnUpdate, OnResync or OnDelete, after the necessary calls of Filter. It skips
+// changes that do not pass the Filter, and functions that the handler does not have. It returns false if no call is pending, if a
+// call of the handler is in flight, or if the handler has not joined or was removed.
 //
 // A call that panics is reported to Config.OnError, and counts as made. A runtime.Goexit in a call ends the goroutine that calls
 // Deliver. Deliver panics if handler is nil or belongs to another informer.
@@ -158,8 +159,8 @@ func (s *Steps[K, T]) Deliver(handler *Registration) bool {
 	return delivered
 }
 
-// Stop ends the steps as the end of Run does: what waits for a handler is forgotten, the call of the source that is under way
-// ends, and the cache can still be read. After Stop, Read, Apply and Deliver return false. Stop may be called twice.
+// Stop ends the informer as the end of Run does: pending changes are dropped, the open watch ends, and the cache can still be read.
+// After Stop, Read, Apply, and Deliver return false. Stop may be called twice.
 func (s *Steps[K, T]) Stop() {
 	if isClosed(s.in.ended) {
 		return
@@ -182,13 +183,13 @@ func (r *reader) pause(read bool) {
 	}
 }
 
-// bind has the end of the present Read call cancel, in the place of what it called before.
+// bind makes the end of the present Read call cancel, instead of the function of an earlier bind.
 func (r *reader) bind(cancel context.CancelFunc) {
 	r.release()
 	r.unbind = context.AfterFunc(r.ctx, cancel)
 }
 
-// release has the end of the context of a Read, which may come after it, call nothing.
+// release undoes bind: the context of a Read may end after that Read.
 func (r *reader) release() {
 	if r.unbind != nil {
 		r.unbind()

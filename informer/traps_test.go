@@ -36,7 +36,7 @@ func TestAnObjectThatAHandlerChangesIsFound(t *testing.T) {
 		src.Put(&site{Name: "b", Rev: 1})
 		in := must(informer.New(src, src.Key, informer.Config{}))
 		w := &witness{TB: t}
-		detector := cachetest.Detect(w, in.Indexer(), src.Key)
+		detector := cachetest.DetectMutations(w, in.Indexer(), src.Key)
 		_, err := in.AddHandler(informer.Handler[string, *site]{OnAdd: func(s *site, _ bool) {
 			if s.Name == "a" {
 				s.Rev = 7

@@ -34,7 +34,6 @@ func TestWhatASourceCannotReadIsHandedOnByWhatIsMadeOfIt(t *testing.T) {
 		"itself": halfRead{},
 		"filter": informer.Filter[int](halfRead{}, func(int) bool { return true }),
 		"map":    informer.Map[int, int](halfRead{}, func(n int) int { return n }),
-		"equal":  informer.WithEqual[int](halfRead{}, func(a, b int) bool { return a == b }),
 	} {
 		l, err := src.List(t.Context())
 		require.NoError(t, err)

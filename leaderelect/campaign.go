@@ -1,18 +1,20 @@
 package leaderelect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
 // observation is the record as a follower sees it, and since when.
 type observation struct {
-	view
-	since     time.Time     // the first reply that showed this version
+	lease.Observation
 	jitter    time.Duration // drawn once per version
 	regressed bool
 }
@@ -24,7 +26,7 @@ type candidacy struct {
 	told      time.Time // when the watch has told something last
 	notBefore time.Time // when it may be written next: once per RetryPeriod
 	unsure    uint64    // the last term that was claimed without a clear reply
-	gone      string    // the last mark that a holder has lost; "" is none
+	gone      string    // the last session that a holder has lost; "" is none
 	goneAt    time.Time // when that was told
 }
 
@@ -56,7 +58,7 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 		return nil
 	case told:
 		c.told = time.Now()
-		e.noteTold(v.held())
+		e.noteTold(v.Held())
 		if e.seen.regressed(v) { // or it was told late
 			c.look = time.Now()
 			return nil
@@ -72,12 +74,12 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 	v, err = e.read(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.warnings.warn(ctx, "leaderelect: reading the record failed", err)
+			e.warnings.Warn(ctx, "leaderelect: reading the record failed", err)
 		}
 		c.look = time.Now().Add(e.pollPeriod())
 		return nil
 	}
-	if e.watching.isLive() && !c.told.IsZero() && time.Since(c.told) > e.cfg.RetryPeriod && c.seen.version != v.version {
+	if e.watching.isLive() && !c.told.IsZero() && time.Since(c.told) > e.cfg.RetryPeriod && c.seen.Version != v.Version {
 		e.watching.restart() // it should have told
 	}
 	return e.follow(ctx, c, v)
@@ -85,27 +87,27 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 
 // await waits until the given time, or until there is news of the record, which it returns, or of the process of its
 // holder: then the record is to be read, for it may have been renewed since it was seen.
-func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v view, told bool, err error) {
-	due, stop := alarm(time.Until(until))
+func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v lease.View, told bool, err error) {
+	due, stop := lease.Alarm(time.Until(until))
 	defer stop()
 	select {
 	case <-ctx.Done():
-		return view{}, false, ctx.Err()
+		return lease.View{}, false, ctx.Err()
 	case v := <-e.watching.news():
 		return v, true, nil
-	case c.gone = <-e.sentry.ends():
+	case c.gone = <-e.presence.ends():
 		c.goneAt = time.Now()
 		c.look = c.goneAt
-		return view{}, false, nil
+		return lease.View{}, false, nil
 	case <-e.wake:
-		return view{}, false, nil
+		return lease.View{}, false, nil
 	case <-due:
-		return view{}, false, nil
+		return lease.View{}, false, nil
 	}
 }
 
 // follow notes what the record is now, and begins the term of a claim that turns out to have been successful.
-func (e *Elector) follow(ctx context.Context, c *candidacy, v view) *tenure {
+func (e *Elector) follow(ctx context.Context, c *candidacy, v lease.View) *tenure {
 	if t := e.adopt(ctx, v); t != nil {
 		return t
 	}
@@ -123,7 +125,7 @@ func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
 	c.notBefore = time.Now().Add(e.cfg.RetryPeriod)
 	c.look = time.Now() // if it fails
 	early := time.Now().Before(e.expiresAt(c.seen))
-	t, err := e.take(ctx, c.seen.view)
+	t, err := e.take(ctx, c.seen.View)
 	if early && !definite(err) {
 		e.notEarly = time.Now().Add(e.cfg.LeaseDuration)
 	}
@@ -132,36 +134,36 @@ func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
 		return t
 	case err != nil && !definite(err):
 		c.unsure = e.attempts.term
-		e.warnings.warn(ctx, "leaderelect: taking the lease failed", err)
+		e.warnings.Warn(ctx, "leaderelect: taking the lease failed", err)
 	}
 	return nil
 }
 
 // observe notes what was read: a version that was not there before counts from now.
-func (e *Elector) observe(ctx context.Context, seen *observation, v view) {
+func (e *Elector) observe(ctx context.Context, seen *observation, v lease.View) {
 	if e.foreign = notOfElector(v); e.foreign != nil {
 		return
 	}
-	if seen.since.IsZero() || seen.exists != v.exists || seen.version != v.version {
-		if !seen.since.IsZero() && v.held() { // somebody else can write
+	if seen.Since.IsZero() || seen.Exists != v.Exists || seen.Version != v.Version {
+		if !seen.Since.IsZero() && v.Held() { // somebody else can write
 			e.noteTold(true)
 		}
-		*seen = observation{since: v.at, jitter: time.Duration(e.random() * float64(min(takeoverJitter, e.cfg.RetryPeriod)))}
+		*seen = observation{Observation: lease.Observation{Since: v.At}, jitter: time.Duration(e.random() * float64(min(takeoverJitter, e.cfg.RetryPeriod)))}
 		if e.seen.regressed(v) {
 			seen.regressed = true
 			e.log.WarnContext(ctx, "leaderelect: the record is not followed", "error", ErrStoreRegressed,
-				"term", v.rec.Term, "seen", e.seen.term)
+				"term", v.Record.Term, "seen", e.seen.term)
 		}
 	}
-	seen.view = v
-	if v.exists && !seen.regressed {
-		e.seen.raise(v.rec)
+	seen.View = v
+	if v.Exists && !seen.regressed {
+		e.seen.raise(v.Record)
 	}
 	e.publish(v)
-	if v.held() && !seen.regressed && v.rec.Incarnation != e.incarnation {
-		e.sentry.want(v.rec.Mark)
+	if v.Held() && !seen.regressed && v.Record.Incarnation != e.incarnation {
+		e.presence.want(v.Record.Session)
 	} else {
-		e.sentry.want("")
+		e.presence.want("")
 	}
 }
 
@@ -172,8 +174,8 @@ func (e *Elector) freeAt(c *candidacy) time.Time {
 	if free.IsZero() {
 		return free
 	}
-	if e.cfg.FencedWork && c.orphaned() && free.After(e.notEarly) {
-		free = c.seen.since
+	if e.cfg.Fenced && c.orphaned() && free.After(e.notEarly) {
+		free = c.seen.Since
 		if free.Before(e.notEarly) {
 			free = e.notEarly
 		}
@@ -186,53 +188,49 @@ func (e *Elector) freeAt(c *candidacy) time.Time {
 	return free
 }
 
-// orphaned reports whether the record may be taken early: its holder declares fenced work, and had lost the mark that the
-// record names before the record was read last. A tombstone, or the same holder with another mark or none, is not that
+// orphaned reports whether the record may be taken early: its holder declares fenced work, and had lost the session that the
+// record names before the record was read last. A tombstone, or the same holder with another session or none, is not that
 // record any more.
 func (c *candidacy) orphaned() bool {
-	return c.gone != "" && c.seen.held() && c.seen.rec.Fenced && !c.seen.regressed &&
-		c.seen.rec.Mark == c.gone && !c.seen.at.Before(c.goneAt)
+	return c.gone != "" && c.seen.Held() && c.seen.Record.Fenced && !c.seen.regressed &&
+		c.seen.Record.Session == c.gone && !c.seen.At.Before(c.goneAt)
 }
 
 // expiresAt returns from when on nobody holds the record, if its version stays as it is.
 func (e *Elector) expiresAt(o observation) time.Time {
 	// Fenced work may have begun beside that of a leader before. Until that leader's lease is over, a release by the new
 	// one frees the lease for fenced work only.
-	outlived := o.rec.Fenced && !e.cfg.FencedWork
+	outlived := o.Record.Fenced && !e.cfg.Fenced
 	switch {
-	case o.since.IsZero():
-		return o.since
-	case o.regressed || o.exists && !o.readable:
+	case o.Since.IsZero():
+		return o.Since
+	case o.regressed || o.Exists && !o.Readable:
 		// Who leads is not known, nor since when. Nobody leads for longer than the longest lease that we know of.
-		return o.since.Add(max(o.rec.lease(), e.seen.lease, e.cfg.LeaseDuration) + o.jitter)
-	case o.rec.Released && !outlived && o.rec.Preferred != "" && o.rec.Preferred != e.cfg.Identity && o.rec.Preferred != e.incarnation:
-		return o.since.Add(e.headStart*e.cfg.RetryPeriod + o.jitter)
-	case !o.exists, o.rec.Released && !outlived, o.rec.Incarnation == e.incarnation:
+		return o.Since.Add(max(o.Record.Lease(), e.seen.lease, e.cfg.LeaseDuration) + o.jitter)
+	case o.Record.Released && !outlived && o.Record.Preferred != "" && o.Record.Preferred != e.cfg.Identity && o.Record.Preferred != e.incarnation:
+		return o.Since.Add(e.headStart + o.jitter)
+	case !o.Exists, o.Record.Released && !outlived, o.Record.Incarnation == e.incarnation:
 		// The last is a term of ours that is over, for our work has returned.
-		return o.since
+		return o.Since
 	default:
-		lease := o.rec.lease()
-		if lease == 0 {
-			lease = e.cfg.LeaseDuration
-		}
-		return o.since.Add(lease + o.jitter)
+		return o.Since.Add(cmp.Or(o.Record.Lease(), e.cfg.LeaseDuration) + o.jitter)
 	}
 }
 
 // take claims the next term, in place of what v shows. It returns nil and no error if the reply came too late.
-func (e *Elector) take(ctx context.Context, v view) (*tenure, error) {
-	last := max(e.seen.term, v.rec.Term)
+func (e *Elector) take(ctx context.Context, v lease.View) (*tenure, error) {
+	last := max(e.seen.term, v.Record.Term)
 	if last == math.MaxUint64 {
 		return nil, errNoTerm
 	}
 	term := max(last+1, e.floor)
-	sent := beginning()
+	sent := lease.Beginning()
 	e.created = 0
-	if v.version == "" {
+	if v.Version == "" {
 		e.created = term
 	}
 	// The caller's cancel does not end this call: a lease that we hold without knowing it serves nobody.
-	rec, entry, err := e.write(context.WithoutCancel(ctx), v.version, record{Holder: e.cfg.Identity, Term: term, AcquireTime: sent.Time}, sent)
+	rec, entry, err := e.write(context.WithoutCancel(ctx), v.Version, lease.Record{Holder: e.cfg.Identity, Term: term, AcquireTime: sent.Time}, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +242,7 @@ func (e *Elector) take(ctx context.Context, v view) (*tenure, error) {
 
 // tooLow reports whether rec, our own, was created with a term that may have been led before the record was deleted,
 // because the backend has numbers that are greater. Then it is not led, and the next claim begins there.
-func (e *Elector) tooLow(rec record, floor uint64) bool {
+func (e *Elector) tooLow(rec lease.Record, floor uint64) bool {
 	if rec.Term != e.created || floor <= rec.Term {
 		return false
 	}
@@ -254,22 +252,22 @@ func (e *Elector) tooLow(rec record, floor uint64) bool {
 }
 
 // adopt begins the term of a claim whose reply was lost, if v shows that it was successful.
-func (e *Elector) adopt(ctx context.Context, v view) *tenure {
-	if !v.held() || v.rec.Incarnation != e.incarnation || v.rec.Term <= e.done || e.seen.regressed(v) {
+func (e *Elector) adopt(ctx context.Context, v lease.View) *tenure {
+	if !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term <= e.done || e.seen.regressed(v) {
 		return nil
 	}
-	sent, ok := e.attempts.sentAt(v.rec)
-	if !ok || e.tooLow(v.rec, v.floor) {
+	sent, ok := e.attempts.sentAt(v.Record)
+	if !ok || e.tooLow(v.Record, v.Floor) {
 		return nil
 	}
-	return e.begin(ctx, v.rec, v.version, sent)
+	return e.begin(ctx, v.Record, v.Version, sent)
 }
 
 // begin begins the term that rec, our own, has claimed with a write that was sent at the given time. It returns nil if
 // that is too long ago.
-func (e *Elector) begin(ctx context.Context, rec record, version string, sent moment) *tenure {
+func (e *Elector) begin(ctx context.Context, rec lease.Record, version string, sent lease.Moment) *tenure {
 	e.seen.raise(rec)
-	if sent.left(e.cfg.RenewDeadline, present()) <= 0 {
+	if sent.Left(e.cfg.RenewDeadline, lease.Present()) <= 0 {
 		return nil
 	}
 	e.done = rec.Term
@@ -278,18 +276,18 @@ func (e *Elector) begin(ctx context.Context, rec record, version string, sent mo
 		term:       rec.Term,
 		acquired:   rec.AcquireTime,
 		version:    version,
-		mark:       rec.Mark,
+		session:    rec.Session,
 		sent:       sent,
 	}
 	e.setCurrent(t.Leadership)
-	e.publish(view{exists: true, readable: true, rec: rec})
-	e.sentry.want("")
+	e.publish(lease.View{Exists: true, Readable: true, Record: rec})
+	e.presence.want("")
 	e.log.InfoContext(ctx, "leaderelect: leadership began", "term", rec.Term)
 	return t
 }
 
 // read reads the record.
-func (e *Elector) read(ctx context.Context) (view, error) {
+func (e *Elector) read(ctx context.Context) (lease.View, error) {
 	entry, err := e.call(ctx, "get", func(ctx context.Context) (Entry, error) {
 		return e.cfg.Store.Get(ctx, e.cfg.Key)
 	})
@@ -298,26 +296,26 @@ func (e *Elector) read(ctx context.Context) (view, error) {
 	case err == nil:
 		return viewOf(entry, at), nil
 	case errors.Is(err, ErrNotFound):
-		return view{at: at}, nil
+		return lease.View{At: at}, nil
 	default:
-		return view{}, err
+		return lease.View{}, err
 	}
 }
 
 // write numbers rec, completes it, and stores it in place of the given version; "" is no record.
-func (e *Elector) write(ctx context.Context, version string, rec record, sent moment) (record, Entry, error) {
+func (e *Elector) write(ctx context.Context, version string, rec lease.Record, sent lease.Moment) (lease.Record, Entry, error) {
 	rec.Incarnation = e.incarnation
 	rec.Renewal = e.attempts.next(rec.Term, sent, sent.Add(-e.cfg.RenewDeadline))
-	rec.LeaseMillis = millis(e.cfg.LeaseDuration)
+	rec.LeaseMillis = lease.Millis(e.cfg.LeaseDuration)
 	rec.RenewTime = sent.UTC()
 	rec.AcquireTime = rec.AcquireTime.UTC()
 	rec.Metadata = e.cfg.Metadata
-	rec.Released, rec.Fenced = rec.Holder == "", e.cfg.FencedWork
+	rec.Released, rec.Fenced = rec.Holder == "", e.cfg.Fenced
 	if !rec.Released {
-		rec.Mark = e.sentry.mark()
+		rec.Session = e.presence.session()
 	}
-	if e.amend != nil {
-		e.amend(&rec)
+	if amend := e.link.Amend; amend != nil {
+		amend(&rec)
 	}
 	value, err := json.Marshal(rec)
 	if err != nil {
@@ -335,7 +333,7 @@ func (e *Elector) write(ctx context.Context, version string, rec record, sent mo
 // call calls the store.
 func (e *Elector) call(ctx context.Context, operation string, f func(context.Context) (Entry, error)) (Entry, error) {
 	begin := time.Now()
-	entry, err := e.calls.do(ctx, e.cfg.RequestTimeout, f)
+	entry, err := lease.Do(ctx, &e.calls, e.cfg.RequestTimeout, f)
 	took := time.Since(begin)
 	if err == nil || definite(err) || ctx.Err() == nil { // else the caller gave up
 		e.noteCall(operation, err)
@@ -359,11 +357,27 @@ func (e *Elector) pollPeriod() time.Duration {
 // random returns what Config.Rand does, and a half if that panics or is not in [0, 1).
 func (e *Elector) random() float64 {
 	r := -1.0
-	if err := guard(context.Background(), func(context.Context) error { r = e.cfg.Rand(); return nil }); err != nil {
+	if err := lease.Guard(context.Background(), func(context.Context) error { r = e.cfg.Rand(); return nil }); err != nil {
 		e.log.Error("leaderelect: Rand failed", "error", err)
 	}
 	if r >= 0 && r < 1 {
 		return r
 	}
 	return 0.5
+}
+
+// notOfElector returns an error if v is the record of the slots of package shard, which no Elector may take.
+func notOfElector(v lease.View) error {
+	if v.Record.Slots == 0 {
+		return nil
+	}
+	return fmt.Errorf("the record is that of %d slots: give the Elector a key of its own: %w", v.Record.Slots, ErrMismatch)
+}
+
+// refusal returns why this elector must not compete for its key; nil if it may.
+func (e *Elector) refusal() error {
+	if e.foreign == nil {
+		return nil
+	}
+	return fmt.Errorf("leaderelect: run %q: %w", e.cfg.Key, e.foreign)
 }

@@ -15,7 +15,7 @@ type work struct {
 	byItself time.Duration // when it returns although it could go on; 0 is never
 	err      error         // what it returns then
 	panics   bool          // instead
-	drain    time.Duration // how long it goes on after the caller has cancelled, if it may
+	drain    time.Duration // how long it goes on after the caller has canceled, if it may
 	linger   time.Duration // how long it goes on after it must stop
 }
 

@@ -10,16 +10,18 @@ import (
 	"math/rand/v2"
 	"os"
 	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Config is what an [Elector] needs to know. Store, Key and OnStartedLeading are required. The zero value of every
-// other field is a good one.
+// Config is what an [Elector] needs to know. Store, Key and OnStartedLeading are required. The zero value of every other
+// field is a good default.
 //
-// The three durations of client-go keep their meaning, and its defaults: 15s, 10s and 2s. All electors of one record
-// may have different ones, because a follower goes by the LeaseDuration that the record carries.
+// The three durations of client-go keep their meaning and its defaults: 15s, 10s and 2s. Electors of one record may have
+// different ones, because a follower goes by the LeaseDuration in the record.
 //
-// OnStartedLeading and OnStoppedLeading are called one after the other. OnNewLeader and OnStepDownOverrun may run beside
-// them. A panic in a callback is captured.
+// OnStartedLeading and OnStoppedLeading are called one after the other. OnNewLeader and OnStepDownOverrun may run
+// concurrently with them. A panic in a callback is captured.
 type Config struct {
 	// Store keeps the record.
 	Store LeaseStore
@@ -27,29 +29,27 @@ type Config struct {
 	// Key names the record in the store. Electors that have the same store and the same key compete.
 	Key string
 
-	// Identity names this elector to people. It need not be unique, for nothing is decided by it. Defaults to
-	// host_pid.
+	// Identity names this elector to people. Nothing is decided by it, so it need not be unique. Defaults to host_pid.
 	Identity string
 
-	// LeaseDuration is how long a follower waits, after the last change that it has seen, before it takes over. From
-	// 100ms to 24h. Defaults to 15s.
+	// LeaseDuration is how long a follower waits after the last change that it has seen before it takes over. From 100ms
+	// to 24h. Defaults to 15s.
 	LeaseDuration time.Duration
 
 	// RenewDeadline is how long after its last good renewal a leader stops leading, counted from before that renewal
 	// was sent. Less than LeaseDuration. Defaults to two thirds of it: 10s.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is the time from one renewal to the next, and from one look of a follower to the next, which adds
-	// up to 20% of jitter. If the store is a [Watcher] and tells of renewals, a follower looks only after two periods
-	// of silence. At least 10ms, and at most half of RenewDeadline. Defaults to a fifth of it: 2s.
+	// RetryPeriod is the time between two renewals, and between two reads of a follower, which adds up to 20% of jitter.
+	// If the store is a [Watcher] and reports the renewals, a follower reads only after two periods of silence. At least 10ms, and at most half of RenewDeadline. Defaults to a fifth of it: 2s.
 	RetryPeriod time.Duration
 
 	// RequestTimeout ends a call of the store. Each call runs in a goroutine of its own. If it does not return in time,
-	// the elector leaves it alone and drops its result. A store that ignores the end of its context has up to eight
-	// such calls; then the elector makes no more until one returns.
+	// the elector leaves it alone and drops its result. A store that ignores the end of its context has up to eight such
+	// calls; then the elector makes no more until one returns.
 	//
-	// A shorter timeout leaves a leader more attempts before its deadline, and a longer one suits a slow store. With a
-	// quarter of RenewDeadline, a leader survives outages of three quarters; with a half, of one half. At least 1ms, and
+	// A shorter timeout leaves a leader more attempts before its deadline; a longer one suits a slow store. With a quarter
+	// of RenewDeadline, a leader survives outages of three quarters of it; with a half, of one half. At least 1ms, and
 	// less than RenewDeadline. Defaults to a quarter of it: 2.5s.
 	RequestTimeout time.Duration
 
@@ -57,67 +57,67 @@ type Config struct {
 	// together must fit in LeaseDuration, with MaxClockRateSkew to spare. Defaults to all that is left: 2.5s.
 	StepDownTimeout time.Duration
 
-	// DrainTimeout is how long the elector keeps the lease while the work drains, after the caller of Run has cancelled
-	// or after a Resign. Then [Leadership.Context] ends and there are no more renewals. Defaults to 30s. Negative is no
+	// DrainTimeout is how long the elector keeps the lease while the work drains, after the caller of Run has canceled or
+	// after a Resign. Then [Leadership.Context] ends and the elector renews no more. Defaults to 30s. Negative is no
 	// limit: until the work returns.
 	DrainTimeout time.Duration
 
-	// MaxClockRateSkew is by how much the clocks of two machines may differ in speed. It does not matter what time they
-	// show. The default allows for two machines whose chrony, at its default maxslewrate, corrects them by 8.3% in
-	// opposite directions: 1.083/0.917 = 1.18. Machines whose clocks are stepped, or slewed by ntpd or
-	// systemd-timesyncd (0.05%), can do with 0.01 and have more time for StepDownTimeout. Less than 1. Defaults to 0.2,
-	// twenty percent. Negative is none.
+	// MaxClockRateSkew is how much the clocks of two machines may differ in speed. The times that they show do not matter.
+	// The default allows for two machines whose chrony, at its default maxslewrate, corrects them by 8.3% in opposite
+	// directions: 1.083/0.917 = 1.18. Machines whose clocks are stepped, or slewed by ntpd or systemd-timesyncd (0.05%),
+	// can do with 0.01 and have more time for StepDownTimeout. Less than 1. Defaults to 0.2, twenty percent. Negative is
+	// none.
 	MaxClockRateSkew float64
 
-	// ReleaseOnCancel gives the lease up when the caller of Run has cancelled and the work has returned, so that
-	// another need not wait for it to expire. When the work returns by itself the lease is released in any case.
+	// ReleaseOnCancel releases the lease when the caller of Run has canceled and the work has returned, so that another
+	// elector need not wait for the lease to expire. When the work returns by itself the lease is released in any case.
 	ReleaseOnCancel bool
 
 	// Metadata is shown to followers in [Leader], for example an address.
 	Metadata map[string]string
 
 	// OnStartedLeading is the work of the leader. It has a goroutine of its own, blocks for as long as there is work, and
-	// must return soon after ctx has ended. ctx ends when the caller of Run cancels, and then the lease is kept while
-	// the work drains; or when the lease is lost, and then every moment counts: see [Leadership.Context].
+	// must return soon after ctx has ended. When the caller of Run cancels, ctx ends and the lease is kept while the work
+	// drains. When the lease is lost, ctx ends and every moment counts: see [Leadership.Context].
 	//
 	// If it returns by itself, or panics, the term is over and the lease is released. Required.
 	OnStartedLeading func(ctx context.Context, l *Leadership) error
 
-	// OnStoppedLeading is called after each OnStartedLeading, and before the lease is released. The cause is why
-	// the lease was lost, or the cause of the end of the caller's context, either one joined with what the work has
-	// returned if that says more; or, if the work has returned by itself, what it returned: nil, an error, or a
-	// *wait.PanicError. Optional.
+	// OnStoppedLeading is called after each OnStartedLeading, before the lease is released. The cause is why the lease was
+	// lost, or the cause of the end of the caller's context. Either is joined with the error of the work if that says
+	// more. If the work has returned by itself, the cause is what it returned: nil, an error, or a *wait.PanicError.
+	// Optional.
 	OnStoppedLeading func(l *Leadership, cause error)
 
 	// OnNewLeader is called when the record shows another leadership than before, also one of this elector. It has a
-	// goroutine of its own: it may run beside the other callbacks, and delays none of them. Leaders that came and went
-	// during a call are left out. Run returns only after it has returned. Optional.
+	// goroutine of its own: it may run concurrently with the other callbacks, and delays none of them. It is not called
+	// for leaders that came and went during a call. Run returns only after it has returned. Optional.
 	OnNewLeader func(Leader)
 
-	// OnStepDownOverrun is called when the work has not returned StepDownTimeout after the lease was lost, so that
-	// another may lead beside it. It runs beside OnStartedLeading, once per term. A process that cannot stop its work
-	// otherwise should exit here. Defaults to an error in the log.
+	// OnStepDownOverrun is called when the work has not returned StepDownTimeout after the lease was lost, so another
+	// elector may lead at the same time. It runs concurrently with OnStartedLeading, once per term. A process that cannot
+	// stop its work otherwise should exit here: see [ExitOnOverrun]. Defaults to an error in the log.
 	OnStepDownOverrun func(l *Leadership)
 
-	// Sentinel tells followers at once that the process of the leader is gone, or that it has released. Each elector
-	// holds a mark by it while it runs, and takes another one after a release; a leader says in the record which. A
-	// follower that sees that mark gone reads the record, so it takes a lease that was released in milliseconds, also
-	// in a store that is no [Watcher]. Run waits for its first mark for up to RetryPeriod before it competes. A
-	// Sentinel that fails changes nothing but the time. Optional.
-	Sentinel Sentinel
+	// Sessions tell followers at once that the process of the leader is gone, or that it has released. Each elector holds a
+	// session while it runs, and another one after a release. A leader names its session in the record. A follower that
+	// sees that session end reads the record, so it takes a lease that was released within milliseconds, also in a store
+	// that is no [Watcher]. Run waits up to RetryPeriod for its first session before it competes. Sessions that fail cost
+	// time and change nothing else. Optional.
+	Sessions Sessions
 
-	// FencedWork is your word that every effect of the work carries the term of its [Leadership], and that the receiver
+	// Fenced is your word that every effect of the work carries the term of its [Leadership], and that the receiver
 	// refuses a term that is out of date: by a guarded transaction, a store.Store, or package fence. A leader declares it
-	// in its record. If the mark of a leader with fenced work is gone, a follower with fenced work replaces the record
-	// at once, released or not, once in a LeaseDuration at most. So the next leader follows in milliseconds after a
-	// crash. While a deployment turns the flag on, no leader that lacks it is replaced early.
+	// in its record. If the session of a fenced leader has ended, a fenced follower replaces the record at once, released
+	// or not, at most once in a LeaseDuration. So the next leader follows within milliseconds after a crash. While a
+	// deployment turns the flag on, no leader that lacks it is replaced early.
 	//
-	// A leader that lives can lose its mark too, when its connection is cut. Then two work at the same time, until a
-	// watch or its next renewal tells the old leader. Only the fence makes that safe. FencedWork requires a Sentinel.
-	FencedWork bool
+	// A leader that lives can lose its session too, when its connection is cut. Then two leaders work concurrently, until
+	// a watch or its next renewal tells the old one. Only the fence makes that safe. Fenced requires Sessions.
+	Fenced bool
 
-	// Rand returns random numbers in [0, 1), for jitter. Many goroutines call it concurrently. If it panics, or returns
-	// another number, one half is used. Defaults to math/rand/v2's Float64.
+	// Rand returns random numbers in [0, 1), for jitter. Goroutines call it concurrently. If it panics, or returns another
+	// number, one half is used. Defaults to math/rand/v2's Float64.
 	Rand func() float64
 
 	// Hooks observe the elector, for metrics.
@@ -182,7 +182,7 @@ func (c Config) validate(name string) error {
 	check(c.Identity != "", "Identity", "is required: the host has no name")
 	check(c.OnStartedLeading != nil, "OnStartedLeading", "is required")
 	check(c.LeaseDuration >= 100*time.Millisecond, "LeaseDuration", "is %s, must be at least 100ms", c.LeaseDuration)
-	check(c.LeaseDuration <= maxLease, "LeaseDuration", "is %s, must be at most 24h", c.LeaseDuration)
+	check(c.LeaseDuration <= lease.MaxLease, "LeaseDuration", "is %s, must be at most 24h", c.LeaseDuration)
 	check(c.RenewDeadline > 0, "RenewDeadline", "is %s, must be positive", c.RenewDeadline)
 	check(c.RetryPeriod >= 10*time.Millisecond, "RetryPeriod", "is %s, must be at least 10ms", c.RetryPeriod)
 	check(c.LeaseDuration > c.RenewDeadline, "LeaseDuration", "is %s, must be greater than RenewDeadline, which is %s",
@@ -192,7 +192,7 @@ func (c Config) validate(name string) error {
 	check(c.RequestTimeout >= time.Millisecond, "RequestTimeout", "is %s, must be at least 1ms", c.RequestTimeout)
 	check(c.RequestTimeout < c.RenewDeadline, "RequestTimeout", "is %s, must be less than RenewDeadline, which is %s",
 		c.RequestTimeout, c.RenewDeadline)
-	check(c.Sentinel != nil || !c.FencedWork, "Sentinel", "is required with FencedWork, which has no meaning without")
+	check(c.Sessions != nil || !c.Fenced, "Sessions", "are required with Fenced, which has no meaning without")
 	check(c.MaxClockRateSkew < 1, "MaxClockRateSkew", "is %v, must be less than 1", c.MaxClockRateSkew)
 	check(c.StepDownTimeout > 0, "StepDownTimeout",
 		"is %s, must be positive; LeaseDuration leaves %s after RenewDeadline, with MaxClockRateSkew to spare",

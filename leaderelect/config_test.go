@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 func valid() leaderelect.Config {
 	return leaderelect.Config{
-		Store:            leaderelect.NewMemoryStore(),
+		Store:            memlease.New(),
 		Key:              key,
 		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
 	}
@@ -49,7 +50,7 @@ func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 		"StepDownTimeout is -100ms, must be positive; LeaseDuration leaves": func(c *leaderelect.Config) {
 			c.RenewDeadline = 12600 * time.Millisecond // less than the lease, but not by the skew
 		},
-		"Sentinel is required with FencedWork":         func(c *leaderelect.Config) { c.FencedWork = true },
+		"Sessions are required with Fenced":            func(c *leaderelect.Config) { c.Fenced = true },
 		"MaxClockRateSkew is 1, must be less than 1":   func(c *leaderelect.Config) { c.MaxClockRateSkew = 1 },
 		"MaxClockRateSkew is NaN, must be less than 1": func(c *leaderelect.Config) { c.MaxClockRateSkew = math.NaN() },
 	} {
@@ -81,8 +82,8 @@ func TestAConfigThatJustFitsIsTaken(t *testing.T) {
 		"no skew":          func(c *leaderelect.Config) { c.MaxClockRateSkew, c.StepDownTimeout = -1, 5*time.Second },
 		"the longest stop": func(c *leaderelect.Config) { c.StepDownTimeout = stepDown },
 		"two tries":        func(c *leaderelect.Config) { c.RetryPeriod = 5 * time.Second },
-		"a sentinel":       func(c *leaderelect.Config) { c.Sentinel = leaderelect.NewMemoryStore() },
-		"early takeover":   func(c *leaderelect.Config) { c.Sentinel, c.FencedWork = leaderelect.NewMemoryStore(), true },
+		"sessions":         func(c *leaderelect.Config) { c.Sessions = memlease.New() },
+		"early takeover":   func(c *leaderelect.Config) { c.Sessions, c.Fenced = memlease.New(), true },
 		"slow requests":    func(c *leaderelect.Config) { c.RequestTimeout = renew - 1 },
 	} {
 		cfg := valid()

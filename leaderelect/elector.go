@@ -10,6 +10,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
 // Elector competes for one lease and runs the work of the leader while it holds it. The package documentation has the
@@ -18,16 +20,15 @@ import (
 // [Elector.Run] is for a process that stays: it campaigns again after a loss. [Elector.RunOnce] leads for at most one
 // term, as client-go does.
 //
-// The other methods may be called by many goroutines at once, also while nothing runs.
+// The other methods may be called concurrently, also while nothing runs.
 type Elector struct {
 	cfg         Config
 	log         *slog.Logger
 	incarnation string        // random: two electors of one identity are two
-	headStart   time.Duration // how many RetryPeriods it leaves to a preferred successor
+	headStart   time.Duration // which it leaves to a preferred successor
+	link        *lease.Link   // to the slots of package shard, if this elector is one of theirs; empty if not
 
-	amend func(*record) // completes a record that is about to be written; nil is nothing
-
-	calls calls
+	calls lease.Calls
 	wake  chan struct{} // capacity 1; who has changed outUntil sends, the goroutine of Run receives, nobody closes
 
 	mu sync.Mutex
@@ -48,17 +49,17 @@ type Elector struct {
 
 	// The following belong to the goroutine of Run. Outside of a run they remember the last one.
 
-	warnings  *warnings
+	warnings  *lease.Warnings
 	callbacks *callbacks
 	working   sync.WaitGroup // the work of a term, with its callbacks
 	prior     observation    // what was known before the first read; zero is nothing
-	seen      mark
+	seen      seen
 	foreign   error // the record is not that of a lease, so this elector must not take it
 	attempts  attempts
 	done      uint64    // the last term of ours that must not be led (again)
 	created   uint64    // the term of a Create whose reply may be lost; 0 if there is none
 	floor     uint64    // terms begin here, because the record was created anew
-	sentry    *sentry   // of this run; nil if there is no Sentinel
+	presence  *presence // of this run; nil without Config.Sessions
 	notEarly  time.Time // no lease is taken before its end, until then
 }
 
@@ -76,20 +77,26 @@ func New(cfg Config) (*Elector, error) {
 	if err := cfg.validate("Config"); err != nil {
 		return nil, fmt.Errorf("leaderelect: new elector: %w", err)
 	}
-	return newElector(cfg, rand.Text()), nil
+	log := cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity)
+	e := &Elector{cfg: cfg, log: log, warnings: lease.NewWarnings(log), link: new(lease.Link), wake: make(chan struct{}, 1)}
+	if linked, ok := cfg.Store.(lease.Linked); ok {
+		e.join(linked.Link())
+	}
+	e.incarnation = cmp.Or(e.link.Incarnation, rand.Text())
+	e.headStart = time.Duration(cmp.Or(e.link.HeadStart, headStart)) * cfg.RetryPeriod
+	e.prior = observation{Observation: e.link.Prior}
+	return e, nil
 }
 
-// newElector returns an elector for a cfg that has its defaults and is valid.
-func newElector(cfg Config, incarnation string) *Elector {
-	log := cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity)
-	return &Elector{
-		cfg:         cfg,
-		log:         log,
-		warnings:    newWarnings(log),
-		incarnation: incarnation,
-		headStart:   headStart,
-		wake:        make(chan struct{}, 1),
+// join makes e one of the electors of a replica.
+func (e *Elector) join(l *lease.Link) {
+	l.Timing = lease.Timing{
+		LeaseDuration: e.cfg.LeaseDuration, RetryPeriod: e.cfg.RetryPeriod,
+		RequestTimeout: e.cfg.RequestTimeout, DrainTimeout: e.cfg.DrainTimeout,
 	}
+	l.Log, l.Poll = e.log, e.pollPeriod
+	l.Revoke, l.Admit, l.Check = e.revoke, e.admit, e.check
+	e.link = l
 }
 
 // Run competes for the lease until ctx ends. While this elector leads, the work runs; when the term is over and the work
@@ -158,19 +165,23 @@ func (e *Elector) Leader() (Leader, bool) {
 //
 // Check is for a liveness probe.
 func (e *Elector) Check(tolerance time.Duration) error {
-	patience := e.cfg.LeaseDuration + tolerance
-	err := e.checkLeadership(patience)
-	if err == nil {
-		e.mu.Lock()
-		if e.running {
-			err = e.health.check(patience)
-		}
-		e.mu.Unlock()
-	}
-	if err != nil {
+	own, store := e.check(tolerance)
+	if err := cmp.Or(own, store); err != nil {
 		return fmt.Errorf("leaderelect: check %q: %w", e.cfg.Key, err)
 	}
 	return nil
+}
+
+// check returns what is wrong with the leadership, and what is wrong with the store.
+func (e *Elector) check(tolerance time.Duration) (own, store error) {
+	patience := e.cfg.LeaseDuration + tolerance
+	own = e.checkLeadership(patience)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running {
+		store = e.health.check(patience)
+	}
+	return own, store
 }
 
 // checkLeadership is Check of the leadership that lasts, if there is one.
@@ -213,13 +224,13 @@ func (e *Elector) run(ctx context.Context, f func() error) (err error) {
 	e.callbacks = startCallbacks(e.log, e.cfg.OnNewLeader)
 	watching := e.startWatching(ctx)
 	e.setWatching(watching)
-	e.sentry = e.startSentry(ctx)
+	e.presence = e.startPresence(ctx)
 	defer func() { // also after a panic, which only a Logger can cause
 		if left := e.cleanUp(watching); left != nil {
 			err = errors.Join(err, left)
 		}
 	}()
-	e.sentry.await(ctx, e.cfg.RetryPeriod)
+	e.presence.await(ctx, e.cfg.RetryPeriod)
 	return f()
 }
 
@@ -243,10 +254,10 @@ func (e *Elector) cleanUp(watching *watching) error {
 	if !watching.stop(e.cfg.RequestTimeout) {
 		stuck("a watch has")
 	}
-	if !e.sentry.stop(e.cfg.RequestTimeout) {
-		stuck("a Sentinel has")
+	if !e.presence.stop(e.cfg.RequestTimeout) {
+		stuck("calls of Sessions have")
 	}
-	if left := e.calls.wait(e.cfg.RequestTimeout); left > 0 {
+	if left := e.calls.Wait(e.cfg.RequestTimeout); left > 0 {
 		stuck(fmt.Sprintf("%d calls have", left))
 	}
 	return errors.Join(errs...)
@@ -267,17 +278,17 @@ func (e *Elector) setWatching(w *watching) {
 }
 
 // publish makes what was read of the record known to others.
-func (e *Elector) publish(v view) {
+func (e *Elector) publish(v lease.View) {
 	e.mu.Lock()
 	was, wasKnown := e.leader, e.known
-	e.leader, e.known = Leader{}, v.held()
+	e.leader, e.known = Leader{}, v.Held()
 	if e.known {
-		e.leader = v.rec.leader()
+		e.leader = leaderOf(v.Record)
 	}
 	is := e.leader
 	e.mu.Unlock()
-	if v.held() && (!wasKnown || was.Term != is.Term || was.Incarnation != is.Incarnation) {
-		e.callbacks.newLeader(v.rec.leader()) // a copy of its own
+	if v.Held() && (!wasKnown || was.Term != is.Term || was.Incarnation != is.Incarnation) {
+		e.callbacks.newLeader(leaderOf(v.Record)) // a copy of its own
 	}
 }
 

@@ -1,6 +1,8 @@
 package leaderelect
 
-import "errors"
+import (
+	"errors"
+)
 
 // What a [LeaseStore] answers. Both are definite: the call has changed nothing. After any other error of Create and Update
 // the outcome is unknown: the write may have happened, or may yet happen.
@@ -26,41 +28,35 @@ var (
 	// was seen before. A backup may have been restored, or the record was changed by hand.
 	ErrStoreRegressed = errors.New("leaderelect: record has gone backwards")
 
-	// ErrDrainTimeout says that the work went on for longer than Config.DrainTimeout after the caller had cancelled.
+	// ErrDrainTimeout says that the work continued for longer than Config.DrainTimeout after the caller had canceled.
 	ErrDrainTimeout = errors.New("leaderelect: work did not drain in time")
 
 	// ErrResigned says that [Elector.Resign] or [Elector.HandOver] was called. The lease is kept while the work drains: it
 	// is the cause of the context of OnStartedLeading, and never what Leadership.Err returns.
 	ErrResigned = errors.New("leaderelect: leader has resigned")
 
-	// ErrTermEnded says that the work had returned. It is for what the work has left behind: nobody else sees it.
+	// ErrTermEnded says that the work had returned. Only goroutines that the work has left behind see it.
 	ErrTermEnded = errors.New("leaderelect: work has returned and its term is over")
 )
 
 // How a run ends that does not end with nil.
 var (
-	// ErrRunning says that the elector is running already.
-	ErrRunning = errors.New("leaderelect: elector is running already")
+	// ErrRunning says that the elector, or the slots, run already.
+	ErrRunning = errors.New("leaderelect: already running")
 
-	// ErrMismatch says that the key is used in two ways: by Slots of two numbers, or by Slots and an Elector. If all ran,
-	// two of them could work on one key at the same time.
+	// ErrMismatch says that the key is used in two ways: by an Elector and by the slots of package shard, or by slots of two
+	// numbers. If all ran, two of them could work on one key at the same time.
 	ErrMismatch = errors.New("leaderelect: the key is used in another way")
 
-	// ErrStoreStuck says that calls of the store, or of a Sentinel, have not returned, although their contexts have
+	// ErrStoreStuck says that calls of the store, or of Config.Sessions, have not returned, although their contexts have
 	// ended. Their goroutines are left behind.
 	ErrStoreStuck = errors.New("leaderelect: store ignores the end of a context")
 )
 
 var (
-	// errNoReply is the cause with which the context of a store call ends after RequestTimeout.
-	errNoReply = errors.New("no reply in time")
-
 	// errUnreadable says that a record could not be decoded.
 	errUnreadable = errors.New("the record cannot be read")
 
 	// errNoTerm says that there is no term after the last that was seen.
 	errNoTerm = errors.New("leaderelect: there is no greater term")
-
-	// errGoexit stands for the reply of a store call that ended its goroutine.
-	errGoexit = errors.New("leaderelect: call store: it called runtime.Goexit")
 )

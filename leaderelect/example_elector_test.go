@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // Two replicas compete. The first leads until its caller cancels, drains, and hands over; the second leads after it.
 func ExampleElector() {
-	leases := leaderelect.NewMemoryStore() // in production, one that all replicas can reach
+	leases := memlease.New() // in production, one that all replicas can reach
 	for _, replica := range []string{"replica-0", "replica-1"} {
 		ctx, cancel := context.WithCancel(context.Background())
 		elector, err := leaderelect.New(leaderelect.Config{
@@ -51,7 +52,7 @@ func ExampleElector() {
 // A Config that does not fit is refused as a whole, with every field that is wrong.
 func ExampleConfig() {
 	_, err := leaderelect.New(leaderelect.Config{
-		Store:            leaderelect.NewMemoryStore(),
+		Store:            memlease.New(),
 		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
 		RequestTimeout:   time.Minute,
 	})

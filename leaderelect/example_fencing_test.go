@@ -7,17 +7,18 @@ import (
 	"log/slog"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // database refuses writers of the past: the one thing that a lease cannot do by itself.
 type database struct{ term uint64 }
 
 func (d *database) write(ctx context.Context, what string) error {
-	term, ok := leaderelect.Term(ctx) // of the leadership that ctx belongs to
-	if !ok || term < d.term {
+	l, ok := leaderelect.FromContext(ctx)
+	if !ok || l.Term() < d.term {
 		return errors.New("refused: " + what)
 	}
-	d.term = term
+	d.term = l.Term()
 	fmt.Println("written:", what)
 	return nil
 }
@@ -28,7 +29,7 @@ func ExampleLeadership() {
 	var db database
 	var past context.Context
 	elector, err := leaderelect.New(leaderelect.Config{
-		Store:  leaderelect.NewMemoryStore(),
+		Store:  memlease.New(),
 		Key:    "shop-controller",
 		Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {

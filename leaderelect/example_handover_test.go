@@ -7,12 +7,13 @@ import (
 	"log/slog"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // A leader hands over to another one, for an upgrade for example, and goes on following.
 func ExampleElector_HandOver() {
 	ctx, cancel := context.WithCancel(context.Background())
-	store, leading := leaderelect.NewMemoryStore(), make(chan string)
+	store, leading := memlease.New(), make(chan string)
 	run := func(name string) (*leaderelect.Elector, <-chan error) {
 		e, err := leaderelect.New(leaderelect.Config{
 			Store: store, Key: "shop", Identity: name, ReleaseOnCancel: true, Logger: slog.New(slog.DiscardHandler),

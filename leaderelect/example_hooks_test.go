@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // Hooks feed counters and gauges.
 func ExampleHooks() {
 	elector, err := leaderelect.New(leaderelect.Config{
-		Store:            leaderelect.NewMemoryStore(),
+		Store:            memlease.New(),
 		Key:              "shop",
 		Logger:           slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
@@ -43,7 +44,7 @@ func ExampleHooks() {
 func ExampleStats() {
 	var elector *leaderelect.Elector
 	elector, err := leaderelect.New(leaderelect.Config{
-		Store:  leaderelect.NewMemoryStore(),
+		Store:  memlease.New(),
 		Key:    "shop",
 		Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error {

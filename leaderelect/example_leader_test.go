@@ -6,11 +6,12 @@ import (
 	"log/slog"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // A leader shows followers, and whoever else can read the store, where it can be found.
 func ExampleLeader() {
-	leases := leaderelect.NewMemoryStore()
+	leases := memlease.New()
 	told := make(chan struct{})
 	elector, err := leaderelect.New(leaderelect.Config{
 		Store:    leases,

@@ -2,34 +2,11 @@ package leaderelect_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
-
-// Of two who have read the same version of a record, one can replace it.
-func ExampleMemoryStore() {
-	ctx := context.Background()
-	var s leaderelect.LeaseStore = leaderelect.NewMemoryStore()
-	first, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("nobody"), Term: 1})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, who := range []string{"ann", "bob"} {
-		next := first // both have read this version
-		next.Value, next.Term = []byte(who), first.Term+1
-		_, err := s.Update(ctx, next)
-		fmt.Println(who, "conflict:", errors.Is(err, leaderelect.ErrConflict))
-	}
-	got, err := s.Get(ctx, "lease")
-	fmt.Printf("%s in term %d %v\n", got.Value, got.Term, err)
-	// Output:
-	// ann conflict: false
-	// bob conflict: true
-	// ann in term 2 <nil>
-}
 
 // logged is a LeaseStore around another one.
 type logged struct{ leaderelect.LeaseStore }
@@ -42,7 +19,7 @@ func (s logged) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 // A store of one's own is three methods, or a wrapper.
 func ExampleLeaseStore() {
 	ctx := context.Background()
-	s := logged{leaderelect.NewMemoryStore()}
+	s := logged{memlease.New()}
 	e, _ := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	_, err := s.Update(ctx, e)
 	fmt.Println(err)
@@ -53,7 +30,7 @@ func ExampleLeaseStore() {
 
 // The term stands beside the value, so that a store can compare it with that of another write.
 func ExampleEntry() {
-	s := leaderelect.NewMemoryStore()
+	s := memlease.New()
 	e, err := s.Create(context.Background(), leaderelect.Entry{Key: "lease", Value: []byte(`{"holder": "ann"}`), Term: 7})
 	fmt.Println(e.Key, string(e.Value), e.Term, e.Version != "", err)
 	// Output: lease {"holder": "ann"} 7 true <nil>

@@ -1,6 +1,10 @@
 package leaderelect
 
-import "time"
+import (
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
+)
 
 // StopTimer does to the leadership what a pause of the process does: no timer is served.
 func (l *Leadership) StopTimer() {
@@ -16,29 +20,18 @@ func (l *Leadership) FireTimer() { l.expire() }
 func (l *Leadership) Suspend(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sent.asleep -= d
+	l.sent.Asleep -= d
 }
 
-// Asleep returns how long the machine was suspended, between two bounds.
-func Asleep() (least, most time.Duration) { return asleep() }
-
-// Plan says who should own each slot.
-func Plan(owners, members []int, declines func(slot, member int) bool) []int {
-	return plan(owners, members, declines)
-}
-
-// SlotOf returns the slot of a key.
-func SlotOf(key string, slots int) int { return slotOf(key, slots) }
-
-// Rank says how high a member ranks for a slot.
-func Rank(slot, member int) uint64 { return rank(slot, member) }
-
-// Revoke is what Slots do to the elector of a slot that another is to own, and Admit undoes it.
+// Revoke is what shard.Slots do to the elector of a slot that another is to own, and Admit undoes it.
 func (e *Elector) Revoke(successor string) { e.revoke(successor) }
 func (e *Elector) Admit()                  { e.admit() }
 
-// OnStep has a function called between any two steps of a call of s.
-func (s *FileStore) OnStep(f func(step string)) { s.step = f }
-
-// KeyOfFileName is the reverse of the name that a key has in a FileStore.
-func KeyOfFileName(name string) (string, bool) { return keyOfFileName(name) }
+// SeenAfter returns the term and the renewal that an elector knows of after it has seen records in this order.
+func SeenAfter(records ...lease.Record) (term, renewal uint64) {
+	var s seen
+	for _, r := range records {
+		s.raise(r)
+	}
+	return s.term, s.renewal
+}

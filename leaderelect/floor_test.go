@@ -12,10 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 func TestTermsGrowThoughTheRecordWasDeletedAndNobodyRemembers(t *testing.T) {
-	for what, faults := range map[string]leaderelect.Faults{
+	for what, faults := range map[string]memlease.Faults{
 		"":                          {},
 		"the reply was lost":        {After: once("create")},
 		"the second write was lost": {Before: once("update")},
@@ -23,7 +24,7 @@ func TestTermsGrowThoughTheRecordWasDeletedAndNobodyRemembers(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := leaderelect.NewMemoryStore()
+				s := memlease.New()
 				var terms []uint64
 				lead := func() {
 					t.Helper()
@@ -57,9 +58,9 @@ func TestTermsGrowThoughTheRecordWasDeletedAndNobodyRemembers(t *testing.T) {
 }
 
 // once returns a fault of the first call of a kind.
-func once(op string) func(context.Context, leaderelect.Call) error {
+func once(op string) func(context.Context, memlease.Call) error {
 	done := false
-	return func(_ context.Context, c leaderelect.Call) error {
+	return func(_ context.Context, c memlease.Call) error {
 		if c.Op != op || done {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // What others have written, or return, that no elector and no good store does.
@@ -79,9 +80,9 @@ func TestAPanicOfAStoreIsACallWithoutAClearReply(t *testing.T) {
 	for _, op := range []string{"get", "create", "update"} {
 		for _, late := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				s := leaderelect.NewMemoryStore()
+				s := memlease.New()
 				panicked := 0
-				crash := func(_ context.Context, c leaderelect.Call) error {
+				crash := func(_ context.Context, c memlease.Call) error {
 					if c.Op == op && panicked == 0 {
 						panicked++
 						panic(errors.New("on purpose"))
@@ -89,9 +90,9 @@ func TestAPanicOfAStoreIsACallWithoutAClearReply(t *testing.T) {
 					return nil
 				}
 				if late {
-					s.Inject(leaderelect.Faults{After: crash})
+					s.Inject(memlease.Faults{After: crash})
 				} else {
-					s.Inject(leaderelect.Faults{Before: crash})
+					s.Inject(memlease.Faults{Before: crash})
 				}
 				w := newWorld(t)
 				a := w.join(t, "a", func(cfg *leaderelect.Config) {

@@ -130,11 +130,11 @@ func TestADrainOfEightSecondsKeepsTheLease(t *testing.T) {
 		}
 		startBoth(a, b)
 		after(20 * time.Second)
-		cancelled := time.Now()
+		canceled := time.Now()
 		require.NoError(t, a.stop())
 
 		first := w.term(t, 1)
-		assert.Equal(t, 8*time.Second, first.returned.Sub(cancelled))
+		assert.Equal(t, 8*time.Second, first.returned.Sub(canceled))
 		assert.Equal(t, latency, time.Since(first.returned), "it returns after one write, the release")
 		after(retry*12/10 + 2*latency)
 		second := w.term(t, 2)

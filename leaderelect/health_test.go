@@ -92,3 +92,19 @@ func TestACallThatTheCallerGaveUpIsNoFailureOfTheStore(t *testing.T) {
 		w.finish(t)
 	})
 }
+
+func TestAClaimThatHasConflictedLeavesNothingToFindOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.plan = on("a", "create", 1, falseConflict, 0)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		require.Zero(t, w.led())
+		require.NoError(t, a.Stats().LastError, "the store has answered")
+		calls := w.calls
+		require.NoError(t, a.stop())
+		require.Equal(t, calls, w.calls, "there is nothing to release")
+		w.finish(t)
+	})
+}

@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 func TestTheHolderIsTheOneThatLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leases := leaderelect.NewMemoryStore()
+		leases := memlease.New()
 		_, err := leaderelect.Holder(t.Context(), leases, "lease")
 		require.ErrorIs(t, err, leaderelect.ErrNotFound)
 

@@ -3,7 +3,11 @@ package leaderelect
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
 // tenure is what the goroutine of Run knows of the record while it leads.
@@ -12,23 +16,23 @@ type tenure struct {
 
 	term     uint64
 	acquired time.Time
-	version  string // of the last write that is known to have happened
-	sent     moment // when the last write was sent, whatever became of it
-	mark     string // in the record of that version
+	version  string       // of the last write that is known to have happened
+	sent     lease.Moment // when the last write was sent, whatever became of it
+	session  string       // in the record of that version
 }
 
 // outcome is how a term ended.
 type outcome struct {
-	lost      error // why the lease was lost; nil if it was not
-	cancelled error // why the caller's context ended, or ErrResigned; nil if it goes on
-	work      error // what the callbacks returned, unless it only says why their context ended
+	lost     error // why the lease was lost; nil if it was not
+	canceled error // why the caller's context ended, or ErrResigned; nil if it goes on
+	work     error // what the callbacks returned, unless it only says why their context ended
 }
 
 // cause is what OnStoppedLeading gets.
 func (o outcome) cause() error {
 	why := o.lost
 	if why == nil {
-		why = o.cancelled
+		why = o.canceled
 	}
 	if o.work == nil {
 		return why
@@ -39,18 +43,18 @@ func (o outcome) cause() error {
 	return errors.Join(why, o.work)
 }
 
-// err is what is wrong with the term: that the caller has cancelled is not.
+// err is what is wrong with the term: that the caller has canceled is not.
 func (o outcome) err() error {
 	if o.lost == nil {
 		return o.work
 	}
-	o.cancelled = nil
+	o.canceled = nil
 	return o.cause()
 }
 
 // byItself reports whether the work returned although it could have gone on.
 func (o outcome) byItself() bool {
-	return o.lost == nil && o.cancelled == nil
+	return o.lost == nil && o.canceled == nil
 }
 
 // lead runs the work of a term and renews the lease until the work has returned, then releases it.
@@ -84,7 +88,7 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 	ours := out.lost == nil || errors.Is(out.lost, ErrDrainTimeout)
 	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil || t.hasResigned()) {
 		e.release(ctx, t, false)
-		e.sentry.letGo() // it tells followers to look
+		e.presence.letGo() // it tells followers to look
 	}
 	e.setEnded(t.Leadership)
 	return out
@@ -99,7 +103,7 @@ func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
 		e.notify("StartedLeading", func() { hook(l.term) })
 	}
 	l.proceed(workRuns)
-	out := judge(ctx, l, guard(l.work, func(ctx context.Context) error { return e.cfg.OnStartedLeading(ctx, l) }))
+	out := judge(ctx, l, lease.Guard(l.work, func(ctx context.Context) error { return e.cfg.OnStartedLeading(ctx, l) }))
 	l.endWork(ErrTermEnded)
 	l.proceed(workReturned)
 	if hook := e.cfg.Hooks.StoppedLeading; hook != nil {
@@ -108,21 +112,21 @@ func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
 	if e.cfg.OnStoppedLeading == nil {
 		return out
 	}
-	err := guard(l.ctx, func(context.Context) error { e.cfg.OnStoppedLeading(l, out.cause()); return nil })
+	err := lease.Guard(l.ctx, func(context.Context) error { e.cfg.OnStoppedLeading(l, out.cause()); return nil })
 	out.work = errors.Join(out.work, err)
 	return out
 }
 
 // judge tells why the work returned err.
 func judge(ctx context.Context, l *Leadership, err error) outcome {
-	out := outcome{lost: l.Err(), cancelled: context.Cause(ctx)}
-	if out.cancelled == nil && l.hasResigned() {
-		out.cancelled = ErrResigned
+	out := outcome{lost: l.Err(), canceled: context.Cause(ctx)}
+	if out.canceled == nil && l.hasResigned() {
+		out.canceled = ErrResigned
 	}
 	switch {
 	case out.byItself():
 		out.work = err
-	case errors.Is(err, context.Canceled), errors.Is(err, out.lost), errors.Is(err, out.cancelled):
+	case errors.Is(err, context.Canceled), errors.Is(err, out.lost), errors.Is(err, out.canceled):
 	default:
 		out.work = err
 	}
@@ -143,9 +147,9 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 			if (!e.wrote(t, v) || e.seen.regressed(v)) && len(done) == 0 {
 				e.verify(t)
 			}
-		case <-e.sentry.changes():
-			if t.mark != e.sentry.mark() && len(done) == 0 && t.Err() == nil {
-				e.renew(t) // the record must not name a mark for longer than it is held
+		case <-e.presence.changes():
+			if t.session != e.presence.session() && len(done) == 0 && t.Err() == nil {
+				e.renew(t) // the record must not name a session for longer than it is held
 				tick.Reset(e.untilRenewal(t))
 			}
 		case <-tick.C:
@@ -180,9 +184,12 @@ func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
 		return out
 	case <-overrun.C:
 	}
+	if len(done) > 0 { // it came in time, and select took the timer
+		return <-done
+	}
 	if e.cfg.OnStepDownOverrun == nil {
 		e.log.ErrorContext(l.ctx, "leaderelect: the work goes on although another may lead", "term", l.term, "cause", l.Err())
-	} else if err := guard(l.ctx, func(context.Context) error { e.cfg.OnStepDownOverrun(l); return nil }); err != nil {
+	} else if err := lease.Guard(l.ctx, func(context.Context) error { e.cfg.OnStepDownOverrun(l); return nil }); err != nil {
 		e.log.ErrorContext(l.ctx, "leaderelect: OnStepDownOverrun failed", "term", l.term, "error", err)
 	}
 	return <-done
@@ -192,23 +199,23 @@ func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
 // is the deadline. After a write whose outcome is not known, the next may replace a version that is old: then it conflicts,
 // and the record is read.
 func (e *Elector) renew(t *tenure) {
-	t.sent = beginning()
-	rec, entry, err := e.write(t.ctx, t.version, record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
+	t.sent = lease.Beginning()
+	rec, entry, err := e.write(t.ctx, t.version, lease.Record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
 	if err == nil {
-		t.version, t.mark = entry.Version, rec.Mark
+		t.version, t.session = entry.Version, rec.Session
 		e.seen.raise(rec)
 		t.extend(t.sent)
 		return
 	}
 	if t.ctx.Err() == nil {
-		e.warnings.warn(t.ctx, "leaderelect: renewing the lease failed", err, "term", t.term)
+		e.warnings.Warn(t.ctx, "leaderelect: renewing the lease failed", err, "term", t.term)
 		e.verify(t)
 	}
 }
 
 // wrote reports whether v is a write of this term.
-func (e *Elector) wrote(t *tenure, v view) bool {
-	return v.held() && v.rec.Incarnation == e.incarnation && v.rec.Term == t.term && v.rec.Renewal <= e.attempts.last
+func (e *Elector) wrote(t *tenure, v lease.View) bool {
+	return v.Held() && v.Record.Incarnation == e.incarnation && v.Record.Term == t.term && v.Record.Renewal <= e.attempts.last
 }
 
 // verify reads the record to find out what became of the writes of this term. It ends the term if the record is not ours
@@ -217,27 +224,34 @@ func (e *Elector) verify(t *tenure) {
 	v, err := e.read(t.ctx)
 	if err != nil {
 		if t.ctx.Err() == nil {
-			e.warnings.warn(t.ctx, "leaderelect: reading the record failed", err)
+			e.warnings.Warn(t.ctx, "leaderelect: reading the record failed", err)
 		}
 		return
 	}
 	regressed := e.seen.regressed(v)
 	if !regressed && e.wrote(t, v) {
-		if sent, ok := e.attempts.sentAt(v.rec); ok {
+		if sent, ok := e.attempts.sentAt(v.Record); ok {
 			t.extend(sent)
 		}
-		e.seen.raise(v.rec)
-		t.version, t.mark = v.version, v.rec.Mark
+		e.seen.raise(v.Record)
+		t.version, t.session = v.Version, v.Record.Session
 		return
 	}
-	own := v.held() && v.rec.Incarnation == e.incarnation
-	if regressed && (own || !v.held() || v.rec.Term < t.term) {
+	own := v.Held() && v.Record.Incarnation == e.incarnation
+	if regressed && (own || !v.Held() || v.Record.Term < t.term) {
 		t.end(ErrStoreRegressed)
 	} else {
 		t.end(ErrLeaseTaken)
 	}
 	if !regressed {
-		e.seen.raise(v.rec)
+		e.seen.raise(v.Record)
 	}
 	e.publish(v)
+}
+
+// ExitOnOverrun is a [Config.OnStepDownOverrun] that ends the process, with exit code 1 and an error in slog's default
+// log, for work that cannot be stopped otherwise: another may lead already, and what this process still does is wrong.
+func ExitOnOverrun(l *Leadership) {
+	slog.Error("leaderelect: exit: the work goes on although another may lead", "term", l.term, "cause", l.Err())
+	os.Exit(1)
 }

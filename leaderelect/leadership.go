@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -17,7 +18,7 @@ import (
 //
 // Writes to a store.Store under one of its contexts carry the term by themselves: see store.WithFence.
 //
-// All methods may be called by many goroutines at once, also after the term.
+// All methods may be called concurrently, also after the term.
 type Leadership struct {
 	key     string
 	term    uint64
@@ -32,14 +33,14 @@ type Leadership struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	sent     moment      // from before the last acknowledged write was sent; never moves back
-	over     error       // why the term is over; nil while it lasts; set once
-	leaveBy  time.Time   // when over is set: the work must have returned by then
-	resigned bool        // by Resign
-	expiry   *time.Timer // ends the term renewDeadline after sent, whatever the store does
-	drain    *time.Timer // ends the term at the DrainTimeout; nil while there is none
-	stage    stage       // of the work
-	since    time.Time   // when stage began
+	sent     lease.Moment // from before the last acknowledged write was sent; never moves back
+	over     error        // why the term is over; nil while it lasts; set once
+	leaveBy  time.Time    // when over is set: the work must have returned by then
+	resigned bool         // by Resign
+	expiry   *time.Timer  // ends the term renewDeadline after sent, whatever the store does
+	drain    *time.Timer  // ends the term at the DrainTimeout; nil while there is none
+	stage    stage        // of the work
+	since    time.Time    // when stage began
 }
 
 // stage is how far the callbacks of a term have come.
@@ -53,7 +54,7 @@ const (
 
 // newLeadership returns a leadership that ends at sent+RenewDeadline at the latest. ctx is that of the caller of Run.
 // Its owner calls end when the work has returned.
-func newLeadership(ctx context.Context, cfg *Config, term uint64, sent moment) *Leadership {
+func newLeadership(ctx context.Context, cfg *Config, term uint64, sent lease.Moment) *Leadership {
 	l := &Leadership{
 		key:           cfg.Key,
 		term:          term,
@@ -63,12 +64,12 @@ func newLeadership(ctx context.Context, cfg *Config, term uint64, sent moment) *
 		sent:          sent,
 		since:         time.Now(),
 	}
-	ctx = l.mark(ctx)
+	ctx = l.NewContext(ctx)
 	l.work, l.endWork = context.WithCancelCause(ctx)
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expiry = time.AfterFunc(l.sent.left(l.renewDeadline, present()), l.expire)
+	l.expiry = time.AfterFunc(l.sent.Left(l.renewDeadline, lease.Present()), l.expire)
 	return l
 }
 
@@ -83,8 +84,8 @@ func (l *Leadership) Term() uint64 { return l.term }
 func (l *Leadership) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := present()
-	return l.sent.Add(l.renewDeadline - l.sent.slept(now))
+	now := lease.Present()
+	return l.sent.Add(l.renewDeadline - l.sent.Slept(now))
 }
 
 // Err returns nil while this elector may act as the leader, and otherwise why not: [ErrLeaseExpired], [ErrLeaseTaken],
@@ -94,19 +95,19 @@ func (l *Leadership) Deadline() time.Time {
 func (l *Leadership) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.errLocked(present())
+	return l.errLocked(lease.Present())
 }
 
 // Context ends when the work must stop now, because the lease is lost or DrainTimeout is over; its cause is what Err
-// returns. Unlike the context of OnStartedLeading it goes on while the work drains after the caller of Run has cancelled,
+// returns. Unlike the context of OnStartedLeading it continues while the work drains after the caller of Run has canceled,
 // so it is the one for the last writes.
 func (l *Leadership) Context() context.Context { return l.ctx }
 
 type leadershipKey struct{}
 
-// mark returns a context that says that what is done under it is done in this term: for FromContext, and for the writes
-// to a store.Store.
-func (l *Leadership) mark(ctx context.Context) context.Context {
+// NewContext returns a copy of ctx that carries this leadership, for work of the leader that began elsewhere, such as a
+// request: [FromContext] finds it there, and writes to a store.Store carry the term. It does not end with the leadership.
+func (l *Leadership) NewContext(ctx context.Context) context.Context {
 	return store.WithFence(context.WithValue(ctx, leadershipKey{}, l), store.Fence{Lease: l.key, Term: l.term})
 }
 
@@ -116,35 +117,26 @@ func FromContext(ctx context.Context) (*Leadership, bool) {
 	return l, ok
 }
 
-// Term returns the term of the leadership of ctx, as [FromContext] finds it.
-func Term(ctx context.Context) (uint64, bool) {
-	l, ok := FromContext(ctx)
-	if !ok {
-		return 0, false
-	}
-	return l.term, true
-}
-
 // extend moves the deadline for a write that was acknowledged, or is proven to have happened, and was sent at the given
 // moment. A term that is over stays over, even if its timer is late.
-func (l *Leadership) extend(sent moment) {
+func (l *Leadership) extend(sent lease.Moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := present()
+	now := lease.Present()
 	if l.errLocked(now) != nil {
 		return
 	}
 	if sent.After(l.sent.Time) {
 		l.sent = sent
-		l.expiry.Reset(sent.left(l.renewDeadline, now))
+		l.expiry.Reset(sent.Left(l.renewDeadline, now))
 	}
 }
 
 // expire is what the expiry timer runs.
 func (l *Leadership) expire() {
 	l.mu.Lock()
-	now := present()
-	early := l.sent.left(l.renewDeadline, now) > 0 // extended while the timer fired; it was set again
+	now := lease.Present()
+	early := l.sent.Left(l.renewDeadline, now) > 0 // extended while the timer fired; it was set again
 	l.mu.Unlock()
 	if !early {
 		l.end(ErrLeaseExpired)
@@ -183,7 +175,7 @@ func (l *Leadership) progress() (stage, time.Time) {
 	return l.stage, l.since
 }
 
-// takesWork reports whether new work may begin: the term lasts, and is not to end.
+// takesWork reports whether the work may begin: the term lasts, and is not to end.
 func (l *Leadership) takesWork() bool {
 	return l.work.Err() == nil && l.Err() == nil
 }
@@ -198,7 +190,7 @@ func (l *Leadership) hasResigned() bool {
 // end ends the term and its contexts, unless it is over. It returns why it is over.
 func (l *Leadership) end(why error) error {
 	l.mu.Lock()
-	now := present()
+	now := lease.Present()
 	if l.over == nil {
 		if expired := l.errLocked(now); expired != nil {
 			why = expired
@@ -229,8 +221,8 @@ func (l *Leadership) leave() time.Time {
 }
 
 // errLocked is Err at the given moment.
-func (l *Leadership) errLocked(now moment) error {
-	if l.over == nil && l.sent.left(l.renewDeadline, now) <= 0 {
+func (l *Leadership) errLocked(now lease.Moment) error {
+	if l.over == nil && l.sent.Left(l.renewDeadline, now) <= 0 {
 		return ErrLeaseExpired
 	}
 	return l.over

@@ -177,9 +177,6 @@ func TestTheContextOfTheWorkEndsWithItsCauseAndItsValues(t *testing.T) {
 					got, ok := leaderelect.FromContext(ctx)
 					assert.True(t, ok)
 					assert.Same(t, l, got)
-					term, ok := leaderelect.Term(ctx)
-					assert.True(t, ok)
-					assert.Equal(t, l.Term(), term)
 					assert.Equal(t, "v", ctx.Value(valueKey{}))
 				}
 			}
@@ -194,8 +191,6 @@ func TestTheContextOfTheWorkEndsWithItsCauseAndItsValues(t *testing.T) {
 		require.Equal(t, stop, w.term(t, 1).cause, "and nothing that only repeats it")
 
 		_, ok := leaderelect.FromContext(ctx)
-		assert.False(t, ok)
-		_, ok = leaderelect.Term(ctx)
 		assert.False(t, ok)
 		w.finish(t)
 	})

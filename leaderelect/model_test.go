@@ -26,6 +26,8 @@ import (
 //   - the work begins after the claim is known, and has returned before the release
 //   - callbacks come in pairs and in order
 //   - there is one leader soon after the last fault
+//   - an outage in which no call ever returns costs no lease, wherever it begins, if it is shorter than three quarters of
+//     RenewDeadline
 const modelRetry = 4 * time.Second
 
 // modelVariable makes the model try everything: every pair of faults, and 10,000 random schedules. It takes two minutes.
@@ -43,7 +45,7 @@ func effort(few, all int) int {
 	}
 }
 
-// lanes runs f for each number below n, in a bubble of its own, and several beside each other.
+// lanes runs f for each number below n, in a bubble of its own, and several concurrently.
 func lanes(t *testing.T, n int, f func(t *testing.T, i int)) {
 	const count = 4
 	for lane := range count {
@@ -70,6 +72,9 @@ type trouble struct {
 	d time.Duration
 }
 
+// survived is how long an outage may last at most without costing a lease: three quarters of RenewDeadline.
+const survived = renew*3/4 - 10*time.Millisecond
+
 // durations returns what to try for a fault that has one.
 func durations(f fault) []time.Duration {
 	switch f {
@@ -77,6 +82,8 @@ func durations(f fault) []time.Duration {
 		return []time.Duration{3 * time.Second, 4900 * time.Millisecond, 9900 * time.Millisecond, 16 * time.Second}
 	case pauseBefore, pauseAfter:
 		return []time.Duration{9 * time.Second, 20 * time.Second}
+	case outage:
+		return []time.Duration{survived, 40 * time.Second}
 	case partition, cutAfter:
 		return []time.Duration{renew, 40 * time.Second}
 	case scribble:
@@ -115,7 +122,7 @@ func TestNoTwoFaultsMakeTwoLeaders(t *testing.T) {
 		}
 	}
 	pairs := len(all) * len(all)
-	tries := effort(500, pairs)
+	tries := effort(400, pairs)
 	const stride = 7919 // a prime: some of each
 	lanes(t, tries, func(t *testing.T, i int) {
 		pair := i * (pairs / tries)
@@ -143,9 +150,13 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 		}
 		return none, 0
 	}
+	short := len(troubles) == 1 && troubles[0].fault == outage && troubles[0].d == survived
 	for _, name := range []string{"a", "b"} {
 		p := w.join(t, name, func(cfg *leaderelect.Config) {
 			cfg.RetryPeriod = modelRetry
+			if short {
+				cfg.RetryPeriod = retry
+			}
 			if number%2 == 0 {
 				watched(cfg)
 			}
@@ -161,6 +172,11 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 		}
 	}
 	after(20 * time.Second)
+	for _, p := range w.parties {
+		if short {
+			require.Zero(t, p.Stats().Lost, "an outage of %s at call %d costs no lease", survived, troubles[0].n)
+		}
+	}
 	w.heal()
 	w.requireLeader(t)
 	w.finish(t)
@@ -168,8 +184,8 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 
 func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(500, 10_000), func(t *testing.T, seed int) {
-		w := schedule(t, uint64(seed), unmarked)
+	lanes(t, effort(400, 10_000), func(t *testing.T, seed int) {
+		w := schedule(t, uint64(seed), absent)
 		w.requireLeader(t)
 		w.finish(t)
 	})
@@ -215,7 +231,7 @@ func TestOneLeaderWhileClocksKeepToTheSkewAndTwoIfNot(t *testing.T) {
 
 func TestNoRestoredBackupMakesTwoLeadersOfOneTerm(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(500, 10_000), func(t *testing.T, seed int) {
+	lanes(t, effort(300, 10_000), func(t *testing.T, seed int) {
 		w := restores(t, uint64(seed))
 		w.requireLeader(t)
 		w.finish(t)
@@ -267,7 +283,7 @@ var drifts = []drift{{1, 1, 0}, {1, 1.0099, 0.01}, {1 - slew, 1 + slew, 0.2}, {0
 
 // schedule runs two or three candidates through random faults until the network is healed and all run. Clocks differ in
 // speed: all durations of a party take so many times as long.
-func schedule(t *testing.T, seed uint64, s sentinels) *world {
+func schedule(t *testing.T, seed uint64, s sessionTrouble) *world {
 	chance := &chance{random: rand.New(rand.NewPCG(seed, 17))}
 	w := newWorld(t)
 	w.acts = true
@@ -303,9 +319,9 @@ func schedule(t *testing.T, seed uint64, s sentinels) *world {
 			if chance.upTo(2) == 0 {
 				watched(cfg)
 			}
-			if s != unmarked {
-				marked(w, name)(cfg)
-				cfg.FencedWork = s != unfenced && (s != mixed || chance.upTo(2) == 0)
+			if s != absent {
+				present(w, name)(cfg)
+				cfg.Fenced = s != unfenced && (s != mixed || chance.upTo(2) == 0)
 			}
 		})
 		left := scale(time.Duration(float64(lease)/(1+clocks.skew))) - scale(renew)
@@ -320,7 +336,7 @@ func schedule(t *testing.T, seed uint64, s sentinels) *world {
 		}
 		p.start()
 	}
-	w.troubleMarks(chance, s)
+	w.troubleSessions(chance, s)
 	leaving := make(map[*party]bool)
 	for range 3 {
 		after(chance.duration(25 * time.Second))
@@ -344,7 +360,7 @@ func schedule(t *testing.T, seed uint64, s sentinels) *world {
 	}
 	after(chance.duration(25 * time.Second))
 	w.heal()
-	w.marks.heal()
+	w.sessions.heal()
 	w.mu.Lock()
 	for _, p := range w.parties {
 		p.behave = nil

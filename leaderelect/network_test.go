@@ -31,6 +31,7 @@ const (
 	hang                // never arrives; no reply, and the caller's context is ignored
 	hangLate            // arrives; no reply, and the caller's context is ignored
 	partition           // this call and those of the next d stall
+	outage              // this call and those of the next d hang: they never return, whatever their contexts say
 	cutAfter            // arrives; no reply, and the calls of the next d stall
 	conflictAfter       // arrives; but the reply is ErrConflict, as of a driver that tried twice
 	falseConflict       // never arrives; but the reply of a write is ErrConflict, as after an old read
@@ -48,7 +49,7 @@ const (
 func (f fault) String() string {
 	return [...]string{
 		"no fault", "a lost request", "a lost reply", "a slow reply", "a slow request", "a late request", "a stall",
-		"a stall after the write", "a hang", "a hang after the write", "a partition", "a partition after the write", "a conflict after the write",
+		"a stall after the write", "a hang", "a hang after the write", "a partition", "an outage", "a partition after the write", "a conflict after the write",
 		"a false conflict", "a foreign write", "a deleted record", "a restored record", "a foreign tool",
 		"a pause before the request", "a pause before the reply", "a deaf watch",
 	}[f]
@@ -67,9 +68,10 @@ type network struct {
 	writes    int
 	plan      func(call) (fault, time.Duration) // nil is none
 	calls     int
-	healed    chan struct{} // closed by heal: the end of hanging
-	dark      map[string]time.Time
-	first     *leaderelect.Entry // the first record
+	healed    chan struct{}        // closed by heal: the end of hanging
+	dark      map[string]time.Time // until then the calls of a party stall
+	dead      map[string]time.Time // until then they hang
+	first     *leaderelect.Entry   // the first record
 	committed []commit
 	forgot    bool            // the store has forgotten something
 	scribbled bool            // there was something that is not a record
@@ -116,14 +118,14 @@ type record struct {
 	LeaseMillis int64             `json:"leaseMillis"`
 	Metadata    map[string]string `json:"metadata"`
 	Preferred   string            `json:"preferred"`
-	Mark        string            `json:"mark"`
+	Session     string            `json:"session"`
 	Fenced      bool              `json:"fenced"`
 }
 
 func newNetwork() *network {
 	return &network{
 		healed: make(chan struct{}), changed: make(chan struct{}),
-		dark: make(map[string]time.Time), mute: make(map[string]bool),
+		dark: make(map[string]time.Time), dead: make(map[string]time.Time), mute: make(map[string]bool),
 		paused: make(map[string]time.Time),
 	}
 }
@@ -134,6 +136,7 @@ func (n *network) heal() {
 	defer n.mu.Unlock()
 	n.plan = nil
 	clear(n.dark)
+	clear(n.dead)
 	clear(n.paused)
 	clear(n.mute)
 	n.wakeLocked()
@@ -295,6 +298,12 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 	}
 	if time.Now().Before(l.dark[l.party]) {
 		f = stall
+	}
+	if f == outage {
+		l.dead[l.party] = time.Now().Add(d)
+	}
+	if time.Now().Before(l.dead[l.party]) {
+		f = hang
 	}
 	if f == deaf {
 		l.mute[l.party] = true

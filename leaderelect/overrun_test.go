@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,23 @@ func TestADrainThatTakesTooLongOverrunsOnlyWhenTheLeaseIsOver(t *testing.T) {
 	})
 }
 
+func TestADrainEndsAfterThirtySecondsIfNothingElseIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.behave = work{drain: time.Hour}.run
+		a.start()
+		after(time.Second)
+		a.cancel(context.Canceled)
+		after(30*time.Second - 1)
+		l := w.term(t, 1).leadership
+		require.NoError(t, l.Context().Err())
+		after(1)
+		require.ErrorIs(t, context.Cause(l.Context()), leaderelect.ErrDrainTimeout)
+		w.finish(t)
+	})
+}
+
 func TestWorkThatStopsInTimeDoesNotOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -94,6 +112,32 @@ func TestWorkThatStopsInTimeDoesNotOverrun(t *testing.T) {
 		require.Equal(t, latency+renew+stepDown-1, w.at(w.term(t, 1).returned))
 		w.finish(t)
 	})
+}
+
+func TestWorkThatHasReturnedInTimeDoesNotOverrunWhenNobodyHadTimeToLook(t *testing.T) {
+	for range 60 { // of two events at the same time, select takes either
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var slow atomic.Bool
+			a := w.join(t, "a", func(cfg *leaderelect.Config) {
+				cfg.Hooks.Request = func(string, time.Duration, error) {
+					if slow.Load() {
+						time.Sleep(2 * lease) // Run waits for it
+					}
+				}
+				cfg.OnStepDownOverrun = func(*leaderelect.Leadership) { t.Error("it has stopped in time") }
+			})
+			a.start()
+			after(time.Second)
+			slow.Store(true)
+			after(renew + retry)
+			require.False(t, w.term(t, 1).returned.IsZero(), "the work has stopped")
+			after(lease)
+			slow.Store(false)
+			after(lease)
+			w.finish(t)
+		})
+	}
 }
 
 func TestAnOverrunThatNobodyAsksForIsLogged(t *testing.T) {

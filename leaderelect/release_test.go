@@ -164,7 +164,7 @@ func TestAClaimThatIsUnderWayWhenTheCallerCancelsIsReleased(t *testing.T) {
 }
 
 func TestATermWhoseReleaseIsUnderWayIsNotLed(t *testing.T) {
-	// The claim of a happens without a reply; a is cancelled, and releases what it may have; the tombstone takes its
+	// The claim of a happens without a reply; a is canceled, and releases what it may have; the tombstone takes its
 	// time; and a starts again. If it led the term of its claim, the tombstone would free the lease under its feet.
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -265,7 +265,7 @@ func TestALeaseThatIsLostWhileTheWorkDrainsEndsTheDrain(t *testing.T) {
 		first := w.term(t, 1)
 		require.False(t, first.returned.IsZero())
 		require.ErrorIs(t, first.cause, leaderelect.ErrLeaseTaken)
-		require.NoError(t, a.stop(), "the caller had cancelled")
+		require.NoError(t, a.stop(), "the caller had canceled")
 		w.finish(t)
 	})
 }

@@ -58,7 +58,7 @@ func TestOneThatResignsLeavesOthersAChance(t *testing.T) {
 		assert.True(t, b.IsLeader())
 		require.NoError(t, b.stop())
 		after(3 * retry)
-		assert.True(t, a.IsLeader(), "but not for ever")
+		assert.True(t, a.IsLeader(), "but not forever")
 		w.finish(t)
 	})
 }

@@ -2,7 +2,14 @@ package leaderelect
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // Entry is a record as a [LeaseStore] keeps it.
@@ -14,8 +21,8 @@ type Entry struct {
 	// or has returned.
 	Value []byte
 
-	// Term is the fencing token that belongs to Value. It stands beside it, as a number, so that a store can compare it
-	// with the term of whoever writes something else. A store keeps it as it is.
+	// Term is the fencing token that belongs to Value. It is a number of its own, so that a store can compare it with the
+	// term of a leader that writes something else. A store keeps it as it is.
 	Term uint64
 
 	// Version names this state of the record. It is opaque, never empty in what a store returns, and a store never uses
@@ -43,7 +50,7 @@ type Entry struct {
 //
 // All methods may be called by many goroutines at once. Package leasetest tests an implementation.
 //
-// A store that can do more says so by a method: [Watcher], [Lister].
+// A store that can do more says so by a method: [Watcher], and the Lister of package shard.
 type LeaseStore interface {
 	// Get returns the record, or ErrNotFound.
 	Get(ctx context.Context, key string) (Entry, error)
@@ -73,9 +80,125 @@ type Watcher interface {
 	Watch(ctx context.Context, key string) iter.Seq2[Entry, error]
 }
 
-// Lister is a [LeaseStore] that can read many records at once, which [Slots] need.
-type Lister interface {
-	// List returns every record whose key begins with prefix, sorted by key. "" is every record. Each of them is as new as
-	// one that Get returns; together they need not be of one moment.
-	List(ctx context.Context, prefix string) ([]Entry, error)
+// Holder reads who holds the lease of a key, for those who want to ask the leader and do not compete themselves: its
+// Metadata can carry an address. It returns an error that wraps [ErrNotFound] when nobody holds the lease. A holder that
+// was killed is returned until another has taken over; Holder cannot tell.
+func Holder(ctx context.Context, s LeaseStore, key string) (Leader, error) {
+	e, err := s.Get(ctx, key)
+	if err != nil {
+		return Leader{}, fmt.Errorf("leaderelect: read the holder of %q: %w", key, err)
+	}
+	v := viewOf(e, time.Now())
+	if !v.Readable {
+		return Leader{}, fmt.Errorf("leaderelect: read the holder of %q: %w", key, errUnreadable)
+	}
+	if !v.Held() {
+		return Leader{}, fmt.Errorf("leaderelect: read the holder of %q: the lease is free: %w", key, ErrNotFound)
+	}
+	return leaderOf(v.Record), nil
 }
+
+// watching follows one record by a [Watcher], for as long as a run lasts. What it tells is a hint: it comes at once, but
+// may be missing, so its owner reads the record when it has heard nothing for a while.
+type watching struct {
+	elector *Elector
+	events  chan lease.View // capacity 1, the newest; run sends, the goroutine of Run receives, nobody closes
+
+	cancel  context.CancelFunc
+	stopped chan struct{} // closed by run when it returns
+	live    atomic.Bool   // the present watch has told something
+
+	mu sync.Mutex
+	// mu guards the following.
+	again context.CancelFunc // ends the present watch; nil when there is none
+}
+
+// startWatching returns nil if the store cannot watch. Its owner calls stop.
+func (e *Elector) startWatching(ctx context.Context) *watching {
+	watcher, ok := e.cfg.Store.(Watcher)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it goes on while the work drains
+	w := &watching{elector: e, events: make(chan lease.View, 1), cancel: cancel, stopped: make(chan struct{})}
+
+	// This goroutine exists because a watch blocks. It ends after stop, which waits for it.
+	go func() {
+		defer close(w.stopped)
+		for ctx.Err() == nil {
+			w.run(ctx, watcher)
+			_ = wait.Sleep(ctx, e.pollPeriod())
+		}
+	}()
+	return w
+}
+
+// run watches until the watch ends or is given up.
+func (w *watching) run(ctx context.Context, watcher Watcher) {
+	e := w.elector
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.mu.Lock()
+	w.again = cancel
+	w.mu.Unlock()
+	defer w.live.Store(false)
+
+	err := lease.Guard(ctx, func(ctx context.Context) error {
+		for entry, err := range iter.Seq2[Entry, error](watcher.Watch(ctx, e.cfg.Key)) {
+			if err != nil || ctx.Err() != nil {
+				return err
+			}
+			w.tell(entry)
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		e.log.WarnContext(ctx, "leaderelect: watching the record failed", "error", err)
+	}
+}
+
+// tell hands an event on. A leader that it shows to be replaced is stopped right here, for its goroutine may be busy
+// with a call that hangs.
+func (w *watching) tell(entry Entry) {
+	e := w.elector
+	v := lease.View{At: time.Now()}
+	if entry.Version != "" {
+		v = viewOf(entry, v.At)
+	}
+	w.live.Store(true)
+	if l := e.leadership(); l != nil && v.Record.Term > l.term {
+		l.end(ErrLeaseTaken)
+	}
+	lease.Tell(w.events, v)
+}
+
+// restart gives the present watch up, because it has missed a change.
+func (w *watching) restart() {
+	w.live.Store(false)
+	w.mu.Lock()
+	again := w.again
+	w.mu.Unlock()
+	if again != nil {
+		again()
+	}
+}
+
+// stop ends the watch. It reports whether it has ended within timeout.
+func (w *watching) stop(timeout time.Duration) bool {
+	if w == nil {
+		return true
+	}
+	w.cancel()
+	return lease.ClosedWithin(w.stopped, timeout)
+}
+
+// news returns the channel of events: nil, which never has any, if the store cannot watch.
+func (w *watching) news() <-chan lease.View {
+	if w == nil {
+		return nil
+	}
+	return w.events
+}
+
+// isLive reports whether changes are told, as far as is known.
+func (w *watching) isLive() bool { return w != nil && w.live.Load() }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // lines counts the lines of a log that contain a text.
@@ -29,7 +30,7 @@ func lines(log *bytes.Buffer, text string) (n int) {
 func TestAnOutageDoesNotFillTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		store := leaderelect.NewMemoryStore()
+		store := memlease.New()
 		elector := func(identity string) *leaderelect.Elector {
 			e, err := leaderelect.New(leaderelect.Config{
 				Store: struct{ leaderelect.LeaseStore }{store}, Key: "a", Identity: identity, LeaseDuration: time.Second,
@@ -46,7 +47,7 @@ func TestAnOutageDoesNotFillTheLog(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- elector("one").Run(ctx) }()
 		time.Sleep(10 * time.Second)
-		store.Inject(leaderelect.Faults{Before: func(context.Context, leaderelect.Call) error { return errors.New("down") }})
+		store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errors.New("down") }})
 		time.Sleep(time.Minute)
 		synctest.Wait() // nobody writes to the log now
 		assert.Equal(t, 1, lines(&log, "renewing the lease failed"))

@@ -36,8 +36,8 @@ var stepDown = func() time.Duration {
 // It lives in a bubble.
 type world struct {
 	*network
-	begin time.Time
-	marks *marks
+	begin    time.Time
+	sessions *sessions
 
 	// network.mu guards the following. Parties are only added, by the test itself, which reads them without it.
 	parties    []*party
@@ -55,7 +55,7 @@ type party struct {
 	*leaderelect.Elector
 	world  *world
 	name   string
-	fenced bool // Config.FencedWork
+	fenced bool // Config.Fenced
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when err is set; nil before the first start
 	err    error         // what the elector returned
@@ -86,7 +86,7 @@ type termLog struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{network: newNetwork(), begin: time.Now(), marks: newMarks()}
+	w := &world{network: newNetwork(), begin: time.Now(), sessions: newSessions()}
 	w.onCommit = w.checkCommitLocked
 	w.onPause = w.pauseLocked
 	t.Cleanup(w.end) // so that a test that fails says why, and not that goroutines are left
@@ -96,7 +96,7 @@ func newWorld(t testing.TB) *world {
 // end stops everybody.
 func (w *world) end() {
 	w.heal()
-	w.marks.heal()
+	w.sessions.heal()
 	for _, p := range w.parties {
 		if p.done != nil {
 			p.cancel(context.Canceled)
@@ -129,7 +129,7 @@ func (w *world) join(t testing.TB, name string, change func(*leaderelect.Config)
 	}
 	e, err := leaderelect.New(cfg)
 	require.NoError(t, err)
-	p.Elector, p.fenced = e, cfg.FencedWork
+	p.Elector, p.fenced = e, cfg.Fenced
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.parties = append(w.parties, p)
@@ -186,9 +186,9 @@ func (w *world) finish(t testing.TB) {
 	t.Helper()
 	w.end()
 	w.checkInvariants(t)
-	w.marks.mu.Lock()
-	defer w.marks.mu.Unlock()
-	require.Zero(t, w.marks.odd, "the sentinel was asked about marks that nobody has held")
+	w.sessions.mu.Lock()
+	defer w.sessions.mu.Unlock()
+	require.Zero(t, w.sessions.odd, "the sessions was asked about sessions that nobody has held")
 	for _, p := range w.parties {
 		require.Nil(t, p.open, "%s returned before its work", p.name)
 		require.Zero(t, p.paired, "callbacks of %s come in pairs", p.name)

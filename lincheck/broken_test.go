@@ -21,7 +21,7 @@ func TestABrokenQueueIsNoticed(t *testing.T) {
 		{"an Add of a key in process is lost", losesReAdd},
 		{"a wake-up is lost", losesWakeUp},
 		{"a key in process is handed out again", handsOutTwice},
-		{"TryGet finds nothing although a key is ready", findsNothing},
+		{"TryTake finds nothing although a key is ready", findsNothing},
 		{"Done is forgotten", losesDone},
 		{"Cancel takes nothing back", losesCancel},
 		{"Drain does not wait", drainsTooEarly},
@@ -131,21 +131,21 @@ func (q *broken) Get() (int, bool) {
 	return key, shutdown
 }
 
-func (q *broken) TryGet() (int, bool) {
+func (q *broken) TryTake() (workqueue.Item[int], bool) {
 	if q.goesWrong(findsNothing, 0) {
-		return 0, false
+		return workqueue.Item[int]{}, false
 	}
 	for key := range keys {
 		if q.goesWrong(handsOutTwice, key) {
 			q.count(key, 1)
-			return key, true
+			return workqueue.Item[int]{Key: key}, true
 		}
 	}
-	key, ok := q.Queue.TryGet()
+	item, ok := q.Queue.TryTake()
 	if ok {
-		q.count(key, 1)
+		q.count(item.Key, 1)
 	}
-	return key, ok
+	return item, ok
 }
 
 func (q *broken) Done(key int) {
@@ -157,7 +157,7 @@ func (q *broken) Done(key int) {
 
 func TestTheMachineKnowsRightFromWrong(t *testing.T) {
 	type calls = []op
-	const nothing = " none" // the answer of get and tryGet
+	const nothing = " none" // the answer of get and tryTake
 	for _, c := range []struct {
 		name  string
 		legal bool
@@ -169,9 +169,9 @@ func TestTheMachineKnowsRightFromWrong(t *testing.T) {
 		{"a key that is added while in process comes back", true, calls{add, get, add, done, get, done, drained}},
 		{"a key that is added while in process does not come back", false, calls{add, get, add, done, drained}},
 		{"a key that is added while in process comes back too early", false, calls{add, get, add, get}},
-		{"a key that nobody added is handed out", false, calls{tryGet}},
-		{"a key that is ready is not found", false, calls{add, tryGet + nothing}},
-		{"a key in process is not found", true, calls{add, get, tryGet + nothing}},
+		{"a key that nobody added is handed out", false, calls{tryTake}},
+		{"a key that is ready is not found", false, calls{add, tryTake + nothing}},
+		{"a key in process is not found", true, calls{add, get, tryTake + nothing}},
 		{"a key is lost", false, calls{add, drained}},
 		{"a key is never done", false, calls{add, get, drained}},
 		{"a key is done too often", false, calls{add, get, done, done}},
@@ -179,9 +179,9 @@ func TestTheMachineKnowsRightFromWrong(t *testing.T) {
 		{"a worker stops after a shutdown", true, calls{shutDown, get + nothing, drained}},
 		{"a worker stops before the queue is empty", false, calls{add, shutDown, get + nothing}},
 		{"a key that is ready is handed out after a shutdown", true, calls{add, shutDown, get, done, get + nothing, drained}},
-		{"a key that is cancelled does not come", true, calls{add, cancel, tryGet + nothing, drained}},
-		{"a key that is cancelled comes", false, calls{add, cancel, get}},
-		{"a key that is cancelled while in process does not come back", true, calls{add, get, add, cancel, done, drained}},
+		{"a key that is canceled does not come", true, calls{add, cancel, tryTake + nothing, drained}},
+		{"a key that is canceled comes", false, calls{add, cancel, get}},
+		{"a key that is canceled while in process does not come back", true, calls{add, get, add, cancel, done, drained}},
 		{"a key is taken in after a shutdown", false, calls{shutDown, add, get}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 const (
@@ -29,7 +31,7 @@ type queue interface {
 	Add(key int)
 	AddAfter(key int, d time.Duration)
 	Get() (key int, shutdown bool)
-	TryGet() (key int, ok bool)
+	TryTake() (item workqueue.Item[int], ok bool)
 	Done(key int)
 	Cancel(key int) bool
 	ShutDown()
@@ -71,10 +73,11 @@ func (r *recorder) get() (key int, ok bool) {
 	return key, !shutdown
 }
 
-func (r *recorder) tryGetAndDone() bool {
+func (r *recorder) tryTakeAndDone() bool {
 	from := r.clock.Add(1)
-	key, ok := r.queue.TryGet()
-	r.note(call{op: tryGet}, answer{key: key, none: !ok}, from, r.clock.Add(1))
+	item, ok := r.queue.TryTake()
+	key := item.Key
+	r.note(call{op: tryTake}, answer{key: key, none: !ok}, from, r.clock.Add(1))
 	if ok {
 		runtime.Gosched()
 		r.done(key)
@@ -159,7 +162,7 @@ func record(t *testing.T, seed uint64, make func() queue) []porcupine.Operation 
 			synctest.Wait()
 			if phase == phases-1 {
 				// A key that a producer had in hand when all workers were told to stop, and that was added meanwhile.
-				for r.tryGetAndDone() {
+				for r.tryTakeAndDone() {
 				}
 			}
 			r.drained()
@@ -201,7 +204,7 @@ func (r *recorder) produce(random *rand.Rand) {
 		case n < 10:
 			r.addAfter(key, tick*time.Duration(1+random.IntN(int(maxDelay/tick))))
 		case n < 13:
-			r.tryGetAndDone()
+			r.tryTakeAndDone()
 		case n < 15:
 			runtime.Gosched()
 		default:

@@ -18,14 +18,14 @@ const (
 	add      op = "Add"
 	addAfter op = "AddAfter" // an Add at a time that nobody knows, after the call: it has returned when all wake-ups are over
 	get      op = "Get"
-	tryGet   op = "TryGet"
+	tryTake  op = "TryTake"
 	done     op = "Done"
 	cancel   op = "Cancel" // of a key for which nothing is scheduled
 	shutDown op = "ShutDown"
 	drained  op = "drained?" // asked when nothing runs any more
 )
 
-// answer is what came back: from get and tryGet a key, or none; from cancel whether there was anything to take back.
+// answer is what came back: from get and tryTake a key, or none; from cancel whether there was anything to take back.
 type answer struct {
 	key       int
 	none      bool
@@ -42,9 +42,9 @@ func (s state) step(c call, a answer) (bool, state) {
 	case add, addAfter:
 		s.dirty = s.dirty || !s.shutdown
 		return true, s
-	case get, tryGet:
-		if a.none { // Get tells a worker to stop, TryGet has found nothing
-			return !ready && (s.shutdown || c.op == tryGet), s
+	case get, tryTake:
+		if a.none { // Get tells a worker to stop, TryTake has found nothing
+			return !ready && (s.shutdown || c.op == tryTake), s
 		}
 		s.dirty, s.processing = false, true
 		return ready, s
@@ -90,7 +90,7 @@ func concerns(o porcupine.Operation) (key int, all bool) {
 	switch {
 	case c.op == shutDown || a.none:
 		return 0, true
-	case c.op == get || c.op == tryGet:
+	case c.op == get || c.op == tryTake:
 		return a.key, false
 	default:
 		return c.key, false
@@ -106,7 +106,7 @@ func describe(o porcupine.Operation) string {
 		text = "ShutDown()"
 	case a.none:
 		text = fmt.Sprintf("%s() none", c.op)
-	case c.op == get || c.op == tryGet:
+	case c.op == get || c.op == tryTake:
 		text = fmt.Sprintf("%s() %d", c.op, a.key)
 	}
 	return fmt.Sprintf("%5d to %5d: %s", o.Call, o.Return, text)

@@ -46,7 +46,7 @@ func (f *fixture) finish(key string) {
 }
 
 // family is app web with children of every sort, and what is none of its children: "again-*" are of its earlier life.
-func family(t *testing.T) (*fixture, *owner.Cascade[App]) {
+func family(t *testing.T) (*fixture, cascade) {
 	f := newFixture(t)
 	former := f.app("web")
 	f.replica("former", &former)
@@ -57,16 +57,16 @@ func family(t *testing.T) (*fixture, *owner.Cascade[App]) {
 	f.replica("c", &web, "disk")
 	require.NoError(t, errOf(f.replicas.Delete(t.Context(), "c")))
 	f.replica("orphan", nil)
-	other := store.Object[Replica]{Key: "other", Owners: []store.OwnerRef{web.Ref("app")}} // web does not control it
-	require.NoError(t, owner.SetController(&other, shop.Ref("app")))
+	other := store.Object[Replica]{Key: "other", Owners: []store.OwnerRef{{Ref: web.Ref()}}} // web does not control it
+	require.NoError(t, owner.SetController(&other, shop.Ref()))
 	_, err := f.replicas.Create(t.Context(), other)
 	require.NoError(t, err)
-	return f, owner.NewCascade(f.apps, owner.DependentsIn(f.replicas, nil))
+	return f, cascading(f.apps, f.children(f.replicas))
 }
 
 // left is what a call of the cascade for web has to wait for.
-func left(t *testing.T, c *owner.Cascade[App]) int {
-	n, err := c.Reconcile(t.Context(), "web")
+func left(t *testing.T, c cascade) int {
+	n, err := c(t.Context(), "web")
 	require.NoError(t, err)
 	return n
 }
@@ -97,9 +97,9 @@ func TestOrphanKeepsTheChildrenAndLetsTheOwnerGo(t *testing.T) {
 	require.Equal(t, "a* b* -c* former orphan* other", f.keys())
 	require.Equal(t, []string{"shop*"}, f.ownersOf("other"), "what web owns without control is released too")
 
-	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	collector := collecting(f.children(f.replicas), owner.In(f.apps))
 	for _, o := range []string{"a", "b", "c", "orphan", "other"} {
-		deleted, err := collector.Collect(t.Context(), o)
+		deleted, err := collector(t.Context(), o)
 		require.NoError(t, err)
 		require.False(t, deleted, o)
 	}
@@ -155,7 +155,7 @@ func TestTheFinalizerOfAPolicyIsEnoughAndOthersAreNotTouched(t *testing.T) {
 		web, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: c.finalizers})
 		require.NoError(t, err)
 		f.replica("a", &web)
-		cascade := owner.NewCascade(f.apps, owner.DependentsIn(f.replicas, nil))
+		cascade := cascading(f.apps, f.children(f.replicas))
 		require.Zero(t, left(t, cascade))
 		require.Equal(t, "a", f.keys(), "an owner that lives keeps its children")
 		f.deleteApp("web")
@@ -175,14 +175,16 @@ func TestChildrenOfSeveralKindsAreWaitedFor(t *testing.T) {
 	web := f.app("web")
 	f.replica("a", &web)
 	volume := store.Object[Replica]{Key: "web-v", Labels: map[string]string{"app": "web"}, Finalizers: []string{"disk"}}
-	require.NoError(t, owner.SetController(&volume, web.Ref("app")))
+	require.NoError(t, owner.SetController(&volume, web.Ref()))
 	_, err = volumes.Create(t.Context(), volume)
 	require.NoError(t, err)
 	asked := ""
-	cascade := owner.NewCascade(f.apps, owner.DependentsIn(volumes, func(of store.OwnerRef) store.Selector {
+	volumeChildren := f.children(volumes)
+	volumeChildren.Among = func(of store.Ref) store.Selector {
 		asked = of.Kind + " " + of.Key
-		return store.Selector{Labels: []store.LabelRule{{Label: "app", Values: []string{of.Key}}}}
-	}), owner.DependentsIn(f.replicas, nil))
+		return store.Selector{Labels: []store.Requirement{{Label: "app", Values: []string{of.Key}}}}
+	}
+	cascade := cascading(f.apps, volumeChildren, f.children(f.replicas))
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
 	require.Equal(t, 1, left(t, cascade))
 	require.Equal(t, "app web", asked)
@@ -196,20 +198,20 @@ func TestChildrenOfSeveralKindsAreWaitedFor(t *testing.T) {
 func TestErrorsOfACascadeAreJoinedAndTheOwnerStays(t *testing.T) {
 	f, _ := family(t)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
-	cascade := owner.NewCascade(f.apps, owner.DependentsIn(broken[Replica]{f.replicas}, nil), owner.DependentsIn(f.replicas, nil))
-	n, err := cascade.Reconcile(t.Context(), "web")
+	cascade := cascading(f.apps, f.children(broken[Replica]{f.replicas}), f.children(f.replicas))
+	n, err := cascade(t.Context(), "web")
 	require.ErrorIs(t, err, errBroken)
 	require.EqualError(t, err, `owner: delete app "web" and its children: broken`)
 	require.Equal(t, 2, n)
 	require.Equal(t, "-b -c former orphan* other", f.keys(), "the other kind is looked at")
 	f.finish("b")
 	f.finish("c")
-	_, err = cascade.Reconcile(t.Context(), "web")
+	_, err = cascade(t.Context(), "web")
 	require.ErrorIs(t, err, errBroken)
 	require.True(t, f.hasApp("web"))
 
-	cascade = owner.NewCascade[App](broken[App]{f.apps})
-	_, err = cascade.Reconcile(t.Context(), "web")
+	cascade = cascading(broken[App]{f.apps})
+	_, err = cascade(t.Context(), "web")
 	require.ErrorIs(t, err, errBroken)
 	require.EqualError(t, owner.Delete(t.Context(), f.apps, "none", owner.Orphan), `owner: delete app "none": store: get app "none": object not found`)
 	require.PanicsWithValue(t, `owner: there is no policy "x"`, func() { _ = owner.Delete(t.Context(), f.apps, "web", "x") })
@@ -219,13 +221,13 @@ func TestACascadeThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
 	f, cascade := family(t)
 	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm("lease", 3))
 	require.NoError(t, err)
-	require.ErrorIs(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan, store.IfTerm("lease", 2)), store.ErrFenced)
-	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan, store.IfTerm("lease", 3)))
+	require.ErrorIs(t, owner.Delete(leading(t, 2), f.apps, "web", owner.Orphan), store.ErrFenced)
+	require.NoError(t, owner.Delete(leading(t, 3), f.apps, "web", owner.Orphan))
 	before := f.keys()
-	_, err = cascade.Reconcile(t.Context(), "web", store.IfTerm("lease", 2))
+	_, err = cascade(leading(t, 2), "web")
 	require.ErrorIs(t, err, store.ErrFenced)
 	require.Equal(t, before, f.keys())
-	_, err = cascade.Reconcile(t.Context(), "web", store.IfTerm("lease", 3))
+	_, err = cascade(leading(t, 3), "web")
 	require.NoError(t, err)
 	require.False(t, f.hasApp("web"))
 }
@@ -251,7 +253,7 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 				if !o.Deleting.IsZero() {
 					return errCrash // too late
 				}
-				o.Owners = append(o.Owners, shop)
+				o.Owners = append(o.Owners, plain(shop))
 				return nil
 			})
 			f.given = err == nil
@@ -271,10 +273,10 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 					}
 				}}
 				apps, replicas := fragile[App]{f.apps, c}, fragile[Replica]{f.replicas, c}
-				cascade := owner.NewCascade(apps, owner.DependentsIn(replicas, nil))
+				cascade := cascading(apps, f.children(replicas))
 				for range 6 { // each time as after a restart
 					_ = owner.Delete(t.Context(), apps, "web", how)
-					_, _ = cascade.Reconcile(t.Context(), "web")
+					_, _ = cascade(t.Context(), "web")
 					for _, key := range []string{"a", "b"} {
 						o, err := f.replicas.Get(t.Context(), key)
 						ref, controlled := owner.ControllerOf(o)
@@ -312,7 +314,7 @@ func TestTheNextLifeOfAKeyIsNotTouched(t *testing.T) {
 			return owner.Delete(context.Background(), apps, "web", owner.Foreground)
 		}},
 		{"by a Cascade", 0, true, func(apps store.Store[App], f *fixture) error {
-			_, err := owner.NewCascade(apps, owner.DependentsIn(f.replicas, nil)).Reconcile(context.Background(), "web")
+			_, err := cascading(apps, f.children(f.replicas))(context.Background(), "web")
 			return err
 		}},
 		{"by a Finalizer", 0, true, func(apps store.Store[App], _ *fixture) error {

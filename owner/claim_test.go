@@ -1,7 +1,6 @@
 package owner_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -12,9 +11,9 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// claim is one call of Claim: every child whose Machine is "m" matches.
-func (f *fixture) claim(by owner.Claimant, ref store.OwnerRef, candidates ...store.Object[Replica]) ([]string, error) {
-	mine, err := owner.ChildrenIn(f.replicas, ref).Claim(f.t.Context(), by, candidates,
+// claim is one call of Claim, by a cache that shows what it is given: every child whose Machine is "m" matches.
+func (f *fixture) claim(in owner.Owners, ref store.Ref, shown ...store.Object[Replica]) ([]string, error) {
+	mine, err := f.stale(f.replicas, shown...).Claim(f.t.Context(), ref, in,
 		func(o store.Object[Replica]) bool { return o.Value.Machine == "m" })
 	var keys []string
 	for _, o := range mine {
@@ -50,10 +49,8 @@ func TestClaimAdoptsReleasesAndLeavesAlone(t *testing.T) {
 		f.child("orphan-x", "x", nil), f.child("other", "m", &shop), f.child("other-x", "x", &shop), f.now(dying.Key),
 	}
 	asked := 0
-	by := owner.ClaimantOf(f.apps, web)
-	alive := by.Alive
-	by.Alive = func(ctx context.Context) (bool, error) { asked++; return alive(ctx) }
-	keys, err := f.claim(by, web.Ref("app"), candidates...)
+	in := before(owner.In(f.apps), func(string) error { asked++; return nil })
+	keys, err := f.claim(in, web.Ref(), candidates...)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"mine", "orphan", "orphan-2"}, keys)
 	assert.Equal(t, 1, asked)
@@ -63,38 +60,43 @@ func TestClaimAdoptsReleasesAndLeavesAlone(t *testing.T) {
 	}
 }
 
-func TestAnOwnerThatIsGoneOrDyingOrUnknownAdoptsNothing(t *testing.T) {
+func TestAnOwnerThatIsGoneOrDyingOrUnknownAdoptsAndReleasesNothing(t *testing.T) {
 	down := errors.New("down")
 	for name, c := range map[string]struct {
-		change func(f *fixture, by *owner.Claimant)
+		change func(f *fixture, in *owner.Owners)
 		err    error
 	}{
-		"gone":          {func(f *fixture, _ *owner.Claimant) { require.NoError(f.t, removeApp(f)) }, nil},
-		"created again": {func(f *fixture, _ *owner.Claimant) { require.NoError(f.t, removeApp(f)); f.app("web") }, nil},
-		"being deleted": {func(f *fixture, _ *owner.Claimant) { f.deleteApp("web") }, nil},
-		"seen deleted":  {func(_ *fixture, by *owner.Claimant) { by.Deleting = true }, nil},
-		"not to be read": {func(_ *fixture, by *owner.Claimant) {
-			by.Alive = func(context.Context) (bool, error) { return true, down }
+		"gone":          {func(f *fixture, _ *owner.Owners) { require.NoError(f.t, removeApp(f)) }, nil},
+		"created again": {func(f *fixture, _ *owner.Owners) { require.NoError(f.t, removeApp(f)); f.app("web") }, nil},
+		"being deleted": {func(f *fixture, _ *owner.Owners) { f.deleteApp("web") }, nil},
+		"not to be read": {func(_ *fixture, in *owner.Owners) {
+			*in = before(*in, func(string) error { return down })
 		}, down},
+		"of no known kind": {func(_ *fixture, in *owner.Owners) { in.Kind = "job" }, errAny},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			web, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{"dns"}})
 			require.NoError(t, err)
 			kept, orphan := f.child("kept", "m", &web), f.child("orphan", "m", nil)
-			by := owner.ClaimantOf(f.apps, web)
-			c.change(f, &by)
-			keys, err := f.claim(by, web.Ref("app"), kept, orphan)
-			if c.err != nil {
+			in, surplus := owner.In(f.apps), f.child("surplus", "x", &web)
+			c.change(f, &in)
+			keys, err := f.claim(in, web.Ref(), kept, orphan, surplus)
+			if c.err == errAny {
+				require.ErrorContains(t, err, `there are no Owners of kind "app"`)
+			} else if c.err != nil {
 				require.ErrorIs(t, err, c.err)
 			} else {
 				require.NoError(t, err)
 			}
 			assert.Equal(t, []string{"kept"}, keys)
 			assert.Equal(t, orphan, f.now("orphan"))
+			assert.Equal(t, surplus, f.now("surplus"), "it releases nothing either")
 		})
 	}
 }
+
+var errAny = errors.New("any")
 
 // removeApp deletes web in spite of its finalizer.
 func removeApp(f *fixture) error {
@@ -103,23 +105,11 @@ func removeApp(f *fixture) error {
 	return err
 }
 
-func TestAnOwnerThatIsBeingDeletedReleasesNothing(t *testing.T) {
-	f := newFixture(t)
-	web := f.app("web")
-	child := f.child("a", "x", &web)
-	by := owner.ClaimantOf(f.apps, web)
-	by.Deleting = true
-	keys, err := f.claim(by, web.Ref("app"), child)
-	require.NoError(t, err)
-	assert.Empty(t, keys)
-	assert.Equal(t, child, f.now("a"))
-}
-
 func TestErrorsOfChildrenAreJoinedAndKeepNoOtherBack(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	stolen, stale, gone, fine := f.child("a", "m", nil), f.child("b", "x", &web), f.child("c", "m", nil), f.child("d", "m", nil)
-	took, err := f.claim(owner.ClaimantOf(f.apps, shop), shop.Ref("app"), stolen)
+	took, err := f.claim(owner.In(f.apps), shop.Ref(), stolen)
 	require.NoError(t, err)
 	require.Len(t, took, 1)
 	changed := stale
@@ -127,10 +117,10 @@ func TestErrorsOfChildrenAreJoinedAndKeepNoOtherBack(t *testing.T) {
 	_, err = f.replicas.Update(t.Context(), changed)
 	require.NoError(t, err)
 	require.NoError(t, errOf(f.replicas.Delete(t.Context(), "c")))
-	keys, err := f.claim(owner.ClaimantOf(f.apps, web), web.Ref("app"), stolen, stale, gone, fine)
+	keys, err := f.claim(owner.In(f.apps), web.Ref(), stolen, stale, gone, fine)
 	require.ErrorIs(t, err, store.ErrConflict)
-	assert.ErrorContains(t, err, `owner: adopt child: store: update replica "a"`)
-	assert.ErrorContains(t, err, `owner: release child: store: update replica "b"`)
+	assert.ErrorContains(t, err, `owner: adopt replica "a": store: update replica "a"`)
+	assert.ErrorContains(t, err, `owner: release replica "b": store: update replica "b"`)
 	assert.NotErrorIs(t, err, store.ErrNotFound)
 	assert.Equal(t, []string{"d"}, keys)
 	has, _ := owner.ControllerOf(f.now("a"))

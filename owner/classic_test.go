@@ -59,7 +59,7 @@ func TestDeletingByNameKillsTheChildrenOfTheNextLife(t *testing.T) {
 					if !ok || app.Deleting.IsZero() {
 						return nil
 					}
-					for _, child := range cache.AddIndex(replicas.Indexer(), owner.ControllerUID[Replica]).All(app.UID) {
+					for _, child := range cache.AddIndex(replicas.Indexer(), controllerUID).All(app.UID) {
 						errs = errors.Join(errs, c.remove(t.Context(), f.replicas, child))
 					}
 					return errs
@@ -76,10 +76,8 @@ func TestDeletingByNameKillsTheChildrenOfTheNextLife(t *testing.T) {
 // Site is an app that reports on itself.
 type Site struct {
 	Replicas int
-	Status   struct{ Running int }
+	Status   struct{ Running int } `store:"status"`
 }
-
-func (s Site) WithStatusOf(other Site) Site { s.Status = other.Status; return s }
 
 // A status says what once was. A controller that takes its own report for the truth does not see that a replica is gone,
 // and creates those twice that it had no time to report: see https://github.com/aws-controllers-k8s/community/issues/2062.
@@ -204,9 +202,9 @@ func TestADeletionThatNobodySawIsMissedByWhoeverWaitsForItsEvent(t *testing.T) {
 			}}, replicas{}
 		}, "", "web-1"},
 		{"right: it asks each child for its owner", func(f *fixture) (apps, replicas) {
-			collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+			collector := collecting(f.children(f.replicas), owner.In(f.apps))
 			collect := func(key string) {
-				_, err := collector.Collect(f.t.Context(), key)
+				_, err := collector(f.t.Context(), key)
 				require.NoError(f.t, err)
 			}
 			return apps{OnDelete: func(cache.Tombstone[string, store.Object[App]]) {

@@ -73,7 +73,7 @@ func TestCollect(t *testing.T) {
 		{
 			name: "a child that is being deleted is left to its finalizers",
 			before: func(f *fixture) child {
-				o := f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"}, "disk")
+				o := f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"}, "disk")
 				require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), "web-1")))
 				o, err := f.replicas.Get(f.t.Context(), o.Key)
 				require.NoError(f.t, err)
@@ -82,8 +82,10 @@ func TestCollect(t *testing.T) {
 			stays: true,
 		},
 		{
-			name:   "a child that changes in the meantime is a conflict",
-			before: func(f *fixture) child { return f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"}) },
+			name: "a child that changes in the meantime is a conflict",
+			before: func(f *fixture) child {
+				return f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
+			},
 			during: func(f *fixture, o child) {
 				o.Owners = nil // somebody sets it free
 				_, err := f.replicas.Update(f.t.Context(), o)
@@ -92,8 +94,10 @@ func TestCollect(t *testing.T) {
 			asked: true, err: store.ErrConflict,
 		},
 		{
-			name:   "a child that is created again in the meantime is a conflict",
-			before: func(f *fixture) child { return f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"}) },
+			name: "a child that is created again in the meantime is a conflict",
+			before: func(f *fixture) child {
+				return f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
+			},
 			during: func(f *fixture, o child) {
 				require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), o.Key)))
 				f.replica("web-1", nil)
@@ -101,8 +105,10 @@ func TestCollect(t *testing.T) {
 			asked: true, err: store.ErrConflict,
 		},
 		{
-			name:   "a child that somebody else deletes in the meantime is no error",
-			before: func(f *fixture) child { return f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"}) },
+			name: "a child that somebody else deletes in the meantime is no error",
+			before: func(f *fixture) child {
+				return f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
+			},
 			during: func(f *fixture, o child) { require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), o.Key))) },
 			asked:  true,
 		},
@@ -111,17 +117,16 @@ func TestCollect(t *testing.T) {
 			f := newFixture(t)
 			o := c.before(f)
 			asked := false
-			alive := owner.AliveIn(f.apps)
-			collector := owner.NewCollector(f.replicas, func(ctx context.Context, ref store.OwnerRef) (bool, error) {
+			collector := collecting(f.children(f.replicas), before(owner.In(f.apps), func(key string) error {
 				asked = true
 				want, _ := owner.ControllerOf(o)
-				assert.Equal(t, want, ref)
+				assert.Equal(t, want.Key, key)
 				if c.during != nil {
 					c.during(f, o)
 				}
-				return alive(ctx, ref)
-			})
-			deleted, err := collector.Collect(t.Context(), o.Key)
+				return nil
+			}))
+			deleted, err := collector(t.Context(), o.Key)
 			if c.err != nil {
 				require.ErrorIs(t, err, c.err)
 			} else {
@@ -136,10 +141,10 @@ func TestCollect(t *testing.T) {
 
 func TestACollectedChildWithFinalizersIsBeingDeleted(t *testing.T) {
 	f := newFixture(t)
-	f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"}, "disk")
-	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"}, "disk")
+	collector := collecting(f.children(f.replicas), owner.In(f.apps))
 	for _, want := range []bool{true, false} {
-		deleted, err := collector.Collect(t.Context(), "web-1")
+		deleted, err := collector(t.Context(), "web-1")
 		require.NoError(t, err)
 		assert.Equal(t, want, deleted, "it is asked for once")
 		o, err := f.replicas.Get(t.Context(), "web-1")
@@ -150,12 +155,12 @@ func TestACollectedChildWithFinalizersIsBeingDeleted(t *testing.T) {
 
 func TestNothingIsDeletedWhenTheOwnerCannotBeAskedFor(t *testing.T) {
 	f := newFixture(t)
-	o := f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"})
+	o := f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
 	down := errors.New("the database is down")
-	collector := owner.NewCollector(f.replicas, func(context.Context, store.OwnerRef) (bool, error) { return false, down })
-	deleted, err := collector.Collect(t.Context(), "web-1")
+	collector := collecting(f.children(f.replicas), before(owner.In(f.apps), func(string) error { return down }))
+	deleted, err := collector(t.Context(), "web-1")
 	require.ErrorIs(t, err, down)
-	assert.EqualError(t, err, `owner: collect replica "web-1": ask for its owner app "gone" (UID "u"): the database is down`)
+	assert.EqualError(t, err, `owner: collect replica "web-1": read its owner app "gone" (UID "u"): the database is down`)
 	assert.False(t, deleted)
 	assert.True(t, f.has(o))
 }
@@ -166,8 +171,8 @@ func TestAnOwnerOfAnotherKindIsNotTakenForDead(t *testing.T) {
 	require.NoError(t, owner.SetController(&child, job))
 	o, err := f.replicas.Create(t.Context(), child)
 	require.NoError(t, err)
-	deleted, err := owner.NewCollector(f.replicas, owner.AliveIn(f.apps)).Collect(t.Context(), "web-1")
-	require.ErrorContains(t, err, `owner: look for job "web" (UID "u4"): the owners looked at are of kind app`)
+	deleted, err := collecting(f.children(f.replicas), owner.In(f.apps))(t.Context(), "web-1")
+	require.ErrorContains(t, err, `read its owner job "web" (UID "u4"): there are no Owners of kind "job"`)
 	assert.False(t, deleted)
 	assert.True(t, f.has(o))
 }
@@ -187,12 +192,12 @@ func (broken[T]) Select(context.Context, store.Selector) (informer.List[store.Ob
 
 func TestReadsThatFailAreErrors(t *testing.T) {
 	f := newFixture(t)
-	o := f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"})
-	for _, collector := range []*owner.Collector[Replica]{
-		owner.NewCollector(f.replicas, owner.AliveIn(broken[App]{f.apps})),
-		owner.NewCollector(broken[Replica]{f.replicas}, owner.AliveIn(f.apps)),
+	o := f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
+	for _, collector := range []func(context.Context, string) (bool, error){
+		collecting(f.children(f.replicas), owner.In(broken[App]{f.apps})),
+		collecting(f.children(broken[Replica]{f.replicas}), owner.In(f.apps)),
 	} {
-		deleted, err := collector.Collect(t.Context(), "web-1")
+		deleted, err := collector(t.Context(), "web-1")
 		require.ErrorIs(t, err, errBroken)
 		assert.ErrorContains(t, err, `owner: collect replica "web-1": `)
 		assert.False(t, deleted)
@@ -202,14 +207,14 @@ func TestReadsThatFailAreErrors(t *testing.T) {
 
 func TestACollectorThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
 	f := newFixture(t)
-	o := f.replica("web-1", &store.Object[App]{Key: "gone", UID: "u"})
+	o := f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
 	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm("lease", 3))
 	require.NoError(t, err)
-	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
-	_, err = collector.Collect(t.Context(), "web-1", store.IfTerm("lease", 2))
+	collector := collecting(f.children(f.replicas), owner.In(f.apps))
+	_, err = collector(leading(t, 2), "web-1")
 	require.ErrorIs(t, err, store.ErrFenced)
 	assert.True(t, f.has(o))
-	deleted, err := collector.Collect(t.Context(), "web-1", store.IfTerm("lease", 3))
+	deleted, err := collector(leading(t, 3), "web-1")
 	require.NoError(t, err)
 	assert.True(t, deleted)
 }
@@ -242,7 +247,7 @@ func TestAfterEveryShortHistoryOnlyChildrenOfLivingOwnersAreLeft(t *testing.T) {
 		for n, rest := 0, code; n < length; n, rest = n+1, rest/len(steps) {
 			steps[rest%len(steps)](f, apps, n)
 		}
-		collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+		collector := collecting(f.children(f.replicas), owner.In(f.apps))
 		alive := ""
 		if o, err := f.apps.Get(t.Context(), "a"); err == nil {
 			alive = o.UID
@@ -253,7 +258,7 @@ func TestAfterEveryShortHistoryOnlyChildrenOfLivingOwnersAreLeft(t *testing.T) {
 		for _, o := range before.Items {
 			ref, owned := owner.ControllerOf(o)
 			dead := owned && ref.UID != alive
-			deleted, err := collector.Collect(t.Context(), o.Key)
+			deleted, err := collector(t.Context(), o.Key)
 			require.NoError(t, err)
 			require.Equal(t, dead, deleted, "%d: %s of %v", code, o.Key, ref)
 			if !dead {
@@ -269,13 +274,9 @@ func TestAfterEveryShortHistoryOnlyChildrenOfLivingOwnersAreLeft(t *testing.T) {
 func TestWhatIsNilIsRefusedAtTheCall(t *testing.T) {
 	f := newFixture(t)
 	for want, call := range map[string]func(){
-		"owner: NewCollector called with a nil store": func() { owner.NewCollector[Replica](nil, owner.AliveIn(f.apps)) },
-		"owner: NewCollector called with a nil alive": func() { owner.NewCollector(f.replicas, nil) },
-		"owner: AliveIn called with a nil store":      func() { owner.AliveIn[App](nil) },
-		"owner: NewCascade called with a nil store":   func() { owner.NewCascade[App](nil) },
-		"owner: DependentsIn called with a nil store": func() { owner.DependentsIn[Replica](nil, nil) },
-		"owner: ChildrenIn called with a nil store":   func() { owner.ChildrenIn[Replica](nil, store.OwnerRef{}) },
-		"owner: ClaimantOf called with a nil store":   func() { owner.ClaimantOf[App](nil, store.Object[App]{}) },
+		"owner: NewChildren called with a nil store":    func() { owner.NewChildren[Replica](nil, f.children(f.replicas).Informer()) },
+		"owner: NewChildren called with a nil informer": func() { owner.NewChildren(f.replicas, nil) },
+		"owner: In called with a nil store":             func() { owner.In[App](nil) },
 	} {
 		assert.PanicsWithValue(t, want, call)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -20,18 +21,18 @@ func ExampleCascade() {
 	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
 	for _, child := range []store.Object[Replica]{{Key: "web-1"}, {Key: "web-2", Finalizers: []string{"drain"}}} {
-		_ = owner.SetController(&child, app.Ref("app"))
+		_ = owner.SetController(&child, app.Ref())
 		_, _ = replicas.Create(ctx, child)
 	}
 
 	fmt.Println(owner.Delete(ctx, apps, "web", owner.Foreground))
 
-	// The work of a reconcile loop over the keys of apps, which hears of replicas by owner.ControlledBy.
-	var children owner.Dependents = owner.DependentsIn(replicas, nil)
-	cascade := owner.NewCascade(apps, children)
-	fmt.Println(cascade.Reconcile(ctx, "web"))
+	// The work of a reconcile of apps, which has the replicas as an input of controller.Owns.
+	cached, _ := informer.New(replicas, store.Key, informer.Config{})
+	children := []owner.Dependents{owner.NewChildren(replicas, cached)}
+	fmt.Println(owner.Cascade(ctx, apps, "web", children...))
 	_, _ = store.Patch(ctx, replicas, "web-2", func(o *store.Object[Replica]) error { o.Finalizers = nil; return nil })
-	fmt.Println(cascade.Reconcile(ctx, "web"))
+	fmt.Println(owner.Cascade(ctx, apps, "web", children...))
 	_, err = apps.Get(ctx, "web")
 	fmt.Println(err)
 	// Output:
@@ -53,11 +54,12 @@ func ExamplePolicy() {
 	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web", Finalizers: []string{string(owner.Orphan)}})
 	child := store.Object[Replica]{Key: "web-1"}
-	_ = owner.SetController(&child, app.Ref("app"))
+	_ = owner.SetController(&child, app.Ref())
 	_, _ = replicas.Create(ctx, child)
 
 	_, _ = apps.Delete(ctx, "web") // by somebody who need not know
-	fmt.Println(owner.NewCascade(apps, owner.DependentsIn(replicas, nil)).Reconcile(ctx, "web"))
+	cached, _ := informer.New(replicas, store.Key, informer.Config{})
+	fmt.Println(owner.Cascade(ctx, apps, "web", owner.NewChildren(replicas, cached)))
 	child, err = replicas.Get(ctx, "web-1")
 	fmt.Println(len(child.Owners), err)
 	// Output:
@@ -84,15 +86,18 @@ func Example_rootObject() {
 	root, _ := tenants.Create(ctx, store.Object[Tenant]{Key: "acme"})
 	app := store.Object[App]{Key: "acme/web"}
 	replica := store.Object[Replica]{Key: "acme/web-1"}
-	_ = owner.SetController(&app, root.Ref("tenant"))
-	_ = owner.SetController(&replica, root.Ref("tenant"))
+	_ = owner.SetController(&app, root.Ref())
+	_ = owner.SetController(&replica, root.Ref())
 	_, _ = apps.Create(ctx, app)
 	_, _ = replicas.Create(ctx, replica)
 
 	_ = owner.Delete(ctx, tenants, "acme", owner.Foreground)
-	ofTenant := func(of store.OwnerRef) store.Selector { return store.InNamespace(of.Key) }
-	cascade := owner.NewCascade(tenants, owner.DependentsIn(apps, ofTenant), owner.DependentsIn(replicas, ofTenant))
-	fmt.Println(cascade.Reconcile(ctx, "acme"))
+	cachedApps, _ := informer.New(apps, store.Key, informer.Config{})
+	cachedReplicas, _ := informer.New(replicas, store.Key, informer.Config{})
+	itsApps, itsReplicas := owner.NewChildren(apps, cachedApps), owner.NewChildren(replicas, cachedReplicas)
+	itsApps.Among = func(of store.Ref) store.Selector { return store.Selector{Prefix: of.Key + "/"} }
+	itsReplicas.Among = itsApps.Among
+	fmt.Println(owner.Cascade(ctx, tenants, "acme", itsApps, itsReplicas))
 
 	_, err = apps.Get(ctx, "acme/web")
 	fmt.Println(err)

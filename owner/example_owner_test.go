@@ -2,141 +2,96 @@ package owner_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"log"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// A child says whose it is; when its owner is gone, it is collected.
-func ExampleCollector() {
-	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	apps, _ := store.Open[App](db, "app", store.Config[App]{})
-	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
-
+// An app has the replicas that it wants, whatever was there before.
+func ExampleChildren_Apply() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	apps, replicas, cached := exampleStores()
+	go cached.Run(ctx) // a manager does this; it ends with ctx
+	children := owner.NewChildren(replicas, cached)
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
-	child := store.Object[Replica]{Key: "web-1"}
-	fmt.Println(owner.SetController(&child, app.Ref("app")))
-	_, _ = replicas.Create(ctx, child)
+	for _, want := range []map[string]Replica{
+		{"web-1": {"m1"}, "web-2": {"m1"}},
+		{"web-2": {"m2"}, "web-3": {"m2"}},
+	} {
+		have, err := children.Apply(ctx, app.Ref(), want)
+		for _, child := range have {
+			fmt.Print(child.Key, " on ", child.Value.Machine, ", ")
+			_ = cached.WaitForVersion(ctx, child.Version) // a controller does this
+		}
+		fmt.Println(err)
+	}
+	left, _ := replicas.List(ctx)
+	fmt.Println(len(left.Items), "replicas in the store")
+	// Output:
+	// web-1 on m1, web-2 on m1, <nil>
+	// web-2 on m2, web-3 on m2, <nil>
+	// 2 replicas in the store
+}
 
-	// The work of a reconcile loop over the keys of replicas.
-	collector := owner.NewCollector(replicas, owner.AliveIn(apps))
-	fmt.Println(collector.Collect(ctx, "web-1"))
+// An app adopts what has no owner and matches. The child of another owner stays where it is.
+func ExampleChildren_Claim() {
+	ctx := context.Background()
+	apps, replicas, cached := exampleStores()
+	web, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
+	shop, _ := apps.Create(ctx, store.Object[App]{Key: "shop"})
+	_, _ = replicas.Create(ctx, store.Object[Replica]{Key: "1", Labels: map[string]string{"tier": "front"}})
+	_, _ = replicas.Create(ctx, store.Object[Replica]{Key: "2"})
+	other := store.Object[Replica]{Key: "3", Labels: map[string]string{"tier": "front"}}
+	_ = owner.SetController(&other, shop.Ref())
+	_, _ = replicas.Create(ctx, other)
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go cached.Run(ctx) // a manager does this; it ends with ctx
+	_ = informer.WaitForSync(ctx, cached)
+	front := func(r store.Object[Replica]) bool { return r.Labels["tier"] == "front" }
+	mine, err := owner.NewChildren(replicas, cached).Claim(ctx, web.Ref(), owner.In(apps), front)
+	by, _ := owner.ControllerOf(mine[0])
+	fmt.Println(len(mine), mine[0].Key, by.Key, err)
+	// Output: 1 1 web <nil>
+}
+
+// A child that has lost its owner is collected. controller.NewCollector makes the loop around it.
+func ExampleChildren_Collect() {
+	ctx := context.Background()
+	apps, replicas, cached := exampleStores()
+	children := owner.NewChildren(replicas, cached)
+	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
+	_, _ = children.Apply(ctx, app.Ref(), map[string]Replica{"web-1": {}})
+
+	var owners owner.Owners = owner.In(apps)
+	fmt.Println(children.Collect(ctx, "web-1", owners))
 	_, _ = apps.Delete(ctx, "web")
 	_, _ = apps.Create(ctx, store.Object[App]{Key: "web"}) // another life of the key
-	fmt.Println(collector.Collect(ctx, "web-1"))
+	fmt.Println(children.Collect(ctx, "web-1", owners))
 	// Output:
-	// <nil>
 	// false <nil>
 	// true <nil>
 }
 
-// Children may have owners of several kinds: choose by the kind of the reference.
-func ExampleAliveIn() {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
+// exampleStores returns apps, and their replicas with a cache.
+func exampleStores() (store.Store[App], store.Store[Replica], *store.Informer[Replica]) {
+	db, err1 := store.NewMemory(store.MemoryConfig{})
+	apps, err2 := store.Open(db, "app", store.Config[App]{})
+	replicas, err3 := store.Open(db, "replica", store.Config[Replica]{})
+	cached, err4 := informer.New(replicas, store.Key, informer.Config{})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		log.Fatal(err)
 	}
-	apps, _ := store.Open[App](db, "app", store.Config[App]{})
-	jobs, _ := store.Open[App](db, "job", store.Config[App]{})
-	inApps, inJobs := owner.AliveIn(apps), owner.AliveIn(jobs)
-	alive := func(ctx context.Context, ref store.OwnerRef) (bool, error) {
-		switch ref.Kind {
-		case "app":
-			return inApps(ctx, ref)
-		case "job":
-			return inJobs(ctx, ref)
-		default:
-			return true, nil // not ours to judge
-		}
-	}
-	job, _ := jobs.Create(context.Background(), store.Object[App]{Key: "backup"})
-	fmt.Println(alive(context.Background(), job.Ref("job")))
-	// Output: true <nil>
+	return apps, replicas, cached
 }
 
-// A change of a child concerns its owner.
-func ExampleControlledBy() {
-	child := store.Object[Replica]{Key: "web-1"}
-	_ = owner.SetController(&child, store.OwnerRef{Kind: "app", Key: "web", UID: "u1"})
-	appsOf := owner.ControlledBy[Replica]("app")
-	child.Owners = append(child.Owners, store.OwnerRef{Kind: "disk", Key: "ssd-1", UID: "u2"})
-	fmt.Println(appsOf(child), owner.ControllerUID(child), owner.OwnerUIDs(child))
-	// Output: [web] [u1] [u1 u2]
-}
-
-// Any store is a place to look for owners.
-func ExampleOwners() {
-	var owners owner.Owners[App]
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	owners, _ = store.Open[App](db, "app", store.Config[App]{})
-	_, err = owners.Get(context.Background(), "web")
-	fmt.Println(err)
-	// Output: store: get app "web": object not found
-}
-
-// An app adopts the orphan that matches; the child of another owner stays where it is.
-func ExampleChildren() {
-	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	apps, _ := store.Open[App](db, "app", store.Config[App]{})
-	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
-	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
-	orphan, _ := replicas.Create(ctx, store.Object[Replica]{Key: "web-1"})
-
-	var by owner.Claimant = owner.ClaimantOf(apps, app)
-	var children owner.Children[store.Object[Replica]] = owner.ChildrenIn(replicas, app.Ref("app"))
-	mine, err := children.Claim(ctx, by, []store.Object[Replica]{orphan}, func(store.Object[Replica]) bool { return true })
-	fmt.Println(len(mine), mine[0].Owners[0].Key, err)
-	// Output: 1 web <nil>
-}
-
-// Machine is an object of somebody else, whose tag says whose it is.
-type Machine struct{ Name, Tag string }
-
-// Anything can be claimed, here machines that a provider rents out: four small functions say how.
-func ExampleChildren_Claim() {
-	const me = "uid-of-web"
-	machines := owner.Children[Machine]{
-		Controller: func(m Machine) (uid string, ok bool) { return m.Tag, m.Tag != "" },
-		Deleting:   func(Machine) bool { return false },
-		Adopt: func(_ context.Context, m Machine) (Machine, error) {
-			fmt.Println("adopt", m.Name) // a call of the provider, which fails if the tag is not empty any more
-			m.Tag = me
-			return m, nil
-		},
-		Release: func(_ context.Context, m Machine) error {
-			fmt.Println("release", m.Name)
-			return nil
-		},
-	}
-	by := owner.Claimant{UID: me, Alive: func(context.Context) (bool, error) { return true, nil }}
-	mine, err := machines.Claim(context.Background(), by,
-		[]Machine{{"web-1", me}, {"web-2", ""}, {"web-3", "uid-of-shop"}, {"db-1", me}, {"db-2", ""}},
-		func(m Machine) bool { return strings.HasPrefix(m.Name, "web-") })
-	fmt.Println(mine, err)
-	// Output:
-	// adopt web-2
-	// release db-1
-	// [{web-1 uid-of-web} {web-2 uid-of-web}] <nil>
-}
-
-// What was made for an object is taken away before the object goes.
+// A finalizer removes its entry before the object goes.
 func ExampleFinalizer() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})

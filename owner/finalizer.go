@@ -9,23 +9,22 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Finalizer lets a controller make something outside of the store for an object, and take it away before the object goes.
-// Once Apply has begun for an object, Cleanup succeeds for it before the store removes the object, wherever the process
-// stops in between. So Apply and Cleanup may be called again at any time, and have to be idempotent.
+// Finalizer lets a controller make something outside of the store for an object, and remove it before the object goes. Once Apply
+// has begun for an object, Cleanup succeeds for it before the store removes the object, wherever the process stops in between. So
+// Apply and Cleanup may be called again at any time, and have to be idempotent.
 //
-// This holds as long as one goroutine at a time reconciles a key, as in a controller, and nobody else removes the
-// finalizer. Reconcile may be called for several keys concurrently if Apply and Cleanup may.
+// This holds as long as one goroutine at a time reconciles a key, as in a controller, and nobody else removes the finalizer.
+// Reconcile may be called for several keys concurrently if Apply and Cleanup may.
 type Finalizer[T any] struct {
 	// Name is the entry in the Finalizers of an object. It is required, and no other finalizer has it.
 	Name string
 
-	// Apply makes what the object asks for. It is required. An error says that Apply has not finished; to be called again
-	// after a given time, return retry.After of an error.
+	// Apply makes what the object asks for. It is required. If it takes a while, start it and return an error of retry.NotYet.
 	Apply func(ctx context.Context, obj store.Object[T]) error
 
-	// Cleanup removes what Apply may have made, in whole or in part. It is required. An error keeps the object, and
-	// Cleanup is called again. If the removal takes a while, start it and return retry.After of an error that says so.
-	// Never return retry.After(nil, d): that is nil, and lets the object go.
+	// Cleanup removes what Apply may have made, in whole or in part. It is required. An error keeps the object, and Cleanup is
+	// called again. If the removal takes minutes, start it and return an error of retry.NotYet that says so, with the time
+	// after which to look again. Never wrap a nil error: retry.NotYet(nil, d) is nil, and lets the object go.
 	Cleanup func(ctx context.Context, obj store.Object[T]) error
 }
 
@@ -35,16 +34,13 @@ type Finalizer[T any] struct {
 //     Reconcile removes the finalizer.
 //   - If the object is being deleted without the finalizer, or is gone, Reconcile does nothing.
 //
-// It returns the object as it read or last wrote it, also beside an error, so that a controller can wait until its cache
-// shows o.Version. The object is zero if there is none. What Apply itself has written to the object is not in it. The
+// It returns the object as it read or last wrote it, also beside an error. So the rest of a reconcile can go on with it, and an
+// update of it is no conflict. The object is zero if there is none. What Apply itself has written to the object is not in it. The
 // result live is true if the object exists and is not being deleted.
 //
-// Every error is worth another attempt. An error of Apply or Cleanup is wrapped, so it keeps the delay that it carries. In
-// a controller such an error counts as a failed attempt: see controller.Config.MaxAttempts. The preconditions are those
-// of the writes.
-func (f Finalizer[T]) Reconcile(
-	ctx context.Context, objects store.Store[T], key string, pre ...store.Precondition,
-) (o store.Object[T], live bool, err error) {
+// An error of Apply or Cleanup is wrapped, so it stays one of retry.NotYet, retry.After, or retry.Permanent. Every other error is
+// worth another attempt. Reconcile panics if a field of f is missing.
+func (f Finalizer[T]) Reconcile(ctx context.Context, objects store.Store[T], key string) (o store.Object[T], live bool, err error) {
 	f.check()
 	o, err = objects.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -54,23 +50,21 @@ func (f Finalizer[T]) Reconcile(
 		return store.Object[T]{}, false, fmt.Errorf("owner: finalize %s %q: %w", objects.Kind(), key, err)
 	}
 	if o.Deleting.IsZero() {
-		o, err = f.apply(ctx, objects, o, pre)
+		o, err = f.apply(ctx, objects, o)
 		return o, true, err
 	}
 	if slices.Contains(o.Finalizers, f.Name) {
-		o, err = f.cleanup(ctx, objects, o, pre)
+		o, err = f.cleanup(ctx, objects, o)
 	}
 	return o, false, err
 }
 
 // apply adds the finalizer to o, which lives, and calls Apply. It returns o as stored.
-func (f Finalizer[T]) apply(
-	ctx context.Context, objects store.Store[T], o store.Object[T], pre []store.Precondition,
-) (store.Object[T], error) {
+func (f Finalizer[T]) apply(ctx context.Context, objects store.Store[T], o store.Object[T]) (store.Object[T], error) {
 	if !slices.Contains(o.Finalizers, f.Name) {
 		with := o
 		with.Finalizers = slices.Concat(o.Finalizers, []string{f.Name})
-		stored, err := objects.Update(ctx, with, pre...)
+		stored, err := objects.Update(ctx, with)
 		if err != nil {
 			return o, fmt.Errorf("owner: add finalizer %q: %w", f.Name, err)
 		}
@@ -83,17 +77,14 @@ func (f Finalizer[T]) apply(
 }
 
 // cleanup calls Cleanup for o, which is being deleted, and removes the finalizer. It returns o as stored.
-func (f Finalizer[T]) cleanup(
-	ctx context.Context, objects store.Store[T], o store.Object[T], pre []store.Precondition,
-) (store.Object[T], error) {
+func (f Finalizer[T]) cleanup(ctx context.Context, objects store.Store[T], o store.Object[T]) (store.Object[T], error) {
 	if err := f.Cleanup(ctx, o); err != nil {
 		return o, fmt.Errorf("owner: clean up %q of %s %q: %w", f.Name, objects.Kind(), o.Key, err)
 	}
-	only := append([]store.Precondition{store.IfUID(o.UID)}, pre...)
 	stored, err := store.Patch(ctx, objects, o.Key, func(o *store.Object[T]) error {
 		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(name string) bool { return name == f.Name })
 		return nil
-	}, only...)
+	}, store.IfUID(o.UID))
 	switch {
 	case err == nil:
 		return stored, nil

@@ -162,7 +162,7 @@ func TestAFinalizerThatIsOneOfSeveralReturnsTheObjectThatStays(t *testing.T) {
 func TestApplyAndCleanupCanAskToBeCalledAgainLater(t *testing.T) {
 	f := newFixture(t)
 	pending := errors.New("the record is not published yet")
-	notYet := retry.After(pending, time.Minute)
+	notYet := retry.NotYet(pending, time.Minute)
 	calls := ""
 	fin := owner.Finalizer[App]{
 		Name:    "dns",
@@ -173,9 +173,10 @@ func TestApplyAndCleanupCanAskToBeCalledAgainLater(t *testing.T) {
 	later := func(err error) {
 		t.Helper()
 		require.ErrorIs(t, err, pending)
-		var after interface{ RetryAfter() time.Duration }
-		require.ErrorAs(t, err, &after)
-		assert.Equal(t, time.Minute, after.RetryAfter())
+		require.True(t, retry.IsNotYet(err), "a controller does not count it as a failure")
+		after, ok := retry.Delay(err)
+		require.True(t, ok)
+		assert.Equal(t, time.Minute, after)
 	}
 	o, live, err := fin.Reconcile(t.Context(), f.apps, "web")
 	later(err)

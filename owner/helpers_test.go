@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -48,7 +49,7 @@ func (f *fixture) replica(key string, app *store.Object[App], finalizers ...stri
 	f.t.Helper()
 	o := store.Object[Replica]{Key: key, Finalizers: finalizers}
 	if app != nil {
-		require.NoError(f.t, owner.SetController(&o, app.Ref("app")))
+		require.NoError(f.t, owner.SetController(&o, app.Ref()))
 	}
 	o, err := f.replicas.Create(context.Background(), o)
 	require.NoError(f.t, err)
@@ -74,3 +75,60 @@ func (f *fixture) has(child store.Object[Replica]) bool {
 
 // errOf returns the error of a call that returns an object too.
 func errOf[T any](_ store.Object[T], err error) error { return err }
+
+// children returns the children in s, whose cache is empty.
+func (f *fixture) children(s store.Store[Replica]) *owner.Children[Replica] {
+	return owner.NewChildren(s, must(informer.New(s, store.Key, informer.Config{})))
+}
+
+// stale returns the children in s, whose cache shows what it is given. No informer runs, so the test may write to the cache.
+func (f *fixture) stale(s store.Store[Replica], shown ...store.Object[Replica]) *owner.Children[Replica] {
+	children := f.children(s)
+	children.Informer().Indexer().Replace(shown)
+	return children
+}
+
+// cascade is a call of Cascade for an owner.
+type cascade func(ctx context.Context, key string) (left int, err error)
+
+func cascading(apps store.Store[App], children ...owner.Dependents) cascade {
+	return func(ctx context.Context, key string) (int, error) { return owner.Cascade(ctx, apps, key, children...) }
+}
+
+// collecting returns a call of Collect for a child.
+func collecting(children *owner.Children[Replica], owners ...owner.Owners) func(context.Context, string) (bool, error) {
+	return func(ctx context.Context, key string) (bool, error) { return children.Collect(ctx, key, owners...) }
+}
+
+// before returns owners that call do before each read.
+func before(owners owner.Owners, do func(key string) error) owner.Owners {
+	get := owners.Get
+	owners.Get = func(ctx context.Context, key string) (string, bool, error) {
+		if err := do(key); err != nil {
+			return "", false, err
+		}
+		return get(ctx, key)
+	}
+	return owners
+}
+
+// uidsOf returns the UIDs of the owners of a child.
+func uidsOf(child store.Object[Replica]) (uids []string) {
+	for _, ref := range child.Owners {
+		uids = append(uids, ref.UID)
+	}
+	return uids
+}
+
+// controllerUID returns the UID of the controlling owner of a child, for an index.
+func controllerUID(child store.Object[Replica]) []string {
+	if ref, ok := owner.ControllerOf(child); ok {
+		return []string{ref.UID}
+	}
+	return nil
+}
+
+// leading returns the context of the leader in a term.
+func leading(t *testing.T, term uint64) context.Context {
+	return store.WithFence(t.Context(), store.Fence{Lease: "lease", Term: term})
+}

@@ -18,9 +18,7 @@ func (f *fixture) shared(key string, owners ...store.Object[App]) store.Object[R
 	f.t.Helper()
 	o := store.Object[Replica]{Key: key}
 	for i, app := range owners {
-		ref := app.Ref("app")
-		ref.Controller = i == 0
-		o.Owners = append(o.Owners, ref)
+		o.Owners = append(o.Owners, store.OwnerRef{Ref: app.Ref(), Controller: i == 0})
 	}
 	o, err := f.replicas.Create(context.Background(), o)
 	require.NoError(f.t, err)
@@ -43,10 +41,10 @@ func TestAChildIsNotCollectedWhileOneOfItsOwnersLives(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("a", web, shop)
-	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	collector := collecting(f.children(f.replicas), owner.In(f.apps))
 	collect := func() bool {
 		t.Helper()
-		deleted, err := collector.Collect(t.Context(), "a")
+		deleted, err := collector(t.Context(), "a")
 		require.NoError(t, err)
 		return deleted
 	}
@@ -66,14 +64,14 @@ func TestAChildIsNotCollectedWhileOneOfItsOwnersLives(t *testing.T) {
 func TestAChildWithoutAControllerIsCollectedWhenItsOwnersAreGone(t *testing.T) {
 	f := newFixture(t)
 	web := f.app("web")
-	o, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "a", Owners: []store.OwnerRef{web.Ref("app")}})
+	o, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "a", Owners: []store.OwnerRef{{Ref: web.Ref()}}})
 	require.NoError(t, err)
-	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	collector := collecting(f.children(f.replicas), owner.In(f.apps))
 	for _, gone := range []bool{false, true} {
 		if gone {
 			f.deleteApp("web")
 		}
-		deleted, err := collector.Collect(t.Context(), "a")
+		deleted, err := collector(t.Context(), "a")
 		require.NoError(t, err)
 		require.Equal(t, gone, deleted)
 		require.Equal(t, !gone, f.has(o))
@@ -85,14 +83,13 @@ func TestNothingIsDoneToAChildWhenOneOfItsOwnersCannotBeAskedFor(t *testing.T) {
 	web, shop := f.app("web"), f.app("shop")
 	o := f.shared("a", web, shop)
 	f.deleteApp("web")
-	alive := owner.AliveIn(f.apps)
-	collector := owner.NewCollector(f.replicas, func(ctx context.Context, ref store.OwnerRef) (bool, error) {
-		if ref.Key == "shop" {
-			return false, errBroken
+	collector := collecting(f.children(f.replicas), before(owner.In(f.apps), func(key string) error {
+		if key == "shop" {
+			return errBroken
 		}
-		return alive(ctx, ref)
-	})
-	deleted, err := collector.Collect(t.Context(), "a")
+		return nil
+	}))
+	deleted, err := collector(t.Context(), "a")
 	require.ErrorIs(t, err, errBroken)
 	assert.False(t, deleted)
 	assert.True(t, f.has(o))
@@ -103,19 +100,18 @@ func TestAnOwnerIsNotTakenOffAChildThatChangesInTheMeantime(t *testing.T) {
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("a", web, shop)
 	f.deleteApp("web")
-	alive := owner.AliveIn(f.apps)
 	var changed store.Object[Replica]
-	collector := owner.NewCollector(f.replicas, func(ctx context.Context, ref store.OwnerRef) (bool, error) {
+	collector := collecting(f.children(f.replicas), before(owner.In(f.apps), func(string) error {
 		if changed.Key == "" {
 			changed = f.now("a")
 			changed.Value.Machine = "m"
 			var err error
-			changed, err = f.replicas.Update(ctx, changed)
+			changed, err = f.replicas.Update(t.Context(), changed)
 			require.NoError(t, err)
 		}
-		return alive(ctx, ref)
-	})
-	_, err := collector.Collect(t.Context(), "a")
+		return nil
+	}))
+	_, err := collector(t.Context(), "a")
 	require.ErrorIs(t, err, store.ErrConflict)
 	assert.True(t, f.has(changed))
 }
@@ -126,19 +122,19 @@ func TestForegroundReleasesAChildThatHasAnotherOwner(t *testing.T) {
 	f.shared("controlled", web, shop)
 	f.shared("not-controlled", shop, web)
 	f.shared("only", web)
-	_, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "plain", Owners: []store.OwnerRef{web.Ref("app")}})
+	_, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "plain", Owners: []store.OwnerRef{{Ref: web.Ref()}}})
 	require.NoError(t, err)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
-	cascade := owner.NewCascade(f.apps, owner.DependentsIn(f.replicas, nil))
+	cascade := cascading(f.apps, f.children(f.replicas))
 	require.Zero(t, left(t, cascade))
 	require.False(t, f.hasApp("web"))
 	require.Equal(t, "controlled* not-controlled plain*", f.keys())
 	require.Equal(t, []string{"shop"}, f.ownersOf("controlled"))
 	require.Equal(t, []string{"shop*", "web"}, f.ownersOf("not-controlled"), "an owner that does not control is not waited for")
 
-	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	collector := collecting(f.children(f.replicas), owner.In(f.apps))
 	for _, key := range []string{"controlled", "not-controlled", "plain"} {
-		deleted, err := collector.Collect(t.Context(), key)
+		deleted, err := collector(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, key == "plain", deleted, key)
 	}
@@ -149,16 +145,16 @@ func TestOrphanReleasesAChildThatItsOwnerDoesNotControl(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("shared", shop, web)
-	_, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "plain", Owners: []store.OwnerRef{web.Ref("app")}})
+	_, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "plain", Owners: []store.OwnerRef{{Ref: web.Ref()}}})
 	require.NoError(t, err)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan))
-	require.Zero(t, left(t, owner.NewCascade(f.apps, owner.DependentsIn(f.replicas, nil))))
+	require.Zero(t, left(t, cascading(f.apps, f.children(f.replicas))))
 	require.False(t, f.hasApp("web"))
 	require.Equal(t, []string{"shop*"}, f.ownersOf("shared"))
 	require.Empty(t, f.ownersOf("plain"))
-	collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+	collector := collecting(f.children(f.replicas), owner.In(f.apps))
 	for _, key := range []string{"shared", "plain"} {
-		deleted, err := collector.Collect(t.Context(), key)
+		deleted, err := collector(t.Context(), key)
 		require.NoError(t, err)
 		require.False(t, deleted, key)
 	}
@@ -180,7 +176,7 @@ func TestAReleaseIgnoresAChildThatWasCreatedAnewOrIsGone(t *testing.T) {
 			web := f.app("web")
 			child := f.child("a", "x", &web)
 			require.NoError(t, change(f, child))
-			keys, err := f.claim(owner.ClaimantOf(f.apps, web), web.Ref("app"), child)
+			keys, err := f.claim(owner.In(f.apps), web.Ref(), child)
 			require.NoError(t, err)
 			assert.Empty(t, keys)
 		})
@@ -194,11 +190,11 @@ func TestAReleaseOfAChildThatHasChangedIsAConflict(t *testing.T) {
 	changed := child
 	changed.Value.Machine = "y"
 	require.NoError(t, errOf(f.replicas.Update(t.Context(), changed)))
-	_, err := f.claim(owner.ClaimantOf(f.apps, web), web.Ref("app"), child)
+	_, err := f.claim(owner.In(f.apps), web.Ref(), child)
 	require.ErrorIs(t, err, store.ErrConflict)
 
-	_, err = owner.ChildrenIn[Replica](broken[Replica]{f.replicas}, web.Ref("app")).Claim(t.Context(), owner.ClaimantOf(f.apps, web),
-		[]store.Object[Replica]{child}, func(store.Object[Replica]) bool { return false })
+	_, err = f.stale(broken[Replica]{f.replicas}, child).Claim(t.Context(), web.Ref(), owner.In(f.apps),
+		func(store.Object[Replica]) bool { return false })
 	require.ErrorIs(t, err, store.ErrConflict, "whether it was created anew is not known")
 }
 
@@ -214,8 +210,8 @@ func TestOrphanLooksAgainAtAChildThatWasCreatedAnew(t *testing.T) {
 			f.replica("a", &web)
 		}
 	}}
-	cascade := owner.NewCascade(f.apps, owner.DependentsIn[Replica](fragile[Replica]{f.replicas, anew}, nil))
-	_, err := cascade.Reconcile(t.Context(), "web")
+	cascade := cascading(f.apps, f.children(fragile[Replica]{f.replicas, anew}))
+	_, err := cascade(t.Context(), "web")
 	require.ErrorIs(t, err, store.ErrConflict)
 	require.True(t, f.hasApp("web"))
 	require.Zero(t, left(t, cascade))
@@ -272,10 +268,10 @@ func TestAfterEveryShortHistoryOfTwoOwnersChildrenFollowTheirLastOwner(t *testin
 				living[o.UID] = true
 			}
 		}
-		collector := owner.NewCollector(f.replicas, owner.AliveIn(f.apps))
+		collector := collecting(f.children(f.replicas), owner.In(f.apps))
 		for key, uids := range children {
 			want := slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return !living[uid] })
-			_, err := collector.Collect(t.Context(), key)
+			_, err := collector(t.Context(), key)
 			require.NoError(t, err)
 			o, err := f.replicas.Get(t.Context(), key)
 			if len(want) == 0 {
@@ -284,7 +280,7 @@ func TestAfterEveryShortHistoryOfTwoOwnersChildrenFollowTheirLastOwner(t *testin
 				continue
 			}
 			require.NoError(t, err, "%d: %s", code, key)
-			require.Equal(t, want, owner.OwnerUIDs(o), "%d: %s", code, key)
+			require.Equal(t, want, uidsOf(o), "%d: %s", code, key)
 			if len(want) < len(uids) {
 				thinned++
 			}

@@ -17,7 +17,7 @@ import (
 // Read your own writes: a key waits until the cache of an informer has seen what was written for it, and goes on at once.
 
 // follow tells exp how far inf is, until ctx or inf ends.
-func follow(ctx context.Context, inf *informer.Informer[string, store.Object[Replica]], exp *expectations.Versions[string]) {
+func follow(ctx context.Context, inf *store.Informer[Replica], exp *expectations.Versions[string]) {
 	for v := informer.Version(0); inf.WaitForVersion(ctx, v+1) == nil; {
 		v = inf.Version()
 		exp.VersionObserved(uint64(v))
@@ -28,7 +28,7 @@ func follow(ctx context.Context, inf *informer.Informer[string, store.Object[Rep
 type writer struct {
 	*fixture
 	source *lagging[Replica]
-	cache  *informer.Informer[string, store.Object[Replica]]
+	cache  *store.Informer[Replica]
 	exp    *expectations.Versions[string]
 	let    []string // the keys that were let go
 }
@@ -55,14 +55,14 @@ func TestAKeyWaitsUntilItsCacheHasSeenItsOwnWriteAndNoLonger(t *testing.T) {
 	write(t, func(w *writer) {
 		for _, key := range []string{"a", "b", "c"} {
 			w.exp.ExpectVersion(key, uint64(w.replica(key, nil).Version))
-			require.False(t, w.exp.Satisfied(key))
+			require.False(t, w.exp.SatisfiedExpectations(key))
 		}
 		w.source.deliver()
 		w.source.deliver()
 		require.Equal(t, []string{"a", "b"}, w.let)
-		require.False(t, w.exp.Satisfied("c"))
+		require.False(t, w.exp.SatisfiedExpectations("c"))
 		w.exp.ExpectVersion("a", uint64(w.now("b").Version))
-		require.True(t, w.exp.Satisfied("a"), "the cache was faster than the answer to the write")
+		require.True(t, w.exp.SatisfiedExpectations("a"), "the cache was faster than the answer to the write")
 		w.source.deliver()
 		require.Equal(t, []string{"a", "b", "c"}, w.let)
 	})
@@ -75,7 +75,7 @@ func TestADeletionIsWaitedForByItsVersion(t *testing.T) {
 		last, err := w.replicas.Delete(w.t.Context(), "a")
 		require.NoError(t, err)
 		w.exp.ExpectVersion("key", uint64(last.Version))
-		require.False(t, w.exp.Satisfied("key"))
+		require.False(t, w.exp.SatisfiedExpectations("key"))
 		w.source.deliver()
 		require.Equal(t, []string{"key"}, w.let)
 	})
@@ -91,7 +91,7 @@ func TestADeletionBySomebodyElseIsWaitedForByTheVersionOfAReadAfterIt(t *testing
 		after, err := w.replicas.Select(w.t.Context(), store.Selector{Prefix: "a"})
 		require.NoError(t, err)
 		w.exp.ExpectVersion("key", uint64(after.Version))
-		require.False(t, w.exp.Satisfied("key"))
+		require.False(t, w.exp.SatisfiedExpectations("key"))
 		w.source.deliver()
 		time.Sleep(time.Second) // the store says now and then that nothing else has happened
 		synctest.Wait()
@@ -109,7 +109,7 @@ func TestAWriteThatNoHandlerIsToldOfIsSeenAllTheSame(t *testing.T) {
 		w.replica("slow", nil)
 		w.source.catchUp()
 		w.exp.ExpectVersion("key", uint64(w.replica("short", nil).Version))
-		require.False(t, w.exp.Satisfied("key"))
+		require.False(t, w.exp.SatisfiedExpectations("key"))
 		require.NoError(t, errOf(w.replicas.Delete(w.t.Context(), "short"))) // gone before the handler is told of it
 		w.source.catchUp()
 		require.Equal(t, []string{"key"}, w.let)

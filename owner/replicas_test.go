@@ -76,7 +76,7 @@ type tracking struct {
 	exp *expectations.Tracked[string, string]
 }
 
-func (m tracking) settled(app string) bool                { return m.exp.Satisfied(app) }
+func (m tracking) settled(app string) bool                { return m.exp.SatisfiedExpectations(app) }
 func (m tracking) willCreate(app string, names ...string) { m.exp.ExpectCreations(app, names...) }
 func (m tracking) willDelete(app string, names ...string) { m.exp.ExpectDeletions(app, names...) }
 func (m tracking) sawCreated(o store.Object[Replica])     { m.exp.CreationObserved(appOf(o), o.Key) }
@@ -100,7 +100,7 @@ type versioning struct {
 	exp *expectations.Versions[string]
 }
 
-func (m versioning) settled(app string) bool            { return m.exp.Satisfied(app) }
+func (m versioning) settled(app string) bool            { return m.exp.SatisfiedExpectations(app) }
 func (m versioning) sawCreated(o store.Object[Replica]) { m.exp.VersionObserved(uint64(o.Version)) }
 func (m versioning) sawDeleted(o store.Object[Replica]) { m.exp.VersionObserved(uint64(o.Version)) }
 
@@ -143,7 +143,7 @@ func newReplicaSet(t *testing.T, m memory) *replicaSet {
 		OnAdd:    func(o store.Object[Replica], _ bool) { m.sawCreated(o) },
 		OnDelete: func(d cache.Tombstone[string, store.Object[Replica]]) { m.sawDeleted(d.Object) },
 	})
-	c.mine = cache.AddIndex(inf.Indexer(), owner.ControllerUID[Replica])
+	c.mine = cache.AddIndex(inf.Indexer(), controllerUID)
 	return c
 }
 
@@ -170,7 +170,7 @@ func (c *replicaSet) reconcile(app store.Object[App]) {
 	c.memory.willCreate(app.Key, create...)
 	for _, name := range create {
 		child := store.Object[Replica]{Key: name}
-		err := owner.SetController(&child, app.Ref("app"))
+		err := owner.SetController(&child, app.Ref())
 		if err == nil {
 			err = errRefused
 			if !c.refuse() {
@@ -289,9 +289,9 @@ func TestAKeyThatIsHeldBackIsLetGoByTheEventThatSettlesIt(t *testing.T) {
 				c := newReplicaSet(t, m)
 				app := c.app("web")
 				work := func() {
-					if key, ok := queue.TryGet(); ok {
+					if item, ok := queue.TryTake(); ok {
 						c.reconcile(app)
-						queue.Done(key)
+						item.Done()
 					}
 				}
 				for range 30 {
@@ -323,7 +323,7 @@ func TestWhatASlowStartSkipsIsNotExpected(t *testing.T) {
 			m.exp.ExpectCreations("web", n)
 			_, skipped, err := wait.SlowStart(t.Context(), n, func(ctx context.Context, i int) error {
 				child := store.Object[Replica]{Key: fmt.Sprint("web-", i)}
-				err := owner.SetController(&child, app.Ref("app"))
+				err := owner.SetController(&child, app.Ref())
 				if err == nil && i >= quota {
 					err = errRefused
 				}

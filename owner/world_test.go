@@ -62,7 +62,7 @@ func (l *lagging[T]) catchUp() {
 // mirror runs an informer of src until the end of the test, and waits until it has synced. The handlers join first.
 func mirror[T any](
 	t *testing.T, src informer.ListWatcher[store.Object[T]], handlers ...informer.Handler[string, store.Object[T]],
-) *informer.Informer[string, store.Object[T]] {
+) *store.Informer[T] {
 	inf, stop := mirrorUntil(t, src, handlers...)
 	t.Cleanup(stop)
 	return inf
@@ -71,8 +71,8 @@ func mirror[T any](
 // mirrorUntil is mirror with an end of its own.
 func mirrorUntil[T any](
 	t *testing.T, src informer.ListWatcher[store.Object[T]], handlers ...informer.Handler[string, store.Object[T]],
-) (inf *informer.Informer[string, store.Object[T]], stop func()) {
-	inf = must(informer.New(src, store.Key[T], informer.Config{}))
+) (inf *store.Informer[T], stop func()) {
+	inf = must(informer.New(src, store.Key, informer.Config{}))
 	for _, h := range handlers {
 		_, err := inf.AddHandler(h)
 		require.NoError(t, err)

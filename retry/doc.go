@@ -7,9 +7,19 @@
 //	OnError     some errors, with a backoff
 //	OnConflict  lost races for an object: read, change, write, and again if somebody else was faster
 //
-// The function says by its error what is to happen: [Permanent] ends the attempts, [After] replaces the next delay. An error
-// type of your own takes part with a method: Conflict() bool, RetryAfter() time.Duration. So a store need not know this
-// package, nor this package a store.
+// The function says by its error what happens next:
+//
+//	Permanent(err)   it failed, and nothing tries again
+//	After(err, d)    it failed, and is tried again in d
+//	err              it failed, and is tried again after a backoff
+//	NotYet(err, d)   it did not fail, is not finished, and goes on in d
+//
+// These words mean the same to [Do], to a controller, and to a queue of events. A reconcile returns them through all its
+// helpers, and none of these has to know about a controller. [Do] is the only one of the three that counts an unfinished
+// attempt as a step, so that it ends. When errors are joined, a permanent one decides, then a failure, then an unfinished one.
+//
+// An error type of your own takes part with a method: Conflict() bool, RetryAfter() time.Duration. So a store need not know
+// this package, nor this package a store.
 //
 // Backoffs are those of package wait. [DefaultRetry] and [DefaultBackoff] make the two that client-go made customary.
 //

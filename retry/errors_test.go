@@ -38,15 +38,15 @@ func TestAnErrorSetsItsOwnDelay(t *testing.T) {
 		s := newScript(
 			retry.After(errBusy, 10*time.Second),
 			errBusy, // the backoff has counted on: 2s
-			fmt.Errorf("put: %w", retry.After(errBusy, 0)),
+			fmt.Errorf("put: %w", retry.After(errBusy, 1)),
 			retry.After(errBusy, -1), // no wish: 8s
 			retry.After(errBusy, time.Hour),
 		)
 		b := doubling(5)
 		b.Jitter, b.Rand = 1, func() float64 { return 0 }
 		err := retry.Do(t.Context(), retry.Config{Backoff: b}, s.run)
-		assert.Equal(t, seconds(0, 10, 12, 12, 20), s.called)
-		assert.Equal(t, 20*time.Second, time.Since(s.start), "no wait after the last attempt, whoever asks")
+		assert.Equal(t, append(seconds(0, 10, 12), 12*time.Second+1, 20*time.Second+1), s.called)
+		assert.Equal(t, 20*time.Second+1, time.Since(s.start), "no wait after the last attempt, whoever asks")
 		assert.EqualError(t, err, "retry: gave up after attempt 5: busy")
 	})
 }

@@ -125,3 +125,23 @@ func ExamplePermanent() {
 	fmt.Println(calls, err)
 	// Output: 1 400 Bad Request
 }
+
+// A server that starts takes a while. That is no failure: a controller that gets this error comes back in a minute, or when an
+// event tells of the server, and the backoff of the key does not grow.
+func ExampleNotYet() {
+	reconcile := func(running bool) error {
+		if !running {
+			return retry.NotYet(errors.New("the server starts"), time.Minute)
+		}
+		return nil
+	}
+	err := fmt.Errorf("berlin: %w", reconcile(false))
+	d, _ := retry.Delay(err)
+	fmt.Println(err, retry.IsNotYet(err), d)
+
+	err = errors.Join(err, errors.New("no more addresses")) // a failure does not hide behind a wait
+	fmt.Println(retry.IsNotYet(err))
+	// Output:
+	// berlin: the server starts true 1m0s
+	// false
+}

@@ -12,7 +12,8 @@ import (
 //
 //   - nil if fn returned nil, even if ctx has ended meanwhile;
 //   - the error of fn, as it is, if it is [Permanent] or not Config.Retriable, and not ctx.Err() itself;
-//   - an error that wraps [ErrGaveUp] and the error of the last attempt, if no steps are left;
+//   - an error that wraps [ErrGaveUp] and the error of the last attempt, if no steps are left; it is one of [NotYet] if that
+//     is, with the same delay;
 //   - an error that wraps ctx.Err(), context.Cause(ctx) and the error of the last attempt, if ctx has ended.
 //
 // An ended ctx is noticed before each attempt, also the first, and ends a wait; an attempt that is running must notice by
@@ -27,7 +28,7 @@ func Do(ctx context.Context, cfg Config, fn func(ctx context.Context) error) err
 			return interrupted(ctx, a, ended)
 		}
 		a = Attempt{Number: a.Number + 1, Err: fn(ctx)}
-		result := cfg.judge(ctx, &a)
+		result := cfg.next(ctx, &a)
 		if cfg.OnAttempt != nil {
 			cfg.OnAttempt(ctx, a)
 		}
@@ -63,8 +64,8 @@ func OnConflict(ctx context.Context, b wait.Backoff, fn func(ctx context.Context
 	return OnError(ctx, b, IsConflict, fn)
 }
 
-// judge decides whether an attempt follows a. If none does, it returns the result of Do.
-func (c *Config) judge(ctx context.Context, a *Attempt) error {
+// next decides whether an attempt follows a. If none does, it returns the result of Do.
+func (c *Config) next(ctx context.Context, a *Attempt) error {
 	a.Last = true
 	if a.Err == nil {
 		return nil
@@ -77,11 +78,24 @@ func (c *Config) judge(ctx context.Context, a *Attempt) error {
 	case final:
 		return a.Err
 	case a.Number == c.Backoff.Steps:
-		return fmt.Errorf("%w after attempt %d: %w", ErrGaveUp, a.Number, a.Err)
+		return gaveUp(a)
 	}
 	a.Last = false
-	a.Delay = delay(a.Err, c.Backoff.Delay(a.Number-1))
+	var own bool
+	if a.Delay, own = Delay(a.Err); !own {
+		a.Delay = c.Backoff.Delay(a.Number - 1)
+	}
 	return nil
+}
+
+// gaveUp returns the error of the last attempt that the steps allow. If that is unfinished, so is the whole.
+func gaveUp(a *Attempt) error {
+	err := fmt.Errorf("%w after attempt %d: %w", ErrGaveUp, a.Number, a.Err)
+	if IsNotYet(a.Err) {
+		d, _ := Delay(a.Err)
+		return NotYet(err, d)
+	}
+	return err
 }
 
 // interrupted adds the end of ctx to the error of the last attempt, which may be none.

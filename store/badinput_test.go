@@ -25,9 +25,9 @@ func TestARecordThatIsTooLargeIsRefusedAndNothingIsWritten(t *testing.T) {
 	o := create(t, apps, "web")
 	o.Value.Tags = []string{strings.Repeat("x", 400)}
 	_, err := apps.Update(t.Context(), o)
-	require.ErrorIs(t, err, store.ErrTooLarge)
-	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "big", Value: o.Value})), store.ErrTooLarge)
-	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "big", Labels: map[string]string{"l": o.Value.Tags[0]}})), store.ErrTooLarge)
+	require.ErrorIs(t, err, backend.ErrTooLarge)
+	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "big", Value: o.Value})), backend.ErrTooLarge)
+	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "big", Labels: map[string]string{"l": o.Value.Tags[0]}})), backend.ErrTooLarge)
 	l, err := apps.List(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, l.Version)
@@ -80,12 +80,12 @@ func TestNamesThatNotEveryBackendCanHoldAreRefused(t *testing.T) {
 	}
 	for _, o := range []object{
 		{Labels: map[string]string{"": "x"}}, {Labels: map[string]string{"a\x00": "x"}}, {Labels: map[string]string{"a": "\xff"}},
-		{Finalizers: []string{"\xff"}}, {Owners: []store.OwnerRef{{Kind: "k", Key: "\x00"}}},
+		{Finalizers: []string{"\xff"}}, {Owners: []store.OwnerRef{{Ref: store.Ref{Kind: "k", Key: "\x00"}}}},
 	} {
 		o.Key = "web"
 		require.ErrorIs(t, errOf(apps.Create(t.Context(), o)), store.ErrInvalid)
 	}
-	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "web"}, store.Once("\xff"))), store.ErrInvalid)
+	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "web"}, store.RequestID("\xff"))), store.ErrInvalid)
 	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "web"}, store.IfTerm("", 1))), store.ErrInvalid)
 	_, err := apps.Select(t.Context(), store.Selector{Prefix: "\xff"})
 	require.ErrorIs(t, err, store.ErrInvalid)

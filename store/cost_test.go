@@ -50,7 +50,7 @@ func TestAnUpdateCopiesOnlyWhatIsNew(t *testing.T) {
 		t.Run(part, func(t *testing.T) {
 			jobs := open[job](t, must(store.NewMemory(store.MemoryConfig{})), "job")
 			o, err := jobs.Create(t.Context(), store.Object[job]{
-				Key: "a", Value: newJob(), Labels: map[string]string{"a": "1"}, Owners: []store.OwnerRef{{UID: "1"}}, Finalizers: []string{"disk"},
+				Key: "a", Value: newJob(), Labels: map[string]string{"a": "1"}, Owners: []store.OwnerRef{{Ref: store.Ref{UID: "1"}}}, Finalizers: []string{"disk"},
 			})
 			require.NoError(t, err)
 			before := places(store.Stored(jobs, "a"))

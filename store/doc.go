@@ -12,7 +12,7 @@
 //	apps, err := store.Open(db, "app", store.Config[App]{})
 //	app, err := apps.Create(ctx, store.Object[App]{Key: "web", Value: App{Replicas: 3}})
 //
-// A store is a source for an informer: informer.New(apps, store.Key[App], informer.Config{}). An informer of [Selected]
+// A store is a source for an informer: informer.New(apps, store.Key, informer.Config{}). An informer of [Selected]
 // mirrors a part of it, such as a namespace. To change an object that others change too, use [Patch]; to change one that
 // may not be there yet, [CreateOrUpdate].
 //
@@ -42,7 +42,7 @@
 //  3. One sequence of versions covers all kinds of a backend, in commit order. What was not changed keeps its version: an
 //     Update that changes nothing writes nothing. So a loop that writes what it finds comes to rest.
 //  4. A List and the events of a Watch from its version are, together, every later List. Events are never reordered or
-//     repeated, and where changes are lost the watch ends with [ErrExpired]. A backend whose Capabilities say that it
+//     repeated, and where changes are lost the watch ends with [informer.ErrExpired]. A backend whose Capabilities say that it
 //     Skips may leave out states of an object that another one has followed, but no deletion.
 //  5. A watch has a bookmark at least every [backend.BookmarkInterval], so that who waits for the version of a write to
 //     another kind does not wait in vain, and an idle store does not look dead.
@@ -50,11 +50,11 @@
 //     Nothing that is stored ever changes: a write puts another object in its place.
 //  7. A write under the context of a leader or a slot, or under [IfTerm], is refused once a write with a greater term of
 //     the same lease was accepted, anywhere in the database. A write without a term is not checked.
-//  8. Object.Generation grows with what is asked for, and never with a status ([Statused]). Update cannot change a
+//  8. Object.Generation grows with what is asked for, and never with a status (see below). Update cannot change a
 //     status, and UpdateStatus can change nothing else.
-//  9. A write under [Once] that was accepted is not applied again while its id is remembered.
+//  9. A write under [RequestID] that was accepted is not applied again while its id is remembered.
 //  10. A record that does not decode stops nothing else. Lists name it among the Unread, watches pass it by, and an
-//     informer keeps what it has of it, until the record is repaired. Hooks, log and Stats tell of it.
+//     informer keeps what it has of it, until the record is repaired. Config.OnUndecodable, the log, and Stats report it.
 //  11. A write that returns one of the errors of this package has changed nothing. After any other error, of a backend
 //     that is reached over a network or through a disk, it may have.
 //
@@ -64,6 +64,23 @@
 //  13. It keeps the last MemoryConfig.History changes of each kind and no more. A watch holds a position in them, and
 //     nothing else: it has no goroutine and no buffer, and a slow consumer costs nobody anything.
 //  14. No lock is held while anything of the caller runs.
+//
+// # Status
+//
+// The status is what controllers report, beside what people ask for. The tag store:"status" marks it:
+//
+//	type App struct {
+//		Replicas   int
+//		Ready      int              `store:"status"`
+//		Conditions store.Conditions `store:"status"`
+//	}
+//
+// Each part has a method of its own: [Store].Update leaves the status as it is, and UpdateStatus leaves everything else. So
+// somebody who scales an app and a controller that reports on it cannot overwrite each other's part. Create stores both.
+//
+// Tags count on the exported fields of T and of structs that T embeds. A tagged embedded struct is status as a whole. Tags
+// deeper inside a value are ignored: the type there may be a kind of its own. Open refuses any other tag that would have no
+// effect, with an error that names the type and the field.
 //
 // # Inside a transaction of yours
 //

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/trim"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -26,7 +27,7 @@ func TestAMemoryBehindTheInterfaceOfABackendIsAStore(t *testing.T) {
 				return storetest.Database{
 					Handles:   []backend.Backend{behind{db}, behind{db}},
 					Remembers: history,
-					Expire:    func(kind string) error { return expire(db, kind, history) },
+					Expire:    func(kind string) error { return trim.History(db, kind, history) },
 				}
 			})
 		})

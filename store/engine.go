@@ -2,10 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -42,26 +45,32 @@ type told[T any] struct {
 
 // engine is the [Store] of one kind, on any keeper.
 type engine[T any] struct {
-	kind    string
-	cfg     Config[T]
-	keeper  keeper[T]
-	direct  *direct[T] // the keeper, if it is one: a write through it allocates less
-	statued bool       // the type has a status
-	skips   bool       // watches may leave states out
-	bad     bad
+	kind      string
+	db        backend.Backend
+	cfg       Config[T]
+	keeper    keeper[T]
+	direct    *direct[T] // the keeper, if it is one: a write through it allocates less
+	hasStatus bool       // of T
+	skips     bool       // watches may leave states out
+	bad       bad
 }
 
 func (s *engine[T]) Kind() string { return s.kind }
 
+// Clock says what the versions of s count, for a controller that waits until its caches show what it has written.
+func (s *engine[T]) Clock() written.Clock { return written.Clock{Kind: s.kind, DB: s.db} }
+
 func (s *engine[T]) Equal(a, b Object[T]) bool { return a.UID == b.UID && a.Version == b.Version }
+
+func (s *engine[T]) BookmarkPeriod() time.Duration { return backend.BookmarkInterval }
 
 func (s *engine[T]) Get(ctx context.Context, key string) (Object[T], error) {
 	if err := checkName("key", key, backend.MaxKey); err != nil {
-		return Object[T]{}, s.invalid(OpGet, key, err)
+		return Object[T]{}, s.invalid(opGet, key, err)
 	}
 	o, err := s.keeper.get(ctx, key)
 	if err != nil {
-		return Object[T]{}, s.fail(OpGet, key, err)
+		return Object[T]{}, s.fail(opGet, key, err)
 	}
 	return o, nil
 }
@@ -73,7 +82,7 @@ func (s *engine[T]) List(ctx context.Context) (informer.List[Object[T]], error) 
 func (s *engine[T]) Select(ctx context.Context, sel Selector) (informer.List[Object[T]], error) {
 	l, err := informer.Collect(s.selectPages(ctx, sel))
 	if err != nil {
-		return informer.List[Object[T]]{}, s.fail(OpList, "", err)
+		return informer.List[Object[T]]{}, s.fail(opList, "", err)
 	}
 	return l, nil
 }
@@ -85,20 +94,20 @@ func (s *engine[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[Objec
 func (s *engine[T]) selectPages(ctx context.Context, sel Selector) iter.Seq2[informer.List[Object[T]], error] {
 	return func(yield func(informer.List[Object[T]], error) bool) {
 		if err := checkSelector(&sel); err != nil {
-			yield(informer.List[Object[T]]{}, s.invalid(OpList, "", err))
+			yield(informer.List[Object[T]]{}, s.invalid(opList, "", err))
 			return
 		}
 		all := sel.Prefix == "" && len(sel.Labels) == 0
 		var met map[string]bool // keys that did not decode
 		for p, err := range s.keeper.pages(ctx, &sel) {
 			if err != nil {
-				yield(informer.List[Object[T]]{}, s.fail(OpList, "", err))
+				yield(informer.List[Object[T]]{}, s.fail(opList, "", err))
 				return
 			}
 			l := informer.List[Object[T]]{Items: p.items, Version: p.version}
 			for _, u := range p.unread {
-				s.report(u)
-				l.Unread = append(l.Unread, Object[T]{Key: u.key, Version: u.version})
+				s.report(opList, u)
+				l.Unread = append(l.Unread, Object[T]{Kind: s.kind, Key: u.key, Version: u.version})
 				if met == nil {
 					met = make(map[string]bool)
 				}
@@ -125,7 +134,7 @@ func (s *engine[T]) WatchSelected(
 ) iter.Seq2[informer.Event[Object[T]], error] {
 	return func(yield func(informer.Event[Object[T]], error) bool) {
 		if err := checkSelector(&sel); err != nil {
-			yield(informer.Event[Object[T]]{}, s.invalid(OpWatch, "", err))
+			yield(informer.Event[Object[T]]{}, s.invalid(opWatch, "", err))
 			return
 		}
 		for t, err := range s.keeper.watch(ctx, &sel, after) {
@@ -133,7 +142,7 @@ func (s *engine[T]) WatchSelected(
 				if ctx.Err() != nil {
 					err = context.Cause(ctx)
 				} else {
-					err = s.fail(OpWatch, "", err)
+					err = s.fail(opWatch, "", err)
 				}
 				yield(informer.Event[Object[T]]{}, err)
 				return
@@ -152,7 +161,7 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 		return e
 	}
 	if t.err != nil && !t.hidden.deleted {
-		s.report(unread{t.key, t.object.Version, t.err})
+		s.report(opWatch, unread{t.key, t.object.Version, t.err})
 		return e // a cache keeps what it has
 	}
 	s.bad.remove(t.key)
@@ -183,34 +192,34 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 }
 
 func (s *engine[T]) Create(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
-	if err := s.check(OpCreate, &obj); err != nil {
+	if err := s.check(opCreate, &obj); err != nil {
 		return Object[T]{}, err
 	}
-	return s.write(ctx, write[T]{op: OpCreate, kind: s.kind, key: obj.Key, pre: pre, uid: s.cfg.NewUID()}, &obj)
+	return s.write(ctx, write[T]{op: opCreate, kind: s.kind, key: obj.Key, pre: pre, uid: s.cfg.NewUID()}, &obj)
 }
 
 func (s *engine[T]) Update(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
-	if err := s.check(OpUpdate, &obj); err != nil {
+	if err := s.check(opUpdate, &obj); err != nil {
 		return Object[T]{}, err
 	}
-	return s.write(ctx, write[T]{op: OpUpdate, kind: s.kind, key: obj.Key, pre: pre}, &obj)
+	return s.write(ctx, write[T]{op: opUpdate, kind: s.kind, key: obj.Key, pre: pre}, &obj)
 }
 
 func (s *engine[T]) UpdateStatus(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error) {
-	if !s.statued {
-		return Object[T]{}, s.fail(OpUpdateStatus, obj.Key, ErrNoStatus)
+	if !s.hasStatus {
+		return Object[T]{}, s.invalid(opUpdateStatus, obj.Key, errors.New("the type has no status"))
 	}
 	if err := checkName("key", obj.Key, backend.MaxKey); err != nil {
-		return Object[T]{}, s.invalid(OpUpdateStatus, obj.Key, err)
+		return Object[T]{}, s.invalid(opUpdateStatus, obj.Key, err)
 	}
-	return s.write(ctx, write[T]{op: OpUpdateStatus, kind: s.kind, key: obj.Key, pre: pre}, &obj)
+	return s.write(ctx, write[T]{op: opUpdateStatus, kind: s.kind, key: obj.Key, pre: pre}, &obj)
 }
 
 func (s *engine[T]) Delete(ctx context.Context, key string, pre ...Precondition) (Object[T], error) {
 	if err := checkName("key", key, backend.MaxKey); err != nil {
-		return Object[T]{}, s.invalid(OpDelete, key, err)
+		return Object[T]{}, s.invalid(opDelete, key, err)
 	}
-	return s.write(ctx, write[T]{op: OpDelete, kind: s.kind, key: key, pre: pre}, nil)
+	return s.write(ctx, write[T]{op: opDelete, kind: s.kind, key: key, pre: pre}, nil)
 }
 
 func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Object[T], err error) {
@@ -237,6 +246,7 @@ func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Ob
 	if err != nil {
 		return Object[T]{}, s.fail(w.op, w.key, err)
 	}
+	written.Tell(ctx, s.kind, s.db, uint64(o.Version))
 	return o, nil
 }
 

@@ -60,7 +60,7 @@ func TestAFencedWriteIsToldBothTerms(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	e.Err = nil
 	assert.Equal(t, &store.Error{
-		Op: store.OpUpdate, Kind: "app", Key: "web", Lease: "lease", HaveTerm: 7, WantTerm: 6,
+		Op: "update", Kind: "app", Key: "web", Lease: "lease", HaveTerm: 7, WantTerm: 6,
 	}, e)
 	require.ErrorAs(t, errOf(apps.Delete(t.Context(), "web", store.IfTerm("lease", 7), store.IfUID("x"))), &e)
 	assert.Zero(t, e.HaveTerm, "only of a fenced write")
@@ -70,13 +70,13 @@ func TestAFencedWriteIsToldBothTerms(t *testing.T) {
 
 func TestOnlyAConflictIsAConflict(t *testing.T) {
 	assert.True(t, (&store.Error{Err: fmt.Errorf("%w: version", store.ErrConflict)}).Conflict())
-	for _, err := range []error{store.ErrNotFound, store.ErrExists, store.ErrFenced, store.ErrExpired} {
+	for _, err := range []error{store.ErrNotFound, store.ErrExists, store.ErrFenced, informer.ErrExpired} {
 		assert.False(t, (&store.Error{Err: err}).Conflict(), err)
 	}
 }
 
 func TestExpiredIsTheErrorThatInformersKnow(t *testing.T) {
-	assert.ErrorIs(t, &store.Error{Err: store.ErrExpired}, informer.ErrExpired)
+	assert.ErrorIs(t, &store.Error{Err: informer.ErrExpired}, informer.ErrExpired)
 }
 
 func TestAPreconditionOfNothingHolds(t *testing.T) {

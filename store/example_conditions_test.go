@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -30,7 +31,7 @@ func ExampleCondition() {
 	// Output: true false
 }
 
-// CreateOrUpdate makes it so, whether the object is there or not.
+// CreateOrUpdate works whether the object exists or not. The cache saves a read; a stale one, as here, does no harm.
 func ExampleCreateOrUpdate() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})
@@ -39,8 +40,9 @@ func ExampleCreateOrUpdate() {
 		return
 	}
 	sites, _ := store.Open(db, "site", store.Config[Site]{})
+	seen := cache.NewIndexer(store.Key[Site]) // an informer of sites, elsewhere
 	for _, replicas := range []int{1, 3, 3} {
-		site, err := store.CreateOrUpdate(ctx, sites, "shop", func(o *store.Object[Site]) error {
+		site, err := store.CreateOrUpdate(ctx, sites, seen, "shop", func(o *store.Object[Site]) error {
 			o.Value.Replicas = replicas
 			return nil
 		})

@@ -36,7 +36,7 @@ func ExampleFence() {
 }
 
 // A record that does not decode is told of, and stops nothing else.
-func ExampleUndecodable() {
+func ExampleStats() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})
 	if err != nil {
@@ -44,8 +44,8 @@ func ExampleUndecodable() {
 		return
 	}
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{
-		Hooks:  store.Hooks{Undecodable: func(u store.Undecodable) { fmt.Println("hook:", u.Kind, u.Key, u.Version) }},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		OnUndecodable: func(e *store.Error) { fmt.Println("hook:", e.Kind, e.Key, e.Have) },
+		Logger:        slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	_, _ = db.Transact(ctx, "site", "blog", nil, func(backend.Record) (*backend.Record, error) {

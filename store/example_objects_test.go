@@ -37,7 +37,7 @@ func ExampleObject() {
 }
 
 // A reference names one life of an object.
-func ExampleOwnerRef() {
+func ExampleRef() {
 	ctx := context.Background()
 	n := 0
 	db, err := store.NewMemory(store.MemoryConfig{})
@@ -51,15 +51,15 @@ func ExampleOwnerRef() {
 	first, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	_, _ = sites.Delete(ctx, "shop")
 	second, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
-	fmt.Println(first.Ref("site"))
-	fmt.Println(second.Ref("site"))
+	fmt.Println(first.Ref())
+	fmt.Println(second.Ref())
 	// Output:
-	// {site shop uid-1 false}
-	// {site shop uid-2 false}
+	// {site shop uid-1}
+	// {site shop uid-2}
 }
 
 // List, then watch from the version of the list: nothing is missed and nothing is told twice.
-func ExampleReader_watch() {
+func ExampleStore_watch() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	db, err := store.NewMemory(store.MemoryConfig{})
@@ -90,6 +90,41 @@ func ExampleReader_watch() {
 	// 2 Added blog
 	// 3 Deleted shop
 	// seen enough
+}
+
+// An owner is a reference too. One of the owners decides about the object.
+func ExampleOwnerRef() {
+	site := store.Ref{Kind: "site", Key: "shop", UID: "uid-1"}
+	server := store.Object[Site]{Key: "shop-1", Owners: []store.OwnerRef{{Ref: site, Controller: true}}}
+	fmt.Println(server.Owners[0].Kind, server.Owners[0].Key, server.Owners[0].Controller)
+	// Output: site shop true
+}
+
+// An Informer mirrors the objects of a store. A store is its source, and Key says where each object belongs.
+func ExampleInformer() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	sites, _ := store.Open(db, "site", store.Config[Site]{})
+	created, _ := sites.Create(ctx, store.Object[Site]{Key: "shop", Value: Site{Replicas: 3}})
+	var mirror *store.Informer[Site]
+	mirror, err = informer.New(sites, store.Key, informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- mirror.Run(ctx) }()
+	_ = mirror.WaitForVersion(ctx, created.Version)
+	site, ok := mirror.Get("shop")
+	fmt.Println(site.Kind, site.Value.Replicas, ok)
+	cancel()
+	<-done
+	// Output: site 3 true
 }
 
 // Objects go into a cache under their keys.

@@ -10,21 +10,14 @@ import (
 // Service is a value with a status.
 type Service struct {
 	Replicas int
-	Status   ServiceStatus
+	Status   ServiceStatus `store:"status"`
 }
 
 // ServiceStatus is what a controller reports of a Service.
 type ServiceStatus struct{ Ready int }
 
-// WithStatusOf says which part of a Service is its status.
-func (s Service) WithStatusOf(other Service) Service {
-	s.Status = other.Status
-	return s
-}
-
 // The generation grows with what is asked for, not with what is reported.
-func ExampleStatused() {
-	var _ store.Statused[Service] = Service{}
+func ExampleStore_status() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})
 	if err != nil {
@@ -59,8 +52,8 @@ func ExampleSelector() {
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/db", Labels: map[string]string{"tier": "back"}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "blog/web", Labels: map[string]string{"tier": "front"}})
 
-	front := store.InNamespace("shop")
-	front.Labels = []store.LabelRule{{Label: "tier", Values: []string{"front"}}}
+	front := store.Selector{Prefix: "shop/"}
+	front.Labels = []store.Requirement{{Label: "tier", Values: []string{"front"}}}
 	list, err := sites.Select(ctx, front)
 	for _, o := range list.Items {
 		fmt.Println(o.Key, err)
@@ -68,8 +61,8 @@ func ExampleSelector() {
 	// Output: shop/web <nil>
 }
 
-func ExampleLabelRule() {
-	notBack := store.Selector{Labels: []store.LabelRule{{Label: "tier", Values: []string{"back"}, Not: true}}}
+func ExampleRequirement() {
+	notBack := store.Selector{Labels: []store.Requirement{{Label: "tier", Values: []string{"back"}, Not: true}}}
 	fmt.Println(notBack.Matches("web", map[string]string{"tier": "front"}))
 	fmt.Println(notBack.Matches("db", map[string]string{"tier": "back"}))
 	fmt.Println(notBack.Matches("plain", nil))
@@ -80,7 +73,7 @@ func ExampleLabelRule() {
 }
 
 // A write whose acknowledgement was lost is sent again, and is applied once.
-func ExampleOnce() {
+func ExampleRequestID() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})
 	if err != nil {
@@ -89,11 +82,23 @@ func ExampleOnce() {
 	}
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	site := store.Object[Site]{Key: "shop"}
-	first, err := sites.Create(ctx, site, store.Once("request-1"))
+	first, err := sites.Create(ctx, site, store.RequestID("request-1"))
 	fmt.Println(first.Version, err)
-	again, err := sites.Create(ctx, site, store.Once("request-1"))
+	again, err := sites.Create(ctx, site, store.RequestID("request-1"))
 	fmt.Println(again.Version, err)
 	// Output:
 	// 1 <nil>
 	// 1 <nil>
+}
+
+// A write of the status asks for nothing new.
+func ExampleGenerationChanged() {
+	asked := store.Object[Site]{UID: "u1", Generation: 1, Version: 1}
+	reported, scaled, another := asked, asked, asked
+	reported.Version = 2
+	scaled.Version, scaled.Generation = 2, 2
+	another.Version, another.UID = 3, "u2"
+	fmt.Println(store.GenerationChanged(asked, reported), store.GenerationChanged(asked, scaled),
+		store.GenerationChanged(asked, another))
+	// Output: false true true
 }

@@ -53,8 +53,8 @@ func Example() {
 }
 
 // Functions ask for no more of a store than they need.
-func ExampleReader() {
-	total := func(ctx context.Context, sites store.Reader[Site]) (sum int, err error) {
+func ExampleStore_read() {
+	total := func(ctx context.Context, sites store.Store[Site]) (sum int, err error) {
 		list, err := sites.List(ctx)
 		for _, site := range list.Items {
 			sum += site.Value.Replicas
@@ -75,8 +75,8 @@ func ExampleReader() {
 	// Output: 4 <nil>
 }
 
-func ExampleWriter() {
-	ensure := func(ctx context.Context, sites store.Writer[Site], key string) error {
+func ExampleStore_write() {
+	ensure := func(ctx context.Context, sites store.Store[Site], key string) error {
 		_, err := sites.Create(ctx, store.Object[Site]{Key: key})
 		if errors.Is(err, store.ErrExists) {
 			return nil

@@ -183,7 +183,7 @@ func (w *world) checkWatches() {
 		seen := after
 		for e, err := range w.apps.Watch(context.Background(), informer.Version(after)) {
 			if missing > w.history {
-				w.want(err, store.ErrExpired)
+				w.want(err, informer.ErrExpired)
 				seen = len(w.story)
 				break
 			}

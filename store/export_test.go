@@ -1,6 +1,11 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/setpoint-go/setpoint/internal/statustag"
+)
 
 // CheckInvariants returns an error that says which invariant of db does not hold.
 func (db *Memory) CheckInvariants() error {
@@ -42,7 +47,7 @@ func viewOf(it item) view {
 		return v.view()
 	}
 	rec, _ := it.record()
-	st, _ := (&codec[any]{encodeJSON[any], decodeJSON[any]}).state(&rec)
+	st, _ := (&codec[any]{"", encodeJSON[any], decodeJSON[any]}).state(&rec)
 	return view{st.Object, st.hidden, it}
 }
 
@@ -155,3 +160,9 @@ func Stored[T any](s Store[T], key string) *Object[T] {
 
 // IsDirect reports whether s keeps values as they are.
 func IsDirect[T any](s Store[T]) bool { return s.(*engine[T]).direct != nil }
+
+// CheckStatus returns the error of Open if the status tags of t are wrong.
+func CheckStatus(t reflect.Type) error {
+	_, err := statustag.Of(t)
+	return err
+}

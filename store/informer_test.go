@@ -19,6 +19,7 @@ var (
 	_ informer.ListWatcher[object] = (store.Store[App])(nil)
 	_ informer.Equaler[object]     = (store.Store[App])(nil)
 	_ informer.Pager[object]       = (store.Store[App])(nil)
+	_ informer.Bookmarker          = (store.Store[App])(nil)
 )
 
 // An informer of a quiet kind reaches the version of a write to another kind, and one that falls out of the history lists
@@ -28,7 +29,7 @@ func TestAnInformerFollowsAStoreInMemory(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{History: 5})
 		jobs := open[App](t, db, "job")
 		create(t, apps, "web")
-		inf := must(informer.New(apps, store.Key[App], informer.Config{Name: "apps"}))
+		inf := must(informer.New(apps, store.Key, informer.Config{Name: "apps"}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it
@@ -73,7 +74,7 @@ func (g gapped) Watch(ctx context.Context, _ informer.Version) iter.Seq2[informe
 	return func(yield func(informer.Event[object], error) bool) {
 		select {
 		case <-g.gaps:
-			yield(informer.Event[object]{}, store.ErrExpired)
+			yield(informer.Event[object]{}, informer.ErrExpired)
 		case <-ctx.Done():
 		}
 	}
@@ -85,7 +86,7 @@ func TestAListAfterAGapTellsOnlyWhatHasChanged(t *testing.T) {
 		create(t, apps, "quiet")
 		create(t, apps, "busy")
 		source := gapped{apps, make(chan struct{}, 1)}
-		inf := must(informer.New(source, store.Key[App], informer.Config{Name: "apps"}))
+		inf := must(informer.New(source, store.Key, informer.Config{Name: "apps"}))
 		updates := map[string]int{}
 		handler, err := inf.AddHandler(informer.Handler[string, object]{OnUpdate: func(_, o object) { updates[o.Key]++ }})
 		require.NoError(t, err)

@@ -55,7 +55,7 @@ func TestATransactionInTheContextReachesTheBackendWithEveryCall(t *testing.T) {
 	require.NoError(t, err)
 	_, err = store.Patch(ctx, apps, "web", raise)
 	require.NoError(t, err)
-	_, err = store.CreateOrUpdate(ctx, apps, "web", raise)
+	_, err = store.CreateOrUpdate(ctx, apps, nil, "web", raise)
 	require.NoError(t, err)
 	_, err = apps.List(ctx)
 	require.NoError(t, err)

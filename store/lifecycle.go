@@ -2,13 +2,15 @@ package store
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/statustag"
 )
 
-// keptRequests is how many ids of [Once] are remembered with each key.
+// keptRequests is how many ids of [RequestID] are remembered with each key.
 const keptRequests = 8
 
 // state is an object as it is stored, with what else has to be known of it. What is stored never changes.
@@ -45,14 +47,11 @@ type values[T any] interface {
 	// adopt makes v, which a caller has given, a value to be stored, which nobody else can change. It reports whether it
 	// is the same as base, a stored one, or nil. The error says which part of v cannot be stored.
 	adopt(v, base *T) (same bool, err error)
-
-	// copyOf returns a copy of a stored value, to make a value from that is given to adopt.
-	copyOf(stored *T) T
 }
 
 // lifecycle is what a write makes of an object. It is the one place that knows: all backends go through it.
 type lifecycle[T any] struct {
-	withStatus func(v, other T) T // nil when T has no status
+	status statustag.Fields // of T
 }
 
 // decide returns the state that w, with obj unless it is a deletion, makes of have, which is nil if there is nothing and may be a tombstone. A state of nil
@@ -72,9 +71,9 @@ func (l lifecycle[T]) decide(w *write[T], obj *Object[T], have *state[T], vs val
 	var next *state[T]
 	var err error
 	switch w.op {
-	case OpCreate:
+	case opCreate:
 		next, err = l.create(w, obj, vs)
-	case OpDelete:
+	case opDelete:
 		next = remove(alive)
 	default:
 		next, err = l.update(w, obj, alive, vs)
@@ -104,7 +103,7 @@ func (w *write[T]) repeats(have *state[T]) (bool, error) {
 		case r.Op == w.op:
 			return true, nil
 		default:
-			return false, fmt.Errorf("%w: %q was to %s it", ErrRequest, id, r.Op)
+			return false, fmt.Errorf("%w: the request id %q belongs to another write, to %s the object", ErrInvalid, id, r.Op)
 		}
 	}
 	return false, nil
@@ -115,9 +114,9 @@ func (w *write[T]) readable(have *state[T], bad error) error {
 	switch {
 	case bad == nil || have == nil:
 		return bad
-	case have.deleted, w.op == OpCreate:
+	case have.deleted, w.op == opCreate:
 		return nil
-	case w.op == OpDelete && have.UID != "": // the envelope did decode
+	case w.op == opDelete && have.UID != "": // the envelope did decode
 		return nil
 	default:
 		return bad
@@ -137,7 +136,7 @@ func (w *write[T]) admit(obj *Object[T], alive *state[T]) error {
 			asked = v
 		}
 	}
-	swap := w.op == OpUpdate || w.op == OpUpdateStatus
+	swap := w.op == opUpdate || w.op == opUpdateStatus
 	if swap {
 		asked = obj.Version
 	}
@@ -145,9 +144,9 @@ func (w *write[T]) admit(obj *Object[T], alive *state[T]) error {
 		return &Error{Op: w.op, Kind: w.kind, Key: w.key, Have: version, Want: want, Err: err}
 	}
 	switch {
-	case alive != nil && w.op == OpCreate:
+	case alive != nil && w.op == opCreate:
 		return refuse(asked, ErrExists)
-	case alive == nil && w.op != OpCreate:
+	case alive == nil && w.op != opCreate:
 		return refuse(asked, ErrNotFound)
 	}
 	for i := range w.pre {
@@ -172,6 +171,7 @@ func (w *write[T]) admit(obj *Object[T], alive *state[T]) error {
 func (l lifecycle[T]) create(w *write[T], obj *Object[T], vs values[T]) (*state[T], error) {
 	next := &state[T]{Object: *obj, hidden: hidden{created: true}}
 	next.deepenEnvelope()
+	next.Kind = w.kind
 	next.UID, next.Version, next.Generation, next.Created, next.Deleting = w.uid, 0, 1, now(), time.Time{}
 	if _, err := vs.adopt(&next.Value, nil); err != nil {
 		return nil, err
@@ -182,25 +182,28 @@ func (l lifecycle[T]) create(w *write[T], obj *Object[T], vs values[T]) (*state[
 // update returns what an Update or an UpdateStatus makes of old, or nil if that is nothing new.
 func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], vs values[T]) (*state[T], error) {
 	next := &state[T]{}
-	switch {
-	case l.withStatus == nil:
+	switch { // adopt copies what next is given here
+	case l.status == nil:
 		next.Value = obj.Value
-	case w.op == OpUpdateStatus:
-		next.Value = l.withStatus(vs.copyOf(&old.Value), obj.Value)
+	case w.op == opUpdateStatus:
+		given := new(T) // so that obj need not be allocated
+		*given, next.Value = obj.Value, old.Value
+		l.status.Set(reflect.ValueOf(&next.Value), reflect.ValueOf(given))
 	default:
-		next.Value = l.withStatus(obj.Value, vs.copyOf(&old.Value))
+		next.Value = obj.Value
+		l.status.Set(reflect.ValueOf(&next.Value), reflect.ValueOf(&old.Value))
 	}
 	sameValue, err := vs.adopt(&next.Value, &old.Value)
 	if err != nil {
 		return nil, err
 	}
 	envelope := obj
-	if w.op == OpUpdateStatus {
+	if w.op == opUpdateStatus {
 		envelope = &old.Object
 	}
 	sameEnvelope := next.setEnvelope(envelope, &old.Object)
-	next.Key, next.UID, next.Created, next.Deleting, next.Generation = old.Key, old.UID, old.Created, old.Deleting, old.Generation
-	if !sameValue && w.op == OpUpdate { // the status is that of old: it is what was asked for that differs
+	next.Kind, next.Key, next.UID, next.Created, next.Deleting, next.Generation = old.Kind, old.Key, old.UID, old.Created, old.Deleting, old.Generation
+	if !sameValue && w.op == opUpdate { // the status is that of old: it is what was asked for that differs
 		next.Generation++
 	}
 	next.deleted = !next.Deleting.IsZero() && len(next.Finalizers) == 0

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/trim"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -27,31 +28,11 @@ func TestMemoryIsAStore(t *testing.T) {
 				return storetest.Database{
 					Handles:   []backend.Backend{db, db},
 					Remembers: history,
-					Expire:    func(kind string) error { return expire(db, kind, history) },
+					Expire:    func(kind string) error { return trim.History(db, kind, history) },
 				}
 			})
 		})
 	}
-}
-
-// expire makes as many changes of a kind as db remembers.
-func expire(db *store.Memory, kind string, history int) error {
-	for i := range history/2 + 1 {
-		for _, deleted := range []bool{false, true} {
-			_, err := db.Transact(context.Background(), kind, fmt.Sprint("filler", i), nil,
-				func(have backend.Record) (*backend.Record, error) {
-					next := have
-					if next.Deleted = deleted; !deleted {
-						next.Meta, next.Value = []byte("{}"), []byte("{}")
-					}
-					return &next, nil
-				})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func TestTheDefaultHistoryIs4096Changes(t *testing.T) {
@@ -62,16 +43,16 @@ func TestTheDefaultHistoryIs4096Changes(t *testing.T) {
 	}
 	require.NoError(t, firstOf(apps, 0))
 	scale(t, apps, "web", 0)
-	require.ErrorIs(t, firstOf(apps, 0), store.ErrExpired)
+	require.ErrorIs(t, firstOf(apps, 0), informer.ErrExpired)
 	require.NoError(t, firstOf(apps, 1))
 }
 
 func TestANegativeHistoryKeepsNothing(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{History: -1})
 	o := create(t, apps, "web")
-	require.ErrorIs(t, firstOf(apps, 0), store.ErrExpired)
+	require.ErrorIs(t, firstOf(apps, 0), informer.ErrExpired)
 	o2 := scale(t, apps, "web", 3)
-	require.ErrorIs(t, firstOf(apps, o.Version), store.ErrExpired)
+	require.ErrorIs(t, firstOf(apps, o.Version), informer.ErrExpired)
 	require.NoError(t, db.CheckInvariants())
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -102,7 +83,7 @@ func TestAKindMayBeOpenedAgainWithTheSameTypeOnly(t *testing.T) {
 	_, err = store.Open[Other](db, "app", store.Config[Other]{})
 	var e *store.Error
 	require.ErrorAs(t, err, &e)
-	assert.Equal(t, store.OpOpen, e.Op)
+	assert.Equal(t, "open", e.Op)
 	assert.Equal(t, "app", e.Kind)
 	assert.ErrorContains(t, err, "Other")
 
@@ -226,7 +207,7 @@ func mirror(t *testing.T, ctx context.Context, s store.Store[App]) map[string]ob
 			case ctx.Err() != nil && err != nil:
 				return held
 			case err != nil:
-				assert.ErrorIs(t, err, store.ErrExpired)
+				assert.ErrorIs(t, err, informer.ErrExpired)
 			case e.Type == informer.Deleted:
 				delete(held, e.Object.Key)
 			case e.Type != informer.Bookmark:

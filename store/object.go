@@ -1,11 +1,15 @@
 package store
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // Object is the envelope around one value: what the store and its controllers know of it. The value itself needs no
@@ -14,11 +18,14 @@ import (
 // The caller owns Key, Value, Labels, Owners and Finalizers. The store owns the rest: what a caller writes there is ignored,
 // but for Version and UID, which an Update compares with what is stored.
 type Object[T any] struct {
-	// Key identifies the object within its kind. It is not empty and never changes. Where keys have namespaces, they
-	// are written "namespace/name", as by the String method of cache.Name; see [InNamespace].
+	// Kind is the name of the kind of the object. The store sets it in every object that it returns or sends.
+	Kind string
+
+	// Key identifies the object within its kind. It is not empty and never changes. A key in a
+	// namespace is written "namespace/name"; see [Selector].
 	Key string
 
-	// Value is the content: plain data. Part of it may be status, see [Statused].
+	// Value is the content: plain data. Part of it may be status: see the package documentation.
 	Value T
 
 	// UID tells one life of a key from the next: an object that is created again under the same key has another.
@@ -35,8 +42,8 @@ type Object[T any] struct {
 	// Labels are for finding the object, see [Selector].
 	Labels map[string]string
 
-	// Owners are the objects that this one exists for. At most one of them is the controller. An owner.Collector deletes
-	// the object when all of them are gone.
+	// Owners are the objects that this one exists for. At most one of them is the controller. A collector of package
+	// controller deletes the object when all of them are gone.
 	Owners []OwnerRef
 
 	// Finalizers name the work that has to be done before the object may go. While there is one, Delete only sets
@@ -50,24 +57,32 @@ type Object[T any] struct {
 	Deleting time.Time
 }
 
-// Ref returns a reference to o, an object of the given kind. It is not a controlling one.
-func (o Object[T]) Ref(kind string) OwnerRef {
-	return OwnerRef{Kind: kind, Key: o.Key, UID: o.UID}
-}
+// Ref returns a reference to this life of o. It is complete if o comes from a store.
+func (o Object[T]) Ref() Ref { return Ref{Kind: o.Kind, Key: o.Key, UID: o.UID} }
 
-// Key returns the key of o. It is the cache.KeyFunc of objects: informer.New(apps, store.Key[App], informer.Config{}).
+// Key returns the key of o. It is the cache.KeyFunc of objects: informer.New(apps, store.Key, informer.Config{}).
 func Key[T any](o Object[T]) string { return o.Key }
 
-// OwnerRef refers to one life of an object of any kind, which owns the object that carries the reference.
-type OwnerRef struct {
-	Kind, Key string
+// GenerationChanged reports whether an update asks for something else: new has another Generation than old, or another UID.
+// It is for controllers that write the status of the objects that they watch, to pass over their own writes.
+func GenerationChanged[T any](old, new Object[T]) bool {
+	return old.Generation != new.Generation || old.UID != new.UID
+}
 
-	// UID is the one of the owner. An object with another UID under the same key is not the owner.
-	UID string
+// Ref refers to an object of any kind. With a UID, it refers to one life of the object: an object that was created again
+// under the same key has another UID.
+type Ref struct{ Kind, Key, UID string }
+
+// OwnerRef refers to an owner of the object that carries the reference.
+type OwnerRef struct {
+	Ref // to one life of the owner, so UID is set
 
 	// Controller is true for the one owner that decides about the object.
 	Controller bool
 }
+
+// Informer mirrors the objects of a [Store].
+type Informer[T any] = informer.Informer[string, Object[T]]
 
 // deepenEnvelope makes o, a shallow copy, share nothing but its value.
 func (o *Object[T]) deepenEnvelope() {
@@ -117,4 +132,141 @@ func labelsBefore[T any](next, old *Object[T]) map[string]string {
 	default:
 		return old.Labels
 	}
+}
+
+// Condition is one thing that a controller says about an object, in its status: whether it is so, since when, and why.
+type Condition struct {
+	Type string // what it is about, such as "Ready"
+	OK   bool   // whether it is so
+
+	Reason  string // why, in one word for programs, such as "ImagePullFailed"
+	Message string // why, for people
+
+	// Generation is the Object.Generation that was looked at. If it is less than that of the object, the condition is about
+	// an object that somebody has changed since.
+	Generation int64
+
+	// Since is when OK last changed. Set sees to it.
+	Since time.Time
+}
+
+// Conditions are what the status of an object says, one of each Type, in the order in which they came. The zero value is
+// ready to use.
+type Conditions []Condition
+
+// Set puts c in the place of the condition of its type, or adds it. Since is the time of now if OK differs from before, or
+// nothing was said before; else it stays as it was, and what c says there is ignored. Set reports whether anything has
+// changed. It changes no array that others may share, so a copy of Conditions stays as it was.
+func (cs *Conditions) Set(c Condition) (changed bool) {
+	next := make(Conditions, len(*cs), len(*cs)+1)
+	copy(next, *cs)
+	for i, was := range next {
+		if was.Type != c.Type {
+			continue
+		}
+		if c.Since = was.Since; c.OK != was.OK {
+			c.Since = now()
+		}
+		if c == was {
+			return false
+		}
+		next[i] = c
+		*cs = next
+		return true
+	}
+	c.Since = now()
+	*cs = append(next, c)
+	return true
+}
+
+// Get returns the condition of a type. False means that nothing is said about it.
+func (cs Conditions) Get(conditionType string) (Condition, bool) {
+	for _, c := range cs {
+		if c.Type == conditionType {
+			return c, true
+		}
+	}
+	return Condition{}, false
+}
+
+// AllOK reports whether the conditions of all these types are said to be so, of a generation or a later one. Without types
+// it is about all that are there, and there has to be one.
+func (cs Conditions) AllOK(generation int64, types ...string) bool {
+	if len(types) == 0 {
+		for _, c := range cs {
+			types = append(types, c.Type)
+		}
+	}
+	for _, t := range types {
+		if c, _ := cs.Get(t); !c.OK || c.Generation < generation {
+			return false
+		}
+	}
+	return len(types) > 0
+}
+
+// checkName returns an error unless s is what a backend can hold as the name of something.
+func checkName(what, s string, limit int) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("the %s is empty", what)
+	case len(s) > limit:
+		return fmt.Errorf("the %s has %d bytes, %d are allowed", what, len(s), limit)
+	default:
+		return checkText(what, s)
+	}
+}
+
+// checkText returns an error unless every backend returns s as it is.
+func checkText(what, s string) error {
+	switch {
+	case !utf8.ValidString(s):
+		return fmt.Errorf("the %s %q is not UTF-8", what, s)
+	case strings.IndexByte(s, 0) >= 0:
+		return fmt.Errorf("the %s %q contains NUL", what, s)
+	}
+	return nil
+}
+
+// checkEnvelope returns an error unless the parts of o that the caller owns, but for the key and the value, can be stored.
+func checkEnvelope[T any](o *Object[T]) error {
+	for label, value := range o.Labels {
+		if err := checkName("label", label, backend.MaxKey); err != nil {
+			return err
+		}
+		if err := checkText("value of label "+label, value); err != nil {
+			return err
+		}
+	}
+	for _, ref := range o.Owners {
+		for _, s := range []string{ref.Kind, ref.Key, ref.UID} {
+			if err := checkText("reference to an owner", s); err != nil {
+				return err
+			}
+		}
+	}
+	for _, f := range o.Finalizers {
+		if err := checkText("finalizer", f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSelector returns an error unless sel can be asked of every backend.
+func checkSelector(sel *Selector) error {
+	if err := checkText("prefix", sel.Prefix); err != nil {
+		return err
+	}
+	for _, rule := range sel.Labels {
+		if err := checkText("label", rule.Label); err != nil {
+			return err
+		}
+		for _, value := range rule.Values {
+			if err := checkText("value of label "+rule.Label, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -19,7 +19,7 @@ import (
 // contested returns an interceptor in front of apps, in which somebody else changes "web" before each of the first writes.
 func contested(apps store.Store[App], times int) *storetest.Interceptor[App] {
 	s := storetest.NewInterceptor[App](apps)
-	s.Inject(storetest.Rule{Op: store.OpUpdate, Times: times, Fault: storetest.Before(func(ctx context.Context) error {
+	s.Inject(storetest.Rule{Op: "update", Times: times, Fault: storetest.Before(func(ctx context.Context) error {
 		now, err := apps.Get(ctx, "web")
 		if err == nil {
 			now.Value.Tags = append(now.Value.Tags, "other")
@@ -185,15 +185,15 @@ func TestPatchWhoseOutcomeIsUnknownIsNotTriedAgainAndMayBeRepeatedUnderItsID(t *
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
 		s := storetest.NewInterceptor[App](apps)
-		s.Inject(storetest.Rule{Op: store.OpUpdate, Fault: fault})
-		_, err := store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+		s.Inject(storetest.Rule{Op: "update", Fault: fault})
+		_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
 		require.ErrorIs(t, err, storetest.ErrLost)
 		assert.Len(t, s.Writes(), 1, "Patch does not guess")
 		got, err := apps.Get(t.Context(), "web")
 		require.NoError(t, err)
 		assert.Equal(t, applied, got.Value.Replicas)
 
-		after, err := store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+		after, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
 		require.NoError(t, err)
 		assert.Equal(t, 1, after.Value.Replicas, "once in all")
 		got, err = apps.Get(t.Context(), "web")
@@ -208,13 +208,13 @@ func TestPatchThatCannotReadWritesNothing(t *testing.T) {
 		create(t, apps, "web")
 		s := storetest.NewInterceptor[App](apps)
 		down := errors.New("down")
-		s.Inject(storetest.Rule{Op: store.OpGet, Fault: storetest.Fail(down)})
-		_, err := store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+		s.Inject(storetest.Rule{Op: "get", Fault: storetest.Fail(down)})
+		_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
 		require.ErrorIs(t, err, down)
-		s.Inject(storetest.Rule{Op: store.OpGet, Fault: storetest.Hang()})
+		s.Inject(storetest.Rule{Op: "get", Fault: storetest.Hang()})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err = store.Patch(ctx, s, "web", raise, store.Once("r1"))
+		_, err = store.Patch(ctx, s, "web", raise, store.RequestID("r1"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Empty(t, s.Writes())
 	})
@@ -224,9 +224,9 @@ func TestPatchThatCannotReadWritesNothing(t *testing.T) {
 func TestARepeatedPatchThatCannotAskSaysSo(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	s := storetest.NewInterceptor[App](apps)
-	s.Inject(storetest.Rule{Op: store.OpUpdate, Fault: storetest.LoseRequest()})
-	_, err := store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+	s.Inject(storetest.Rule{Op: "update", Fault: storetest.LoseRequest()})
+	_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
 	require.ErrorIs(t, err, storetest.ErrLost)
-	_, err = store.Patch(t.Context(), s, "web", raise, store.Once("r1"))
+	_, err = store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
 	require.ErrorIs(t, err, store.ErrNotFound)
 }

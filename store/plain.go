@@ -2,8 +2,10 @@ package store
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -307,4 +309,52 @@ func equalTime(a, b reflect.Value) bool {
 	_, east := x.Zone()
 	_, eastToo := y.Zone()
 	return x.Equal(y) && east == eastToo
+}
+
+// known fills p for the types that values are most often made of, and says whether t is one of them. The code for all types
+// does the same by reflection, about three times as slow.
+func (p *plain) known(t reflect.Type) bool {
+	switch {
+	case t.Kind() == reflect.Slice && t.Elem() == reflect.TypeFor[string]():
+		fillSlice[string](p)
+	case t.Kind() == reflect.Slice && t.Elem() == reflect.TypeFor[byte]():
+		fillSlice[byte](p)
+	case t.Kind() == reflect.Slice && t.Elem() == reflect.TypeFor[int]():
+		fillSlice[int](p)
+	case t.Kind() == reflect.Map && t.Key() == reflect.TypeFor[string]() && t.Elem() == reflect.TypeFor[string]():
+		fillMap[string, string](p)
+	default:
+		return false
+	}
+	return true
+}
+
+func fillSlice[E comparable](p *plain) {
+	p.deepen = func(to, _ reflect.Value, _ int) {
+		s := as[[]E](to)
+		*s = slices.Clone(*s)
+	}
+	p.equal = func(a, b reflect.Value) bool {
+		x, y := *as[[]E](a), *as[[]E](b)
+		return (x == nil) == (y == nil) && slices.Equal(x, y)
+	}
+}
+
+func fillMap[K, E comparable](p *plain) {
+	p.deepen = func(to, _ reflect.Value, _ int) {
+		m := as[map[K]E](to)
+		*m = maps.Clone(*m)
+	}
+	p.equal = func(a, b reflect.Value) bool {
+		x, y := *as[map[K]E](a), *as[map[K]E](b)
+		return (x == nil) == (y == nil) && maps.Equal(x, y)
+	}
+}
+
+// as returns v, an addressable value whose type is or is made from T, as what it is.
+func as[T any](v reflect.Value) *T {
+	if p, ok := v.Addr().Interface().(*T); ok {
+		return p
+	}
+	return v.Addr().Convert(reflect.TypeFor[*T]()).Interface().(*T)
 }

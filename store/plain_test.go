@@ -143,7 +143,7 @@ func TestWhatIsNotPlainDataIsNamed(t *testing.T) {
 		var e *store.Error
 		if assert.ErrorAs(t, err, &e, c.want) {
 			assert.ErrorContains(t, err, c.want)
-			assert.Equal(t, store.OpOpen, e.Op)
+			assert.Equal(t, "open", e.Op)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestTheLastRequestsOfAKeyAreRememberedAndNoMore(t *testing.T) {
 	o := create(t, apps, "web")
 	var sent []object
 	send := func(n int) error {
-		_, err := apps.Update(t.Context(), sent[n], store.Once(fmt.Sprint("r", n)))
+		_, err := apps.Update(t.Context(), sent[n], store.RequestID(fmt.Sprint("r", n)))
 		return err
 	}
 	for n := range 3 * kept {
@@ -47,7 +47,7 @@ func TestTheLastRequestsOfAKeyAreRememberedAndNoMore(t *testing.T) {
 func TestRequestsOutliveADeletionAsLongAsTheHistory(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{History: 3})
 	send := func() error {
-		_, err := apps.Create(t.Context(), object{Key: "web"}, store.Once("r"))
+		_, err := apps.Create(t.Context(), object{Key: "web"}, store.RequestID("r"))
 		return err
 	}
 	require.NoError(t, send())
@@ -68,7 +68,7 @@ func TestARepeatedPatchIsAppliedOnce(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o := create(t, apps, "web")
 	for range 2 {
-		after, err := store.Patch(t.Context(), apps, "web", raise, store.IfVersion(o.Version), store.Once("r"))
+		after, err := store.Patch(t.Context(), apps, "web", raise, store.IfVersion(o.Version), store.RequestID("r"))
 		require.NoError(t, err)
 		assert.Equal(t, 1, after.Value.Replicas)
 	}
@@ -89,11 +89,11 @@ func TestARepeatedPatchIsAnsweredWhateverHasBecomeOfTheObject(t *testing.T) {
 		return nil
 	}
 	for range 2 {
-		o, err = store.Patch(t.Context(), apps, "web", claim, store.Once("claim"))
+		o, err = store.Patch(t.Context(), apps, "web", claim, store.RequestID("claim"))
 		require.NoError(t, err)
 		assert.Equal(t, []string{"mine"}, o.Value.Tags)
 	}
-	_, err = store.Patch(t.Context(), apps, "web", claim, store.Once("other"))
+	_, err = store.Patch(t.Context(), apps, "web", claim, store.RequestID("other"))
 	require.Equal(t, taken, err)
 	after, err := apps.Get(t.Context(), "web")
 	require.NoError(t, err)
@@ -101,13 +101,13 @@ func TestARepeatedPatchIsAnsweredWhateverHasBecomeOfTheObject(t *testing.T) {
 
 	require.NoError(t, errOf(apps.Delete(t.Context(), "web")))
 	for range 2 {
-		o, err = store.Patch(t.Context(), apps, "web", func(o *object) error { o.Finalizers = nil; return nil }, store.Once("gone"))
+		o, err = store.Patch(t.Context(), apps, "web", func(o *object) error { o.Finalizers = nil; return nil }, store.RequestID("gone"))
 		require.NoError(t, err)
 		assert.Empty(t, o.Finalizers)
 	}
-	_, err = store.Patch(t.Context(), apps, "web", raise, store.Once("late"))
+	_, err = store.Patch(t.Context(), apps, "web", raise, store.RequestID("late"))
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = store.Patch(t.Context(), apps, "next", raise, store.Once("gone"))
+	_, err = store.Patch(t.Context(), apps, "next", raise, store.RequestID("gone"))
 	require.ErrorIs(t, err, store.ErrNotFound, "each key has ids of its own")
 }
 
@@ -123,13 +123,13 @@ func TestWritesThatAreRepeatedUntilTheySucceedCountOnceWithAnID(t *testing.T) {
 		for n := range raises {
 			var pre []store.Precondition
 			if once {
-				pre = []store.Precondition{store.Once(fmt.Sprint("raise ", n))}
+				pre = []store.Precondition{store.RequestID(fmt.Sprint("raise ", n))}
 			}
 			for {
 				s.Reset()
 				if r.IntN(2) == 0 {
 					fault := []storetest.Fault{storetest.LoseRequest(), storetest.LoseReply()}[r.IntN(2)]
-					s.Inject(storetest.Rule{Op: []string{store.OpGet, store.OpUpdate}[r.IntN(2)], Fault: fault})
+					s.Inject(storetest.Rule{Op: []string{"get", "update"}[r.IntN(2)], Fault: fault})
 				}
 				_, err := store.Patch(t.Context(), s, "web", raise, pre...)
 				if err == nil {
@@ -150,19 +150,10 @@ func TestWritesThatAreRepeatedUntilTheySucceedCountOnceWithAnID(t *testing.T) {
 	}
 }
 
-// pointed has its status method in the wrong place.
-type pointed struct{ Ready int }
-
-func (*pointed) WithStatusOf(other pointed) pointed { return other }
-
-func TestAStatusMethodOfAPointerIsAnError(t *testing.T) {
-	assert.ErrorContains(t, opens[pointed](must(store.NewMemory(store.MemoryConfig{}))), "not of a pointer")
-}
-
 func TestATypeWithoutStatusHasNoneToUpdate(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	_, err := apps.UpdateStatus(t.Context(), create(t, apps, "web"))
-	require.ErrorIs(t, err, store.ErrNoStatus)
+	require.ErrorIs(t, err, store.ErrInvalid)
 }
 
 func TestPatchStatusWritesTheStatusAlone(t *testing.T) {

@@ -32,7 +32,7 @@ func label(t *testing.T, s store.Store[App], key, tier string) object {
 	return o
 }
 
-var front = store.Selector{Labels: []store.LabelRule{{Label: "tier", Values: []string{"front"}}}}
+var front = store.Selector{Labels: []store.Requirement{{Label: "tier", Values: []string{"front"}}}}
 
 func TestAWatchOfASelectionTellsWhatEntersAndWhatLeaves(t *testing.T) {
 	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
@@ -90,7 +90,7 @@ func TestAnInformerOfASelectionMirrorsTheSelectionAndNothingElse(t *testing.T) {
 				b = skipping{db}
 			}
 			apps := must(store.Open(b, "app", store.Config[App]{}))
-			inf := must(informer.New(store.Selected(apps, front), store.Key[App], informer.Config{Name: "front", OnError: func(error) {}}))
+			inf := must(informer.New(store.Selected(apps, front), store.Key, informer.Config{Name: "front", OnError: func(error) {}}))
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it
@@ -155,7 +155,7 @@ func (cut) Watch(context.Context, string, backend.Query, informer.Version) iter.
 func TestAnExpiredWatchOfAnyBackendSaysWhatWasAskedFor(t *testing.T) {
 	apps := must(store.Open(cut{must(store.NewMemory(store.MemoryConfig{}))}, "app", store.Config[App]{}))
 	err := firstOf(apps, 7)
-	require.ErrorIs(t, err, store.ErrExpired)
+	require.ErrorIs(t, err, informer.ErrExpired)
 	require.EqualError(t, err, "store: watch app: "+informer.ErrExpired.Error())
 	var e *store.Error
 	require.ErrorAs(t, err, &e)
@@ -195,7 +195,7 @@ func TestAWatchOfASelectionLearnsOfTheVersionsOfWhatItDoesNotShow(t *testing.T) 
 		done := make(chan struct{})
 		go func() { // ends with cancel; the test waits for it
 			defer close(done)
-			for e, err := range apps.WatchSelected(ctx, store.InNamespace("shop"), 0) {
+			for e, err := range apps.WatchSelected(ctx, store.Selector{Prefix: "shop/"}, 0) {
 				if err == nil {
 					seen = e.Version
 				}

@@ -1,39 +1,42 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"iter"
+	"log/slog"
+	"reflect"
+	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/statustag"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Store is a system of record for the objects of one kind. Every Store is an informer.ListWatcher, Pager and Equaler of its
-// objects. [Open] makes one of any backend.
+// Store is a system of record for the objects of one kind. Every Store is an informer.ListWatcher, Pager, Equaler and
+// Bookmarker of its objects. [Open] makes one of any backend.
 //
 // What goes in and what comes out are deep copies: nothing that a caller does to an object, before or after, changes
 // the store or what another caller holds. All methods may be called by several goroutines at once. Every error but the
 // cause of a context that ended a Watch is an [*Error].
+//
+// Get, List, ListPages, Select, Watch, and WatchSelected read. Reads are fresh: they see every write that was accepted before
+// them.
+//
+// Create, Update, UpdateStatus, and Delete write. A write is refused with [ErrInvalid], [ErrFenced], [ErrExists] or
+// [ErrNotFound], or [ErrConflict], checked in this order. A write that is refused changes nothing. A write that was accepted
+// before under the same [RequestID] is not applied again. Each write carries the fence of its context: see [WithFence].
 type Store[T any] interface {
 	// Kind is the name of the kind of object that this is a store of.
 	Kind() string
-	Reader[T]
-	Writer[T]
 
-	// Equal reports whether a and b are the same version of the same object. It makes the store an informer.Equaler, whose
-	// informers tell nothing about what a new list brings unchanged.
-	Equal(a, b Object[T]) bool
-
-	// Stats returns what the store has to tell about its records.
-	Stats() Stats
-}
-
-// Reader is the half of a [Store] that reads. Reads are fresh: they see every write that was accepted before them.
-type Reader[T any] interface {
 	// Get returns the object under key, or [ErrNotFound], or [ErrDecode].
 	Get(ctx context.Context, key string) (Object[T], error)
 
 	// List returns all objects, in order of key, and the version at which the list is current. Objects that do not decode
-	// are among the Unread ones of the list, with nothing but their Key and Version.
+	// are among the Unread ones of the list, with nothing but their Kind, Key and Version.
 	List(ctx context.Context) (informer.List[Object[T]], error)
 
 	// ListPages yields what List returns in pages, as the backend has them.
@@ -52,7 +55,7 @@ type Reader[T any] interface {
 	// Where the backend Skips, a write that another write of the same key has followed may be left out. Deletions never
 	// are.
 	//
-	// The last pair that it yields, when it has to end, is an error alone: [ErrExpired] when the changes after the
+	// The last pair that it yields, when it has to end, is an error alone: [informer.ErrExpired] when the changes after the
 	// version are not all known any more (also in the middle, to a consumer that is too slow) or when the store has
 	// not reached that version, [context.Cause] of ctx when ctx ends.
 	Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
@@ -61,14 +64,7 @@ type Reader[T any] interface {
 	// that leaves it as Deleted, in the state with which it left. Where the backend Skips, the deletion of an object that
 	// was not in the selection may be told too. See [Selected] for an informer of a selection.
 	WatchSelected(ctx context.Context, sel Selector, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
-}
 
-// Writer is the half of a [Store] that writes. A write is refused with [ErrInvalid], [ErrFenced], [ErrExists] or
-// [ErrNotFound], or [ErrConflict], looked for in this order; a write that is refused changes nothing. A write that was
-// accepted before under the same [Once] is not applied again.
-//
-// Each write carries the fence of its context: see [WithFence].
-type Writer[T any] interface {
 	// Create stores a new object and returns it as stored. The store sets UID, Version, Generation and Created; what the caller
 	// wrote there and in Deleting is ignored. [ErrExists] when the key is taken. To a precondition, an object that is
 	// not there has version 0 and no UID.
@@ -85,11 +81,183 @@ type Writer[T any] interface {
 	Update(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
 
 	// UpdateStatus replaces the status in Value and nothing else; all other fields of obj but those that Update compares
-	// are ignored. It is the same compare-and-swap as Update. [ErrNoStatus] when the type has no status: see [Statused].
+	// are ignored. It is the same compare-and-swap as Update. [ErrInvalid] when the type has no status.
 	UpdateStatus(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
 
 	// Delete removes an object, whatever its version, when no precondition says otherwise. It returns the last state of the
 	// object, with the version of the deletion. An object with finalizers stays, with Deleting set, until an Update has
 	// removed the last of them, and is returned so; deleting it again does nothing.
 	Delete(ctx context.Context, key string, pre ...Precondition) (Object[T], error)
+
+	// Equal reports whether a and b are the same version of the same object. It makes the store an informer.Equaler, whose
+	// informers deliver nothing for objects that a new list brings unchanged.
+	Equal(a, b Object[T]) bool
+
+	// BookmarkPeriod returns [backend.BookmarkInterval]. It makes the store an informer.Bookmarker, whose informers notice a
+	// watch that hangs.
+	BookmarkPeriod() time.Duration
+
+	// Stats returns the records that do not decode.
+	Stats() Stats
+}
+
+// Selector says which objects a Select returns or a WatchSelected tells of: those that all of it holds for. The zero value
+// selects all. Its fields are the Prefix of the key, such as "shop/" for a namespace, and the Labels that are required.
+type Selector = backend.Query
+
+// Requirement is what a [Selector] requires of one label:
+//
+//	{Label: "tier"}                                 there is such a label
+//	{Label: "tier", Not: true}                      there is none
+//	{Label: "tier", Values: {"front"}}              it has one of these values
+//	{Label: "tier", Values: {"front"}, Not: true}   it has none of these values, or is not there
+type Requirement = backend.Requirement
+
+// Selected returns the source of the objects of s that sel selects, for an informer that need not mirror a whole kind: the
+// objects of a tenant, or of a shard.
+//
+//	front := store.Selector{Prefix: "shop/"}
+//	inf, err := informer.New(store.Selected(apps, front), store.Key, informer.Config{})
+//
+// It is an informer.Equaler and Bookmarker. Versions are those of s, so whoever waits for the version of any write does not wait in vain.
+func Selected[T any](s Store[T], sel Selector) informer.ListWatcher[Object[T]] {
+	if s == nil {
+		panic("store: Selected needs a store")
+	}
+	return &selected[T]{s, sel}
+}
+
+type selected[T any] struct {
+	store Store[T]
+	sel   Selector
+}
+
+func (s *selected[T]) Equal(a, b Object[T]) bool { return s.store.Equal(a, b) }
+
+func (s *selected[T]) Source() any { return s.store }
+
+func (s *selected[T]) BookmarkPeriod() time.Duration { return s.store.BookmarkPeriod() }
+
+func (s *selected[T]) List(ctx context.Context) (informer.List[Object[T]], error) {
+	return s.store.Select(ctx, s.sel)
+}
+
+func (s *selected[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[Object[T]], error] {
+	return s.store.WatchSelected(ctx, s.sel, after)
+}
+
+// Open returns the store of one kind of objects in b. To open a kind again gives the same objects; it is an error to
+// do so with another T. It reads and writes nothing.
+func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error) {
+	fail := func(err error) (Store[T], error) { return nil, failed(opOpen, kind, "", err) }
+	s := &engine[T]{kind: kind, db: b}
+	if err := checkName("kind", kind, backend.MaxKind); err != nil {
+		return nil, s.invalid(opOpen, "", err)
+	}
+	memory, isMemory := b.(*Memory)
+	if b == nil || isMemory && memory == nil {
+		return fail(errNoBackend)
+	}
+	if err := cfg.validate(); err != nil {
+		return fail(err)
+	}
+	s.cfg = cfg.withDefaults()
+	t := reflect.TypeFor[T]()
+	status, err := statustag.Of(t)
+	if err != nil {
+		return fail(err)
+	}
+	life := lifecycle[T]{status}
+	s.hasStatus = status != nil
+	c := &codec[T]{kind, s.cfg.Encode, s.cfg.Decode}
+	if c.encode == nil {
+		c.encode, c.decode = encodeJSON[T], decodeJSON[T]
+	}
+	p, errPlain := plainOf(t, t.String(), make(map[reflect.Type]*plain))
+	switch {
+	case memory != nil && s.cfg.Encode == nil && errPlain == nil:
+		s.direct = &direct[T]{memory, memory.kind(kind), newPlainValues[T](p), c, life}
+		s.keeper = s.direct
+	case s.cfg.Encode == nil:
+		if err := checkJSON(t, t.String(), make(map[reflect.Type]bool)); err != nil {
+			return fail(err)
+		}
+		fallthrough
+	default:
+		can := b.Capabilities()
+		s.keeper = &encoded[T]{b, kind, c, life, can.MaxBytes}
+		s.skips = can.Skips
+	}
+	if err := b.Claim(kind, t); err != nil {
+		return fail(err)
+	}
+	return s, nil
+}
+
+// Config is the configuration of a [Store] of values of type T. Its zero value is ready to use.
+type Config[T any] struct {
+	// Encode and Decode are the codec of the values: what they make of each other's results is the same value, and the same
+	// value always has the same bytes. They are called by several goroutines at once, and keep nothing of what they get.
+	// Set both or none. They default to encoding/json, which refuses strings that are not UTF-8; then T has to be a type
+	// that JSON keeps whole.
+	//
+	// A [Memory] keeps values of plain data as they are when neither is set.
+	Encode func(T) ([]byte, error)
+	Decode func([]byte) (T, error)
+
+	// NewUID returns a UID that it has never returned before. It is called for every Create, without locks, by several
+	// goroutines at once. Defaults to 130 random bits as text. Set it to have the same UIDs in every run of a test.
+	NewUID func() string
+
+	// OnUndecodable is called when a list or a watch has met a record that does not decode, once for each version. The error
+	// wraps [ErrDecode], and its Have is the version. The goroutine that reads calls it, without locks: it must be quick.
+	OnUndecodable func(*Error)
+
+	// Logger logs the records that do not decode. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Stats is the state of a [Store] that no caller's error reports.
+type Stats struct {
+	// Undecodable has an error for each record that lists and watches have met and that did not decode, in order of key. It
+	// no longer has one for a record that was repaired or deleted, once a list or a watch of this Store has seen that.
+	Undecodable []*Error
+}
+
+// withDefaults returns c with every zero value replaced, but for the codec.
+func (c Config[T]) withDefaults() Config[T] {
+	if c.NewUID == nil {
+		c.NewUID = rand.Text
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+func (c *Config[T]) validate() error {
+	switch {
+	case c.Encode != nil && c.Decode == nil:
+		return errors.New("Config.Encode is set without Config.Decode")
+	case c.Encode == nil && c.Decode != nil:
+		return errors.New("Config.Decode is set without Config.Encode")
+	}
+	return nil
+}
+
+// MemoryConfig is the configuration of a [Memory]. Its zero value is ready to use; there is no invalid one.
+type MemoryConfig struct {
+	// History is how many changes of each kind are kept for those who watch. A watch that falls back further, or
+	// starts further back, ends with [informer.ErrExpired]. Each kind has a history of its own, so that a busy kind does not
+	// expire the watches of a quiet one. Ids of [RequestID] outlive a deletion for as long. Defaults to 4096; a negative number
+	// keeps none.
+	History int
+
+	_ [0]func()
+}
+
+// withDefaults returns c with every zero value replaced.
+func (c MemoryConfig) withDefaults() MemoryConfig {
+	c.History = max(cmp.Or(c.History, 4096), 0)
+	return c
 }

@@ -47,10 +47,10 @@ func eitherWay(t *testing.T, test func(t *testing.T, db *store.Memory, open func
 func TestARecordThatDoesNotDecodeStopsNothingElse(t *testing.T) {
 	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
 		var log bytes.Buffer
-		var told []store.Undecodable
+		var told []*store.Error
 		apps := open(store.Config[App]{
-			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Hooks:  store.Hooks{Undecodable: func(u store.Undecodable) { told = append(told, u) }},
+			Logger:        slog.New(slog.NewTextHandler(&log, nil)),
+			OnUndecodable: func(e *store.Error) { told = append(told, e) },
 		})
 		create(t, apps, "a")
 		create(t, apps, "c")
@@ -59,10 +59,10 @@ func TestARecordThatDoesNotDecodeStopsNothingElse(t *testing.T) {
 			l, err := apps.List(t.Context())
 			require.NoError(t, err)
 			require.Len(t, l.Items, 2)
-			require.Equal(t, []object{{Key: "b", Version: 3}}, l.Unread)
+			require.Equal(t, []object{{Kind: "app", Key: "b", Version: 3}}, l.Unread)
 		}
 		require.Len(t, told, 1, "each version once")
-		assert.Equal(t, "app b 3", told[0].Kind+" "+told[0].Key+" "+string('0'+rune(told[0].Version)))
+		assert.Equal(t, "app b 3", told[0].Kind+" "+told[0].Key+" "+string('0'+rune(told[0].Have)))
 		assert.ErrorIs(t, told[0].Err, store.ErrDecode)
 		assert.Contains(t, log.String(), "kind=app key=b version=3")
 		assert.Equal(t, told, apps.Stats().Undecodable)
@@ -140,7 +140,7 @@ func TestACacheKeepsWhatItHasOfARecordThatDoesNotDecode(t *testing.T) {
 		old := create(t, apps, "b")
 		create(t, apps, "gone")
 		source := gapped{apps, make(chan struct{}, 1)}
-		inf := must(informer.New(source, store.Key[App], informer.Config{Name: "apps", Logger: slog.New(slog.DiscardHandler)}))
+		inf := must(informer.New(source, store.Key, informer.Config{Name: "apps", Logger: slog.New(slog.DiscardHandler)}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it

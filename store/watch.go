@@ -26,7 +26,7 @@ type step struct {
 //
 // A watch is a position in the history of its kind: it holds no items, and no lock while the consumer has one, so a
 // consumer may take its time, or write to the store from inside the loop. One that falls back by more than
-// MemoryConfig.History changes of the kind ends with [ErrExpired].
+// MemoryConfig.History changes of the kind ends with [informer.ErrExpired].
 //
 // When something has changed that the watch does not show, a bookmark says so: at once, but at most every 100
 // milliseconds. So a busy kind wakes the watches of a quiet one ten times a second and no more. When nothing has changed,
@@ -194,7 +194,7 @@ func (e *expiredError) Error() string {
 	if e.err != nil {
 		return e.err.Error()
 	}
-	return fmt.Sprintf("%v: version %d %s", ErrExpired, e.asked, e.why)
+	return fmt.Sprintf("%v: version %d %s", backend.ErrExpired, e.asked, e.why)
 }
 
-func (e *expiredError) Unwrap() error { return ErrExpired }
+func (e *expiredError) Unwrap() error { return backend.ErrExpired }

@@ -139,7 +139,7 @@ func TestABusyKindDoesNotExpireTheWatchOfAQuietOne(t *testing.T) {
 		scale(t, jobs, "a", n+1)
 	}
 	require.NoError(t, firstOf(apps, 0))
-	require.ErrorIs(t, firstOf(jobs, 0), store.ErrExpired)
+	require.ErrorIs(t, firstOf(jobs, 0), informer.ErrExpired)
 	require.NoError(t, db.CheckInvariants())
 }
 
@@ -214,7 +214,7 @@ func TestAWatchThatIsNotReadCostsNothingAndExpires(t *testing.T) {
 	n := 0
 	for e, err := range apps.Watch(t.Context(), 0) {
 		if n++; n == 2 {
-			require.ErrorIs(t, err, store.ErrExpired)
+			require.ErrorIs(t, err, informer.ErrExpired)
 			continue
 		}
 		require.Equal(t, informer.Added, e.Type)
@@ -254,7 +254,7 @@ func TestWatchesThatAreNotReadKeepNoMemoryAlive(t *testing.T) {
 	for _, pull := range slow {
 		_, err, ok := pull()
 		require.True(t, ok)
-		require.ErrorIs(t, err, store.ErrExpired)
+		require.ErrorIs(t, err, informer.ErrExpired)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func dueAfter(t *testing.T, q *workqueue.Queue[string]) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	k, err := q.Next(t.Context())
+	k, err := next(q, t.Context())
 	require.NoError(t, err)
 	q.Done(k)
 	return time.Since(begin)
@@ -106,7 +106,7 @@ func TestThePolicyDecidesBetweenTwoWakeUpsOrTwoBackoffs(t *testing.T) {
 							next := q.Snapshot()[0].Next
 							require.True(t, time.Now().Add(short).Equal(next), next)
 							q.Add("k")
-							q.TryGet()
+							tryGet(q)
 							q.Done("k")
 							require.Equal(t, wakeUp, dueAfter(t, q))
 							require.NoError(t, q.CheckInvariants())
@@ -199,10 +199,10 @@ func TestCancelTakesBackWhatWasAddedInEachState(t *testing.T) {
 	type queue = *workqueue.Queue[string]
 	soon := func(q queue) { q.AddAfter("k", 1); time.Sleep(time.Nanosecond); synctest.Wait() } // not debounced
 	for _, c := range []struct {
-		state     string
-		enter     func(queue)
-		cancelled bool
-		after     workqueue.Stats
+		state    string
+		enter    func(queue)
+		canceled bool
+		after    workqueue.Stats
 	}{
 		{"absent", func(queue) {}, false, workqueue.Stats{}},
 		{"ready", func(q queue) { soon(q) }, true, workqueue.Stats{}},
@@ -210,9 +210,9 @@ func TestCancelTakesBackWhatWasAddedInEachState(t *testing.T) {
 		{"backoff", func(q queue) { q.AddRateLimited("k") }, true, workqueue.Stats{Remembered: 1}},
 		{"quiet", func(q queue) { q.Add("k") }, true, workqueue.Stats{}},
 		{"ready and scheduled", func(q queue) { soon(q); q.AddAfter("k", 1) }, true, workqueue.Stats{}},
-		{"in process", func(q queue) { soon(q); q.TryGet() }, false, workqueue.Stats{InProcess: 1}},
-		{"in process and quiet", func(q queue) { soon(q); q.TryGet(); q.Add("k") }, true, workqueue.Stats{InProcess: 1}},
-		{"dirty", func(q queue) { soon(q); q.TryGet(); soon(q) }, true, workqueue.Stats{InProcess: 1}},
+		{"in process", func(q queue) { soon(q); tryGet(q) }, false, workqueue.Stats{InProcess: 1}},
+		{"in process and quiet", func(q queue) { soon(q); tryGet(q); q.Add("k") }, true, workqueue.Stats{InProcess: 1}},
+		{"dirty", func(q queue) { soon(q); tryGet(q); soon(q) }, true, workqueue.Stats{InProcess: 1}},
 		{"remembered", func(q queue) { q.AddRateLimited("k"); q.Cancel("k") }, false, workqueue.Stats{Remembered: 1}},
 		{"parked", func(q queue) { q.AddRateLimited("k"); q.AddRateLimited("k") }, false, workqueue.Stats{Parked: 1}},
 		{"parked and scheduled", func(q queue) {
@@ -227,7 +227,7 @@ func TestCancelTakesBackWhatWasAddedInEachState(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Debounce: 10, Logger: discard}))
 				c.enter(q)
-				require.Equal(t, c.cancelled, q.Cancel("k"))
+				require.Equal(t, c.canceled, q.Cancel("k"))
 				require.Equal(t, c.after, q.Stats())
 				require.NoError(t, q.CheckInvariants())
 				time.Sleep(time.Minute)

@@ -130,10 +130,8 @@ func TestParkedKeysAreListedInOrderRetriedAndDropped(t *testing.T) {
 			q.AddRateLimited(k)
 		}
 		require.Equal(t, []string{"c", "a", "b", "d"}, q.Parked())
-		require.False(t, q.RetryParked("unknown"))
 		require.False(t, q.DropParked("unknown"))
-		require.True(t, q.RetryParked("a"))
-		require.False(t, q.RetryParked("a"), "it is ready")
+		q.Add("a")
 		require.False(t, q.DropParked("a"))
 		require.Equal(t, []string{"a"}, added)
 		require.True(t, q.DropParked("c"))
@@ -148,13 +146,14 @@ func TestParkedKeysAreListedInOrderRetriedAndDropped(t *testing.T) {
 		require.Equal(t, workqueue.Stats{Delayed: 1, Parked: 2}, q.Stats())
 		require.NoError(t, q.CheckInvariants())
 		q.ShutDown()
-		require.False(t, q.RetryParked("d"))
+		q.Add("d")
+		require.Equal(t, []string{"d", "a"}, q.Parked())
 		require.True(t, q.DropParked("d"))
 		require.Equal(t, workqueue.Stats{Parked: 1}, q.Stats())
 	})
 }
 
-func TestRetryParkedWakesAWorker(t *testing.T) {
+func TestAnAddThatRevivesAParkedKeyWakesAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1}))
 		q.AddRateLimited("k")
@@ -162,7 +161,7 @@ func TestRetryParkedWakesAWorker(t *testing.T) {
 		go func() { k, _ := q.Get(); got <- k }()
 		synctest.Wait()
 		require.Empty(t, got)
-		q.RetryParked("k")
+		q.Add("k")
 		require.Equal(t, "k", <-got)
 	})
 }
@@ -188,7 +187,7 @@ func TestAParkedKeyIsRevivedByAnAddAtOnceAndByAWakeUpWhenItIsDue(t *testing.T) {
 	})
 }
 
-// What was added after the failure that spent the budget is not parked.
+// A key that is added after the failure that spent its budget is not parked.
 func TestAnAddBeforeTheDoneOfASpentKeyGivesItANewBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parked := 0
@@ -214,7 +213,7 @@ func TestAnAddBeforeTheDoneOfASpentKeyGivesItANewBudget(t *testing.T) {
 		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
 		require.Zero(t, q.Snapshot()[0].Failures)
 
-		q.TryGet()
+		tryGet(q)
 		q.AddRateLimited("k")
 		q.Forget("k") // succeeded after all
 		q.Done("k")
@@ -255,7 +254,7 @@ func TestFailuresAreRememberedForAnHour(t *testing.T) {
 			sleep(time.Hour - 1)
 			require.Equal(t, workqueue.Stats{Remembered: 1}, q.Stats())
 			require.Equal(t, 2, q.NumRequeues("k"))
-			q.Add("k") // the hour begins anew
+			q.Add("k") // the hour starts over
 			q.Get()
 			q.Done("k")
 		}
@@ -297,7 +296,7 @@ func TestNothingIsForgottenByTimeAfterAShutdown(t *testing.T) {
 		q := newQueue()
 		q.AddRateLimited("a")
 		q.Add("b")
-		q.TryGet()
+		tryGet(q)
 		q.AddRateLimited("b")
 		q.ShutDown()
 		require.Equal(t, workqueue.Stats{InProcess: 1, Remembered: 1}, q.Stats())

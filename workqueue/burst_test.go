@@ -1,6 +1,7 @@
 package workqueue_test
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,94 @@ func TestAShutdownBetweenTwoBatchesDropsTheRest(t *testing.T) {
 	})
 }
 
+func TestAShutdownHoldsTheLockForABatchOfKeysAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		q := must(workqueue.New(workqueue.Config[int]{}))
+		for k := range n {
+			q.AddAfter(k, time.Duration(n-k)*time.Second)
+			q.AddAfter(k, time.Duration(k+1)*time.Second)
+		}
+		q.BeginShutDown()
+		steps := 1
+		for before := q.Stats().Delayed; q.EndSome(); steps++ {
+			now := q.Stats().Delayed
+			require.Positive(t, before-now)
+			require.LessOrEqual(t, before-now, 256+1, "with the one that this test cancels")
+			before = now
+			q.Add(n + steps)
+			q.Cancel(steps)
+			if steps == 3 {
+				sleep(time.Hour)
+			}
+		}
+		require.GreaterOrEqual(t, steps, n/256)
+		require.Equal(t, workqueue.Stats{}, q.Stats(), "nothing was added, and nothing came due")
+		require.NoError(t, q.CheckInvariants())
+	})
+}
+
+func TestAShutdownLosesNoQuietKeyToAWorkerThatIsFasterThanIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1_000
+		var q *workqueue.Queue[int]
+		cfg := workqueue.Config[int]{Debounce: time.Minute}
+		batches := 0
+		cfg.Hooks.Added = func(int) {
+			if batches++; batches%300 == 0 { // once or twice between two batches: the workers take all that is ready
+				synctest.Wait()
+			}
+		}
+		q = must(workqueue.New(cfg))
+		var want []int
+		for k := range n {
+			q.Add(k)
+			if k%3 == 0 {
+				q.AddAfter(k, time.Duration(1+k%7)*time.Second) // ends no quiet time, whatever comes first
+			}
+			want = append(want, k)
+			sleep(1)
+		}
+		q.AddAfter(n, time.Second)
+		ended := make(chan []int, 2)
+		for _, take := range []func() (int, bool){
+			func() (int, bool) { k, err := next(q, t.Context()); return k, err == nil },
+			func() (int, bool) { k, shutdown := q.Get(); return k, !shutdown },
+		} {
+			go func() {
+				var got []int
+				for k, ok := take(); ok; k, ok = take() {
+					got = append(got, k)
+					q.Done(k)
+				}
+				ended <- got
+			}()
+		}
+		synctest.Wait()
+		require.NoError(t, q.Drain(t.Context()))
+		got := append(<-ended, <-ended...)
+		slices.Sort(got)
+		require.Equal(t, want, got)
+		require.NoError(t, q.CheckInvariants())
+	})
+}
+
+func TestAShutdownMakesQuietKeysReadyInTheOrderOfTheirQuietTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := must(workqueue.New(workqueue.Config[int]{Debounce: time.Minute}))
+		var want []int
+		for k := range 1_000 {
+			q.Add(k)
+			q.AddAfter(k, time.Duration(1+k*7%1000)*time.Second)
+			want = append(want, k)
+			sleep(1)
+		}
+		q.ShutDown()
+		require.Equal(t, want, q.Ready())
+		require.Equal(t, workqueue.Stats{Ready: 1_000}, q.Stats())
+	})
+}
+
 // The longest time that an Add, and a Get, had to wait while a million keys came due.
 func BenchmarkAddAndGetWhileAMillionKeysComeDue(b *testing.B) {
 	for b.Loop() {
@@ -80,7 +169,7 @@ func BenchmarkAddAndGetWhileAMillionKeysComeDue(b *testing.B) {
 		}
 		add := longest(func() { q.Add(-1) })
 		get := longest(func() {
-			if k, ok := q.TryGet(); ok {
+			if k, ok := tryGet(q); ok {
 				q.Done(k)
 			}
 		})

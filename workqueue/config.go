@@ -10,70 +10,78 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Config is the configuration of a [Queue]. The zero value is ready for use: first in, first out, with a backoff for each
-// key. What is not configured costs nothing.
+// Config is the configuration of a [Queue]. The zero value is ready for use: first in, first out, with a backoff per key.
+// Features that are not configured cost nothing.
 type Config[K comparable] struct {
-	// Name stands in the log beside what goes wrong. Defaults to "workqueue".
+	// Name identifies the queue in the log. Defaults to "workqueue".
 	Name string
 
-	// RateLimiter gives the delays of AddRateLimited, from the failures that the queue has counted: see Backoff. The queue
-	// remembers those of a key that it has nothing else to do with for an hour. Do not share a limiter that is not of this
-	// package between queues: a Forget in one would reset the other. Defaults to DefaultControllerRateLimiter.
+	// RateLimiter computes the delays of AddRateLimited from the failures that the queue has counted: see Backoff. Do not share a
+	// limiter from another package between queues, because a Forget in one queue would reset the other. Defaults to
+	// DefaultControllerRateLimiter.
 	RateLimiter RateLimiter[K]
 
-	// MaxAttempts is the number of attempts that a key gets: an AddRateLimited after the last one parks it. Zero is no
-	// limit. A call of AddRateLimited is a failed attempt, and Forget begins the count anew.
+	// MaxAttempts is the number of attempts that a key gets. The failure of the last attempt parks the key. Zero is no limit.
 	MaxAttempts int
 
-	// MaxElapsed is the time that a key gets from its first failure on: an AddRateLimited after that parks it. Zero is no
-	// limit.
+	// MaxElapsed is the time that a key gets, counted from its first failure. A failure after that time parks the key. Zero is
+	// no limit.
 	MaxElapsed time.Duration
 
-	// Ageing is the wait that is worth one priority: a key that is ready is overtaken by keys of a priority that is p
-	// higher only if these became ready within p times Ageing after it. What was ready before there was any priority but
-	// 0, and without Timestamps, counts as ready since then. Defaults to 10 s. Negative is none: then what is of low
-	// priority waits for as long as there is something higher.
-	Ageing time.Duration
+	// Aging is the waiting time that is worth one priority. A key of priority r overtakes a ready key of a lower priority p only
+	// if it became ready within (r-p) times Aging after it. With groups, this holds for the keys whose turn it is in their
+	// priority. If Timestamps is off, keys that became ready before the queue had any priority but 0 count as ready since
+	// then. Defaults to 10 s. Negative is no aging: a key of low priority waits as long as there are keys of higher priority.
+	Aging time.Duration
 
-	// Group names the group of a key. Within a priority the groups take turns, so that the many keys of one do not delay
-	// the few of another. It is called without locks, should be fast, and must answer the same for a key each time. Nil is
-	// no groups.
+	// Group returns the name of a key's group. Within a priority, the groups that have keys to dispatch take turns, and each
+	// group is first in, first out. So the many keys of one group do not delay the few of another. The queue calls Group
+	// without locks. It should be fast, and must always return the same name for a key. Nil is no groups.
 	Group func(key K) string
 
-	// GroupLimit is the number of keys of one group that may be in process at once. What is above it waits, and keeps no
-	// worker from the other groups. Zero is no limit. It requires Group.
+	// GroupLimit is the number of keys of one group that may be in process at once. The other keys of the group wait, and keep
+	// no worker from the other groups. Zero is no limit. It requires Group.
 	GroupLimit int
 
-	// Debounce makes an added key wait until no Add of it has come for so long. It concerns additions without a delay
-	// of their own alone: AddAfter is not debounced, not even with a delay of zero. Zero is none.
+	// Debounce delays an added key until no Add of it has come for this time, its quiet time. Zero is none.
+	//
+	// It applies to an Add, or an AddWith without After, At, and RateLimited, of a key that is absent, in process, or parked.
+	// When the quiet time is over, the key becomes what the column Add of the contract says. Until then, the Add changes neither
+	// the state nor the other deadlines. Ready and dirty keys are not debounced. Additions with a delay are not debounced either,
+	// not even with a delay of zero: AddAfter(key, 0) acts at once.
+	//
+	// The quiet time ends early when something else makes the key ready or dirty, and with Cancel. A shutdown makes the keys in
+	// their quiet time ready or dirty at once, in the order in which their quiet times would have ended. AddRateLimited, Forget,
+	// Done, and DropParked do not end it. If the budget is spent during the quiet time, the key is parked, and the end of the
+	// quiet time revives it.
 	Debounce time.Duration
 
-	// DebounceLimit is the longest time for which Debounce makes a key wait, however many Adds come. It requires Debounce
-	// and must not be shorter. Defaults to ten times Debounce.
+	// DebounceLimit is the longest time for which Debounce delays a key, however many Adds come. It requires Debounce and must
+	// not be shorter. Defaults to ten times Debounce.
 	DebounceLimit time.Duration
 
-	// HandOut limits how fast keys are handed out, all of them together. A token is taken when a key is handed out, and none
-	// is reserved before, so that those who reserve tokens of the same limiter go first. A change of its limit or burst, also
-	// from 0, counts from the next key on; what waits already hears of it within a minute. Nil is no limit.
-	HandOut *rate.Limiter
+	// DispatchLimit limits how fast the queue dispatches keys, all of them together. The queue takes a token when it dispatches a
+	// key and reserves none ahead, so callers that reserve tokens of the same limiter go first. If its limit or burst is changed,
+	// also from 0, waiting workers notice within a minute. Nil is no limit.
+	DispatchLimit *rate.Limiter
 
-	// Timestamps makes the queue note when each key got into its state, for Snapshot and Stats. It costs two looks at the
-	// clock and 72 bytes for each key. Defaults to true when there is a hook that needs it.
+	// Timestamps records when each key entered its state, for Snapshot and Stats. It costs two readings of the clock and 72 bytes
+	// per key. Defaults to true if there is a hook that needs it.
 	Timestamps bool
 
 	// Hooks observe the queue.
 	Hooks Hooks[K]
 
-	// Logger receives misuse of the queue that cannot be returned to the caller. Defaults to slog.Default().
+	// Logger receives the failures of Run, and misuse of the queue that no caller can be told of. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
 func (c Config[K]) withDefaults() Config[K] {
 	c.Name = cmp.Or(c.Name, "workqueue")
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	c.Ageing = cmp.Or(c.Ageing, 10*time.Second)
+	c.Aging = cmp.Or(c.Aging, 10*time.Second)
 	c.DebounceLimit = max(cmp.Or(c.DebounceLimit, 10*c.Debounce), c.Debounce)
-	c.Timestamps = c.Timestamps || c.Hooks.HandedOut != nil || c.Hooks.Done != nil
+	c.Timestamps = c.Timestamps || c.Hooks.Dispatched != nil || c.Hooks.Done != nil
 	return c
 }
 
@@ -104,4 +112,67 @@ func notNegative[N int | time.Duration](field string, n N) error {
 		return fmt.Errorf("%s is %v, must not be negative", field, n)
 	}
 	return nil
+}
+
+// Hooks observe a [Queue]. Each may be nil. The queue calls them without locks, so they may call the queue, and several may
+// run concurrently. The caller of the method that made it happen runs the hook, or the timer does if something is due. Hooks
+// should be fast. Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
+//
+//	workqueue_adds_total                     Added
+//	workqueue_depth                          Stats: Ready + Dirty
+//	workqueue_queue_duration_seconds         Dispatched
+//	workqueue_work_duration_seconds          Done
+//	workqueue_retries_total                  Delayed
+//	workqueue_unfinished_work_seconds        Stats: Unfinished
+//	workqueue_longest_running_processor_seconds  Stats: LongestRunning
+type Hooks[K comparable] struct {
+	// Added reports that an addition made a key ready or dirty. An addition that changes nothing is not reported. A delayed or
+	// debounced addition is reported when it is due. So Added calls minus Dispatched calls are the depth, except for keys
+	// that Cancel took back.
+	Added func(key K)
+
+	// Dispatched reports that a worker got a key, and how long the key was ready. Delays and the previous attempt do not count.
+	Dispatched func(key K, waited time.Duration)
+
+	// Done reports that a worker is done with a key, and how long the key was in process.
+	Done func(key K, took time.Duration)
+
+	// Delayed reports the delay of an AddAfter, of an AddRateLimited unless it parks the key, and of an AddWith with After, At,
+	// or RateLimited. It is called even if nothing is scheduled: because the delay is zero, an earlier deadline stands, or
+	// the key is about to be tried anyway.
+	Delayed func(key K, d time.Duration)
+
+	// Parked reports that a key has spent its budget, after this number of attempts.
+	Parked func(key K, attempts int)
+
+	// StrayDone reports a Done of a key that is not in process. Defaults to an error in the log.
+	StrayDone func(key K)
+}
+
+// Interface is the plain queue: the methods that a worker loop needs. Its method set equals that of client-go's
+// TypedInterface.
+type Interface[K comparable] interface {
+	Add(key K)
+	Len() int
+	Get() (key K, shutdown bool)
+	Done(key K)
+	ShutDown()
+	ShutDownWithDrain()
+	ShuttingDown() bool
+}
+
+// DelayingInterface is an [Interface] that can add a key later. Its method set equals that of client-go's
+// TypedDelayingInterface.
+type DelayingInterface[K comparable] interface {
+	Interface[K]
+	AddAfter(key K, d time.Duration)
+}
+
+// RateLimitingInterface is a [DelayingInterface] that can add a key after a backoff. Its method set equals that of client-go's
+// TypedRateLimitingInterface.
+type RateLimitingInterface[K comparable] interface {
+	DelayingInterface[K]
+	AddRateLimited(key K)
+	Forget(key K)
+	NumRequeues(key K) int
 }

@@ -31,7 +31,7 @@ func TestABadConfigIsAnErrorThatNamesTheField(t *testing.T) {
 func TestAConfigAtItsBoundsIsAccepted(t *testing.T) {
 	for what, cfg := range map[string]workqueue.Config[string]{
 		"zero":                     {},
-		"no ageing":                {Ageing: -1},
+		"no aging":                 {Aging: -1},
 		"a limit for groups":       {Group: byLetter, GroupLimit: 1},
 		"groups without a limit":   {Group: byLetter},
 		"debounce without a limit": {Debounce: 1},

@@ -17,7 +17,7 @@ type counting interface {
 	Known() int
 }
 
-func TestLimitersDoNotGrowForEverWithKeysThatWereNeverForgotten(t *testing.T) {
+func TestLimitersDoNotGrowForeverWithKeysThatWereNeverForgotten(t *testing.T) {
 	for name, limiter := range map[string]func() counting{
 		"exponential": func() counting { return workqueue.NewItemExponentialFailureRateLimiter[int](1, time.Second) },
 		"jittered":    func() counting { return workqueue.NewItemJitteredRateLimiter[int](1, time.Second, nil) },

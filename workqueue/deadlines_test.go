@@ -97,3 +97,34 @@ func TestAKeyThatIsAboutToBeTriedHasNoBackoff(t *testing.T) {
 		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
 	})
 }
+
+func TestAWakeUpThatIsAskedForAgainKeepsItsPlaceAmongThoseOfTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		for _, k := range []string{"a", "b", "a"} {
+			q.AddAfter(k, time.Second)
+		}
+		for _, k := range []string{"c", "d", "c"} {
+			q.AddWith(k, workqueue.AddOptions{RateLimited: true, After: time.Second})
+		}
+		sleep(time.Second)
+		require.Equal(t, []string{"a", "b", "c", "d"}, q.Ready())
+		q.ShutDown()
+	})
+}
+
+func TestATimerThatFiresForAnotherKeyForgetsNoFailureEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddRateLimited("k")
+		sleep(time.Minute)
+		item, _ := q.TryTake()
+		item.Done()
+		q.AddAfter("other", time.Hour-1)
+		sleep(time.Hour - 1)
+		require.Equal(t, 1, q.NumRequeues("k"))
+		sleep(1)
+		require.Zero(t, q.NumRequeues("k"))
+		q.ShutDown()
+	})
+}

@@ -181,7 +181,7 @@ func TestCancelTakesBackWhatWaitsForQuiet(t *testing.T) {
 		require.True(t, q.Cancel("k"))
 		require.Equal(t, workqueue.Stats{}, q.Stats())
 		sleep(quiet / 2)
-		q.Add("k") // begins anew
+		q.Add("k") // starts over
 		require.Equal(t, quiet, dueAfter(t, q))
 	})
 }
@@ -196,7 +196,7 @@ func TestAParkedKeyIsRevivedWhenItsAddsAreQuiet(t *testing.T) {
 		require.Equal(t, quiet, dueAfter(t, q))
 		q.AddRateLimited("k")
 		q.Add("k")
-		require.True(t, q.RetryParked("k"), "at once")
+		q.AddAfter("k", 0) // at once
 		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
 		require.NoError(t, q.CheckInvariants())
 	})
@@ -232,11 +232,11 @@ func TestAnAddAfterOfNoTimeIsNotDebounced(t *testing.T) {
 				q := debounced()
 				add(q)
 				require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
-				q.TryGet()
+				tryGet(q)
 				add(q)
 				require.Equal(t, workqueue.Stats{InProcess: 1, Dirty: 1}, q.Stats())
 				q.Done("k")
-				q.TryGet()
+				tryGet(q)
 				q.Done("k")
 				q.Add("k")
 				add(q)

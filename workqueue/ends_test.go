@@ -31,41 +31,31 @@ func dispatch(q *workqueue.Queue[string], take func() error) (ended chan error) 
 }
 
 func TestADrainDoesNotHangWhenADispatcherHandsKeysToOtherGoroutines(t *testing.T) {
-	for name, next := range map[string]func(q *workqueue.Queue[string]) (string, error){
-		"Next": func(q *workqueue.Queue[string]) (string, error) { return q.Next(context.Background()) },
-		"Take": func(q *workqueue.Queue[string]) (string, error) {
-			item, err := q.Take(context.Background())
-			return item.Key, err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newQueue()
-				attempts := make(chan string, 9)
-				ended := dispatch(q, func() error {
-					key, err := next(q)
-					if err != nil {
-						return err
-					}
-					go func() {
-						attempts <- key
-						time.Sleep(time.Minute)
-						q.Done(key)
-					}()
-					return nil
-				})
-				q.Add("k")
-				sleep(time.Second)
-				q.Add("k")
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				require.NoError(t, q.Drain(ctx))
-				require.Len(t, attempts, 2)
-				synctest.Wait()
-				require.ErrorIs(t, <-ended, workqueue.ErrShutDown)
-			})
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		attempts := make(chan string, 9)
+		ended := dispatch(q, func() error {
+			key, err := next(q, context.Background())
+			if err != nil {
+				return err
+			}
+			go func() {
+				attempts <- key
+				time.Sleep(time.Minute)
+				q.Done(key)
+			}()
+			return nil
 		})
-	}
+		q.Add("k")
+		sleep(time.Second)
+		q.Add("k")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, q.Drain(ctx))
+		require.Len(t, attempts, 2)
+		synctest.Wait()
+		require.ErrorIs(t, <-ended, workqueue.ErrShutDown)
+	})
 }
 
 func TestNobodyIsToldToStopWhileAKeyIsDirty(t *testing.T) {
@@ -73,7 +63,7 @@ func TestNobodyIsToldToStopWhileAKeyIsDirty(t *testing.T) {
 		q := newQueue()
 		for _, k := range []string{"done", "canceled"} {
 			q.Add(k)
-			q.TryGet()
+			tryGet(q)
 			q.Add(k)
 		}
 		const waiters = 3
@@ -81,7 +71,7 @@ func TestNobodyIsToldToStopWhileAKeyIsDirty(t *testing.T) {
 		for range waiters {
 			go func() {
 				for {
-					k, err := q.Next(t.Context())
+					k, err := next(q, t.Context())
 					if err != nil {
 						ended <- err
 						return
@@ -204,7 +194,7 @@ func (c endsAfterACheck) Err() error {
 	return err
 }
 
-func TestNextTakesNoKeyWhenItsContextHasEnded(t *testing.T) {
+func TestTakeTakesNoKeyWhenItsContextHasEnded(t *testing.T) {
 	t.Run("before the call", func(t *testing.T) {
 		for _, shutdown := range []bool{false, true} {
 			q := newQueue()
@@ -215,7 +205,7 @@ func TestNextTakesNoKeyWhenItsContextHasEnded(t *testing.T) {
 			cause := errors.New("enough")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(cause)
-			_, err := q.Next(ctx)
+			_, err := next(q, ctx)
 			require.Equal(t, cause, err)
 			_, err = q.Take(ctx)
 			require.Equal(t, cause, err)
@@ -226,7 +216,7 @@ func TestNextTakesNoKeyWhenItsContextHasEnded(t *testing.T) {
 		q := newQueue()
 		q.Add("k")
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := q.Next(endsAfterACheck{ctx, cancel})
+		_, err := next(q, endsAfterACheck{ctx, cancel})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, 1, q.Len())
 	})
@@ -238,10 +228,10 @@ func TestNextTakesNoKeyWhenItsContextHasEnded(t *testing.T) {
 				q := newQueue()
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
-				go func() { _, err := q.Next(ctx); ended <- err }()
+				go func() { _, err := next(q, ctx); ended <- err }()
 				synctest.Wait()
 				other := make(chan string, 1)
-				go func() { k, _ := q.Next(t.Context()); other <- k }()
+				go func() { k, _ := next(q, t.Context()); other <- k }()
 				synctest.Wait()
 				q.Add("k")
 				cancel()

@@ -21,8 +21,8 @@ func ExampleAddOptions() {
 	q.AddWith("wiki", workqueue.AddOptions{Reason: "changed"})
 	q.AddWith("mail", workqueue.AddOptions{After: time.Hour, Priority: 5})
 
-	for app, ok := q.TryGet(); ok; app, ok = q.TryGet() {
-		fmt.Println(app)
+	for item, ok := q.TryTake(); ok; item, ok = q.TryTake() {
+		fmt.Println(item.Key)
 	}
 	// Output:
 	// wiki
@@ -68,8 +68,8 @@ func ExampleConfig() {
 	for _, site := range []string{"big/1", "big/2", "big/3", "big/4", "small/1"} {
 		q.Add(site)
 	}
-	for site, ok := q.TryGet(); ok; site, ok = q.TryGet() {
-		fmt.Println(site)
+	for item, ok := q.TryTake(); ok; item, ok = q.TryTake() {
+		fmt.Println(item.Key)
 	}
 	fmt.Println(q.Len(), "wait for one of big to be done")
 	// Output:

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Run is the loop of a worker. What fails is tried again, and parked when its attempts are spent.
+// Run is the loop of a worker. A key that fails is tried again, and is parked after its last attempt.
 func ExampleQueue_Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -106,7 +106,7 @@ func ExampleState() {
 	}
 	q.Add("berlin")
 	fmt.Println(q.Snapshot()[0].State)
-	q.TryGet()
+	q.TryTake()
 	fmt.Println(q.Snapshot()[0].State == workqueue.InProcess)
 	// Output:
 	// Ready
@@ -128,9 +128,9 @@ func ExampleHooks() {
 	q.Add("berlin")
 	q.Add("berlin") // waits already
 	q.Add("paris")
-	city, _ := q.TryGet()
-	q.AddAfter(city, time.Hour)
-	q.Done(city)
+	city, _ := q.TryTake()
+	q.AddAfter(city.Key, time.Hour)
+	city.Done()
 	s := q.Stats()
 	fmt.Println("adds", adds, "retries", retries, "depth", s.Ready+s.Dirty)
 	// Output:

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// A worker takes keys until the queue is drained. What fails comes back after a backoff.
+// A worker takes keys until the queue is drained. A key that fails comes back after a backoff.
 func ExampleQueue() {
 	q, err := workqueue.New(workqueue.Config[string]{Name: "sites"})
 	if err != nil {
@@ -29,19 +29,19 @@ func ExampleQueue() {
 		return nil
 	}
 	for done := 0; done < 2; {
-		site, err := q.Next(context.Background())
+		item, err := q.Take(context.Background())
 		if err != nil {
 			break
 		}
-		if err := work(site); err != nil {
-			fmt.Println(site, err)
-			q.AddRateLimited(site)
+		if err := work(item.Key); err != nil {
+			fmt.Println(item.Key, err)
+			q.AddRateLimited(item.Key)
 		} else {
-			fmt.Println(site, "done")
-			q.Forget(site)
+			fmt.Println(item.Key, "done")
+			q.Forget(item.Key)
 			done++
 		}
-		q.Done(site)
+		item.Done()
 	}
 	// Output:
 	// berlin done
@@ -49,7 +49,7 @@ func ExampleQueue() {
 	// paris done
 }
 
-// Who answers "not before an hour has passed" decides on the delay; a failure it is all the same, and the second was the last.
+// A server that replies "try again in an hour" chooses the delay. The attempt still counts as a failure, and two are allowed.
 func ExampleQueue_AddWith() {
 	q, err := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
 	if err != nil {
@@ -58,13 +58,13 @@ func ExampleQueue_AddWith() {
 	}
 	q.Add("berlin")
 	for range 2 {
-		site, _ := q.TryGet()
-		again := q.AddWith(site, workqueue.AddOptions{RateLimited: true, After: time.Hour, Reason: "quota"})
-		q.Done(site)
+		site, _ := q.TryTake()
+		again := q.AddWith(site.Key, workqueue.AddOptions{RateLimited: true, After: time.Hour, Reason: "quota"})
+		site.Done()
 		for _, k := range q.Snapshot() {
 			fmt.Println(again, k.State, k.Failures, k.Reasons[0].Text)
 		}
-		q.Add(site) // an attempt before the hour takes its place
+		q.Add(site.Key) // an attempt before the hour takes its place
 	}
 	fmt.Println(q.Stats().Delayed)
 	// Output:
@@ -98,7 +98,7 @@ func ExampleQueue_Drain() {
 	// Output: <nil> 0
 }
 
-// Stats tells what waits, and Config names the queue in the log.
+// Stats counts the keys in each state, and Config names the queue in the log.
 func ExampleStats() {
 	q, err := workqueue.New(workqueue.Config[string]{Name: "sites"})
 	if err != nil {

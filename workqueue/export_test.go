@@ -13,11 +13,20 @@ func (q *Queue[K]) CheckInvariants() error {
 	return errors.Join(q.checkEntries(), q.pool.check(), q.entries.check(), q.order.check(), q.schedule.check(), q.checkWaiters())
 }
 
+// BeginShutDown is the first step of ShutDown, and EndSome each of the others. EndSome reports whether there are more.
+func (q *Queue[K]) BeginShutDown() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.beginShutDownLocked()
+}
+
+func (q *Queue[K]) EndSome() (more bool) { return q.endSome() }
+
 func (q *Queue[K]) checkEntries() error {
 	in := map[state]map[*entry[K]]bool{ready: q.order.all(), parked: q.parked.set(), remembered: q.memory.set(), resting: {}}
 	in[processing] = q.busy.set()
 	n := map[state]int{}
-	dirty, scheduled, calming := 0, 0, 0
+	dirty, scheduled, quiet := 0, 0, 0
 	due := map[*entry[K]]int64{}
 	for _, w := range q.schedule.heap {
 		if q.schedule.counts(w) {
@@ -39,15 +48,13 @@ func (q *Queue[K]) checkEntries() error {
 			return fmt.Errorf("1: the number of %v is %d of %d", k, e.number, q.changes)
 		case e.state == remembered && e.priority != 0:
 			return fmt.Errorf("1: the priority of %v is remembered", k)
-		case e.raised > 0 && e.state != ready:
-			return fmt.Errorf("2: %v is in a lane and not ready", k)
-		case (e.dirty || e.spent) && e.state != processing, (e.calmAt == 0) != (e.calmBy == 0),
-			(e.state == ready || e.dirty) && (e.retryAt != 0 || e.calmAt != 0), e.state == parked && e.retryAt != 0:
+		case (e.dirty || e.spent) && e.state != processing, (e.quietAt == 0) != (e.quietBy == 0),
+			(e.state == ready || e.dirty) && (e.retryAt != 0 || e.quietAt != 0), e.state == parked && e.retryAt != 0:
 			return fmt.Errorf("3: %+v, %+v", *e, *e.details)
-		case e.isScheduled() != (e.wakeAt != 0 || e.retryAt != 0 || e.calmAt != 0):
+		case e.isScheduled() != (e.wakeAt != 0 || e.retryAt != 0 || e.quietAt != 0):
 			return fmt.Errorf("5: %+v, %+v", *e, *e.details)
 		}
-		calming += count(e.calmAt != 0)
+		quiet += count(e.quietAt != 0)
 		if e.isScheduled() {
 			scheduled++
 			if w := due[e]; w != e.due() {
@@ -65,9 +72,9 @@ func (q *Queue[K]) checkEntries() error {
 			return fmt.Errorf("2: %d in the list of state %d, %d in that state", len(list), s, n[s])
 		}
 	}
-	if n[processing] != q.inProcess || dirty != q.dirty || calming != q.calming {
+	if n[processing] != q.inProcess || dirty != q.dirty || quiet != q.quiet {
 		return fmt.Errorf("4: %d in process, counted %d; %d dirty, counted %d; %d in their quiet time, counted %d",
-			n[processing], q.inProcess, dirty, q.dirty, calming, q.calming)
+			n[processing], q.inProcess, dirty, q.dirty, quiet, q.quiet)
 	}
 	if scheduled != q.schedule.n {
 		return fmt.Errorf("5: %d scheduled, counted %d", scheduled, q.schedule.n)
@@ -188,30 +195,17 @@ func (p *pool[K]) list(first int32) ([]bool, error) {
 }
 
 func (t *table[K]) check() error {
-	n, size := 0, len(t.slots)
-	for i, s := range t.slots {
-		if s.entry == 0 {
-			continue
-		}
-		n++
-		if s.hash != t.pool.at(s.entry).hash {
-			return fmt.Errorf("table 2: slot %d has the hash of another", i)
-		}
-		for j := int(s.hash) & (size - 1); j != i; j = (j + 1) & (size - 1) {
-			if t.slots[j].entry == 0 {
-				return fmt.Errorf("table 2: slot %d is empty, before the entry in %d that asks for %d", j, i, int(s.hash)&(size-1))
-			}
+	for hash, n := range t.slots.All() {
+		if hash != t.pool.at(id(n)).hash {
+			return fmt.Errorf("table: the slot of entry %d has the hash of another", n)
 		}
 	}
-	if n != t.n || size&(size-1) != 0 || 5*n > 4*size {
-		return fmt.Errorf("table 1: %d entries in %d slots, counted %d", n, size, t.n)
-	}
-	return nil
+	return t.slots.Check()
 }
 
 func (o *order[K]) check() error {
 	if o.graded() && o.plain.n > 0 {
-		return errors.New("order 1: there are levels and a plain line")
+		return errors.New("order 1: there are levels and a plain list")
 	}
 	n, turns := o.plain.n, 0
 	for i, l := range o.levels {
@@ -221,7 +215,7 @@ func (o *order[K]) check() error {
 		lanes := []*lane[K]{l.only}
 		for _, g := range o.groups {
 			for _, n := range g.lanes {
-				if n.len() == 0 {
+				if n.head() == nil {
 					return errors.New("order: a lane of a group is empty")
 				}
 				if n.level == l {
@@ -238,8 +232,8 @@ func (o *order[K]) check() error {
 		}
 		inLevel := 0
 		for _, n := range lanes {
-			if ring[n] != (n.len() > 0 && o.mayStart(n.group)) {
-				return fmt.Errorf("order 3: a lane with %d keys takes turns: %v", n.len(), ring[n])
+			if ring[n] != (n.head() != nil && o.mayStart(n.group)) {
+				return fmt.Errorf("order 3: a lane with %d keys takes turns: %v", len(n.all()), ring[n])
 			}
 			if err := n.check(); err != nil {
 				return err
@@ -249,7 +243,7 @@ func (o *order[K]) check() error {
 					return fmt.Errorf("order 1: %v is in the wrong lane", e.key)
 				}
 			}
-			inLevel += n.len()
+			inLevel += len(n.all())
 		}
 		if inLevel != l.n {
 			return fmt.Errorf("order 4: %d keys in a level, counted %d", inLevel, l.n)
@@ -264,22 +258,22 @@ func (o *order[K]) check() error {
 
 func (n *lane[K]) check() error {
 	var prev *entry[K]
-	for e := range n.line.all() {
+	for e := range n.list.all() {
 		if prev != nil && (prev.number >= e.number || prev.since > e.since) {
-			return errors.New("order 5: a line is not in the order of its numbers")
+			return errors.New("order 5: a list is not in the order of its numbers")
 		}
 		prev = e
 	}
 	for i, e := range n.raised {
-		if int(e.raised) != i+1 || i > 0 && n.raised[(i-1)/2].number >= e.number {
-			return errors.New("order 5: what was raised is not a heap")
+		if e.state != ready || i > 0 && n.raised[i-1].number >= e.number {
+			return errors.New("order 5: the raised entries are not sorted")
 		}
 	}
 	return nil
 }
 
 func (n *lane[K]) all() map[*entry[K]]bool {
-	all := n.line.set()
+	all := n.list.set()
 	for _, e := range n.raised {
 		all[e] = true
 	}
@@ -304,19 +298,19 @@ func (o *order[K]) all() map[*entry[K]]bool {
 	return all
 }
 
-// set returns what is in the line.
-func (l *line[K]) set() map[*entry[K]]bool {
+// set returns the entries of the list.
+func (l *list[K]) set() map[*entry[K]]bool {
 	all := map[*entry[K]]bool{}
 	var prev id
 	for e := range l.all() {
 		if e.prev != prev || all[e] {
-			panic("a line is broken")
+			panic("a list is broken")
 		}
 		all[e] = true
 		prev = e.id
 	}
 	if l.last != prev || len(all) != l.n {
-		panic("a line is broken")
+		panic("a list is broken")
 	}
 	return all
 }
@@ -336,7 +330,7 @@ func (q *Queue[K]) Kept() int {
 	for _, l := range q.order.levels {
 		raised += cap(l.only.raised)
 	}
-	return max(len(q.entries.slots)/2, raised, int(q.pool.size-q.pool.n), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
+	return max(q.entries.slots.Size()/2, raised, int(q.pool.size-q.pool.n), cap(q.schedule.heap), q.order.peak, len(q.order.spareGroups), len(q.order.spareLanes),
 		len(q.order.levels))
 }
 
@@ -404,11 +398,11 @@ func (t *Table) Keys() (keys []int, n int) {
 	for e := range t.table.all() {
 		keys = append(keys, e.key)
 	}
-	return keys, t.table.n
+	return keys, t.table.len()
 }
 
 // Slots returns the number of slots.
-func (t *Table) Slots() int { return len(t.table.slots) }
+func (t *Table) Slots() int { return t.table.slots.Size() }
 
 // Check returns what is wrong with the invariants.
 func (t *Table) Check() error { return t.table.check() }
@@ -484,7 +478,7 @@ func (s *Schedule) Renew(i int) {
 func (s *Schedule) Drop(i int) { s.schedule.pool.give(s.entries[i]) }
 
 // RunOut makes the numbers of wake-ups run out after n more.
-func (s *Schedule) RunOut(n uint32) { s.schedule.last = math.MaxUint32 - n }
+func (s *Schedule) RunOut(n uint32) { s.schedule.number = math.MaxUint32 - n }
 
 // First returns what is due first. There must be one.
 func (s *Schedule) First() (i int, due int64) {
@@ -492,16 +486,16 @@ func (s *Schedule) First() (i int, due int64) {
 	return s.schedule.pool.at(w.entry).key, w.due
 }
 
-// Clear drops everything, and returns what was scheduled.
+// Clear removes everything, in the cheap order of a shutdown, and returns what was scheduled.
 func (s *Schedule) Clear() (due map[int]int64) {
 	due = map[int]int64{}
-	for _, w := range s.schedule.clear() {
+	for s.schedule.n > 0 {
+		w := s.schedule.last()
 		e := s.schedule.pool.at(w.entry)
-		if e.isScheduled() {
-			panic("what was cleared is still scheduled")
-		}
 		due[e.key] = w.due
+		s.schedule.remove(e)
 	}
+	s.schedule.heap = nil
 	return due
 }
 

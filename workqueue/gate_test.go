@@ -14,7 +14,7 @@ import (
 )
 
 func gated(every time.Duration, burst int) *workqueue.Queue[string] {
-	return must(workqueue.New(workqueue.Config[string]{HandOut: rate.NewLimiter(rate.Every(every), burst)}))
+	return must(workqueue.New(workqueue.Config[string]{DispatchLimit: rate.NewLimiter(rate.Every(every), burst)}))
 }
 
 func TestHandOutLimitsTheRateOfAllKeysTogetherExactly(t *testing.T) {
@@ -43,7 +43,7 @@ func TestHandOutLimitsTheRateOfAllKeysTogetherExactly(t *testing.T) {
 	}
 }
 
-// What was not used while nothing was ready does not add to the burst.
+// Tokens that went unused while no key was ready do not add to the burst.
 func TestABurstIsNeverLargerThanTheLimiterAllows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := gated(time.Second, 2)
@@ -88,7 +88,7 @@ func TestAWorkerThatGivesUpAtTheGatePassesItsTurnOn(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // when the gate opens
 			defer cancel()
 			for _, ctx := range []context.Context{ctx, t.Context()} {
-				go func() { _, _ = q.Next(ctx) }()
+				go func() { _, _ = next(q, ctx) }()
 				synctest.Wait()
 			}
 			sleep(time.Second - 1)
@@ -139,11 +139,11 @@ func TestTryGetAnswersNoAtAClosedGate(t *testing.T) {
 	})
 }
 
-// A worker that takes the token first makes the one who was promised it wait for the next, not for ever.
+// If another worker takes the token first, the worker that was promised it waits for the next one, not forever.
 func TestATokenThatSomebodyElseTookIsWaitedForAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := rate.NewLimiter(rate.Every(time.Second), 1)
-		q := must(workqueue.New(workqueue.Config[string]{HandOut: limiter}))
+		q := must(workqueue.New(workqueue.Config[string]{DispatchLimit: limiter}))
 		q.Add("a")
 		q.Get()
 		q.Add("b")
@@ -186,7 +186,7 @@ func TestALimiterWithoutABurstHandsOutNothing(t *testing.T) {
 		q.Add("a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		_, err := q.Next(ctx)
+		_, err := next(q, ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 1, q.Len())
 	})
@@ -200,7 +200,7 @@ func TestALimiterThatIsChangedIsHeardOfWithinAMinute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter.Allow()
-				q := must(workqueue.New(workqueue.Config[string]{HandOut: limiter}))
+				q := must(workqueue.New(workqueue.Config[string]{DispatchLimit: limiter}))
 				q.Add("a")
 				go func() {
 					time.Sleep(12*time.Hour + time.Second)

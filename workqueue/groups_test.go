@@ -19,7 +19,7 @@ import (
 func byLetter(k string) string { return k[:1] }
 
 func TestGroupsTakeTurnsWithinAPriority(t *testing.T) {
-	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, Ageing: -1}))
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, Aging: -1}))
 	for _, k := range []string{"a1", "a2", "a3", "b1", "c1", "b2"} {
 		q.Add(k)
 	}
@@ -41,14 +41,14 @@ func TestAGroupOfTenThousandKeysDoesNotDelayAnother(t *testing.T) {
 }
 
 func TestAGroupAtItsLimitKeepsNoWorkerFromTheOthers(t *testing.T) {
-	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 2, Ageing: -1}))
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 2, Aging: -1}))
 	for _, k := range []string{"a1", "a2", "a3", "b1"} {
 		q.AddWith(k, prio(int('c'-k[0])))
 	}
 	require.Equal(t, []string{"a1", "a2", "b1"}, takeAll(q))
 	require.Equal(t, 1, q.Len())
 	q.Add("a4")
-	_, ok := q.TryGet()
+	_, ok := tryGet(q)
 	require.False(t, ok)
 	q.Done("a2")
 	require.Equal(t, []string{"a3"}, takeAll(q))
@@ -140,7 +140,7 @@ func TestCancelOfTheLastReadyKeyEndsAShutdown(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1}))
 		q.Add("a1")
 		q.Add("a2")
-		q.TryGet()
+		tryGet(q)
 		ended, drained := make(chan bool, 2), make(chan error, 1)
 		for range 2 {
 			go func() {
@@ -195,7 +195,7 @@ func TestMemoryOfManyGroupsAndRaisedKeysIsGivenBack(t *testing.T) {
 			q.AddWith(3*i, prio(2))
 		}
 		require.GreaterOrEqual(t, q.Kept(), 30_000)
-		for k, ok := q.TryGet(); ok; k, ok = q.TryGet() {
+		for k, ok := tryGet(q); ok; k, ok = tryGet(q) {
 			q.Done(k)
 		}
 		require.LessOrEqual(t, q.Kept(), 4096)

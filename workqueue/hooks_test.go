@@ -29,10 +29,10 @@ type observer struct {
 func observed(o *observer, cfg workqueue.Config[string]) *workqueue.Queue[string] {
 	cfg.Logger = discard
 	cfg.Hooks = workqueue.Hooks[string]{
-		Added:     func(string) { o.added.Add(1) },
-		HandedOut: func(_ string, d time.Duration) { o.latency = append(o.latency, d) },
-		Done:      func(_ string, d time.Duration) { o.work = append(o.work, d) },
-		Delayed:   func(string, time.Duration) { o.retries++ },
+		Added:      func(string) { o.added.Add(1) },
+		Dispatched: func(_ string, d time.Duration) { o.latency = append(o.latency, d) },
+		Done:       func(_ string, d time.Duration) { o.work = append(o.work, d) },
+		Delayed:    func(string, time.Duration) { o.retries++ },
 	}
 	return must(workqueue.New(cfg))
 }
@@ -85,8 +85,8 @@ func TestHooksAndStatsGiveTheSevenMetrics(t *testing.T) {
 		q.AddAfter("d", time.Second)
 		q.AddAfter("d", time.Minute) // later: changes nothing, but it was called
 		sleep(time.Second)
-		q.TryGet()
-		q.TryGet()
+		tryGet(q)
+		tryGet(q)
 		q.Done("c")
 		q.Done("d")
 		want.adds, want.depth, want.retries = 6, 0, 4
@@ -122,14 +122,14 @@ func TestAnAddThatIsDebouncedIsCountedOnceWhenItHasItsEffect(t *testing.T) {
 	})
 }
 
-// The depth that a caller counts from Added and HandedOut is that of Stats, and so never negative.
+// The depth that a caller counts from Added and Dispatched is that of Stats, and so never negative.
 func TestTheDepthIsWhatWasAddedAndNotHandedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m observer
 		q := observed(&m, workqueue.Config[string]{MaxAttempts: 2})
 		steps := []func(k string){
-			q.Add, func(string) { q.TryGet() }, q.Done, q.AddRateLimited, func(k string) { q.AddAfter(k, 3) },
-			func(string) { sleep(2) }, func(k string) { q.RetryParked(k) }, func(k string) { q.DropParked(k) },
+			q.Add, func(string) { tryGet(q) }, q.Done, q.AddRateLimited, func(k string) { q.AddAfter(k, 3) },
+			func(string) { sleep(2) }, func(k string) { q.DropParked(k) },
 		}
 		for i := range 5000 {
 			steps[i*i*7%31%len(steps)](fmt.Sprint(i * 13 % 11 % 3))
@@ -153,12 +153,12 @@ func TestHooksAreToldTheirDelaysAndAttempts(t *testing.T) {
 			log = append(log, fmt.Sprintf(format, args...))
 		}
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Hooks: workqueue.Hooks[string]{
-			Added:     func(k string) { say("added %s", k) },
-			HandedOut: func(k string, d time.Duration) { say("handed out %s after %v", k, d) },
-			Done:      func(k string, d time.Duration) { say("done %s after %v", k, d) },
-			Delayed:   func(k string, d time.Duration) { say("delayed %s by %v", k, d) },
-			Parked:    func(k string, n int) { say("parked %s after %d", k, n) },
-			StrayDone: func(k string) { say("stray %s", k) },
+			Added:      func(k string) { say("added %s", k) },
+			Dispatched: func(k string, d time.Duration) { say("handed out %s after %v", k, d) },
+			Done:       func(k string, d time.Duration) { say("done %s after %v", k, d) },
+			Delayed:    func(k string, d time.Duration) { say("delayed %s by %v", k, d) },
+			Parked:     func(k string, n int) { say("parked %s after %d", k, n) },
+			StrayDone:  func(k string) { say("stray %s", k) },
 		}}))
 		q.AddWith("k", workqueue.AddOptions{At: time.Now().Add(-time.Hour)})
 		q.Get()
@@ -170,7 +170,7 @@ func TestHooksAreToldTheirDelaysAndAttempts(t *testing.T) {
 		q.Done("k")
 		q.Done("k")
 		q.AddRateLimited("k") // of a key that is parked: nothing
-		q.RetryParked("k")
+		q.Add("k")
 		q.AddWith("k", workqueue.AddOptions{})
 		q.AddRateLimited("other")
 		q.AddRateLimited("other")
@@ -190,14 +190,14 @@ func TestHooksMayCallTheQueue(t *testing.T) {
 		look := func(string) { calls.Add(1); q.Stats(); q.Snapshot(); q.Len() }
 		q = must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1, Debounce: 1, Hooks: workqueue.Hooks[string]{
 			Added: look, StrayDone: look,
-			HandedOut: func(k string, _ time.Duration) { look(k) },
-			Done:      func(k string, _ time.Duration) { look(k) },
-			Delayed:   func(k string, _ time.Duration) { look(k) },
-			Parked:    func(k string, _ int) { look(k) },
+			Dispatched: func(k string, _ time.Duration) { look(k) },
+			Done:       func(k string, _ time.Duration) { look(k) },
+			Delayed:    func(k string, _ time.Duration) { look(k) },
+			Parked:     func(k string, _ int) { look(k) },
 		}}))
 		q.AddAfter("k", 1) // delayed,
 		sleep(1)           // added,
-		q.TryGet()         // handed out,
+		tryGet(q)          // handed out,
 		q.AddRateLimited("k")
 		q.Done("k") // done, parked,
 		q.Done("k") // stray,

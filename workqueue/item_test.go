@@ -85,7 +85,7 @@ func TestOfConcurrentDonesOneCounts(t *testing.T) {
 	}
 }
 
-func TestTakeEndsAsNextDoes(t *testing.T) {
+func TestTakeEndsWithItsContextOrWithAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		why := errors.New("why")

@@ -51,7 +51,7 @@ func TestADelayOfZeroDoesNotGrow(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[string]{RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[string](0, time.Hour)}))
 	for range 200 {
 		q.AddRateLimited("k")
-		_, ok := q.TryGet()
+		_, ok := tryGet(q)
 		require.True(t, ok, "it is ready at once")
 		q.Done("k")
 	}
@@ -96,7 +96,6 @@ func TestMaxOfAsksAllAndMaxWaitCuts(t *testing.T) {
 
 func TestTheDefaultLimitersGiveTheirFirstDelays(t *testing.T) {
 	require.Equal(t, 5*time.Millisecond, workqueue.DefaultControllerRateLimiter[string]().When("k"))
-	require.Equal(t, time.Millisecond, workqueue.DefaultItemBasedRateLimiter[string]().When("k"))
 }
 
 // The first failure of a key waits for nobody else's.
@@ -112,7 +111,7 @@ func TestLimitersAreSafeForConcurrentUse(t *testing.T) {
 	for _, r := range []workqueue.RateLimiter[int]{
 		workqueue.DefaultControllerRateLimiter[int](),
 		workqueue.NewItemFastSlowRateLimiter[int](0, 0, 1),
-		workqueue.NewMaxOfRateLimiter[int](workqueue.DefaultItemBasedRateLimiter[int]()),
+		workqueue.NewMaxOfRateLimiter[int](workqueue.NewItemExponentialFailureRateLimiter[int](time.Millisecond, time.Hour)),
 	} {
 		var wg sync.WaitGroup
 		for range 4 {

@@ -38,7 +38,7 @@ var limiters = map[string]func() workqueue.RateLimiter[string]{
 	"explicit": workqueue.DefaultControllerRateLimiter[string],
 	"composed": func() workqueue.RateLimiter[string] {
 		return workqueue.NewWithMaxWaitRateLimiter(workqueue.NewMaxOfRateLimiter(
-			workqueue.DefaultItemBasedRateLimiter[string](), workqueue.DefaultControllerRateLimiter[string](),
+			workqueue.NewItemExponentialFailureRateLimiter[string](time.Millisecond, time.Hour), workqueue.DefaultControllerRateLimiter[string](),
 		), 1000*time.Second)
 	},
 	"foreign": func() workqueue.RateLimiter[string] { return newForeign[string]() },
@@ -46,10 +46,9 @@ var limiters = map[string]func() workqueue.RateLimiter[string]{
 
 func TestARevivedKeyHasAWholeBudgetAndASmallBackoff(t *testing.T) {
 	revivals := map[string]func(q *workqueue.Queue[string]){
-		"RetryParked": func(q *workqueue.Queue[string]) { require.True(t, q.RetryParked("k")) },
-		"DropParked":  func(q *workqueue.Queue[string]) { require.True(t, q.DropParked("k")); q.Add("k") },
-		"Add":         func(q *workqueue.Queue[string]) { q.Add("k") },
-		"AddAfter":    func(q *workqueue.Queue[string]) { q.AddAfter("k", time.Second); sleep(time.Second) },
+		"DropParked": func(q *workqueue.Queue[string]) { require.True(t, q.DropParked("k")); q.Add("k") },
+		"Add":        func(q *workqueue.Queue[string]) { q.Add("k") },
+		"AddAfter":   func(q *workqueue.Queue[string]) { q.AddAfter("k", time.Second); sleep(time.Second) },
 		"a failure in between": func(q *workqueue.Queue[string]) {
 			q.AddRateLimited("k")
 			q.AddRateLimited("k")

@@ -7,56 +7,54 @@ import (
 	"slices"
 )
 
-// order is the keys that are ready, in the order in which they are to be handed out. It knows nothing of what else the
-// queue does with a key.
+// order holds the ready entries, in the order in which they leave. It knows nothing else about the queue.
 //
-// While nobody uses priorities or groups there is one line and nothing else. Otherwise there is a level for each priority
-// in use, and in each level a lane for each group that has something ready there, or one lane for all. The lanes of a level take
-// turns. Between levels age decides: see isOlder.
+// While nobody uses priorities or groups, it is one list. Otherwise there is a level for each priority in use. A level has a
+// lane for each group with ready entries in it, or one lane for all. The lanes of a level take turns. Between levels, age
+// decides: see isOlder.
 //
 // Invariants, which check tests:
 //
-//  1. Either levels is empty, and what is ready is in plain; or plain is empty, and what is ready is in the lane of its
-//     priority and its group.
+//  1. Either levels is empty and all entries are in plain, or plain is empty and each entry is in the lane of its priority and
+//     its group.
 //  2. levels is sorted, the highest priority first.
-//  3. A lane takes turns if and only if it is not empty and its group may have one more key in process.
-//  4. n counts what is ready, turns the lanes that take turns.
-//  5. A lane hands out in the order of the numbers, which is that in which its keys became ready.
+//  3. A lane takes turns if and only if it is not empty and its group may have one more entry in process.
+//  4. n counts the entries, and turns the lanes that take turns.
+//  5. A lane is in the order of the entries' numbers, which is the order in which they became ready.
 type order[K comparable] struct {
 	n      int
-	plain  line[K]
+	plain  list[K]
 	levels []*level[K]
 	turns  int
 
-	ageing int64 // the wait that is worth a priority, in nanoseconds; not positive for none
-	limit  int   // of keys in process of a group; 0 for none
+	aging  int64 // the waiting time that is worth one priority, in nanoseconds; not positive for none
+	limit  int   // of a group's entries in process; 0 for none
 	groups map[string]*group[K]
-	peak   int // the most groups since the map was made
+	peak   int // the greatest number of groups since the map was made
 
-	spareLanes  []*lane[K] // to use again, keep of them at most
+	spareLanes  []*lane[K] // for reuse, at most keep of them
 	spareGroups []*group[K]
 }
 
-// level is what is ready of one priority.
+// level holds the entries of one priority.
 type level[K comparable] struct {
 	priority int
-	turn     *lane[K] // a ring: the lane whose turn it is; nil when none takes turns
-	only     *lane[K] // the lane of what has no group
+	turn     *lane[K] // the lane whose turn it is, in a ring; nil if none takes turns
+	only     *lane[K] // the lane of the entries without a group
 	n        int
 }
 
-// lane is what is ready of one priority and one group. What was raised to the priority while it was ready became so before
-// some of the line did, so it stands apart: the next is the first of either.
+// lane holds the entries of one priority and one group. Entries that were raised to the priority while they were ready may be
+// older than some of the list. They are in raised, sorted by number, and the older head of the two comes first.
 type lane[K comparable] struct {
-	line       line[K]
-	raised     raised[K]
+	list       list[K]
+	raised     []*entry[K]
 	level      *level[K]
 	group      *group[K]
-	prev, next *lane[K] // the ring of those that take turns; nil outside of it
+	prev, next *lane[K] // the ring of lanes that take turns; nil outside of it
 }
 
-// group is the keys that share a name: they take turns with the other groups, and there may be a limit to how many of them
-// are in process.
+// group is the keys that share a group name.
 type group[K comparable] struct {
 	name      string
 	keys      int // entries that belong to it
@@ -64,23 +62,23 @@ type group[K comparable] struct {
 	lanes     []*lane[K] // those that are not empty
 }
 
-// maxLevels is the number of levels up to which a queue keeps those that are empty.
+// maxLevels is the number of levels up to which the order keeps empty ones.
 const maxLevels = 16
 
-// graded reports whether there are levels: then each push needs the time.
+// graded reports whether there are levels. Then each push needs the time.
 func (o *order[K]) graded() bool { return len(o.levels) > 0 }
 
-// grade makes the levels.
+// grade makes the first level.
 func (o *order[K]) grade() {
 	l := o.level(0)
 	l.n = o.plain.n
-	l.only.line, o.plain = o.plain, line[K]{pool: o.plain.pool}
+	l.only.list, o.plain = o.plain, list[K]{pool: o.plain.pool}
 	if l.n > 0 {
 		o.open(l.only)
 	}
 }
 
-// push puts e in its line, by its number: at the end, unless it was raised.
+// push adds e at the end of its lane, or at the place that its number gives it if it was raised.
 func (o *order[K]) push(e *entry[K]) {
 	o.n++
 	if !o.graded() {
@@ -96,7 +94,7 @@ func (o *order[K]) push(e *entry[K]) {
 	}
 }
 
-// pop takes what is next, or returns nil when nothing may be handed out.
+// pop removes and returns the next entry, or returns nil if none may be dispatched.
 func (o *order[K]) pop() *entry[K] {
 	if !o.graded() {
 		e := o.plain.head()
@@ -108,7 +106,7 @@ func (o *order[K]) pop() *entry[K] {
 	}
 	var best *level[K]
 	for _, l := range o.levels {
-		if l.turn != nil && (best == nil || o.isOlder(l.turn.first(), best.turn.first())) {
+		if l.turn != nil && (best == nil || o.isOlder(l.turn.head(), best.turn.head())) {
 			best = l
 		}
 	}
@@ -117,24 +115,24 @@ func (o *order[K]) pop() *entry[K] {
 	}
 	n := best.turn
 	best.turn = n.next
-	e := n.first()
+	e := n.head()
 	o.removeFrom(n, e)
 	return e
 }
 
-// isOlder reports whether e became ready so long before best, which has a higher priority, that it is not overtaken: longer before than the difference of the priorities is worth. It is the exact comparison of
-// the times at which they became ready, each moved back by what the priority is worth.
+// isOlder reports whether best, which has a higher priority than e, must not overtake e: e became ready earlier by more than the
+// difference of the priorities is worth.
 func (o *order[K]) isOlder(e, best *entry[K]) bool {
-	if o.ageing <= 0 {
+	if o.aging <= 0 {
 		return false
 	}
 	before := best.since - e.since
-	// The difference of any two priorities fits in 64 bits without a sign, their product with Ageing perhaps not.
-	high, low := bits.Mul64(uint64(best.priority)-uint64(e.priority), uint64(o.ageing))
+	// The difference of any two priorities fits in 64 unsigned bits. Its product with aging may not.
+	high, low := bits.Mul64(uint64(best.priority)-uint64(e.priority), uint64(o.aging))
 	return before > 0 && high == 0 && uint64(before) > low
 }
 
-// remove takes e, which is ready, out of its line.
+// remove removes e, wherever it is.
 func (o *order[K]) remove(e *entry[K]) {
 	if !o.graded() {
 		o.plain.remove(e)
@@ -149,7 +147,7 @@ func (o *order[K]) removeFrom(n *lane[K], e *entry[K]) {
 	l := n.level
 	l.n--
 	o.n--
-	if n.len() > 0 {
+	if n.head() != nil {
 		return
 	}
 	o.close(n)
@@ -165,10 +163,10 @@ func (o *order[K]) removeFrom(n *lane[K], e *entry[K]) {
 	}
 }
 
-// available reports whether something may be handed out.
+// available reports whether an entry may be dispatched.
 func (o *order[K]) available() bool { return o.plain.n > 0 || o.turns > 0 }
 
-// begin notes that a key of g is handed out.
+// begin records that an entry of g was dispatched.
 func (o *order[K]) begin(g *group[K]) {
 	if g == nil {
 		return
@@ -181,8 +179,8 @@ func (o *order[K]) begin(g *group[K]) {
 	}
 }
 
-// end notes that a key of g is done. It reports whether one more of the group may be handed out for that: each time, since
-// each time it is another worker who can take it.
+// end records that an entry of g is done. It reports whether another entry of g may be dispatched because of that. It does so
+// each time, because each time another worker can take it.
 func (o *order[K]) end(g *group[K]) bool {
 	if g == nil {
 		return false
@@ -197,12 +195,12 @@ func (o *order[K]) end(g *group[K]) bool {
 	return true
 }
 
-// mayStart reports whether one more key of g may be in process.
+// mayStart reports whether one more entry of g may be in process.
 func (o *order[K]) mayStart(g *group[K]) bool {
 	return g == nil || o.limit <= 0 || g.inProcess < o.limit
 }
 
-// open lets a lane take turns, as the last in the ring.
+// open puts n at the end of its level's ring.
 func (o *order[K]) open(n *lane[K]) {
 	if n.next != nil {
 		return
@@ -218,7 +216,7 @@ func (o *order[K]) open(n *lane[K]) {
 	n.prev.next, n.next.prev = n, n
 }
 
-// close takes a lane out of the ring.
+// close removes n from its level's ring.
 func (o *order[K]) close(n *lane[K]) {
 	if n.next == nil {
 		return
@@ -242,7 +240,7 @@ func (o *order[K]) level(priority int) *level[K] {
 		return o.levels[i]
 	}
 	l := &level[K]{priority: priority}
-	l.only = &lane[K]{level: l, line: line[K]{pool: o.plain.pool}}
+	l.only = &lane[K]{level: l, list: list[K]{pool: o.plain.pool}}
 	o.levels = slices.Insert(o.levels, i, l)
 	return l
 }
@@ -258,12 +256,48 @@ func (o *order[K]) lane(l *level[K], g *group[K]) *lane[K] {
 		}
 	}
 	n := reuse(&o.spareLanes)
-	n.level, n.group, n.line.pool = l, g, o.plain.pool
+	n.level, n.group, n.list.pool = l, g, o.plain.pool
 	g.lanes = append(g.lanes, n)
 	return n
 }
 
-// join returns the group of a name, a new one if there is none, for one more key.
+// push adds e, by its number.
+func (n *lane[K]) push(e *entry[K]) {
+	if n.list.n == 0 || n.list.pool.at(n.list.last).number < e.number {
+		n.list.push(e)
+		return
+	}
+	i, _ := n.search(e)
+	n.raised = slices.Insert(n.raised, i, e)
+}
+
+// remove removes e.
+func (n *lane[K]) remove(e *entry[K]) {
+	switch i, ok := n.search(e); {
+	case !ok:
+		n.list.remove(e)
+	case i == 0: // without moving the others
+		n.raised[0], n.raised = nil, n.raised[1:]
+	default:
+		n.raised = slices.Delete(n.raised, i, i+1)
+	}
+}
+
+// search returns the place of e in raised, and whether it is there.
+func (n *lane[K]) search(e *entry[K]) (int, bool) {
+	return slices.BinarySearchFunc(n.raised, e.number, func(r *entry[K], number uint64) int { return cmp.Compare(r.number, number) })
+}
+
+// head returns the next entry, nil if the lane is empty.
+func (n *lane[K]) head() *entry[K] {
+	e := n.list.head()
+	if len(n.raised) > 0 && (e == nil || n.raised[0].number < e.number) {
+		return n.raised[0]
+	}
+	return e
+}
+
+// join returns the group of a name, a new one if there is none, for one more entry.
 func (o *order[K]) join(name string) *group[K] {
 	g := o.groups[name]
 	if g == nil {
@@ -276,7 +310,7 @@ func (o *order[K]) join(name string) *group[K] {
 	return g
 }
 
-// leave takes a key out of its group.
+// leave removes an entry from g.
 func (o *order[K]) leave(g *group[K]) {
 	g.keys--
 	if g.keys > 0 {
@@ -285,10 +319,13 @@ func (o *order[K]) leave(g *group[K]) {
 	delete(o.groups, g.name)
 	*g = group[K]{lanes: g.lanes[:0]}
 	o.spareGroups = spare(o.spareGroups, g)
-	o.groups, o.peak = shrunk(o.groups, o.peak)
+	if o.peak > keep && len(o.groups) <= o.peak/16 { // a map keeps the memory of its largest size
+		o.groups = maps.Collect(maps.All(o.groups))
+		o.peak = len(o.groups)
+	}
 }
 
-// spare keeps a value to use again, unless there are enough of them.
+// spare keeps a value for reuse, unless there are enough of them.
 func spare[T any](stock []*T, value *T) []*T {
 	if len(stock) < keep {
 		stock = append(stock, value)
@@ -296,7 +333,7 @@ func spare[T any](stock []*T, value *T) []*T {
 	return stock
 }
 
-// reuse takes a spare value, or makes a new one.
+// reuse returns a spare value, or a new one.
 func reuse[T any](stock *[]*T) *T {
 	last := len(*stock) - 1
 	if last < 0 {
@@ -306,15 +343,4 @@ func reuse[T any](stock *[]*T) *T {
 	(*stock)[last] = nil
 	*stock = (*stock)[:last]
 	return value
-}
-
-// shrunk returns m, or a copy of it in a map of its own size when m was much larger once: a map keeps the memory of its
-// largest size. It also returns the size to remember.
-func shrunk[K comparable, V any](m map[K]V, peak int) (map[K]V, int) {
-	if peak <= keep || len(m) > peak/16 {
-		return m, peak
-	}
-	small := make(map[K]V, len(m))
-	maps.Copy(small, m)
-	return small, len(small)
 }

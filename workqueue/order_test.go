@@ -17,7 +17,7 @@ func prio(p int) workqueue.AddOptions { return workqueue.AddOptions{Priority: p}
 
 // takeAll hands out all that may be, without Done.
 func takeAll(q *workqueue.Queue[string]) (keys []string) {
-	for k, ok := q.TryGet(); ok; k, ok = q.TryGet() {
+	for k, ok := tryGet(q); ok; k, ok = tryGet(q) {
 		keys = append(keys, k)
 	}
 	return keys
@@ -25,7 +25,7 @@ func takeAll(q *workqueue.Queue[string]) (keys []string) {
 
 // finishAll hands out all that is ready, one after the other.
 func finishAll(q *workqueue.Queue[string]) (keys []string) {
-	for k, ok := q.TryGet(); ok; k, ok = q.TryGet() {
+	for k, ok := tryGet(q); ok; k, ok = tryGet(q) {
 		keys = append(keys, k)
 		q.Forget(k)
 		q.Done(k)
@@ -35,7 +35,7 @@ func finishAll(q *workqueue.Queue[string]) (keys []string) {
 
 func TestWithoutAgeingAHigherPriorityAlwaysComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := must(workqueue.New(workqueue.Config[string]{Ageing: -1}))
+		q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
 		for i, p := range []int{0, math.MinInt, 5, -1, math.MaxInt, 5, 0} {
 			q.AddWith(fmt.Sprint(p, " ", i), prio(p))
 			time.Sleep(time.Hour)
@@ -48,21 +48,21 @@ func TestWithoutAgeingAHigherPriorityAlwaysComesFirst(t *testing.T) {
 
 // Guarantee 11, to the nanosecond.
 func TestAKeyIsOvertakenOnlyWithinWhatThePrioritiesAreWorth(t *testing.T) {
-	const ageing = 3 * time.Second
+	const aging = 3 * time.Second
 	for _, p := range []int{-2, 0, 1, 1 << 30} {
 		for _, timestamps := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				q := must(workqueue.New(workqueue.Config[string]{Ageing: ageing, Timestamps: timestamps}))
+				q := must(workqueue.New(workqueue.Config[string]{Aging: aging, Timestamps: timestamps}))
 				q.AddWith("grade", prio(7))
 				finishAll(q)
 
 				q.AddWith("low", prio(p))
-				time.Sleep(2 * ageing)
+				time.Sleep(2 * aging)
 				q.AddWith("high", prio(p+2))
 				require.Equal(t, []string{"high", "low"}, finishAll(q), "just in time")
 
 				q.AddWith("low", prio(p))
-				time.Sleep(2*ageing + 1)
+				time.Sleep(2*aging + 1)
 				q.AddWith("high", prio(p+2))
 				require.Equal(t, []string{"low", "high"}, finishAll(q), "a nanosecond late")
 			})
@@ -73,7 +73,7 @@ func TestAKeyIsOvertakenOnlyWithinWhatThePrioritiesAreWorth(t *testing.T) {
 // Times and priorities must not be compared by rounded numbers, nor by products that overflow.
 func TestAgeingIsExactWithHugePrioritiesAndTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := must(workqueue.New(workqueue.Config[string]{Ageing: 1}))
+		q := must(workqueue.New(workqueue.Config[string]{Aging: 1}))
 		q.AddWith("lowest", prio(math.MinInt))
 		q.AddWith("high", prio(math.MaxInt))
 		q.AddWith("higher", prio(math.MaxInt-1))
@@ -89,7 +89,7 @@ func TestAgeingIsExactWithHugePrioritiesAndTimes(t *testing.T) {
 		q.AddWith("late", prio(2))
 		require.Equal(t, []string{"low 2", "late"}, takeAll(q))
 
-		worth := must(workqueue.New(workqueue.Config[string]{Ageing: 2})) // times 1<<63 it does not fit in 64 bits
+		worth := must(workqueue.New(workqueue.Config[string]{Aging: 2})) // times 1<<63 it does not fit in 64 bits
 		worth.AddWith("low", prio(math.MinInt))
 		time.Sleep(time.Second)
 		worth.Add("high")
@@ -119,9 +119,9 @@ func TestAPriorityIsKeptOnRequeue(t *testing.T) {
 	for name, again := range requeue {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := must(workqueue.New(workqueue.Config[string]{Ageing: -1}))
+				q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
 				q.AddWith("k", prio(3))
-				q.TryGet()
+				tryGet(q)
 				again(q)
 				q.Done("k")
 				q.AddWith("lower", prio(2))
@@ -139,9 +139,9 @@ func TestAPriorityIsKeptOnRequeue(t *testing.T) {
 
 func TestANegativePriorityIsKeptOnRequeueAndRaisedByAPlainAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := must(workqueue.New(workqueue.Config[string]{Ageing: -1}))
+		q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
 		q.AddWith("k", prio(-3))
-		q.TryGet()
+		tryGet(q)
 		q.AddAfter("k", time.Second)
 		q.Done("k")
 		time.Sleep(time.Second)
@@ -156,8 +156,8 @@ func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
 	states := map[string]func(*workqueue.Queue[string]){
 		"ready":      func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)) },
 		"delayed":    func(q *workqueue.Queue[string]) { q.AddWith("k", workqueue.AddOptions{Priority: 1, After: time.Hour}) },
-		"in process": func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)); q.TryGet() },
-		"dirty":      func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)); q.TryGet(); q.Add("k") },
+		"in process": func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)); tryGet(q) },
+		"dirty":      func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)); tryGet(q); q.Add("k") },
 		"parked": func(q *workqueue.Queue[string]) {
 			q.AddWith("k", workqueue.AddOptions{Priority: 1, RateLimited: true})
 		},
@@ -165,7 +165,7 @@ func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
 	for name, enter := range states {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := must(workqueue.New(workqueue.Config[string]{Ageing: -1, MaxAttempts: 1, Logger: discard}))
+				q := must(workqueue.New(workqueue.Config[string]{Aging: -1, MaxAttempts: 1, Logger: discard}))
 				enter(q)
 				q.AddWith("k", prio(0))
 				q.AddWith("k", prio(-5))
@@ -187,9 +187,9 @@ func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
 
 // A key that is raised stands where it would stand if it had had the priority from the first on: it does not lose its wait.
 func TestARaisedKeyStandsBeforeWhatBecameReadyAfterIt(t *testing.T) {
-	for _, ageing := range []time.Duration{-1, time.Second} {
+	for _, aging := range []time.Duration{-1, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			q := must(workqueue.New(workqueue.Config[string]{Ageing: ageing}))
+			q := must(workqueue.New(workqueue.Config[string]{Aging: aging}))
 			for i := range 10 {
 				q.AddWith(fmt.Sprint("low ", i), prio(1))
 				time.Sleep(time.Nanosecond)
@@ -227,7 +227,7 @@ func TestTheFirstPriorityKeepsWhatIsReadyInOrder(t *testing.T) {
 }
 
 func TestMoreThanSixteenPrioritiesAreKeptApartAndGivenBack(t *testing.T) {
-	q := must(workqueue.New(workqueue.Config[string]{Ageing: -1}))
+	q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
 	var want []string
 	for i := range 3000 {
 		p := i*7919%3000 - 1500

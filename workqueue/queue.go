@@ -1,61 +1,132 @@
 package workqueue
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
 )
 
-// Queue is a work queue of keys. A key that waits is there once, however often it is added; a key that is handed out
-// goes to nobody else until Done; a key that is added meanwhile comes back after Done, once. Keys are handed out in
-// the order in which they became ready, unless priorities or groups say otherwise.
+// Queue is a work queue of keys. It has the method sets of client-go's queues, so it can take their place.
 //
-// Producers call Add, AddAfter or AddRateLimited; AddWith is the general form. A worker calls Get (or Next, which ends
-// with a context, or TryGet, which does not wait), does the work, and calls Done; or Take, which gives an [Item]; or it
-// leaves all of that to Run. The table in the package documentation says what each call does in each state of a key.
+// Producers call Add, AddAfter, or AddRateLimited; AddWith is the general form. Workers call Take (TryTake does not wait),
+// do the work, and call Done on the [Item]; Run does all of that. Get and Done are client-go's form of Take.
 //
-// A Queue starts no goroutine. All its methods are safe for concurrent use.
+// # The contract
+//
+// A key is in one of five states: absent, ready (in line), process (dispatched and not Done), dirty (in process, and added
+// again meanwhile), or parked (its budget of attempts is spent). In addition it may have up to three deadlines:
+//
+//   - A wake-up, "d", from AddAfter, or from AddWith with After or At. In every state.
+//   - A backoff, "b", from AddRateLimited, or from AddWith with RateLimited. Only while the key is absent or in process: a
+//     ready or dirty key is about to be tried anyway, and a parked key must not be tried.
+//   - A quiet time, from an Add with Config.Debounce, which describes it. Only while the key is absent, in process, or parked.
+//
+// The first table lists the calls and events that ask for an attempt.
+//
+//	state        Add          AddAfter(t)  AddRateLimited  wake-up due  backoff due
+//	-----        ---          -----------  --------------  -----------  -----------
+//	absent       ready        absent+d     absent+b        -            -
+//	absent+d     ready+d      earlier of   absent+db       ready        -
+//	absent+b     ready        absent+db    earlier of      -            ready
+//	absent+db    ready+d      earlier of   earlier of      ready        ready+d
+//	ready        -            ready+d      -               -            -
+//	ready+d      -            earlier of   -               ready        -
+//	process      dirty        process+d    process+b       -            -
+//	process+d    dirty+d      earlier of   process+db      dirty        -
+//	process+b    dirty        process+db   earlier of      -            dirty
+//	process+db   dirty+d      earlier of   earlier of      dirty        dirty+d
+//	dirty        -            dirty+d      -               -            -
+//	dirty+d      -            earlier of   -               dirty        -
+//	parked       ready        parked+d     -               -            -
+//	parked+d     ready+d      earlier of   -               ready        -
+//
+// The second table lists the others. "Take" is any dispatch of the key.
+//
+//	state        Take         Done         Forget       Cancel       DropParked   ShutDown
+//	-----        ----         ----         ------       ------       ----------   --------
+//	absent       -            reported     -            -            -            -
+//	absent+d     -            reported     -            absent       -            absent
+//	absent+b     -            reported     absent       absent       -            absent
+//	absent+db    -            reported     absent+d     absent       -            absent
+//	ready        process      reported     -            absent       -            -
+//	ready+d      process+d    reported     -            absent       -            ready
+//	process      -            absent       -            -            -            -
+//	process+d    -            absent+d     -            process      -            process
+//	process+b    -            absent+b     process      process      -            process
+//	process+db   -            absent+db    process+d    process      -            process
+//	dirty        -            ready        -            process      -            -
+//	dirty+d      -            ready+d      -            process      -            dirty
+//	parked       -            reported     -            -            absent       -
+//	parked+d     -            reported     -            parked       absent+d     parked
+//
+// "-" is no change, or not possible. "earlier of" leaves the state, and keeps the earlier of the two deadlines of that kind.
+// With another [Policy], AddWith keeps the later or the new one. A policy never compares a wake-up with a backoff.
+//
+// An AddAfter whose delay is not positive acts at once, like the column Add, and so does an AddWith whose After is negative or
+// whose At has passed. It leaves a wake-up that stands. An AddRateLimited whose delay is not positive acts at once too: an
+// absent key becomes ready, a key in process becomes dirty, and ready, dirty, and parked keys do not change. Even with
+// Config.Debounce, the key is ready or dirty when these calls return.
+//
+// After a shutdown, Add, AddAfter, AddRateLimited, and AddWith change nothing, and AddWith returns false. All other calls do
+// what the tables say.
+//
+// The queue is idle when no key is ready, in process, or in its quiet time.
+//
+// # Differences from client-go
+//
+// For the methods that client-go's workqueue has, client-go's behavior is the model, except for these faults:
+//
+//   - A drain there does not wait for ready keys, returns before a dirty key is done, and lets only one of several callers
+//     return (https://github.com/kubernetes/kubernetes/pull/141079).
+//   - One Done too many there dispatches a key to two workers.
+//   - A drained burst there keeps its memory.
+//   - A backoff there fires even if the key was tried meanwhile (https://github.com/kubernetes/client-go/issues/131), and an
+//     earlier backoff swallows a wake-up.
+//
+// # Goroutines
+//
+// A Queue starts no goroutine, so a queue that is no longer used needs no shutdown. In a testing/synctest bubble, its delays
+// take no time, and TryTake drives it without a goroutine. All methods are safe for concurrent use.
 type Queue[K comparable] struct {
 	cfg   Config[K]
-	start time.Time // the zero of all times within the queue: a nanosecond before it was made, since zero stands for never
+	start time.Time // the zero of all times within the queue; a nanosecond before New, because zero means never
 
-	doubles     bool // the backoff is base, doubled with each failure, at most limit: what the limiter would say
+	doubles     bool // the backoff is base, doubled with each failure, at most limit; the limiter need not be asked
 	base, limit time.Duration
 
 	mu sync.Mutex
 	// mu guards the following. Invariants, which checkInvariants tests:
 	//
-	//  1. A key has an entry if and only if its state is not resting or something is scheduled for it.
+	//  1. A key has an entry if and only if its state is not resting or it has a deadline.
 	//  2. An entry is in the list of its state, once, and in no other.
-	//  3. dirty and spent imply the state processing. What is ready or dirty has no backoff and no quiet time, and what is
-	//     parked has no backoff. An entry has a calmBy if and only if it has a calmAt.
-	//  4. inProcess counts the entries in process, dirty those that are dirty, calming those in their quiet time.
+	//  3. dirty and spent imply the state processing. Ready and dirty entries have no backoff and no quiet time, and parked
+	//     entries have no backoff. An entry has a quietBy if and only if it has a quietAt.
+	//  4. inProcess counts the entries in process, dirty the dirty ones, and quiet those in their quiet time.
 	//  5. An entry is scheduled if and only if it has a deadline, and then for the earliest one.
-	//  6. After a shutdown a waiter is in waiters only while something is ready that may not be handed out yet, or dirty.
-	//  7. After a shutdown nothing is scheduled and the timer does not run. Before it, the timer comes in time for what is
-	//     scheduled and for what is remembered.
-	//  8. Nobody waits for idle whenever the queue is idle.
+	//  6. When ShutDown has returned, a worker waits only while a key is dirty, or is ready and may not be dispatched yet.
+	//  7. When ShutDown has returned, nothing is scheduled and the timer does not run. Before, the timer fires in time for all
+	//     deadlines and for all remembered keys.
+	//  8. Nobody waits for idle while the queue is idle.
 	//  9. last is nil or in process.
 	// 10. A group counts its entries, and those of them that are in process.
 	pool      *pool[K]
 	entries   table[K]
-	order     order[K]
+	order     order[K] // the ready entries
 	schedule  schedule[K]
-	parked    line[K]
-	memory    line[K]   // of what is remembered, the longest remembered first
-	busy      line[K]   // of what is in process, if there are timestamps
-	last      *entry[K] // that was handed out: its Done, which comes next where there is one worker, need not look for it
+	parked    list[K]
+	memory    list[K]   // the remembered entries, the longest remembered first
+	busy      list[K]   // the entries in process, if Timestamps is on
+	last      *entry[K] // the entry that was dispatched last: a single worker's Done comes next, and need not search for it
 	inProcess int
 	dirty     int
-	calming   int
-	changes   uint64 // of the state of any key
+	quiet     int
+	changes   uint64 // the number of changes of any key's state
 	waiters   waitlist
-	idle      chan struct{} // dropped, and closed, when the queue is idle; nil while nobody waits for that
-	released  chan struct{} // dropped, and closed, by ShutDown, which releases those who drain; nil while nobody does
+	idle      chan struct{} // removed, and closed, when the queue is idle; nil without callers that wait for it
+	released  chan struct{} // removed, and closed, by ShutDown, which releases drains; nil while there is none
 	shutdown  bool
-	timer     *time.Timer // runs fire; nil until there is something to wait for
-	armedFor  int64       // when the timer fires, at the latest when something is due; 0 when it does not run
+	timer     *time.Timer // runs fire; nil until the first deadline
+	armedFor  int64       // the time at which the timer fires, at the latest the first deadline; 0 if it does not run
 	gate      gate
 }
 
@@ -70,11 +141,11 @@ func New[K comparable](cfg Config[K]) (*Queue[K], error) {
 		start:    time.Now().Add(-1),
 		pool:     p,
 		entries:  newTable(p),
-		order:    order[K]{plain: line[K]{pool: p}},
+		order:    order[K]{plain: list[K]{pool: p}},
 		schedule: schedule[K]{pool: p},
-		parked:   line[K]{pool: p},
-		memory:   line[K]{pool: p},
-		busy:     line[K]{pool: p},
+		parked:   list[K]{pool: p},
+		memory:   list[K]{pool: p},
+		busy:     list[K]{pool: p},
 	}
 	switch l := q.cfg.RateLimiter.(type) {
 	case nil:
@@ -82,7 +153,7 @@ func New[K comparable](cfg Config[K]) (*Queue[K], error) {
 	case *ItemExponentialFailureRateLimiter[K]:
 		q.doubles, q.base, q.limit = true, l.base, l.limit
 	}
-	q.order.ageing = int64(q.cfg.Ageing)
+	q.order.aging = int64(q.cfg.Aging)
 	if q.cfg.Group != nil {
 		q.order.limit = q.cfg.GroupLimit
 		q.order.groups = make(map[string]*group[K])
@@ -91,93 +162,37 @@ func New[K comparable](cfg Config[K]) (*Queue[K], error) {
 	return q, nil
 }
 
-// Add makes key ready. A key that is ready already stays where it is in line; a key in process becomes ready again when
-// it is done; one that is parked is revived. After a shutdown Add does nothing. Add panics if key is not equal to itself
-// (a NaN) or not comparable (an interface that holds a slice): such a key could never be found again.
-func (q *Queue[K]) Add(key K) {
-	checkKey(key)
-	hash, group := q.entries.hash(key), q.groupOf(key)
-	q.mu.Lock()
-	if q.shutdown {
-		q.mu.Unlock()
-		return
+// The following change the state of an entry. Whatever the caller must do after it has released the lock, they return.
+
+// entryLocked returns the entry of key, a new one if there is none. The caller computes the hash before it takes the lock,
+// because hashing reads the whole key, which may be a cache miss.
+func (q *Queue[K]) entryLocked(key K, hash uint32, group string) *entry[K] {
+	e := q.entries.find(key, hash)
+	if e != nil {
+		if e.state == remembered {
+			q.memory.remove(e)
+			q.enterLocked(e, resting)
+		}
+		return e
 	}
-	e := q.entryLocked(key, hash, group)
-	if e.state == ready && e.priority >= 0 { // so in most cases, which need no more than this
-		q.mu.Unlock()
-		return
+	e = q.pool.take()
+	e.key, e.hash = key, hash
+	q.entries.add(e)
+	q.enterLocked(e, resting)
+	if q.order.groups != nil {
+		q.pool.own(e).group = q.order.join(group)
 	}
-	if e.priority < 0 {
-		q.raiseLocked(e, 0)
-	}
-	w, added := q.addLocked(e)
-	q.mu.Unlock()
-	w.wake()
-	if added && q.cfg.Hooks.Added != nil {
-		q.cfg.Hooks.Added(key)
-	}
+	return e
 }
 
-// Get waits for a ready key and hands it out: no other worker gets it until Done. After a shutdown Get hands out the keys
-// that are still ready, and then answers true for shutdown. As in client-go it does so even if a key is dirty, which
-// becomes ready with its Done. The worker that has this key has to call Get again. If the work is done in other
-// goroutines, use Next.
-func (q *Queue[K]) Get() (key K, shutdown bool) {
-	key, result := q.next(nil, nil, false)
-	return key, result != gotKey
+// enterLocked sets the state of e, which is in no list. The caller puts it in the list of that state.
+func (q *Queue[K]) enterLocked(e *entry[K], s state) {
+	q.changes++
+	e.state, e.number = s, q.changes
 }
 
-// Next waits for a ready key and hands it out, as Get does, and ends with a context. It returns [ErrShutDown] when the
-// queue is shut down and no key can become ready any more, and the cause of ctx when ctx ends. An ended ctx takes no key.
-func (q *Queue[K]) Next(ctx context.Context) (K, error) {
-	return q.nextUntil(ctx, nil)
-}
-
-// TryGet is [Queue.Get] that does not wait: it answers false when no key may be handed out.
-func (q *Queue[K]) TryGet() (key K, ok bool) {
-	q.mu.Lock()
-	e := q.takeLocked()
-	if e == nil {
-		q.mu.Unlock()
-		return key, false
-	}
-	return q.handOut(e), true
-}
-
-// Done says that the work on key, which was handed out to the caller, has ended. A key that was added meanwhile is
-// ready again, at the end of the line. Done of a key that is not in process changes nothing and is reported to
-// Hooks.StrayDone: it is a mistake in the worker loop.
-func (q *Queue[K]) Done(key K) {
-	checkKey(key)
-	q.mu.Lock()
-	e := q.handedOutLocked(key)
-	if e == nil || e.state != processing {
-		q.mu.Unlock()
-		q.strayDone(key)
-		return
-	}
-	q.done(e)
-}
-
-// Len returns the number of keys that are ready. Keys in process and keys scheduled for later do not count.
-func (q *Queue[K]) Len() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.order.n
-}
-
-// addLocked adds e now, or when its Adds have become quiet. It returns the worker to wake, if there is one, and whether
-// the addition has had its effect.
-func (q *Queue[K]) addLocked(e *entry[K]) (w *waiter, added bool) {
-	if q.cfg.Debounce > 0 && e.state != ready && !e.dirty {
-		q.debounceLocked(e)
-		return nil, false
-	}
-	return q.makeReadyLocked(e)
-}
-
-// makeReadyLocked puts e in line, or marks it when it is in process. It returns the worker to wake, if there is one, and
-// whether it made a difference.
+// makeReadyLocked puts e in line, or marks it dirty if it is in process. It returns the worker to wake, if any, and whether
+// it changed anything.
 func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 	switch e.state {
 	case ready:
@@ -195,9 +210,9 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 		q.lineUpLocked(e)
 		w = q.waiterToWakeLocked()
 	}
-	if e.retryAt != 0 || e.calmAt != 0 { // the attempt that they wait for is to come
+	if e.retryAt != 0 || e.quietAt != 0 { // both wait for the attempt that now comes
 		e.retryAt = 0
-		q.calmLocked(e)
+		q.endQuietLocked(e)
 		q.rescheduleLocked(e)
 	}
 	return w, true
@@ -212,116 +227,39 @@ func (q *Queue[K]) lineUpLocked(e *entry[K]) {
 	q.order.push(e)
 }
 
-// takeLocked takes the entry of the key that is to be handed out next, nil if none may be. The caller goes on with handOut.
-func (q *Queue[K]) takeLocked() *entry[K] {
-	if q.cfg.HandOut != nil && !q.passLocked() {
-		return nil
-	}
-	e := q.order.pop()
-	if e == nil {
-		return nil
-	}
-	q.takenLocked(e)
-	return e
-}
-
-// takenLocked notes that e was taken out of its line, to be handed out.
-func (q *Queue[K]) takenLocked(e *entry[K]) {
-	q.order.begin(e.group)
-	q.enterLocked(e, processing)
-	q.inProcess++
-	q.last = e
-}
-
-// handOut gives up the lock, does what is due when e was taken, and returns its key.
-func (q *Queue[K]) handOut(e *entry[K]) K {
-	key := e.key
-	var waited int64
-	if q.cfg.Timestamps {
-		now := q.now()
-		waited, e.since = now-e.since, now
-		q.busy.push(e)
-	}
-	var w *waiter
-	if q.cfg.HandOut != nil {
-		w = q.waiterToWakeLocked() // to wait for the limiter
-	}
-	ended := q.endedLocked()
-	q.mu.Unlock()
-	w.wake()
-	wakeAll(ended)
-	if q.cfg.Hooks.HandedOut != nil {
-		q.cfg.Hooks.HandedOut(key, time.Duration(waited))
-	}
-	return key
-}
-
-// done gives up the lock, after it has ended the work on e.
-func (q *Queue[K]) done(e *entry[K]) {
-	key := e.key
-	var took int64
-	if q.cfg.Timestamps {
-		now := q.now()
-		took, e.since = now-e.since, now
-		q.busy.remove(e)
-	}
-	q.inProcess--
-	if q.last == e {
-		q.last = nil
-	}
-	freed := q.order.end(e.group)
-	parkedAfter := 0
-	var w, other *waiter
-	q.enterLocked(e, resting)
+// restLocked removes e if it is resting without a deadline, or remembers its failures if it has any.
+func (q *Queue[K]) restLocked(e *entry[K]) {
 	switch {
-	case e.dirty:
-		e.dirty = false
-		q.dirty--
-		if e.spent {
-			q.reviveLocked(e)
-		}
-		q.lineUpLocked(e)
-		w = q.waiterToWakeLocked()
-	case e.spent:
-		parkedAfter = int(e.failures)
-		q.parkLocked(e)
+	case e.state != resting || e.isScheduled():
+	case e.failures > 0:
+		q.rememberLocked(e)
 	default:
-		q.restLocked(e)
-	}
-	if freed {
-		other = q.waiterToWakeLocked()
-	}
-	idle := q.idleLocked()
-	q.mu.Unlock()
-	w.wake()
-	other.wake()
-	announce(idle)
-	if q.cfg.Hooks.Done != nil {
-		q.cfg.Hooks.Done(key, time.Duration(took))
-	}
-	if parkedAfter > 0 && q.cfg.Hooks.Parked != nil {
-		q.cfg.Hooks.Parked(key, parkedAfter)
+		q.removeLocked(e)
 	}
 }
 
-// handedOutLocked returns the entry of key, which was handed out; nil, or one that is in another state, if it was not.
-func (q *Queue[K]) handedOutLocked(key K) *entry[K] {
-	if e := q.last; e != nil && e.key == key {
-		return e
+// removeLocked removes e, which is in no list.
+func (q *Queue[K]) removeLocked(e *entry[K]) {
+	q.entries.remove(e)
+	if e.group != nil {
+		q.order.leave(e.group)
 	}
-	return q.entries.get(key)
+	q.pool.give(e)
 }
 
-// strayDone reports a Done of a key that is not in process.
-func (q *Queue[K]) strayDone(key K) {
-	if q.cfg.Hooks.StrayDone != nil {
-		q.cfg.Hooks.StrayDone(key)
-		return
+// waiterToWakeLocked removes the longest waiting worker from the list if a key may be dispatched. The caller wakes it after
+// releasing the lock. Each time a key gets in line, a group falls below its limit, or a worker gives up a wake-up, one worker
+// leaves the list. So workers never all sleep while a key may be dispatched.
+func (q *Queue[K]) waiterToWakeLocked() *waiter {
+	w := q.waiters.first
+	if w == nil || !q.order.available() {
+		return nil
 	}
-	q.cfg.Logger.Error("workqueue: Done of a key that is not in process", "queue", q.cfg.Name, "key", key)
+	q.waiters.remove(w)
+	return w
 }
 
-// groupOf returns the name of the group of key. It calls the code of the user, and so is called without the lock.
+// groupOf returns the name of key's group. It calls code of the user, so the caller must not hold the lock.
 func (q *Queue[K]) groupOf(key K) string {
 	if q.cfg.Group == nil {
 		return ""
@@ -329,10 +267,10 @@ func (q *Queue[K]) groupOf(key K) string {
 	return q.cfg.Group(key)
 }
 
-// now returns the time since the queue was made, on the monotonic clock, in nanoseconds.
+// now returns the time since start, on the monotonic clock, in nanoseconds.
 func (q *Queue[K]) now() int64 { return int64(time.Since(q.start)) }
 
-// time returns a time within the queue as one outside of it, the zero time for never.
+// time converts a time within the queue. Never becomes the zero time.
 func (q *Queue[K]) time(t int64) time.Time {
 	if t == 0 {
 		return time.Time{}
@@ -340,7 +278,7 @@ func (q *Queue[K]) time(t int64) time.Time {
 	return q.start.Add(time.Duration(t))
 }
 
-// tellAdded tells the hook of keys that were added.
+// tellAdded calls the hook for keys that were added.
 func (q *Queue[K]) tellAdded(keys []K) {
 	if q.cfg.Hooks.Added == nil {
 		return

@@ -74,7 +74,7 @@ func TestAWakeUpOfACancelledWorkerIsPassedOn(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			got := make(chan string, 2)
 			worker := func(ctx context.Context) {
-				k, err := q.Next(ctx)
+				k, err := next(q, ctx)
 				if err == nil {
 					got <- k
 				}
@@ -110,23 +110,23 @@ func TestDoneOfADirtyKeyWakesAnotherWorker(t *testing.T) {
 	})
 }
 
-func TestNextEndsWithItsContextAndSaysWhy(t *testing.T) {
+func TestTakeEndsWithItsContextAndSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(why) })
-		_, err := q.Next(ctx)
+		_, err := next(q, ctx)
 		require.ErrorIs(t, err, why)
 		q.Add("k")
-		_, err = q.Next(ctx)
+		_, err = next(q, ctx)
 		require.ErrorIs(t, err, why, "an ended context takes no key")
 		require.Equal(t, 1, q.Len())
-		k, err := q.Next(t.Context())
+		k, err := next(q, t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "k", k)
 		q.ShutDown()
-		_, err = q.Next(t.Context())
+		_, err = next(q, t.Context())
 		require.ErrorIs(t, err, workqueue.ErrShutDown)
 		require.NoError(t, q.CheckInvariants())
 	})
@@ -142,7 +142,7 @@ func TestShutDownTellsAllWorkersToStop(t *testing.T) {
 					_, shutdown := q.Get()
 					assert.True(t, shutdown)
 				} else {
-					_, err := q.Next(t.Context())
+					_, err := next(q, t.Context())
 					assert.ErrorIs(t, err, workqueue.ErrShutDown)
 				}
 			})
@@ -284,7 +284,7 @@ func TestWakeUpsComeAtTheirTimesAndInTheirOrder(t *testing.T) {
 		}
 		begin := time.Now()
 		for _, ms := range []int{10, 20, 30, 40, 50} {
-			k, err := q.Next(t.Context())
+			k, err := next(q, t.Context())
 			require.NoError(t, err)
 			require.Equal(t, fmt.Sprint(ms), k)
 			require.Equal(t, time.Duration(ms)*time.Millisecond, time.Since(begin))
@@ -302,7 +302,7 @@ func TestWakeUpsThatAreDroppedDoNotDisturbTheOthers(t *testing.T) {
 	}
 	for k := range 1000 {
 		q.Add(k)
-		q.TryGet()
+		tryGet(q)
 		q.Forget(k)
 		q.Done(k)
 		require.NoError(t, q.CheckInvariants())
@@ -365,7 +365,7 @@ func TestMemoryOfABurstIsGivenBack(t *testing.T) {
 	}
 	require.Equal(t, n, q.Stats().Delayed)
 	q.ShutDown()
-	require.LessOrEqual(t, q.Kept(), 4096)
+	require.LessOrEqual(t, q.Kept(), 4096+128, "and what is free in a chunk that is in use")
 	require.NoError(t, q.CheckInvariants())
 }
 

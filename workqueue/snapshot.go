@@ -6,55 +6,85 @@ import (
 	"time"
 )
 
-// KeyInfo is what a [Queue] knows of a key.
+// Len returns the number of ready keys. Keys in process and keys that are only scheduled do not count.
+func (q *Queue[K]) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.order.n
+}
+
+// Stats counts the keys of a [Queue] at one moment.
+type Stats struct {
+	Ready      int // can be dispatched, now or when a limit allows it
+	InProcess  int // dispatched and not done
+	Dirty      int // in process, and added again meanwhile
+	Delayed    int // with a deadline; such a key may also be ready or in process
+	Parked     int // with a spent budget
+	Remembered int // known only for past failures
+
+	// Unfinished is the total time for which the keys in process have been in process, and LongestRunning is the longest of these
+	// times. Both are 0 without Config.Timestamps.
+	Unfinished     time.Duration
+	LongestRunning time.Duration
+}
+
+// Stats returns the counts, all of one moment. With Config.Timestamps, its time grows with the number of keys in process.
+func (q *Queue[K]) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := Stats{
+		Ready: q.order.n, InProcess: q.inProcess, Dirty: q.dirty, Delayed: q.schedule.n,
+		Parked: q.parked.n, Remembered: q.memory.n,
+	}
+	if first := q.busy.head(); first != nil {
+		now := q.now()
+		s.LongestRunning = time.Duration(now - first.since)
+		for e := range q.busy.all() {
+			s.Unfinished += time.Duration(now - e.since)
+		}
+	}
+	return s
+}
+
+// KeyInfo is what a [Queue] knows about a key.
 type KeyInfo[K comparable] struct {
 	Key   K
 	State State
-	Dirty bool // in process, and to be ready again after that
+	Dirty bool // in process, and ready again after that
 
-	Since    time.Time // when it got into its state; zero without Config.Timestamps, unless it is Parked or Remembered
-	Next     time.Time // when it is to be added, by a wake-up or a backoff; zero for never
-	Calm     time.Time // when its Adds will have been quiet for long enough; zero if it does not wait for that
-	Priority int
-	Group    string
+	Since      time.Time // when the key entered its state; zero without Config.Timestamps, unless it is Parked or Remembered
+	Next       time.Time // the earlier of its wake-up and its backoff; zero if it has neither
+	QuietUntil time.Time // the end of its quiet time; zero if it has none
+	Priority   int
+	Group      string
 
-	Failures     int       // since it was last forgotten
-	FirstFailure time.Time // of these; zero if there was none
-	Reasons      []Reason  // the last ones, the oldest first
+	Failures     int       // since the key was last forgotten
+	FirstFailure time.Time // the first of these; zero if there is none
+	Reasons      []Reason  // the latest ones, the oldest first
 }
 
-// State is what a key does.
+// State is the state of a key in a [Queue].
 type State int
 
 const (
-	Ready      State = iota + 1 // it waits to be handed out
-	InProcess                   // it is handed out
-	Delayed                     // it waits to be added
-	Parked                      // it has spent its budget
-	Remembered                  // nothing, but it has failed and was not forgotten
+	Ready      State = iota + 1 // waits for a worker
+	InProcess                   // was dispatched, and is not done
+	Delayed                     // has a deadline and is in no other state
+	Parked                      // has spent its budget
+	Remembered                  // is known only for past failures
 )
 
 // String returns the name of s.
 func (s State) String() string {
-	switch s {
-	case Ready:
-		return "Ready"
-	case InProcess:
-		return "InProcess"
-	case Delayed:
-		return "Delayed"
-	case Parked:
-		return "Parked"
-	case Remembered:
-		return "Remembered"
-	default:
+	if s < Ready || s > Remembered {
 		return "Unknown"
 	}
+	return [...]string{"Ready", "InProcess", "Delayed", "Parked", "Remembered"}[s-1]
 }
 
-// Snapshot returns every key that the queue has something to do with, all as it was at one moment: by state, those that are
-// delayed in the order in which they are due, the others in the order in which they got into their state. It holds the lock
-// for a copy of the keys, some milliseconds for 100,000 of them, and does the rest without.
+// Snapshot returns every key that the queue knows, all as they were at one moment. It sorts them by state: Delayed keys in the
+// order in which they are due, the others in the order in which they entered their state. It holds the lock while it copies
+// the keys, some milliseconds for 100,000 of them, and does the rest without the lock.
 func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 	copies := q.copyKeys()
 	slices.SortFunc(copies, func(a, b keyCopy[K]) int {
@@ -63,35 +93,35 @@ func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 	infos := make([]KeyInfo[K], len(copies))
 	for i, c := range copies {
 		infos[i] = c.info
-		infos[i].Since, infos[i].Next, infos[i].Calm = q.time(c.since), q.time(c.next), q.time(c.calmAt)
+		infos[i].Since, infos[i].Next, infos[i].QuietUntil = q.time(c.since), q.time(c.next), q.time(c.quietAt)
 		infos[i].FirstFailure = q.time(c.failedAt)
 	}
 	return infos
 }
 
-// keyCopy is a key with its times as the queue has them, and its place among those of its state.
+// keyCopy is a KeyInfo with times of the queue, and its rank within its state.
 type keyCopy[K comparable] struct {
-	info                          KeyInfo[K]
-	since, next, calmAt, failedAt int64
-	due                           int64 // 0 unless it is delayed
-	rank                          uint64
+	info                           KeyInfo[K]
+	since, next, quietAt, failedAt int64
+	due                            int64 // 0 unless Delayed
+	rank                           uint64
 }
 
 func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	q.mu.Lock()
-	n := q.entries.n
+	n := q.entries.len()
 	q.mu.Unlock()
 	n += n/8 + 8 // some may come meanwhile
 	copies := make([]keyCopy[K], 0, n)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for e := range q.entries.all() {
-		info := KeyInfo[K]{Key: e.key, State: e.publicState(), Dirty: e.dirty, Priority: e.priority, Failures: int(e.failures)}
+		info := KeyInfo[K]{Key: e.key, State: publicStates[e.state], Dirty: e.dirty, Priority: e.priority, Failures: int(e.failures)}
 		if e.group != nil {
 			info.Group = e.group.name
 		}
 		info.Reasons = e.reasons.list()
-		c := keyCopy[K]{info, e.since, earliest(e.wakeAt, e.retryAt), e.calmAt, e.failedAt, 0, e.number}
+		c := keyCopy[K]{info, e.since, earliest(e.wakeAt, e.retryAt), e.quietAt, e.failedAt, 0, e.number}
 		if e.state == resting {
 			c.due, c.rank = e.due(), uint64(e.wakeup)
 		}
@@ -103,28 +133,66 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	return copies
 }
 
-func (e *entry[K]) publicState() State {
-	switch e.state {
-	case ready:
-		return Ready
-	case processing:
-		return InProcess
-	case parked:
-		return Parked
-	case remembered:
-		return Remembered
-	default:
-		return Delayed
+var publicStates = [...]State{resting: Delayed, remembered: Remembered, ready: Ready, processing: InProcess, parked: Parked}
+
+// Ready returns the keys that [Queue.TryTake] would return now, one after the other. It omits the keys of a group beyond its
+// limit, and ignores Config.DispatchLimit. It holds the lock while it copies the order.
+func (q *Queue[K]) Ready() []K {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.order.keys()
+}
+
+// queued is what is left of a lane.
+type queued[K comparable] struct {
+	entries []*entry[K]
+	group   *group[K]
+}
+
+// keys returns what pop would return, one after the other, if each entry were begun and none ended.
+func (o *order[K]) keys() []K {
+	keys := make([]K, 0, o.n)
+	for e := range o.plain.all() {
+		keys = append(keys, e.key)
+	}
+	levels := make([][]queued[K], len(o.levels)) // of each, the lanes in the order of their turns
+	for i, l := range o.levels {
+		for n := l.turn; n != nil; {
+			levels[i] = append(levels[i], queued[K]{n.entries(), n.group})
+			if n = n.next; n == l.turn {
+				break
+			}
+		}
+	}
+	began := make(map[*group[K]]int)
+	for {
+		best := -1
+		for i, lanes := range levels {
+			if len(lanes) > 0 && (best < 0 || o.isOlder(lanes[0].entries[0], levels[best][0].entries[0])) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return keys
+		}
+		first := levels[best][0]
+		keys = append(keys, first.entries[0].key)
+		levels[best] = levels[best][1:]
+		if first.entries = first.entries[1:]; len(first.entries) > 0 {
+			levels[best] = append(levels[best], first)
+		}
+		g := first.group
+		if began[g]++; g != nil && o.limit > 0 && g.inProcess+began[g] >= o.limit {
+			for i := range levels {
+				levels[i] = slices.DeleteFunc(levels[i], func(l queued[K]) bool { return l.group == g })
+			}
+		}
 	}
 }
 
-// Parked returns the keys that are parked, the longest parked first.
-func (q *Queue[K]) Parked() []K {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	keys := make([]K, 0, q.parked.n)
-	for e := range q.parked.all() {
-		keys = append(keys, e.key)
-	}
-	return keys
+// entries returns the entries of the lane, in order.
+func (n *lane[K]) entries() []*entry[K] {
+	entries := append(slices.Collect(n.list.all()), n.raised...)
+	slices.SortFunc(entries, func(a, b *entry[K]) int { return cmp.Compare(a.number, b.number) })
+	return entries
 }

@@ -25,7 +25,7 @@ func everyState(cfg workqueue.Config[string]) *workqueue.Queue[string] {
 		sleep(1)
 	}
 	soon("remembered", 7)
-	q.TryGet()
+	tryGet(q)
 	sleep(1)
 	q.AddRateLimited("remembered")
 	q.Cancel("remembered")
@@ -35,10 +35,10 @@ func everyState(cfg workqueue.Config[string]) *workqueue.Queue[string] {
 	q.AddRateLimited("parked") // at 3
 	q.AddAfter("parked", 100)
 	soon("process", 0)
-	q.TryGet() // at 4
+	tryGet(q) // at 4
 	sleep(1)
 	soon("dirty", 1)
-	q.TryGet() // at 6
+	tryGet(q) // at 6
 	sleep(1)
 	soon("dirty", 1)
 	soon("waits", -3) // at 9
@@ -77,7 +77,7 @@ func TestASnapshotShowsEveryState(t *testing.T) {
 				{Key: "dirty", State: workqueue.InProcess, Dirty: true, Since: noted(6), Priority: 1, Group: "d", Reasons: why("dirty", 5, 7)},
 				{Key: "early", State: workqueue.Delayed, Since: noted(11), Next: at(31), Group: "e"},
 				{Key: "late", State: workqueue.Delayed, Since: noted(10), Next: at(60), Group: "l"},
-				{Key: "quiet", State: workqueue.Delayed, Since: noted(12), Calm: at(12 + int64(time.Hour)), Group: "q"},
+				{Key: "quiet", State: workqueue.Delayed, Since: noted(12), QuietUntil: at(12 + int64(time.Hour)), Group: "q"},
 				{Key: "parked", State: workqueue.Parked, Since: at(3), Next: at(103), Group: "p", Failures: 2, FirstFailure: at(2)},
 				{
 					Key: "remembered", State: workqueue.Remembered, Since: at(2), Group: "r", Failures: 1, FirstFailure: at(2),
@@ -97,7 +97,7 @@ func TestAKeyThatIsDelayedAfterItsDoneIsSoSinceThen(t *testing.T) {
 			q := must(workqueue.New(workqueue.Config[string]{Timestamps: timestamps}))
 			q.Add("k")
 			sleep(time.Second)
-			q.TryGet()
+			tryGet(q)
 			sleep(time.Second)
 			q.AddAfter("k", time.Hour)
 			sleep(time.Second)
@@ -136,7 +136,7 @@ func counted[K comparable](infos []workqueue.KeyInfo[K]) (s workqueue.Stats) {
 		if info.Dirty {
 			s.Dirty++
 		}
-		if !info.Next.IsZero() || !info.Calm.IsZero() {
+		if !info.Next.IsZero() || !info.QuietUntil.IsZero() {
 			s.Delayed++
 		}
 	}
@@ -154,7 +154,7 @@ func TestTheOrderOfASnapshotIsThatInWhichTheKeysCame(t *testing.T) {
 			switch {
 			case i < 100:
 				q.Add(k)
-				q.TryGet()
+				tryGet(q)
 			case i < 200:
 				q.Add(k)
 			case i < 300:
@@ -195,7 +195,7 @@ func TestTheLastEightReasonsAreKept(t *testing.T) {
 			got = append(got, r.Text)
 		}
 		require.Equal(t, want[max(0, n-8):], got)
-		q.TryGet()
+		tryGet(q)
 		q.Done("k")
 		q.Add("k")
 		require.Empty(t, q.Snapshot()[0].Reasons, "gone with the key")
@@ -227,9 +227,9 @@ func TestStatsTellHowLongKeysAreInProcess(t *testing.T) {
 		q.Add("b")
 		sleep(time.Hour) // to be ready is not to be in process
 		require.Zero(t, q.Stats().Unfinished)
-		q.TryGet()
+		tryGet(q)
 		sleep(3 * time.Second)
-		q.TryGet()
+		tryGet(q)
 		sleep(4 * time.Second)
 		q.Add("b") // makes no difference
 		s := q.Stats()
@@ -244,7 +244,7 @@ func TestStatsTellHowLongKeysAreInProcess(t *testing.T) {
 
 		without := newQueue()
 		without.Add("a")
-		without.TryGet()
+		tryGet(without)
 		sleep(time.Second)
 		require.Equal(t, workqueue.Stats{InProcess: 1}, without.Stats())
 	})
@@ -278,4 +278,9 @@ func TestASnapshotOfALiveQueueIsOfOneMoment(t *testing.T) {
 	cancel()
 	wg.Wait()
 	require.NoError(t, q.CheckInvariants())
+}
+
+func TestAReasonPrintsItsTextAndItsTime(t *testing.T) {
+	reason := workqueue.Reason{Text: "a page was edited", At: time.Date(2026, 1, 2, 15, 4, 5, 6, time.UTC)}
+	assert.Equal(t, "a page was edited, at 15:04:05", fmt.Sprint(reason))
 }

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// The model in this file was written from the package documentation alone, by somebody who had not read the code. Keep it
-// so: if the model and the queue disagree, the documentation decides which of them is wrong.
+// The model in this file and in spec_order_test.go follows the documentation, never the code. Keep it so: if the model and the
+// queue disagree, the documentation decides which of them is wrong.
 
 // specState is the state of a key, in the words of the contract.
 type specState int
@@ -36,6 +35,14 @@ type specKey struct {
 	whens    int       // the failures that a limiter with a count of its own has been asked about
 	failed   time.Time // the first of the failures
 	spent    bool      // in process, and to be parked at the Done
+
+	priority int
+	reasons  []string // never changed in place
+
+	shown   workqueue.State // the state in a Snapshot; 0 for none
+	entered time.Time       // when it got into this state
+	rank    int             // the greater, the later it did
+	age     time.Time       // since when a ready key counts as ready
 }
 
 // specRules are the parts of a Config that the model obeys.
@@ -45,8 +52,12 @@ type specRules struct {
 	elapsed         time.Duration
 	own             bool                       // the limiter counts for itself
 	delay           func(n int) time.Duration  // of failure n
-	get             bool                       // getters call Get, not Next
+	get             bool                       // getters call Get, not Take
 	limiter         func() specLimiter[string] // a limiter of its own for each queue, or nil
+	aging           time.Duration              // 0 is the default
+	groups          bool
+	groupLimit      int
+	timestamps      bool
 }
 
 type specLimiter[K comparable] = workqueue.RateLimiter[K]
@@ -54,15 +65,17 @@ type specLimiter[K comparable] = workqueue.RateLimiter[K]
 // spec is the model of a queue: what its documentation says.
 type spec struct {
 	specRules
-	now  time.Time
-	keys map[string]specKey
-	line []string // the ready keys, in order
+	now    time.Time
+	keys   map[string]specKey
+	turns  map[int][]string // of each priority: the groups that take turns, the next one first
+	graded bool             // a priority but 0 was in use, or there are groups
+	rank   int
 
 	shutdown bool
-	strays   int // calls of Done that were reported
+	told     []string // what the hooks were told since the last comparison
 
-	getters int // calls of Next or Get that wait
-	told    int // of those that have ended: told that the queue is shut down
+	getters int // calls of Take or Get that wait
+	ended   int // of those that have ended: told that the queue is shut down
 	stopped int // ended by their context
 	drains  int // calls of Drain that wait
 	drained [3]int
@@ -77,18 +90,26 @@ const (
 	endedByShutDown
 )
 
+func newSpec(rules specRules) *spec {
+	return &spec{specRules: rules, now: time.Now(), keys: map[string]specKey{}, turns: map[int][]string{}, graded: rules.groups}
+}
+
 func (s *spec) clone() *spec {
 	c := *s
-	c.keys, c.line = maps.Clone(s.keys), slices.Clone(s.line)
+	c.keys, c.told, c.turns = maps.Clone(s.keys), slices.Clone(s.told), map[int][]string{}
+	for p, groups := range s.turns {
+		c.turns[p] = slices.Clone(groups)
+	}
 	return &c
 }
 
 // specCall is one call of the queue, or of a group of goroutines that wait in it.
 type specCall struct {
-	what   string
-	key    string
-	delay  time.Duration
-	policy workqueue.Policy
+	what     string
+	key      string
+	delay    time.Duration
+	policy   workqueue.Policy
+	priority int
 }
 
 func (c specCall) String() string {
@@ -102,7 +123,18 @@ func (c specCall) String() string {
 	if c.policy != 0 {
 		text += fmt.Sprintf(" policy %d", c.policy)
 	}
+	if c.priority != 0 {
+		text += fmt.Sprintf(" priority %d", c.priority)
+	}
 	return text
+}
+
+// reason is the reason that goes with the call.
+func (c specCall) reason() string {
+	if c.policy == 0 && c.priority == 0 {
+		return ""
+	}
+	return c.String()
 }
 
 // call makes calls, one after the other, and returns what they answer. If they come at once, a goroutine that a call wakes
@@ -119,64 +151,143 @@ func (s *spec) call(calls []specCall, order []int, atOnce bool) []string {
 	return answers
 }
 
+// change changes a key.
+func (s *spec) change(key string, how func(k *specKey)) {
+	k := s.keys[key]
+	how(&k)
+	s.keys[key] = k
+	s.settled(key)
+}
+
+// settled notes the state of a key after a change, and which groups take turns then.
+func (s *spec) settled(key string) {
+	k := s.keys[key]
+	shown := k.show()
+	if shown != k.shown {
+		s.rank++
+		k.shown, k.entered, k.rank = shown, s.now, s.rank
+		if shown == workqueue.Ready {
+			k.age = s.now
+		}
+		if shown == workqueue.Remembered || shown == 0 { // the queue has nothing more to do with it
+			k.priority = 0
+		}
+	}
+	s.keys[key] = k
+	if shown == 0 {
+		delete(s.keys, key)
+	}
+	s.settleTurns()
+}
+
+// show returns the state that a Snapshot shows.
+func (k *specKey) show() workqueue.State {
+	switch {
+	case k.state == specReady:
+		return workqueue.Ready
+	case k.state == specProcess || k.state == specDirty:
+		return workqueue.InProcess
+	case k.state == specParked:
+		return workqueue.Parked
+	case !k.wake.IsZero() || !k.backoff.IsZero() || !k.quiet.IsZero():
+		return workqueue.Delayed
+	case k.failures > 0:
+		return workqueue.Remembered
+	default:
+		return 0
+	}
+}
+
+func (s *spec) tell(what ...any) { s.told = append(s.told, fmt.Sprint(what...)) }
+
 // make makes a call, and returns what it answers, "" if it answers nothing.
 func (s *spec) make(c specCall) (answer string) {
-	k := s.keys[c.key]
-	defer func() {
+	defer func() { // a call that does nothing leaves nothing behind
 		if c.key != "" {
-			s.keys[c.key] = k
+			s.settled(c.key)
 		}
 	}()
 	switch c.what {
 	case "Add":
-		s.add(c.key, &k)
+		s.add(c, true)
 	case "AddAfter":
-		s.addAfter(c, &k)
-	case "AddWith After":
-		s.addAfter(c, &k)
+		s.addAfter(c)
+	case "AddWith":
+		s.add(c, true)
+		return fmt.Sprint(!s.shutdown)
+	case "AddWith After", "AddWith At":
+		s.addAfter(c)
 		return fmt.Sprint(!s.shutdown)
 	case "AddRateLimited":
-		s.fail(c, &k, s.delayOf(&k))
-	case "AddWith RateLimited": // brings its own delay
-		return fmt.Sprint(s.fail(c, &k, func() time.Duration { return c.delay }))
+		s.fail(c, false, s.limiterDelay)
+	case "AddWith RateLimited": // the limiter says for how long
+		return fmt.Sprint(s.fail(c, false, s.limiterDelay))
+	case "AddWith RateLimited After": // brings its own delay
+		return fmt.Sprint(s.fail(c, false, func(*specKey) time.Duration { return c.delay }))
+	case "AddWith Final":
+		return fmt.Sprint(s.fail(c, true, func(*specKey) time.Duration { return c.delay }))
 	case "Forget":
-		if k.state != specParked {
-			s.reset(&k)
-			k.backoff = time.Time{}
-		}
+		s.forget(c.key)
 	case "Cancel":
-		any := k.state == specReady || k.state == specDirty || !k.wake.IsZero() || !k.backoff.IsZero() || !k.quiet.IsZero()
-		switch k.state {
-		case specReady:
-			k.state = specAbsent
-			s.leave(c.key)
-		case specDirty:
-			k.state = specProcess
-		}
-		k.wake, k.backoff, k.quiet = time.Time{}, time.Time{}, time.Time{}
-		return fmt.Sprint(any)
+		answer := "false"
+		s.change(c.key, func(k *specKey) {
+			if k.state == specReady || k.state == specDirty || !k.wake.IsZero() || !k.backoff.IsZero() || !k.quiet.IsZero() {
+				answer = "true"
+			}
+			switch k.state {
+			case specReady:
+				k.state = specAbsent
+			case specDirty:
+				k.state = specProcess
+			}
+			k.wake, k.backoff, k.quiet = time.Time{}, time.Time{}, time.Time{}
+		})
+		return answer
 	case "Done":
-		s.done(c.key, &k)
-	case "TryGet":
-		if len(s.line) == 0 {
+		s.done(c.key)
+	case "TryTake":
+		key, _, ok := s.next()
+		if !ok {
 			return "none"
 		}
-		first := s.line[0]
 		s.handOut() // never the key of c, which has none
-		return first
+		return s.item(key)
+	case "TryTakeKey":
+		k := s.keys[c.key]
+		if k.state != specReady || !s.mayStart(c.key) {
+			return "none"
+		}
+		s.take(c.key)
+		return s.item(c.key)
+	case "Run nil", "Run stop", "Run error", "Run Goexit":
+		key, _, ok := s.next()
+		if !ok {
+			return "none"
+		}
+		s.handOut()
+		switch c.what {
+		case "Run nil":
+			s.forget(key)
+		case "Run stop":
+			if !s.shutdown {
+				s.change(key, func(k *specKey) { s.act(key, k) })
+			}
+		case "Run error":
+			s.failWith(key, "broken")
+		case "Run Goexit":
+			s.failWith(key, "work called runtime.Goexit")
+		}
+		s.done(key)
+		return key
 	case "DropParked":
-		parked := k.state == specParked
-		if parked {
+		if s.keys[c.key].state != specParked {
+			return "false"
+		}
+		s.change(c.key, func(k *specKey) {
 			k.state = specAbsent
-			s.reset(&k)
-		}
-		return fmt.Sprint(parked)
-	case "RetryParked":
-		parked := k.state == specParked && !s.shutdown
-		if parked {
-			s.act(c.key, &k)
-		}
-		return fmt.Sprint(parked)
+			k.reset()
+		})
+		return "true"
 	case "ShutDown":
 		s.end()
 		s.rest() // nil is preferred: a Drain that is over by then has not been released
@@ -187,7 +298,23 @@ func (s *spec) make(c specCall) (answer string) {
 		s.drains++
 	case "WaitIdle":
 		s.idlers++
-	case "Next":
+	case "WaitIdle, Done", "Drain, Done", "Drain, ShutDown, Done": // a wait whose context ends, just as the others are called
+		if c.what != "WaitIdle, Done" {
+			s.end()
+		}
+		if s.idle() {
+			return "nil"
+		}
+		s.done(c.key)
+		switch {
+		case s.idle():
+			return "nil"
+		case c.what == "Drain, ShutDown, Done":
+			return "shut down"
+		default:
+			return "canceled"
+		}
+	case "Take":
 		s.getters++
 	case "end contexts":
 		s.rest()
@@ -204,21 +331,60 @@ func (s *spec) make(c specCall) (answer string) {
 	return ""
 }
 
-// add is Add, which may be debounced.
-func (s *spec) add(key string, k *specKey) {
-	switch {
-	case s.shutdown, k.state == specReady, k.state == specDirty:
-	case s.debounce == 0:
-		s.act(key, k)
-	default:
-		if k.quiet.IsZero() {
-			k.first = s.now
-		}
-		k.quiet = s.now.Add(s.debounce)
-		if last := k.first.Add(s.limit); last.Before(k.quiet) {
-			k.quiet = last
-		}
+// item is what an Item says.
+func (s *spec) item(key string) string {
+	k := s.keys[key]
+	return itemText(key, k.failures+1, k.failed, k.priority, k.reasons)
+}
+
+func itemText(key string, attempt int, first time.Time, priority int, reasons []string) string {
+	return fmt.Sprintf("%s attempt %d first %s priority %d reasons %q", key, attempt, clockText(first), priority, reasons)
+}
+
+// note notes the reason of a call, and raises the priority.
+func (s *spec) note(c specCall, k *specKey, raise bool) {
+	if reason := c.reason(); reason != "" {
+		k.reasons = append(slices.Clone(k.reasons), reason)
+		k.reasons = k.reasons[max(0, len(k.reasons)-8):]
 	}
+	if raise && (k.shown == 0 || k.shown == workqueue.Remembered || c.priority > k.priority) {
+		if k.priority != c.priority && !s.graded {
+			s.graded = true
+			for key, other := range s.keys {
+				if !s.timestamps {
+					other.age = s.now
+					s.keys[key] = other
+				}
+			}
+			if !s.timestamps {
+				k.age = s.now
+			}
+		}
+		k.priority = c.priority
+	}
+}
+
+// add is Add, which may be debounced.
+func (s *spec) add(c specCall, debounced bool) {
+	if s.shutdown {
+		return
+	}
+	s.change(c.key, func(k *specKey) {
+		s.note(c, k, true)
+		switch {
+		case k.state == specReady, k.state == specDirty:
+		case s.debounce == 0 || !debounced:
+			s.act(c.key, k)
+		default:
+			if k.quiet.IsZero() {
+				k.first = s.now
+			}
+			k.quiet = s.now.Add(s.debounce)
+			if last := k.first.Add(s.limit); last.Before(k.quiet) {
+				k.quiet = last
+			}
+		}
+	})
 }
 
 // act is the column Add: the key becomes ready or dirty now.
@@ -226,27 +392,31 @@ func (s *spec) act(key string, k *specKey) {
 	switch k.state {
 	case specAbsent:
 		k.state = specReady
-		s.line = append(s.line, key)
 	case specProcess:
 		k.state = specDirty
 	case specParked:
 		k.state = specReady
-		s.reset(k)
-		s.line = append(s.line, key)
+		k.reset()
 	default:
 		return
 	}
+	s.tell("added ", key)
 	k.backoff, k.quiet = time.Time{}, time.Time{} // both wait for this attempt
 }
 
-func (s *spec) addAfter(c specCall, k *specKey) {
-	switch {
-	case s.shutdown:
-	case c.delay <= 0:
-		s.act(c.key, k)
-	default:
-		k.wake = specPick(c.policy, k.wake, s.now.Add(c.delay))
+func (s *spec) addAfter(c specCall) {
+	if s.shutdown {
+		return
 	}
+	s.tell("delayed ", c.key, max(c.delay, 0))
+	if c.delay <= 0 {
+		s.add(c, false)
+		return
+	}
+	s.change(c.key, func(k *specKey) {
+		s.note(c, k, c.priority != 0)
+		k.wake = specPick(c.policy, k.wake, s.now.Add(c.delay))
+	})
 }
 
 // specPick is a Policy.
@@ -266,81 +436,98 @@ func specPick(p workqueue.Policy, stands, comes time.Time) time.Time {
 	}
 }
 
-// delayOf returns what the limiter says of the next failure.
-func (s *spec) delayOf(k *specKey) func() time.Duration {
-	return func() time.Duration {
-		if s.own {
-			k.whens++
-			return s.delay(k.whens)
-		}
-		return s.delay(k.failures)
+// limiterDelay returns what the limiter says of the latest failure.
+func (s *spec) limiterDelay(k *specKey) time.Duration {
+	if s.own {
+		k.whens++
+		return s.delay(k.whens)
 	}
+	return s.delay(k.failures)
+}
+
+// failWith is a failure that Run counts.
+func (s *spec) failWith(key, reason string) {
+	if k := s.keys[key]; !s.shutdown {
+		k.reasons = append(slices.Clone(k.reasons), reason)
+		k.reasons = k.reasons[max(0, len(k.reasons)-8):]
+		s.keys[key] = k
+	}
+	s.fail(specCall{key: key}, false, s.limiterDelay)
 }
 
 // fail is a failure. It reports whether the key comes back for it.
-func (s *spec) fail(c specCall, k *specKey, delay func() time.Duration) bool {
-	if s.shutdown || k.state == specParked {
+func (s *spec) fail(c specCall, final bool, delay func(*specKey) time.Duration) (again bool) {
+	if s.shutdown || s.keys[c.key].state == specParked {
 		return false
 	}
-	if k.failures == 0 {
-		k.failed = s.now
-	}
-	k.failures++
-	wait := delay()
-	if s.attempts > 0 && k.failures >= s.attempts || s.elapsed > 0 && s.now.Sub(k.failed) >= s.elapsed {
-		k.backoff, k.whens = time.Time{}, 0
-		switch k.state {
-		case specAbsent:
-			k.state = specParked
-		case specReady:
-			s.reset(k)
+	s.change(c.key, func(k *specKey) {
+		s.note(c, k, c.priority != 0)
+		if k.failures == 0 {
+			k.failed = s.now
+		}
+		k.failures++
+		wait := delay(k)
+		if final || k.spent || s.attempts > 0 && k.failures >= s.attempts || s.elapsed > 0 && s.now.Sub(k.failed) >= s.elapsed {
+			k.backoff, k.whens = time.Time{}, 0
+			switch k.state {
+			case specAbsent:
+				k.state = specParked
+				s.tell("parked ", c.key, k.failures)
+			case specReady:
+				k.reset()
+			default:
+				k.spent = true
+			}
+			return
+		}
+		again = true
+		s.tell("delayed ", c.key, max(wait, 0))
+		switch {
+		case k.state == specReady || k.state == specDirty:
+		case wait <= 0:
+			s.act(c.key, k)
 		default:
-			k.spent = true
+			k.backoff = specPick(c.policy, k.backoff, s.now.Add(wait))
 		}
-		return false
+	})
+	return again
+}
+
+func (k *specKey) reset() { k.failures, k.whens, k.failed, k.spent = 0, 0, time.Time{}, false }
+
+func (s *spec) forget(key string) {
+	if s.keys[key].state == specParked {
+		return
 	}
-	switch {
-	case k.state == specReady || k.state == specDirty:
-	case wait <= 0:
-		s.act(c.key, k)
-	default:
-		k.backoff = specPick(c.policy, k.backoff, s.now.Add(wait))
-	}
-	return true
+	s.change(key, func(k *specKey) {
+		k.reset()
+		k.backoff = time.Time{}
+	})
 }
 
-func (s *spec) reset(k *specKey) {
-	k.failures, k.whens, k.failed, k.spent = 0, 0, time.Time{}, false
-}
-
-func (s *spec) done(key string, k *specKey) {
-	switch k.state {
-	case specProcess:
-		k.state = specAbsent
-		if k.spent {
-			k.state, k.spent = specParked, false
-		}
-	case specDirty:
-		if k.spent {
-			s.reset(k)
-		}
-		k.state = specReady
-		s.line = append(s.line, key)
-	default:
-		s.strays++
-	}
-}
-
-func (s *spec) leave(key string) {
-	s.line = slices.DeleteFunc(s.line, func(k string) bool { return k == key })
-}
-
-// handOut hands out the first key in line.
-func (s *spec) handOut() {
-	key := s.line[0]
+func (s *spec) done(key string) {
 	k := s.keys[key]
-	k.state = specProcess
-	s.keys[key], s.line = k, s.line[1:]
+	if k.state != specProcess && k.state != specDirty {
+		s.tell("stray ", key)
+		return
+	}
+	if s.timestamps { // or there is no such hook
+		s.tell("done ", key, s.now.Sub(k.entered))
+	}
+	s.change(key, func(k *specKey) {
+		switch {
+		case k.state == specDirty:
+			if k.spent {
+				k.reset()
+			}
+			k.state = specReady
+		case k.spent:
+			k.state, k.spent = specParked, false
+			s.tell("parked ", key, k.failures)
+		default:
+			k.state = specAbsent
+		}
+	})
 }
 
 // end is a shutdown.
@@ -354,24 +541,21 @@ func (s *spec) end() {
 		at  time.Time
 	}
 	var ends []quiet
-	for key, k := range s.keys {
-		k.wake, k.backoff = time.Time{}, time.Time{}
-		s.keys[key] = k
-		if !k.quiet.IsZero() {
-			ends = append(ends, quiet{key, k.quiet})
+	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
+		if at := s.keys[key].quiet; !at.IsZero() {
+			ends = append(ends, quiet{key, at})
 		}
+		s.change(key, func(k *specKey) { k.wake, k.backoff = time.Time{}, time.Time{} })
 	}
 	slices.SortFunc(ends, func(a, b quiet) int { return a.at.Compare(b.at) })
 	for _, e := range ends {
-		k := s.keys[e.key]
-		s.act(e.key, &k)
-		s.keys[e.key] = k
+		s.change(e.key, func(k *specKey) { s.act(e.key, k) })
 	}
 }
 
 func (s *spec) idle() bool {
 	for _, k := range s.keys {
-		if k.state == specReady || k.state == specProcess || k.state == specDirty || !k.quiet.IsZero() {
+		if k.shown == workqueue.Ready || k.shown == workqueue.InProcess || !k.quiet.IsZero() {
 			return false
 		}
 	}
@@ -380,17 +564,19 @@ func (s *spec) idle() bool {
 
 // settle lets all that wait go on as far as they can.
 func (s *spec) settle() {
-	for s.getters > 0 && len(s.line) > 0 {
+	for _, _, ok := s.next(); ok && s.getters > 0; _, _, ok = s.next() {
 		s.getters--
 		s.handOut()
 	}
 	s.rest()
-	if !s.shutdown {
-		return
+	over := s.shutdown
+	for _, k := range s.keys {
+		if k.state == specReady || k.state == specDirty && !s.get {
+			over = false
+		}
 	}
-	dirty := slices.ContainsFunc(slices.Collect(maps.Values(s.keys)), func(k specKey) bool { return k.state == specDirty })
-	if s.get || !dirty {
-		s.told += s.getters
+	if over {
+		s.ended += s.getters
 		s.getters = 0
 	}
 }
@@ -402,102 +588,4 @@ func (s *spec) rest() {
 		s.drained[endedNil] += s.drains
 		s.idlers, s.drains = 0, 0
 	}
-}
-
-// next returns when the next deadline is, and how many there are at that time.
-func (s *spec) next() (at time.Time, several int) {
-	for _, k := range s.keys {
-		for _, d := range []time.Time{k.wake, k.backoff, k.quiet} {
-			switch {
-			case d.IsZero():
-			case at.IsZero() || d.Before(at):
-				at, several = d, 1
-			case d.Equal(at):
-				several++
-			}
-		}
-	}
-	return at, several
-}
-
-// advance lets time pass. It returns false if two deadlines fall together, of which the contract says no order.
-func (s *spec) advance(to time.Time) bool {
-	for {
-		at, several := s.next()
-		if at.IsZero() || at.After(to) {
-			s.now = to
-			return true
-		}
-		if several > 1 {
-			return false
-		}
-		s.now = at
-		for key, k := range s.keys {
-			switch at {
-			case k.wake:
-				k.wake = time.Time{}
-			case k.backoff:
-				k.backoff = time.Time{}
-			case k.quiet:
-				k.quiet = time.Time{}
-			default:
-				continue
-			}
-			s.act(key, &k)
-			s.keys[key] = k
-			break
-		}
-		s.settle()
-	}
-}
-
-// String returns all that a user can observe.
-func (s *spec) String() string {
-	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
-		k := s.keys[key]
-		state, dirty := workqueue.State(0), false
-		switch k.state {
-		case specReady:
-			state = workqueue.Ready
-		case specProcess:
-			state = workqueue.InProcess
-		case specDirty:
-			state, dirty = workqueue.InProcess, true
-		case specParked:
-			state = workqueue.Parked
-		default:
-			switch {
-			case !k.wake.IsZero() || !k.backoff.IsZero() || !k.quiet.IsZero():
-				state = workqueue.Delayed
-			case k.failures > 0:
-				state = workqueue.Remembered
-			default:
-				continue
-			}
-		}
-		next := k.wake
-		if next.IsZero() || !k.backoff.IsZero() && k.backoff.Before(next) {
-			next = k.backoff
-		}
-		writeKey(&b, key, state, dirty, next, k.quiet, k.failures)
-	}
-	writeRest(&b, len(s.line), s.shutdown, s.idle(), s.strays)
-	fmt.Fprintf(&b, "waiting: getters %d drains %d idlers %d; getters told %d stopped %d; drained %v idled %v\n",
-		s.getters, s.drains, s.idlers, s.told, s.stopped, s.drained, s.idled)
-	return b.String()
-}
-
-func writeKey(b *strings.Builder, key string, state workqueue.State, dirty bool, next, quiet time.Time, failures int) {
-	at := func(t time.Time) string {
-		if t.IsZero() {
-			return "never"
-		}
-		return t.Format("04:05.000000000")
-	}
-	fmt.Fprintf(b, "%s: %v dirty=%v next=%s quiet=%s failures=%d\n", key, state, dirty, at(next), at(quiet), failures)
-}
-
-func writeRest(b *strings.Builder, ready int, shutdown, idle bool, strays int) {
-	fmt.Fprintf(b, "ready %d shutdown %v idle %v strays %d\n", ready, shutdown, idle, strays)
 }

@@ -23,10 +23,10 @@ func TestNoKeyIsLostOrHandedOutTwiceUnderLoad(t *testing.T) {
 	threes := func(k int) string { return fmt.Sprint(k % 3) }
 	for name, cfg := range map[string]workqueue.Config[int]{
 		"plain":    {},
-		"ordered":  {Group: threes, GroupLimit: 2, Ageing: time.Microsecond, Timestamps: true},
-		"strict":   {Group: threes, GroupLimit: 1, Ageing: -1, MaxAttempts: 2},
+		"ordered":  {Group: threes, GroupLimit: 2, Aging: time.Microsecond, Timestamps: true},
+		"strict":   {Group: threes, GroupLimit: 1, Aging: -1, MaxAttempts: 2},
 		"debounce": {Group: threes, GroupLimit: 2, Debounce: time.Microsecond, MaxAttempts: 2},
-		"gate":     {HandOut: rate.NewLimiter(1e6, 1), Debounce: 20 * time.Microsecond},
+		"gate":     {DispatchLimit: rate.NewLimiter(1e6, 1), Debounce: 20 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) { stress(t, cfg, name != "plain") })
 	}
@@ -38,7 +38,7 @@ func stress(t *testing.T, cfg workqueue.Config[int], priorities bool) {
 	cfg.RateLimiter = workqueue.NewItemFastSlowRateLimiter[int](0, time.Microsecond, 1)
 	if cfg.Timestamps {
 		cfg.Hooks.Added = func(int) { depth.Add(1) }
-		cfg.Hooks.HandedOut = func(int, time.Duration) { depth.Add(-1) }
+		cfg.Hooks.Dispatched = func(int, time.Duration) { depth.Add(-1) }
 	}
 	q := must(workqueue.New(cfg))
 	add := q.Add
@@ -76,7 +76,7 @@ func stress(t *testing.T, cfg workqueue.Config[int], priorities bool) {
 				} else {
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(w)*10*time.Microsecond)
 					var err error
-					k, err = q.Next(ctx)
+					k, err = next(q, ctx)
 					cancel()
 					if errors.Is(err, context.DeadlineExceeded) {
 						continue

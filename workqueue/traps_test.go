@@ -21,7 +21,7 @@ import (
 func TestAQueueThatIsDrainedHasNoGoroutineAndNoTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{
-			Group: byLetter, GroupLimit: 1, Debounce: 1, MaxAttempts: 2, HandOut: rate.NewLimiter(rate.Every(time.Second), 1),
+			Group: byLetter, GroupLimit: 1, Debounce: 1, MaxAttempts: 2, DispatchLimit: rate.NewLimiter(rate.Every(time.Second), 1),
 		}))
 		for _, k := range []string{"a1", "a2", "b1"} {
 			q.Add(k)
@@ -118,7 +118,7 @@ func TestNothingKeepsAKeyAliveThatIsDone(t *testing.T) {
 			k := new(big)
 			runtime.AddCleanup(k, func(int) { freed <- struct{}{} }, 0)
 			use(q, k)
-			for k, ok := q.TryGet(); ok; k, ok = q.TryGet() {
+			for k, ok := tryGet(q); ok; k, ok = tryGet(q) {
 				q.Done(k)
 			}
 			k = nil
@@ -147,7 +147,6 @@ func TestAKeyThatCannotBeFoundAgainIsRefusedByEachMethod(t *testing.T) {
 			"Cancel":         func() { q.Cancel(key) },
 			"Forget":         func() { q.Forget(key) },
 			"NumRequeues":    func() { q.NumRequeues(key) },
-			"RetryParked":    func() { q.RetryParked(key) },
 			"DropParked":     func() { q.DropParked(key) },
 		} {
 			require.Panics(t, call, "%s of %v", name, key)
@@ -157,7 +156,7 @@ func TestAKeyThatCannotBeFoundAgainIsRefusedByEachMethod(t *testing.T) {
 	require.Empty(t, q.Snapshot())
 }
 
-// Whoever waits for an idle queue with a time limit, again and again, leaves nothing behind.
+// A caller that waits for an idle queue with a time limit, again and again, leaves nothing behind.
 func TestAWaitThatEndsBeforeTheQueueIsIdleLeavesNothingBehind(t *testing.T) {
 	q := newQueue()
 	q.Add("k")

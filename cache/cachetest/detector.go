@@ -9,32 +9,32 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 )
 
-// Detector finds objects that were changed after they were stored in an Indexer. For tests only: it remembers a text
-// of everything that can be reached from each object.
+// MutationDetector finds objects that were changed after they were stored in an Indexer. It is for tests only: it keeps a text of
+// everything that can be reached from each object.
 //
-// All methods may be called by several goroutines at once.
-type Detector[K comparable, T any] struct {
+// Several goroutines may call its methods concurrently.
+type MutationDetector[K comparable, T any] struct {
 	tb  testing.TB
 	key func(T) K
 
 	mu    sync.Mutex // guards the following
 	byKey map[K]*record[T]
 	order []*record[T] // the same ones, in the order in which their keys came
-	found []string     // what is to be reported
+	found []string     // changes that are yet to be reported
 }
 
-// record is an object and what it looked like.
+// record is an object, and its content when it was stored.
 type record[T any] struct {
 	name string
 	obj  T
 	was  []leaf
 }
 
-// Detect watches the objects of x until the test ends, those that are in it already and those that come. When one has
-// changed, tb fails. It is an index function of x: it costs each write a walk through the object. An object that is
-// deleted stays under watch.
-func Detect[K comparable, T any](tb testing.TB, x *cache.Indexer[K, T], key cache.KeyFunc[K, T]) *Detector[K, T] {
-	d := &Detector[K, T]{tb: tb, key: key, byKey: make(map[K]*record[T])}
+// DetectMutations watches the objects of x until the test ends: those that are already in it, and those that are stored later. If one
+// is changed, tb fails. It adds an index to x, so that each write walks through its object. It still watches objects that were
+// deleted from x.
+func DetectMutations[K comparable, T any](tb testing.TB, x *cache.Indexer[K, T], key cache.KeyFunc[K, T]) *MutationDetector[K, T] {
+	d := &MutationDetector[K, T]{tb: tb, key: key, byKey: make(map[K]*record[T])}
 	cache.AddIndex(x, func(obj T) []struct{} {
 		d.stored(obj)
 		return nil
@@ -44,14 +44,14 @@ func Detect[K comparable, T any](tb testing.TB, x *cache.Indexer[K, T], key cach
 }
 
 // Check fails the test for each object that has changed since it was stored or last reported.
-func (d *Detector[K, T]) Check() {
+func (d *MutationDetector[K, T]) Check() {
 	d.tb.Helper()
 	for _, text := range d.changes() {
 		d.tb.Error(text)
 	}
 }
 
-func (d *Detector[K, T]) changes() []string {
+func (d *MutationDetector[K, T]) changes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, r := range d.order {
@@ -62,9 +62,9 @@ func (d *Detector[K, T]) changes() []string {
 	return found
 }
 
-// stored is told of an object that is about to be stored. What is found is reported later: the writer of the Indexer
-// waits.
-func (d *Detector[K, T]) stored(obj T) {
+// stored is called for an object that is about to be stored. It leaves the report to Check, because the writer of the Indexer waits
+// for it.
+func (d *MutationDetector[K, T]) stored(obj T) {
 	key, is := d.key(obj), leaves(obj)
 	name := fmt.Sprint(key)
 	d.mu.Lock()
@@ -80,7 +80,7 @@ func (d *Detector[K, T]) stored(obj T) {
 	r.obj, r.was = obj, is
 }
 
-func (d *Detector[K, T]) compareLocked(r *record[T]) {
+func (d *MutationDetector[K, T]) compareLocked(r *record[T]) {
 	is := leaves(r.obj)
 	if !slices.Equal(is, r.was) {
 		d.found = append(d.found, fmt.Sprintf("cachetest: object %s was changed after it was cached:%s", r.name, diff(r.was, is)))

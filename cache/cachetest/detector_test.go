@@ -78,7 +78,7 @@ func TestEveryKindOfChangeIsFoundAndSaid(t *testing.T) {
 	} {
 		w := &witness{}
 		x := cache.NewIndexer(thingName)
-		cachetest.Detect(w, x, thingName)
+		cachetest.DetectMutations(w, x, thingName)
 		obj := newThing()
 		x.Upsert(obj)
 		change(obj)
@@ -94,7 +94,7 @@ func TestEveryKindOfChangeIsFoundAndSaid(t *testing.T) {
 func TestWhatDoesNotChangeIsNotReported(t *testing.T) {
 	x := cache.NewIndexer(thingName)
 	x.Upsert(newThing())
-	d := cachetest.Detect(t, x, thingName) // t itself fails
+	d := cachetest.DetectMutations(t, x, thingName) // t itself fails
 	x.Replace([]*thing{newThing(), {name: "b"}})
 	x.Upsert(newThing())
 	x.Delete("b")
@@ -108,7 +108,7 @@ func TestAMapIsTheSameInWhateverOrderItIsRead(t *testing.T) {
 		obj.m[[2]int{i, -i}] = &thing{u: uint8(i)}
 	}
 	x.Upsert(obj)
-	d := cachetest.Detect(t, x, thingName) // t itself fails
+	d := cachetest.DetectMutations(t, x, thingName) // t itself fails
 	for range 10 {
 		d.Check()
 	}
@@ -119,7 +119,7 @@ func TestWhatIsReachedByTwoPathsIsLookedAtOnBoth(t *testing.T) {
 	x := cache.NewIndexer(thingName)
 	shared := &thing{list: []int{1}}
 	x.Upsert(&thing{name: "a", next: shared, any: shared, m: map[[2]int]*thing{{1, 2}: shared}})
-	d := cachetest.Detect(w, x, thingName)
+	d := cachetest.DetectMutations(w, x, thingName)
 	shared.list[0] = 2
 	d.Check()
 	require.Len(t, w.errors, 1)
@@ -133,7 +133,7 @@ func TestAChangeIsReportedOnceAndInTheOrderOfTheKeys(t *testing.T) {
 	x := cache.NewIndexer(thingName)
 	before, after := &thing{name: "before"}, &thing{name: "after"}
 	x.Upsert(before)
-	d := cachetest.Detect(w, x, thingName)
+	d := cachetest.DetectMutations(w, x, thingName)
 	x.Upsert(after)
 	after.u, before.u = 1, 1
 	d.Check()

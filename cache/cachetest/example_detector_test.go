@@ -21,10 +21,10 @@ func (printer) Error(args ...any) { fmt.Println(args...) }
 func (printer) Cleanup(func())    {}
 
 // In a test, t stands in the place of the printer, and Check is called at its end.
-func ExampleDetector() {
+func ExampleMutationDetector() {
 	key := func(s *site) string { return s.name }
 	sites := cache.NewIndexer(key)
-	var d *cachetest.Detector[string, *site] = cachetest.Detect(printer{}, sites, key)
+	var d *cachetest.MutationDetector[string, *site] = cachetest.DetectMutations(printer{}, sites, key)
 	sites.Upsert(&site{name: "a", labels: map[string]string{"tier": "gold"}})
 
 	s, _ := sites.Get("a")

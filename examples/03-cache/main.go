@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/cache/mutation"
 )
 
 // Machine is what is cached. Whoever reads it from a cache must not change it.
@@ -33,8 +34,8 @@ func main() {
 	machines.Upsert(Machine{Name: "m2", Site: "paris", Version: 4}) // moves, in the indexes as well
 	fmt.Println("in paris:", names(bySite, "paris"), "with gpu:", names(byTag, "gpu"))
 
-	// The cache lags behind what this process writes. An overlay shows own writes until the cache has caught up.
-	own, err := cache.NewOverlay(machines, nameOf, func(m Machine) uint64 { return m.Version }, cache.OverlayConfig{})
+	// The cache lags behind the writes of this process. A mutation cache shows own writes until the cache has caught up.
+	own, err := mutation.New(machines, nameOf, func(m Machine) uint64 { return m.Version }, mutation.Config{})
 	check(err)
 	own.Wrote(Machine{Name: "m1", Site: "rome", Version: 5})
 	ours, _ := own.Get("m1")
@@ -42,7 +43,7 @@ func main() {
 	fmt.Println("m1 is in", ours.Site, "as we wrote, in", theirs.Site, "as the cache knows")
 
 	// Changes wait in a queue that merges them for each key. A list brings to light what was deleted while nobody watched.
-	changes, err := cache.NewDeltaFIFO(nameOf, cache.DeltaFIFOConfig[string, Machine]{Known: machines})
+	changes, err := cache.NewDeltaFIFO(nameOf, cache.DeltaFIFOConfig[string, Machine]{KnownObjects: machines})
 	check(err)
 	check(changes.Replace([]Machine{{Name: "m1", Site: "rome", Version: 5}, {Name: "m3", Site: "paris", Version: 6}}, 6))
 	check(changes.Update(Machine{Name: "m3", Site: "oslo", Version: 7}, 7))

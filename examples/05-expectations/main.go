@@ -73,7 +73,7 @@ func main() {
 		log.Fatal(err)
 	}
 	run("tracked", book{
-		satisfied: func() bool { return tracked.Satisfied(site) },
+		satisfied: func() bool { return tracked.SatisfiedExpectations(site) },
 		before:    func(server int) { tracked.ExpectCreations(site, server) },
 		after:     func(uint64) {},
 		observed:  func(server int) { tracked.CreationObserved(site, server) },
@@ -85,7 +85,7 @@ func main() {
 		log.Fatal(err)
 	}
 	run("versions", book{
-		satisfied: func() bool { return versions.Satisfied(site) },
+		satisfied: func() bool { return versions.SatisfiedExpectations(site) },
 		before:    nothing,
 		after:     func(version uint64) { versions.ExpectVersion(site, version) },
 		observed:  func(server int) { versions.VersionObserved(uint64(server)) },

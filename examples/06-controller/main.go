@@ -12,7 +12,10 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 // Site is what somebody wants.
@@ -20,21 +23,22 @@ type Site struct{ Servers int }
 
 // reconciler makes the world equal to what the cache has for a key. It is told nothing else: not what happened, nor how often.
 type reconciler struct {
-	cache *informer.Informer[string, store.Object[Site]]
+	cache *store.Informer[Site]
 }
 
 // Reconcile returns when it wants to be called again for the key, or why it could not do its work.
 func (r *reconciler) Reconcile(ctx context.Context, name string) (controller.Result, error) {
 	_, ok := r.cache.Get(name)
+	info, _ := controller.FromContext(ctx) // the attempt, and why
 	switch {
 	case !ok:
 		return controller.Result{}, nil // it was deleted: nothing is left to do here
-	case name == "oslo" && controller.Attempt(ctx) < 3:
+	case name == "oslo" && info.Attempt < 3:
 		return controller.Result{}, errors.New("no route to host") // again, after a backoff
 	case name == "lima":
 		return controller.Result{}, errors.New("no route to host") // until its attempts are spent
 	case name == "atlantis":
-		return controller.Result{}, controller.Terminal(errors.New("no such place")) // trying again cannot help
+		return controller.Result{}, retry.Permanent(errors.New("no such place")) // trying again cannot help
 	}
 	controller.Logger(ctx).Info("applied") // names the controller, the key and the attempt
 	return controller.Result{RequeueAfter: time.Hour}, nil
@@ -45,22 +49,20 @@ func main() {
 	check(err)
 	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
 	check(err)
-	cache, err := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
+	cache, err := informer.New(sites, store.Key, informer.Config{Name: "sites"})
 	check(err)
-	c, err := controller.New("sites", &reconciler{cache}, controller.Config[string]{
-		Workers:     2,
-		MaxAttempts: 3,
-		Logger:      slog.New(slog.DiscardHandler),
-	})
+	c, err := controller.New("sites", (&reconciler{cache}).Reconcile, controller.Config[string]{
+		Workers: 2,
+		Queue:   workqueue.Config[string]{MaxAttempts: 3},
+		Logger:  slog.New(slog.DiscardHandler),
+	}, controller.For(cache))
 	check(err)
-	controller.WatchKeys(c, cache)
 
-	manager, err := controller.NewManager(controller.ManagerConfig{})
+	m, err := manager.New(manager.Config{}, c)
 	check(err)
-	check(errors.Join(manager.AddSource(cache), manager.AddController(c)))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- manager.Run(ctx) }()
+	go func() { ended <- m.Run(ctx) }()
 
 	for _, name := range []string{"berlin", "oslo", "lima", "atlantis"} {
 		site, err := sites.Create(ctx, store.Object[Site]{Key: name, Value: Site{Servers: 3}})
@@ -68,10 +70,10 @@ func main() {
 		switch err := c.WaitReconciled(ctx, name, site.Version); {
 		case err == nil:
 			fmt.Println(name, "is as it was written")
+		case retry.IsPermanent(err):
+			fmt.Println(name, "can never be")
 		case errors.Is(err, controller.ErrParked):
 			fmt.Println(name, "was tried for too long")
-		case errors.Is(err, controller.ErrTerminal):
-			fmt.Println(name, "can never be")
 		default:
 			check(err)
 		}

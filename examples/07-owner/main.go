@@ -1,5 +1,5 @@
-// Command 07-owner has sites that own servers. When a site is deleted its servers go after it, go before it, or stay, as
-// whoever deletes it says.
+// Command 07-owner has sites that own servers. When a site is deleted, its servers go after it, go before it, or stay: the one
+// who deletes the site chooses.
 package main
 
 import (
@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/wait"
@@ -21,66 +21,44 @@ type (
 	Server struct{}
 )
 
-const kindSite = "Site" // in the references of its servers
-
 func main() {
 	db, err := store.NewMemory(store.MemoryConfig{})
 	check(err)
-	sites, err := store.Open[Site](db, kindSite, store.Config[Site]{})
+	sites, err := store.Open(db, "Site", store.Config[Site]{})
 	check(err)
-	servers, err := store.Open[Server](db, "Server", store.Config[Server]{})
+	servers, err := store.Open(db, "Server", store.Config[Server]{})
 	check(err)
-	siteCache, err := informer.New(sites, store.Key[Site], informer.Config{Name: "sites"})
+	seenSites, err := informer.New(sites, store.Key, informer.Config{})
 	check(err)
-	serverCache, err := informer.New(servers, store.Key[Server], informer.Config{Name: "servers"})
+	seenServers, err := informer.New(servers, store.Key, informer.Config{})
 	check(err)
+	children := owner.NewChildren(servers, seenServers)
 
-	// This controller creates the servers of a site, and carries out what is to become of them when the site is deleted.
-	cascade := owner.NewCascade(sites, owner.DependentsIn(servers, nil))
-	create, err := controller.New("sites", controller.Func[string](func(ctx context.Context, key string) (controller.Result, error) {
-		site, ok := siteCache.Get(key)
+	// A site has as many servers as it wants. When it is deleted, its policy decides about them.
+	reconcile := func(ctx context.Context, key string) (controller.Result, error) {
+		site, ok := seenSites.Get(key)
 		if !ok || !site.Deleting.IsZero() {
-			_, err := cascade.Reconcile(ctx, key)
+			_, err := owner.Cascade(ctx, sites, key, children)
 			return controller.Result{}, err
 		}
+		want := map[string]Server{}
 		for i := range site.Value.Servers {
-			server := store.Object[Server]{Key: fmt.Sprintf("%s-%d", key, i)} // so that none can be created twice
-			if err := owner.SetController(&server, site.Ref(kindSite)); err != nil {
-				return controller.Result{}, err
-			}
-			if _, err := servers.Create(ctx, server); err != nil && !errors.Is(err, store.ErrExists) {
-				return controller.Result{}, err
-			}
+			want[fmt.Sprintf("%s-%d", key, i)] = Server{}
 		}
-		return controller.Result{}, nil
-	}), controller.Config[string]{})
-	check(err)
-	controller.WatchKeys(create, siteCache)
-	controller.WatchOwned(create, serverCache, kindSite)
-
-	// This one deletes servers whose site is gone. It goes by UIDs: a site of the same name, created later, is another.
-	collector := owner.NewCollector(servers, owner.AliveIn(sites))
-	collect, err := controller.New("collector", controller.Func[string](func(ctx context.Context, key string) (controller.Result, error) {
-		_, err := collector.Collect(ctx, key)
+		_, err := children.Apply(ctx, site.Ref(), want)
 		return controller.Result{}, err
-	}), controller.Config[string]{})
+	}
+	c, err := controller.New("sites", reconcile, controller.Config[string]{},
+		controller.For(seenSites), controller.Owns(seenServers, "Site"))
 	check(err)
-	bySite := cache.AddIndex(serverCache.Indexer(), owner.OwnerUIDs[Server])
-	controller.WatchKeys(collect, serverCache)
-	controller.Watch(collect, siteCache, func(_ string, site store.Object[Site]) (keys []string) {
-		for key := range bySite.All(site.UID) {
-			keys = append(keys, key)
-		}
-		return keys
-	})
-
-	manager, err := controller.NewManager(controller.ManagerConfig{})
+	// Servers whose site is gone are deleted. A site of the same name that is created later is another.
+	collector, err := controller.NewCollector(children, sites, seenSites, controller.Config[string]{})
 	check(err)
-	check(errors.Join(manager.AddSource(siteCache), manager.AddSource(serverCache)))
-	check(errors.Join(manager.AddController(create), manager.AddController(collect)))
+	m, err := manager.New(manager.Config{}, c, collector)
+	check(err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- manager.Run(ctx) }()
+	go func() { ended <- m.Run(ctx) }()
 
 	for _, how := range []struct {
 		policy owner.Policy

@@ -9,6 +9,7 @@ import (
 	"log"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -49,7 +50,7 @@ func main() {
 	_, err = sites.Create(context.Background(), store.Object[Site]{Key: "berlin"})
 	check(err)
 
-	leases := leaderelect.NewMemoryStore() // in production a database that all replicas can reach
+	leases := memlease.New() // in production a database that all replicas can reach
 	start := func(name string) (r *replica, stop func()) {
 		r = &replica{name: name, sites: sites, leads: make(chan context.Context)}
 		elector, err := leaderelect.New(leaderelect.Config{

@@ -1,56 +1,47 @@
-// Command quickstart keeps the servers of some sites at the wanted number.
+// Command quickstart keeps the servers of each site at the wanted number, until Ctrl-C.
 package main
 
 import (
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-type Site struct{ Servers int } // what somebody wants
+// Site is what somebody wants.
+type Site struct{ Servers int }
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
 	db, err := store.NewMemory(store.MemoryConfig{})
 	check(err)
-	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
+	sites, err := store.Open(db, "Site", store.Config[Site]{})
 	check(err)
-	cache, err := informer.New(sites, store.Key[Site], informer.Config{}) // mirrors the store
+	cached, err := informer.New(sites, store.Key, informer.Config{}) // mirrors the store
 	check(err)
-	world := map[string]int{} // the servers that run: stands for an API, a database, some machines
-	changed := make(chan string)
-	c, err := controller.New("sites", controller.Func[string](func(_ context.Context, name string) (controller.Result, error) {
-		site, _ := cache.Get(name) // a site that was deleted is one that wants no servers
+	world := map[string]int{} // stands for an API, a database, some machines
+	reconcile := func(_ context.Context, name string) (controller.Result, error) {
+		site, _ := cached.Get(name) // a deleted site wants no servers
 		if want, is := site.Value.Servers, world[name]; want != is {
-			world[name] = want // an error here would come back after a backoff
-			changed <- fmt.Sprintf("%s: from %d servers to %d", name, is, want)
+			fmt.Printf("%s: from %d servers to %d\n", name, is, want)
+			world[name] = want // return an error, and the site is reconciled again after a backoff
 		}
 		return controller.Result{}, nil
-	}), controller.Config[string]{})
+	}
+	c, err := controller.New("sites", reconcile, controller.Config[string]{}, controller.For(cached))
 	check(err)
-	controller.WatchKeys(c, cache) // a site that changes is reconciled
-	manager, err := controller.NewManager(controller.ManagerConfig{})
+	_, err = sites.Create(ctx, store.Object[Site]{Key: "berlin", Value: Site{Servers: 3}})
 	check(err)
-	manager.AddSource(cache)
-	manager.AddController(c)
-	ctx, stop := context.WithCancel(context.Background())
-	stopped := make(chan error)
-	go func() { stopped <- manager.Run(ctx) }()
-	berlin, err := sites.Create(ctx, store.Object[Site]{Key: "berlin", Value: Site{Servers: 3}})
+	m, err := manager.New(manager.Config{}, c) // runs the controller and the informer that it needs
 	check(err)
-	fmt.Println(<-changed)
-	berlin.Value.Servers = 5
-	_, err = sites.Update(ctx, berlin)
-	check(err)
-	fmt.Println(<-changed)
-	_, err = sites.Delete(ctx, "berlin")
-	check(err)
-	fmt.Println(<-changed)
-	stop()
-	check(<-stopped)
+	check(m.Run(ctx))
 }
 
 func check(err error) {

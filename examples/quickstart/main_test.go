@@ -1,19 +1,33 @@
+//go:build unix
+
 package main
 
 import (
+	"bufio"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func Example() {
-	main()
-	// Output:
-	// berlin: from 0 servers to 3
-	// berlin: from 3 servers to 5
-	// berlin: from 5 servers to 0
+func TestTheProgramReconcilesUntilItIsInterrupted(t *testing.T) {
+	out, in, err := os.Pipe()
+	require.NoError(t, err)
+	stdout := os.Stdout
+	os.Stdout = in
+	defer func() { os.Stdout = stdout }()
+	ended := make(chan struct{})
+	go func() { // ends with the program; the test waits for it
+		main()
+		close(ended)
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "berlin: from 0 servers to 3\n", line)
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
+	<-ended
 }
 
 // The code in the README is this program, to the letter.

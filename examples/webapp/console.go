@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // errNoReader says that nobody reads what the program prints.
@@ -85,8 +86,8 @@ func complainer(log *slog.Logger, message string) func(error) {
 }
 
 // problemOf says what an error of the manifests is about.
-func problemOf(err error) events.Ref {
-	ref := events.Ref{Kind: "File"}
+func problemOf(err error) store.Ref {
+	ref := store.Ref{Kind: "File"}
 	if e := new(manifest.Error); errors.As(err, &e) {
 		ref.Key = e.File
 	}

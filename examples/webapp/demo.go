@@ -44,6 +44,10 @@ func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error
 		return fmt.Errorf("webapp: demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer onSecondSignal(func() {
+		abandon(ctx, dir)
+		os.Exit(1)
+	})()
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -54,7 +58,7 @@ func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error
 	}
 	rejected := make(chan struct{}, 1)
 	o, err := NewOrchestrator(Config{
-		Manifests: manifests, State: filepath.Join(dir, "state"), Out: out, Logger: logger,
+		Manifests: manifests, State: stateOf(dir), Out: out, Logger: logger,
 		Observe: func(e events.Event) {
 			if e.Reason == reasonRejected {
 				select {
@@ -101,6 +105,26 @@ func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error
 	d.say("stopped in order; every step held")
 	return nil
 }
+
+// abandon kills the replicas and removes dir, while the rest of the program goes on until the process ends. Its stop may
+// still write to dir, so dir has to stay away for a moment.
+func abandon(ctx context.Context, dir string) {
+	gone, cancel := context.WithCancel(ctx)
+	cancel() // so that StopAll kills
+	if m, err := machine.Open(replicasOf(stateOf(dir)), machine.Config{}); err == nil {
+		_ = m.StopAll(gone)
+	}
+	for range 20 {
+		_ = os.RemoveAll(dir)
+		time.Sleep(50 * time.Millisecond)
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			return
+		}
+	}
+}
+
+// stateOf returns the directory of the state of the demo in dir.
+func stateOf(dir string) string { return filepath.Join(dir, "state") }
 
 // play plays the script.
 func (d *demo) play(ctx context.Context) error {

@@ -84,7 +84,7 @@ func (c *deployments) remove(ctx context.Context, app string, replicas []machine
 	if len(replicas) > 0 {
 		return controller.Result{RequeueAfter: grace}, nil
 	}
-	c.expected.Delete(app)
+	c.expected.DeleteExpectations(app)
 	return controller.Result{}, nil
 }
 
@@ -105,10 +105,10 @@ func (c *deployments) start(ctx context.Context, d store.Object[Deployment], n i
 			for _, id := range ids[i:] {
 				c.expected.CreationObserved(d.Key, id) // it will not be
 			}
-			c.events.Warning(about(kindDeployment, d), "StartFailed", err.Error())
+			c.events.Warning(d.Ref(), "StartFailed", err.Error())
 			return err
 		}
-		c.events.Normal(about(kindDeployment, d), "Started", "replica "+id)
+		c.events.Normal(d.Ref(), "Started", "replica "+id)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (c *deployments) stop(
 			errs = append(errs, err)
 			continue
 		}
-		c.events.Normal(events.Ref{Kind: kindDeployment, Key: app}, reason, "replica "+id+": "+why)
+		c.events.Normal(store.Ref{Kind: kindDeployment, Key: app}, reason, "replica "+id+": "+why)
 	}
 	return errors.Join(errs...)
 }
@@ -187,7 +187,7 @@ func (c *deployments) watch(add func(app string)) informer.Handler[string, machi
 	return informer.Handler[string, machine.Replica]{
 		OnAdd: func(r machine.Replica, inInitialList bool) {
 			if inInitialList {
-				c.events.Normal(events.Ref{Kind: kindDeployment, Key: r.App}, "Found", "replica "+r.ID+" runs already")
+				c.events.Normal(store.Ref{Kind: kindDeployment, Key: r.App}, "Found", "replica "+r.ID+" runs already")
 			}
 			c.expected.CreationObserved(r.App, r.ID)
 			add(r.App)
@@ -204,7 +204,7 @@ func (c *deployments) watch(add func(app string)) informer.Handler[string, machi
 		OnDelete: func(t cache.Tombstone[string, machine.Replica]) {
 			r := t.Object
 			if _, told := c.ended.LoadAndDelete(r.ID); !told {
-				c.events.Warning(events.Ref{Kind: kindDeployment, Key: r.App}, "Died", fmt.Sprintf("replica %s, process %d", r.ID, r.PID))
+				c.events.Warning(store.Ref{Kind: kindDeployment, Key: r.App}, "Died", fmt.Sprintf("replica %s, process %d", r.ID, r.PID))
 			}
 			c.expected.CreationObserved(r.App, r.ID)
 			c.expected.DeletionObserved(r.App, r.ID)
@@ -214,7 +214,7 @@ func (c *deployments) watch(add func(app string)) informer.Handler[string, machi
 }
 
 func (c *deployments) recordState(r machine.Replica) {
-	ref := events.Ref{Kind: kindDeployment, Key: r.App}
+	ref := store.Ref{Kind: kindDeployment, Key: r.App}
 	switch r.State {
 	case machine.Ready:
 		c.events.Normal(ref, "Ready", fmt.Sprintf("replica %s, process %d at %s", r.ID, r.PID, r.Addr()))

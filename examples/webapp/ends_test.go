@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/examples/webapp/machine"
 )
 
 func TestAHangupStopsInOrder(t *testing.T) {
@@ -60,13 +62,47 @@ func TestADemoThatIsCutOffLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestASecondCtrlCEndsADemoAtOnceAndLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	p := r.program("-demo")
+	url := regexp.MustCompile(`http://\S+`).FindString(p.line("Running", "3 replicas ready"))
+	records, err := filepath.Glob(filepath.Join(r.temp, "webapp-demo-*", "state", "replicas"))
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	m, err := machine.Open(records[0], machine.Config{})
+	require.NoError(t, err)
+	list, err := m.List(r.ctx)
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	for _, replica := range list {
+		require.NoError(t, suspend(replica.PID)) // so that the stop takes its grace
+	}
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	require.Eventually(t, func() bool {
+		reply, err := http.Get(url) // refused, or cut off, when the load balancer closes
+		if err == nil {
+			_ = reply.Body.Close()
+		}
+		return err != nil
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	require.Equal(t, 1, p.end())
+	left, err := os.ReadDir(r.temp)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	for _, replica := range list {
+		// Whoever has adopted the replica takes a moment to reap it; until then it has a process ID.
+		require.Eventually(t, func() bool { return !alive(replica.PID) }, 10*time.Second, time.Millisecond)
+	}
+}
+
 func TestAStateDirectoryThatIsRemovedComesBack(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello)
 	p := r.program("-lease", "1s")
 	p.line("Running")
 	pids := pidsOf(r.list())
-	require.NoError(t, os.RemoveAll(r.state))
+	require.Eventually(t, func() bool { return os.RemoveAll(r.state) == nil }, 10*time.Second, time.Millisecond) // it fails if the program writes meanwhile
 	p.line("Leader", "leads")
 	p.line("Running")
 	after := pidsOf(r.list())
@@ -174,17 +210,21 @@ func TestAPollThatFailsIsLoggedOnce(t *testing.T) {
 	p.line("Running")
 	require.NoError(t, os.Rename(r.manifests, r.manifests+"-away"))
 	p.line("level=WARN", "manifest", r.manifests)
-	for range 2 { // which takes several polls
-		pid := r.list()[0].PID
-		require.NoError(t, kill(pid))
-		p.line("Degraded")
-		p.line("Running")
+	again := func(until string) {
+		for line := range p.lines {
+			assert.NotContains(t, line, "manifest", "it is said again")
+			if until != "" && strings.Contains(line, until) {
+				return
+			}
+		}
 	}
+	require.NoError(t, kill(r.list()[0].PID))
+	again("Degraded")
+	again("Running")
+	time.Sleep(4 * pollInterval)
 	require.NoError(t, os.Rename(r.manifests+"-away", r.manifests))
 	require.NoError(t, p.Process.Signal(os.Interrupt))
-	for line := range p.lines {
-		assert.NotContains(t, line, "manifest", "it is said again")
-	}
+	again("")
 	require.Zero(t, p.end())
 }
 

@@ -27,9 +27,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/examples/webapp/replica"
 )
 
@@ -85,21 +86,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := untilGone()
 	defer stop(nil)
 	stdout = output{stdout, stop}
-	err := controller.RunUntilSignal(ctx, func(ctx context.Context) error {
-		if *demo {
-			return runDemo(ctx, stdout, logger)
-		}
-		dir, err := stateDir(*state, *manifests)
-		if err != nil {
-			return err
-		}
-		if *status {
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			return printStatus(ctx, stdout, dir)
-		}
-		return orchestrate(ctx, Config{Manifests: *manifests, State: dir, Lease: *lease, Out: stdout, Logger: logger})
-	})
+	work, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer release()
+	if !*demo { // which has something to clean up, and does so itself
+		defer onSecondSignal(func() { os.Exit(exitInterrupted) })()
+	}
+	err := do(work, *demo, *status, *state, Config{Manifests: *manifests, Lease: *lease, Out: stdout, Logger: logger})
 	if err == nil && errors.Is(context.Cause(ctx), errNoReader) {
 		err = errNoReader
 	}
@@ -108,6 +100,22 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// do does what the flags ask for.
+func do(ctx context.Context, demo, status bool, state string, cfg Config) (err error) {
+	if demo {
+		return runDemo(ctx, cfg.Out, cfg.Logger)
+	}
+	if cfg.State, err = stateDir(state, cfg.Manifests); err != nil {
+		return err
+	}
+	if status {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		return printStatus(ctx, cfg.Out, cfg.State)
+	}
+	return orchestrate(ctx, cfg)
 }
 
 // untilGone returns a context that ends when the terminal is closed, or when the returned function is called.
@@ -153,5 +161,32 @@ func orchestrate(ctx context.Context, cfg Config) error {
 			}
 			return err
 		}
+	}
+}
+
+// exitInterrupted is the status of a process that a second signal ends before everything has stopped: 128 and SIGINT.
+const exitInterrupted = 130
+
+// onSecondSignal calls f when the second signal comes; the first one begins the orderly stop. The returned function ends that.
+func onSecondSignal(f func()) (release func()) {
+	signals := make(chan os.Signal, 2) // receives, from package signal, until Stop; never closed
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var listening sync.WaitGroup
+	ended := make(chan struct{})
+	// Listens for signals beside the program. It ends when release is called.
+	listening.Go(func() {
+		defer signal.Stop(signals)
+		for range 2 {
+			select {
+			case <-signals:
+			case <-ended:
+				return
+			}
+		}
+		f()
+	})
+	return func() {
+		close(ended)
+		listening.Wait()
 	}
 }

@@ -35,7 +35,7 @@ func (c *manifests) Reconcile(ctx context.Context, name string) (controller.Resu
 		if err != nil {
 			return controller.Result{}, err
 		}
-		c.events.Normal(about(kindWebApp, app), "Created", fmt.Sprintf("%s at port %d", counted(spec.Replicas, "replica"), spec.Port))
+		c.events.Normal(app.Ref(), "Created", fmt.Sprintf("%s at port %d", counted(spec.Replicas, "replica"), spec.Port))
 	case wanted && app.Value.Spec != spec:
 		old := app.Value.Spec
 		app, err = store.Patch(ctx, c.apps, name, func(o *store.Object[WebApp]) error {
@@ -45,12 +45,12 @@ func (c *manifests) Reconcile(ctx context.Context, name string) (controller.Resu
 		if err != nil {
 			return controller.Result{}, err
 		}
-		c.events.Normal(about(kindWebApp, app), "Updated", changes(old, spec))
+		c.events.Normal(app.Ref(), "Updated", changes(old, spec))
 	case !wanted && exists:
 		if _, err := c.apps.Delete(ctx, name, store.IfUID(app.UID)); err != nil {
 			return controller.Result{}, err
 		}
-		c.events.Normal(about(kindWebApp, app), "Deleted", "its manifest is gone")
+		c.events.Normal(app.Ref(), "Deleted", "its manifest is gone")
 	}
 	return controller.Result{}, nil
 }
@@ -68,9 +68,4 @@ func changes(old, spec WebAppSpec) string {
 		s += ", another message"
 	}
 	return s[len(", "):]
-}
-
-// about refers to an object in an event.
-func about[T any](kind string, o store.Object[T]) events.Ref {
-	return events.Ref{Kind: kind, Key: o.Key, UID: o.UID}
 }

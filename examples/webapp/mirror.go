@@ -12,7 +12,7 @@ import (
 // mirror is one kind of objects: the store to write to, and the informer whose cache is read.
 type mirror[T any] struct {
 	store.Store[T]
-	cache *informer.Informer[string, store.Object[T]]
+	cache *store.Informer[T]
 }
 
 func newMirror[T any](db *store.Memory, kind string, log *slog.Logger) (mirror[T], error) {
@@ -20,7 +20,7 @@ func newMirror[T any](db *store.Memory, kind string, log *slog.Logger) (mirror[T
 	if err != nil {
 		return mirror[T]{}, err
 	}
-	cache, err := informer.New(s, store.Key[T], informer.Config{Name: kind, Logger: log})
+	cache, err := informer.New(s, store.Key, informer.Config{Name: kind, Logger: log})
 	if err != nil {
 		return mirror[T]{}, err
 	}

@@ -15,13 +15,7 @@ const (
 // Resource is what is wanted of something, and what there is of it.
 type Resource[Spec, Status comparable] struct {
 	Spec   Spec
-	Status Status
-}
-
-// WithStatusOf says which part is status: controllers write that, and nobody else.
-func (r Resource[Spec, Status]) WithStatusOf(other Resource[Spec, Status]) Resource[Spec, Status] {
-	r.Status = other.Status
-	return r
+	Status Status `store:"status"` // controllers write it, and nobody else
 }
 
 type (

@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/wait"
@@ -46,10 +47,10 @@ type Orchestrator struct {
 	page     string       // the path of the status page, which no other copy has
 	events   *events.Recorder
 	machine  *machine.Machine
-	manager  *controller.Manager
+	manager  *manager.Manager
 	traffic  *services
 
-	unstopped error // why the replicas could not be stopped at the end; set by the stop hook
+	unstopped error // why the replicas could not be stopped at the end; set by stopReplicas
 
 	// The caches, each filled by a source.
 	manifests   *informer.Informer[string, manifest.Manifest] // the directory, polled
@@ -91,7 +92,7 @@ func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
 	dir, err := manifest.Open(cfg.Manifests, manifest.Config{
 		Report: func(err error) { o.events.Warning(problemOf(err), reasonRejected, err.Error()) },
 		Recovered: func(file string) {
-			o.events.Normal(events.Ref{Kind: "File", Key: file}, "Accepted", "it is valid again")
+			o.events.Normal(store.Ref{Kind: "File", Key: file}, "Accepted", "it is valid again")
 		},
 	})
 	if err != nil {
@@ -122,7 +123,7 @@ func (o *Orchestrator) openSources(dir *manifest.Dir) error {
 	o.manifests = manifests
 
 	var nudge func()
-	m, err := machine.Open(filepath.Join(o.cfg.State, "replicas"), machine.Config{
+	m, err := machine.Open(replicasOf(o.cfg.State), machine.Config{
 		Grace: grace, Permit: mayAct, Changed: func() { nudge() }, Logger: o.cfg.Logger,
 	})
 	if err != nil {
@@ -164,7 +165,7 @@ func polled[T any](
 // none knows of another.
 func (o *Orchestrator) wire() error {
 	var err error
-	if o.manager, err = controller.NewManager(controller.ManagerConfig{
+	if o.manager, err = manager.New(manager.Config{
 		Election: &leaderelect.Config{
 			Store:         o.election,
 			Key:           leaseKey,
@@ -173,45 +174,30 @@ func (o *Orchestrator) wire() error {
 			OnNewLeader:   o.announce,
 			Logger:        o.cfg.Logger,
 		},
-		StopTimeout: 2 * stopTimeout,
-		Logger:      o.cfg.Logger,
+		BeforeRelease: o.stopReplicas,
+		StopTimeout:   2 * stopTimeout,
+		Logger:        o.cfg.Logger,
 	}); err != nil {
 		return err
 	}
-	for _, s := range []controller.Source{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache} {
-		if err := o.manager.AddSource(s); err != nil {
-			return err
-		}
-	}
 	o.traffic = &services{services: o.services, byApp: o.byApp, events: o.events, log: o.cfg.Logger}
 	return errors.Join(
-		o.manager.AddStopHook("replicas", o.stopReplicas),
 		o.wireManifests(), o.wireWebApps(), o.wireDeployments(), o.wireServices(), o.wireProbes(),
 		collect(o, o.deployments), collect(o, o.services),
 	)
 }
 
 func (o *Orchestrator) wireManifests() error {
-	c, err := o.add("manifests", 1, &manifests{cache: o.manifests, apps: o.apps, events: o.events})
-	if err != nil {
-		return err
-	}
-	controller.WatchKeys(c, o.manifests)
-	controller.WatchKeys(c, o.apps.cache)
-	return nil
+	r := &manifests{cache: o.manifests, apps: o.apps, events: o.events}
+	return o.add("manifests", 1, r.Reconcile, nil, controller.For(o.manifests), controller.For(o.apps.cache))
 }
 
 func (o *Orchestrator) wireWebApps() error {
-	c, err := o.add("webapps", 2, &webapps{
-		apps: o.apps, deployments: o.deployments, services: o.services, events: o.events,
-	})
-	if err != nil {
-		return err
-	}
-	controller.WatchKeys(c, o.apps.cache)
-	controller.WatchOwned(c, o.deployments.cache, kindWebApp)
-	controller.WatchOwned(c, o.services.cache, kindWebApp)
-	return nil
+	r := &webapps{apps: o.apps, deployments: o.deployments, services: o.services, events: o.events}
+	return o.add("webapps", 2, r.Reconcile, nil,
+		controller.For(o.apps.cache),
+		controller.Owns(o.deployments.cache, kindWebApp),
+		controller.Owns(o.services.cache, kindWebApp))
 }
 
 func (o *Orchestrator) wireDeployments() error {
@@ -224,80 +210,71 @@ func (o *Orchestrator) wireDeployments() error {
 		machine: o.machine, busy: o.traffic.busy, events: o.events,
 		expected: tracked,
 	}
-	c, err := o.add("deployments", 2, r, r.expected)
-	if err != nil {
-		return err
-	}
-	controller.WatchKeys(c, o.deployments.cache)
-	controller.WatchKeys(c, o.manifests)
-	controller.WatchHandler(c, o.replicas, r.watch)
-	return nil
+	return o.add("deployments", 2, r.Reconcile, []controller.Expectations[string]{r.expected},
+		controller.For(o.deployments.cache),
+		controller.For(o.manifests),
+		controller.Handles(o.replicas, r.watch))
 }
 
 func (o *Orchestrator) wireServices() error {
-	r := o.traffic
-	var err error
-	if r.Controller, err = o.controller("services", 2, r); err != nil {
-		return err
-	}
-	controller.WatchKeys(r.Controller, o.services.cache)
-	controller.Watch(r.Controller, o.replicas, func(_ string, r machine.Replica) []string { return []string{r.App} })
-	return o.manager.AddController(r)
-}
-
-func (o *Orchestrator) wireProbes() error {
-	c, err := o.add("probes", 8, &probes{
-		replicas: o.replicas, machine: o.machine, interval: probeInterval, timeout: probeTimeout,
-	})
+	app := func(_ context.Context, r machine.Replica) ([]string, error) { return []string{r.App}, nil }
+	c, err := o.controller("services", 2, o.traffic.Reconcile, nil,
+		controller.For(o.services.cache), controller.Watches(o.replicas, app))
 	if err != nil {
 		return err
 	}
-	controller.WatchKeys(c, o.replicas)
-	return nil
+	o.traffic.Controller = c
+	return o.manager.Add(o.traffic)
+}
+
+func (o *Orchestrator) wireProbes() error {
+	r := &probes{replicas: o.replicas, machine: o.machine, interval: probeInterval, timeout: probeTimeout}
+	return o.add("probes", 8, r.Reconcile, nil, controller.For(o.replicas))
 }
 
 // collect adds a controller that deletes the children of one kind whose app is gone. Each child has the name of its app.
 func collect[C any](o *Orchestrator, children mirror[C]) error {
-	collector := owner.NewCollector(children.Store, owner.AliveIn(o.apps))
-	c, err := o.add("collector of "+children.Kind(), 1, controller.Func[string](func(ctx context.Context, name string) (controller.Result, error) {
-		deleted, err := collector.Collect(ctx, name)
+	owned, apps := owner.NewChildren(children.Store, children.cache), owner.In[WebApp](o.apps)
+	reconcile := func(ctx context.Context, name string) (controller.Result, error) {
+		deleted, err := owned.Collect(ctx, name, apps)
 		if deleted {
-			o.events.Normal(events.Ref{Kind: children.Kind(), Key: name}, "Deleted", "its app is gone")
+			o.events.Normal(store.Ref{Kind: children.Kind(), Key: name}, "Deleted", "its app is gone")
 		}
 		return controller.Result{}, err
-	}))
-	if err != nil {
-		return err
 	}
-	controller.WatchKeys(c, children.cache)
-	controller.WatchKeys(c, o.apps.cache)
-	return nil
+	return o.add("collector of "+children.Kind(), 1, reconcile, nil,
+		controller.For(children.cache), controller.For(o.apps.cache))
 }
 
 // add makes a controller and gives it to the manager.
 func (o *Orchestrator) add(
-	name string, workers int, r controller.Reconciler[string], expected ...controller.Expectations[string],
-) (*controller.Controller[string], error) {
-	c, err := o.controller(name, workers, r, expected...)
+	name string, workers int, reconcile func(context.Context, string) (controller.Result, error),
+	expected []controller.Expectations[string], inputs ...controller.Input[string],
+) error {
+	c, err := o.controller(name, workers, reconcile, expected, inputs...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return c, o.manager.AddController(c)
+	return o.manager.Add(c)
 }
 
-// controller makes a controller that starts when all caches have synced, whichever of them it reads.
+// controller makes a controller that may read all caches, so it starts when they have synced. The manager runs their informers.
 func (o *Orchestrator) controller(
-	name string, workers int, r controller.Reconciler[string], expected ...controller.Expectations[string],
+	name string, workers int, reconcile func(context.Context, string) (controller.Result, error),
+	expected []controller.Expectations[string], inputs ...controller.Input[string],
 ) (*controller.Controller[string], error) {
-	return controller.New(name, r, controller.Config[string]{
+	return controller.New(name, reconcile, controller.Config[string]{
 		Expectations: expected,
 		Workers:      workers,
-		RateLimiter:  workqueue.NewItemExponentialFailureRateLimiter[string](20*time.Millisecond, 5*time.Second),
+		Queue:        workqueue.Config[string]{RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[string](20*time.Millisecond, 5*time.Second)},
 		DrainTimeout: stopTimeout,
-		WaitFor:      []informer.Syncer{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache},
+		Reads:        []controller.Source{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache},
 		Logger:       o.cfg.Logger,
-	})
+	}, inputs...)
 }
+
+// replicasOf returns the directory of the records of the replicas in that of the state.
+func replicasOf(state string) string { return filepath.Join(state, "replicas") }
 
 // Run runs until ctx ends, and then stops in order: no more events, the queues drained, the replicas stopped, the lease
 // released. A copy that does not lead waits for its turn, and leaves the replicas to the leader. If replicas go on that

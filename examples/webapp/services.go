@@ -92,10 +92,10 @@ func (c *services) writeStatus(ctx context.Context, s store.Object[Service], sta
 		return err
 	}
 	if status.Problem != was.Problem && status.Problem != "" {
-		c.events.Warning(about(kindService, s), "NoListener", status.Problem)
+		c.events.Warning(s.Ref(), "NoListener", status.Problem)
 	}
 	if status.Address != was.Address && status.Address != "" {
-		c.events.Normal(about(kindService, s), "Listening", "at "+status.Address+" for port "+strconv.Itoa(s.Value.Spec.Port))
+		c.events.Normal(s.Ref(), "Listening", "at "+status.Address+" for port "+strconv.Itoa(s.Value.Spec.Port))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/filelease"
 )
 
 // stateDir returns the state directory: the given one, or one that is the same for each copy of this user with these
@@ -48,7 +49,7 @@ func openState(dir string) error {
 
 // leases is the lease in the state directory. If somebody removes the directory, it comes back with the next lease.
 type leases struct {
-	*leaderelect.FileStore
+	*filelease.Store
 	state string
 }
 
@@ -58,7 +59,7 @@ func openLeases(state string) (leases, error) {
 	if err := openState(state); err != nil {
 		return leases{}, err
 	}
-	files, err := leaderelect.NewFileStore(leaseDir(state))
+	files, err := filelease.New(leaseDir(state))
 	return leases{files, state}, err
 }
 
@@ -67,5 +68,5 @@ func (l leases) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	if _, err := openLeases(l.state); err != nil {
 		return e, err
 	}
-	return l.FileStore.Create(ctx, e)
+	return l.Store.Create(ctx, e)
 }

@@ -12,9 +12,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/examples/webapp/machine"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/filelease"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 const (
@@ -69,7 +70,7 @@ func (o *Orchestrator) serveStatus(ctx context.Context) error {
 
 // announce says who leads.
 func (o *Orchestrator) announce(l leaderelect.Leader) {
-	o.events.Normal(events.Ref{Kind: "Lease", Key: leaseKey}, "Leader", fmt.Sprintf("%s leads, term %d, status at %s", l.Identity, l.Term, l.Metadata[statusURL]))
+	o.events.Normal(store.Ref{Kind: "Lease", Key: leaseKey}, "Leader", fmt.Sprintf("%s leads, term %d, status at %s", l.Identity, l.Term, l.Metadata[statusURL]))
 }
 
 // printStatus asks the leader that the state directory knows of for its tables. It makes no directory.
@@ -77,7 +78,7 @@ func printStatus(ctx context.Context, w io.Writer, state string) error {
 	if _, err := os.Stat(leaseDir(state)); err != nil {
 		return fmt.Errorf("webapp: nobody leads: no copy of the program runs with the state directory %s: %w", state, err)
 	}
-	files, err := leaderelect.NewFileStore(leaseDir(state))
+	files, err := filelease.New(leaseDir(state))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/machine"
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -63,7 +65,7 @@ func TestAnAppGetsADeploymentAndAServiceThatNameTheirOwner(t *testing.T) {
 	r.running(hello)
 	o, err := r.apps.Get(r.ctx, "hello")
 	require.NoError(t, err)
-	want := []store.OwnerRef{{Kind: kindWebApp, Key: "hello", UID: o.UID, Controller: true}}
+	want := []store.OwnerRef{{Ref: store.Ref{Kind: kindWebApp, Key: "hello", UID: o.UID}, Controller: true}}
 	d, err := r.deployments.Get(r.ctx, "hello")
 	require.NoError(t, err)
 	assert.Equal(t, want, d.Owners)
@@ -330,6 +332,7 @@ func TestAReplicaIsStoppedWhenItsLastConnectionHasEnded(t *testing.T) {
 	body, err := get(hello.Port)
 	require.NoError(t, err)
 	require.Contains(t, body, "I am new")
+	time.Sleep(drainLimit / 4) // longer than a guess of how long requests take
 	_, err = io.WriteString(c, "body")
 	require.NoError(t, err)
 	answer, err := io.ReadAll(io.LimitReader(answers, 1000))
@@ -344,7 +347,7 @@ func TestAReplicaIsStoppedWhenItsLastConnectionHasEnded(t *testing.T) {
 func TestOnlyWhoHoldsTheLeaseStartsAndStopsReplicas(t *testing.T) {
 	var work context.Context
 	elector, err := leaderelect.New(leaderelect.Config{
-		Store: leaderelect.NewMemoryStore(), Key: leaseKey,
+		Store: memlease.New(), Key: leaseKey,
 		OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
 			work = context.WithoutCancel(ctx) // as of one whose timers are late
 			return mayAct(work)

@@ -47,11 +47,11 @@ func (c *webapps) Reconcile(ctx context.Context, name string) (controller.Result
 func (c *webapps) recordPhase(app store.Object[WebApp], s WebAppStatus) {
 	switch s.Phase {
 	case Degraded:
-		c.events.Warning(about(kindWebApp, app), string(s.Phase), s.Problem)
+		c.events.Warning(app.Ref(), string(s.Phase), s.Problem)
 	case Running:
-		c.events.Normal(about(kindWebApp, app), string(s.Phase), running(s))
+		c.events.Normal(app.Ref(), string(s.Phase), running(s))
 	default:
-		c.events.Normal(about(kindWebApp, app), string(s.Phase), fmt.Sprintf("%s ready, %d wanted", counted(s.Ready, "replica"), app.Value.Spec.Replicas))
+		c.events.Normal(app.Ref(), string(s.Phase), fmt.Sprintf("%s ready, %d wanted", counted(s.Ready, "replica"), app.Value.Spec.Replicas))
 	}
 }
 
@@ -73,7 +73,7 @@ func ensure[Spec, Status comparable](
 	old, ok := children.cache.Get(app.Key)
 	if !ok {
 		o := store.Object[Resource[Spec, Status]]{Key: app.Key, Value: child}
-		if err := owner.SetController(&o, app.Ref(kindWebApp)); err != nil {
+		if err := owner.SetController(&o, app.Ref()); err != nil {
 			return child, err
 		}
 		o, err = children.Create(ctx, o)
@@ -81,7 +81,7 @@ func ensure[Spec, Status comparable](
 			return child, nil // the cache lags behind; the event that it waits for brings the app back here
 		}
 		if err == nil {
-			recorder.Normal(about(children.Kind(), o), "Created", "for app "+app.Key)
+			recorder.Normal(o.Ref(), "Created", "for app "+app.Key)
 		}
 		return child, err
 	}
@@ -100,7 +100,7 @@ func ensure[Spec, Status comparable](
 		return child, nil // deleted meanwhile
 	}
 	if err == nil && was != spec {
-		recorder.Normal(about(children.Kind(), old), "Updated", "for app "+app.Key)
+		recorder.Normal(old.Ref(), "Updated", "for app "+app.Key)
 	}
 	return changed.Value, err
 }

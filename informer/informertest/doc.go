@@ -14,8 +14,13 @@
 //
 // A source that lags, and loses no watch:
 //
-//	src.Hold()                               // watches are told nothing from now on
-//	src.Release()                            // they are told all that has happened meanwhile
+//	src.Hold()                               // watches yield nothing of what happens from now on
+//	src.Release()                            // they yield all that has happened meanwhile
+//
+// Sources that share a [Clock] have one sequence of versions, like the kinds of a database:
+//
+//	var clock informertest.Clock
+//	sites, servers := informertest.NewSourceOn(&clock, siteKey), informertest.NewSourceOn(&clock, serverKey)
 //
 // An outage in which changes are missed, so that the informer must list again:
 //
@@ -70,7 +75,8 @@
 //
 // Of a Source, unless Freeze, Mute or Send break them:
 //
-//  1. Every change, and every Bookmark, has a version of its own, one higher than the one before.
+//  1. Every change, and every Bookmark, has a version of its own, one higher than the one before on the same Clock. A source
+//     without a shared Clock has its own. A change of one source is a Bookmark of the others on its Clock.
 //  2. A watch yields each of them once, in order, from the version that it was asked to start after. Between Hold and
 //     Release it yields only what came before Hold.
 //  3. A list holds the objects in the order in which their keys were put first.

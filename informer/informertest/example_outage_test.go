@@ -12,6 +12,53 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
+// Two sources on one clock are like two kinds in one database: a version says which of two changes came first, and whoever waits
+// for the version of a change to one source can wait at an informer of the other.
+func ExampleClock() {
+	var clock informertest.Clock
+	sites := informertest.NewSourceOn(&clock, func(name string) string { return name })
+	ports := informertest.NewSourceOn(&clock, func(port int) int { return port })
+	fmt.Println(sites.Put("ulm"), ports.Put(80), sites.Put("bonn"))
+	for e := range sites.Watch(context.Background(), 1) {
+		fmt.Println(e.Type, e.Version)
+		if e.Version == clock.Version() {
+			break
+		}
+	}
+	// Output:
+	// 1 2 3
+	// Bookmark 2
+	// Added 3
+}
+
+// Hold makes the cache stale, and breaks no watch.
+func ExampleSource_Hold() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	src := informertest.NewSource(func(name string) string { return name })
+	sites, err := informer.New(src, src.Key, informer.Config{Name: "sites"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ended := make(chan error)
+	go func() { ended <- sites.Run(ctx) }()
+	<-sites.Synced()
+	src.Hold()
+	ulm := src.Put("ulm")
+	_, ok := sites.Get("ulm")
+	fmt.Println(ok)
+	src.Release()
+	_ = sites.WaitForVersion(ctx, ulm)
+	_, ok = sites.Get("ulm")
+	fmt.Println(ok)
+	cancel()
+	<-ended
+	// Output:
+	// false
+	// true
+}
+
 // An outage in which a deletion is missed: the handler is told of it all the same.
 func ExampleSource() {
 	type Site struct{ Name, Region string }

@@ -12,13 +12,13 @@ import (
 
 // Source is an [informer.ListWatcher] in memory. Its methods may be called by several goroutines at once.
 type Source[K comparable, T any] struct {
-	key cache.KeyFunc[K, T]
+	key   cache.KeyFunc[K, T]
+	clock *Clock
 
-	mu sync.Mutex
+	mu *sync.Mutex // of the clock
 	// mu guards the following.
 	objects map[K]T
-	order   []K // the keys of objects in the order in which they came
-	version informer.Version
+	order   []K              // the keys of objects in the order in which they came
 	history []told[T]        // what watches are told, in order
 	dropped int              // how much of the history was forgotten
 	floor   informer.Version // a watch may start here, or later
@@ -45,17 +45,17 @@ func NewSource[K comparable, T any](key cache.KeyFunc[K, T]) *Source[K, T] {
 	if key == nil {
 		panic("informertest: NewSource needs a key function")
 	}
-	return &Source[K, T]{key: key, objects: make(map[K]T), changed: make(chan struct{})}
+	return NewSourceOn(new(Clock), key)
 }
 
 // Key returns the key of an object.
 func (s *Source[K, T]) Key(obj T) K { return s.key(obj) }
 
-// Version returns the version of the last change.
+// Version returns the version of the last change of this source, or of another one on the same [Clock].
 func (s *Source[K, T]) Version() informer.Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version
+	return s.clock.version
 }
 
 // Put adds obj, or replaces the object with the same key. It returns the version of that change.
@@ -79,7 +79,7 @@ func (s *Source[K, T]) Delete(key K) informer.Version {
 	defer s.mu.Unlock()
 	obj, exists := s.objects[key]
 	if !exists {
-		return s.version
+		return s.clock.version
 	}
 	delete(s.objects, key)
 	s.order = slices.DeleteFunc(s.order, func(k K) bool { return k == key })
@@ -109,7 +109,7 @@ func (s *Source[K, T]) Compact() {
 	defer s.mu.Unlock()
 	s.dropped += len(s.history)
 	s.history = nil
-	s.floor = s.version
+	s.floor = s.clock.version
 	s.changedLocked()
 }
 
@@ -183,7 +183,7 @@ func (s *Source[K, T]) Release() {
 func (s *Source[K, T]) Send(ev informer.Event[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history = append(s.history, told[T]{s.version, ev})
+	s.history = append(s.history, told[T]{s.clock.version, ev})
 	s.changedLocked()
 }
 
@@ -236,7 +236,7 @@ func (s *Source[K, T]) open(after informer.Version) cursor {
 		behind = len(s.history)
 	}
 	return cursor{
-		known:    s.floor <= after && after <= s.version,
+		known:    s.floor <= after && after <= s.clock.version,
 		position: s.dropped + behind,
 		breaks:   s.breaks,
 	}
@@ -265,21 +265,33 @@ func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{
 
 // listLocked returns what there is.
 func (s *Source[K, T]) listLocked() informer.List[T] {
-	list := informer.List[T]{Version: s.version}
+	list := informer.List[T]{Version: s.clock.version}
 	for _, key := range s.order {
 		list.Items = append(list.Items, s.objects[key])
 	}
 	return list
 }
 
-// recordLocked adds an event to the history.
+// recordLocked advances the clock and adds an event to the history.
 func (s *Source[K, T]) recordLocked(t informer.EventType, obj T) informer.Version {
-	s.version++
+	s.clock.advanceLocked(s)
+	s.addLocked(t, obj)
+	return s.clock.version
+}
+
+// tickLocked implements ticker.
+func (s *Source[K, T]) tickLocked() {
+	var none T
+	s.addLocked(informer.Bookmark, none)
+}
+
+// addLocked adds an event of the present version to the history.
+func (s *Source[K, T]) addLocked(t informer.EventType, obj T) {
 	if !s.mute {
-		s.history = append(s.history, told[T]{s.version, informer.Event[T]{Type: t, Object: obj, Version: s.version}})
+		at := s.clock.version
+		s.history = append(s.history, told[T]{at, informer.Event[T]{Type: t, Object: obj, Version: at}})
 		s.changedLocked()
 	}
-	return s.version
 }
 
 func (s *Source[K, T]) breakLocked(err error) {

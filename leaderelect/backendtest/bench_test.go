@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
@@ -22,11 +23,11 @@ const retryPeriod = 2 * time.Second
 // BenchmarkLeases renews leases in Postgres as fast as it can, through one pool of connections, and says how many leaders
 // that would be enough for. The server has its defaults, so each renewal is on disk when it is acknowledged.
 func BenchmarkLeases(b *testing.B) {
-	s := startPostgres(b)
+	s := servertest.Postgres(b)
 	var tables atomic.Int64
 	for _, connections := range []int{1, 8, 32} {
 		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
-			db := openPostgres(b, "pgx", s.addr)
+			db := openPostgres(b, "pgx", s.Addr())
 			db.SetMaxOpenConns(connections)
 			db.SetMaxIdleConns(connections)
 			leases := leasesIn(b, db, sqllease.Postgres, fmt.Sprintf("leases_%d", tables.Add(1)))

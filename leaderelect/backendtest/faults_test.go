@@ -64,37 +64,37 @@ var faults = []fault{
 		w.stops = append(w.stops, stop{leader, from, now()})
 	}},
 	{name: "the network of the leader is silent", can: proxied, replaces: true, do: func(w *world, leader *node) {
-		w.proxies[leader.slot].stall()
+		w.proxies[leader.slot].Stall()
 		w.awaitTerm(leader)
 		time.Sleep(w.lease / 4)
-		w.proxies[leader.slot].heal()
+		w.proxies[leader.slot].Heal()
 	}},
 	{name: "the network of the leader is slow, then silent", can: proxied, replaces: true, do: func(w *world, leader *node) {
-		w.proxies[leader.slot].slow(w.lease / 10)
+		w.proxies[leader.slot].Slow(w.lease / 10)
 		time.Sleep(w.lease / 2)
-		w.proxies[leader.slot].stall()
+		w.proxies[leader.slot].Stall()
 		w.awaitTerm(leader)
-		w.proxies[leader.slot].heal()
+		w.proxies[leader.slot].Heal()
 	}},
 	{name: "all connections of the leader are cut", can: proxied, do: func(w *world, leader *node) {
-		w.proxies[leader.slot].cut()
+		w.proxies[leader.slot].Cut()
 	}},
 	{name: "a reply to the leader is cut", can: proxied, do: func(w *world, leader *node) {
-		w.proxies[leader.slot].cutNextReply()
+		w.proxies[leader.slot].CutNextReply()
 		time.Sleep(w.lease / 8)
-		w.proxies[leader.slot].heal()
+		w.proxies[leader.slot].Heal()
 	}},
 	{name: "the network of all is silent", can: proxied, do: func(w *world, _ *node) {
 		for _, p := range w.proxies {
-			p.stall()
+			p.Stall()
 		}
 		time.Sleep(w.lease)
 		for _, p := range w.proxies {
-			p.heal()
+			p.Heal()
 		}
 	}},
 	{name: "kill -9 of the server", can: func(w *world) bool { return w.server != nil }, do: func(w *world, _ *node) {
-		w.server.restart()
+		w.server.Restart()
 	}},
 	{name: "a writer holds its lock beyond the lease", can: func(w *world) bool { return w.lock != nil }, do: func(w *world, _ *node) {
 		unlock := w.lock()

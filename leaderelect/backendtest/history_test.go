@@ -16,6 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -28,7 +29,7 @@ const (
 // may be missing.
 type cluster struct {
 	stores  []leaderelect.LeaseStore
-	proxies []*proxy
+	proxies []*servertest.Proxy
 	restart func()
 }
 
@@ -128,15 +129,15 @@ func linearizable(t *testing.T, open func(t *testing.T) cluster) {
 			p := c.proxies[rand.IntN(len(c.proxies))]
 			switch i % 8 {
 			case 0, 3, 5:
-				p.cutNextReply()
+				p.CutNextReply()
 			case 1:
-				p.cut()
+				p.Cut()
 			case 2:
-				p.stall()
-				time.AfterFunc(100*time.Millisecond, p.heal)
+				p.Stall()
+				time.AfterFunc(100*time.Millisecond, p.Heal)
 			case 4:
-				p.slow(5 * time.Millisecond)
-				time.AfterFunc(50*time.Millisecond, p.heal)
+				p.Slow(5 * time.Millisecond)
+				time.AfterFunc(50*time.Millisecond, p.Heal)
 			case 6:
 				if i == 6 {
 					c.restart()
@@ -148,7 +149,7 @@ func linearizable(t *testing.T, open func(t *testing.T) cluster) {
 	close(stop)
 	failing.Wait()
 	for _, p := range c.proxies {
-		p.heal()
+		p.Heal()
 	}
 
 	from := time.Since(begin)

@@ -66,7 +66,7 @@ func (s nodeSpec) timing(cfg *leaderelect.Config) {
 
 // line is what a node tells, one JSON object each. Times are those of the clock that all processes share.
 type line struct {
-	What  string        // begin, end, knows, stops, failed, stopped
+	What  string        // begin, end, knows, stops, trouble, failed, stopped
 	Term  uint64        `json:",omitempty"`
 	New   string        `json:",omitempty"` // the value that an action writes: no two write the same
 	Old   string        `json:",omitempty"` // of end: the value that it has replaced
@@ -125,14 +125,19 @@ func runNode(text string) error {
 			}
 			return nil
 		},
+		Hooks: leaderelect.Hooks{Request: func(op string, took time.Duration, err error) {
+			if err != nil && !errors.Is(err, leaderelect.ErrConflict) && !errors.Is(err, leaderelect.ErrNotFound) {
+				fmt.Println(line{What: "trouble", Error: fmt.Sprintf("%s, %v: %v", op, took, err)})
+			}
+		}},
 		OnNewLeader: func(l leaderelect.Leader) { fmt.Println(line{What: "knows", Term: l.Term}) },
 	}
 	spec.timing(&cfg)
 	if spec.Early {
-		if cfg.Sentinel, err = spec.sentinel(); err != nil {
+		if cfg.Sessions, err = spec.sessions(); err != nil {
 			return err
 		}
-		cfg.FencedWork = true // act does nothing else that counts
+		cfg.Fenced = true // act does nothing else that counts
 	}
 	elector, err := leaderelect.New(cfg)
 	if err != nil {
@@ -230,7 +235,10 @@ type node struct {
 	actions []action
 	state   string // running, stops, stopped, failed: text, dead
 	knows   uint64 // the term of the last leader that it has seen
-	over    chan struct{}
+
+	troubles int    // calls of the store without a clear answer
+	trouble  string // the last of them
+	over     chan struct{}
 }
 
 // action is what a leader has done.
@@ -266,6 +274,8 @@ func (n *node) read(out io.Reader) {
 			a.old, a.said, a.added, a.end, a.why = l.Old, l.Said, l.Added, l.At, l.Error
 		case "knows":
 			n.knows = l.Term
+		case "trouble":
+			n.trouble, n.troubles = l.Error, n.troubles+1
 		case "failed":
 			n.state = "failed: " + l.Error
 		default:
@@ -273,6 +283,14 @@ func (n *node) read(out io.Reader) {
 		}
 		n.mu.Unlock()
 	}
+}
+
+// report says how the node is.
+func (n *node) report() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return fmt.Sprintf("node %d is %s, knows of term %d, has begun %d actions; %d calls failed, the last: %q",
+		n.pid, n.state, n.knows, len(n.actions), n.troubles, n.trouble)
 }
 
 // last returns the last action that was done, and whether there is one.

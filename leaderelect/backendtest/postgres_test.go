@@ -7,9 +7,6 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
-	"net"
-	"os/exec"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,45 +16,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
-
-// startPostgres starts a server on an empty database, with more settings if need be.
-func startPostgres(t testing.TB, settings ...string) *server {
-	t.Helper()
-	initdb, postgres := program(t, "initdb", "postgresql"), program(t, "postgres", "postgresql")
-	dir, attr := daemonDir(t)
-	data := filepath.Join(dir, "data")
-	initialize := exec.Command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	initialize.SysProcAttr, initialize.Dir = attr, "/"
-	out, err := initialize.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
-	s := &server{t: t, addr: freeAddr(t), log: filepath.Join(t.TempDir(), "log")}
-	_, port, err := net.SplitHostPort(s.addr)
-	require.NoError(t, err)
-	s.command = func() *exec.Cmd {
-		args := []string{"-D", data, "-h", "127.0.0.1", "-p", port, "-k", "", "-c", "shared_buffers=16MB", "-c", "max_connections=200"}
-		for _, setting := range settings {
-			args = append(args, "-c", setting)
-		}
-		c := exec.Command(postgres, args...)
-		c.SysProcAttr = attr
-		return c
-	}
-	db := openPostgres(t, "pgx", s.addr)
-	db.SetMaxIdleConns(-1) // what is left of a server that was killed may still answer on an old connection
-	s.ready = func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		return db.PingContext(ctx)
-	}
-	t.Cleanup(s.kill)
-	s.start()
-	return s
-}
 
 // openPostgres returns a pool of connections to an address, by one of the drivers.
 func openPostgres(t testing.TB, driver, addr string) *sql.DB {
@@ -113,15 +76,15 @@ func leadingOf(db *sql.DB, s *sqllease.Store) func(ctx context.Context, f func()
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	server := startPostgres(t, "fsync=off") // a server that is killed has given its writes to the system
-	direct := openPostgres(t, "pgx", server.addr)
+	server := servertest.Postgres(t, "fsync=off") // a server that is killed has given its writes to the system
+	direct := openPostgres(t, "pgx", server.Addr())
 	var tables atomic.Int32
 	newTable := func() string { return fmt.Sprintf("leases_%d", tables.Add(1)) }
 
 	t.Run("is a lease store", func(t *testing.T) {
 		leasetest.Run(t, func(t *testing.T) leasetest.Backend {
-			p, table := newProxy(t, server.addr), newTable()
-			far := leasesIn(t, openPostgres(t, "pgx", p.addr()), sqllease.Postgres, table)
+			p, table := servertest.NewProxy(t, server.Addr()), newTable()
+			far := leasesIn(t, openPostgres(t, "pgx", p.Addr()), sqllease.Postgres, table)
 			near := leasesIn(t, direct, sqllease.Postgres, table)
 			return leasetest.Backend{
 				Store:  far,
@@ -131,10 +94,10 @@ func TestPostgres(t *testing.T) {
 					require.NoError(t, err)
 				},
 				Idle:     500 * time.Millisecond,
-				Drop:     p.stall,
-				Heal:     p.heal,
-				CutReply: p.cutNextReply,
-				Restart:  server.restart,
+				Drop:     p.Stall,
+				Heal:     p.Heal,
+				CutReply: p.CutNextReply,
+				Restart:  server.Restart,
 				Guard:    leasetest.Guard{Do: guardOf(direct, near), Leading: leadingOf(direct, near), Refused: sqllease.ErrFenced},
 			}
 		})
@@ -142,25 +105,25 @@ func TestPostgres(t *testing.T) {
 
 	t.Run("by lib/pq is a lease store, but for a network that drops everything", func(t *testing.T) {
 		leasetest.Run(t, func(t *testing.T) leasetest.Backend {
-			p := newProxy(t, server.addr)
-			s := leasesIn(t, openPostgres(t, "postgres", p.addr()), sqllease.Postgres, newTable())
-			return leasetest.Backend{Store: s, CutReply: p.cutNextReply, Restart: server.restart}
+			p := servertest.NewProxy(t, server.Addr())
+			s := leasesIn(t, openPostgres(t, "postgres", p.Addr()), sqllease.Postgres, newTable())
+			return leasetest.Backend{Store: s, CutReply: p.CutNextReply, Restart: server.Restart}
 		})
 	})
 
 	t.Run("by lib/pq, which may stay in a call, an elector lets go of it in time", func(t *testing.T) {
-		p := newProxy(t, server.addr)
+		p := servertest.NewProxy(t, server.Addr())
 		var ended error
 		elector, err := leaderelect.New(leaderelect.Config{
-			Store: leasesIn(t, openPostgres(t, "postgres", p.addr()), sqllease.Postgres, newTable()), Key: "lease",
+			Store: leasesIn(t, openPostgres(t, "postgres", p.Addr()), sqllease.Postgres, newTable()), Key: "lease",
 			LeaseDuration: 1500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 			OnStartedLeading: func(_ context.Context, l *leaderelect.Leadership) error {
-				p.stall()
+				p.Stall()
 				began := time.Now()
 				<-l.Context().Done()
 				assert.LessOrEqual(t, time.Since(began), 1200*time.Millisecond) // RenewDeadline is 1s
 				ended = l.Err()
-				p.heal() // or the call would not return
+				p.Heal() // or the call would not return
 				return nil
 			},
 		})
@@ -172,7 +135,7 @@ func TestPostgres(t *testing.T) {
 	for _, mode := range []string{"exec", "simple_protocol"} { // what poolers in transaction mode need
 		t.Run("without prepared statements, in mode "+mode, func(t *testing.T) {
 			ctx := context.Background()
-			db, err := sql.Open("pgx", "postgres://postgres@"+server.addr+"/postgres?sslmode=disable&default_query_exec_mode="+mode)
+			db, err := sql.Open("pgx", "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&default_query_exec_mode="+mode)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = db.Close() })
 			s := leasesIn(t, db, sqllease.Postgres, newTable())
@@ -281,11 +244,11 @@ func TestPostgres(t *testing.T) {
 	t.Run("histories are linearizable", func(t *testing.T) {
 		linearizable(t, func(t *testing.T) cluster {
 			table := newTable()
-			c := cluster{restart: server.restart}
+			c := cluster{restart: server.Restart}
 			for range clients {
-				p := newProxy(t, server.addr)
+				p := servertest.NewProxy(t, server.Addr())
 				c.proxies = append(c.proxies, p)
-				c.stores = append(c.stores, leasesIn(t, openPostgres(t, "pgx", p.addr()), sqllease.Postgres, table))
+				c.stores = append(c.stores, leasesIn(t, openPostgres(t, "pgx", p.Addr()), sqllease.Postgres, table))
 			}
 			return c
 		})

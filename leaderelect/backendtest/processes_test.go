@@ -20,7 +20,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/filelease"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
@@ -244,24 +246,24 @@ func quantile(took []time.Duration, q float64) string {
 }
 
 func postgresWorld(t *testing.T) *world {
-	s := startPostgres(t, "fsync=off", "idle_in_transaction_session_timeout=1s")
-	db := openPostgres(t, "pgx", s.addr)
+	s := servertest.Postgres(t, "fsync=off", "idle_in_transaction_session_timeout=1s")
+	db := openPostgres(t, "pgx", s.Addr())
 	w := &world{server: s, store: leasesIn(t, db, sqllease.Postgres, "leases"), remove: removerOf(t, db)}
 	require.NoError(t, makeRegister(db))
 	for range candidates {
-		w.proxies = append(w.proxies, newProxy(t, s.addr))
+		w.proxies = append(w.proxies, servertest.NewProxy(t, s.Addr()))
 	}
 	return w
 }
 
 func redisWorld(t *testing.T) *world {
 	s := startRedis(t)
-	client := openRedis(t, s.addr, -1)
+	client := openRedis(t, s.Addr(), -1)
 	w := &world{server: s, store: redisLeases(client, "{leases}"), remove: func() {
 		require.NoError(t, client.Del(context.Background(), "{leases}:lease").Err())
 	}}
 	for range candidates {
-		w.proxies = append(w.proxies, newProxy(t, s.addr))
+		w.proxies = append(w.proxies, servertest.NewProxy(t, s.Addr()))
 	}
 	return w
 }
@@ -295,7 +297,7 @@ func removerOf(t *testing.T, db *sql.DB) func() {
 
 func fileWorld(t *testing.T) *world {
 	dir := t.TempDir()
-	s, err := leaderelect.NewFileStore(dir)
+	s, err := filelease.New(dir)
 	require.NoError(t, err)
 	_, err = s.Create(context.Background(), leaderelect.Entry{Key: "register", Value: []byte("0")})
 	require.NoError(t, err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,33 +15,30 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
 )
 
 // startRedis starts an empty server that keeps what it has acknowledged.
-func startRedis(t testing.TB) *server {
+func startRedis(t testing.TB) *servertest.Server {
 	t.Helper()
-	path := program(t, "redis-server", "redis-server")
-	dir, attr := daemonDir(t)
-	s := &server{t: t, addr: freeAddr(t), log: filepath.Join(t.TempDir(), "log")}
-	_, port, err := net.SplitHostPort(s.addr)
+	path := servertest.Program(t, "redis-server", "redis-server")
+	dir, attr := servertest.DaemonDir(t)
+	addr := servertest.FreeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
-	s.command = func() *exec.Cmd {
+	client := openRedis(t, addr, -1)
+	return servertest.Start(t, addr, func() *exec.Cmd {
 		c := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "always")
 		c.SysProcAttr = attr
 		return c
-	}
-	client := openRedis(t, s.addr, -1)
-	s.ready = func() error {
+	}, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		return client.Ping(ctx).Err()
-	}
-	t.Cleanup(s.kill)
-	s.start()
-	return s
+	})
 }
 
 // openRedis returns a client of the server at an address. It tries again so many times; 0 is the default of the library.
@@ -68,24 +64,24 @@ func TestRedis(t *testing.T) {
 	t.Parallel()
 	logging.Disable()
 	server := startRedis(t)
-	direct := openRedis(t, server.addr, 0)
+	direct := openRedis(t, server.Addr(), 0)
 	var prefixes atomic.Int32
 	newPrefix := func() string { return fmt.Sprintf("{leases-%d}", prefixes.Add(1)) }
 
 	for name, retries := range map[string]int{"is a lease store": -1, "with a client that tries again is a lease store": 0} {
 		t.Run(name, func(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) leasetest.Backend {
-				p, prefix := newProxy(t, server.addr), newPrefix()
+				p, prefix := servertest.NewProxy(t, server.Addr()), newPrefix()
 				near := redisLeases(direct, prefix)
 				return leasetest.Backend{
-					Store:    redisLeases(openRedis(t, p.addr(), retries), prefix),
+					Store:    redisLeases(openRedis(t, p.Addr(), retries), prefix),
 					Reopen:   func() leaderelect.LeaseStore { return near },
 					Delete:   func(key string) { require.NoError(t, direct.Del(context.Background(), prefix+":"+key).Err()) },
 					Idle:     500 * time.Millisecond,
-					Drop:     p.stall,
-					Heal:     p.heal,
-					CutReply: p.cutNextReply,
-					Restart:  server.restart,
+					Drop:     p.Stall,
+					Heal:     p.Heal,
+					CutReply: p.CutNextReply,
+					Restart:  server.Restart,
 					Guard: leasetest.Guard{
 						Do: func(ctx context.Context, key string, term uint64, _ func()) error {
 							_, err := near.GuardedTerm(ctx, key, term, "return 1", nil)
@@ -127,11 +123,11 @@ func TestRedis(t *testing.T) {
 	t.Run("histories are linearizable", func(t *testing.T) {
 		linearizable(t, func(t *testing.T) cluster {
 			prefix := newPrefix()
-			c := cluster{restart: server.restart}
+			c := cluster{restart: server.Restart}
 			for range clients {
-				p := newProxy(t, server.addr)
+				p := servertest.NewProxy(t, server.Addr())
 				c.proxies = append(c.proxies, p)
-				c.stores = append(c.stores, redisLeases(openRedis(t, p.addr(), -1), prefix))
+				c.stores = append(c.stores, redisLeases(openRedis(t, p.Addr(), -1), prefix))
 			}
 			return c
 		})

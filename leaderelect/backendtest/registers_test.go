@@ -14,6 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/filelease"
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
@@ -47,20 +48,20 @@ func (s nodeSpec) open() (leaderelect.LeaseStore, fenced, error) {
 		leases := redisLeases(newRedis(s.Addr, -1), "{leases}")
 		return leases, redisRegister{leases}, nil
 	case "file":
-		leases, err := leaderelect.NewFileStore(s.Addr)
+		leases, err := filelease.New(s.Addr)
 		return leases, leaseRegister{leases}, err
 	default:
 		return nil, nil, fmt.Errorf("no such backend: %q", s.Backend)
 	}
 }
 
-// sentinel returns a sentinel on connections of its own.
-func (s nodeSpec) sentinel() (leaderelect.Sentinel, error) {
-	db, err := sql.Open("pgx", fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&application_name=sentinel-%d", s.Addr, os.Getpid()))
+// sessions returns sessions on connections of their own.
+func (s nodeSpec) sessions() (leaderelect.Sessions, error) {
+	db, err := sql.Open("pgx", fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&application_name=sessions-%d", s.Addr, os.Getpid()))
 	if err != nil {
 		return nil, err
 	}
-	return sqllease.NewSentinel(db, sqllease.SentinelConfig{})
+	return sqllease.NewSessions(db, sqllease.SessionsConfig{})
 }
 
 func sqlNode(db *sql.DB, d sqllease.Dialect) (leaderelect.LeaseStore, fenced, error) {

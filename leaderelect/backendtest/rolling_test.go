@@ -23,9 +23,9 @@ func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	backends := []backend{
 		{"postgres", postgresWorld}, {"redis", redisWorld}, {"sqlite", sqliteWorld}, {"file", fileWorld},
-		{"postgres, with a Sentinel", func(t *testing.T) *world {
+		{"postgres, with Sessions", func(t *testing.T) *world {
 			w := postgresWorld(t)
-			w.addr, w.proxies, w.early = w.server.addr, nil, true
+			w.addr, w.proxies, w.early = w.server.Addr(), nil, true
 			return w
 		}},
 	}

@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/filelease"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
@@ -96,7 +97,7 @@ func TestFiles(t *testing.T) {
 			dir := t.TempDir()
 			var c cluster
 			for range clients {
-				s, err := leaderelect.NewFileStore(dir)
+				s, err := filelease.New(dir)
 				require.NoError(t, err)
 				c.stores = append(c.stores, s)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
@@ -97,8 +98,8 @@ func refusesUnsafeTables(t *testing.T, db *sql.DB, d sqllease.Dialect, prefix st
 func TestAnUnsafeTableIsRefused(t *testing.T) {
 	t.Parallel()
 	t.Run("Postgres", func(t *testing.T) {
-		server := startPostgres(t, "fsync=off")
-		db := openPostgres(t, "pgx", server.addr)
+		server := servertest.Postgres(t, "fsync=off")
+		db := openPostgres(t, "pgx", server.Addr())
 		refusesUnsafeTables(t, db, sqllease.Postgres, "unsafe_")
 		_, err := db.Exec(`CREATE SCHEMA ops`)
 		require.NoError(t, err)
@@ -113,8 +114,8 @@ func TestAnUnsafeTableIsRefused(t *testing.T) {
 // This is why the keys are checked: it is what happens without them.
 func TestWithoutAKeyOnTheTermATakeoverDoesNotWait(t *testing.T) {
 	t.Parallel()
-	server := startPostgres(t, "fsync=off")
-	db := openPostgres(t, "pgx", server.addr)
+	server := servertest.Postgres(t, "fsync=off")
+	db := openPostgres(t, "pgx", server.Addr())
 	_, err := db.Exec(`CREATE TABLE leases (name text PRIMARY KEY, term bigint, version text, value bytea)`)
 	require.NoError(t, err)
 	s, err := sqllease.New(db, sqllease.Config{})

@@ -16,8 +16,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
+
+// patience is how long anything may take that has to happen.
+const patience = 30 * time.Second
 
 // candidates is how many processes compete.
 const candidates = 3
@@ -32,8 +36,8 @@ type world struct {
 	early   bool                   // takeover, as soon as the process of the leader is gone
 	clocks  []float64              // of each node: how many seconds pass in one second of it; nil if all are right
 	store   leaderelect.LeaseStore // as the test reaches it
-	server  *server                // nil if there is none
-	proxies []*proxy               // one for each node; nil if there is no network
+	server  *servertest.Server     // nil if there is none
+	proxies []*servertest.Proxy    // one for each node; nil if there is no network
 	lock    func() (unlock func()) // excludes all writers; nil if there is no such thing
 	remove  func()                 // the record, as somebody does by hand
 
@@ -75,7 +79,7 @@ func (w *world) spawn(slot int) {
 	w.t.Helper()
 	spec := nodeSpec{Backend: w.backend, Addr: w.addr, Counter: w.counter, Identity: fmt.Sprintf("node-%d", slot/2), Lease: w.lease, Early: w.early}
 	if w.proxies != nil {
-		spec.Addr = w.proxies[slot].addr()
+		spec.Addr = w.proxies[slot].Addr()
 	}
 	if w.clocks != nil {
 		spec.Clock = w.clocks[slot]
@@ -162,7 +166,12 @@ func (w *world) await(what string, is func(a action, from time.Duration) bool) a
 		if a, ok := w.newest(); ok && is(a, from) {
 			return a
 		}
-		require.True(w.t, time.Now().Before(end), "%s: there is not, within %v: %s", w.name, patience, what)
+		if time.Now().After(end) {
+			for _, n := range w.nodes {
+				w.t.Log(n.report())
+			}
+			w.t.Fatalf("%s: there is not, within %v: %s", w.name, patience, what)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
@@ -53,8 +54,8 @@ func keepGuarding(ctx context.Context, transact func() error) {
 // for as long as it likes: a guard by a leadership ends that with the lease.
 func TestALeaderOfThePastDoesNotHoldUpItsSuccessorByOverlappingTransactions(t *testing.T) {
 	t.Parallel()
-	server := startPostgres(t, "fsync=off")
-	db := openPostgres(t, "pgx", server.addr)
+	server := servertest.Postgres(t, "fsync=off")
+	db := openPostgres(t, "pgx", server.Addr())
 	db.SetMaxOpenConns(16)
 	const took, lease = 50 * time.Millisecond, 2 * time.Second
 	linger := func(*sql.Tx) error { time.Sleep(took); return nil }

@@ -5,9 +5,9 @@
 //
 // # Usage
 //
-// A leader sends the term along ([leaderelect.Term]), and the service works through a [Gate]:
+// A leader sends the term along (leaderelect.Leadership.Term), and the service works through a [Gate]:
 //
-//	var gate fence.Gate // one for each lease; with leaderelect.Slots one for each slot
+//	var gate fence.Gate // one for each lease; with shard.Slots one for each slot
 //	...
 //	err := gate.Do(ctx, term, func(ctx context.Context) error { return apply(ctx, request) })
 //
@@ -41,6 +41,4 @@
 // # Testing
 //
 // Everything works in a testing/synctest bubble.
-//
-// [leaderelect.Term]: https://pkg.go.dev/github.com/setpoint-go/setpoint/leaderelect#Term
 package fence

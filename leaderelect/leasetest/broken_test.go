@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 // broken is a store, and its backend, that makes the mistakes whose fields are set.
@@ -64,7 +65,7 @@ func (b *broken) backend() Backend {
 		Store: b,
 		Reopen: func() leaderelect.LeaseStore {
 			if b.forgetful {
-				return leaderelect.NewMemoryStore()
+				return memlease.New()
 			}
 			return b
 		},

@@ -76,7 +76,7 @@ var faultCases = []testCase{
 			{name: "Update", do: func(ctx context.Context) error { _, err := b.Store.Update(ctx, next); return err }},
 			{name: "Create", do: func(ctx context.Context) error { _, err := b.Store.Create(ctx, other); return err }},
 		}
-		if l, ok := b.Store.(leaderelect.Lister); ok {
+		if l, ok := b.Store.(lister); ok {
 			calls = append(calls, &call{name: "List", do: func(ctx context.Context) error { _, err := l.List(ctx, ""); return err }})
 		}
 		atOnce(calls)
@@ -204,7 +204,7 @@ type call struct {
 	took time.Duration
 }
 
-// atOnce makes all calls beside each other, each with the deadline.
+// atOnce makes all calls concurrently, each with the deadline.
 func atOnce(calls []*call) {
 	var all sync.WaitGroup
 	for _, c := range calls {

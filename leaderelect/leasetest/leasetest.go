@@ -17,7 +17,7 @@ const Patience = 30 * time.Second
 // The functions are called by the goroutine of the test, one at a time. They report their own failures, by t.Fatal of the
 // test that they were made for.
 type Backend struct {
-	// Store is under test. If it is a leaderelect.Watcher or a leaderelect.Lister, that is tested too.
+	// Store is under test. If it is a leaderelect.Watcher or a shard.Lister, that is tested too.
 	Store leaderelect.LeaseStore
 
 	// Reopen returns another store that has the same records, as another process would open it.

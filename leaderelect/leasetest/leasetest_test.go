@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 func TestEveryMistakeOfAStoreIsNoticed(t *testing.T) {
@@ -101,7 +102,7 @@ func TestAStoreWithoutMistakesPasses(t *testing.T) {
 func TestABackendThatCanDoNothingPassesWithSkips(t *testing.T) {
 	failed, skipped := 0, 0
 	for _, c := range cases() {
-		r := run(c, func() Backend { return Backend{Store: plain{leaderelect.NewMemoryStore()}} })
+		r := run(c, func() Backend { return Backend{Store: plain{memlease.New()}} })
 		if r.failed {
 			failed++
 		}

@@ -12,7 +12,7 @@ import (
 
 var listCases = []testCase{
 	{"List returns the records whose keys begin with a prefix, in order", func(t testing.TB, b Backend) {
-		l := lister(t, b)
+		l := needsLister(t, b)
 		listed(t, l, "", nil)
 		listed(t, l, "a", nil)
 		have := make(map[string]leaderelect.Entry)
@@ -26,7 +26,7 @@ var listCases = []testCase{
 	}},
 
 	{"List returns records as they are", func(t testing.TB, b Backend) {
-		l := lister(t, b)
+		l := needsLister(t, b)
 		have := createMany(t, b.Store, 300, func(i int) leaderelect.Entry {
 			return leaderelect.Entry{Key: "slot/" + strconv.Itoa(i), Term: uint64(i)}
 		})
@@ -39,7 +39,7 @@ var listCases = []testCase{
 	}},
 
 	{"List notices that its context has ended", func(t testing.TB, b Backend) {
-		l := lister(t, b)
+		l := needsLister(t, b)
 		create(t, b.Store, entry("a"))
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -49,10 +49,15 @@ var listCases = []testCase{
 	}},
 }
 
-// lister returns the store as a Lister, or skips the case.
-func lister(t testing.TB, b Backend) leaderelect.Lister {
+// lister is the shard.Lister, of a package that stands beside this one.
+type lister interface {
+	List(ctx context.Context, prefix string) ([]leaderelect.Entry, error)
+}
+
+// needsLister returns the store as a lister, or skips the case.
+func needsLister(t testing.TB, b Backend) lister {
 	t.Helper()
-	l, ok := b.Store.(leaderelect.Lister)
+	l, ok := b.Store.(lister)
 	if !ok {
 		t.Skip("the store is no Lister")
 	}
@@ -60,7 +65,7 @@ func lister(t testing.TB, b Backend) leaderelect.Lister {
 }
 
 // listed requires that List of a prefix returns what have has of it.
-func listed(t testing.TB, l leaderelect.Lister, prefix string, have map[string]leaderelect.Entry) {
+func listed(t testing.TB, l lister, prefix string, have map[string]leaderelect.Entry) {
 	t.Helper()
 	got, err := l.List(context.Background(), prefix)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package redislease keeps leases in Redis, through any client that can run a Lua script: it is a leaderelect.LeaseStore
-// and a leaderelect.Lister. And it guards scripts, so that a leader of the past writes nothing.
+// and a shard.Lister. And it guards scripts, so that a leader of the past writes nothing.
 //
 // Redis promises less than a database does. Read below what that means, and use another store where two leaders at once
 // cannot be afforded.
@@ -60,7 +60,7 @@
 // Scripts are sent as text, about 400 bytes; a client that sends EVALSHA first may do so. github.com/redis/go-redis/v9
 // needs ContextTimeoutEnabled: true, or else a call in a network that loses everything without a word takes ReadTimeout,
 // 3s, and that several times, whatever ctx says. Even so it goes by the deadline of ctx, and does not notice that ctx is
-// cancelled: to calls of your own give a deadline, such as that of the Leadership, as [Store.Guarded] does. Give it
+// canceled: to calls of your own give a deadline, such as that of the Leadership, as [Store.Guarded] does. Give it
 // MaxRetries: -1: an elector tries again by itself, and a guarded script that is sent again may run twice. A client must
 // not run scripts on a replica.
 //
@@ -71,5 +71,5 @@
 // # Testing
 //
 // The tests here run on a model of Redis in Go. Those on a real server, with its failures, are in the module
-// leaderelect/backendtest of the repository. Your own tests may take a leaderelect.MemoryStore.
+// leaderelect/backendtest of the repository. Your own tests may take a memlease.Store.
 package redislease

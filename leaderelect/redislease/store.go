@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Store is a leaderelect.LeaseStore, and a leaderelect.Lister, in a Redis server: a hash per lease. The package
+// Store is a leaderelect.LeaseStore, and a shard.Lister, in a Redis server: a hash per lease. The package
 // documentation has its guarantees, and what Redis cannot give.
 //
 // All methods may be called by many goroutines at once, if those of the client may.

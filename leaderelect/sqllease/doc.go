@@ -1,5 +1,5 @@
 // Package sqllease keeps leases in a table of Postgres or SQLite, through package database/sql and the driver that you
-// have: it is a leaderelect.LeaseStore and a leaderelect.Lister. And it guards transactions, so that a leader of the past
+// have: it is a leaderelect.LeaseStore and a shard.Lister. And it guards transactions, so that a leader of the past
 // writes nothing.
 //
 // # Usage
@@ -70,44 +70,43 @@
 //
 // # Early takeover
 //
-// On Postgres a [Sentinel] tells followers of a release in milliseconds, and lets them take over as soon after the leader's
-// process was killed, instead of after its lease, if all that it writes is guarded:
+// On Postgres, [Sessions] tell followers of a release within milliseconds. If all that the leader writes is guarded, a
+// follower also takes over within milliseconds after the leader's process was killed, instead of after its lease:
 //
-//	sentinel, err := sqllease.NewSentinel(db, sqllease.SentinelConfig{})
+//	sessions, err := sqllease.NewSessions(db, sqllease.SessionsConfig{})
 //	...
 //	elector, err := leaderelect.New(leaderelect.Config{
-//		Store:      leases,
-//		Sentinel:   sentinel,
-//		FencedWork: true, // every write is in a transaction with Guard, or carries its term
+//		Store:    leases,
+//		Sessions: sessions,
+//		Fenced:   true, // every write is in a transaction with Guard, or carries its term
 //		...
 //
-// Without FencedWork it tells of releases alone, and is safe for any work. NOTIFY would tell of renewals as well, but
+// Without Fenced they tell of releases alone, and are safe for any work. NOTIFY would tell of renewals as well, but
 // commits that notify wait for each other (https://www.recall.ai/blog/postgres-listen-notify-does-not-scale), and to
 // listen takes more than package database/sql.
 //
-// A mark is an advisory lock of a session (pg_try_advisory_lock of a random number of 64 bits). The server lets it go when
-// the process is gone, because the system closes its connections; a follower that waits for the lock gets it then.
+// A session is an advisory lock of a connection (pg_try_advisory_lock of a random number of 64 bits). When the process is
+// gone, the system closes its connections and the server releases the lock. A follower that waits for the lock gets it.
 //
-//   - It takes two connections for each elector, all the time: one that holds the mark, and one that waits for that of
-//     the leader. A pool with a limit needs two more for each, or renewals wait in vain; or give the sentinel one of
-//     its own.
-//   - The sessions are its own, so a pooler such as PgBouncer may stand in between in session mode only, and better not at
-//     all: it may keep the session of a client that is gone. In transaction mode a mark is lost at the first look.
-//   - All electors must reach the same database of the same primary: advisory locks are of one database. A standby is
+//   - Each elector uses two connections all the time: one holds its session, one waits for the end of the leader's. A
+//     pool with a limit needs two more for each elector, or renewals wait in vain. Or give the sessions a pool of their own.
+//   - A pooler such as PgBouncer may be in between in session mode only, and better not at all: it may keep the
+//     connection of a client that is gone. In transaction mode a session is lost at the first check.
+//   - All electors must reach the same database of the same primary: advisory locks belong to one database. A standby is
 //     refused.
-//   - A machine that is gone without a word keeps its session until TCP keepalives end it; a process that is stopped keeps
-//     it. Then the lease decides, as without a sentinel.
-//   - A server that ends idle sessions (idle_session_timeout) sooner than CheckPeriod ends marks. When it is restarted
-//     all are lost; leaders notice after CheckPeriod, followers ask again after RetryPeriod, so leaders stay that have
-//     renewed by then.
+//   - A machine that is gone without a word keeps its session until TCP keepalives end it. A process that is stopped keeps
+//     its session. Then the lease decides, as without sessions.
+//   - A server whose idle_session_timeout is shorter than CheckPeriod ends sessions. A restart ends all of them. Leaders
+//     notice after CheckPeriod and followers ask again after RetryPeriod, so leaders that have renewed by then stay.
 //   - Takeover waits for transactions that the old leader's guard is in, which end with its connections.
 //
 // # What loses a lease
 //
 // A database that does not answer for RenewDeadline: a failover, a lock on the table (such as ALTER TABLE or VACUUM
 // FULL), a pool without a free connection. Give the store a pool of its own, of two connections or more, if the work can
-// take all those of the other. Fail-over takes LeaseDuration and up to 1.2 RetryPeriod; a release is noticed at the next
-// look of a follower, after up to 1.2 RetryPeriod. With a [Sentinel] either can take milliseconds.
+// take all those of the other. A call that needs a new connection opens it within RequestTimeout, and begins again if it
+// cannot: RequestTimeout has to be longer than that takes under load. Fail-over takes LeaseDuration and up to 1.2 RetryPeriod; a release is noticed at the next
+// look of a follower, after up to 1.2 RetryPeriod. With [Sessions] either can take milliseconds.
 //
 // # Postgres
 //
@@ -140,16 +139,16 @@
 //   - A process that is stopped (not killed) in the middle of a write holds the lock of the file, so nobody can take over
 //     until it goes on or dies. That is safe, but takes longer than LeaseDuration.
 //   - Guard comes first in a transaction. After a read, a deferred transaction of WAL mode that is not current any more
-//     fails with SQLITE_BUSY: to be begun anew, as always.
+//     fails with SQLITE_BUSY: to be begun again, as always.
 //
 // # Shutdown
 //
-// The store and the sentinel start no goroutine. Whoever has opened the database closes it, after the electors have
+// The store and the sessions start no goroutines. Whoever has opened the database closes it, after the electors have
 // returned.
 //
 // # Testing
 //
 // The tests here run on a driver of their own. Those on Postgres, with its failures and the early takeover, and on
 // SQLite, are in the module leaderelect/backendtest of the repository. Your own tests may take a
-// leaderelect.MemoryStore.
+// memlease.Store.
 package sqllease

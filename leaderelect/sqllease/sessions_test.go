@@ -3,164 +3,142 @@ package sqllease_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
-	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
-// locks is a server with advisory locks, and nothing else.
-type locks struct {
-	mu sync.Mutex
-	// mu guards the following.
-	sessions int64
-	open     map[*lockSession]bool
-	holder   map[int64]*lockSession
-	changed  chan struct{} // closed when a lock was let go
-	standby  bool
-	pooled   bool // a pooler in transaction mode: each statement meets another session
-	waits    int
-
-	slow func(query string) error // called without mu; nil is nothing
-}
-
-// openLocks returns a server, and a pool of connections to it.
-func openLocks(t testing.TB) (*locks, *sql.DB) {
+func newSessions(t testing.TB, db *sql.DB) *sqllease.Sessions {
 	t.Helper()
-	s := &locks{open: make(map[*lockSession]bool), holder: make(map[int64]*lockSession), changed: make(chan struct{})}
-	db := sql.OpenDB(s)
-	t.Cleanup(func() { _ = db.Close() })
-	return s, db
+	s, err := sqllease.NewSessions(db, sqllease.SessionsConfig{})
+	require.NoError(t, err)
+	return s
 }
 
-// cut ends the sessions that hold locks, as when the process at the other end is killed.
-func (s *locks) cut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, session := range s.holder {
-		session.dead = true
-		s.endLocked(session)
-	}
+// hold has a session held. The channel gets the end of it.
+func hold(ctx context.Context, s *sqllease.Sessions, session string) <-chan error {
+	end := make(chan error, 1)
+	go func() { end <- s.Hold(ctx, session, func() {}) }() // ends with ctx, or as the test wants it
+	synctest.Wait()
+	return end
 }
 
-// endLocked lets go what a session holds.
-func (s *locks) endLocked(session *lockSession) {
-	delete(s.open, session)
-	for lock, holder := range s.holder {
-		if holder == session {
-			delete(s.holder, lock)
+// pending reports whether a call has not returned.
+func pending(c <-chan error) bool {
+	synctest.Wait()
+	return len(c) == 0
+}
+
+func TestASessionIsGoneWhenTheConnectionOfItsHolderIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSessions(t, db)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		require.NoError(t, s.Gone(ctx, "a"), "nobody holds it")
+		end := hold(ctx, s, "a")
+		require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another connection has its lock")
+		require.NoError(t, s.Gone(ctx, "b"), "it has a lock of its own")
+
+		gone := make(chan error, 2)
+		for range cap(gone) {
+			go func() { gone <- s.Gone(ctx, "a") }() // ends with the session
 		}
-	}
-	close(s.changed)
-	s.changed = make(chan struct{})
+		time.Sleep(150 * time.Second)
+		require.True(t, pending(gone), "it is held")
+		_, _, waits := server.counts()
+		assert.Equal(t, 2+2*3, waits, "each is begun again once in a minute")
+		require.True(t, pending(end))
+		cut := time.Now()
+		server.cut()
+		require.NoError(t, <-gone)
+		require.NoError(t, <-gone)
+		assert.Equal(t, cut, time.Now(), "at once")
+		require.ErrorContains(t, <-end, `sqllease: hold session "a": `)
+		assert.LessOrEqual(t, time.Since(cut), time.Second, "the holder learns it when it looks")
+	})
 }
 
-// counts returns how many sessions there are, how many locks are held, and how often one was waited for.
-func (s *locks) counts() (open, held, waits int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.open), len(s.holder), s.waits
+func TestASessionEndsWithItsContextAndItsSessionIsNotUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSessions(t, db)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		end := hold(ctx, s, "a")
+		open, held, _ := server.counts()
+		require.Equal(t, []int{1, 1}, []int{open, held})
+		cancel(errNetwork)
+		require.ErrorIs(t, <-end, errNetwork)
+		open, held, _ = server.counts()
+		require.Equal(t, []int{0, 0}, []int{open, held})
+		require.NoError(t, s.Gone(t.Context(), "a"))
+	})
 }
 
-// is changes what the server is.
-func (s *locks) is(change func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change()
+func TestAWaitForASessionEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db := openLocks(t)
+		s := newSessions(t, db)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hold(ctx, s, "a")
+		short, stop := context.WithTimeout(ctx, 90*time.Second)
+		defer stop()
+		begin := time.Now()
+		require.ErrorIs(t, s.Gone(short, "a"), context.DeadlineExceeded)
+		require.Equal(t, 90*time.Second, time.Since(begin))
+	})
 }
 
-func (s *locks) Driver() driver.Driver { return nil }
-
-func (s *locks) Connect(context.Context) (driver.Conn, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sessions++
-	session := &lockSession{locks: s, pid: s.sessions}
-	s.open[session] = true
-	return session, nil
+func TestAStandbyIsNotAskedForSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSessions(t, db)
+		server.is(func() { server.standby = true })
+		require.ErrorContains(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), "standby")
+		require.ErrorContains(t, s.Gone(t.Context(), "a"), "standby")
+	})
 }
 
-// lockSession is a session. server.mu guards what changes.
-type lockSession struct {
-	*locks
-	pid  int64
-	dead bool
+func TestAPoolerInTransactionModeIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSessions(t, db)
+		end := hold(t.Context(), s, "a")
+		server.is(func() { server.pooled = true })
+		require.ErrorContains(t, <-end, "is a pooler in between?")
+	})
 }
 
-func (c *lockSession) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
-func (c *lockSession) Begin() (driver.Tx, error)           { return c, nil }
-func (c *lockSession) Commit() error                       { return nil }
-func (c *lockSession) Rollback() error                     { return nil }
-
-func (c *lockSession) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.endLocked(c)
-	return nil
+func TestAFailureOfTheServerIsAnErrorAndNotTheEndOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		s := newSessions(t, db)
+		server.slow = func(string) error { return errNetwork }
+		require.ErrorIs(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), errNetwork)
+		require.ErrorIs(t, s.Gone(t.Context(), "a"), errNetwork)
+		server.slow = nil
+		require.NoError(t, db.Close())
+		require.Error(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }))
+		require.Error(t, s.Gone(t.Context(), "a"))
+	})
 }
 
-// answer is what a statement with one row returns.
-func (c *lockSession) answer(query string, args []driver.NamedValue) ([]driver.Value, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead {
-		return nil, driver.ErrBadConn
-	}
-	if c.pooled {
-		c.sessions++
-		c.pid = c.sessions
-	}
-	switch {
-	case strings.Contains(query, "pg_try_advisory_lock"):
-		lock := args[0].Value.(int64)
-		free := c.holder[lock] == nil
-		if free {
-			c.holder[lock] = c
-		}
-		return []driver.Value{free, c.pid, c.standby}, nil
-	case strings.Contains(query, "lock_timeout"):
-		return []driver.Value{"1min", "0", c.standby}, nil
-	default:
-		return []driver.Value{c.pid}, nil
-	}
+func TestSessionsWithoutADatabaseIsMisuse(t *testing.T) {
+	require.PanicsWithValue(t, "sqllease: NewSessions: the database is nil", func() {
+		_, _ = sqllease.NewSessions(nil, sqllease.SessionsConfig{})
+	})
 }
 
-func (c *lockSession) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.slow != nil {
-		if err := c.slow(query); err != nil {
-			return nil, err
-		}
-	}
-	row, err := c.answer(query, args)
-	if err != nil {
-		return nil, err
-	}
-	return &cursor{rows: [][]driver.Value{row}}, nil
-}
-
-// ExecContext waits for a lock, for a minute at most.
-func (c *lockSession) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if !strings.Contains(query, "pg_advisory_xact_lock_shared") {
-		return nil, errors.ErrUnsupported
-	}
-	limit := time.NewTimer(time.Minute)
-	defer limit.Stop()
-	c.mu.Lock()
-	c.waits++
-	for c.holder[args[0].Value.(int64)] != nil {
-		changed := c.changed
-		c.mu.Unlock()
-		select {
-		case <-changed:
-		case <-limit.C:
-			return nil, errors.New("canceling statement due to lock timeout")
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		c.mu.Lock()
-	}
-	c.mu.Unlock()
-	return driver.RowsAffected(1), nil
+func TestASessionsConfigThatDoesNotFitNamesTheField(t *testing.T) {
+	_, err := sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{CheckPeriod: -1})
+	require.ErrorContains(t, err, "sqllease: new sessions: SessionsConfig.CheckPeriod is -1ns, must not be negative")
+	_, err = sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{})
+	require.NoError(t, errors.Join(err))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Store is a leaderelect.LeaseStore, and a leaderelect.Lister, in one table of a database: a row per lease. The package
+// Store is a leaderelect.LeaseStore, and a shard.Lister, in one table of a database: a row per lease. The package
 // documentation has its guarantees, and what the database and its driver have to do for them.
 //
 // All methods may be called by many goroutines at once.

@@ -1,5 +1,5 @@
 // Package storelease keeps leases in any store.Store, beside the objects that the leader writes: it is a
-// leaderelect.LeaseStore, a leaderelect.Watcher and a leaderelect.Lister.
+// leaderelect.LeaseStore, a leaderelect.Watcher and a shard.Lister.
 //
 // # Usage
 //
@@ -18,7 +18,7 @@
 //
 //  1. Each write is one write of the store: a Create, or an Update that compares the version.
 //  2. Followers watch. A release, a takeover and a deletion are told as soon as the store tells them. A watch that the
-//     store ends with store.ErrExpired goes on from the record as it is.
+//     store ends with informer.ErrExpired goes on from the record as it is.
 //  3. Only the answers of the store that are definite become leaderelect.ErrConflict and ErrNotFound. After any other
 //     error the outcome is unknown.
 //  4. The floor of an entry is the version of its object, which is never less than a term that began before. So terms go

@@ -23,7 +23,7 @@ type Record struct {
 	Write string // random, another one with every write, so that each is a change
 }
 
-// Store is a leaderelect.LeaseStore in any store.Store. It is a leaderelect.Watcher and a leaderelect.Lister, and its
+// Store is a leaderelect.LeaseStore in any store.Store. It is a leaderelect.Watcher and a shard.Lister, and its
 // entries have a floor.
 //
 // All methods may be called by many goroutines at once.
@@ -117,7 +117,7 @@ func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Ent
 			switch {
 			case errors.Is(err, errLeft):
 				return
-			case errors.Is(err, store.ErrExpired), err == nil:
+			case errors.Is(err, informer.ErrExpired), err == nil:
 			default:
 				yield(leaderelect.Entry{}, fmt.Errorf("storelease: watch %q: %w", key, err))
 				return

@@ -84,7 +84,7 @@ func TestATermIsOverWhenAGreaterOneWasRecorded(t *testing.T) {
 
 func TestAQueryConcernsWhatEntersItAndWhatLeavesIt(t *testing.T) {
 	front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
-	q := backend.Query{Prefix: "shop/", Labels: []backend.LabelRule{{Label: "tier", Values: []string{"front"}}}}
+	q := backend.Query{Prefix: "shop/", Labels: []backend.Requirement{{Label: "tier", Values: []string{"front"}}}}
 	for _, c := range []struct {
 		key            string
 		labels, before map[string]string

@@ -200,7 +200,7 @@ func ExampleRecord() {
 
 // A watch hears of what is in its query, and of what leaves it.
 func ExampleQuery() {
-	front := backend.Query{Labels: []backend.LabelRule{{Label: "tier", Values: []string{"front"}}}}
+	front := backend.Query{Labels: []backend.Requirement{{Label: "tier", Values: []string{"front"}}}}
 	left := backend.Record{Key: "web", Labels: map[string]string{"tier": "back"}, Before: map[string]string{"tier": "front"}}
 	fmt.Println(front.Matches(left.Key, left.Labels), front.Concern(&left))
 	left.Before = nil // it was in the back before, too

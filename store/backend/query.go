@@ -7,17 +7,17 @@ import (
 
 // Query says which records a List or a Watch is about: those that all of it holds for. The zero value selects all.
 type Query struct {
-	Prefix string      // of the key
-	Labels []LabelRule // all have to hold
+	Prefix string        // of the key
+	Labels []Requirement // all have to hold
 }
 
-// LabelRule is a rule about one label:
+// Requirement is a rule about one label:
 //
 //	{Label: "tier"}                                 there is such a label
 //	{Label: "tier", Not: true}                      there is none
 //	{Label: "tier", Values: {"front"}}              it has one of these values
 //	{Label: "tier", Values: {"front"}, Not: true}   it has none of these values, or is not there
-type LabelRule struct {
+type Requirement struct {
 	Label  string
 	Values []string // none means any
 	Not    bool     // turns the rule round

@@ -2,11 +2,16 @@
 //
 // # Usage
 //
-// An [Interceptor] stands in front of a store, in the tests of whatever uses one: by plain rules, calls fail, hang, or are
-// lost before or after they were applied, and watches break, expire or fall silent.
+// An [Interceptor] stands in front of a store, in the tests of whatever uses one. Rules make calls fail, hang, or get lost
+// before or after they were applied, and make watches break, expire, fall silent, lag, or merge states.
 //
 //	apps := storetest.NewInterceptor(memory)
-//	lost := apps.Inject(storetest.Rule{Op: store.OpUpdate, Key: "web", Nth: 3, Fault: storetest.LoseReply()})
+//	lost := apps.Inject(storetest.Rule{Op: "update", Key: "web", Nth: 3, Fault: storetest.LoseReply()})
+//
+// Interceptors of several kinds can share one [Plan], so that a rule counts the calls of all of them. Rules see the arguments of
+// a call, and the caller, if each has its own handle from [Interceptor.As].
+//
+// A real store can do all of this, but for what the faults named Illegal do: they break the promises of a source.
 //
 // [Run] is for whoever writes a store. In a test of the backend, say how to make an empty database, and run it:
 //
@@ -78,7 +83,9 @@
 //     finalizers; and random histories against a model.
 //  4. An Interceptor without rules passes the suite. A call that a rule does not hit goes through it unchanged; one that
 //     it hits fails in the way that the rule says, and in no other.
-//  5. No lock of an Interceptor is held during a call of the store or of a Before.
+//     Watches deliver what the store delivers, in its order, unless a rule for events hits: then they differ by what the
+//     documentation of the fault says.
+//  5. No lock of an Interceptor is held during a call of the store, of a Before, or of a Rule.When.
 //
 // The suite cannot check what only a crash shows: that an acknowledged write stays. The tests of this package show how to:
 // they run the suite against a log in a file, and then kill processes that write to it.

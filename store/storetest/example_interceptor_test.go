@@ -28,10 +28,10 @@ func machines() *storetest.Interceptor[Machine] {
 func ExampleInterceptor() {
 	ctx := context.Background()
 	s := machines()
-	lost := s.Inject(storetest.Rule{Op: store.OpCreate, Key: "m1", Fault: storetest.LoseReply()})
+	lost := s.Inject(storetest.Rule{Op: "create", Key: "m1", Fault: storetest.LoseReply()})
 
 	for range 2 {
-		_, err := s.Create(ctx, store.Object[Machine]{Key: "m1"}, store.Once("c2d8"))
+		_, err := s.Create(ctx, store.Object[Machine]{Key: "m1"}, store.RequestID("c2d8"))
 		fmt.Println(err)
 	}
 	list, _ := s.List(ctx)
@@ -46,7 +46,7 @@ func ExampleInterceptor() {
 func ExampleRule() {
 	s := machines()
 	_, _ = s.Create(context.Background(), store.Object[Machine]{Key: "m1"})
-	s.Inject(storetest.Rule{Op: store.OpGet, Key: "m1", Nth: 3, Fault: storetest.Fail(errors.New("too many requests"))})
+	s.Inject(storetest.Rule{Op: "get", Key: "m1", Nth: 3, Fault: storetest.Fail(errors.New("too many requests"))})
 	for range 4 {
 		_, err := s.Get(context.Background(), "m1")
 		fmt.Println(err)
@@ -63,7 +63,7 @@ func ExampleFault() {
 	ctx := context.Background()
 	s := machines()
 	m, _ := s.Create(ctx, store.Object[Machine]{Key: "m1"})
-	s.Inject(storetest.Rule{Op: store.OpUpdate, Fault: storetest.Before(func(ctx context.Context) error {
+	s.Inject(storetest.Rule{Op: "update", Fault: storetest.Before(func(ctx context.Context) error {
 		_, err := store.Patch(ctx, s, "m1", func(o *store.Object[Machine]) error { o.Value.Disk = "theirs"; return nil })
 		return err
 	})})
@@ -71,6 +71,43 @@ func ExampleFault() {
 	_, err := s.Update(ctx, m)
 	fmt.Println(errors.Is(err, store.ErrConflict))
 	// Output: true
+}
+
+// The third write fails, whatever its kind.
+func ExamplePlan() {
+	ctx := context.Background()
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	machines, _ := store.Open(db, "machine", store.Config[Machine]{})
+	disks, _ := store.Open(db, "disk", store.Config[string]{})
+	var plan storetest.Plan
+	m, d := storetest.Intercept(&plan, machines), storetest.Intercept(&plan, disks)
+	plan.Inject(storetest.Rule{Op: "create", Nth: 3, Fault: storetest.Fail(errors.New("the quota is used up"))})
+
+	_, _ = m.Create(ctx, store.Object[Machine]{Key: "m1"})
+	_, _ = d.Create(ctx, store.Object[string]{Key: "d1"})
+	_, err = m.Create(ctx, store.Object[Machine]{Key: "m2"})
+	fmt.Println(err)
+	// Output: store: create machine "m2": the quota is used up
+}
+
+// A rule can look at the arguments of a call, and at who calls.
+func ExampleArgs() {
+	ctx := context.Background()
+	s := machines()
+	s.Inject(storetest.Rule{
+		Op: "create", Caller: "installer", Times: -1, Fault: storetest.Fail(errors.New("no such disk")),
+		When: func(c storetest.Call) bool { return c.Args.Object.(store.Object[Machine]).Value.Disk == "" },
+	})
+	installer := s.As("installer")
+	_, err1 := installer.Create(ctx, store.Object[Machine]{Key: "m1", Value: Machine{Disk: "ssd"}})
+	_, err2 := installer.Create(ctx, store.Object[Machine]{Key: "m2"})
+	_, err3 := s.Create(ctx, store.Object[Machine]{Key: "m3"})
+	fmt.Println(err1, err2, err3)
+	// Output: <nil> store: create machine "m2": no such disk <nil>
 }
 
 // A partition that heals.

@@ -92,7 +92,7 @@ func round(s store.Store[thing], name string, n int, out io.Writer) error {
 		return fmt.Errorf("the counter of %s is %d", name, own.Value.Size)
 	}
 	own.Value.Size = n
-	own, err = s.Update(ctx, own, store.Once(fmt.Sprint("raise ", n)))
+	own, err = s.Update(ctx, own, store.RequestID(fmt.Sprint("raise ", n)))
 	if err != nil {
 		return err
 	}
@@ -112,13 +112,13 @@ func round(s store.Store[thing], name string, n int, out io.Writer) error {
 			return err
 		}
 	}
-	o, err := s.Create(ctx, object{Key: fmt.Sprint("key/", name, "/", n)}, store.Once("create"))
+	o, err := s.Create(ctx, object{Key: fmt.Sprint("key/", name, "/", n)}, store.RequestID("create"))
 	if err != nil {
 		return err
 	}
 	acknowledged(out, o)
 	if n > kept {
-		if o, err = s.Delete(ctx, fmt.Sprint("key/", name, "/", n-kept), store.Once("delete")); err != nil {
+		if o, err = s.Delete(ctx, fmt.Sprint("key/", name, "/", n-kept), store.RequestID("delete")); err != nil {
 			return err
 		}
 		acknowledged(out, o)
@@ -212,7 +212,7 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	db := handle(t, path)
 	s := must(store.Open[thing](db, "thing", store.Config[thing]{}))
-	inf := must(informer.New(s, store.Key[thing], informer.Config{Name: "things"}))
+	inf := must(informer.New(s, store.Key, informer.Config{Name: "things"}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	following, stop := context.WithCancel(ctx)

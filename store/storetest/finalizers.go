@@ -60,7 +60,7 @@ var finalizerCases = []testCase{
 		w := watch(t, patient(t), s, o.Version)
 		same(t, "what the second Delete returned", remove(t, s, "web"), o)
 		must(t, errOf(s.Delete(patient(t), "web", store.IfVersion(o.Version), store.IfUID(o.UID))))
-		refused(t, errOf(s.Delete(patient(t), "web", store.IfUID("x"))), store.ErrConflict, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfUID("x"))), store.ErrConflict, opDelete, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 		w.sees(informer.Added, create(t, s, "next"))
 	}},
@@ -71,7 +71,7 @@ var finalizerCases = []testCase{
 		remove(t, s, "web")
 		o := get(t, s, "web")
 		_, err := s.Update(patient(t), before)
-		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		refused(t, err, store.ErrConflict, opUpdate, s, "web")
 		before.Version, before.Value.Size = o.Version, 7
 		after := update(t, s, before)
 		if !after.Deleting.Equal(o.Deleting) {
@@ -105,7 +105,7 @@ var finalizerCases = []testCase{
 		remove(t, s, "web")
 		o.Finalizers = nil
 		_, err := s.Update(patient(t), o)
-		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		refused(t, err, store.ErrConflict, opUpdate, s, "web")
 		keys(t, list(t, s), "web")
 	}},
 }

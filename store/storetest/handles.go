@@ -140,7 +140,7 @@ var handleCases = []testCase{
 		for i, lease := range []string{"shop", "shop/2", "Shop", "shop ", "a'; --"} {
 			ctx := store.WithFence(patient(t), store.Fence{Lease: lease, Term: uint64(9 - i)})
 			_, err := db.through(1, "thing").Create(ctx, object{Key: "late"})
-			e := refused(t, err, store.ErrFenced, store.OpCreate, s, "late")
+			e := refused(t, err, store.ErrFenced, opCreate, s, "late")
 			if e.Lease != lease || e.HaveTerm != uint64(10-i) {
 				t.Fatalf("the error is about term %d of lease %q, want %d of %q", e.HaveTerm, e.Lease, 10-i, lease)
 			}
@@ -232,10 +232,10 @@ var handleCases = []testCase{
 			t.Fatalf("the list says that it could not read %v, want the key bad in version %d", l.Unread, broken.Version)
 		}
 		_, err := s.Get(patient(t), "bad")
-		if e := refused(t, err, store.ErrDecode, store.OpGet, s, "bad"); e.Have != broken.Version {
+		if e := refused(t, err, store.ErrDecode, opGet, s, "bad"); e.Have != broken.Version {
 			t.Fatalf("the error is about version %d, want %d", e.Have, broken.Version)
 		}
-		if got := s.Stats().Undecodable; len(got) != 1 || got[0].Key != "bad" || got[0].Kind != "thing" || got[0].Version != broken.Version {
+		if got := s.Stats().Undecodable; len(got) != 1 || got[0].Key != "bad" || got[0].Kind != "thing" || got[0].Have != broken.Version {
 			t.Fatalf("Stats says %v, want the key bad of version %d", got, broken.Version)
 		}
 		repaired := write(func([]byte) []byte { return whole })
@@ -297,7 +297,7 @@ func (f *follower) follow(ctx context.Context, s store.Store[Thing]) {
 			}
 		})
 		for e, err := range s.Watch(ctx, l.Version) {
-			if errors.Is(err, store.ErrExpired) {
+			if errors.Is(err, informer.ErrExpired) {
 				break
 			}
 			f.set(func() {

@@ -43,8 +43,8 @@ func full() Thing {
 
 func owners() []store.OwnerRef {
 	return []store.OwnerRef{
-		{Kind: "team", Key: "blue", UID: "u-1"},
-		{Kind: "app", Key: "web", UID: "u-2", Controller: true},
+		{Ref: store.Ref{Kind: "team", Key: "blue", UID: "u-1"}},
+		{Ref: store.Ref{Kind: "app", Key: "web", UID: "u-2"}, Controller: true},
 	}
 }
 

@@ -30,35 +30,35 @@ func intercepted(t *testing.T) (*interceptor, store.Store[thing]) {
 
 // calls are all operations with a key, and a list, on an interceptor that holds "web".
 var calls = map[string]func(ctx context.Context, s store.Store[thing]) error{
-	store.OpGet: func(ctx context.Context, s store.Store[thing]) error {
+	"get": func(ctx context.Context, s store.Store[thing]) error {
 		_, err := s.Get(ctx, "web")
 		return err
 	},
-	store.OpList: func(ctx context.Context, s store.Store[thing]) error {
+	"list": func(ctx context.Context, s store.Store[thing]) error {
 		_, err := s.List(ctx)
 		return err
 	},
-	store.OpCreate: func(ctx context.Context, s store.Store[thing]) error {
+	"create": func(ctx context.Context, s store.Store[thing]) error {
 		_, err := s.Create(ctx, object{Key: "new"})
 		return err
 	},
-	store.OpUpdate: func(ctx context.Context, s store.Store[thing]) error {
+	"update": func(ctx context.Context, s store.Store[thing]) error {
 		_, err := s.Update(ctx, object{Key: "web", Version: 1, Value: thing{Size: 1}})
 		return err
 	},
-	store.OpUpdateStatus: func(ctx context.Context, s store.Store[thing]) error {
+	"update status": func(ctx context.Context, s store.Store[thing]) error {
 		_, err := s.UpdateStatus(ctx, object{Key: "web", Version: 1, Value: thing{Status: storetest.Status{Phase: "up"}}})
 		return err
 	},
-	store.OpDelete: func(ctx context.Context, s store.Store[thing]) error { return errOf(s.Delete(ctx, "web")) },
+	"delete": func(ctx context.Context, s store.Store[thing]) error { return errOf(s.Delete(ctx, "web")) },
 }
 
 // keyOf is the key of a call of the table above.
 func keyOf(op string) string {
-	return map[string]string{store.OpList: "", store.OpCreate: "new"}[op] + map[bool]string{true: "web"}[op != store.OpList && op != store.OpCreate]
+	return map[string]string{"list": "", "create": "new"}[op] + map[bool]string{true: "web"}[op != "list" && op != "create"]
 }
 
-func isWrite(op string) bool { return op != store.OpGet && op != store.OpList }
+func isWrite(op string) bool { return op != "get" && op != "list" }
 
 // version is that of the store: it tells whether anything was written.
 func version(t *testing.T, s store.Store[thing]) informer.Version {
@@ -104,7 +104,7 @@ func TestEveryOperationFailsAsItIsTold(t *testing.T) {
 				}
 				assert.Equal(t, isWrite(op) && c.applied, version(t, memory) > 1, "applied")
 				assert.Equal(t, 1, in.Hits())
-				assert.Equal(t, []storetest.Call{{Op: op, Key: keyOf(op), Done: true, Err: err, Hit: true}}, s.Calls())
+				assert.Equal(t, []storetest.Call{{Kind: "thing", Op: op, Key: keyOf(op), Done: true, Err: err, Hit: true}}, s.Calls())
 				if !c.applied {
 					require.NoError(t, call(t.Context(), s), "the next call is not hit")
 				}
@@ -146,11 +146,11 @@ func TestACallThatHangsGoesOnWhenTheRuleIsRemoved(t *testing.T) {
 					var wg sync.WaitGroup
 					wg.Go(func() { assert.NoError(t, call(t.Context(), s)) }) // ends when the rule is removed; waited for below
 					synctest.Wait()
-					assert.Equal(t, []storetest.Call{{Op: op, Key: keyOf(op), Hit: true}}, s.Calls(), "under way")
+					assert.Equal(t, []storetest.Call{{Kind: "thing", Op: op, Key: keyOf(op), Hit: true}}, s.Calls(), "under way")
 					assert.EqualValues(t, 1, version(t, memory))
 					remove(s, in)
 					wg.Wait()
-					assert.Equal(t, []storetest.Call{{Op: op, Key: keyOf(op), Done: true, Hit: true}}, s.Calls())
+					assert.Equal(t, []storetest.Call{{Kind: "thing", Op: op, Key: keyOf(op), Done: true, Hit: true}}, s.Calls())
 					assert.Equal(t, isWrite(op), version(t, memory) > 1, "applied")
 				})
 			})
@@ -162,7 +162,7 @@ func TestARuleHitsTheCallsThatItNames(t *testing.T) {
 	for nth := range 4 {
 		for times := -1; times <= 3; times++ {
 			s, _ := intercepted(t)
-			in := s.Inject(storetest.Rule{Op: store.OpGet, Key: "web", Nth: nth, Times: times, Fault: storetest.LoseRequest()})
+			in := s.Inject(storetest.Rule{Op: "get", Key: "web", Nth: nth, Times: times, Fault: storetest.LoseRequest()})
 			hits := 0
 			for call := 1; call <= 7; call++ {
 				_, _ = s.Get(t.Context(), "other") // does not count
@@ -186,7 +186,7 @@ func TestARuleHitsTheCallsThatItNames(t *testing.T) {
 func TestEachRuleCountsAllCallsAndTheFirstOneHits(t *testing.T) {
 	s, _ := intercepted(t)
 	first, second := errors.New("first"), errors.New("second")
-	one := s.Inject(storetest.Rule{Op: store.OpGet, Nth: 2, Fault: storetest.Fail(first)})
+	one := s.Inject(storetest.Rule{Op: "get", Nth: 2, Fault: storetest.Fail(first)})
 	two := s.Inject(storetest.Rule{Times: 3, Fault: storetest.Fail(second)})
 	for i, want := range []error{second, first, second, nil} {
 		_, err := s.Get(t.Context(), "web")
@@ -206,17 +206,17 @@ func TestEachRuleCountsAllCallsAndTheFirstOneHits(t *testing.T) {
 func TestCallsAreRememberedInTheirOrder(t *testing.T) {
 	s, _ := intercepted(t)
 	_, notFound := s.Get(t.Context(), "none")
-	_, err := s.Select(t.Context(), store.InNamespace("x"))
+	_, err := s.Select(t.Context(), store.Selector{Prefix: "x/"})
 	require.NoError(t, err)
 	assert.Empty(t, s.Writes(), "nobody has tried to write")
-	exists := calls[store.OpCreate](t.Context(), s)
+	exists := calls["create"](t.Context(), s)
 	require.NoError(t, exists)
-	exists = calls[store.OpCreate](t.Context(), s)
+	exists = calls["create"](t.Context(), s)
 	assert.Equal(t, []storetest.Call{
-		{Op: store.OpGet, Key: "none", Done: true, Err: notFound},
-		{Op: store.OpList, Done: true},
-		{Op: store.OpCreate, Key: "new", Done: true},
-		{Op: store.OpCreate, Key: "new", Done: true, Err: exists},
+		{Kind: "thing", Op: "get", Key: "none", Done: true, Err: notFound},
+		{Kind: "thing", Op: "list", Done: true},
+		{Kind: "thing", Op: "create", Key: "new", Done: true},
+		{Kind: "thing", Op: "create", Key: "new", Done: true, Err: exists},
 	}, s.Calls())
 	require.ErrorIs(t, exists, store.ErrExists)
 	assert.Equal(t, s.Calls()[2:], s.Writes())
@@ -228,14 +228,19 @@ func TestARuleThatCanNeverHitPanics(t *testing.T) {
 	s, _ := intercepted(t)
 	ok := storetest.LoseReply()
 	for want, rule := range map[string]storetest.Rule{
-		`storetest: inject: "open" is no operation of a store`:     {Op: store.OpOpen, Fault: ok},
-		`storetest: inject: a list has no key`:                     {Op: store.OpList, Key: "x", Fault: ok},
-		`storetest: inject: a watch has no key`:                    {Op: store.OpWatch, Key: "x", Fault: ok},
+		`storetest: inject: "open" is no operation of a store`:     {Op: "open", Fault: ok},
+		`storetest: inject: a list has no key`:                     {Op: "list", Key: "x", Fault: ok},
+		`storetest: inject: a watch has no key`:                    {Op: "watch", Key: "x", Fault: ok},
 		`storetest: inject: Nth is -1`:                             {Nth: -1, Fault: ok},
-		`storetest: inject: After is 1 for the operation "get"`:    {Op: store.OpGet, After: 1, Fault: ok},
-		`storetest: inject: After is -1 for the operation "watch"`: {Op: store.OpWatch, After: -1, Fault: ok},
-		`storetest: inject: a rule without a fault`:                {Op: store.OpGet},
+		`storetest: inject: After is 1 for the operation "get"`:    {Op: "get", After: 1, Fault: ok},
+		`storetest: inject: After is -1 for the operation "watch"`: {Op: "watch", After: -1, Fault: ok},
+		`storetest: inject: a rule without a fault`:                {Op: "get"},
 		`storetest: inject: a fault of nil`:                        {Fault: storetest.Fail(nil)},
+
+		`storetest: inject: an event has no request and no reply`:                {Op: "event", Fault: ok},
+		`storetest: inject: the fault is for events, and the operation is "get"`: {Op: "get", Fault: storetest.Skip()},
+		`storetest: inject: the fault is for events, and the operation is ""`:    {Fault: storetest.IllegalDrop()},
+		`storetest: inject: After is 1 for the operation "event"`:                {Op: "event", After: 1, Fault: storetest.Hang()},
 	} {
 		assert.PanicsWithValue(t, want, func() { s.Inject(rule) })
 	}
@@ -250,7 +255,7 @@ func TestALostReplyIsRepeatedAndAppliedOnce(t *testing.T) {
 		t.Run(op, func(t *testing.T) {
 			s, memory := intercepted(t)
 			in := s.Inject(storetest.Rule{Op: op, Times: 2, Fault: storetest.LoseReply()})
-			once := onceStore{s, store.Once("r1")}
+			once := onceStore{s, store.RequestID("r1")}
 			for range 2 {
 				require.ErrorIs(t, call(t.Context(), once), storetest.ErrLost)
 			}
@@ -296,8 +301,8 @@ func TestManyCallsUnderRulesThatComeAndGo(t *testing.T) {
 	})
 	others.Go(func() { // ends with stop; waited for below
 		for n := 0; ctx.Err() == nil; n++ {
-			in := s.Inject(storetest.Rule{Op: []string{"", store.OpCreate, store.OpWatch}[n%3], Times: 2, Fault: storetest.LoseRequest()})
-			s.BreakWatches(store.ErrExpired)
+			in := s.Inject(storetest.Rule{Op: []string{"", "create", "watch"}[n%3], Times: 2, Fault: storetest.LoseRequest()})
+			s.BreakWatches(informer.ErrExpired)
 			in.Remove()
 		}
 	})
@@ -330,4 +335,8 @@ func TestManyCallsUnderRulesThatComeAndGo(t *testing.T) {
 
 func TestAnInterceptorOfNoStoreIsMisuse(t *testing.T) {
 	require.PanicsWithValue(t, "storetest: NewInterceptor: the store is nil", func() { storetest.NewInterceptor[thing](nil) })
+	s, _ := intercepted(t)
+	const missing = "storetest: Intercept: the plan or the store is nil"
+	require.PanicsWithValue(t, missing, func() { storetest.Intercept[thing](nil, s) })
+	require.PanicsWithValue(t, missing, func() { storetest.Intercept[thing](new(storetest.Plan), nil) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
@@ -35,13 +36,13 @@ func follow(t *testing.T, ctx context.Context, s store.Store[thing]) (pull func(
 func TestAWatchFailsAtOnceOrAfterSoManyEvents(t *testing.T) {
 	for after := range 3 {
 		for text, fault := range map[string]storetest.Fault{
-			"store: watch thing: informer: version is no longer in the history of the source": storetest.Fail(store.ErrExpired),
+			"store: watch thing: informer: version is no longer in the history of the source": storetest.Fail(informer.ErrExpired),
 			"store: watch thing: the connection was lost, the outcome is unknown":             storetest.LoseReply(),
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				s, _ := intercepted(t)
-				require.NoError(t, calls[store.OpCreate](t.Context(), s))
-				in := s.Inject(storetest.Rule{Op: store.OpWatch, After: after, Fault: fault})
+				require.NoError(t, calls["create"](t.Context(), s))
+				in := s.Inject(storetest.Rule{Op: "watch", After: after, Fault: fault})
 				pull := follow(t, t.Context(), s)
 				for i, want := range []string{"Added web", "Added new"}[:after] {
 					assert.Zero(t, in.Hits())
@@ -51,7 +52,7 @@ func TestAWatchFailsAtOnceOrAfterSoManyEvents(t *testing.T) {
 				assert.Equal(t, 1, in.Hits())
 				assert.Equal(t, "end", pull())
 				last := s.Calls()[len(s.Calls())-1]
-				assert.True(t, last.Op == store.OpWatch && last.Done && last.Hit && last.Err != nil)
+				assert.True(t, last.Op == "watch" && last.Done && last.Hit && last.Err != nil)
 				assert.Equal(t, "Added web", follow(t, t.Context(), s)(), "the next watch is not hit")
 			})
 		}
@@ -61,10 +62,10 @@ func TestAWatchFailsAtOnceOrAfterSoManyEvents(t *testing.T) {
 func TestAWatchThatHangsIsSilentAndMissesNothingAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, memory := intercepted(t)
-		in := s.Inject(storetest.Rule{Op: store.OpWatch, After: 1, Times: -1, Fault: storetest.Hang()})
+		in := s.Inject(storetest.Rule{Op: "watch", After: 1, Times: -1, Fault: storetest.Hang()})
 		pull := follow(t, t.Context(), s)
 		require.Equal(t, "Added web", pull())
-		require.NoError(t, calls[store.OpCreate](t.Context(), memory))
+		require.NoError(t, calls["create"](t.Context(), memory))
 		told := make(chan string)
 		go func() { told <- pull() }() // ends when the rule is removed; waited for below
 		time.Sleep(time.Hour)
@@ -78,7 +79,7 @@ func TestAWatchThatHangsIsSilentAndMissesNothingAfterwards(t *testing.T) {
 
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		s.Inject(storetest.Rule{Op: store.OpWatch, Fault: storetest.Hang()})
+		s.Inject(storetest.Rule{Op: "watch", Fault: storetest.Hang()})
 		pull = follow(t, ctx, s)
 		cancel(cause)
 		assert.Equal(t, "enough", pull(), "the cause itself, as of any watch")
@@ -90,7 +91,7 @@ func TestBreakWatchesEndsThoseThatAreUnderWay(t *testing.T) {
 		s, _ := intercepted(t)
 		waiting, hanging := follow(t, t.Context(), s), follow(t, t.Context(), s)
 		require.Equal(t, "Added web", waiting())
-		s.Inject(storetest.Rule{Op: store.OpWatch, Fault: storetest.Hang()})
+		s.Inject(storetest.Rule{Op: "watch", Fault: storetest.Hang()})
 		told := make(chan string)
 		for _, pull := range []func() string{waiting, hanging} {
 			go func() { told <- pull() }() // ends when the watches are broken; waited for below
@@ -111,12 +112,12 @@ func TestBookmarksDoNotCountAndARemovedRuleDoesNotStrike(t *testing.T) {
 		other, err := store.Open[thing](db, "other", store.Config[thing]{})
 		require.NoError(t, err)
 		s := storetest.NewInterceptor[thing](memory)
-		in := s.Inject(storetest.Rule{Op: store.OpWatch, After: 1, Times: -1, Fault: storetest.LoseReply()})
-		require.NoError(t, calls[store.OpCreate](t.Context(), other))
+		in := s.Inject(storetest.Rule{Op: "watch", After: 1, Times: -1, Fault: storetest.LoseReply()})
+		require.NoError(t, calls["create"](t.Context(), other))
 		pull, unharmed := follow(t, t.Context(), s), follow(t, t.Context(), s)
 		assert.Equal(t, "Bookmark ", pull())
 		assert.Equal(t, "Bookmark ", unharmed())
-		require.NoError(t, calls[store.OpCreate](t.Context(), memory))
+		require.NoError(t, calls["create"](t.Context(), memory))
 		assert.Equal(t, "Added new", pull())
 		assert.Contains(t, pull(), "lost")
 		in.Remove()
@@ -134,13 +135,13 @@ func TestAFaultStrikesAWatchOnceAndTheWatchHasEndedWhenItsErrorIsHeard(t *testin
 		require.NoError(t, err)
 	}
 	struck := 0
-	s.Inject(storetest.Rule{Op: store.OpWatch, After: 1, Fault: storetest.Before(func(context.Context) error { struck++; return nil })})
+	s.Inject(storetest.Rule{Op: "watch", After: 1, Fault: storetest.Before(func(context.Context) error { struck++; return nil })})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	seen := 0
 	for _, err := range s.Watch(ctx, 0) {
 		if err != nil {
-			assert.Equal(t, []storetest.Call{{Op: store.OpWatch, Done: true, Err: err, Hit: true}}, s.Calls())
+			assert.Equal(t, []storetest.Call{{Kind: "thing", Op: "watch", Done: true, Err: err, Hit: true}}, s.Calls())
 			break
 		}
 		if seen++; seen == 4 {
@@ -154,10 +155,10 @@ func TestAFaultStrikesAWatchOnceAndTheWatchHasEndedWhenItsErrorIsHeard(t *testin
 func TestAConsumerThatLeavesAWatchEndsIt(t *testing.T) {
 	s, _ := intercepted(t)
 	for range s.Watch(t.Context(), 0) {
-		assert.Equal(t, []storetest.Call{{Op: store.OpWatch}}, s.Calls())
+		assert.Equal(t, []storetest.Call{{Kind: "thing", Op: "watch"}}, s.Calls())
 		break
 	}
-	assert.Equal(t, []storetest.Call{{Op: store.OpWatch, Done: true}}, s.Calls())
+	assert.Equal(t, []storetest.Call{{Kind: "thing", Op: "watch", Done: true}}, s.Calls())
 }
 
 // errOf returns the error of a call that returns an object too.

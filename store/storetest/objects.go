@@ -26,6 +26,50 @@ var objectCases = []testCase{
 		same(t, "what List returned", l.Items[0], created)
 	}},
 
+	{"every object that the store returns or sends names its kind, whatever the caller wrote there", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		named := func(what string, o object, err error) object {
+			must(t, err)
+			if o.Kind != "thing" {
+				t.Fatalf("%s: Kind is %q, want %q", what, o.Kind, "thing")
+			}
+			return o
+		}
+		o, err := s.Create(patient(t), object{Kind: "other", Key: "web", Finalizers: []string{"dns"}})
+		o = named("Create", o, err)
+		o.Kind, o.Value.Size = "other", 7
+		o, err = s.Update(patient(t), o)
+		o = named("Update", o, err)
+		o.Kind = ""
+		o, err = s.Update(patient(t), o)
+		o = named("an Update that changes nothing", o, err)
+		o.Kind, o.Value.Status.Phase = "", "up"
+		o, err = s.UpdateStatus(patient(t), o)
+		named("UpdateStatus", o, err)
+		o, err = s.Get(patient(t), "web")
+		named("Get", o, err)
+		if want := (store.Ref{Kind: "thing", Key: "web", UID: o.UID}); o.Ref() != want {
+			t.Fatalf("Ref() = %v, want %v", o.Ref(), want)
+		}
+		named("List", list(t, s).Items[0], nil)
+		o, err = s.Delete(patient(t), "web")
+		o = named("Delete with a finalizer", o, err)
+		o.Finalizers = nil
+		o, err = s.Update(patient(t), o)
+		named("the Update that removed it", o, err)
+		create(t, s, "shop")
+		o, err = s.Delete(patient(t), "shop")
+		named("Delete", o, err)
+		w := watch(t, patient(t), s, 0)
+		for gone := 0; gone < 2; {
+			e := w.next()
+			named("an event", e.Object, nil)
+			if e.Type == informer.Deleted {
+				gone++
+			}
+		}
+	}},
+
 	{"Create sets UID, Version and Created, whatever the caller wrote there", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		odd := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -49,7 +93,7 @@ var objectCases = []testCase{
 		s := db.open("thing")
 		o := create(t, s, "web")
 		_, err := s.Create(patient(t), object{Key: "web", Value: Thing{Name: "other"}})
-		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
+		refused(t, err, store.ErrExists, opCreate, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
@@ -70,11 +114,11 @@ var objectCases = []testCase{
 		create(t, other, "web")
 		for _, key := range []string{"web", "never"} {
 			_, err := s.Get(patient(t), key)
-			refused(t, err, store.ErrNotFound, store.OpGet, s, key)
+			refused(t, err, store.ErrNotFound, opGet, s, key)
 			o.Key = key
 			_, err = s.Update(patient(t), o)
-			refused(t, err, store.ErrNotFound, store.OpUpdate, s, key)
-			refused(t, errOf(s.Delete(patient(t), key)), store.ErrNotFound, store.OpDelete, s, key)
+			refused(t, err, store.ErrNotFound, opUpdate, s, key)
+			refused(t, errOf(s.Delete(patient(t), key)), store.ErrNotFound, opDelete, s, key)
 		}
 		keys(t, list(t, s))
 		keys(t, list(t, other), "web")
@@ -103,6 +147,7 @@ var objectCases = []testCase{
 		after := update(t, s, given)
 		sameContent(t, "what Update returned", after, given)
 		want := given
+		want.Kind = "thing"
 		want.Created, want.Deleting, want.Version, want.Generation = before.Created, time.Time{}, after.Version, 2
 		same(t, "what Update returned", after, want)
 		if after.Version <= before.Version {
@@ -209,14 +254,14 @@ var objectCases = []testCase{
 		ctx, cancel := context.WithCancelCause(patient(t))
 		cancel(cause)
 		_, err := s.Get(ctx, "web")
-		refused(t, err, cause, store.OpGet, s, "web")
+		refused(t, err, cause, opGet, s, "web")
 		_, err = s.List(ctx)
-		refused(t, err, cause, store.OpList, s, "")
+		refused(t, err, cause, opList, s, "")
 		_, err = s.Create(ctx, object{Key: "new"})
-		refused(t, err, cause, store.OpCreate, s, "new")
+		refused(t, err, cause, opCreate, s, "new")
 		_, err = s.Update(ctx, object{Key: "web", Version: o.Version})
-		refused(t, err, cause, store.OpUpdate, s, "web")
-		refused(t, errOf(s.Delete(ctx, "web")), cause, store.OpDelete, s, "web")
+		refused(t, err, cause, opUpdate, s, "web")
+		refused(t, errOf(s.Delete(ctx, "web")), cause, opDelete, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 		keys(t, list(t, s), "web")
 	}},

@@ -14,13 +14,13 @@ var preconditionCases = []testCase{
 		o := grow(t, s, "web")
 		for _, v := range []informer.Version{0, old.Version, o.Version + 1, o.Version + 1000} {
 			_, err := s.Update(patient(t), object{Key: "web", UID: o.UID, Version: v})
-			e := refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+			e := refused(t, err, store.ErrConflict, opUpdate, s, "web")
 			if e.Have != o.Version || e.Want != v {
 				t.Fatalf("the error has the versions %d and %d, want %d and %d", e.Have, e.Want, o.Version, v)
 			}
 		}
 		_, err := s.Update(patient(t), old)
-		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		refused(t, err, store.ErrConflict, opUpdate, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
@@ -30,7 +30,7 @@ var preconditionCases = []testCase{
 		o := grow(t, s, "web")
 		o.Version = old.Version
 		_, err := s.Update(patient(t), o)
-		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		refused(t, err, store.ErrConflict, opUpdate, s, "web")
 	}},
 
 	{"an update with another UID is a conflict", func(t testing.TB, db Database) {
@@ -39,7 +39,7 @@ var preconditionCases = []testCase{
 		wrong := o
 		wrong.UID += "x"
 		_, err := s.Update(patient(t), wrong)
-		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
+		refused(t, err, store.ErrConflict, opUpdate, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
@@ -49,8 +49,8 @@ var preconditionCases = []testCase{
 		remove(t, s, "web")
 		o := create(t, s, "web")
 		_, err := s.Update(patient(t), old)
-		refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
-		refused(t, errOf(s.Delete(patient(t), "web", store.IfUID(old.UID))), store.ErrConflict, store.OpDelete, s, "web")
+		refused(t, err, store.ErrConflict, opUpdate, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfUID(old.UID))), store.ErrConflict, opDelete, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
@@ -60,8 +60,8 @@ var preconditionCases = []testCase{
 		o := grow(t, s, "web")
 		for _, v := range []informer.Version{0, old.Version, o.Version + 1} {
 			_, err := s.Update(patient(t), o, store.IfVersion(v))
-			refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
-			e := refused(t, errOf(s.Delete(patient(t), "web", store.IfVersion(v))), store.ErrConflict, store.OpDelete, s, "web")
+			refused(t, err, store.ErrConflict, opUpdate, s, "web")
+			e := refused(t, errOf(s.Delete(patient(t), "web", store.IfVersion(v))), store.ErrConflict, opDelete, s, "web")
 			if e.Have != o.Version || e.Want != v {
 				t.Fatalf("the error has the versions %d and %d, want %d and %d", e.Have, e.Want, o.Version, v)
 			}
@@ -71,7 +71,7 @@ var preconditionCases = []testCase{
 		o, err := s.Update(patient(t), o, store.IfVersion(o.Version))
 		must(t, err)
 		must(t, errOf(s.Delete(patient(t), "web", store.IfVersion(o.Version))))
-		refused(t, errOf(s.Delete(patient(t), "web", store.IfVersion(o.Version))), store.ErrNotFound, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfVersion(o.Version))), store.ErrNotFound, opDelete, s, "web")
 	}},
 
 	{"IfUID holds for the UID that is stored, and for no other", func(t testing.TB, db Database) {
@@ -79,8 +79,8 @@ var preconditionCases = []testCase{
 		other, o := create(t, s, "other"), create(t, s, "web")
 		for _, uid := range []string{"", other.UID, o.UID + "x"} {
 			_, err := s.Update(patient(t), o, store.IfUID(uid))
-			refused(t, err, store.ErrConflict, store.OpUpdate, s, "web")
-			refused(t, errOf(s.Delete(patient(t), "web", store.IfUID(uid))), store.ErrConflict, store.OpDelete, s, "web")
+			refused(t, err, store.ErrConflict, opUpdate, s, "web")
+			refused(t, errOf(s.Delete(patient(t), "web", store.IfUID(uid))), store.ErrConflict, opDelete, s, "web")
 		}
 		same(t, "the object", get(t, s, "web"), o)
 		o.Value.Size = 10
@@ -92,9 +92,9 @@ var preconditionCases = []testCase{
 	{"to Create, what is not there has version 0 and no UID", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		_, err := s.Create(patient(t), object{Key: "web"}, store.IfVersion(1))
-		refused(t, err, store.ErrConflict, store.OpCreate, s, "web")
+		refused(t, err, store.ErrConflict, opCreate, s, "web")
 		_, err = s.Create(patient(t), object{Key: "web"}, store.IfUID("u"))
-		refused(t, err, store.ErrConflict, store.OpCreate, s, "web")
+		refused(t, err, store.ErrConflict, opCreate, s, "web")
 		_, err = s.Create(patient(t), object{Key: "web"}, store.IfVersion(0), store.IfUID(""))
 		must(t, err)
 	}},
@@ -106,7 +106,7 @@ var preconditionCases = []testCase{
 		for _, bad := range []store.Precondition{store.IfVersion(o.Version + 1), store.IfUID("x")} {
 			for at := range len(good) + 1 {
 				pre := append(append(append([]store.Precondition{}, good[:at]...), bad), good[at:]...)
-				refused(t, errOf(s.Delete(patient(t), "web", pre...)), store.ErrConflict, store.OpDelete, s, "web")
+				refused(t, errOf(s.Delete(patient(t), "web", pre...)), store.ErrConflict, opDelete, s, "web")
 			}
 		}
 		must(t, errOf(s.Delete(patient(t), "web", good...)))
@@ -126,39 +126,39 @@ var preconditionCases = []testCase{
 		must(t, write(7))
 		o := get(t, s, "web")
 		for _, term := range []uint64{0, 5, 6} {
-			e := refused(t, write(term), store.ErrFenced, store.OpUpdate, s, "web")
+			e := refused(t, write(term), store.ErrFenced, opUpdate, s, "web")
 			if e.HaveTerm != 7 || e.WantTerm != term {
 				t.Fatalf("the error has the terms %d and %d, want 7 and %d", e.HaveTerm, e.WantTerm, term)
 			}
 			_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm("lease", term))
-			refused(t, err, store.ErrFenced, store.OpCreate, other, "new")
-			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", term))), store.ErrFenced, store.OpDelete, s, "web")
-			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 9), store.IfTerm("lease", term))), store.ErrFenced, store.OpDelete, s, "web")
+			refused(t, err, store.ErrFenced, opCreate, other, "new")
+			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", term))), store.ErrFenced, opDelete, s, "web")
+			refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 9), store.IfTerm("lease", term))), store.ErrFenced, opDelete, s, "web")
 		}
 		same(t, "the object", get(t, s, "web"), o)
 		must(t, write(7))
 		grow(t, s, "web") // a write without a term is not checked
 		_, err := other.Create(patient(t), object{Key: "new"}, store.IfTerm("lease", 8))
 		must(t, err)
-		refused(t, write(7), store.ErrFenced, store.OpUpdate, s, "web")
+		refused(t, write(7), store.ErrFenced, opUpdate, s, "web")
 		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 9))))
-		refused(t, errOf(other.Delete(patient(t), "new", store.IfTerm("lease", 8))), store.ErrFenced, store.OpDelete, other, "new")
+		refused(t, errOf(other.Delete(patient(t), "new", store.IfTerm("lease", 8))), store.ErrFenced, opDelete, other, "new")
 	}},
 
 	{"a term is seen with an accepted write that has nothing to change, and not with a refused one", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		_, err := s.Create(patient(t), o, store.IfTerm("lease", 9))
-		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
-		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 9), store.IfUID("x"))), store.ErrConflict, store.OpDelete, s, "web")
+		refused(t, err, store.ErrExists, opCreate, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 9), store.IfUID("x"))), store.ErrConflict, opDelete, s, "web")
 		_, err = s.Update(patient(t), o, store.IfTerm("lease", 2))
 		must(t, err)
 		_, err = s.Update(patient(t), o, store.IfTerm("lease", 1))
-		refused(t, err, store.ErrFenced, store.OpUpdate, s, "web")
+		refused(t, err, store.ErrFenced, opUpdate, s, "web")
 		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 3))))
-		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 5), store.IfTerm("lease", 4))), store.ErrFenced, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 5), store.IfTerm("lease", 4))), store.ErrFenced, opDelete, s, "web")
 		must(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 5), store.IfTerm("other", 4))))
-		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 4))), store.ErrFenced, store.OpDelete, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 4))), store.ErrFenced, opDelete, s, "web")
 	}},
 
 	{"who is fenced off hears so first, and who is late that the object is gone", func(t testing.TB, db Database) {
@@ -167,14 +167,95 @@ var preconditionCases = []testCase{
 		must(t, err)
 		stale := []store.Precondition{store.IfTerm("lease", 1), store.IfVersion(1000), store.IfUID("x")}
 		_, err = s.Create(patient(t), object{Key: "web"}, stale...)
-		refused(t, err, store.ErrFenced, store.OpCreate, s, "web")
+		refused(t, err, store.ErrFenced, opCreate, s, "web")
 		_, err = s.Update(patient(t), object{Key: "gone"}, stale...)
-		refused(t, err, store.ErrFenced, store.OpUpdate, s, "gone")
-		refused(t, errOf(s.Delete(patient(t), "web", stale...)), store.ErrFenced, store.OpDelete, s, "web")
+		refused(t, err, store.ErrFenced, opUpdate, s, "gone")
+		refused(t, errOf(s.Delete(patient(t), "web", stale...)), store.ErrFenced, opDelete, s, "web")
 		_, err = s.Create(patient(t), object{Key: "web"}, stale[1:]...)
-		refused(t, err, store.ErrExists, store.OpCreate, s, "web")
+		refused(t, err, store.ErrExists, opCreate, s, "web")
 		_, err = s.Update(patient(t), object{Key: "gone"}, stale[1:]...)
-		refused(t, err, store.ErrNotFound, store.OpUpdate, s, "gone")
-		refused(t, errOf(s.Delete(patient(t), "gone", stale[1:]...)), store.ErrNotFound, store.OpDelete, s, "gone")
+		refused(t, err, store.ErrNotFound, opUpdate, s, "gone")
+		refused(t, errOf(s.Delete(patient(t), "gone", stale[1:]...)), store.ErrNotFound, opDelete, s, "gone")
+	}},
+}
+
+var requestCases = []testCase{
+	{"a create with the same request id is not applied twice", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		given := object{Key: "web", Value: full()}
+		o, err := s.Create(patient(t), given, store.RequestID("r1"))
+		must(t, err)
+		w := watch(t, patient(t), s, o.Version)
+		again, err := s.Create(patient(t), given, store.IfVersion(0), store.RequestID("r1"))
+		must(t, err)
+		same(t, "what the second Create returned", again, o)
+		_, err = s.Create(patient(t), given, store.RequestID("r2"))
+		refused(t, err, store.ErrExists, opCreate, s, "web")
+		remove(t, s, "web")
+		again, err = s.Create(patient(t), given, store.RequestID("r1"))
+		must(t, err)
+		sameContent(t, "what a Create returned that was repeated after the deletion", again, o)
+		keys(t, list(t, s))
+		w.seesDeleted(o)
+		w.sees(informer.Added, create(t, s, "next"))
+	}},
+
+	{"an update with the same request id is not applied twice", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		before := create(t, s, "web")
+		given := before
+		given.Value.Size++
+		_, err := s.Update(patient(t), given, store.IfTerm("lease", 1), store.RequestID("r1"))
+		must(t, err)
+		later := grow(t, s, "web")
+		_, err = s.Update(patient(t), later, store.IfTerm("lease", 2))
+		must(t, err)
+		again, err := s.Update(patient(t), given, store.IfTerm("lease", 1), store.RequestID("r1"))
+		must(t, err)
+		same(t, "what the second Update returned, after another one", again, later)
+		same(t, "what is stored", get(t, s, "web"), later)
+
+		later.Value.Status.Phase = "up"
+		o, err := s.UpdateStatus(patient(t), later, store.RequestID("r2"))
+		must(t, err)
+		again, err = s.UpdateStatus(patient(t), later, store.RequestID("r2"))
+		must(t, err)
+		same(t, "what the second UpdateStatus returned", again, o)
+	}},
+
+	{"a deletion with the same request id does not delete the next life", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		create(t, s, "web")
+		deleted, err := s.Delete(patient(t), "web", store.RequestID("r1"))
+		must(t, err)
+		again, err := s.Delete(patient(t), "web", store.RequestID("r1"))
+		must(t, err)
+		same(t, "what the second Delete returned", again, deleted)
+		create(t, s, "web")
+		must(t, errOf(s.Delete(patient(t), "web", store.RequestID("r1"))))
+		keys(t, list(t, s), "web")
+	}},
+
+	{"a write that was refused may be sent again under its request id", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		o := create(t, s, "web")
+		wrong := o
+		wrong.Version++
+		_, err := s.Update(patient(t), wrong, store.RequestID("r1"))
+		refused(t, err, store.ErrConflict, opUpdate, s, "web")
+		o.Value.Size++
+		after, err := s.Update(patient(t), o, store.RequestID("r1"))
+		must(t, err)
+		same(t, "what is stored", get(t, s, "web"), after)
+	}},
+
+	{"a request id is good for one write of a key only", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		o, err := s.Create(patient(t), object{Key: "web"}, store.RequestID("r1"))
+		must(t, err)
+		_, err = s.Update(patient(t), o, store.RequestID("r1"))
+		refused(t, err, store.ErrInvalid, opUpdate, s, "web")
+		refused(t, errOf(s.Delete(patient(t), "web", store.RequestID("r1"))), store.ErrInvalid, opDelete, s, "web")
+		keys(t, list(t, s), "web")
 	}},
 }

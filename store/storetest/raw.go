@@ -155,7 +155,7 @@ var backendCases = []testCase{
 		if b.Capabilities().Skips {
 			t.Skip("the backend may leave out what entered or left the query")
 		}
-		q := backend.Query{Prefix: "shop/", Labels: []backend.LabelRule{{Label: "tier", Values: []string{"front"}}}}
+		q := backend.Query{Prefix: "shop/", Labels: []backend.Requirement{{Label: "tier", Values: []string{"front"}}}}
 		front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
 		_, from := records(t, b, "raw", backend.Query{})
 		var want []backend.Record
@@ -283,7 +283,7 @@ var backendCases = []testCase{
 		large := o
 		large.Value.Name = string(bytes.Repeat([]byte("x"), most+1))
 		_, err := s.Update(patient(t), large)
-		refused(t, err, store.ErrTooLarge, store.OpUpdate, s, "web")
+		refused(t, err, backend.ErrTooLarge, opUpdate, s, "web")
 		same(t, "what is stored", get(t, s, "web"), o)
 		large.Value.Name = string(bytes.Repeat([]byte("x"), most/2))
 		update(t, s, large)

@@ -5,26 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
-
-	"github.com/setpoint-go/setpoint/store"
 )
 
 // ErrLost is the error of a call whose request or reply was lost. Whoever gets it cannot know whether the write was applied.
 var ErrLost = errors.New("the connection was lost, the outcome is unknown")
 
-// Rule says which calls of an [Interceptor] a fault hits. It is plain data:
+// Rule says which calls of an [Interceptor], or which events of its watches, a fault hits:
 //
-//	Rule{Op: store.OpUpdate, Key: "web", Nth: 3, Fault: LoseReply()}   the 3rd update of "web" is applied, and nobody hears of it
-//	Rule{Op: store.OpGet, Times: -1, Fault: Fail(errDown)}             no get succeeds
-//	Rule{Times: -1, Fault: Hang()}                                     the store is not reachable
-//	Rule{Op: store.OpWatch, After: 2, Fault: Fail(store.ErrExpired)}   the next watch expires after two events
+//	Rule{Op: "update", Key: "web", Nth: 3, Fault: LoseReply()}           the 3rd update of "web" is applied, and its reply is lost
+//	Rule{Op: "get", Times: -1, Fault: Fail(errDown)}                     no get succeeds
+//	Rule{Caller: "worker 1", Times: -1, Fault: Hang()}                   one caller cannot reach the store
+//	Rule{Op: "watch", After: 2, Fault: Fail(informer.ErrExpired)}        the next watch expires after two events
+//	Rule{Op: "event", Key: "web", Times: -1, Fault: Hang()}              watches lag from the next event of "web" on
 type Rule struct {
-	// Op is the operation, one of the Op constants of package store; OpList stands for Select and ListPages, too, OpWatch for WatchSelected. Empty means any.
+	// Op is "get", "list" (also for Select and ListPages), "watch" (also for WatchSelected), "create", "update",
+	// "update status", or "delete". Empty means any of them. "event" means the delivery of an event by an open watch, which is
+	// no call. Bookmarks are no events.
 	Op string
+
+	// Kind is the kind of the store, for interceptors that share a [Plan]. Empty means any.
+	Kind string
+
+	// Caller is the name given to [Interceptor.As]. Empty means any.
+	Caller string
 
 	// Key is the key of the object. Empty means any, and none: a rule with a key hits no list and no watch.
 	Key string
+
+	// When, if set, looks at the call and its arguments. It decides whether the rule matches the call, so calls that it rejects
+	// are not counted. It is called without locks, and must not change or keep what it gets.
+	When func(Call) bool
 
 	// Nth is the first of the matching calls to be hit, counted from 1 and from when the rule was injected. Defaults to 1.
 	Nth int
@@ -32,14 +42,15 @@ type Rule struct {
 	// Times is how many calls in a row are hit. Defaults to 1; a negative number means all from the Nth on.
 	Times int
 
-	// After is how many events a watch yields before it is hit, without bookmarks. It is for OpWatch alone.
+	// After is how many events a watch yields before it is hit, without bookmarks. It is for "watch" alone.
 	After int
 
 	// Fault is what happens to the calls that are hit.
 	Fault Fault
 }
 
-// Fault is what can happen to a call. Make one with [Fail], [Hang], [LoseRequest], [LoseReply] or [Before].
+// Fault is what can happen to a call: see [Fail], [Hang], [LoseRequest], [LoseReply], and [Before]. To the delivery of an event,
+// Fail, Hang, and Before can happen, and [Skip], [IllegalDrop], [IllegalRepeat], and [IllegalReorder].
 type Fault struct {
 	kind faultKind
 	err  error
@@ -54,14 +65,18 @@ const (
 	loseRequest
 	loseReply
 	before
+	skip
+	drop
+	repeat
+	reorder
 )
 
-// Fail makes a call fail with err, and the store hears nothing of it. An err that is no [*store.Error] is wrapped in one. To
-// a watch it is how the watch ends: store.ErrExpired, or anything else for one that breaks.
+// Fail makes a call fail with err before it reaches the store. An err that is not a [*store.Error] is wrapped in one. A watch
+// ends with the error: informer.ErrExpired, or any other for a watch that breaks.
 func Fail(err error) Fault { return Fault{kind: fail, err: err} }
 
-// Hang holds a call until its context ends, and the store hears nothing of it; or until the rule is removed: then it goes on
-// as if nothing had been. A watch falls silent.
+// Hang holds a call before it reaches the store, until its context ends, or until the rule is removed: then the call goes on. A
+// watch falls silent. An event that is held holds all that follow it in the same watch: the source lags.
 func Hang() Fault { return Fault{kind: hang} }
 
 // LoseRequest makes a call fail with [ErrLost] before it has reached the store.
@@ -75,54 +90,43 @@ func LoseReply() Fault { return Fault{kind: loseReply, err: ErrLost} }
 // may use the store, also through the interceptor.
 func Before(f func(ctx context.Context) error) Fault { return Fault{kind: before, f: f} }
 
-// Injection is a rule in force. Its methods may be called by several goroutines at once.
-type Injection struct {
-	rule    Rule
-	removed context.Context // ends with Remove
-	remove  context.CancelFunc
-	calls   int // that the rule has matched; guarded by mu of the interceptor
-	hits    atomic.Int64
-}
+// Skip merges states: an event is left out if the next thing that its watch delivers is another event of the same key. So
+// every such event waits for the next event or bookmark. A deletion is never left out. A hit is an event that was left out.
+//
+// A source whose backend Skips does this, so every consumer of a source has to bear it.
+func Skip() Fault { return Fault{kind: skip} }
 
-func newInjection(r Rule) *Injection {
-	in := &Injection{rule: r.withDefaults()}
-	in.removed, in.remove = context.WithCancel(context.Background())
-	return in
-}
+// IllegalDrop loses an event for good. No source may do this: it breaks guarantee 4 of package store. Use it to see that a test
+// notices a lost event, or that something else than the watch repairs the loss.
+func IllegalDrop() Fault { return Fault{kind: drop} }
 
-// Remove ends the rule: it hits no more calls, and those that hang because of it go on. To remove it again does nothing.
-func (in *Injection) Remove() { in.remove() }
+// IllegalRepeat delivers an event twice. No source may do this, as with [IllegalDrop].
+func IllegalRepeat() Fault { return Fault{kind: repeat} }
 
-// Hits returns how many calls the rule has hit. A test that relies on a fault asserts that it came.
-func (in *Injection) Hits() int { return int(in.hits.Load()) }
-
-// matchesLocked counts a call if the rule matches it, and says whether its fault is to hit it.
-func (in *Injection) matchesLocked(op, key string) bool {
-	r := in.rule
-	if r.Op != "" && r.Op != op || r.Key != "" && r.Key != key {
-		return false
-	}
-	in.calls++
-	return in.calls >= r.Nth && (r.Times < 0 || in.calls < r.Nth+r.Times)
-}
+// IllegalReorder delivers an event after the next event or bookmark of its watch. No source may do this, as with [IllegalDrop].
+func IllegalReorder() Fault { return Fault{kind: reorder} }
 
 // withDefaults returns r with every zero value replaced. It panics on a rule that could never hit.
 func (r Rule) withDefaults() Rule {
 	ops := []string{
-		"", store.OpGet, store.OpList, store.OpWatch,
-		store.OpCreate, store.OpUpdate, store.OpUpdateStatus, store.OpDelete,
+		"", opGet, opList, opWatch, opEvent,
+		opCreate, opUpdate, opUpdateStatus, opDelete,
 	}
 	switch {
 	case !slices.Contains(ops, r.Op):
 		panic(fmt.Sprintf("storetest: inject: %q is no operation of a store", r.Op))
-	case r.Key != "" && (r.Op == store.OpList || r.Op == store.OpWatch):
+	case r.Key != "" && (r.Op == opList || r.Op == opWatch):
 		panic(fmt.Sprintf("storetest: inject: a %s has no key", r.Op))
 	case r.Nth < 0:
 		panic(fmt.Sprintf("storetest: inject: Nth is %d", r.Nth))
-	case r.After != 0 && r.Op != store.OpWatch || r.After < 0:
+	case r.After != 0 && r.Op != opWatch || r.After < 0:
 		panic(fmt.Sprintf("storetest: inject: After is %d for the operation %q", r.After, r.Op))
 	case r.Fault.kind == 0:
 		panic("storetest: inject: a rule without a fault")
+	case r.Fault.kind >= skip && r.Op != opEvent:
+		panic(fmt.Sprintf("storetest: inject: the fault is for events, and the operation is %q", r.Op))
+	case r.Op == opEvent && (r.Fault.kind == loseRequest || r.Fault.kind == loseReply):
+		panic("storetest: inject: an event has no request and no reply")
 	case r.Fault.kind == fail && r.Fault.err == nil, r.Fault.kind == before && r.Fault.f == nil:
 		panic("storetest: inject: a fault of nil")
 	}
@@ -134,3 +138,15 @@ func (r Rule) withDefaults() Rule {
 	}
 	return r
 }
+
+// The operations of a store, as the Op of a store.Error names them, and the delivery of an event.
+const (
+	opGet          = "get"
+	opList         = "list"
+	opWatch        = "watch"
+	opCreate       = "create"
+	opUpdate       = "update"
+	opUpdateStatus = "update status"
+	opDelete       = "delete"
+	opEvent        = "event"
+)

@@ -27,14 +27,14 @@ var selectCases = []testCase{
 			{store.Selector{Prefix: "shop"}, []string{"shop", "shop/db", "shop/web", "shopping/web"}},
 			{store.Selector{Prefix: "%"}, []string{"%/_"}},
 			{store.Selector{Prefix: "none"}, nil},
-			{store.InNamespace("shop"), []string{"shop/db", "shop/web"}},
-			{rules(store.LabelRule{Label: "tier"}), []string{"shop", "shop/db", "shop/web", "shopping/web"}},
-			{rules(store.LabelRule{Label: "tier", Not: true}), []string{"%/_"}},
-			{rules(store.LabelRule{Label: "tier", Values: []string{"front", "x"}}), []string{"shop/web", "shopping/web"}},
-			{rules(store.LabelRule{Label: "tier", Values: []string{""}}), []string{"shop"}},
-			{rules(store.LabelRule{Label: "tier", Values: []string{"front", ""}, Not: true}), []string{"%/_", "shop/db"}},
-			{rules(store.LabelRule{Label: "tier", Values: []string{"front"}}, store.LabelRule{Label: "zone"}), []string{"shop/web"}},
-			{store.Selector{Prefix: "shop/", Labels: []store.LabelRule{{Label: "zone", Not: true}}}, []string{"shop/db"}},
+			{store.Selector{Prefix: "shop/"}, []string{"shop/db", "shop/web"}},
+			{rules(store.Requirement{Label: "tier"}), []string{"shop", "shop/db", "shop/web", "shopping/web"}},
+			{rules(store.Requirement{Label: "tier", Not: true}), []string{"%/_"}},
+			{rules(store.Requirement{Label: "tier", Values: []string{"front", "x"}}), []string{"shop/web", "shopping/web"}},
+			{rules(store.Requirement{Label: "tier", Values: []string{""}}), []string{"shop"}},
+			{rules(store.Requirement{Label: "tier", Values: []string{"front", ""}, Not: true}), []string{"%/_", "shop/db"}},
+			{rules(store.Requirement{Label: "tier", Values: []string{"front"}}, store.Requirement{Label: "zone"}), []string{"shop/web"}},
+			{store.Selector{Prefix: "shop/", Labels: []store.Requirement{{Label: "zone", Not: true}}}, []string{"shop/db"}},
 		} {
 			l, err := s.Select(patient(t), c.sel)
 			must(t, err)
@@ -49,4 +49,4 @@ var selectCases = []testCase{
 	}},
 }
 
-func rules(all ...store.LabelRule) store.Selector { return store.Selector{Labels: all} }
+func rules(all ...store.Requirement) store.Selector { return store.Selector{Labels: all} }

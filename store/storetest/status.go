@@ -87,13 +87,13 @@ var statusCases = []testCase{
 			_, err := s.UpdateStatus(patient(t), o, pre...)
 			return err
 		}
-		e := refused(t, change(old), store.ErrConflict, store.OpUpdateStatus, s, "web")
+		e := refused(t, change(old), store.ErrConflict, opUpdateStatus, s, "web")
 		if e.Have != o.Version || e.Want != old.Version {
 			t.Fatalf("the error has the versions %d and %d, want %d and %d", e.Have, e.Want, o.Version, old.Version)
 		}
-		refused(t, change(object{Key: "gone", Version: 9}), store.ErrNotFound, store.OpUpdateStatus, s, "gone")
-		refused(t, change(o, store.IfUID("x")), store.ErrConflict, store.OpUpdateStatus, s, "web")
+		refused(t, change(object{Key: "gone", Version: 9}), store.ErrNotFound, opUpdateStatus, s, "gone")
+		refused(t, change(o, store.IfUID("x")), store.ErrConflict, opUpdateStatus, s, "web")
 		must(t, change(o, store.IfTerm("lease", 3)))
-		refused(t, change(get(t, s, "web"), store.IfTerm("lease", 2)), store.ErrFenced, store.OpUpdateStatus, s, "web")
+		refused(t, change(get(t, s, "web"), store.IfTerm("lease", 2)), store.ErrFenced, opUpdateStatus, s, "web")
 	}},
 }

@@ -64,19 +64,13 @@ type Thing struct {
 	Main   *Part             `json:",omitempty"`
 	Parts  []Part            `json:",omitempty"`
 	Seen   time.Time         `json:",omitzero"`
-	Status Status            `json:",omitzero"` // see [store.Statused]
+	Status Status            `json:",omitzero" store:"status"`
 }
 
 // Status is the status of a [Thing].
 type Status struct {
 	Phase string   `json:",omitempty"`
 	Notes []string `json:",omitempty"`
-}
-
-// WithStatusOf implements [store.Statused].
-func (t Thing) WithStatusOf(other Thing) Thing {
-	t.Status = other.Status
-	return t
 }
 
 // Part is a part of a [Thing].

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/trim"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -35,28 +36,8 @@ func memory(wrap func(store.Store[thing]) store.Store[thing]) storetest.Database
 		Handles:   []backend.Backend{db, db},
 		Through:   wrap,
 		Remembers: history,
-		Expire:    func(kind string) error { return forget(db, kind) },
+		Expire:    func(kind string) error { return trim.History(db, kind, history) },
 	}
-}
-
-// forget makes as many changes as a database in memory remembers.
-func forget(b backend.Backend, kind string) error {
-	for i := range history/2 + 1 {
-		for _, deleted := range []bool{false, true} {
-			_, err := b.Transact(context.Background(), kind, fmt.Sprint("filler", i), nil,
-				func(have backend.Record) (*backend.Record, error) {
-					next := have
-					if next.Deleted = deleted; !deleted {
-						next.Meta, next.Value = []byte("{}"), []byte("{}")
-					}
-					return &next, nil
-				})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // open returns a function that makes databases in memory, whose stores go through wrap.
@@ -303,7 +284,7 @@ var faults = map[string]struct {
 				return func(yield func(informer.Event[object], error) bool) {
 					for {
 						for e, err := range f.Store.Watch(ctx, after) {
-							if errors.Is(err, store.ErrExpired) {
+							if errors.Is(err, informer.ErrExpired) {
 								break
 							}
 							if after = e.Version; !yield(e, err) || err != nil {
@@ -423,7 +404,7 @@ var faults = map[string]struct {
 }
 
 func isOnce(p store.Precondition) bool {
-	_, once := p.Request()
+	_, once := p.RequestID()
 	return once
 }
 

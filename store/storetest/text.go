@@ -69,12 +69,12 @@ var textCases = []testCase{
 		s := db.open("thing")
 		for i, text := range odd(64) {
 			given := object{Key: fmt.Sprint(i), Value: Thing{Name: text, Tags: []string{text}, Labels: map[string]string{text: text}},
-				Labels: map[string]string{text: text}, Finalizers: []string{text}, Owners: []store.OwnerRef{{Kind: text, Key: text, UID: text}}}
+				Labels: map[string]string{text: text}, Finalizers: []string{text}, Owners: []store.OwnerRef{{Ref: store.Ref{Kind: text, Key: text, UID: text}}}}
 			o, err := s.Create(patient(t), given)
 			must(t, err)
 			sameContent(t, "what Create returned", o, given)
 			sameContent(t, "what Get returned", get(t, db.through(1, "thing"), o.Key), given)
-			l, err := s.Select(patient(t), store.Selector{Labels: []store.LabelRule{{Label: text, Values: []string{text}}}})
+			l, err := s.Select(patient(t), store.Selector{Labels: []store.Requirement{{Label: text, Values: []string{text}}}})
 			must(t, err)
 			keys(t, l, o.Key)
 			o.Finalizers = nil
@@ -91,7 +91,7 @@ var textCases = []testCase{
 			_, errCreate := s.Create(patient(t), object{Key: key})
 			_, errUpdate := s.Update(patient(t), object{Key: key})
 			for op, err := range map[string]error{
-				store.OpGet: errGet, store.OpCreate: errCreate, store.OpUpdate: errUpdate, store.OpDelete: errOf(s.Delete(patient(t), key)),
+				opGet: errGet, opCreate: errCreate, opUpdate: errUpdate, opDelete: errOf(s.Delete(patient(t), key)),
 			} {
 				refused(t, err, store.ErrInvalid, op, s, key)
 				if !strings.Contains(err.Error(), what) {
@@ -107,12 +107,12 @@ var textCases = []testCase{
 		for i, given := range []object{
 			{Value: Thing{Name: "a\xff"}}, {Value: Thing{Tags: []string{"ok", "\xc3"}}}, {Value: Thing{Labels: map[string]string{"a": "\x80"}}},
 			{Value: Thing{Parts: []Part{{Name: "\xed\xa0\x80"}}}}, {Value: Thing{Name: "NUL \x00 is text"}},
-			{Labels: map[string]string{"a": "\xff"}}, {Finalizers: []string{"\xff"}}, {Owners: []store.OwnerRef{{Kind: "\xff"}}},
+			{Labels: map[string]string{"a": "\xff"}}, {Finalizers: []string{"\xff"}}, {Owners: []store.OwnerRef{{Ref: store.Ref{Kind: "\xff"}}}},
 		} {
 			given.Key = fmt.Sprint(i)
 			o, err := s.Create(patient(t), given)
 			if err != nil {
-				refused(t, err, store.ErrInvalid, store.OpCreate, s, given.Key)
+				refused(t, err, store.ErrInvalid, opCreate, s, given.Key)
 				if _, err := s.Get(patient(t), given.Key); err == nil {
 					t.Fatalf("an object that was refused is stored")
 				}

@@ -67,12 +67,15 @@ func TestAFileThatBlocksHoldsUpNeitherTheOthersNorTheEnd(t *testing.T) {
 
 func TestTheEndOfTheContextEndsAReadThatBlocks(t *testing.T) {
 	w := open(t)
+	var err error
+	w.Dir, err = manifest.Open(w.path, manifest.Config{ReadTimeout: time.Hour})
+	require.NoError(t, err)
 	w.write("a.json", app("a", 1))
 	release := w.block("a.json")
 	defer release()
 	cause := errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, cause)
 	defer cancel()
-	_, err := w.List(ctx)
+	_, err = w.List(ctx)
 	require.ErrorIs(t, err, cause)
 }

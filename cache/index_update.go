@@ -1,0 +1,315 @@
+package cache
+
+import (
+	"hash/maphash"
+	"iter"
+	"slices"
+
+	"github.com/setpoint-go/setpoint/internal/hashtable"
+)
+
+// plan is the change that the current write makes for one object. If an index function panics, the plan stays until the next
+// write drops it.
+type plan[I comparable] struct {
+	changes bool
+	want    []posting     // the new postings of the object; those whose bucket is 0 are yet to be made
+	fresh   []newcomer[I] // the values of those
+	gone    []uint32      // buckets to leave, as in a posting
+}
+
+type newcomer[I comparable] struct {
+	value I
+	hash  uint32
+}
+
+func (ix *Index[I, K, T]) dropPlan() {
+	p := &ix.planned
+	clear(p.fresh)
+	*p = plan[I]{want: p.want[:0], fresh: p.fresh[:0], gone: p.gone[:0]}
+	ix.replaced = nil
+}
+
+// plan plans that the object with this number becomes obj. An object that is not known yet has no postings.
+func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
+	ix.dropPlan()
+	values := ix.values(obj)
+	var had []posting
+	if known {
+		had = ix.postings.of(n)
+	}
+	if ix.spells(had, values) {
+		return false
+	}
+	p := &ix.planned
+	buckets := ix.buckets.Load()
+	for value := range distinct(values) {
+		hash := buckets.hash(value)
+		if b, ok := buckets.get(value, hash); ok {
+			if i := slices.IndexFunc(had, func(p posting) bool { return p.bucket == b.id+1 }); i >= 0 {
+				p.want = append(p.want, had[i])
+				continue
+			}
+		}
+		p.want = append(p.want, posting{})
+		p.fresh = append(p.fresh, newcomer[I]{value, hash})
+	}
+	for _, h := range had {
+		if !slices.Contains(p.want, h) {
+			p.gone = append(p.gone, h.bucket)
+		}
+	}
+	if len(p.fresh)+len(p.gone) == 0 {
+		ix.dropPlan() // the same values, in another order or twice
+		return false
+	}
+	p.changes = true
+	ix.tidy()
+	return true
+}
+
+// planDelete plans the removal of the object with this number.
+func (ix *Index[I, K, T]) planDelete(n uint32) {
+	ix.dropPlan()
+	p := &ix.planned
+	for _, h := range ix.postings.of(n) {
+		p.gone = append(p.gone, h.bucket)
+	}
+	if p.changes = len(p.gone) > 0; p.changes {
+		ix.tidy()
+	}
+}
+
+// spells reports whether the postings are those of exactly these values, in this order.
+func (ix *Index[I, K, T]) spells(had []posting, values []I) bool {
+	if len(had) != len(values) {
+		return false
+	}
+	buckets := ix.buckets.Load()
+	for i := range had {
+		if buckets.at(ix.byID[had[i].bucket-1]).key != values[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// applyLocked carries out the plan for the object with this number.
+func (ix *Index[I, K, T]) applyLocked(n uint32) {
+	p := &ix.planned
+	if !p.changes {
+		return
+	}
+	buckets := ix.buckets.Load()
+	for _, left := range p.gone {
+		at := ix.byID[left-1]
+		b := ix.ownLocked(at)
+		b.members[ix.postings.in(n, left).place] = 0
+		if b.live--; b.live == 0 {
+			buckets.remove(at, held[*bucket]{})
+			ix.free = append(ix.free, b.id)
+		}
+	}
+	fresh := p.fresh
+	for i := range p.want {
+		if w := &p.want[i]; w.bucket == 0 {
+			b := ix.bucketLocked(fresh[0])
+			fresh = fresh[1:]
+			*w = posting{bucket: b.id + 1, place: uint32(len(b.members))}
+			b.members = append(b.members, n+1)
+			b.live++
+		}
+	}
+	ix.postings.set(n, p.want)
+	ix.dropPlan()
+}
+
+// distinct iterates over values without repetitions.
+func distinct[I comparable](values []I) iter.Seq[I] {
+	return func(yield func(I) bool) {
+		for i, value := range values {
+			if value != value {
+				panic("cache: a value of an index is not equal to itself")
+			}
+			if slices.Index(values[:i], value) < 0 && !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// minMembers is the number of members below which a bucket is not made smaller.
+const minMembers = 8
+
+// bucket lists the objects that have one value, in the order in which they got it.
+//
+// Invariants: live is the number of members that are not holes. It is not 0. At the beginning of a change, there are fewer
+// holes than other members, or fewer than minMembers members.
+type bucket struct {
+	id      uint32
+	live    uint32
+	members []uint32 // the numbers of objects, plus one; zeros are holes
+	layout  uint64   // while it stays the same, so do the places of members and the meaning of their numbers
+	epoch   uint64   // the epoch of Index.buckets when the bucket was made; a bucket of an earlier epoch belongs to a snapshot
+}
+
+// tidy makes room for the values and members that the plan adds, and removes the holes from the buckets that it changes.
+// Readers do not wait while a copy is made, only while it takes the place of the original.
+func (ix *Index[I, K, T]) tidy() {
+	p := &ix.planned
+	buckets := ix.buckets.Load()
+	if full := buckets.full(len(p.fresh)); full || buckets.sparse() {
+		if full && buckets.crowded() {
+			buckets = buckets.grown(len(p.fresh))
+		} else {
+			buckets, _ = buckets.renumbered(len(p.fresh))
+			for n := range buckets.used.Load() {
+				b, _ := buckets.at(n).load()
+				ix.byID[b.id] = n
+			}
+		}
+		ix.x.lock()
+		buckets.takePlace(&ix.buckets)
+		ix.x.unlock()
+	}
+	for _, bucket := range p.gone {
+		ix.tidyBucket(ix.byID[bucket-1])
+	}
+	for _, f := range p.fresh {
+		if it, n := buckets.find(f.value, f.hash); it != nil {
+			ix.tidyBucket(n)
+		}
+	}
+}
+
+// tidyBucket replaces a bucket that is full, half empty, or part of a snapshot by a copy.
+func (ix *Index[I, K, T]) tidyBucket(n uint32) {
+	buckets := ix.buckets.Load()
+	b, _ := buckets.at(n).load()
+	half := 2*int(b.live) <= len(b.members)
+	if len(b.members) < minMembers || !half && len(b.members) < cap(b.members) && b.epoch == buckets.epoch.Load() {
+		return
+	}
+	own := *b
+	own.members = make([]uint32, 0, b.live+b.live/2+minMembers)
+	own.epoch = buckets.epoch.Load()
+	if int(b.live) == len(b.members) {
+		own.members = append(own.members, b.members...)
+	} else {
+		ix.layouts++
+		own.layout = ix.layouts
+		for _, m := range b.members {
+			if m != 0 {
+				ix.postings.in(m-1, b.id+1).place = uint32(len(own.members))
+				own.members = append(own.members, m)
+			}
+		}
+	}
+	ix.x.lock()
+	defer ix.x.unlock()
+	buckets.mut(n).box.Store(held[*bucket]{&own})
+}
+
+// ownLocked returns the bucket with this number in buckets. If it is part of a snapshot, ownLocked first replaces it by a copy.
+func (ix *Index[I, K, T]) ownLocked(n uint32) *bucket {
+	buckets := ix.buckets.Load()
+	b, _ := buckets.at(n).load()
+	if epoch := buckets.epoch.Load(); b.epoch != epoch {
+		own := *b
+		own.members, own.epoch = slices.Clone(b.members), epoch
+		b = &own
+		buckets.mut(n).box.Store(held[*bucket]{b})
+	}
+	return b
+}
+
+// bucketLocked returns the bucket of a value, for a change. If there is none, it makes one; tidy has made room for it.
+func (ix *Index[I, K, T]) bucketLocked(of newcomer[I]) *bucket {
+	buckets := ix.buckets.Load()
+	if it, n := buckets.find(of.value, of.hash); it != nil {
+		return ix.ownLocked(n)
+	}
+	if len(ix.free) == 0 {
+		ix.free = append(ix.free, uint32(len(ix.byID)))
+		ix.byID = append(ix.byID, 0)
+	}
+	ix.layouts++
+	b := &bucket{id: ix.free[len(ix.free)-1], layout: ix.layouts, epoch: buckets.epoch.Load()}
+	ix.free = ix.free[:len(ix.free)-1]
+	ix.byID[b.id] = buckets.push(of.value, of.hash, held[*bucket]{b})
+	return b
+}
+
+// posting is the membership of an object in a bucket: the id of the bucket plus one, and the place among its members.
+type posting struct{ bucket, place uint32 }
+
+// several is the bucket in postings.one of an object that has more than one posting.
+const several = ^uint32(0)
+
+// postings holds the postings of objects by number, those of one object in the order of its values. Most objects have one
+// value in an index, so most take eight bytes.
+type postings struct {
+	one  []*[chunkSize]posting                // a nil pointer for objects without postings
+	more hashtable.Ordered[uint32, []posting] // of objects with several postings
+}
+
+func newPostings(seed maphash.Seed, objects int) postings {
+	return postings{
+		one:  make([]*[chunkSize]posting, (objects+chunkSize-1)/chunkSize),
+		more: hashtable.NewOrdered[uint32, []posting](seed),
+	}
+}
+
+// of returns the postings of an object, if it has any. The caller may change them.
+func (p *postings) of(n uint32) []posting {
+	at, i := int(n/chunkSize), n%chunkSize
+	if at >= len(p.one) || p.one[at] == nil {
+		return nil
+	}
+	switch p.one[at][i].bucket {
+	case 0:
+		return nil
+	case several:
+		return p.more.Get(n).Value
+	default:
+		return p.one[at][i : i+1]
+	}
+}
+
+// in returns the posting of an object in a bucket, or nil.
+func (p *postings) in(n, bucket uint32) *posting {
+	ps := p.of(n)
+	for i := range ps {
+		if ps[i].bucket == bucket {
+			return &ps[i]
+		}
+	}
+	return nil
+}
+
+// set makes a copy of ps the postings of an object.
+func (p *postings) set(n uint32, ps []posting) {
+	at, i := int(n/chunkSize), n%chunkSize
+	for at >= len(p.one) {
+		p.one = append(p.one, nil)
+	}
+	if p.one[at] == nil {
+		if len(ps) == 0 {
+			return
+		}
+		p.one[at] = new([chunkSize]posting)
+	}
+	one := &p.one[at][i]
+	if one.bucket == several {
+		p.more.Remove(p.more.Get(n))
+	}
+	switch len(ps) {
+	case 0:
+		*one = posting{}
+	case 1:
+		*one = ps[0]
+	default:
+		one.bucket = several
+		e, _ := p.more.Push(n, p.more.Hash(n))
+		e.Value = slices.Clone(ps)
+	}
+}

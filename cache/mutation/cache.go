@@ -1,0 +1,228 @@
+package mutation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+)
+
+// Config is the configuration of a [Cache]. Its zero value can be used.
+type Config struct {
+	// TTL is the longest time for which a write is remembered. Defaults to one minute.
+	TTL time.Duration
+
+	// Limit is the highest number of writes that are remembered, and of deletions that the cache has shown. Beyond it,
+	// the oldest is forgotten. Defaults to 1024.
+	Limit int
+
+	// Version returns a version up to which the underlying cache shows every change, such as informer.Informer.Version. It
+	// must count the changes of all objects together, as the versions of a store do. With it, a Cache forgets a write of an
+	// object that the underlying cache lacks once that cache is past the write. Nil means that the version is not known.
+	Version func() uint64
+
+	_ [0]func() // not comparable
+}
+
+func (cfg Config) withDefaults() Config {
+	cfg.TTL = cmp.Or(cfg.TTL, time.Minute)
+	cfg.Limit = cmp.Or(cfg.Limit, 1024)
+	return cfg
+}
+
+func (cfg Config) validate() error {
+	var errs []error
+	if cfg.TTL < 0 {
+		errs = append(errs, fmt.Errorf("Config.TTL is %v, must not be negative", cfg.TTL))
+	}
+	if cfg.Limit < 0 {
+		errs = append(errs, fmt.Errorf("Config.Limit is %d, must not be negative", cfg.Limit))
+	}
+	return errors.Join(errs...)
+}
+
+// Cache shows another cache as it will be when it has caught up with the writes of this process. Versions decide which of
+// two states of an object is newer. They increase with every change of an object, also when it is deleted and created
+// again.
+//
+// A Cache forgets a write in four cases: the underlying cache shows the write or something newer, the underlying cache has
+// shown the deletion of the object, [Config].TTL has passed, or there are more than [Config].Limit writes. Without a write,
+// Get returns what the underlying cache has.
+//
+// If the underlying cache lacks an object that was written, either it has not seen the write yet, or it has seen the
+// deletion already. [Config].Version tells the two apart. [Cache.OnDelete] does so for deletions that an informer reports.
+// Use at least one of them: otherwise an object that somebody else deletes may stay until the TTL is over.
+//
+// A Cache has no goroutine and no timer. It calls the functions of the user without locks. Several goroutines may call its
+// methods concurrently.
+type Cache[K comparable, T any] struct {
+	base    cache.Reader[K, T]
+	key     cache.KeyFunc[K, T]
+	version func(T) uint64
+	reached func() uint64 // Config.Version
+	limit   int
+
+	mu sync.Mutex
+	// mu guards the following. Invariant: a write is newer than the deletion of its key.
+	writes  aging[K, write[T]]
+	deleted aging[K, uint64] // the last versions of objects whose deletion the underlying cache has shown
+}
+
+// write is the last write of a key: an object, or the deletion of the state with this version.
+type write[T any] struct {
+	obj     T
+	version uint64
+	deleted bool
+}
+
+// New returns a Cache of base without writes. version returns the version of an object. The error names each field of cfg
+// that is out of its bounds. New panics if base, key or version is nil.
+func New[K comparable, T any](base cache.Reader[K, T], key cache.KeyFunc[K, T], version func(T) uint64, cfg Config) (*Cache[K, T], error) {
+	if base == nil || key == nil || version == nil {
+		panic("mutation: New: the base, the key function or the version function is nil")
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("mutation: new cache: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	return &Cache[K, T]{
+		base: base, key: key, version: version, reached: cfg.Version, limit: cfg.Limit,
+		writes:  newAging[K, write[T]](cfg.TTL),
+		deleted: newAging[K, uint64](cfg.TTL),
+	}, nil
+}
+
+// Get returns the newer of the cached object and the one that was written.
+func (c *Cache[K, T]) Get(key K) (T, bool) {
+	now := c.progress()
+	w, own := c.find(key) // before the cache is read: a write that is forgotten meanwhile is in the cache
+	if !own {
+		return c.base.Get(key)
+	}
+	return c.newer(key, w, now)
+}
+
+// Wrote remembers an object that was created or updated, as the store returned it. Wrote does nothing if a newer write of
+// the key is remembered, or if the underlying cache has shown the deletion of the object since.
+func (c *Cache[K, T]) Wrote(obj T) {
+	c.remember(c.key(obj), write[T]{obj: obj, version: c.version(obj)})
+}
+
+// WroteDeletion remembers the deletion of an object that had the given version: Get does not find the key until the
+// underlying cache shows a newer object. WroteDeletion does nothing if a newer write of the key is remembered, or if the
+// underlying cache has shown the deletion already.
+func (c *Cache[K, T]) WroteDeletion(key K, version uint64) {
+	c.remember(key, write[T]{version: version, deleted: true})
+}
+
+// OnDelete reports that the underlying cache has lost an object. It ends a write of the object that is not newer than the
+// object's last state, also if the reply to that write arrives later. Use it as the OnDelete of an informer's handler.
+//
+// If the final state is unknown, the object may have changed since its last known state. So OnDelete ends a newer write of
+// it too, unless the Config has a Version, which is exact. In a rare case, the write created the object again after the
+// list that lacks it; then Get returns the cached state until the cache has caught up.
+func (c *Cache[K, T]) OnDelete(gone cache.Tombstone[K, T]) {
+	checkKey(gone.Key)
+	last := c.version(gone.Object)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.deleted.expire(now, sweep)
+	if e := c.deleted.alive(gone.Key, now); e == nil || e.Value.v <= last {
+		c.deleted.put(gone.Key, last, now)
+	}
+	if c.deleted.Len() > c.limit {
+		c.deleted.Remove(c.deleted.First())
+	}
+	guess := gone.FinalStateUnknown && c.reached == nil
+	if e := c.writes.Get(gone.Key); e != nil && (e.Value.v.version <= last || guess) {
+		c.writes.Remove(e)
+	}
+}
+
+// Len returns the number of writes that are remembered.
+func (c *Cache[K, T]) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes.expire(time.Now(), c.limit)
+	return c.writes.Len()
+}
+
+// progress is how far the underlying cache is.
+type progress struct {
+	version uint64
+	known   bool
+}
+
+// progress returns how far the underlying cache is at least. Call it before reading objects from that cache.
+func (c *Cache[K, T]) progress() (p progress) {
+	if c.reached != nil {
+		p = progress{c.reached(), true}
+	}
+	return p
+}
+
+// newer returns the newer of the cached object and w, a write of key. It forgets w if the cache is past it.
+func (c *Cache[K, T]) newer(key K, w write[T], at progress) (obj T, ok bool) {
+	cached, ok := c.base.Get(key)
+	switch {
+	case !ok && at.known && w.version <= at.version: // the object was deleted after w
+	case w.deleted && (!ok || c.version(cached) <= w.version):
+		return obj, false
+	case !w.deleted && (!ok || c.version(cached) < w.version):
+		return w.obj, true
+	}
+	c.forget(key, w)
+	return cached, ok
+}
+
+func (c *Cache[K, T]) remember(key K, w write[T]) {
+	checkKey(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.writes.expire(now, sweep)
+	if e := c.deleted.alive(key, now); e != nil && w.version <= e.Value.v {
+		return // the cache is past it
+	}
+	if e := c.writes.alive(key, now); e != nil {
+		if last := e.Value.v; last.version > w.version || last.version == w.version && last.deleted {
+			return
+		}
+	}
+	c.writes.put(key, w, now)
+	if c.writes.Len() > c.limit {
+		c.writes.Remove(c.writes.First())
+	}
+}
+
+// find returns the remembered write of key.
+func (c *Cache[K, T]) find(key K) (w write[T], ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	c.writes.expire(now, sweep)
+	if e := c.writes.alive(key, now); e != nil {
+		return e.Value.v, true
+	}
+	return w, false
+}
+
+// forget removes a write of key, unless a different one is remembered by now.
+func (c *Cache[K, T]) forget(key K, w write[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.writes.Get(key); e != nil && e.Value.v.version == w.version && e.Value.v.deleted == w.deleted {
+		c.writes.Remove(e)
+	}
+}
+
+// checkKey panics if key is not equal to itself (a NaN).
+func checkKey[K comparable](key K) {
+	if key != key {
+		panic("mutation: a key is not equal to itself")
+	}
+}

@@ -1,0 +1,251 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/wait"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+func TestGaveUpHasTheLastWordOfEachKeyThatIsParked(t *testing.T) {
+	for _, e := range endings {
+		for name, budget := range map[string]workqueue.Config[string]{
+			"no budget": {}, "attempts": {MaxAttempts: 1}, "elapsed": {MaxElapsed: 5 * time.Second},
+		} {
+			bubble(t, e.name+", "+name, func(t *testing.T) {
+				var c *controller.Controller[string]
+				var causes []error
+				cfg := controller.Config[string]{Queue: budget, Timeout: 10 * time.Second}
+				cfg.Queue.RateLimiter = &limiter{delay: 7 * time.Second}
+				cfg.GaveUp = func(ctx context.Context, key string, err error) error {
+					info, ok := controller.FromContext(ctx)
+					assert.True(t, ok)
+					assert.Equal(t, "test", info.Controller)
+					require.NoError(t, ctx.Err(), "whatever ended the reconcile")
+					deadline, ok := ctx.Deadline()
+					assert.True(t, ok)
+					assert.Equal(t, 10*time.Second, time.Until(deadline))
+					assert.Equal(t, "a", key)
+					assert.Empty(t, c.Parked(), "it is still in hand")
+					assert.Equal(t, 1, c.Stats().Queue.InProcess)
+					causes = append(causes, err)
+					return nil
+				}
+				c, reports := newController(t, cfg, e.end)
+				start(t, c.Run)
+				c.Add("a")
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				all := reports.take()
+				last := all[len(all)-1]
+				if last.Outcome != controller.Parked {
+					assert.Empty(t, causes)
+					assert.Empty(t, c.Parked())
+					return
+				}
+				assert.Equal(t, []string{"a"}, c.Parked())
+				assert.Equal(t, []error{last.Err}, causes, "it is told why, once")
+				require.ErrorIs(t, last.Err, e.err)
+				assert.EqualValues(t, 1, c.Stats().Outcomes[controller.Parked])
+				c.CheckInvariants(t)
+			})
+		}
+	}
+}
+
+func TestAKeyIsNotParkedBeforeGaveUpHasWorked(t *testing.T) {
+	for name, fail := range map[string]func(ctx context.Context) error{
+		"an error":   func(context.Context) error { return errBoom },
+		"a conflict": func(context.Context) error { return errConflict },
+		"permanent":  func(context.Context) error { return retry.Permanent(errBoom) },
+		"a panic":    func(context.Context) error { panic(errBoom) },
+		"Goexit":     func(context.Context) error { runtime.Goexit(); return nil },
+		"a hang":     func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
+		"a bad error": func(context.Context) error {
+			var err *nilError
+			return err
+		},
+	} {
+		for why, end := range map[string]error{"permanent": retry.Permanent(errors.New("no")), "spent": errors.New("no")} {
+			bubble(t, name+", "+why, func(t *testing.T) {
+				words, logged := 0, &logText{}
+				cfg := controller.Config[string]{
+					Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, MaxAttempts: 1}, Timeout: time.Second,
+					Logger: textLogger(logged),
+				}
+				cfg.GaveUp = func(ctx context.Context, _ string, err error) error {
+					require.ErrorContains(t, err, "no")
+					if words++; words < 3 {
+						return fail(ctx)
+					}
+					return nil
+				}
+				c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+					return controller.Result{}, end
+				})
+				start(t, c.Run)
+				c.Add("a")
+				for i := range 2 {
+					for synctest.Wait(); reports.len() == 0; synctest.Wait() {
+						time.Sleep(time.Second)
+					}
+					all := reports.take()
+					require.Len(t, all, 1)
+					if name == "Goexit" {
+						assert.Equal(t, controller.Panicked, all[0].Outcome)
+					} else {
+						assert.Equal(t, controller.Failed, all[0].Outcome)
+						require.ErrorContains(t, all[0].Err, "no; GaveUp: ")
+					}
+					assert.Equal(t, 1, all[0].Attempt, "it is no attempt")
+					assert.Equal(t, 7*time.Second, all[0].Retry)
+					assert.Empty(t, c.Parked())
+					assert.Equal(t, i+1, words)
+					time.Sleep(7*time.Second - 1)
+					synctest.Wait()
+					assert.Zero(t, reports.len())
+					time.Sleep(time.Nanosecond)
+				}
+				synctest.Wait()
+				assert.Equal(t, controller.Parked, reports.take()[0].Outcome)
+				assert.Equal(t, []string{"a"}, c.Parked())
+				time.Sleep(time.Hour)
+				assert.Empty(t, reports.take())
+				assert.Equal(t, 3, words)
+				if name == "a panic" {
+					assert.Contains(t, logged.String(), "lastword_test.go", "the stack")
+				}
+				c.CheckInvariants(t)
+			})
+		}
+	}
+}
+
+func TestAnEventWhileAKeyIsGivenUpRevivesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *controller.Controller[string]
+		n := 0
+		cfg := controller.Config[string]{GaveUp: func(context.Context, string, error) error { c.Add("a"); return nil }}
+		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+			if n++; n == 1 {
+				return controller.Result{}, retry.Permanent(errBoom)
+			}
+			return controller.Result{}, nil
+		})
+		start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		all := reports.take()
+		require.Len(t, all, 2)
+		assert.Equal(t, controller.Parked, all[0].Outcome)
+		assert.Equal(t, controller.Succeeded, all[1].Outcome)
+		assert.Empty(t, c.Parked())
+	})
+}
+
+func TestAKeyThatCannotBeGivenUpBeforeTheStopIsLeftToTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		words := 0
+		cfg := controller.Config[string]{DrainTimeout: time.Minute, GaveUp: func(ctx context.Context, _ string, _ error) error {
+			if words++; words == 1 {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return nil
+		}}
+		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, retry.Permanent(errBoom)
+		})
+		r := start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		require.ErrorIs(t, r.stop(), controller.ErrDrainTimeout)
+		all := reports.take()
+		require.Len(t, all, 1)
+		assert.Equal(t, controller.Canceled, all[0].Outcome)
+		require.ErrorIs(t, all[0].Err, controller.ErrDrainTimeout)
+		assert.Empty(t, c.Parked())
+		start(t, c.Run)
+		synctest.Wait()
+		assert.Equal(t, controller.Parked, reports.take()[0].Outcome)
+		assert.Equal(t, 2, words)
+	})
+}
+
+func TestGaveUpOfALeaderThatWasReplacedIsLeftToTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		words := 0
+		cfg := controller.Config[string]{GaveUp: func(ctx context.Context, _ string, _ error) error {
+			words++
+			_, leads := leaderelect.FromContext(ctx)
+			assert.True(t, leads, "the fence is in the context")
+			return &store.Error{Op: "update", Kind: "Site", Err: store.ErrFenced}
+		}}
+		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, retry.Permanent(errBoom)
+		})
+		leases := newLeases()
+		r := lead(t, leases, c.Run)
+		c.Add("a")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 1, words, "it would be refused again and again")
+		assert.Equal(t, controller.Canceled, reports.take()[0].Outcome)
+		require.NoError(t, r.stop())
+		cfg.GaveUp = nil
+		assert.Empty(t, c.Parked())
+		assert.Equal(t, 1, c.Stats().Queue.Ready+c.Stats().Queue.Delayed)
+	})
+}
+
+func TestGaveUpIsNotCalledWhenTheLeadershipIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := controller.Config[string]{GaveUp: func(context.Context, string, error) error {
+			t.Error("called")
+			return nil
+		}}
+		c, reports := newController(t, cfg, func(ctx context.Context, _ string) (controller.Result, error) {
+			<-ctx.Done()
+			return controller.Result{}, retry.Permanent(errBoom)
+		})
+		leases := newLeases()
+		r := lead(t, leases, c.Run)
+		c.Add("a")
+		time.Sleep(time.Second)
+		leases.cut.Store(true)
+		time.Sleep(time.Hour)
+		require.NoError(t, r.stop())
+		all := reports.take()
+		require.Len(t, all, 1)
+		assert.Equal(t, controller.Canceled, all[0].Outcome)
+		require.ErrorIs(t, all[0].Err, leaderelect.ErrLeaseExpired)
+	})
+}
+
+// The stack of a panic of a reconcile is in the report.
+func TestAPanicIsGivenUpWithItsStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}}
+		cfg.GaveUp = func(_ context.Context, _ string, err error) error { cause = err; return nil }
+		c, _ := newController(t, cfg, func(context.Context, string) (controller.Result, error) { panic(errBoom) })
+		start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		var p *wait.PanicError
+		require.ErrorAs(t, cause, &p)
+		require.ErrorIs(t, cause, errBoom)
+	})
+}

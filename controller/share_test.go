@@ -1,0 +1,132 @@
+package controller_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAnErrorAfterTheSlotWasLostSkipsTheKey(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want controller.Outcome
+	}{
+		{errBoom, controller.Canceled},
+		{retry.Permanent(errBoom), controller.Parked},
+		{nil, controller.Succeeded},
+	} {
+		bubble(t, test.want.String(), func(t *testing.T) {
+			store := newLeases()
+			slots, err := shard.New(shard.Config{
+				Lease:      leaderelect.Config{Store: store, Key: "things", Identity: "ann", Logger: quiet},
+				Slots:      1,
+				OnAcquired: func(context.Context, int) error { return nil },
+			})
+			require.NoError(t, err)
+			start(t, slots.Run)
+			time.Sleep(time.Second)
+			c, err := controller.New("things", func(ctx context.Context, key int) (controller.Result, error) {
+				if key == 7 {
+					store.cut.Store(true)
+					<-ctx.Done()
+				}
+				return controller.Result{}, test.err
+			}, controller.Config[int]{Logger: quiet})
+			require.NoError(t, err)
+			c.Share(slots)
+			c.Add(7)
+			c.Add(8)
+			report, ok := next(t.Context(), c)
+			require.True(t, ok)
+			assert.Equal(t, 7, report.Key)
+			assert.Equal(t, test.want, report.Outcome)
+			if test.want == controller.Canceled {
+				require.ErrorIs(t, report.Err, leaderelect.ErrLeaseExpired)
+				require.ErrorIs(t, report.Err, errBoom)
+			}
+			report, ok = next(t.Context(), c)
+			require.True(t, ok)
+			assert.Equal(t, 8, report.Key)
+			assert.Equal(t, controller.Canceled, report.Outcome, "the slot is not owned any more")
+		})
+	}
+}
+
+// byText are slots that this replica owns, of which the slot of a text is its length.
+type byText struct{}
+
+func (byText) Slot(key string) int { return len(key) }
+
+func (byText) Begin(ctx context.Context, _ string) (context.Context, func(), bool) {
+	return ctx, func() {}, true
+}
+
+func TestAcquiredAddsTheKeysOfTheSlotThatTheWatchesKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		apps := newInformer("apps", newSource(object{Key: "a"}, object{Key: "bb"}, object{Key: "skipped"}))
+		things := newInformer("things", newSource(object{Key: "1", Owner: "cc"}, object{Key: "2", Owner: "bb"}, object{Key: "3", Owner: "d"}))
+		start(t, apps.Run)
+		start(t, things.Run)
+		cfg := controller.Config[string]{ShardKey: func(key string) string { return "x" + key }, Reasons: true}
+		c, reports := newController(t, cfg, noop,
+			controller.For(apps).Where(func(o object) bool { return o.Key != "skipped" }),
+			controller.Watches(things, func(_ context.Context, o object) ([]string, error) { return []string{o.Owner}, nil }))
+		c.Acquired(3) // shares nothing yet
+		c.Share(byText{})
+		c.Acquired(3) // does not run: what is there comes with the Run
+		assert.Empty(t, c.Snapshot())
+		r := start(t, c.Run)
+		synctest.Wait()
+		assert.ElementsMatch(t, []string{"a", "bb", "cc", "d"}, keysOf(reports.take()))
+		c.Pause()
+		c.Acquired(3)
+		waiting := c.Snapshot()
+		require.Len(t, waiting, 2)
+		for _, k := range waiting {
+			assert.Len(t, k.Key, 2)
+			assert.Equal(t, -1, k.Priority)
+			assert.Equal(t, "slot 3 acquired", k.Reasons[len(k.Reasons)-1].Text)
+		}
+		c.Resume()
+		synctest.Wait()
+		assert.ElementsMatch(t, []string{"bb", "cc"}, keysOf(reports.take()))
+		require.NoError(t, r.stop())
+		c.Acquired(3)
+		assert.Empty(t, c.Snapshot())
+	})
+}
+
+// A Run that ends while Acquired asks a mapper waits for it: the next Run has the mapping for itself.
+func TestAStopWaitsForAcquired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		things := newInformer("things", newSource(object{Key: "1", Owner: "a"}))
+		start(t, things.Run)
+		var slow atomic.Bool
+		c, _ := newController(t, controller.Config[string]{}, noop,
+			controller.Watches(things, func(_ context.Context, o object) ([]string, error) {
+				if slow.Load() {
+					time.Sleep(10 * time.Second)
+				}
+				return []string{o.Owner}, nil
+			}))
+		c.Share(byText{})
+		r := start(t, c.Run)
+		synctest.Wait()
+		slow.Store(true)
+		acquiring := start(t, func(context.Context) error { c.Acquired(1); return nil })
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, r.stop())
+		assert.Equal(t, 10*time.Second, time.Since(began))
+		<-acquiring.done
+	})
+}

@@ -1,0 +1,261 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Cache is how far a cache is. *informer.Informer is one.
+type Cache interface {
+	// Name says what it is, for people.
+	Name() string
+
+	// Version returns the version of its source up to which everything is in the cache.
+	Version() informer.Version
+
+	// WaitForVersion waits until Version is at least v.
+	WaitForVersion(ctx context.Context, v informer.Version) error
+}
+
+// WaitReconciled waits until a reconcile of key has succeeded that began when the caches had seen version v: what was
+// written with that version has been acted upon. If there is none under way, it adds the key, so that there will be one;
+// so it can be called for what was written long ago, and for a key that no mapper knows.
+//
+// The caches are those whose source gives out v. If none are named they are those of all informers that are watched, which
+// is right if all of these have the same source, or c watches one.
+//
+// A reconcile succeeds if it returns no error. One that is unfinished or fails comes again, and is waited for. If a reconcile
+// that began late enough is given up, WaitReconciled returns an error that wraps its error and [ErrParked]. It returns an error that wraps the cause of ctx when that ends
+// before, or [informer.ErrEnded] when an informer ends. It panics as Add does, and if a cache is nil.
+func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, v informer.Version, caches ...Cache) error {
+	checkKey(key)
+	if slices.ContainsFunc(caches, func(cache Cache) bool { return isNil(cache) }) {
+		panic("controller: WaitReconciled called with a nil cache")
+	}
+	if len(caches) == 0 {
+		caches = c.caches()
+	}
+	if err := c.waitReconciled(ctx, key, v, caches); err != nil {
+		return fmt.Errorf("controller: wait for %q to reconcile %v: %w", c.name, key, err)
+	}
+	return nil
+}
+
+func (c *Controller[K]) waitReconciled(ctx context.Context, key K, v informer.Version, caches []Cache) error {
+	w := &waiter{version: v, caches: caches, done: make(chan error, 1)}
+	c.waiters.enter(key, w)
+	defer c.waiters.leave(key, w)
+	for _, cache := range caches {
+		if err := cache.WaitForVersion(ctx, v); err != nil {
+			return err
+		}
+	}
+	if !c.waiters.served(w) {
+		c.add(key, AddOptions{}, false)
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// caches returns the caches of the informers that are watched, each once.
+func (c *Controller[K]) caches() (caches []Cache) {
+	for _, f := range c.feeds {
+		if !slices.Contains(caches, Cache(f.source)) {
+			caches = append(caches, f.source)
+		}
+	}
+	return caches
+}
+
+// waiters are those who wait until a key is reconciled.
+type waiters[K comparable] struct {
+	n atomic.Int64 // of all; written with mu held
+
+	mu sync.Mutex
+	// mu guards the following, and the fields of each waiter that say so.
+	keys map[K][]*waiter
+}
+
+// waiter is one who waits until a key is reconciled.
+type waiter struct {
+	version informer.Version
+	caches  []Cache
+	done    chan error // gets one value, when a reconcile has decided; has room for it
+
+	rides   bool // guarded by mu: the reconcile under way began late enough
+	decided bool // guarded by mu
+}
+
+func (ws *waiters[K]) enter(key K, w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.keys == nil {
+		ws.keys = make(map[K][]*waiter)
+	}
+	ws.keys[key] = append(ws.keys[key], w)
+	ws.n.Add(1)
+}
+
+func (ws *waiters[K]) leave(key K, w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.n.Add(-1)
+	ws.keys[key] = slices.DeleteFunc(ws.keys[key], func(other *waiter) bool { return other == w })
+	if len(ws.keys[key]) == 0 {
+		delete(ws.keys, key)
+	}
+}
+
+// served tells whether the reconcile under way decides for w, or one has.
+func (ws *waiters[K]) served(w *waiter) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return w.rides || w.decided
+}
+
+// begin says that a reconcile of key begins.
+func (ws *waiters[K]) begin(key K) {
+	if ws.n.Load() == 0 {
+		return
+	}
+	ws.mu.Lock()
+	waiting := slices.Clone(ws.keys[key])
+	ws.mu.Unlock()
+	for _, w := range waiting {
+		rides := !slices.ContainsFunc(w.caches, func(c Cache) bool { return c.Version() < w.version })
+		ws.mu.Lock()
+		w.rides = rides
+		ws.mu.Unlock()
+	}
+}
+
+// verdict is how a reconcile has ended, for those who have waited for that.
+type verdict struct {
+	waiters []*waiter
+	err     error
+}
+
+func (v verdict) tell() {
+	for _, w := range v.waiters {
+		w.done <- v.err // it has room
+	}
+}
+
+// end says how a reconcile of key has ended. The caller tells the verdict.
+func (ws *waiters[K]) end(key K, o Outcome, err error) (told verdict) {
+	if ws.n.Load() == 0 {
+		return verdict{}
+	}
+	switch o {
+	case Succeeded:
+	case Parked:
+		err = fmt.Errorf("%w: %w", ErrParked, err)
+	default:
+		if !errors.Is(err, errNotOwned) {
+			o = 0
+		}
+	}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.keys[key] {
+		if w.rides && o != 0 && !w.decided {
+			w.decided = true
+			told.waiters = append(told.waiters, w)
+		}
+		w.rides = false
+	}
+	told.err = err
+	return told
+}
+
+// WaitIdle waits until everything that the caches of the watched informers hold when it is called has been mapped, and its
+// keys and all others that were added have been reconciled: there is a moment at which no key is ready, in flight or held.
+//
+// The watches belong to Run or to [Controller.Connect]. So if c watches informers, WaitIdle waits until one of these has
+// connected the watches and the informers have synced. If it ends before the mappers are done, WaitIdle waits for the next
+// one. No Run hears of an object that was deleted before it began.
+//
+// If c watches no informer, WaitIdle only waits for keys that were added. While no Run is under way, or c is paused, keys
+// that are ready stay ready.
+//
+// Keys that wait for another try, for a RequeueAfter or for a Gate do not count, nor do objects that wait to be mapped
+// again: [Controller.Stats] tells how many there are. Nor do changes that the caches do not show yet: use
+// [Controller.WaitReconciled] after a write.
+//
+// WaitIdle returns an error that wraps the cause of ctx when ctx ends first, and one that wraps [informer.ErrEnded] when an
+// informer ends while c watches it. A mapper must not call WaitIdle, nor must a Reconcile: each would wait for itself.
+func (c *Controller[K]) WaitIdle(ctx context.Context) error {
+	err := c.waitMapped(ctx)
+	if err == nil {
+		err = c.waitIdle(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("controller: wait for %q to be idle: %w", c.name, err)
+	}
+	return nil
+}
+
+// waitMapped waits until what the caches hold has been mapped.
+func (c *Controller[K]) waitMapped(ctx context.Context) error {
+	for c.watches() {
+		made, attaching := c.attachment()
+		if made == nil {
+			select {
+			case <-attaching:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		err := made.wait(ctx)
+		if err == nil {
+			return nil
+		}
+		if now, _ := c.attachment(); now == made || ctx.Err() != nil {
+			return err
+		}
+		// The handler was removed because the Run ended.
+	}
+	return nil
+}
+
+// wait waits until the handlers are done with what the caches hold.
+func (made *attachment) wait(ctx context.Context) error {
+	for _, handler := range made.handlers {
+		if err := handler.WaitIdle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watches reports whether c watches an informer.
+func (c *Controller[K]) watches() bool { return len(c.feeds) > 0 }
+
+// waitIdle waits until there is a moment at which no key is ready, in flight or held.
+func (c *Controller[K]) waitIdle(ctx context.Context) error {
+	for {
+		changes, err := c.holds.waitEmpty(ctx)
+		if err != nil {
+			return err
+		}
+		if err = c.queue.WaitIdle(ctx); err != nil {
+			return err
+		}
+		// Nothing was held in all the time in which the queue came to be idle. Otherwise a key may have gone from the one
+		// to the other, and was seen in neither.
+		if c.holds.unchanged(changes) {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// Command sites keeps the servers and the DNS entries of sites: the realistic program. Its controller owns servers, cleans up
+// outside of the store, reports conditions and events, calls an API that limits it, and runs on one replica of several.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"slices"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/storelease"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+type (
+	// Site is what somebody wants.
+	Site struct {
+		Servers int
+		Image   string
+		Status  store.Conditions `store:"status"`
+	}
+
+	// Server is a machine of a site. The machine reports when it is ready.
+	Server struct {
+		Image string
+		Ready bool `store:"status"`
+	}
+)
+
+// run keeps all sites in db as they are wanted, until ctx ends.
+func run(ctx context.Context, db backend.Backend, dns DNS, print func(events.Event)) error {
+	sites, seenSites, err1 := open[Site](db, "Site")
+	servers, seenServers, err2 := open[Server](db, "Server")
+	leases, err3 := store.Open(db, "Lease", store.Config[storelease.Record]{})
+	record, err4 := events.NewRecorder(events.Config{Store: db, Sink: print})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	children := owner.NewChildren(servers, seenServers)
+	entry := owner.Finalizer[Site]{Name: "example.com/dns", Apply: dns.Put, Cleanup: dns.Remove}
+	reconcile := func(ctx context.Context, key string) (controller.Result, error) {
+		site, live, err := entry.Reconcile(ctx, sites, key) // the entry is there; or, of a deleted site, gone
+		if err != nil || !live {
+			return controller.Result{}, err // again after a backoff, when the error says, or never: retry.Permanent
+		}
+		want := map[string]Server{}
+		for i := range site.Value.Servers {
+			want[fmt.Sprintf("%s-%d", key, i)] = Server{Image: site.Value.Image}
+		}
+		have, err := children.Apply(ctx, site.Ref(), want) // creates, updates, deletes; status is left alone
+		if err != nil {
+			return controller.Result{}, err
+		}
+		ready := len(slices.DeleteFunc(have, func(s store.Object[Server]) bool { return !s.Value.Ready }))
+		progress := fmt.Errorf("%d of %d servers are ready", ready, len(want))
+		if site.Value.Status.Set(store.Condition{Type: "Ready", OK: ready == len(want), Message: progress.Error()}) {
+			record.Normal(site.Ref(), "Progress", progress.Error())
+		}
+		if _, err := sites.UpdateStatus(ctx, site); err != nil || ready == len(want) {
+			return controller.Result{}, err
+		}
+		return controller.Result{}, retry.NotYet(progress, time.Minute) // or before that, by an event of a server
+	}
+	c, err1 := controller.New("sites", reconcile, controller.Config[string]{Workers: 8, Resync: time.Hour},
+		controller.For(seenSites).When(store.GenerationChanged), controller.Owns(seenServers, "Site"))
+	collector, err2 := controller.NewCollector(children, sites, seenSites, controller.Config[string]{}) // servers of deleted sites
+	lease, err3 := storelease.New(leases, storelease.Config{})
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	election := &leaderelect.Config{Store: lease, Key: "sites"} // each write above carries its term
+	m, err := manager.New(manager.Config{Election: election}, c, collector, manager.At(manager.Outer, record))
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx)
+}
+
+// open returns the objects of a kind, and a cache of them.
+func open[T any](db backend.Backend, kind string) (store.Store[T], *store.Informer[T], error) {
+	objects, err := store.Open(db, kind, store.Config[T]{})
+	if err != nil {
+		return nil, nil, err
+	}
+	seen, err := informer.New(objects, store.Key, informer.Config{Name: kind})
+	return objects, seen, err
+}
+
+func main() {
+	db, err := store.NewMemory(store.MemoryConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := demo(context.Background(), db); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,128 @@
+package setpoint_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A package that a newcomer can learn has at most so many lines of code and files. A larger one says why in docs/sizes.md.
+const (
+	fewLines = 1500
+	fewFiles = 10
+)
+
+// sizeRow is a row of docs/sizes.md: | `package` | names | lines | files | why it is larger |
+var sizeRow = regexp.MustCompile("(?m)^\\| `([\\w/]+)` \\| (\\d+) \\| (\\d+) \\| (\\d+) \\| (.*)\\|$")
+
+// size is the size of one package, or the limits of one.
+type size struct{ names, lines, files int }
+
+// packageSizes compares the packages with docs/sizes.md: the number of exported names is exact, so that it changes only on
+// purpose; lines and files are limits.
+func packageSizes(t *tree) (problems []string) {
+	const document = "docs/sizes.md"
+	limits := make(map[string]size)
+	for _, row := range sizeRow.FindAllStringSubmatch(t.files[document], -1) {
+		limit := size{number(row[2]), number(row[3]), number(row[4])}
+		limits[row[1]] = limit
+		if (limit.lines > fewLines || limit.files > fewFiles) && strings.TrimSpace(row[5]) == "" {
+			problems = append(problems, fmt.Sprintf("%s: does not say why %s is larger than others", document, row[1]))
+		}
+	}
+	for dir, files := range t.packages {
+		files = slices.DeleteFunc(slices.Clone(files), func(f *goFile) bool { return !f.library() })
+		if len(files) == 0 {
+			continue
+		}
+		limit, ok := limits[dir]
+		if !ok {
+			problems = append(problems, fmt.Sprintf("%s: has no row for %s", document, dir))
+			continue
+		}
+		delete(limits, dir)
+		is := size{files: len(files)}
+		for _, f := range files {
+			is.lines += codeLines(f.src)
+			is.names += exportedNames(f)
+		}
+		if is.names != limit.names {
+			problems = append(problems, fmt.Sprintf("%s: %s has %d exported names, not %d", document, dir, is.names, limit.names))
+		}
+		if is.lines > limit.lines {
+			problems = append(problems, fmt.Sprintf("%s: has %d lines of code, more than %d", dir, is.lines, limit.lines))
+		}
+		if is.files > limit.files {
+			problems = append(problems, fmt.Sprintf("%s: has %d files, more than %d", dir, is.files, limit.files))
+		}
+	}
+	for dir := range limits {
+		problems = append(problems, fmt.Sprintf("%s: has a row for %s, which is no package", document, dir))
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+func number(digits string) int {
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		panic(err) // sizeRow has matched it
+	}
+	return n
+}
+
+// codeLines returns the number of lines that hold more than space and comments.
+func codeLines(src []byte) (n int) {
+	fset := token.NewFileSet()
+	file := fset.AddFile("", -1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, 0)
+	last := 0
+	for {
+		pos, tok, lit := s.Scan()
+		if tok == token.EOF {
+			return n
+		}
+		if tok == token.SEMICOLON && lit == "\n" {
+			continue
+		}
+		first := file.Line(pos)
+		end := first + strings.Count(lit, "\n") // of a raw string
+		n += end - max(first-1, last)
+		last = end
+	}
+}
+
+// exportedNames returns the number of exported names that a file declares at the top level. A method is not one of them.
+func exportedNames(f *goFile) (n int) {
+	count := func(name *ast.Ident) {
+		if name.IsExported() {
+			n++
+		}
+	}
+	for _, decl := range f.ast.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			if decl.Recv == nil {
+				count(decl.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range decl.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					count(spec.Name)
+				case *ast.ValueSpec:
+					for _, name := range spec.Names {
+						count(name)
+					}
+				}
+			}
+		}
+	}
+	return n
+}

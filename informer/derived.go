@@ -1,0 +1,151 @@
+package informer
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Filter returns a source of the objects of src for which keep returns true. Its versions are those of src. An event that does
+// not pass becomes a [Bookmark], so waiting for the version of any write to src works.
+//
+// If an update moves an object out of the filter, the event is a deletion with the new state. The filter has no memory, so
+// that a watch can begin anywhere. This has two effects: the deletion is reported whether or not the object passed before, and
+// an update that moves an object into the filter is reported as Modified, not Added. An [Informer] knows which objects passed,
+// so its cache and its handlers are exact. Code that reads the watch directly must keep track itself.
+//
+// keep must always return the same for the same object, and be safe for concurrent use. To filter for one handler of an
+// informer, use [Handler].Filter, which needs no second cache.
+func Filter[T any](src ListWatcher[T], keep func(T) bool) ListWatcher[T] {
+	if src == nil || keep == nil {
+		panic("informer: Filter needs a source and a function")
+	}
+	f := &filter[T]{src, pagesOf(src), equalOf(src), keep}
+	if f.equal == nil {
+		f.equal = func(T, T) bool { return false }
+	}
+	return f
+}
+
+// filter has the pages, the Equal, and the bookmarks of its source.
+type filter[T any] struct {
+	src   ListWatcher[T]
+	pages func(context.Context) iter.Seq2[List[T], error]
+	equal func(a, b T) bool
+	keep  func(T) bool
+}
+
+func (f *filter[T]) Equal(a, b T) bool { return f.equal(a, b) }
+
+func (f *filter[T]) Source() any { return f.src }
+
+func (f *filter[T]) BookmarkPeriod() time.Duration { return bookmarkPeriod(f.src) }
+
+func (f *filter[T]) List(ctx context.Context) (List[T], error) { return Collect(f.ListPages(ctx)) }
+
+func (f *filter[T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] {
+	return func(yield func(List[T], error) bool) {
+		for page, err := range f.pages(ctx) {
+			if err != nil {
+				yield(List[T]{}, err)
+				return
+			}
+			kept := List[T]{Version: page.Version, Unread: page.Unread} // who knows
+			for _, obj := range page.Items {                            // not in place: the items may be the source's own
+				if f.keep(obj) {
+					kept.Items = append(kept.Items, obj)
+				}
+			}
+			if !yield(kept, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *filter[T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
+	return func(yield func(Event[T], error) bool) {
+		for ev, err := range f.src.Watch(ctx, after) {
+			if err == nil {
+				ev = f.event(ev)
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// event returns the event of the filter for ev. A deletion always passes: the last state of an object that passed may not
+// pass.
+func (f *filter[T]) event(ev Event[T]) Event[T] {
+	switch {
+	case ev.Type != Added && ev.Type != Modified || f.keep(ev.Object):
+	case ev.Type == Added:
+		return Event[T]{Type: Bookmark, Version: ev.Version}
+	default:
+		ev.Type = Deleted
+	}
+	return ev
+}
+
+// Map returns a source of the results of f for the objects of src: usually the part of them that is worth keeping. Versions,
+// pages, bookmarks, and errors are those of src. The result is no [Equaler], since src can compare only its own objects.
+//
+// f must map objects one to one: the key of f(obj) must depend only on the key of obj, and different keys must stay different.
+// f must always return the same for the same object, must not change its object, and must be safe for concurrent use. If f
+// panics, so does the list or the watch: an [Informer] reports that and tries again.
+func Map[S, T any](src ListWatcher[S], f func(S) T) ListWatcher[T] {
+	if src == nil || f == nil {
+		panic("informer: Map needs a source and a function")
+	}
+	return &mapped[S, T]{src, pagesOf(src), f}
+}
+
+// mapped has the pages and the bookmarks of its source.
+type mapped[S, T any] struct {
+	src   ListWatcher[S]
+	pages func(context.Context) iter.Seq2[List[S], error]
+	f     func(S) T
+}
+
+func (m *mapped[S, T]) Source() any { return m.src }
+
+func (m *mapped[S, T]) BookmarkPeriod() time.Duration { return bookmarkPeriod(m.src) }
+
+func (m *mapped[S, T]) List(ctx context.Context) (List[T], error) { return Collect(m.ListPages(ctx)) }
+
+func (m *mapped[S, T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] {
+	return func(yield func(List[T], error) bool) {
+		for page, err := range m.pages(ctx) {
+			if err != nil {
+				yield(List[T]{}, err)
+				return
+			}
+			made := List[T]{Items: make([]T, len(page.Items)), Version: page.Version}
+			for i, obj := range page.Items {
+				made.Items[i] = m.f(obj)
+			}
+			for _, obj := range page.Unread {
+				made.Unread = append(made.Unread, m.f(obj))
+			}
+			if !yield(made, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *mapped[S, T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
+	return func(yield func(Event[T], error) bool) {
+		for ev, err := range m.src.Watch(ctx, after) {
+			made := Event[T]{Type: ev.Type, Version: ev.Version}
+			if err == nil && ev.Type != Bookmark { // neither an error nor a bookmark has an object
+				made.Object = m.f(ev.Object)
+			}
+			if !yield(made, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package informertest
+
+import (
+	"sync"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Clock is a sequence of versions that several sources share, as the kinds of one database do: see [NewSourceOn]. The zero
+// value is at version 0. Its methods may be called by several goroutines concurrently.
+type Clock struct {
+	mu sync.Mutex
+	// mu guards the following, and all sources of the clock.
+	version informer.Version // of the last change of any source
+	sources []ticker
+}
+
+// ticker is a source of any type.
+type ticker interface {
+	// tickLocked records that the clock has passed to a version at which this source did not change.
+	tickLocked()
+}
+
+// Version returns the version of the last change of any source.
+func (c *Clock) Version() informer.Version {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version
+}
+
+// NewSourceOn returns an empty source that shares a clock with others. Each change of one of them is a [Source.Bookmark] of all
+// others, so an informer of one source reaches the version of a change to another.
+func NewSourceOn[K comparable, T any](clock *Clock, key cache.KeyFunc[K, T]) *Source[K, T] {
+	if clock == nil || key == nil {
+		panic("informertest: NewSourceOn needs a clock and a key function")
+	}
+	s := &Source[K, T]{key: key, clock: clock, mu: &clock.mu, objects: make(map[K]T), changed: make(chan struct{})}
+	clock.mu.Lock()
+	defer clock.mu.Unlock()
+	clock.sources = append(clock.sources, s)
+	return s
+}
+
+// advanceLocked passes to the next version, for a change of one source.
+func (c *Clock) advanceLocked(of ticker) {
+	c.version++
+	for _, s := range c.sources {
+		if s != of {
+			s.tickLocked()
+		}
+	}
+}

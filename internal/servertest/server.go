@@ -1,0 +1,195 @@
+//go:build linux
+
+package servertest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience limits the time that a server has to become ready.
+const patience = 30 * time.Second
+
+// Server is the process of a server. Its methods are for the goroutine of the test.
+type Server struct {
+	t       testing.TB
+	addr    string
+	command func() *exec.Cmd
+	ready   func() error
+	running *exec.Cmd
+	exited  chan struct{} // closed when running has ended
+	log     string        // a file
+}
+
+// Addr returns the address at which the server listens, as 127.0.0.1:5432. A restart keeps it.
+func (s *Server) Addr() string { return s.addr }
+
+// Program returns the path of an installed program. If it is not installed, the test is skipped or fails; install is the
+// name of the package that has it.
+func Program(t testing.TB, name, install string) string {
+	t.Helper()
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	if paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(paths) > 0 {
+		return paths[len(paths)-1]
+	}
+	why := fmt.Sprintf("%s is not installed: apt-get install %s", name, install)
+	if os.Getenv("CI") != "" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+	return ""
+}
+
+// FreeAddr returns an address of this host at which nobody listens.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, l.Close())
+	return l.Addr().String()
+}
+
+// Start starts a server and waits until ready returns nil. command returns a new command for each start.
+func Start(t testing.TB, addr string, command func() *exec.Cmd, ready func() error) *Server {
+	t.Helper()
+	s := &Server{t: t, addr: addr, command: command, ready: ready, log: filepath.Join(t.TempDir(), "log")}
+	t.Cleanup(s.Kill)
+	s.Start()
+	return s
+}
+
+// Postgres starts a Postgres server on an empty cluster. The user is postgres, who needs no password. Each of settings is
+// a parameter, as "fsync=off".
+func Postgres(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	initdb, postgres := Program(t, "initdb", "postgresql"), Program(t, "postgres", "postgresql")
+	dir, attr := DaemonDir(t)
+	data := filepath.Join(dir, "data")
+	initialize := exec.Command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initialize.SysProcAttr, initialize.Dir = attr, "/"
+	if out, err := initialize.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	addr := FreeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	must(t, err)
+	isReady := Program(t, "pg_isready", "postgresql")
+	return Start(t, addr, func() *exec.Cmd {
+		args := []string{"-D", data, "-h", "127.0.0.1", "-p", port, "-k", "", "-c", "shared_buffers=16MB", "-c", "max_connections=200"}
+		for _, setting := range settings {
+			args = append(args, "-c", setting)
+		}
+		c := exec.Command(postgres, args...)
+		c.SysProcAttr = attr
+		return c
+	}, func() error {
+		return exec.Command(isReady, "-q", "-h", "127.0.0.1", "-p", port).Run()
+	})
+}
+
+// DaemonDir returns an empty directory that belongs to a user who is not root, because Postgres refuses to be, and what a
+// process needs to run as that user and to end with the test.
+func DaemonDir(t testing.TB) (string, *syscall.SysProcAttr) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "servertest")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() != 0 {
+		return dir, attr
+	}
+	who, err := user.Lookup("postgres")
+	if err != nil {
+		who, err = user.Lookup("nobody")
+	}
+	must(t, err)
+	uid, err := strconv.Atoi(who.Uid)
+	must(t, err)
+	gid, err := strconv.Atoi(who.Gid)
+	must(t, err)
+	must(t, os.Chown(dir, uid, gid))
+	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return dir, attr
+}
+
+// Start starts a server that was killed, and waits until it is ready. A server that has just been killed may refuse to
+// start for a moment, so Start tries again.
+func (s *Server) Start() {
+	s.t.Helper()
+	end := time.Now().Add(patience)
+	for {
+		s.launch()
+		for alive := true; alive; {
+			if s.ready() == nil {
+				return
+			}
+			select {
+			case <-s.exited:
+				alive = false
+			case <-time.After(10 * time.Millisecond):
+			}
+			if time.Now().After(end) {
+				text, _ := os.ReadFile(s.log)
+				s.t.Fatalf("the server is not ready after %v:\n%s", patience, text)
+			}
+		}
+	}
+}
+
+func (s *Server) launch() {
+	s.t.Helper()
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	must(s.t, err)
+	c := s.command()
+	c.Dir, c.Stdout, c.Stderr = "/", log, log
+	must(s.t, errors.Join(c.Start(), log.Close()))
+	exited := make(chan struct{})
+	go func() { // reaps the process, and ends with it
+		_ = c.Wait()
+		close(exited)
+	}()
+	s.running, s.exited = c, exited
+}
+
+// Kill kills the server, as kill -9 does, and waits until it has ended.
+func (s *Server) Kill() {
+	if s.running != nil {
+		_ = s.running.Process.Kill()
+		<-s.exited
+		s.running = nil
+	}
+}
+
+// Stop stops the server in order, by SIGINT, and waits until it has ended.
+func (s *Server) Stop() {
+	if s.running != nil {
+		_ = s.running.Process.Signal(syscall.SIGINT)
+		<-s.exited
+		s.running = nil
+	}
+}
+
+// Restart kills the server and starts it again.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	s.Start()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

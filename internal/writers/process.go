@@ -1,0 +1,164 @@
+package writers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// App is the value of the objects that the writers store.
+type App struct{ Image string }
+
+// Kind is the kind of the objects.
+const Kind = "App"
+
+const (
+	envTarget = "SETPOINT_WRITERS_TARGET" // what open gets
+	envName   = "SETPOINT_WRITERS_NAME"   // of the process
+)
+
+// shared is the key of the counter that all writers raise.
+const shared = "shared"
+
+// Main makes this process a writer process, and does not return, if its environment says so. open opens the backend.
+func Main(open func(ctx context.Context, target string) (backend.Backend, error)) {
+	target := os.Getenv(envTarget)
+	if target == "" {
+		return
+	}
+	if err := write(target, os.Getenv(envName), open); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// write writes with two goroutines until the standard input ends. It prints each write after the store has accepted it.
+func write(target, name string, open func(ctx context.Context, target string) (backend.Backend, error)) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends when the parent closes the pipe, at the latest when it has died
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	var db backend.Backend
+	var s store.Store[App]
+	if err := persist(func(ctx context.Context) (err error) {
+		if db, err = open(ctx, target); err == nil {
+			s, err = store.Open(db, Kind, store.Config[App]{})
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	var g wait.Group
+	for i := range 2 {
+		g.Start(ctx, func(ctx context.Context) error {
+			w := &writer{store: s, name: fmt.Sprint(name, "/", i)}
+			for n := 1; ctx.Err() == nil; n++ {
+				if err := w.round(n); err != nil {
+					return fmt.Errorf("%s: round %d: %w", w.name, n, err)
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// writer is one goroutine that writes.
+type writer struct {
+	store store.Store[App]
+	name  string
+}
+
+// kept is how many of its objects a writer keeps.
+const kept = 3
+
+// attempt limits one attempt of a call. A stalled network must not stall the writer for good.
+const attempt = 2 * time.Second
+
+// persist calls f until it succeeds, or returns an error that says that the store has refused. A round that has begun ends,
+// so the process that wants to end waits for it.
+func persist(f func(ctx context.Context) error) error {
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), attempt)
+		err := f(ctx)
+		cancel()
+		var refused *store.Error
+		refuses := errors.As(err, &refused) && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound))
+		if err == nil || refuses || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// do makes a write until its outcome is known, with the same request each time, and prints it.
+func (w *writer) do(what string, write func(ctx context.Context) (store.Object[App], error)) (o store.Object[App], err error) {
+	err = persist(func(ctx context.Context) (err error) {
+		o, err = write(ctx)
+		return err
+	})
+	if err == nil {
+		fmt.Println(what, o.Key, o.Version)
+	}
+	return o, err
+}
+
+// round creates an object, updates it, deletes an older one, and raises the counter that all writers share.
+func (w *writer) round(n int) error {
+	key := func(n int) string { return fmt.Sprint("key/", w.name, "/", n) }
+	o, err := w.do("put", func(ctx context.Context) (store.Object[App], error) {
+		return w.store.Create(ctx, store.Object[App]{Key: key(n)}, store.RequestID("create"))
+	})
+	if err != nil {
+		return err
+	}
+	o.Value.Image = "second"
+	if _, err = w.do("put", func(ctx context.Context) (store.Object[App], error) {
+		return w.store.Update(ctx, o, store.RequestID("update"))
+	}); err != nil {
+		return err
+	}
+	if n > kept {
+		if _, err = w.do("delete", func(ctx context.Context) (store.Object[App], error) {
+			return w.store.Delete(ctx, key(n-kept), store.RequestID("delete"))
+		}); err != nil {
+			return err
+		}
+	}
+	return w.raise(n)
+}
+
+// raise raises the counter.
+func (w *writer) raise(n int) error {
+	request := fmt.Sprint(w.name, "/", n)
+	for {
+		var o store.Object[App]
+		if err := persist(func(ctx context.Context) (err error) {
+			o, err = w.store.Get(ctx, shared)
+			return err
+		}); err != nil {
+			return err
+		}
+		i, err := strconv.Atoi(o.Value.Image)
+		if err != nil {
+			return err
+		}
+		o.Value.Image = strconv.Itoa(i + 1)
+		if _, err = w.do("raise", func(ctx context.Context) (store.Object[App], error) {
+			return w.store.Update(ctx, o, store.RequestID(request))
+		}); !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package writers
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"reflect"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// patience limits how long the processes may take to write anything, and to end.
+const patience = time.Minute
+
+// World is a backend, two processes that write to it, and an informer of this process that follows.
+type World struct {
+	t        testing.TB
+	target   string
+	store    store.Store[App]
+	db       backend.Backend
+	informer *store.Informer[App]
+	handler  *informer.Registration
+	deleted  map[string]int // by key; of the goroutine of the handler, until the informer has stopped
+	stop     func()
+	done     chan error
+	started  int
+	steady   *Process
+	victim   *Process
+
+	mu sync.Mutex
+	// mu guards the following.
+	writes []acknowledged
+}
+
+// acknowledged is a write that a process has printed.
+type acknowledged struct {
+	what, key string
+	version   informer.Version
+}
+
+// Process is a writer process.
+type Process struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	read  chan struct{} // closed at the end of its output
+}
+
+// Begin starts the world on an empty backend, db, that remembers all changes of the test. Each process opens the backend
+// with target.
+func Begin(t testing.TB, db backend.Backend, target string) *World {
+	t.Helper()
+	w := &World{t: t, target: target, db: db, deleted: map[string]int{}, done: make(chan error, 1)}
+	var err error
+	if w.store, err = store.Open(db, Kind, store.Config[App]{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = w.store.Create(t.Context(), store.Object[App]{Key: shared, Value: App{Image: "0"}}); err != nil {
+		t.Fatal(err)
+	}
+	if w.informer, err = informer.New(w.store, store.Key, informer.Config{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	w.handler, err = w.informer.AddHandler(informer.Handler[string, store.Object[App]]{
+		EveryEvent: true,
+		OnDelete:   func(d cache.Tombstone[string, store.Object[App]]) { w.deleted[d.Key]++ },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	following, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	w.stop = stop
+	go func() { w.done <- w.informer.Run(following) }() // ends with stop; Check waits for it
+	t.Cleanup(stop)
+	select { // the handler is told of deletions of what the first list had, or what came later
+	case <-w.informer.Synced():
+	case <-time.After(patience):
+		t.Fatalf("the informer has not synced within %v", patience)
+	}
+	w.steady, w.victim = w.launch(), w.launch()
+	return w
+}
+
+func (w *World) launch() *Process {
+	w.t.Helper()
+	w.started++
+	p := &Process{cmd: exec.Command(os.Args[0]), read: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), envTarget+"="+w.target, fmt.Sprintf("%s=%d", envName, w.started))
+	p.cmd.Stderr = os.Stderr
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		w.t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it has ended, unless the test has failed
+	go func() {                                      // ends with the output of the process; end waits for it
+		defer close(p.read)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var a acknowledged
+			if n, _ := fmt.Sscanf(lines.Text(), "%s %s %d", &a.what, &a.key, &a.version); n == 3 {
+				w.mu.Lock()
+				w.writes = append(w.writes, a)
+				w.mu.Unlock()
+			}
+		}
+	}()
+	return p
+}
+
+// Writes returns how many writes were acknowledged.
+func (w *World) Writes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.writes)
+}
+
+// AwaitWrites waits until n more writes have been acknowledged.
+func (w *World) AwaitWrites(n int) {
+	w.t.Helper()
+	goal, deadline := w.Writes()+n, time.Now().Add(patience)
+	for w.Writes() < goal {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("only %d of %d writes in %v", w.Writes()-goal+n, n, patience)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// KillWriter kills one of the processes, as kill -9 does, and starts another one in its place.
+func (w *World) KillWriter() {
+	w.t.Helper()
+	if err := w.victim.cmd.Process.Kill(); err != nil {
+		w.t.Fatal(err)
+	}
+	<-w.victim.read
+	if w.victim.cmd.Wait() == nil {
+		w.t.Fatal("the process has ended before it was killed")
+	}
+	w.victim = w.launch()
+}
+
+// Check ends the processes and compares what they were told with what is there. history is a backend that has just been
+// opened. It returns the number of changes in the history.
+func (w *World) Check(history backend.Backend) (changes int) {
+	w.t.Helper()
+	for _, p := range []*Process{w.steady, w.victim} {
+		_ = p.stdin.Close()
+		select {
+		case <-p.read:
+		case <-time.After(patience):
+			w.t.Fatalf("a process has not ended within %v", patience)
+		}
+		if err := p.cmd.Wait(); err != nil {
+			w.t.Fatal("a process: ", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	var l informer.List[store.Object[App]]
+	if err := persist(func(ctx context.Context) (err error) { // a connection of before the last fault may be broken
+		l, err = w.store.List(ctx)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.informer.WaitForVersion(ctx, l.Version); err != nil {
+		w.t.Fatalf("the cache is at version %d, the store at %d: %v", w.informer.Version(), l.Version, err)
+	}
+	w.compareCache(l.Items)
+	lives := w.compareHistory(ctx, history, l.Version)
+	if err := w.handler.WaitIdle(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	w.stop()
+	if err := <-w.done; err != nil {
+		w.t.Error(err)
+	}
+	for key, l := range lives {
+		if w.deleted[key] != l.deletions {
+			w.t.Errorf("%s was deleted %d times, and the handler was told of %d", key, l.deletions, w.deleted[key])
+		}
+		changes += len(l.versions)
+	}
+	return changes
+}
+
+func (w *World) compareCache(stored []store.Object[App]) {
+	w.t.Helper()
+	if n := w.informer.Indexer().Len(); n != len(stored) {
+		w.t.Errorf("the cache has %d objects, the store %d", n, len(stored))
+	}
+	for _, o := range stored {
+		if cached, ok := w.informer.Get(o.Key); !ok || !reflect.DeepEqual(cached, o) {
+			w.t.Errorf("the cache has %+v, the store %+v", cached, o)
+		}
+	}
+}
+
+// life is the history of a key.
+type life struct {
+	versions  map[informer.Version]bool // true for a deletion
+	deletions int
+}
+
+// compareHistory reads the history up to a version, and compares it with what the processes were told.
+func (w *World) compareHistory(ctx context.Context, db backend.Backend, upTo informer.Version) map[string]*life {
+	w.t.Helper()
+	lives := map[string]*life{}
+	for c, err := range db.Watch(ctx, Kind, backend.Query{}, 0) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if key := c.Record.Key; key != "" {
+			if lives[key] == nil {
+				lives[key] = &life{versions: map[informer.Version]bool{}}
+			}
+			if lives[key].versions[c.Version] = c.Record.Deleted; c.Record.Deleted {
+				lives[key].deletions++
+			}
+		}
+		if c.Version >= upTo {
+			break
+		}
+	}
+	for _, a := range w.writes {
+		l := lives[a.key]
+		if l == nil {
+			w.t.Errorf("%s %s at version %d was acknowledged, and the history has no such key", a.what, a.key, a.version)
+			continue
+		}
+		deleted, there := l.versions[a.version]
+		if !there || deleted != (a.what == "delete") {
+			w.t.Errorf("%s %s at version %d was acknowledged, and is not in the history", a.what, a.key, a.version)
+		}
+	}
+	for key, l := range lives {
+		if key != shared && len(l.versions) > kept {
+			w.t.Errorf("%s has %d changes, must not have more than a creation, an update and a deletion", key, len(l.versions))
+		}
+	}
+	var counter store.Object[App]
+	if err := persist(func(ctx context.Context) (err error) {
+		counter, err = w.store.Get(ctx, shared)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	if raises := strconv.Itoa(len(lives[shared].versions) - 1); counter.Value.Image != raises {
+		w.t.Errorf("the counter is %s, and was raised %s times", counter.Value.Image, raises)
+	}
+	return lives
+}

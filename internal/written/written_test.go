@@ -1,0 +1,73 @@
+package written_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/internal/written"
+)
+
+type listener struct {
+	context.Context
+	heard []written.Clock
+}
+
+func (l *listener) Value(key any) any {
+	if key == (written.Key{}) {
+		return l
+	}
+	return l.Context.Value(key)
+}
+func (l *listener) Wrote(c written.Clock, _ uint64) { l.heard = append(l.heard, c) }
+
+func TestAListenerHearsOfWritesUnderItsContextAndThoseDerived(t *testing.T) {
+	written.Tell(t.Context(), "Site", nil, 1)
+	l := &listener{Context: t.Context()}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(l))
+	cancel()
+	written.Tell(ctx, "Site", 7, 1)
+	assert.Equal(t, []written.Clock{{Kind: "Site", DB: 7}}, l.heard)
+}
+
+func TestClocksAreThoseOfOneKindInOneDatabase(t *testing.T) {
+	a, b := new(int), new(int)
+	for _, test := range []struct {
+		c, d written.Clock
+		is   bool
+	}{
+		{written.Clock{Kind: "Site", DB: a}, written.Clock{Kind: "Site", DB: a}, true},
+		{written.Clock{Kind: "Site", DB: a}, written.Clock{Kind: "Site", DB: b}, false},
+		{written.Clock{Kind: "Site", DB: a}, written.Clock{Kind: "Server", DB: a}, false},
+		{written.Clock{Kind: "Site", DB: a}, written.Clock{Kind: "Site"}, true},
+		{written.Clock{Kind: "Site"}, written.Clock{Kind: "Site", DB: a}, true},
+		{written.Clock{Kind: "Site", DB: []int{1}}, written.Clock{Kind: "Site", DB: a}, true},
+		{written.Clock{Kind: "Site", DB: []int{1}}, written.Clock{Kind: "Site", DB: []int{1}}, true},
+	} {
+		assert.Equal(t, test.is, test.c.Is(test.d), "%v %v", test.c, test.d)
+	}
+}
+
+type kind string
+
+func (k kind) Kind() string { return string(k) }
+
+type engine struct{ kind }
+
+func (e engine) Clock() written.Clock { return written.Clock{Kind: e.Kind(), DB: 7} }
+
+type made struct{ of any }
+
+func (m made) Source() any { return m.of }
+
+func TestTheClockOfASourceIsThatOfWhatItIsMadeOf(t *testing.T) {
+	c, ok := written.ClockOf(made{made{engine{"Site"}}})
+	assert.True(t, ok)
+	assert.Equal(t, written.Clock{Kind: "Site", DB: 7}, c)
+	c, ok = written.ClockOf(kind("Site"))
+	assert.True(t, ok)
+	assert.Equal(t, written.Clock{Kind: "Site"}, c)
+	_, ok = written.ClockOf(made{nil})
+	assert.False(t, ok)
+}

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package leaderelect
-
-import "time"
-
-// asleep returns 0: this system does not tell how long it was suspended. The difference between the wall clock and the
-// monotonic one would not do, for it also changes when somebody sets the clock.
-func asleep() (least, most time.Duration) { return 0, 0 }

@@ -1,0 +1,42 @@
+// Package filelease keeps leases in a directory, for the processes of one host. It works on Linux, macOS and the BSDs,
+// on a local file system with hard links. It does not work on NFS, whose caches promise too little.
+//
+// # Usage
+//
+//	leases, err := filelease.New("/var/lib/shop/leases")
+//	...
+//	elector, err := leaderelect.New(leaderelect.Config{Store: leases, Key: "shop-controller", ...})
+//
+// # Guarantees
+//
+//  1. A write that was acknowledged has been synced, and survives a crash of the machine.
+//  2. Of several writers that replace the same record, one succeeds. The others return leaderelect.ErrConflict.
+//  3. There is no lock. A process that is killed or suspended (SIGSTOP) at any point of a write blocks nobody. If it
+//     continues after others have written, its write has no effect.
+//  4. A damaged file blocks one key, and for one lease only. Terms still grow.
+//
+// # Files
+//
+// Each key has a directory, named after it (shop-controller.d). Each write adds a file to it, whose name is the next
+// number (00000000000000000012.lease). The file with the greatest number is the record. A writer writes and syncs its
+// file under a temporary name, and then links it to the number: only one writer can link a number. Writers keep the last
+// few files and remove older ones.
+//
+// # Damaged files
+//
+// If the file of a record is damaged, Get and List return a leaderelect.Entry without a value. Electors treat it as a
+// record that cannot be read: they wait for a lease and replace it. Its Term is at least one more than that of the file
+// before.
+//
+// To remove a record by hand, stop all processes that use it and remove its directory. The store has then forgotten the
+// record; see leaderelect.ErrStoreRegressed.
+//
+// # Shutdown
+//
+// A store starts no goroutine and keeps no file open. A write in progress does not notice that its ctx ends: it returns
+// when the disk does.
+//
+// # Testing
+//
+// [New] on t.TempDir. Tests that need faults use package memlease.
+package filelease

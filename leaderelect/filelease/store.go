@@ -1,0 +1,320 @@
+package filelease
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// Store is a [leaderelect.LeaseStore] and a shard.Lister in a directory. It is not a [leaderelect.Watcher],
+// because the standard library does not report changes of files: followers read the record every RetryPeriod.
+//
+// All methods may be called concurrently.
+type Store struct {
+	dir  string
+	step func(string) // for tests: called between any two steps of a call; nil is nothing
+}
+
+// New returns a store in dir, and creates dir if it does not exist. It returns an error if dir cannot be written to, or if
+// its file system has no hard links. On a system without such a store the error wraps errors.ErrUnsupported.
+func New(dir string) (*Store, error) {
+	if err := prepare(dir); err != nil {
+		return nil, fmt.Errorf("filelease: open %q: %w", dir, err)
+	}
+	return &Store{dir: dir}, nil
+}
+
+// prepare creates dir, and tries in it what a write does.
+func prepare(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	probe := filepath.Join(dir, rand.Text()+tempSuffix)
+	if err := os.WriteFile(probe, nil, 0o644); err != nil {
+		return err
+	}
+	err := os.Link(probe, probe+".link")
+	return errors.Join(err, os.Remove(probe), ignore(os.Remove(probe+".link"), fs.ErrNotExist), syncDir(dir))
+}
+
+// Get returns the record, or leaderelect.ErrNotFound.
+func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
+	e, _, err := s.load(ctx, key)
+	if err != nil {
+		return leaderelect.Entry{}, fmt.Errorf("filelease: get %q: %w", key, err)
+	}
+	return e, nil
+}
+
+// Create stores a new record, or returns leaderelect.ErrConflict.
+func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	_, _, err := s.load(ctx, e.Key)
+	switch {
+	case err == nil:
+		err = leaderelect.ErrConflict
+	case errors.Is(err, leaderelect.ErrNotFound):
+		e, err = s.add(e, 1, "")
+	}
+	if err != nil {
+		return leaderelect.Entry{}, fmt.Errorf("filelease: create %q: %w", e.Key, err)
+	}
+	return e, nil
+}
+
+// Update replaces a record, or returns leaderelect.ErrConflict.
+func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	have, number, err := s.load(ctx, e.Key)
+	switch {
+	case errors.Is(err, leaderelect.ErrNotFound), err == nil && have.Version != e.Version:
+		err = leaderelect.ErrConflict
+	case err == nil:
+		e, err = s.add(e, number+1, have.Version)
+	}
+	if err != nil {
+		return leaderelect.Entry{}, fmt.Errorf("filelease: update %q: %w", e.Key, err)
+	}
+	return e, nil
+}
+
+// List returns the records whose keys begin with prefix, sorted by key. It leaves out a damaged record whose key is so long
+// that the name of its directory does not tell it.
+func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
+	dirs, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("filelease: list %q: %w", prefix, err)
+	}
+	var list []leaderelect.Entry
+	for _, d := range dirs {
+		name, ok := strings.CutSuffix(d.Name(), dirSuffix)
+		if !ok || !d.IsDir() {
+			continue
+		}
+		key, known := keyOfFileName(name)
+		if known && !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		e, _, err := s.loadFrom(ctx, d.Name())
+		if known {
+			e.Key = key
+		}
+		switch {
+		case errors.Is(err, leaderelect.ErrNotFound): // it is being created, or somebody has just removed it
+		case err != nil:
+			return nil, fmt.Errorf("filelease: list %q: %w", prefix, err)
+		case fileName(e.Key) == name && strings.HasPrefix(e.Key, prefix):
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b leaderelect.Entry) int { return strings.Compare(a.Key, b.Key) })
+	return list, nil
+}
+
+const (
+	dirSuffix    = ".d"     // of the directory of a key
+	recordSuffix = ".lease" // of the file of a record
+	tempSuffix   = ".tmp"   // of a file that is being written
+)
+
+// errPassed says that others have written so much since a write that it cannot be told whether it had an effect.
+var errPassed = errors.New("other writes have followed, and the outcome of this one is unknown")
+
+// load returns the record of key and its number.
+func (s *Store) load(ctx context.Context, key string) (leaderelect.Entry, uint64, error) {
+	e, number, err := s.loadFrom(ctx, fileName(key)+dirSuffix)
+	e.Key = key
+	return e, number, err
+}
+
+// loadFrom returns the record in a directory of s, and its number.
+func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, uint64, error) {
+	dir := filepath.Join(s.dir, name)
+	for ctx.Err() == nil {
+		number, err := newest(dir)
+		if err != nil {
+			return leaderelect.Entry{}, 0, err
+		}
+		s.at("looked")
+		e, h, err := readRecord(recordPath(dir, number))
+		if err == nil && fileName(string(h.Key))+dirSuffix != name { // somebody has copied it
+			e, err = leaderelect.Entry{Version: "copied-" + h.Version}, errDamaged
+		}
+		if errors.Is(err, errDamaged) {
+			if before, _, err := readRecord(recordPath(dir, number-1)); err == nil {
+				e.Term = max(e.Term, before.Term+1)
+			}
+			err = nil
+		}
+		s.at("read")
+		// A list of a directory is not of one moment. Two that agree are: numbers only grow.
+		if again, err := newest(dir); err != nil || again != number {
+			continue
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return e, number, err
+		}
+	}
+	return leaderelect.Entry{}, 0, context.Cause(ctx)
+}
+
+// add makes e the record with the given number, in place of the one before. It is the only step of a write that others
+// can see, and it happens at once or not at all.
+func (s *Store) add(e leaderelect.Entry, number uint64, replaces string) (leaderelect.Entry, error) {
+	dir := filepath.Join(s.dir, fileName(e.Key)+dirSuffix)
+	if number == 1 {
+		if err := os.Mkdir(dir, 0o755); ignore(err, fs.ErrExist) != nil {
+			return e, err
+		}
+		if err := syncDir(s.dir); err != nil {
+			return e, err
+		}
+	}
+	// Random, and not the number, so that a version is not used again even if somebody has removed or restored files.
+	e.Version, e.Floor = rand.Text(), 0
+	e.Value = bytes.Clone(e.Value)
+	data, err := encodeRecord(e, replaces)
+	if err != nil {
+		return e, err
+	}
+	temp := filepath.Join(dir, e.Version+tempSuffix)
+	defer os.Remove(temp) // also if it was not written whole
+	if err := writeSynced(temp, data); err != nil {
+		return e, err
+	}
+	s.at("written")
+	err = os.Link(temp, recordPath(dir, number))
+	if errors.Is(err, fs.ErrExist) {
+		return e, leaderelect.ErrConflict
+	}
+	if err != nil {
+		return e, err
+	}
+	s.at("linked")
+	if err := effective(dir, number, e.Version); err != nil {
+		return e, err
+	}
+	s.at("checked")
+	if err := syncDir(dir); err != nil {
+		return e, err
+	}
+	s.at("synced")
+	tidy(dir, number)
+	return e, nil
+}
+
+// effective returns nil if the record that was linked to the number has become the newest one. If the caller was suspended
+// before it linked, others may have passed the number and removed it: then the file is one of the past, and
+// nobody has seen it or will.
+func effective(dir string, number uint64, version string) error {
+	last, err := newest(dir)
+	if err == nil && last == number {
+		return nil
+	}
+	_, next, err := readRecord(recordPath(dir, number+1))
+	switch {
+	case err != nil: // it was removed since
+		return errPassed
+	case next.Replaces == version: // another has replaced it meanwhile
+		return nil
+	default:
+		_ = os.Remove(recordPath(dir, number)) // it is less than the newest, as all that is removed
+		return leaderelect.ErrConflict
+	}
+}
+
+// tidy removes what is not needed after the record with the given number was written: old records, and what killed writers
+// have left. A writer that is slow finds out by the record after its own what became of its write, and needs its temporary
+// file. Without them it fails, but does no harm.
+func tidy(dir string, number uint64) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return // the next writer tries again
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			continue // another has removed it
+		}
+		n, ok := numberOf(f.Name())
+		passed, age := int64(number-n), time.Since(info.ModTime())
+		if ok && (passed > maxKept || passed > minKept && age > keptFor) || strings.HasSuffix(f.Name(), tempSuffix) && age > keptFor {
+			_ = os.Remove(filepath.Join(dir, f.Name()))
+		}
+	}
+}
+
+// How many old records stay, for how long, and for how long temporary files do. At least one old record must stay, for the
+// term of a damaged one.
+const (
+	minKept = 4
+	maxKept = 64
+	keptFor = 10 * time.Second
+)
+
+// newest returns the greatest number of a record in dir, or leaderelect.ErrNotFound.
+func newest(dir string) (uint64, error) {
+	files, err := os.ReadDir(dir)
+	if ignore(err, fs.ErrNotExist) != nil {
+		return 0, err
+	}
+	last := uint64(0)
+	for _, f := range files {
+		if n, ok := numberOf(f.Name()); ok {
+			last = max(last, n)
+		}
+	}
+	if last == 0 {
+		return 0, leaderelect.ErrNotFound
+	}
+	return last, nil
+}
+
+// numberOf returns the number of a record file, which is at least 1.
+func numberOf(name string) (uint64, bool) {
+	digits, ok := strings.CutSuffix(name, recordSuffix)
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, ok && err == nil && n > 0
+}
+
+// recordPath returns the name of the record file with a number.
+func recordPath(dir string, number uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%020d%s", number, recordSuffix))
+}
+
+// writeSynced writes a new file and syncs it.
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// ignore returns err unless it is one that does not matter.
+func ignore(err, harmless error) error {
+	if errors.Is(err, harmless) {
+		return nil
+	}
+	return err
+}
+
+// at tells a test where a call is.
+func (s *Store) at(step string) {
+	if s.step != nil {
+		s.step(step)
+	}
+}

@@ -1,0 +1,142 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package filelease_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/filelease"
+	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+)
+
+func TestStoreIsALeaseStore(t *testing.T) {
+	t.Parallel()
+	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
+		t.Parallel()
+		dir := fastDir(t)
+		return leasetest.Backend{
+			Store:  openFiles(t, dir),
+			Reopen: func() leaderelect.LeaseStore { return openFiles(t, dir) },
+			Delete: func(key string) { require.NoError(t, os.RemoveAll(filepath.Join(dir, key+".d"))) },
+		}
+	})
+}
+
+func TestARecordInAFileDoesNotExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openFiles(t, t.TempDir())
+		want, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 3})
+		require.NoError(t, err)
+		time.Sleep(365 * 24 * time.Hour)
+		got, err := s.Get(t.Context(), "lease")
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	})
+}
+
+func TestADirectoryThatIsRestoredKeepsItsVersionAndNoOtherGetsIt(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	dir, backup := filepath.Join(s.dir, "lease.d"), filepath.Join(t.TempDir(), "backup")
+	first, err := s.Create(context.Background(), leaderelect.Entry{Key: "lease"})
+	require.NoError(t, err)
+	require.NoError(t, os.CopyFS(backup, os.DirFS(dir)))
+	second, err := s.Update(context.Background(), first)
+	require.NoError(t, err)
+
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(backup)))
+	again, err := s.Update(context.Background(), first)
+	require.NoError(t, err)
+	assert.NotEqual(t, second.Version, again.Version)
+
+	require.NoError(t, os.RemoveAll(dir))
+	anew, err := s.Create(context.Background(), leaderelect.Entry{Key: "lease"})
+	require.NoError(t, err)
+	assert.NotContains(t, []string{first.Version, second.Version, again.Version}, anew.Version)
+}
+
+func TestEveryFileStaysInTheDirectoryAndIsNamedForPeople(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	for key, name := range map[string]string{
+		"shop-controller": "shop-controller", "shop/v1.2": "shop%2fv1.2", "../up": "%2e.%2fup", "Shop": "%53hop", "": "~",
+	} {
+		_, err := s.Create(context.Background(), leaderelect.Entry{Key: key})
+		require.NoError(t, err)
+		assert.FileExists(t, filepath.Join(s.dir, name+".d", "00000000000000000001.lease"), key)
+	}
+	for _, long := range []string{strings.Repeat("k", 10_000), strings.Repeat("/", 10_000)} {
+		_, err := s.Create(context.Background(), leaderelect.Entry{Key: long})
+		require.NoError(t, err)
+	}
+	made, err := os.ReadDir(s.dir)
+	require.NoError(t, err)
+	assert.Len(t, made, 7, "a directory for each key, and nothing that is left over")
+}
+
+func TestFileNamesTellTheirKeys(t *testing.T) {
+	for _, key := range []string{"a", "shop/v1.2", "../up", "Shop", "100%", "a\x00\xff", ".", "a~b"} {
+		s := openFiles(t, t.TempDir())
+		_, err := s.Create(t.Context(), leaderelect.Entry{Key: key})
+		require.NoError(t, err)
+		made, err := os.ReadDir(s.dir)
+		require.NoError(t, err)
+		back, ok := filelease.KeyOfFileName(strings.TrimSuffix(made[0].Name(), ".d"))
+		require.True(t, ok, key)
+		assert.Equal(t, key, back)
+	}
+	for _, name := range []string{"%", "%zz", "A", "%41b%", "%2F", "a+b", "~", ".a"} {
+		_, ok := filelease.KeyOfFileName(name)
+		assert.False(t, ok, name)
+	}
+}
+
+func TestADirectoryThatCannotBeWrittenToIsAnErrorAtConstruction(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "leases")
+	require.NoError(t, os.Mkdir(dir, 0o555))
+	if os.Geteuid() == 0 { // whom permissions do not stop
+		if dir = "/proc/self"; runtime.GOOS != "linux" {
+			t.Skip("root writes anywhere")
+		}
+	}
+	_, err := filelease.New(dir)
+	require.ErrorContains(t, err, fmt.Sprintf("filelease: open %q: ", dir))
+}
+
+func TestANewStoreLeavesNothingBehindInItsDirectory(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	made, err := os.ReadDir(s.dir)
+	require.NoError(t, err)
+	assert.Empty(t, made)
+}
+
+func TestADirectoryThatCannotBeMadeIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	_, err := filelease.New(filepath.Join(file, "leases"))
+	require.ErrorContains(t, err, "leases")
+}
+
+// files is a Store that knows its directory.
+type files struct {
+	*filelease.Store
+	dir string
+}
+
+func openFiles(t testing.TB, dir string) files {
+	t.Helper()
+	s, err := filelease.New(dir)
+	require.NoError(t, err)
+	return files{s, dir}
+}

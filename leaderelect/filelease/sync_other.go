@@ -1,0 +1,14 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package filelease
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+)
+
+// syncDir says why a Store does not work on this system.
+func syncDir(string) error {
+	return fmt.Errorf("directories cannot be synced on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}

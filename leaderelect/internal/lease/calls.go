@@ -1,0 +1,116 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// maxCalls bounds the store calls that are under way at once. One is usual; more means that the store ignores the end
+// of a context.
+const maxCalls = 8
+
+var (
+	// ErrNoReply is the cause with which the context of a call ends after its timeout.
+	ErrNoReply = errors.New("no reply in time")
+
+	// errGoexit stands for the reply of a call that ended its goroutine.
+	errGoexit = errors.New("leaderelect: call store: it called runtime.Goexit")
+)
+
+// Calls counts the calls of a store that are under way. Each has a goroutine of its own, so that none of them can hold up
+// its caller for longer than its timeout. The zero value is ready for use; Do makes the calls.
+type Calls struct {
+	mu sync.Mutex
+	// mu guards the following.
+	running int
+	idle    chan struct{} // made by a waiter, closed by the call that ends as the last; nil when nobody waits
+}
+
+// Do runs f and returns what it returns, or an error as soon as ctx ends or timeout has passed, whether f has returned or
+// not. The result of an f that returns later is dropped. A panic of f is an error that is not definite.
+func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	var none T
+	if !c.start() {
+		return none, fmt.Errorf("leaderelect: call store: %d calls have not returned", maxCalls)
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrNoReply)
+	defer cancel()
+	reply := make(chan result, 1)
+
+	// This goroutine exists so that a call that hangs delays nobody. It ends when the store returns; Run waits for it
+	// in Calls.Wait.
+	go func() {
+		r := result{err: errGoexit}
+		defer func() { // also when the store ends the goroutine
+			c.end() // first: whoever has the reply may make the next call
+			reply <- r
+		}()
+		r.err = wait.Call(ctx, func(ctx context.Context) (err error) {
+			r.value, err = f(ctx)
+			return err
+		})
+	}()
+
+	select {
+	case r := <-reply:
+		return r.value, r.err
+	case <-ctx.Done():
+		// %v: whatever the cause is, it is not an answer of the store.
+		return none, fmt.Errorf("leaderelect: call store: %v", context.Cause(ctx))
+	}
+}
+
+// Wait returns when no call is under way, or after timeout. It returns how many calls are left behind.
+func (c *Calls) Wait(timeout time.Duration) int {
+	c.mu.Lock()
+	if c.running == 0 {
+		c.mu.Unlock()
+		return 0
+	}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	idle := c.idle
+	c.mu.Unlock()
+
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running
+}
+
+// start counts a call, unless there are too many.
+func (c *Calls) start() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == maxCalls {
+		return false
+	}
+	c.running++
+	return true
+}
+
+// end counts a call that has returned.
+func (c *Calls) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	if c.running == 0 && c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
+}

@@ -1,0 +1,87 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
+)
+
+func TestWhatIsClosedIsNotMissedWhenTheTimeIsUpToo(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	for range 100 { // of two events at the same time, select takes either
+		require.True(t, lease.ClosedWithin(closed, 0))
+	}
+	require.False(t, lease.ClosedWithin(make(chan struct{}), 0))
+}
+
+func TestACallThatHangsDelaysNobodyAndEightAreTheMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls lease.Calls
+		release := make(chan struct{})
+		var running atomic.Int64
+		for range 10 {
+			begin := time.Now()
+			_, err := lease.Do(t.Context(), &calls, time.Second, func(context.Context) (int, error) {
+				running.Add(1)
+				<-release // whatever the context says
+				return 1, nil
+			})
+			require.Error(t, err)
+			require.LessOrEqual(t, time.Since(begin), time.Second)
+		}
+		require.Equal(t, int64(8), running.Load())
+		require.Equal(t, 8, calls.Wait(time.Second))
+		close(release)
+		require.Zero(t, calls.Wait(time.Second))
+		n, err := lease.Do(t.Context(), &calls, time.Second, func(context.Context) (int, error) { return 2, nil })
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+	})
+}
+
+func TestACallThatPanicsOrEndsItsGoroutineIsAnError(t *testing.T) {
+	var calls lease.Calls
+	_, err := lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) { panic("boom") })
+	require.ErrorContains(t, err, "boom")
+	_, err = lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) { runtime.Goexit(); return 1, nil })
+	require.ErrorContains(t, err, "Goexit")
+	require.Zero(t, calls.Wait(0))
+	cause := errors.New("the caller has left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	_, err = lease.Do(ctx, &calls, time.Hour, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, nil })
+	if err != nil {
+		require.NotErrorIs(t, err, cause, "the cause of a caller is no answer of the store")
+	}
+}
+
+func TestARecordThatNoElectorHasWrittenIsNotReadable(t *testing.T) {
+	for _, value := range []string{"", "{", "null", `{"holder":"x"}`, `{"holder":"","incarnation":"i"}`, `{"holder":"x","incarnation":"i","released":true}`} {
+		v := lease.ViewOf([]byte(value), "v", 7, 0, time.Now())
+		assert.False(t, v.Readable, value)
+		assert.False(t, v.Held(), value)
+		assert.Equal(t, lease.Record{Term: 7}, v.Record, value)
+	}
+	v := lease.ViewOf([]byte(`{"holder":"x","incarnation":"i","term":3,"leaseMillis":-1}`), "v", 2, 0, time.Now())
+	assert.True(t, v.Held())
+	assert.Equal(t, uint64(3), v.Record.Term)
+	assert.Zero(t, v.Record.Lease())
+}
+
+func TestTheClocksOfTheKernelAreReadCloseToEachOther(t *testing.T) {
+	least, most := lease.Asleep()
+	assert.LessOrEqual(t, least, most)
+	assert.GreaterOrEqual(t, most, time.Duration(0))
+	again, _ := lease.Asleep()
+	assert.InDelta(t, most, again, float64(time.Second), "nobody has suspended the machine")
+}

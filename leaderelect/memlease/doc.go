@@ -1,0 +1,30 @@
+// Package memlease keeps leases in the memory of one process: for tests, for examples, and for electors that share a
+// process. A test can make it fail.
+//
+// # Usage
+//
+//	leases := memlease.New()
+//	leases.Inject(memlease.Faults{After: loseEveryReply}) // and leases.Inject(memlease.Faults{}) ends it
+//
+// # Guarantees
+//
+//  1. [Store] passes leasetest. It is a leaderelect.Watcher, a shard.Lister and a leaderelect.Sessions too, and
+//     its entries have a Floor.
+//  2. A version is never used again, for any key, and a floor grows even when the record is deleted.
+//  3. A call whose Before returns an error changes nothing. A call whose After returns an error has had its effect.
+//  4. A store without faults never blocks.
+//  5. Watches do not fail, and report only changes that happened. A consumer that is busy misses intermediate states,
+//     never the newest.
+//
+// # What it does not do
+//
+// Nothing outlives the process.
+//
+// # Shutdown
+//
+// A store starts no goroutine and needs no Close.
+//
+// # Testing
+//
+// A store works in a testing/synctest bubble.
+package memlease

@@ -1,0 +1,176 @@
+package shard_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+)
+
+// numbered makes a replica have another number of slots.
+func numbered(n int) func(*shard.Config) {
+	return func(cfg *shard.Config) { cfg.Slots = n }
+}
+
+func TestAReplicaWithAnotherNumberOfSlotsDoesNotJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 16)
+		a := w.join(t, "a", nil)
+		after(time.Second)
+		b := w.join(t, "b", numbered(8))
+		<-b.done
+		require.ErrorIs(t, b.err, leaderelect.ErrMismatch)
+		require.EqualError(t, b.err, `shard: run "shards": there are 16 slots, and this replica has 8: `+
+			`give all replicas the same number, or stop them all and delete the record: `+leaderelect.ErrMismatch.Error())
+		require.Len(t, a.Owned(), 16)
+
+		require.NoError(t, a.stop())
+		require.ErrorIs(t, b.Run(t.Context()), leaderelect.ErrMismatch, "also when nobody runs")
+		w.store.Delete("shards")
+		b.start()
+		after(time.Second)
+		require.Len(t, b.Owned(), 8, "the number can be changed")
+	})
+}
+
+func TestReplicasThatStartAtTheSameTimeWithTwoNumbersAgreeOnOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 16)
+		a, b := w.join(t, "a", nil), w.join(t, "b", numbered(8))
+		after(time.Second)
+		require.True(t, len(a.Owned()) == 16 && len(b.Owned()) == 0 || len(a.Owned()) == 0 && len(b.Owned()) == 8)
+	})
+}
+
+func TestAReplicaEndsWhenTheNumberIsNotItsOwnAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 16)
+		a := w.join(t, "a", nil)
+		after(time.Second)
+		w.store.Delete("shards") // by somebody who has not stopped a
+		b := w.join(t, "b", numbered(8))
+		after(lease + time.Second)
+		<-a.done
+		require.ErrorIs(t, a.err, leaderelect.ErrMismatch)
+		require.Empty(t, a.Owned())
+		require.NotEmpty(t, b.Owned())
+	})
+}
+
+func TestARecordOfTheNumberThatIsDeletedOrDamagedIsRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 16)
+		a := w.join(t, "a", nil)
+		after(time.Second)
+		w.store.Delete("shards")
+		after(lease)
+		_, err := w.store.Get(t.Context(), "shards")
+		require.NoError(t, err)
+		w.store.Put(leaderelect.Entry{Key: "shards", Value: []byte("{")})
+		b := w.join(t, "b", numbered(8))
+		after(lease + 2*retry)
+		<-b.done
+		require.ErrorIs(t, b.err, leaderelect.ErrMismatch, "it leaves the repair to those who run")
+		require.Len(t, a.Owned(), 16)
+		require.NoError(t, a.stop())
+
+		w.store.Put(leaderelect.Entry{Key: "shards", Value: []byte("{")})
+		b.start()
+		after(lease + time.Second)
+		require.Empty(t, b.Owned())
+		require.Error(t, b.Check(0), "it waits, and says so")
+		after(lease + 2*retry)
+		require.Len(t, b.Owned(), 8, "when nobody repairs it")
+		require.NoError(t, b.Check(0))
+	})
+}
+
+func TestSlotsThatCannotReachTheStoreSayWhyAndBeginLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 16)
+		w.store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errExpected }})
+		a := w.join(t, "a", nil)
+		after(lease)
+		require.NoError(t, a.Check(0))
+		after(lease)
+		require.ErrorIs(t, a.Check(0), errExpected)
+		w.store.Inject(memlease.Faults{})
+		after(2 * retry)
+		require.NoError(t, a.Check(0))
+		require.Len(t, a.Owned(), 16)
+	})
+}
+
+func TestAStoreThatTakesNoWritesIsOneErrorForAllSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 16)
+		a := w.join(t, "a", nil)
+		after(time.Second)
+		require.NoError(t, a.stop(), "now there is a record of the number")
+		w.store.Inject(memlease.Faults{Before: func(_ context.Context, c memlease.Call) error {
+			if c.Op == "update" && strings.Contains(c.Key, "/slot/") {
+				return errExpected
+			}
+			return nil
+		}})
+		a.start()
+		after(2*lease + 2*retry)
+		err := a.Check(0)
+		require.ErrorIs(t, err, errExpected)
+		require.Equal(t, 1, strings.Count(err.Error(), errExpected.Error()), err.Error())
+	})
+}
+
+// competitor returns an elector of a key.
+func competitor(t *testing.T, s leaderelect.LeaseStore, key string) *leaderelect.Elector {
+	t.Helper()
+	e, err := leaderelect.New(leaderelect.Config{
+		Store: s, Key: key, Identity: "elector", Logger: slog.New(slog.DiscardHandler), ReleaseOnCancel: true,
+		OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error { <-ctx.Done(); return nil },
+	})
+	require.NoError(t, err)
+	return e
+}
+
+func TestAnElectorAndSlotsDoNotShareAKey(t *testing.T) {
+	for _, slots := range []int{1, 16} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, slots)
+			a := w.join(t, "a", nil)
+			after(time.Second)
+			e := competitor(t, w.store, "shards")
+			err := e.Run(t.Context())
+			require.ErrorIs(t, err, leaderelect.ErrMismatch)
+			require.ErrorContains(t, err, `leaderelect: run "shards": the record is that of`)
+			require.ErrorIs(t, e.RunOnce(t.Context()), leaderelect.ErrMismatch)
+			_, known := e.Leader()
+			assert.False(t, known)
+			_, err = leaderelect.Holder(t.Context(), w.store, "shards")
+			require.ErrorIs(t, err, leaderelect.ErrNotFound)
+			require.Len(t, a.Owned(), slots)
+
+			require.NoError(t, a.stop())
+			w.store.Delete("shards")
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- e.Run(ctx) }() // ends with ctx
+			after(time.Second)
+			require.True(t, e.IsLeader(), "the key is free again")
+			require.ErrorIs(t, a.Run(t.Context()), leaderelect.ErrMismatch)
+			cancel()
+			require.NoError(t, <-ended)
+			err = a.Run(t.Context())
+			require.ErrorIs(t, err, leaderelect.ErrMismatch, "the lease was released, and may be taken by another elector")
+			require.ErrorContains(t, err, "is the lease of an Elector")
+		})
+	}
+}

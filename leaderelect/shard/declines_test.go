@@ -1,0 +1,117 @@
+package shard_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+)
+
+func TestASlotThatItsOwnerCannotAcquireGoesToAnother(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
+		w := newWorld(t, 16)
+		a, tries := w.join(t, "a", mode), 0
+		w.settle(t, 4*retry, a)
+		b := w.join(t, "b", func(cfg *shard.Config) {
+			if mode != nil {
+				mode(cfg)
+			}
+			acquired := cfg.OnAcquired
+			cfg.OnAcquired = func(ctx context.Context, slot int) error {
+				w.mu.Lock()
+				tries++
+				w.mu.Unlock()
+				return acquired(ctx, slot)
+			}
+		})
+		w.mu.Lock()
+		b.fails = make(map[int]bool)
+		for slot := range 16 {
+			b.fails[slot] = true
+		}
+		w.mu.Unlock()
+		after(8 * retry)
+		for range 10 { // it may try again, but not for long
+			w.cover(t, 4*retry, 16, a, b)
+			after(time.Minute)
+		}
+		w.mu.Lock()
+		assert.LessOrEqual(t, tries, 16*9, "of each slot, less and less often")
+		w.mu.Unlock()
+
+		w.mu.Lock()
+		b.fails = nil
+		w.mu.Unlock()
+		w.settle(t, 80*retry, a, b)
+		w.checkNow(t)
+	})
+}
+
+func TestASlotWhoseRecordAReplicaCannotWriteGoesToAnother(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
+		w := newWorld(t, 4)
+		a := w.join(t, "a", mode)
+		b := w.join(t, "b", mode)
+		w.mu.Lock()
+		a.deaf = map[string]bool{"shards/slot/0": true, "shards/slot/1": true, "shards/slot/2": true, "shards/slot/3": true}
+		w.mu.Unlock()
+		w.cover(t, 4*lease, 4, a, b)
+		require.Len(t, b.Owned(), 4)
+		w.checkNow(t)
+	})
+}
+
+func TestASlotThatNobodyCanAcquireIsTriedByAllLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
+		w.mu.Lock()
+		a.fails, b.fails = map[int]bool{1: true}, map[int]bool{1: true}
+		w.mu.Unlock()
+		after(time.Hour)
+		w.mu.Lock()
+		assert.Less(t, w.acquired, 80, "of two replicas, in an hour")
+		assert.Greater(t, w.acquired, 40, "and none has given up")
+		b.fails = nil
+		w.mu.Unlock()
+		w.settle(t, 80*retry, a, b)
+		w.checkNow(t)
+	})
+}
+
+func TestASlotWhoseWorkIsNeverDoneShowsInCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		a := w.join(t, "a", func(cfg *shard.Config) { cfg.Lease.DrainTimeout = -1 })
+		after(time.Second)
+		var dones []func()
+		for _, key := range keysOf(a.Slots, 2) {
+			_, done, ok := a.Begin(t.Context(), key)
+			require.True(t, ok)
+			dones = append(dones, done)
+		}
+		after(calm)
+		require.NoError(t, a.Check(0), "work may take its time while its slot is owned")
+		b := w.join(t, "b", nil)
+		after(lease)
+		require.NoError(t, a.Check(0))
+		after(3 * retry)
+		require.NoError(t, a.Check(lease))
+		err := a.Check(0)
+		require.ErrorContains(t, err, `shard: check "shards": slot `)
+		require.ErrorContains(t, err, "done was not called for 1 works that were begun")
+		require.Empty(t, b.Owned())
+		for _, done := range dones {
+			done()
+		}
+		after(2 * retry)
+		require.NoError(t, a.Check(0))
+		w.settle(t, 4*retry, a, b)
+		w.checkNow(t)
+	})
+}

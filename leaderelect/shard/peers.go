@@ -1,0 +1,160 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
+)
+
+// peers holds all records of [Slots] as they were last read, by one List.
+type peers struct {
+	lister  Lister
+	key     string // what the keys of all records begin with
+	timing  lease.Timing
+	log     *slog.Logger
+	period  func() time.Duration
+	calls   lease.Calls
+	wake    chan struct{} // capacity 1; nudge sends, run receives, never closed
+	changed lease.Signal
+
+	mu sync.Mutex
+	// mu guards the following.
+	seen    map[string]lease.Observation // by key; nil before the first read
+	entries map[string]leaderelect.Entry // by key
+}
+
+// member is a replica that takes part.
+type member struct {
+	number   int
+	leader   leaderelect.Leader
+	declines []int // slots that it could not acquire
+}
+
+// snapshot is the members, and the owners of the slots.
+type snapshot struct {
+	members []member // by number
+	owners  []int    // member by slot; nobody if it is free or its owner is no member
+	free    []bool   // by slot: it was released, or has expired
+	vacant  int      // the first number that no member has; nobody if there is none, or nothing was read
+}
+
+// run reads the records every period until ctx ends, and calls then after each read.
+func (p *peers) run(ctx context.Context, then func()) error {
+	warnings := lease.NewWarnings(p.log)
+	for ctx.Err() == nil {
+		if err := p.list(ctx); err == nil {
+			then()
+		} else if ctx.Err() == nil {
+			warnings.Warn(ctx, "shard: reading the slots failed", err)
+		}
+		timer := time.NewTimer(p.period())
+		select {
+		case <-ctx.Done():
+		case <-p.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	if left := p.calls.Wait(p.timing.RequestTimeout); left > 0 {
+		return fmt.Errorf("shard: run %q: %d calls have not returned: %w", p.key, left, leaderelect.ErrStoreStuck)
+	}
+	return nil
+}
+
+// list reads all records.
+func (p *peers) list(ctx context.Context) error {
+	list, err := lease.Do(ctx, &p.calls, p.timing.RequestTimeout, func(ctx context.Context) ([]leaderelect.Entry, error) {
+		return p.lister.List(ctx, p.key+"/")
+	})
+	if err != nil {
+		return err
+	}
+	at := time.Now()
+	seen, entries := make(map[string]lease.Observation, len(list)), make(map[string]leaderelect.Entry, len(list))
+	p.mu.Lock()
+	for _, e := range list {
+		o := lease.Observation{View: viewOf(e, at), Since: at}
+		if before, ok := p.seen[e.Key]; ok && before.Version == o.Version {
+			o.Since = before.Since
+		}
+		seen[e.Key], entries[e.Key] = o, e
+	}
+	p.seen, p.entries = seen, entries
+	p.mu.Unlock()
+	p.changed.Fire()
+	return nil
+}
+
+// forget drops what was read.
+func (p *peers) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen, p.entries = nil, nil
+}
+
+// nudge makes run read the records now.
+func (p *peers) nudge() { lease.Wake(p.wake) }
+
+// snapshot returns what the records said.
+func (p *peers) snapshot(slots, members int) snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := snapshot{vacant: nobody}
+	numbers := make(map[string]int, members) // by incarnation
+	for n := range members {
+		o, ok := p.seen[memberKey(p.key, n)]
+		switch free := !ok || !o.Held() || p.expired(o); {
+		case !free:
+			s.members = append(s.members, member{n, leaderOf(o.Record), o.Record.Declines})
+			numbers[o.Record.Incarnation] = n
+		case s.vacant == nobody && p.seen != nil:
+			s.vacant = n
+		}
+	}
+	for n := range slots {
+		owner := nobody
+		o := p.seen[slotKey(p.key, n)]
+		s.free = append(s.free, p.seen != nil && (!o.Held() || p.expired(o)))
+		if o.Held() {
+			if n, ok := numbers[o.Record.Incarnation]; ok {
+				owner = n
+			}
+		}
+		s.owners = append(s.owners, owner)
+	}
+	return s
+}
+
+// observation returns one record as it was last read, and since when it has been so.
+func (p *peers) observation(key string) lease.Observation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen[key]
+}
+
+// expired reports whether o had not changed for the length of its lease when it was read.
+func (p *peers) expired(o lease.Observation) bool {
+	return o.At.Sub(o.Since) >= cmp.Or(o.Record.Lease(), p.timing.LeaseDuration)
+}
+
+// slotKey and memberKey name the records.
+func slotKey(key string, n int) string   { return key + "/slot/" + strconv.Itoa(n) }
+func memberKey(key string, n int) string { return key + "/member/" + strconv.Itoa(n) }
+
+// viewOf decodes e, which was read by the given time.
+func viewOf(e leaderelect.Entry, at time.Time) lease.View {
+	return lease.ViewOf(e.Value, e.Version, e.Term, e.Floor, at)
+}
+
+// leaderOf returns the holder of a record.
+func leaderOf(r lease.Record) leaderelect.Leader {
+	return leaderelect.Leader{Identity: r.Holder, Incarnation: r.Incarnation, Term: r.Term, Metadata: maps.Clone(r.Metadata)}
+}

@@ -1,0 +1,198 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
+)
+
+// slot is one lease of [Slots], and the work on its keys.
+//
+// This replica owns the slot from its acquisition until the lease is lost or the plan takes it away. Work that has begun may
+// continue then, and the release waits for it.
+type slot struct {
+	number  int
+	elector *leaderelect.Elector
+	link    *lease.Link
+	slots   *Slots
+
+	mu sync.Mutex
+	// mu guards the following.
+	leadership *leaderelect.Leadership // while new work may begin; else nil
+	until      context.Context         // that of the leadership; no new work begins when it has ended
+	working    int                     // works that have begun and are not done
+	idle       chan struct{}           // made by lead when it waits, closed by the last work that is done; else nil
+	drains     time.Time               // since when lead waits; zero when it does not
+	wanted     time.Time               // since when the plan has given the slot to this replica while it is free; else zero
+	failures   int                     // consecutive failures to acquire the slot
+	declined   time.Time               // until then this replica leaves the slot to others
+}
+
+// A replica that cannot acquire a slot declines it: for four RetryPeriods the first time, in which all others learn of it
+// and try, and twice as long after each further failure, up to 64.
+const (
+	firstDecline = 4
+	longDecline  = 64
+)
+
+// headStart is how many RetryPeriods other replicas leave a slot to the one in whose favor it was released. By then each
+// has a new plan.
+const headStart = 1
+
+// newSlot returns a slot that is not owned.
+func newSlot(s *Slots, number int, store leaderelect.LeaseStore) (*slot, error) {
+	one := &slot{number: number, slots: s, link: &lease.Link{Incarnation: s.incarnation, HeadStart: headStart}}
+	cfg := s.cfg.lease()
+	cfg.Key, cfg.OnStartedLeading = slotKey(cfg.Key, number), one.lead
+	if s.cfg.OnRevoked != nil {
+		cfg.OnStoppedLeading = func(_ *leaderelect.Leadership, cause error) { s.cfg.OnRevoked(number, cause) }
+	}
+	var err error
+	one.elector, err = s.elector(cfg, store, one.link)
+	return one, err
+}
+
+// lead is the work of the leader of the slot.
+func (s *slot) lead(ctx context.Context, l *leaderelect.Leadership) error {
+	s.mu.Lock()
+	s.leadership, s.until = l, ctx
+	s.mu.Unlock()
+
+	began := time.Now()
+	err := lease.Guard(ctx, func(ctx context.Context) error {
+		if err := s.slots.cfg.OnAcquired(ctx, s.number); err != nil {
+			return err
+		}
+		s.acquired()
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		if time.Since(began) > s.slots.timing.LeaseDuration {
+			s.acquired() // and it has failed since
+		}
+		s.decline(0)
+		s.slots.peers.nudge()
+	}
+
+	s.mu.Lock()
+	s.leadership, s.until = nil, nil
+	var idle chan struct{}
+	if s.working > 0 {
+		s.idle, s.drains = make(chan struct{}), time.Now()
+		idle = s.idle
+	}
+	s.mu.Unlock()
+	if idle != nil {
+		<-idle
+		s.mu.Lock()
+		s.drains = time.Time{}
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// acquired records that this replica was able to acquire the slot.
+func (s *slot) acquired() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = 0
+}
+
+// decline records that this replica was not able to acquire the slot, and leaves it to others for a while.
+func (s *slot) decline(atLeast time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	periods := min(firstDecline<<min(s.failures, 10), longDecline)
+	s.failures++
+	s.declined = time.Now().Add(max(time.Duration(periods)*s.slots.timing.RetryPeriod, atLeast))
+	s.wanted = time.Time{}
+}
+
+// declines reports whether this replica leaves the slot to others.
+func (s *slot) declines() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.declined)
+}
+
+// want records whether the plan gives the slot to this replica while it is free. If that lasts longer than any lease, the
+// replica cannot acquire it: its calls for this record fail.
+func (s *slot) want(free bool) {
+	s.mu.Lock()
+	now := time.Now()
+	switch {
+	case !free:
+		s.wanted = time.Time{}
+	case s.wanted.IsZero():
+		s.wanted = now
+	}
+	patience := 2 * s.slots.timing.LeaseDuration
+	stuck := free && now.Sub(s.wanted) > patience
+	s.mu.Unlock()
+	if stuck {
+		s.decline(4 * patience) // long enough for several others to find out the same
+		s.slots.log.Warn("shard: a slot that is free cannot be acquired here, and is left to others", "slot", s.number)
+	}
+}
+
+// stuck returns an error if work that was begun delays the release of the slot for longer than it may.
+func (s *slot) stuck(tolerance time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drains.IsZero() {
+		return nil
+	}
+	age, limit := time.Since(s.drains), s.slots.timing.LeaseDuration+max(0, s.slots.timing.DrainTimeout)
+	if age <= limit+tolerance {
+		return nil
+	}
+	return fmt.Errorf("slot %d is to be released for %s, and done was not called for %d works that were begun", s.number, age, s.working)
+}
+
+// owned reports whether new work may begin.
+func (s *slot) owned() bool {
+	s.mu.Lock()
+	l, until := s.leadership, s.until
+	s.mu.Unlock()
+	return l != nil && until.Err() == nil && l.Err() == nil
+}
+
+// begin is Slots.Begin.
+func (s *slot) begin(ctx context.Context) (context.Context, func(), bool) {
+	s.mu.Lock()
+	l, until := s.leadership, s.until
+	if l == nil {
+		s.mu.Unlock()
+		return ctx, func() {}, false
+	}
+	s.working++ // first, so that the slot is not released while its leadership is checked
+	s.mu.Unlock()
+	if until.Err() != nil || l.Err() != nil {
+		s.done()
+		return ctx, func() {}, false
+	}
+
+	ctx, cancel := context.WithCancelCause(l.NewContext(ctx))
+	stop := context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+	return ctx, sync.OnceFunc(func() {
+		stop()
+		cancel(context.Canceled)
+		s.done()
+	}), true
+}
+
+// done counts work that has ended.
+func (s *slot) done() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.working--
+	if s.working == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}

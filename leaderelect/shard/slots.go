@@ -1,0 +1,241 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Slots shares keys among replicas: each key belongs to one of a fixed number of slots, and each slot is a lease that one
+// replica leads at a time. With one slot it is leader election.
+//
+// Work on a key begins with [Slots.Begin], which reports whether its slot is owned, and ends when the slot has to go.
+// All methods may be called concurrently, also while nothing runs.
+type Slots struct {
+	cfg         Config // with defaults, but for those of Lease
+	log         *slog.Logger
+	timing      lease.Timing
+	incarnation string // of all electors of this replica
+	slots       []*slot
+	membership  *membership
+	peers       *peers
+
+	mu sync.Mutex
+	// mu guards the following.
+	running bool
+	number  agreement
+}
+
+// New returns slots of which none is owned. The error names each field of cfg that is out of its bounds.
+func New(cfg Config) (*Slots, error) {
+	cfg = cfg.withDefaults()
+	s := &Slots{cfg: cfg, incarnation: rand.Text()}
+
+	// The config of one elector is valid if that of all is, and its link has the defaults.
+	common := &lease.Link{Incarnation: s.incarnation}
+	_, err := s.elector(cfg.lease(), cfg.Lease.Store, common)
+	if err != nil {
+		err = fmt.Errorf("Config.Lease: %w", err)
+	}
+	if err := errors.Join(cfg.validate(), err); err != nil {
+		return nil, fmt.Errorf("shard: new: %w", err)
+	}
+	s.log, s.timing = common.Log, common.Timing
+	lister, _ := cfg.Lease.Store.(Lister)
+	s.peers = &peers{
+		lister: lister, key: cfg.Lease.Key, timing: s.timing, log: s.log, period: common.Poll, wake: make(chan struct{}, 1),
+	}
+	store := cfg.Lease.Store
+	if _, watches := store.(leaderelect.Watcher); !watches && cfg.Slots > 1 {
+		store = told{store, s.peers} // one List for all, instead of a Get for each
+	}
+	s.membership = &membership{slots: s, store: store, number: nobody}
+	for n := range cfg.Slots {
+		one, err := newSlot(s, n, store)
+		if err != nil {
+			return nil, fmt.Errorf("shard: new: slot %d: %w", n, err)
+		}
+		s.slots = append(s.slots, one)
+	}
+	return s, nil
+}
+
+// elector returns an elector that is linked to this replica.
+func (s *Slots) elector(cfg leaderelect.Config, store leaderelect.LeaseStore, link *lease.Link) (*leaderelect.Elector, error) {
+	if store != nil {
+		cfg.Store = linked(store, link)
+	}
+	return leaderelect.New(cfg)
+}
+
+// Run shares the slots with other replicas until ctx ends. Then the slots that are owned drain and are released, and Run
+// returns nil when all its goroutines have ended, or an error that wraps leaderelect.ErrStoreStuck. If the slots run
+// already, Run returns leaderelect.ErrRunning at once. If the record under the key has another number of slots, or is the
+// lease of an Elector, the error wraps leaderelect.ErrMismatch. Run may be called again after it has returned.
+func (s *Slots) Run(ctx context.Context) error {
+	s.mu.Lock()
+	busy := s.running
+	s.running = true
+	s.mu.Unlock()
+	if busy {
+		return fmt.Errorf("shard: run %q: %w", s.cfg.Lease.Key, leaderelect.ErrRunning)
+	}
+	defer func() {
+		s.mu.Lock()
+		s.running = false
+		s.mu.Unlock()
+	}()
+
+	if err := s.agree(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	// The goroutines: one elector for each slot, one for the membership, one that reads the records and plans, and one
+	// that watches over the number of slots. They end after ctx, and Wait waits for them.
+	var g wait.Group
+	s.peers.forget()
+	g.Start(ctx, func(ctx context.Context) error {
+		err := s.keepAgreed(ctx)
+		cancel(err) // nobody else may continue with a number that is not that of others
+		return err
+	})
+	for _, one := range s.slots {
+		if len(s.slots) > 1 {
+			one.link.Revoke("") // until there is a plan
+		}
+		g.Start(ctx, one.elector.Run)
+	}
+	if len(s.slots) > 1 {
+		g.Start(ctx, s.membership.run)
+		g.Start(ctx, func(ctx context.Context) error { return s.peers.run(ctx, s.replan) })
+	}
+	return g.Wait()
+}
+
+// Slot returns the slot of a key. It depends on the key and the number of slots alone.
+func (s *Slots) Slot(key string) int { return slotOf(key, len(s.slots)) }
+
+// Owns reports whether this replica may work on key now. It reads the clock, as leaderelect.Leadership.Err does. It is
+// false for a slot that drains.
+func (s *Slots) Owns(key string) bool {
+	return s.slots[s.Slot(key)].owned()
+}
+
+// Begin begins work on key. It is false if the slot of key is not owned. The context ends with ctx, or when the slot is
+// lost. It carries the leaderelect.Leadership of the slot, so writes to a store.Store under it carry the term of the slot.
+// The slot is not handed over before done was called. Call done soon after that context has ended, once or more often.
+func (s *Slots) Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool) {
+	return s.slots[s.Slot(key)].begin(ctx)
+}
+
+// Owned returns the slots that this replica owns, in order: those that it may work on, and those that drain.
+func (s *Slots) Owned() []int {
+	var owned []int
+	for _, one := range s.slots {
+		if one.elector.IsLeader() {
+			owned = append(owned, one.number)
+		}
+	}
+	return owned
+}
+
+// Owner returns the replica that owned the slot of key when the record was last seen: to send a request there, for example.
+func (s *Slots) Owner(key string) (leaderelect.Leader, bool) {
+	return s.slots[s.Slot(key)].elector.Leader()
+}
+
+// Members returns the replicas that took part when the store was read last, in a fixed order. With one slot it is empty.
+func (s *Slots) Members() []leaderelect.Leader {
+	var members []leaderelect.Leader
+	for _, m := range s.peers.snapshot(s.cfg.Slots, s.cfg.Members).members {
+		members = append(members, m.leader)
+	}
+	return members
+}
+
+// Check returns an error if, for longer than LeaseDuration and the given tolerance, this replica needs help:
+//
+//   - A slot does what leaderelect.Elector.Check reports of a leadership.
+//   - A slot is to be released and work on it is not done, although DrainTimeout is over: was done not called?
+//   - The store has never answered, or answers reads and no writes. One error stands for all slots.
+//   - The number of slots cannot be read or recorded, so nothing has begun.
+//
+// Check is for a liveness probe.
+func (s *Slots) Check(tolerance time.Duration) error {
+	s.mu.Lock()
+	failing := s.number.check(s.timing.LeaseDuration + tolerance)
+	s.mu.Unlock()
+	errs := []error{failing}
+	for _, one := range s.slots {
+		own, store := one.link.Check(tolerance)
+		if own != nil {
+			own = fmt.Errorf("slot %d: %w", one.number, own)
+		}
+		failing = cmp.Or(failing, store)
+		errs = append(errs, own, one.stuck(tolerance))
+	}
+	errs[0] = failing
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("shard: check %q: %w", s.cfg.Lease.Key, err)
+	}
+	return nil
+}
+
+// declined returns the slots that this replica declines.
+func (s *Slots) declined() []int {
+	var all []int
+	for n, one := range s.slots {
+		if one.declines() {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// replan has every slot acquired, or handed over, according to the plan.
+func (s *Slots) replan() {
+	now := s.peers.snapshot(s.cfg.Slots, s.cfg.Members)
+	numbers := make([]int, 0, len(now.members))
+	for _, m := range now.members {
+		numbers = append(numbers, m.number)
+	}
+	own := s.membership.held()
+	if !slices.Contains(numbers, own) {
+		own = nobody - 1 // this replica owns nothing, and is not the nobody of the plan either
+	}
+	declined := make(map[[2]int]bool) // slot and member
+	for _, m := range now.members {
+		slots := m.declines
+		if m.number == own {
+			slots = s.declined() // which the record may not say yet
+		}
+		for _, n := range slots {
+			declined[[2]int{n, m.number}] = true
+		}
+	}
+	declines := func(slot, member int) bool { return declined[[2]int{slot, member}] }
+	for n, m := range plan(now.owners, numbers, declines) {
+		s.slots[n].want(m == own && now.free[n])
+		if m == own {
+			s.slots[n].link.Admit()
+			continue
+		}
+		successor := ""
+		if i := slices.Index(numbers, m); i >= 0 {
+			successor = now.members[i].leader.Incarnation
+		}
+		s.slots[n].link.Revoke(successor)
+	}
+}

@@ -1,0 +1,28 @@
+package sqllease_test
+
+import (
+	"database/sql"
+	"fmt"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+// Sessions have connections of their own, with no pooler in transaction mode in between.
+func ExampleSessions() {
+	var leases *sqllease.Store // sqllease.New(pooled, ...)
+	direct := new(sql.DB)      // sql.Open("pgx", "postgres://...")
+	sessions, err := sqllease.NewSessions(direct, sqllease.SessionsConfig{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cfg := leaderelect.Config{
+		Store: leases, Key: "shop-controller",
+		Sessions: sessions,
+		Fenced:   true, // every transaction of the work begins with leases.Guard
+	}
+	fmt.Println("early takeover:", cfg.Sessions != nil && cfg.Fenced)
+	// Output:
+	// early takeover: true
+}

@@ -1,0 +1,168 @@
+package sqllease
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Sessions are leaderelect.Sessions on Postgres. Each is an advisory lock of a connection, which the server releases when
+// the process at the other end is gone. The package documentation has what that needs: connections of their own, and no
+// pooler in transaction mode.
+//
+// All methods may be called concurrently.
+type Sessions struct {
+	db  *sql.DB
+	cfg SessionsConfig
+}
+
+// SessionsConfig is what [Sessions] need to know. The zero value is a good one.
+type SessionsConfig struct {
+	// CheckPeriod is the time between two checks of the connection that holds a session. Only the process that holds it
+	// learns of its end that way, to open another; others learn of it from the server. Less than RetryPeriod, so that a
+	// leader whose connections were all cut says so before it is missed. Defaults to 1s.
+	CheckPeriod time.Duration
+
+	_ [0]func()
+}
+
+// NewSessions returns sessions on connections of db, which stays open: two at a time for each elector. All electors of a
+// lease must reach the same database of the same server. The error names each field of cfg that is out of its bounds.
+// NewSessions panics if db is nil.
+func NewSessions(db *sql.DB, cfg SessionsConfig) (*Sessions, error) {
+	if db == nil {
+		panic("sqllease: NewSessions: the database is nil")
+	}
+	cfg.CheckPeriod = cmp.Or(cfg.CheckPeriod, time.Second)
+	if cfg.CheckPeriod < 0 {
+		return nil, fmt.Errorf("sqllease: new sessions: SessionsConfig.CheckPeriod is %s, must not be negative", cfg.CheckPeriod)
+	}
+	return &Sessions{db: db, cfg: cfg}, nil
+}
+
+const (
+	// A pooler in between may change the connection to the server. The number of the server's process shows that.
+	holdLock   = `SELECT pg_try_advisory_lock($1), pg_backend_pid(), pg_is_in_recovery()`
+	backendPID = `SELECT pg_backend_pid()`
+
+	// The lock is shared, so that all who wait get it at once, and let go by the end of the transaction.
+	limitWait = `SELECT set_config('lock_timeout', '60s', true), set_config('statement_timeout', '0', true), pg_is_in_recovery()`
+	awaitLock = `SELECT pg_advisory_xact_lock_shared($1)`
+)
+
+// waitLimit is the lock_timeout of a wait. While a connection waits for a lock, the server does not notice that its client
+// is gone. So the wait is begun again from time to time.
+const waitLimit = time.Minute
+
+// checkTimeout is how long a connection may take to answer.
+const checkTimeout = 5 * time.Second
+
+var (
+	errTaken           = errors.New("another connection has its lock")
+	errStandby         = errors.New("the server is a standby, which has locks of its own")
+	errOtherConnection = errors.New("the server process has changed: is a pooler in between?")
+)
+
+// Hold holds the session on a connection of its own, until ctx ends or the connection does.
+func (s *Sessions) Hold(ctx context.Context, name string, held func()) error {
+	if err := s.hold(ctx, lockOf(name), held); err != nil {
+		return fmt.Errorf("sqllease: hold session %q: %w", name, err)
+	}
+	return nil
+}
+
+func (s *Sessions) hold(ctx context.Context, lock int64, held func()) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	// The connection ends here, and does not go back to the pool with its lock.
+	defer func() {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = conn.Close()
+	}()
+	var taken, standby bool
+	var pid int64
+	if err := conn.QueryRowContext(ctx, holdLock, lock).Scan(&taken, &pid, &standby); err != nil {
+		return err
+	}
+	if standby {
+		return errStandby
+	}
+	if !taken {
+		return errTaken
+	}
+	held()
+	ticker := time.NewTicker(s.cfg.CheckPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+		if err := check(ctx, conn, pid); err != nil {
+			return err
+		}
+	}
+}
+
+// check returns nil if conn still ends in the server process with the given number.
+func check(ctx context.Context, conn *sql.Conn, pid int64) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	var now int64
+	if err := conn.QueryRowContext(ctx, backendPID).Scan(&now); err != nil {
+		return err
+	}
+	if now != pid {
+		return errOtherConnection
+	}
+	return nil
+}
+
+// Gone returns nil when no connection holds the session.
+func (s *Sessions) Gone(ctx context.Context, name string) error {
+	for {
+		begin := time.Now()
+		err := s.await(ctx, lockOf(name))
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() == nil && time.Since(begin) >= waitLimit: // it is held, as far as is known
+		default:
+			return fmt.Errorf("sqllease: wait for the end of session %q: %w", name, err)
+		}
+	}
+}
+
+// await waits for a lock, for waitLimit at most.
+func (s *Sessions) await(ctx context.Context, lock int64) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // it has changed nothing
+	var limit, none string
+	var standby bool
+	if err := tx.QueryRowContext(ctx, limitWait).Scan(&limit, &none, &standby); err != nil {
+		return err
+	}
+	if standby {
+		return errStandby
+	}
+	_, err = tx.ExecContext(ctx, awaitLock, lock)
+	return err
+}
+
+// lockOf returns the advisory lock of a session. If two sessions had the same lock, one could not be held.
+func lockOf(name string) int64 {
+	sum := sha256.Sum256([]byte(name))
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}

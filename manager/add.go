@@ -1,0 +1,227 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Add adds parts, and their sources. Those of one stage that are there when it begins start concurrently. A part that is added
+// while its stage is under way starts at once, when the sources that were added before it, and its own, have synced.
+//
+// Add adds all of the parts or none. It returns an error if a part has the name of another ([ErrExists]); if a part or one of its
+// sources is being removed (ErrExists too); or if the manager stops or has ended ([ErrStopped]). A source that is added may have
+// the name of a part that is none. Add panics if a part or a source is nil.
+func (m *Manager) Add(parts ...Part) error {
+	var made, sources []*part
+	for _, p := range parts {
+		p := newPart(p)
+		made = append(made, p)
+		for _, s := range sourcesOf(p.value) {
+			mustPart(fmt.Sprintf("Sources of %q", p.name), s)
+			i := slices.IndexFunc(sources, func(other *part) bool { return other.is(s) })
+			if i < 0 {
+				i = len(sources)
+				sources = append(sources, newSource(s))
+			}
+			if !slices.Contains(p.sources, sources[i]) {
+				p.sources = append(p.sources, sources[i])
+			}
+		}
+	}
+	for _, p := range made {
+		if m.slots != nil && p.stage == leaderStage && p.share != nil {
+			p.share(m.slots)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for i, p := range made {
+		if err := m.refusalLocked(p, made[:i]); err != nil {
+			errs = append(errs, fmt.Errorf("manager: add %s %q: %w", p.kind, p.name, err))
+		}
+	}
+	for _, s := range sources {
+		there := m.thereLocked(s.value)
+		if i := slices.IndexFunc(made, func(p *part) bool { return p.is(s.value) }); there == nil && i >= 0 {
+			there = made[i]
+		}
+		if there != nil && (there.removed || there.kind != kindSource) {
+			errs = append(errs, fmt.Errorf("manager: add source %q: %w", s.name, ErrExists))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, p := range made {
+		m.addLocked(p)
+	}
+	return nil
+}
+
+// refusalLocked returns why p, which stands after others in one call, cannot be added.
+func (m *Manager) refusalLocked(p *part, others []*part) error {
+	there := m.thereLocked(p.value)
+	switch {
+	case m.findLocked(p.kind, p.name) != nil:
+		return ErrExists
+	case slices.ContainsFunc(others, func(o *part) bool { return o.kind == p.kind && o.name == p.name || o.is(p.value) }):
+		return ErrExists
+	case there != nil && (there.listed || there.removed || p.kind != kindSource):
+		return ErrExists
+	case m.stoppingLocked():
+		return ErrStopped
+	case m.slots != nil && p.stage == leaderStage && p.acquired == nil:
+		return errors.New("it does not share its keys: add it to stage Always")
+	}
+	return nil
+}
+
+// addLocked adds p, which nothing speaks against.
+func (m *Manager) addLocked(p *part) {
+	for i, s := range p.sources {
+		p.sources[i] = m.sourceLocked(s)
+		p.sources[i].needs++
+	}
+	if p.kind != kindSource {
+		m.enlistLocked(p)
+		return
+	}
+	there := m.sourceLocked(p)
+	there.sources, there.listed = p.sources, true
+	there.needs++
+}
+
+// sourceLocked returns the source that s is, and adds it if it is not there.
+func (m *Manager) sourceLocked(s *part) *part {
+	if there := m.thereLocked(s.value); there != nil {
+		return there
+	}
+	m.enlistLocked(s)
+	return s
+}
+
+// enlistLocked adds p to the parts, and starts it if its stage has begun.
+func (m *Manager) enlistLocked(p *part) {
+	p.number = m.added
+	m.added++
+	m.parts = append(m.parts, p)
+	if s := m.stages[p.stage]; s != nil {
+		s.startLocked(p)
+	}
+}
+
+// Remove stops the part of the given name as the stop of the manager would, but it alone, and then each of its sources that no
+// other part needs. It returns when these have ended. If a source was added too, and has the name, Remove takes the other part
+// first. A source that was added ends when no part needs it any more.
+//
+// An informer runs once. If a part is to come back with the same informers, add them too, so that they stay.
+//
+// Remove returns what Run of the part, and of its sources, has returned, if that is news; [ErrNoPart] if no part of this name
+// was added; or the cause of ctx if that ends first. Then the removal continues: what a part returns in the end is logged, and its
+// name is free when it has ended. With a ctx that has ended already, Remove begins the removal and waits for nothing. A part
+// that removes itself must do so, or it waits for itself.
+func (m *Manager) Remove(ctx context.Context, name string) error {
+	m.mu.Lock()
+	p := cmp.Or(m.findLocked(kindPart, name), m.findLocked(kindSource, name))
+	if p == nil {
+		m.mu.Unlock()
+		return fmt.Errorf("manager: remove %q: %w", name, ErrNoPart)
+	}
+	if p.kind == kindSource && p.needs > 1 && !p.removed {
+		p.listed = false
+		p.needs--
+		m.mu.Unlock()
+		return nil
+	}
+	p.removers++
+	m.removeLocked(p)
+	m.mu.Unlock()
+	ended, err := m.awaitRemoval(ctx, p)
+	if ended {
+		for _, s := range p.released { // which does not change any more
+			_, late := m.awaitRemoval(ctx, s)
+			err = errors.Join(err, late)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("manager: remove %q: %w", name, err)
+	}
+	return nil
+}
+
+// removeLocked tells p to end for good.
+func (m *Manager) removeLocked(p *part) {
+	if !p.removed {
+		p.removed = true
+		p.tellLocked(time.Now())
+	}
+	if p.done == nil {
+		m.dropLocked(p)
+		return
+	}
+	p.cancel(errRemoved)
+}
+
+// awaitRemoval waits until p has ended, which counts the caller among its removers, and returns what p has said.
+func (m *Manager) awaitRemoval(ctx context.Context, p *part) (ended bool, err error) {
+	m.mu.Lock()
+	done := p.done
+	m.mu.Unlock()
+	if done != nil {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.removers--
+	if p.done != nil {
+		return false, fmt.Errorf("%s %q has not ended yet: %w", p.kind, p.name, context.Cause(ctx))
+	}
+	return true, p.result
+}
+
+// dropLocked takes p, which is not driven, out of the manager, and its sources if nobody else needs them.
+func (m *Manager) dropLocked(p *part) {
+	i := slices.Index(m.parts, p)
+	if i < 0 {
+		return
+	}
+	m.parts = slices.Delete(slices.Clone(m.parts), i, i+1)
+	if p.gate != nil && !isClosed(p.gate) {
+		close(p.gate) // a source that is gone holds up nobody
+	}
+	for _, s := range p.sources {
+		if s.needs--; s.needs == 0 {
+			p.released = append(p.released, s)
+			s.removers += p.removers
+			m.removeLocked(s)
+		}
+	}
+}
+
+// findLocked returns the part of the given kind and name that was added, or nil.
+func (m *Manager) findLocked(kind, name string) *part {
+	for _, p := range m.parts {
+		if p.listed && p.kind == kind && p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// thereLocked returns the part that v is, or nil.
+func (m *Manager) thereLocked(v any) *part {
+	for _, p := range m.parts {
+		if p.is(v) {
+			return p
+		}
+	}
+	return nil
+}

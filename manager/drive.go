@@ -1,0 +1,202 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// drive runs p until ctx ends: again after a failure, if Restart says so.
+func (m *Manager) drive(ctx context.Context, p *part) {
+	for m.awaitSources(ctx, p) {
+		began := time.Now()
+		err := m.runOnce(ctx, p)
+		if told(ctx) {
+			m.settle(ctx, p, err)
+			return
+		}
+		if err == nil {
+			err = ErrEnded
+		}
+		if !m.react(ctx, p, err, time.Since(began)) {
+			return
+		}
+	}
+}
+
+// awaitSources waits until the sources that were added before p have synced, unless p runs beside them. It returns false if p is
+// told to end before.
+func (m *Manager) awaitSources(ctx context.Context, p *part) bool {
+	m.note(p, stateWaiting)
+	for _, source := range m.sourcesBefore(p) {
+		select {
+		case <-source.gate:
+		case <-ctx.Done():
+		}
+	}
+	return !told(ctx)
+}
+
+// sourcesBefore returns the sources that p waits for.
+func (m *Manager) sourcesBefore(p *part) (sources []*part) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range m.parts {
+		if other.gate != nil && p.stage != outerStage && other.number < p.number {
+			sources = append(sources, other)
+		}
+	}
+	return sources
+}
+
+// runOnce calls Run of p and returns its error. A source that does not sync in time is ended.
+func (m *Manager) runOnce(ctx context.Context, p *part) error {
+	if p.gate != nil {
+		m.note(p, stateSyncing)
+	} else {
+		m.note(p, stateRunning)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan struct{})
+	var running wait.Group
+	// The part blocks, and may panic or end its goroutine. It ends with ctx, and is waited for below.
+	running.Start(ctx, func(ctx context.Context) error {
+		defer close(ended)
+		return p.run(ctx)
+	})
+	if p.gate == nil {
+		return running.Wait()
+	}
+
+	late := awaitSync(ctx, ended, m.cfg.SyncTimeout, p.synced)
+	switch {
+	case late != nil:
+		cancel(late)
+	case isClosed(p.synced):
+		m.noteSynced(p)
+	}
+	err := running.Wait()
+	switch {
+	case late == nil:
+		return err
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, late): // it says that it was told to end
+		return late
+	default:
+		return errors.Join(late, err)
+	}
+}
+
+// settle decides who hears of err, with which a part has ended that was told to.
+func (m *Manager) settle(ctx context.Context, p *part, err error) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) {
+		return // it says that it was told to end, which is no news
+	}
+	m.mu.Lock()
+	removed, stopping := p.removed, m.stoppingLocked()
+	if removed {
+		p.result = err
+	}
+	m.mu.Unlock()
+	switch {
+	case removed: // see letGo
+	case stopping:
+		m.fail(partError(p.kind, p.name, err))
+	default: // the term is over, and this process will campaign again
+		m.logger.WarnContext(ctx, "a part ended with an error after its term", "name", p.name, "error", err)
+	}
+}
+
+// letGo ends the drive of p by a stage.
+func (m *Manager) letGo(p *part) {
+	m.mu.Lock()
+	close(p.done)
+	p.ctx, p.cancel, p.done, p.told = nil, nil, nil, time.Time{}
+	p.state, p.since = stateWaiting, time.Now()
+	if p.removed {
+		m.dropLocked(p)
+	}
+	unheard := p.result
+	if p.removers > 0 {
+		unheard = nil
+	}
+	m.mu.Unlock()
+	if unheard != nil {
+		m.logger.Warn("a removed part ended with an error", "kind", p.kind, "name", p.name, "error", unheard)
+	}
+}
+
+// note says what p does now.
+func (m *Manager) note(p *part, state string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.state, p.since = state, time.Now()
+}
+
+// noteSynced lets those go on that wait for the source p.
+func (m *Manager) noteSynced(p *part) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.state, p.since = stateRunning, time.Now()
+	if !isClosed(p.gate) {
+		close(p.gate)
+	}
+}
+
+// told tells whether a part that runs with ctx was told to end. A leadership is lost a moment before its context ends.
+func told(ctx context.Context) bool { return ctx.Err() != nil || lost(ctx) }
+
+// lost tells whether ctx belongs to a leadership that was lost.
+func lost(ctx context.Context) bool {
+	l, ok := leaderelect.FromContext(ctx)
+	return ok && l.Err() != nil
+}
+
+// partError names the part that an error comes from.
+func partError(kind, name string, err error) error {
+	return fmt.Errorf("manager: run %s %q: %w", kind, name, err)
+}
+
+// awaitSync waits until synced or ended is closed, or ctx ends. It returns an error only if limit has passed; a negative one
+// does not.
+func awaitSync(ctx context.Context, ended <-chan struct{}, limit time.Duration, synced <-chan struct{}) error {
+	var late <-chan time.Time
+	began := time.Now()
+	if limit >= 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-synced:
+		return nil
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		if limit < 0 || time.Since(began) < limit || isClosed(synced) {
+			return nil
+		}
+		// A source that is late at the same moment as another is named too.
+	case <-late:
+	}
+	return after(ErrSyncTimeout, limit)
+}
+
+// after returns an error, different from every other, that says which limit was passed.
+func after(sentinel error, limit time.Duration) error {
+	return fmt.Errorf("%w: %v have passed", sentinel, limit)
+}
+
+// isClosed tells whether c, on which nothing is sent, is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,80 @@
+package manager
+
+import (
+	"testing"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/stretchr/testify/assert"
+)
+
+// CheckInvariants tests what is written at the fields of a manager and of its parts.
+func (m *Manager) CheckInvariants(t *testing.T) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	names := map[string]bool{}
+	for i, p := range m.everythingLocked() {
+		if p.listed {
+			assert.False(t, names[p.kind+p.name], "two of kind %s are called %q", p.kind, p.name)
+			names[p.kind+p.name] = true
+		}
+		if i > 0 && p != m.election {
+			assert.Less(t, m.parts[i-1].number, p.number, "parts are in the order in which they were added")
+		}
+		driven := p.done != nil
+		assert.Equal(t, driven, p.cancel != nil)
+		assert.Equal(t, driven, p.ctx != nil)
+		assert.True(t, driven || p.state == stateWaiting, "%s %q is %s without a stage", p.kind, p.name, p.state)
+		assert.True(t, driven || !p.removed, "%s %q is gone and still there", p.kind, p.name)
+		assert.False(t, driven && m.stages[p.stage] == nil && p.ctx.Err() == nil, "%s %q outlives its stage", p.kind, p.name)
+		assert.Equal(t, p.kind == kindSource, p.gate != nil)
+		if p.gate != nil && isClosed(p.gate) {
+			assert.True(t, isClosed(p.synced), "source %q lets others go before it has synced", p.name)
+		}
+		assert.GreaterOrEqual(t, p.removers, 0)
+		assert.True(t, p.removers == 0 || p.removed)
+		m.checkNeedsLocked(t, p)
+	}
+	if m.at == stageEnded {
+		assert.Equal(t, [stageKinds]*stage{}, m.stages)
+	}
+}
+
+// checkNeedsLocked tests that p counts who needs it, and is there only if somebody does.
+func (m *Manager) checkNeedsLocked(t *testing.T, p *part) {
+	t.Helper()
+	needs := 0
+	for _, other := range m.parts {
+		assert.False(t, other != p && other.is(p.value), "%q is there twice", p.name)
+		for _, s := range other.sources {
+			assert.Contains(t, m.parts, s, "a source of %q is gone", other.name)
+			if s == p {
+				assert.Less(t, p.number, other.number, "%q stands before its source", other.name)
+				needs++
+			}
+		}
+	}
+	if p.kind == kindSource {
+		if p.listed && !p.removed {
+			needs++
+		}
+		assert.Equal(t, needs, p.needs-btoi(p.listed && p.removed), "who needs %q", p.name)
+		assert.Equal(t, p.removed, needs == 0, "%q goes when nobody needs it", p.name)
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// SetExit sets what ends the process when a controller goes on although another may lead.
+func (m *Manager) SetExit(exit func(*leaderelect.Leadership)) { m.exit = exit }
+
+// Overrun is what the election calls when the work goes on although another may lead.
+func (m *Manager) Overrun(l *leaderelect.Leadership) { m.overrun(l) }
+
+// AwaitSync waits for a source.
+var AwaitSync = awaitSync

@@ -1,0 +1,122 @@
+package manager_test
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/require"
+)
+
+// fakeSource is a source that notes when it starts and stops.
+type fakeSource struct {
+	name   string
+	synced chan struct{}
+	once   sync.Once // closes synced
+	hold   bool      // Run does not close synced
+	events *log[string]
+	run    func(ctx context.Context) error // what it does; nil waits for ctx
+}
+
+func newFakeSource(name string, events *log[string]) *fakeSource {
+	return &fakeSource{name: name, synced: make(chan struct{}), events: events}
+}
+
+func (s *fakeSource) Name() string            { return s.name }
+func (s *fakeSource) Synced() <-chan struct{} { return s.synced }
+
+func (s *fakeSource) Run(ctx context.Context) error {
+	s.events.add(s.name + " starts")
+	defer s.events.add(s.name + " stops")
+	if !s.hold {
+		s.once.Do(func() { close(s.synced) })
+	}
+	if s.run != nil {
+		return s.run(ctx)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// fakePart is a part that notes when it starts and stops, and drains for a second if it may.
+type fakePart struct {
+	name    string
+	sources []controller.Source
+	events  *log[string]
+	run     func(ctx context.Context) error // what it does; nil waits for ctx and drains
+}
+
+func (r *fakePart) Name() string                 { return r.name }
+func (r *fakePart) Sources() []controller.Source { return r.sources }
+
+func (r *fakePart) Run(ctx context.Context) error {
+	r.events.add(r.name + " starts")
+	defer r.events.add(r.name + " stops")
+	if r.run != nil {
+		return r.run(ctx)
+	}
+	<-ctx.Done()
+	if l, ok := leaderelect.FromContext(ctx); !ok || l.Err() == nil {
+		time.Sleep(time.Second)
+		r.events.add(r.name + " drained")
+	}
+	return nil
+}
+
+func newFakePart(name string, events *log[string], sources ...controller.Source) *fakePart {
+	return &fakePart{name: name, events: events, sources: sources}
+}
+
+// watchedLeases notes each write while notes is set.
+type watchedLeases struct {
+	*leases
+	events *log[string]
+	notes  atomic.Bool
+}
+
+func (s *watchedLeases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if s.notes.Load() {
+		s.events.add("lease is written")
+	}
+	return s.leases.Update(ctx, e)
+}
+
+// fakeStage is a manager with a source and a part that note what happens, as BeforeRelease does.
+type fakeStage struct {
+	events  *log[string]
+	source  *fakeSource
+	part    *fakePart
+	hook    func(ctx context.Context) error // called by BeforeRelease, if not nil
+	manager *manager.Manager
+}
+
+func newStage(t *testing.T, cfg manager.Config) *fakeStage {
+	t.Helper()
+	events := &log[string]{}
+	s := &fakeStage{events: events, source: newFakeSource("source", events), part: newFakePart("part", events)}
+	cfg.Logger = cmp.Or(cfg.Logger, quiet)
+	cfg.BeforeRelease = func(ctx context.Context) error {
+		events.add("hook")
+		if s.hook != nil {
+			return s.hook(ctx)
+		}
+		return nil
+	}
+	var err error
+	s.manager, err = manager.New(cfg, s.source, s.part)
+	require.NoError(t, err)
+	return s
+}
+
+// The stages of a manager that starts and stops as it should.
+var (
+	started = []string{"source starts", "part starts"}
+	stopped = []string{"part drained", "part stops", "hook", "source stops"}
+	lost    = []string{"part stops"}
+)

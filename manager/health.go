@@ -1,0 +1,162 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Check tells whether this process is alive. It asks every part that runs and has a method Check() error, and the election,
+// and joins what they return, with their names. It also names each part that was told to end and has not for
+// [Config].StopTimeout and 3 s, because it was removed, its term is over, or everything stops. An error means that
+// something hangs which only the end of the process can mend, such as work that goes on although the lease is lost.
+//
+// Check is for a liveness probe. It is nil before Run, and after Run unless a part was left behind. A part that is not
+// running has nothing to answer for: one that waits, or that has failed and is to be started again.
+func (m *Manager) Check() error {
+	type driven struct {
+		*part
+		asked bool
+		told  time.Duration // ago, to end; 0 if it was not
+	}
+	m.mu.Lock()
+	var parts []driven
+	for _, p := range m.everythingLocked() {
+		if p.done == nil {
+			continue
+		}
+		d := driven{part: p, asked: p.check != nil && p.state != stateWaiting && p.state != stateBackingOff}
+		if !p.told.IsZero() {
+			d.told = time.Since(p.told)
+		}
+		parts = append(parts, d)
+	}
+	m.mu.Unlock()
+	var errs []error
+	for _, d := range parts {
+		var err error
+		if d.asked {
+			err = wait.Call(context.Background(), func(context.Context) error { return d.check() })
+		}
+		if m.cfg.StopTimeout >= 0 && d.told > m.cfg.StopTimeout+stopGrace {
+			err = errors.Join(err, fmt.Errorf("it was told to end %v ago, and has not returned", d.told.Round(time.Second)))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("manager: check %s %q: %w", d.kind, d.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Ready tells whether this process does what it is there for: whether the sources that were there at the beginning have
+// synced, no part has failed and waits to be started again, the stop has not begun, and Check has nothing to say. The
+// error names what is missing. Ready is for a readiness probe, and for whoever waits for the beginning. A standby is ready:
+// [Manager.Stats] tells it from a leader.
+func (m *Manager) Ready() error {
+	m.mu.Lock()
+	stage := m.stageLocked()
+	var errs []error
+	if stage != stageStandby && stage != stageLeading {
+		errs = append(errs, fmt.Errorf("manager: not ready: the manager is %s", stage))
+	}
+	var behind []*part
+	for _, p := range m.everythingLocked() {
+		switch {
+		case p.gate != nil && p.number < m.first && !isClosed(p.gate):
+			behind = append(behind, p)
+		case p.stateLocked() == stateBackingOff:
+			errs = append(errs, fmt.Errorf("manager: not ready: %s %q has failed: %w", p.kind, p.name, p.err))
+		}
+	}
+	m.mu.Unlock()
+	for _, p := range behind {
+		errs = append(errs, fmt.Errorf("manager: not ready: source %q has not synced", p.name))
+	}
+	return errors.Join(append(errs, m.Check())...)
+}
+
+// What a part does, in Stats. The package documentation has a diagram.
+const (
+	stateWaiting    = "waiting"     // for its stage, or for the sources; or it has failed, and everything stops
+	stateSyncing    = "syncing"     // a source that runs, and has not synced yet
+	stateRunning    = "running"     // its Run runs
+	stateBackingOff = "backing off" // it has failed, and is to be started again
+	stateStopping   = "stopping"    // it was told to end, and has not yet
+)
+
+// Stats is what a [Manager] does at one moment.
+type Stats struct {
+	// Stage says how far the manager has come: "new", "syncing", "standby", "leading", "stopping", or "ended".
+	Stage string
+
+	// Parts are the parts and their sources, in the order in which they were added, and the election after them.
+	Parts []PartStats
+}
+
+// PartStats is what one part of a [Manager] does at one moment.
+type PartStats struct {
+	Kind  string // "part", "source", or "election"
+	Name  string
+	State string // "waiting", "syncing", "running", "backing off", or "stopping"
+
+	// Since is when State began. It is zero before Run.
+	Since time.Time
+
+	// Restarts is how often the part was started again after a failure.
+	Restarts int
+
+	// Err is the last failure, or nil. It stays when the part runs again.
+	Err error
+}
+
+// Stats returns what m does. The caller may keep and change what it gets.
+func (m *Manager) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := Stats{Stage: m.stageLocked()}
+	for _, p := range m.everythingLocked() {
+		s.Parts = append(s.Parts, PartStats{
+			Kind: p.kind, Name: p.name, State: p.stateLocked(), Since: p.sinceLocked(), Restarts: p.restarts, Err: p.err,
+		})
+	}
+	return s
+}
+
+// everythingLocked returns all parts, the election last.
+func (m *Manager) everythingLocked() []*part {
+	if m.election == nil {
+		return m.parts
+	}
+	return append(m.parts[:len(m.parts):len(m.parts)], m.election)
+}
+
+// stageLocked returns the stage of m.
+func (m *Manager) stageLocked() string {
+	switch {
+	case m.stopping == nil:
+		return stageNew
+	case m.at != stageEnded && m.stoppingLocked():
+		return stageStopping
+	default:
+		return m.at
+	}
+}
+
+// sinceLocked returns when the state of p began.
+func (p *part) sinceLocked() time.Time {
+	if p.done != nil && !p.told.IsZero() {
+		return p.told
+	}
+	return p.since
+}
+
+// stateLocked returns the state of p.
+func (p *part) stateLocked() string {
+	if p.done != nil && p.ctx.Err() != nil {
+		return stateStopping
+	}
+	return p.state
+}

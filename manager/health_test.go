@@ -1,0 +1,205 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// checked is a controller whose health is what the test says.
+type checked struct {
+	*fakePart
+	asked atomic.Int64
+	sick  atomic.Pointer[error]
+	panic atomic.Bool
+}
+
+func (c *checked) Check() error {
+	c.asked.Add(1)
+	if c.panic.Load() {
+		panic("sick")
+	}
+	if err := c.sick.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// checkedSource is a source whose health is what the test says.
+type checkedSource struct {
+	*fakeSource
+	err error
+}
+
+func (c *checkedSource) Check() error { return c.err }
+
+func TestCheckAsksThePartsThatRunAndJoinsWhatTheySay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		synctest.Wait()
+		s := newStage(t, manager.Config{Election: election(store)})
+		c := &checked{fakePart: newFakePart("checked", s.events)}
+		c.sick.Store(&errBoom)
+		require.NoError(t, s.manager.Add(c))
+		silent := &checkedSource{fakeSource: newFakeSource("silent", s.events), err: errors.New("silent for 1h")}
+		require.NoError(t, s.manager.Add(silent))
+		require.NoError(t, s.manager.Check(), "nothing runs")
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		require.EqualError(t, s.manager.Check(), `manager: check source "silent": silent for 1h`)
+		assert.Zero(t, c.asked.Load(), "it does not run in a standby")
+
+		other.stop()
+		time.Sleep(time.Minute)
+		err := s.manager.Check()
+		require.ErrorIs(t, err, errBoom)
+		require.EqualError(t, err, "manager: check part \"checked\": boom\nmanager: check source \"silent\": silent for 1h")
+		require.EqualError(t, s.manager.Ready(), err.Error(), "who is not well is not ready")
+		c.panic.Store(true)
+		require.ErrorContains(t, s.manager.Check(), `manager: check part "checked": wait: recover from panic: sick`)
+		c.panic.Store(false)
+		c.sick.Store(nil)
+		silent.err = nil
+		require.NoError(t, s.manager.Check())
+		require.NoError(t, s.manager.Ready())
+
+		c.sick.Store(&errBoom)
+		r.cancel()
+		synctest.Wait()
+		require.ErrorIs(t, s.manager.Check(), errBoom, "it still drains")
+		require.NoError(t, r.stop())
+		require.NoError(t, s.manager.Check(), "nothing runs")
+	})
+}
+
+func TestAPartThatDoesNotRunHasNothingToAnswerFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{Restart: doubling})
+		start(t, s.manager.Run)
+		synctest.Wait()
+		late := newFakeSource("late", s.events)
+		late.hold = true
+		require.NoError(t, s.manager.Add(late))
+		waits := &checked{fakePart: newFakePart("waits", s.events)}
+		waits.sick.Store(&errBoom)
+		waits.run = func(context.Context) error { return errBoom }
+		require.NoError(t, s.manager.Add(waits))
+		synctest.Wait()
+		require.NoError(t, s.manager.Check(), "it waits for the source")
+		close(late.synced)
+		synctest.Wait()
+		assert.Equal(t, "backing off", s.manager.Stats().Parts[3].State)
+		require.NoError(t, s.manager.Check(), "it waits to be started again")
+		assert.Zero(t, waits.asked.Load())
+	})
+}
+
+func TestCheckNoticesWorkThatGoesOnAfterTheLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		cfg := election(store)
+		cfg.OnStepDownOverrun = func(*leaderelect.Leadership) {}
+		s := newStage(t, manager.Config{Election: cfg})
+		s.part.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Hour); return nil }
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		store.cut.Store(true)
+		time.Sleep(14 * time.Second)
+		require.NoError(t, s.manager.Check())
+		time.Sleep(2 * time.Second)
+		require.ErrorContains(t, s.manager.Check(), `manager: check election "lock": leaderelect: check "lock": `)
+		require.ErrorIs(t, r.stop(), manager.ErrStopTimeout)
+		time.Sleep(time.Hour) // it must not be left in the bubble
+	})
+}
+
+func TestReadyNamesWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		synctest.Wait()
+		fail := make(chan error)
+		s := newStage(t, manager.Config{Election: election(store), Restart: doubling})
+		s.source.hold = true
+		s.part.run = func(ctx context.Context) error {
+			select {
+			case err := <-fail:
+				return err
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		m := s.manager
+		require.EqualError(t, m.Ready(), "manager: not ready: the manager is new")
+		r := start(t, m.Run)
+		synctest.Wait()
+		require.EqualError(t, m.Ready(), "manager: not ready: the manager is syncing\nmanager: not ready: source \"source\" has not synced")
+		require.NoError(t, m.Check(), "it is alive")
+		close(s.source.synced)
+		time.Sleep(time.Minute)
+		require.NoError(t, m.Ready(), "a standby is ready")
+		assert.Equal(t, "standby", m.Stats().Stage)
+
+		late := newFakeSource("late", s.events)
+		late.hold = true
+		require.NoError(t, m.Add(late))
+		synctest.Wait()
+		require.NoError(t, m.Ready(), "what comes later does not count until it fails")
+
+		other.stop()
+		time.Sleep(time.Minute)
+		require.NoError(t, m.Ready())
+		fail <- errBoom
+		synctest.Wait()
+		require.EqualError(t, m.Ready(), `manager: not ready: part "part" has failed: boom`)
+		require.NoError(t, m.Check())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.NoError(t, m.Ready(), "it runs again")
+		assert.ErrorIs(t, m.Stats().Parts[1].Err, errBoom)
+
+		r.cancel()
+		require.EqualError(t, m.Ready(), "manager: not ready: the manager is stopping")
+		require.NoError(t, r.stop())
+		require.EqualError(t, m.Ready(), "manager: not ready: the manager is ended")
+	})
+}
+
+func TestALeaderThatResignsDrainsAndCallsBeforeRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &watchedLeases{leases: newLeases()}
+		s := newStage(t, manager.Config{Election: election(store)})
+		store.events = s.events
+		s.hook = func(ctx context.Context) error {
+			l, ok := leaderelect.FromContext(ctx)
+			assert.True(t, ok && l.Err() == nil, "still the leader")
+			store.notes.Store(true)
+			return nil
+		}
+		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere", s.events))))
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		started := s.events.take() // an election without a rival takes no time, so the two controllers start in any order
+		assert.Equal(t, "source starts", started[0])
+		assert.ElementsMatch(t, []string{"everywhere starts", "part starts"}, started[1:])
+		require.NoError(t, s.manager.Elector().Resign(t.Context(), time.Hour))
+		synctest.Wait()
+		assert.Equal(t, []string{"part drained", "part stops", "hook", "lease is written"}, s.events.take())
+		assert.Equal(t, "standby", s.manager.Stats().Stage)
+		require.NoError(t, s.manager.Ready())
+		store.notes.Store(false)
+		time.Sleep(2 * time.Hour)
+		assert.Equal(t, []string{"part starts"}, s.events.take(), "it leads again")
+		s.manager.CheckInvariants(t)
+		require.NoError(t, r.stop())
+	})
+}

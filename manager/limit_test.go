@@ -1,0 +1,262 @@
+package manager_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// deaf returns what a part does that does not hear that it is told to end, until hear is called.
+func deaf(t *testing.T) (run func(context.Context) error, hear func()) {
+	heard := make(chan struct{})
+	hear = sync.OnceFunc(func() { close(heard) })
+	t.Cleanup(hear) // it is not to be left in the bubble
+	return func(context.Context) error { <-heard; return nil }, hear
+}
+
+func TestAPartThatIgnoresItsContextDoesNotHoldUpTheManagerForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		run, hear := deaf(t)
+		s.part.run = run
+		require.NoError(t, s.manager.Add(manager.At(manager.Always, &fakePart{name: "everywhere", events: &log[string]{}, run: run})))
+		require.NoError(t, s.manager.Add(newFakePart("good", s.events)))
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		s.events.take()
+		began := time.Now()
+		err := r.stop()
+		assert.Equal(t, 63*time.Second, time.Since(began))
+		require.ErrorIs(t, err, manager.ErrStopTimeout)
+		require.EqualError(t, err, `manager: run part "part": it has not returned: manager: not stopped in time: 1m3s have passed
+manager: run part "everywhere": it has not returned: manager: not stopped in time: 1m3s have passed`)
+		assert.Equal(t, []string{"good drained", "good stops", "source stops"}, s.events.take(), "no BeforeRelease: the parts have not ended")
+		s.manager.CheckInvariants(t)
+		assert.Equal(t, "stopping", s.manager.Stats().Parts[1].State)
+		assert.Equal(t, began, s.manager.Stats().Parts[1].Since)
+
+		hear()
+		synctest.Wait()
+		assert.Equal(t, "waiting", s.manager.Stats().Parts[1].State)
+		s.manager.CheckInvariants(t)
+	})
+}
+
+func TestALeaseIsNotReleasedWhileAPartThatWasLeftBehindGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		var overruns atomic.Int64
+		cfg := election(store)
+		cfg.OnStepDownOverrun = func(*leaderelect.Leadership) { overruns.Add(1) }
+		s := newStage(t, manager.Config{Election: cfg, StopTimeout: 10 * time.Second})
+		run, hear := deaf(t)
+		s.part.run = run
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		other := newStage(t, manager.Config{Election: election(store)})
+		start(t, other.manager.Run)
+		s.events.take()
+		began := time.Now()
+		require.EqualError(t, r.stop(),
+			`manager: run part "part": it has not returned: manager: not stopped in time: 13s have passed`)
+		assert.LessOrEqual(t, time.Since(began), 20*time.Second)
+		assert.Equal(t, []string{"source stops"}, s.events.take())
+		assert.Equal(t, []string{"source starts"}, other.events.take(), "the lease is held")
+		assert.Zero(t, overruns.Load())
+
+		time.Sleep(time.Minute) // nobody renews the lease any more
+		assert.Equal(t, []string{"part starts"}, other.events.take())
+		assert.EqualValues(t, 1, overruns.Load())
+		require.ErrorContains(t, s.manager.Check(), `manager: check part "part": `)
+		hear()
+		synctest.Wait()
+		require.NoError(t, s.manager.Check())
+	})
+}
+
+func TestWhatDoesNotReturnInTheEndIsNamed(t *testing.T) {
+	const limit = `: it has not returned: manager: not stopped in time: `
+	bubble(t, "a source", func(t *testing.T) {
+		s := newStage(t, manager.Config{Election: election(newLeases())})
+		run, _ := deaf(t)
+		s.source.run = run
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		require.EqualError(t, r.stop(), `manager: run source "source"`+limit+`1m3s have passed`)
+		assert.Equal(t, []string{"part starts", "part drained", "part stops", "hook"}, s.events.take()[1:])
+	})
+	bubble(t, "a source that has not synced", func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		run, _ := deaf(t)
+		s.source.hold, s.source.run = true, run
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		require.EqualError(t, r.stop(), `manager: run source "source"`+limit+`1m3s have passed`)
+	})
+	bubble(t, "BeforeRelease", func(t *testing.T) {
+		store := &watchedLeases{leases: newLeases()}
+		s := newStage(t, manager.Config{Election: election(store)})
+		store.events = s.events
+		run, hear := deaf(t)
+		s.hook = run
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		s.events.take()
+		r.cancel()
+		time.Sleep(time.Minute) // the leader renews its lease while it drains
+		store.notes.Store(true)
+		require.EqualError(t, r.stop(), `manager: call BeforeRelease`+limit+`1m3s have passed`)
+		events := s.events.take()
+		assert.Equal(t, []string{"part drained", "part stops"}, events[:2])
+		assert.Contains(t, events, "source stops")
+		_, held := s.manager.Elector().Leader()
+		assert.True(t, held)
+		hear()
+	})
+	bubble(t, "a callback of the election", func(t *testing.T) {
+		run, _ := deaf(t)
+		cfg := election(newLeases())
+		cfg.OnStepDownOverrun = func(*leaderelect.Leadership) {}
+		cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { _ = run(nil) }
+		s := newStage(t, manager.Config{Election: cfg})
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		require.EqualError(t, r.stop(), `manager: run election "lock"`+limit+`1m6s have passed`)
+		assert.Contains(t, s.events.take(), "source stops")
+	})
+	bubble(t, "a part that was removed", func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		run, hear := deaf(t)
+		s.part.run = run
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorContains(t, s.manager.Remove(ended, "part"), "has not ended yet")
+		time.Sleep(time.Hour)
+		require.EqualError(t, s.manager.Check(), `manager: check part "part": it was told to end 1h0m0s ago, and has not returned`)
+		require.EqualError(t, r.stop(), `manager: run part "part"`+limit+`1m3s have passed`)
+		hear()
+		synctest.Wait()
+		require.NoError(t, s.manager.Check())
+	})
+	bubble(t, "Restart", func(t *testing.T) {
+		run, _ := deaf(t)
+		s := newStage(t, manager.Config{Restart: func(manager.Failure) (time.Duration, bool) {
+			return time.Duration(len(errText(run(nil)))), true
+		}})
+		s.part.run = func(context.Context) error { return errBoom }
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		require.EqualError(t, r.stop(), `manager: run part "part"`+limit+`1m3s have passed`)
+	})
+	bubble(t, "a part that shares its keys", func(t *testing.T) {
+		run, hear := deaf(t)
+		s := newSharedWork(t, shard.Config{Slots: 1}, func(context.Context, int) { _ = run(nil) })
+		<-s.terms[0]
+		require.EqualError(t, s.stop(), `manager: run part "shared"`+limit+`1m3s have passed`)
+		assert.Zero(t, s.exits.Load())
+		hear()
+	})
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestAStopWithoutALimitWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{StopTimeout: -1})
+		run, hear := deaf(t)
+		s.part.run = run
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		r.cancel()
+		time.Sleep(24 * time.Hour)
+		assert.False(t, r.ended())
+		hear()
+		require.NoError(t, r.stop())
+		assert.Contains(t, s.events.take(), "hook")
+	})
+}
+
+// The limit counts from the beginning of the stop, but a call that begins late has a moment.
+func TestTheContextOfBeforeReleaseEndsWhenTheStopHasLastedTooLong(t *testing.T) {
+	for drain, left := range map[time.Duration]time.Duration{
+		5 * time.Second: 15 * time.Second, 19 * time.Second: 3 * time.Second, 22 * time.Second: 3 * time.Second,
+	} {
+		for _, elected := range []bool{false, true} {
+			bubble(t, drain.String(), func(t *testing.T) {
+				cfg := manager.Config{StopTimeout: 20 * time.Second}
+				if elected {
+					cfg.Election = election(newLeases())
+				}
+				s := newStage(t, cfg)
+				s.part.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(drain); return nil }
+				var lasted time.Duration
+				s.hook = func(ctx context.Context) error {
+					began := time.Now()
+					<-ctx.Done()
+					lasted = time.Since(began)
+					return context.Cause(ctx)
+				}
+				r := start(t, s.manager.Run)
+				synctest.Wait()
+				err := r.stop()
+				if !elected || drain < 20*time.Second {
+					require.ErrorIs(t, err, manager.ErrStopTimeout)
+					assert.Equal(t, left, lasted)
+				} else { // the lease is not kept for longer
+					require.ErrorIs(t, err, leaderelect.ErrDrainTimeout)
+					assert.Equal(t, time.Second, lasted)
+				}
+				assert.NotContains(t, err.Error(), "has not returned")
+			})
+		}
+	}
+}
+
+func TestALeaderDrainsForAsLongAsTheStopMayTakeUnlessItSaysOtherwise(t *testing.T) {
+	for own, want := range map[time.Duration]time.Duration{0: 63 * time.Second, 7 * time.Second: 7 * time.Second} {
+		bubble(t, own.String(), func(t *testing.T) {
+			cfg := election(newLeases())
+			cfg.DrainTimeout = own
+			cfg.OnStepDownOverrun = func(*leaderelect.Leadership) {}
+			s := newStage(t, manager.Config{Election: cfg})
+			var ended time.Time
+			s.part.run = func(ctx context.Context) error {
+				l, ok := leaderelect.FromContext(ctx)
+				assert.True(t, ok)
+				<-l.Context().Done()
+				ended = time.Now()
+				assert.ErrorIs(t, l.Err(), leaderelect.ErrDrainTimeout)
+				return nil
+			}
+			r := start(t, s.manager.Run)
+			synctest.Wait()
+			began := time.Now()
+			_ = r.stop() // at 63 s it is too late, or just in time
+			synctest.Wait()
+			assert.Equal(t, want, ended.Sub(began))
+		})
+	}
+}
+
+func TestAZeroManagerPanicsAtItsRun(t *testing.T) {
+	var m manager.Manager
+	assert.PanicsWithValue(t, "manager: Run called on a Manager that New has not made", func() { _ = m.Run(t.Context()) })
+	require.NoError(t, m.Check())
+	require.Error(t, m.Ready())
+}

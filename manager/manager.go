@@ -1,0 +1,218 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+)
+
+// Manager starts and stops the parts of a program in the right order, and back. Parts can be added and removed before Run and
+// while it runs. The package documentation has diagrams, and says by number what a Manager guarantees.
+//
+// Run is called once. All methods are safe for concurrent use.
+type Manager struct {
+	cfg      Config
+	logger   *slog.Logger
+	elector  *leaderelect.Elector          // nil without an election
+	slots    *shard.Slots                  // nil without slots
+	election *part                         // the elector, or the slots, as a part; nil if there is neither
+	exit     func(*leaderelect.Leadership) // ends the process
+	late     chan struct{}                 // closed, while Run is under way, when the stop has lasted for too long
+
+	mu sync.Mutex
+	// mu guards the following, and the fields of parts that say so. Invariants:
+	//
+	//  1. No two of parts that were added have the same kind and name, and no two of all have the same value.
+	//  2. A part is driven (its done is not nil) only by a stage, and by one at a time. When a stage is over, it drives no part.
+	//  3. A part that is removed is in parts for as long as it is driven, and not after that.
+	//  4. The gate of a source is open if and only if the source has synced once, or is not in parts.
+	//  5. A source counts in needs the parts that list it in sources, and itself if it was added. It is removed when none is left.
+	parts     []*part // in the order in which they were added; the sources of a part stand before it
+	added     int     // parts so far: the number of the next one
+	first     int     // parts that were added before Run
+	stages    [stageKinds]*stage
+	at        string                  // how far m has come, without a stop
+	stopping  context.Context         // ends when the stop begins; nil before Run
+	stop      context.CancelCauseFunc // begins the stop
+	stopBegan time.Time               // noted when the first caller asks for it
+	leading   chan struct{}           // closed when the work of the last term and OnStoppedLeading have returned; nil before the first
+	inSlots   map[int]*slotWork       // by slot: from its acquisition until its OnRevoked has returned
+	left      []leftover              // had not returned at the limit of the stop
+	errs      []error                 // what went wrong, in the order in which it did
+}
+
+// Config is the configuration of a [Manager]. The zero value is ready for use.
+type Config struct {
+	// Election makes the parts of stage Leading run only while this process leads. The manager sets OnStartedLeading, which
+	// must be nil, and ReleaseOnCancel. It calls the other callbacks as they are. Nil means that this process always leads.
+	//
+	// Three fields have other defaults here, and in Shards.Lease:
+	//
+	//   - Logger defaults to that of the manager.
+	//   - DrainTimeout defaults to StopTimeout and 3 s, since the manager keeps the lease for the drain and for BeforeRelease.
+	//   - OnStepDownOverrun is called when a part goes on although another process may lead. It defaults to an error in the log
+	//     that names the part, and to the end of the process: see [leaderelect.ExitOnOverrun]. With Shards, the error names the
+	//     lease of the slot in which work goes on. Work that was told to end less than a second before, because the process was
+	//     suspended, has the rest of that second. If all of it has returned by then, the process goes on.
+	Election *leaderelect.Config
+
+	// Shards makes the controllers share their keys with those of other replicas: the replica that owns the slot of a key
+	// reconciles it, and every replica owns some. It takes the place of Election. A part of stage Leading must then have the methods
+	// Share(controller.Slots) and Acquired(slot int), as *controller.Controller has, and runs for as long as the manager does. All
+	// others are for stage Always. Add calls Share. When this replica has acquired a slot, the manager calls Acquired of each part,
+	// and then OnAcquired if it is set. It calls none of them if the slot is lost before. An OnRevoked that goes on is work in the
+	// slot for OnStepDownOverrun.
+	Shards *shard.Config
+
+	// BeforeRelease is the last word of a leader. The manager calls it when all parts of stages Leading and Always have ended,
+	// and before it releases the lease. It does not if this process does not lead when it stops, or has lost the lease:
+	// another may lead already. Nor does it if a part has not returned in time. The context has the values of that of the parts.
+	// It ends at the limit of the stop (StopTimeout), or when the lease is lost.
+	BeforeRelease func(ctx context.Context) error
+
+	// Restart decides what becomes of a part that has failed: if again is true, the manager calls its Run again after the given
+	// time, and logs the failure. Else it stops everything, and Run returns the failure. A part has failed if it returned an error
+	// or panicked, if it returned before it was told to, or if it is a source that has not synced in time.
+	//
+	// The manager calls Restart without locks, and for several parts concurrently. If Restart panics, everything stops. To go on
+	// without the part, call [Manager.Remove] with a context that has ended, and return (0, true). Nil stops everything;
+	// [Backoff] makes a Restart with a backoff.
+	Restart func(Failure) (after time.Duration, again bool)
+
+	// SyncTimeout is the longest time that a source may take to sync, from its start. One that takes longer has failed.
+	// Defaults to 2 min. Negative is no limit.
+	SyncTimeout time.Duration
+
+	// StopTimeout limits the whole stop, from its beginning. How long a controller drains is in the Config.DrainTimeout of
+	// each, and should be less. At the limit the context of BeforeRelease ends, but not before it has had 3 s. The manager
+	// leaves a part behind that has not returned 3 s after the limit, and 3 s after it was told to end. Then Run returns an error
+	// that wraps [ErrStopTimeout] and names the part. The election has 6 s. Defaults to 1 min. Negative is no limit.
+	StopTimeout time.Duration
+
+	// HealthyAfter is the time for which a part must run, and a source have synced, before it fails, for that failure to
+	// count as a first one. Defaults to 1 min.
+	HealthyAfter time.Duration
+
+	// Logger receives the stages, and failures that Run does not return. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// These errors say why a part could not be added or removed, or has failed.
+var (
+	// ErrExists says that a part cannot be added, because another has its name, or has not ended yet after it was removed.
+	ErrExists = errors.New("manager: there is one already")
+
+	// ErrNoPart says that there is no part of the name that was to be removed.
+	ErrNoPart = errors.New("manager: there is none of this name")
+
+	// ErrStopped says that a part cannot be added any more, because the stop has begun.
+	ErrStopped = errors.New("manager: the stop has begun")
+
+	// ErrEnded says that a part returned without an error before it was told to.
+	ErrEnded = errors.New("manager: ended by itself")
+
+	// ErrSyncTimeout says that a source has not synced within [Config].SyncTimeout.
+	ErrSyncTimeout = errors.New("manager: not synced in time")
+
+	// ErrStopTimeout is in the chain of the error of a Run that had to leave a part behind, and of the cause with which the
+	// context of BeforeRelease ends at the limit of the stop.
+	ErrStopTimeout = errors.New("manager: not stopped in time")
+
+	errUsed    = errors.New("manager: run: the manager has run already: make a new one")
+	errRemoved = errors.New("manager: the part was removed") // the cause with which the context of a removed part ends
+)
+
+// New returns a manager of the given parts. It returns an error if a field of cfg is out of its bounds, or a part cannot be
+// added: see [Manager.Add].
+func New(cfg Config, parts ...Part) (*Manager, error) {
+	if cfg.HealthyAfter < 0 {
+		return nil, fmt.Errorf("manager: new: Config.HealthyAfter is %v, must not be negative", cfg.HealthyAfter)
+	}
+	cfg.SyncTimeout = cmp.Or(cfg.SyncTimeout, 2*time.Minute)
+	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, time.Minute)
+	cfg.HealthyAfter = cmp.Or(cfg.HealthyAfter, time.Minute)
+	if cfg.Restart == nil {
+		cfg.Restart = func(Failure) (time.Duration, bool) { return 0, false }
+	}
+	m := &Manager{
+		cfg: cfg, logger: cmp.Or(cfg.Logger, slog.Default()), exit: leaderelect.ExitOnOverrun, late: make(chan struct{}),
+		inSlots: map[int]*slotWork{}, at: stageNew,
+	}
+	var err error
+	switch {
+	case cfg.Election != nil && cfg.Shards != nil:
+		err = errors.New("manager: new: Config.Shards is set beside Config.Election")
+	case cfg.Election != nil:
+		err = m.elect(*cfg.Election)
+	case cfg.Shards != nil:
+		err = m.share(*cfg.Shards)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Add(parts...); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// elect makes the elector of m.
+func (m *Manager) elect(cfg leaderelect.Config) (err error) {
+	if cfg.OnStartedLeading != nil {
+		return errors.New("manager: new: Config.Election.OnStartedLeading must be nil: add a part")
+	}
+	onStopped := cfg.OnStoppedLeading
+	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
+		ended := make(chan struct{})
+		if onStopped == nil {
+			defer close(ended)
+		}
+		m.mu.Lock()
+		m.leading = ended
+		m.mu.Unlock()
+		m.lead(ctx)
+		m.awaitLeft() // the elector releases the lease after this
+		return nil
+	}
+	if onStopped != nil {
+		cfg.OnStoppedLeading = func(l *leaderelect.Leadership, cause error) {
+			m.mu.Lock()
+			ended := m.leading
+			m.mu.Unlock()
+			defer close(ended) // it is a part of the work: overrun ends the process if it goes on
+			onStopped(l, cause)
+		}
+	}
+	cfg.ReleaseOnCancel = true
+	m.setDefaults(&cfg)
+	if m.elector, err = leaderelect.New(cfg); err != nil {
+		return fmt.Errorf("manager: new: Config.Election: %w", err)
+	}
+	m.election = newElectionPart(cfg.Key, m.elector)
+	return nil
+}
+
+// setDefaults sets what a manager makes of fields of lease that are not set.
+func (m *Manager) setDefaults(lease *leaderelect.Config) {
+	lease.Logger = cmp.Or(lease.Logger, m.logger)
+	if lease.DrainTimeout == 0 && m.cfg.StopTimeout >= 0 {
+		lease.DrainTimeout = m.cfg.StopTimeout + stopGrace
+	}
+	if lease.OnStepDownOverrun == nil {
+		lease.OnStepDownOverrun = m.overrun
+	}
+}
+
+// Elector returns the elector of the manager, or nil if there is no election. Ask it who leads, or let it resign. The manager
+// alone runs it.
+func (m *Manager) Elector() *leaderelect.Elector { return m.elector }
+
+// Slots returns the slots of the manager, or nil if there are none. Ask them who owns what. The manager alone runs them.
+func (m *Manager) Slots() *shard.Slots { return m.slots }

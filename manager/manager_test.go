@@ -1,0 +1,204 @@
+package manager_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNewManagerNamesWhatIsWrong(t *testing.T) {
+	withWork := election(newLeases())
+	withWork.OnStartedLeading = func(context.Context, *leaderelect.Leadership) error { return nil }
+	for _, test := range []struct {
+		cfg  manager.Config
+		want string
+	}{
+		{manager.Config{HealthyAfter: -1}, "manager: new: Config.HealthyAfter is -1ns, must not be negative"},
+		{manager.Config{Election: withWork}, "manager: new: Config.Election.OnStartedLeading must be nil: add a part"},
+	} {
+		_, err := manager.New(test.cfg)
+		require.EqualError(t, err, test.want)
+	}
+	_, err := manager.New(manager.Config{Election: &leaderelect.Config{}})
+	require.ErrorContains(t, err, "manager: new: Config.Election: ")
+	require.ErrorContains(t, err, "Store")
+}
+
+func TestSourcesStartAndSyncThenControllersRunAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		s.source.hold = true
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"source starts"}, s.events.take())
+		close(s.source.synced)
+		synctest.Wait()
+		assert.Equal(t, []string{"part starts"}, s.events.take())
+		time.Sleep(time.Hour)
+		assert.Empty(t, s.events.take())
+		require.NoError(t, r.stop())
+		assert.Equal(t, []string{
+			"part drained", "part stops", "hook", "source stops",
+		}, s.events.take())
+	})
+}
+
+func TestTheLeaseIsReleasedAfterBeforeReleaseAndBeforeTheSourcesStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &watchedLeases{leases: newLeases()}
+		stoppedLeading := false
+		cfg := election(store)
+		cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { stoppedLeading = true }
+		s := newStage(t, manager.Config{Election: cfg})
+		store.events = s.events
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		assert.Equal(t, started, s.events.take())
+		s.hook = func(ctx context.Context) error {
+			store.notes.Store(true)
+			_, ok := leaderelect.FromContext(ctx)
+			assert.True(t, ok)
+			return nil
+		}
+		require.NoError(t, r.stop())
+		assert.Equal(t, []string{
+			"part drained", "part stops", "hook", "lease is written", "source stops",
+		}, s.events.take())
+		assert.True(t, stoppedLeading, "the callbacks of the user are called")
+		assert.Nil(t, cfg.OnStartedLeading, "the configuration of the user is as it was")
+	})
+}
+
+func TestAStandbyKeepsItsCachesWarmAndTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		first := newStage(t, manager.Config{Election: election(store)})
+		second := newStage(t, manager.Config{Election: election(store)})
+		r := start(t, first.manager.Run)
+		time.Sleep(time.Second)
+		r2 := start(t, second.manager.Run)
+		time.Sleep(time.Hour)
+		assert.Equal(t, started, first.events.take())
+		assert.Equal(t, []string{"source starts"}, second.events.take())
+
+		require.NoError(t, r.stop())
+		time.Sleep(3 * time.Second) // the lease was released: no need to wait until it expires
+		assert.Equal(t, []string{"part starts"}, second.events.take())
+		require.NoError(t, r2.stop())
+		assert.Equal(t, stopped, second.events.take())
+	})
+}
+
+func TestALostLeadershipStopsTheControllersAndTheManagerCampaignsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		s := newStage(t, manager.Config{Election: election(store)})
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		assert.Equal(t, started, s.events.take())
+		for range 3 {
+			store.cut.Store(true)
+			time.Sleep(time.Minute)
+			assert.Equal(t, lost, s.events.take(), "no drain, no BeforeRelease, and the source goes on")
+			store.cut.Store(false)
+			time.Sleep(time.Minute)
+			assert.Equal(t, []string{"part starts"}, s.events.take())
+		}
+		require.NoError(t, r.stop())
+		assert.Equal(t, stopped, s.events.take())
+	})
+}
+
+func TestAControllerThatFailsWhenTheLeadershipIsLostDoesNotStopTheManager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		s := newStage(t, manager.Config{Election: election(store)})
+		s.part.run = func(ctx context.Context) error {
+			<-ctx.Done()
+			return errBoom
+		}
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		store.cut.Store(true)
+		time.Sleep(time.Minute)
+		store.cut.Store(false)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"source starts", "part starts", "part stops", "part starts"}, s.events.take())
+		require.EqualError(t, r.stop(), `manager: run part "part": boom`, "once: for the term that was stopped")
+	})
+}
+
+func TestSourcesThatDoNotSyncInTimeAreNamedAndNothingElseStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{Election: election(newLeases())})
+		other := newFakeSource("other", &log[string]{})
+		other.hold = true
+		s.manager.Add(other)
+		began := time.Now()
+		err := s.manager.Run(t.Context())
+		require.ErrorIs(t, err, manager.ErrSyncTimeout)
+		assert.Equal(t, 2*time.Minute, time.Since(began))
+		require.EqualError(t, err, `manager: run source "other": manager: not synced in time: 2m0s have passed`)
+		assert.Equal(t, []string{"source starts", "source stops"}, s.events.take())
+	})
+}
+
+func TestAManagerRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		require.EqualError(t, s.manager.Run(t.Context()), "manager: run: the manager has run already: make a new one")
+		assert.False(t, r.ended())
+		require.NoError(t, r.stop())
+		require.EqualError(t, s.manager.Run(t.Context()), "manager: run: the manager has run already: make a new one")
+	})
+}
+
+func TestAManagerOfNothingWaitsForItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := manager.New(manager.Config{})
+		require.NoError(t, err)
+		r := start(t, m.Run)
+		time.Sleep(time.Hour)
+		assert.False(t, r.ended())
+		require.NoError(t, r.stop())
+	})
+}
+
+func TestTheElectionLogsWhereTheManagerDoesUnlessItHasALoggerOfItsOwn(t *testing.T) {
+	for name, configure := range map[string]func(cfg *manager.Config, lease leaderelect.Config){
+		"election": func(cfg *manager.Config, lease leaderelect.Config) { cfg.Election = &lease },
+		"slots": func(cfg *manager.Config, lease leaderelect.Config) {
+			cfg.Shards = &shard.Config{Lease: lease, Slots: 1}
+		},
+	} {
+		for _, own := range []bool{false, true} {
+			bubble(t, fmt.Sprint(name, " ", own), func(t *testing.T) {
+				mine, theirs := &logText{}, &logText{}
+				lease := leaderelect.Config{Store: newLeases(), Key: "lock"}
+				if own {
+					lease.Logger = textLogger(theirs)
+				}
+				cfg := manager.Config{Logger: textLogger(mine)}
+				configure(&cfg, lease)
+				m, err := manager.New(cfg)
+				require.NoError(t, err)
+				r := start(t, m.Run)
+				time.Sleep(time.Minute)
+				require.NoError(t, r.stop())
+				assert.Equal(t, !own, strings.Contains(mine.String(), "leadership began"))
+				assert.Equal(t, own, strings.Contains(theirs.String(), "leadership began"))
+			})
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// rounds returns how often a test repeats: n, or what the variable of the environment says.
+func rounds(t *testing.T, variable string, n int) int {
+	t.Helper()
+	if text := os.Getenv(variable); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		return n
+	}
+	return n
+}
+
+// TestTheOrderOfAManagerHoldsWhateverHappens adds and removes parts of a manager, makes them fail, late and slow, takes the
+// leadership away and gives it back, and stops it, at random times. Each part checks when it starts and when it is told to
+// end that the order is kept (see managed). When things have come to rest, what ought to run runs, and nothing else does.
+func TestTheOrderOfAManagerHoldsWhateverHappens(t *testing.T) {
+	times := 60
+	if raceEnabled {
+		times = 25
+	}
+	for seed := range rounds(t, "MANAGER_SCHEDULES", times) {
+		synctest.Test(t, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d", seed)
+				}
+			}()
+			managerModel(t, uint64(seed))
+		})
+	}
+}
+
+func managerModel(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := &managedWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), hear: make(chan struct{})}
+	w.store = &releases{leases: newLeases(), w: w}
+	elect := election(w.store)
+	elect.OnStepDownOverrun = func(*leaderelect.Leadership) {} // and not the end of the process
+	m, err := manager.New(manager.Config{
+		Election: elect, Restart: w.decide(r.IntN(3) == 0), BeforeRelease: w.hook, Logger: quiet,
+	})
+	require.NoError(t, err)
+	w.manager = m
+	for range r.IntN(6) {
+		addSome(t, w, m, r)
+	}
+	for _, p := range w.parts { // all of them need all of the sources
+		p.needs = nil
+		for _, s := range w.parts {
+			if p.stage != manager.Outer && s.kind == "source" {
+				p.needs = append(p.needs, s)
+			}
+		}
+	}
+
+	running := start(t, m.Run)
+	steps := r.IntN(80)
+	for range steps {
+		switch r.IntN(10) {
+		case 0, 1:
+			addSome(t, w, m, r)
+		case 2:
+			removeSome(t, w, m, r)
+		case 3:
+			synctest.Wait()
+			w.failSome()
+			synctest.Wait()
+		case 4:
+			w.store.setCut(r.IntN(2) == 0)
+		case 5:
+			if r.IntN(3) == 0 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_ = m.Elector().Resign(ctx, 0)
+				cancel()
+			}
+		case 6:
+			time.Sleep(time.Duration(r.IntN(100)) * time.Second)
+		case 7, 8:
+			time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+		case 9:
+			synctest.Wait()
+			m.CheckInvariants(t)
+		}
+	}
+	if r.IntN(2) == 0 {
+		w.store.setCut(false)
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		checkRest(t, w, m, running)
+	}
+	w.locked(func() { w.stopping = true })
+	began := time.Now()
+	err = running.stop()
+	w.locked(func() { w.ended = true })
+	synctest.Wait()
+	m.CheckInvariants(t)
+	assert.LessOrEqual(t, time.Since(began), time.Minute+4*3*time.Second)
+	assert.Equal(t, len(w.deaf) > 0, errors.Is(err, manager.ErrStopTimeout), err)
+	for _, name := range w.deaf {
+		assert.ErrorContains(t, err, fmt.Sprintf("%q: it has not returned", name))
+	}
+	left := strings.Count(fmt.Sprint(err), "it has not returned")
+	assert.True(t, len(w.deaf) <= left && left <= len(w.deaf)+w.slow, err)
+	close(w.hear)
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	m.CheckInvariants(t)
+	assert.Equal(t, "ended", m.Stats().Stage)
+	for _, p := range w.parts {
+		assert.Zero(t, p.runs, "%s still runs", p.name)
+	}
+	for _, name := range w.expected {
+		assert.ErrorContains(t, err, name)
+	}
+	if len(w.expected) == 0 && !w.late && len(w.deaf) == 0 {
+		assert.NoError(t, err)
+	}
+	assertNoGoroutines(t)
+}
+
+// addSome adds a part, or one whose name is taken.
+func addSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand) {
+	synctest.Wait() // for what is told to end, or drops out
+	var taken *managed
+	var stopping bool
+	w.locked(func() {
+		w.sweepLocked()
+		if stopping = w.stopping; len(w.parts) > 0 && r.IntN(4) == 0 {
+			taken = w.parts[r.IntN(len(w.parts))]
+		}
+	})
+	if taken != nil && taken.listed {
+		if err := m.Add(taken.part()); !stopping {
+			assert.ErrorIs(t, err, manager.ErrExists)
+		} else {
+			assert.Error(t, err)
+		}
+		return
+	}
+	p, fresh := w.newPart(manager.Stage(r.IntN(3)), r.IntN(2) == 0)
+	if err := m.Add(p.part()); stopping {
+		assert.ErrorIs(t, err, manager.ErrStopped)
+		w.locked(func() {
+			for _, p := range append(fresh, p) {
+				p.gone = true
+			}
+		})
+	} else {
+		assert.NoError(t, err)
+	}
+}
+
+// removeSome removes a part, and waits for its end or not.
+func removeSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand) {
+	synctest.Wait()
+	var p *managed
+	var farewells []error
+	var own []*managed // sources that only p needs
+	w.locked(func() {
+		w.sweepLocked()
+		if listed := slices.DeleteFunc(slices.Clone(w.parts), func(p *managed) bool { return !p.listed }); len(listed) > 0 {
+			p = listed[r.IntN(len(listed))]
+			farewells = w.dropLocked(p)
+			for _, s := range p.sources {
+				if n := s.neededByLocked(); !s.listed && (n == 0 || n == 1 && p.runs > 0) {
+					own = append(own, s)
+				}
+			}
+		}
+	})
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(30_000))*time.Millisecond)
+	defer cancel()
+	err := m.Remove(ctx, p.name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case ctx.Err() != nil || w.stopping: // it may still run, or its error belongs to Run
+	case errors.Is(err, manager.ErrSyncTimeout): // it was about to end because of that
+	case len(farewells) > 0 && err != nil:
+		assert.True(t, slices.ContainsFunc(farewells, func(f error) bool { return errors.Is(err, f) }), err)
+	default:
+		assert.NoError(t, err)
+	}
+	if ctx.Err() == nil {
+		assert.True(t, p.runs == 0 || p.neededLocked(), "%s runs after it was removed", p.name)
+		for _, s := range own {
+			assert.True(t, s.runs == 0 || s.neededLocked(), "%s runs, and nobody needs it", s.name)
+		}
+	}
+}
+
+// checkRest checks what runs when nothing has happened for a long time.
+func checkRest(t *testing.T, w *managedWorld, m *manager.Manager, running *running) {
+	m.CheckInvariants(t)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	assert.Equal(t, w.stopping, running.ended())
+	w.sweepLocked()
+	stats := m.Stats()
+	if w.stopping {
+		assert.Equal(t, "ended", stats.Stage)
+		return
+	}
+	elected := stats.Parts[len(stats.Parts)-1]
+	assert.Equal(t, "election", elected.Kind)
+	assert.Equal(t, "leading", stats.Stage)
+	assert.NoError(t, m.Ready())
+	assert.Len(t, stats.Parts, len(w.parts)+1)
+	for i, p := range w.parts {
+		assert.Equal(t, 1, p.runs, "%s runs", p.name)
+		assert.Equal(t, p.name, stats.Parts[i].Name)
+		assert.Equal(t, "running", stats.Parts[i].State)
+		assert.LessOrEqual(t, stats.Parts[i].Restarts, p.starts-1)
+	}
+}

@@ -1,0 +1,361 @@
+package manager_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ledStage is a fakeStage that leads.
+type ledStage struct {
+	*fakeStage
+	*running
+	store *leases
+	out   *logText // what the manager logs
+	exits atomic.Int64
+	term  chan *leaderelect.Leadership // of the part, when it has begun
+}
+
+// newLedStage returns a manager that runs and whose part does the given work. Parts beside it come from others.
+func newLedStage(
+	t *testing.T, configure func(*leaderelect.Config), work func(ctx context.Context), others ...manager.Part,
+) *ledStage {
+	t.Helper()
+	s := &ledStage{store: newLeases(), out: &logText{}, term: make(chan *leaderelect.Leadership, 1)}
+	cfg := election(s.store)
+	configure(cfg)
+	s.fakeStage = newStage(t, manager.Config{Election: cfg, Logger: textLogger(s.out)})
+	require.NoError(t, s.manager.Add(others...))
+	s.manager.SetExit(func(*leaderelect.Leadership) { s.exits.Add(1) })
+	s.part.run = func(ctx context.Context) error {
+		l, _ := leaderelect.FromContext(ctx)
+		s.term <- l
+		work(ctx)
+		return nil
+	}
+	s.running = start(t, s.manager.Run)
+	return s
+}
+
+// asItIs leaves an election as it is.
+func asItIs(*leaderelect.Config) {}
+
+// lose takes the lease away. It returns when the part was told to end.
+func (s *ledStage) lose() *leaderelect.Leadership {
+	l := <-s.term
+	s.store.cut.Store(true)
+	<-l.Context().Done()
+	synctest.Wait()
+	return l
+}
+
+func TestAManagerEndsTheProcessWhenAPartGoesOnAlthoughAnotherMayLead(t *testing.T) {
+	check := func(t *testing.T, store *leases, exits *atomic.Int64, out *logText) {
+		synctest.Wait()
+		store.cut.Store(true)
+		time.Sleep(12 * time.Second)
+		assert.Zero(t, exits.Load())
+		time.Sleep(2 * time.Second)
+		assert.EqualValues(t, 1, exits.Load())
+		assert.Contains(t, out.String(), "another may lead")
+	}
+	bubble(t, "election", func(t *testing.T) {
+		run, hear := deaf(t)
+		innocent := manager.At(manager.Always, newFakePart("innocent", &log[string]{}))
+		s := newLedStage(t, asItIs, func(context.Context) { _ = run(nil) }, innocent)
+		check(t, s.store, &s.exits, s.out)
+		assert.Contains(t, s.out.String(), "[part]")
+		assert.NotContains(t, s.out.String(), "innocent")
+		hear()
+		_ = s.stop()
+	})
+	bubble(t, "slots", func(t *testing.T) {
+		run, hear := deaf(t)
+		s := newSharedWork(t, shard.Config{Slots: 1}, func(context.Context, int) { _ = run(nil) })
+		check(t, s.store, &s.exits, s.out)
+		hear()
+		_ = s.stop()
+	})
+}
+
+// As after a suspend: the parts were told to end only now.
+func TestPartsThatWereJustToldToEndHaveAMomentBeforeTheProcessEnds(t *testing.T) {
+	for lasts, ends := range map[time.Duration]bool{900 * time.Millisecond: false, 1100 * time.Millisecond: true} {
+		bubble(t, lasts.String(), func(t *testing.T) {
+			s := newLedStage(t, asItIs, func(ctx context.Context) { <-ctx.Done(); time.Sleep(lasts) })
+			l := s.lose()
+			began := time.Now()
+			s.manager.Overrun(l)
+			assert.Equal(t, min(lasts, time.Second), time.Since(began))
+			assert.Equal(t, ends, s.exits.Load() == 1)
+			_ = s.stop()
+		})
+	}
+}
+
+// The moment counts from the time at which the last of the parts was told.
+func TestAPartThatIsRemovedForLongTakesNoMomentFromTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		removed := newFakePart("removed", &log[string]{})
+		removed.run = func(ctx context.Context) error {
+			l, _ := leaderelect.FromContext(ctx)
+			<-l.Context().Done()
+			time.Sleep(500 * time.Millisecond)
+			return nil
+		}
+		s := newLedStage(t, asItIs, func(ctx context.Context) { <-ctx.Done(); time.Sleep(900 * time.Millisecond) }, removed)
+		synctest.Wait()
+		require.ErrorContains(t, s.manager.Remove(ended(), "removed"), "has not ended yet")
+		time.Sleep(time.Second)
+		l := s.lose()
+		began := time.Now()
+		s.manager.Overrun(l)
+		assert.Equal(t, 900*time.Millisecond, time.Since(began))
+		assert.Zero(t, s.exits.Load())
+		_ = s.stop()
+	})
+}
+
+// The process is suspended, or busy, between the acquisition and the first call.
+func TestTheProcessDoesNotEndWhenTheFirstTermIsLostBeforeItsWorkBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, hear := deaf(t)
+		began := false
+		s := newLedStage(t, func(cfg *leaderelect.Config) {
+			cfg.Hooks.StartedLeading = func(uint64) { _ = run(nil) }
+		}, func(context.Context) { began = true })
+		synctest.Wait()
+		s.store.cut.Store(true)
+		time.Sleep(20 * time.Second)
+		assert.Zero(t, s.exits.Load(), "nothing has begun")
+		hear()
+		synctest.Wait()
+		assert.False(t, began)
+		require.NoError(t, s.stop())
+	})
+}
+
+// As after a suspend, when the parts have ended before the manager looks.
+func TestTheProcessDoesNotEndWhenNoPartGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLedStage(t, asItIs, func(ctx context.Context) { <-ctx.Done() })
+		l := s.lose()
+		s.manager.Overrun(l)
+		assert.Zero(t, s.exits.Load())
+		_ = s.stop()
+	})
+}
+
+func TestTheProcessEndsWhenOnStoppedLeadingGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, hear := deaf(t)
+		s := newLedStage(t, func(cfg *leaderelect.Config) {
+			cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { _ = run(nil) }
+		}, func(ctx context.Context) { <-ctx.Done() })
+		time.Sleep(time.Second)
+		s.store.cut.Store(true)
+		time.Sleep(time.Minute) // the lease is lost, the part has ended, the callback has not returned
+		assert.EqualValues(t, 1, s.exits.Load())
+		hear()
+		_ = s.stop()
+	})
+}
+
+// sharedWork is a manager with slots, whose only controller works on one key of each slot.
+type sharedWork struct {
+	t *testing.T
+	fakePart
+	*running
+	store   *leases
+	manager *manager.Manager
+	exits   atomic.Int64
+	out     *logText // what the manager logs
+	working sync.WaitGroup
+	slots   chan int                             // that were acquired and have no work yet
+	terms   map[int]chan *leaderelect.Leadership // of the work that has begun, by slot
+}
+
+func (s *sharedWork) Share(slots controller.Slots) { assert.Equal(s.t, s.manager.Slots(), slots) }
+func (s *sharedWork) Acquired(slot int)            { s.slots <- slot }
+
+// newSharedWork returns a manager that runs. In each slot, work is called as soon as the slot was acquired.
+func newSharedWork(t *testing.T, cfg shard.Config, work func(ctx context.Context, slot int)) *sharedWork {
+	t.Helper()
+	s := &sharedWork{t: t, store: newLeases(), out: &logText{}, slots: make(chan int, cfg.Slots), terms: map[int]chan *leaderelect.Leadership{}}
+	keys := map[int]string{}
+	cfg.Lease.Store, cfg.Lease.Key, cfg.Lease.Logger = s.store, "lock", quiet
+	var err error
+	s.manager, err = manager.New(manager.Config{Shards: &cfg, Logger: textLogger(s.out)})
+	require.NoError(t, err)
+	s.manager.SetExit(func(*leaderelect.Leadership) { s.exits.Add(1) })
+	for key := 'a'; len(keys) < cfg.Slots; key++ {
+		keys[s.manager.Slots().Slot(string(key))] = string(key)
+	}
+	for slot := range keys {
+		s.terms[slot] = make(chan *leaderelect.Leadership, 1)
+	}
+	s.fakePart = fakePart{name: "shared", events: &log[string]{}, run: func(ctx context.Context) error {
+		for {
+			select {
+			case <-ctx.Done():
+				s.working.Wait()
+				return nil
+			case slot := <-s.slots:
+				ctx, done, ok := s.manager.Slots().Begin(ctx, keys[slot])
+				assert.True(t, ok)
+				l, _ := leaderelect.FromContext(ctx)
+				s.terms[slot] <- l
+				s.working.Go(func() {
+					defer done()
+					work(ctx, slot)
+				})
+			}
+		}
+	}}
+	require.NoError(t, s.manager.Add(s))
+	s.running = start(t, s.manager.Run)
+	return s
+}
+
+// lose takes the leases of the given leaderships away. It returns when their work was told to end.
+func (s *sharedWork) lose(leaderships ...*leaderelect.Leadership) {
+	s.store.cut.Store(true)
+	for _, l := range leaderships {
+		<-l.Context().Done()
+	}
+	synctest.Wait()
+}
+
+// overrun has the manager look for work that goes on, and returns how long that takes.
+func (s *sharedWork) overrun(l *leaderelect.Leadership) time.Duration {
+	began := time.Now()
+	s.manager.Overrun(l)
+	return time.Since(began)
+}
+
+// As after a suspend: the work was told to end only now.
+func TestWorkInASlotThatWasJustToldToEndHasAMomentBeforeTheProcessEnds(t *testing.T) {
+	for lasts, ends := range map[time.Duration]bool{900 * time.Millisecond: false, 1100 * time.Millisecond: true} {
+		bubble(t, lasts.String(), func(t *testing.T) {
+			s := newSharedWork(t, shard.Config{Slots: 1}, func(ctx context.Context, _ int) {
+				<-ctx.Done()
+				time.Sleep(lasts)
+			})
+			l := <-s.terms[0]
+			s.lose(l)
+			assert.Equal(t, min(lasts, time.Second), s.overrun(l))
+			assert.Equal(t, ends, s.exits.Load() == 1)
+			require.NoError(t, s.stop())
+		})
+	}
+}
+
+func TestWorkInASlotHasAMomentAlthoughTheTimeToStepDownIsShorter(t *testing.T) {
+	for lasts, exits := range map[time.Duration]int64{900 * time.Millisecond: 0, 1100 * time.Millisecond: 1} {
+		bubble(t, lasts.String(), func(t *testing.T) {
+			cfg := shard.Config{Slots: 2}
+			cfg.Lease.StepDownTimeout = 100 * time.Millisecond
+			s := newSharedWork(t, cfg, func(ctx context.Context, slot int) {
+				<-ctx.Done()
+				if slot == 1 {
+					time.Sleep(lasts)
+				}
+			})
+			s.lose(<-s.terms[0], <-s.terms[1])
+			time.Sleep(5 * time.Second)
+			assert.Equal(t, exits, s.exits.Load())
+			require.NoError(t, s.stop())
+		})
+	}
+}
+
+func TestTheMomentOfWorkInASlotBeginsWhenItIsToldToEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, hear := deaf(t)
+		s := newSharedWork(t, shard.Config{Slots: 1}, func(ctx context.Context, _ int) { _ = run(ctx) })
+		l := <-s.terms[0]
+		s.lose(l)
+		time.Sleep(600 * time.Millisecond)
+		assert.Equal(t, 400*time.Millisecond, s.overrun(l))
+		assert.EqualValues(t, 1, s.exits.Load())
+		time.Sleep(time.Second)
+		assert.Zero(t, s.overrun(l))
+		assert.EqualValues(t, 2, s.exits.Load())
+		hear()
+		require.NoError(t, s.stop())
+	})
+}
+
+// As after a suspend, when the work has ended before the manager looks.
+func TestTheProcessDoesNotEndWhenNoWorkInTheSlotGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, hear := deaf(t)
+		var revoked atomic.Int64
+		cfg := shard.Config{Slots: 2, OnRevoked: func(slot int, cause error) {
+			assert.ErrorIs(t, cause, leaderelect.ErrLeaseExpired)
+			revoked.Add(int64(slot) + 1)
+		}}
+		s := newSharedWork(t, cfg, func(ctx context.Context, slot int) {
+			<-ctx.Done()
+			if slot == 1 {
+				_ = run(ctx)
+			}
+		})
+		ended, goesOn := <-s.terms[0], <-s.terms[1]
+		s.lose(ended, goesOn)
+		assert.EqualValues(t, 1, revoked.Load(), "OnRevoked of the program is called")
+		assert.Zero(t, s.overrun(ended))
+		assert.Zero(t, s.exits.Load(), "the work in the other slot is its own matter")
+		s.overrun(goesOn)
+		assert.EqualValues(t, 1, s.exits.Load())
+		hear()
+		require.NoError(t, s.stop())
+		assert.EqualValues(t, 1+2, revoked.Load())
+	})
+}
+
+// Its OnRevoked is all that is left of a slot, and it may act on the world.
+func TestTheProcessEndsWhenOnRevokedGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, hear := deaf(t)
+		cfg := shard.Config{Slots: 1, OnRevoked: func(int, error) { _ = run(nil) }}
+		s := newSharedWork(t, cfg, func(ctx context.Context, _ int) { <-ctx.Done() })
+		l := <-s.terms[0]
+		s.lose(l)
+		assert.Equal(t, time.Second, s.overrun(l))
+		assert.EqualValues(t, 1, s.exits.Load())
+		hear()
+		require.NoError(t, s.stop())
+	})
+}
+
+// The process is suspended, or busy, between the acquisition and the first call.
+func TestNoWorkBeginsInASlotThatIsLostBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, hear := deaf(t)
+		cfg := shard.Config{Slots: 1, OnAcquired: func(context.Context, int) error {
+			t.Error("OnAcquired is called in a slot that is lost")
+			return nil
+		}}
+		cfg.Lease.Hooks.StartedLeading = func(uint64) { _ = run(nil) }
+		s := newSharedWork(t, cfg, func(context.Context, int) {})
+		synctest.Wait()
+		s.store.cut.Store(true)
+		time.Sleep(20 * time.Second)
+		assert.Zero(t, s.exits.Load(), "nothing has begun")
+		hear()
+		synctest.Wait()
+		assert.Empty(t, s.slots)
+		require.NoError(t, s.stop())
+	})
+}

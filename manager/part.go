@@ -1,0 +1,220 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+)
+
+// Part is what a manager starts and stops. *controller.Controller and *events.Recorder are parts, and so is whatever has a
+// name and a Run. A part may also have these methods, which the manager finds by their names:
+//
+//   - Sources() []controller.Source lists the informers that the part needs. The manager runs each source of all its parts
+//     once, in stage Outer, so nobody adds them. Two sources are the same if they are equal.
+//   - Check() error says whether the part is healthy: see [Manager.Check].
+//   - Share(controller.Slots) and Acquired(slot int) make a part of stage Leading share its keys: see [Config].Shards.
+//   - Synced() <-chan struct{} makes a part of stage Outer a source: other parts wait until it has synced. A controller.Source
+//     that is added without a stage is a part of stage Outer.
+type Part interface {
+	// Name names the part in errors, in the log, and for Remove.
+	Name() string
+
+	// Run blocks until ctx ends, and then finishes in an orderly way. The manager calls it again after it has returned: for each
+	// term, if the part is one of stage Leading, and after a failure, if [Config].Restart says so. A part of stage Leading stops at
+	// once when the leadership of ctx (leaderelect.FromContext) is lost.
+	Run(ctx context.Context) error
+}
+
+// Stage says when a part runs. The package documentation shows the order.
+type Stage int
+
+// The stages.
+const (
+	Leading Stage = iota // while this process leads, which without an election is always; the default
+	Always               // on every replica, from when the sources have synced until the stop begins
+	Outer                // on every replica, the first to start and the last to end, as sources do
+)
+
+// String returns the name of the stage.
+func (s Stage) String() string {
+	switch s {
+	case Leading:
+		return "leading"
+	case Always:
+		return "always"
+	case Outer:
+		return "outer"
+	}
+	return fmt.Sprintf("Stage(%d)", int(s))
+}
+
+// At returns p as a part that runs in the given stage. It panics if p is nil, or there is no such stage.
+func At(stage Stage, p Part) Part {
+	if stage < Leading || stage > Outer {
+		panic(fmt.Sprintf("manager: At called with %v", stage))
+	}
+	mustPart("At", p)
+	return staged{Part: p, stage: stage}
+}
+
+// staged is a part with a stage.
+type staged struct {
+	Part
+	stage Stage
+}
+
+// Func returns a part of the given name that calls run. It panics if run is nil.
+func Func(name string, run func(ctx context.Context) error) Part {
+	if run == nil {
+		panic("manager: Func called with a nil function")
+	}
+	return &function{name, run}
+}
+
+// function is a part that is a function.
+type function struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+func (f *function) Name() string                  { return f.name }
+func (f *function) Run(ctx context.Context) error { return f.run(ctx) }
+
+// mustPart panics if p is nil.
+func mustPart(method string, p any) {
+	v := reflect.ValueOf(p)
+	if p == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic("manager: " + method + " called with a nil part")
+	}
+}
+
+// What a part is, in errors, in Stats and in the log.
+const (
+	kindSource   = "source"
+	kindPart     = "part"
+	kindElection = "election"
+)
+
+// part is a part, one of the sources of parts, or the election.
+type part struct {
+	kind   string
+	name   string
+	value  any       // what it is
+	stage  stageKind // in which it runs
+	run    func(ctx context.Context) error
+	check  func() error    // nil if it has none
+	synced <-chan struct{} // of a source; else nil
+	gate   chan struct{}   // of a source: closed when it has synced once or is gone, with Manager.mu held
+
+	// share and acquired are the methods of a part that can share its keys; else nil.
+	share    func(controller.Slots)
+	acquired func(slot int)
+
+	// Manager.mu guards the following.
+
+	listed   bool    // was added, so its name is its own
+	sources  []*part // what it needs
+	needs    int     // of a source: who needs it
+	number   int     // in the order in which parts were added; a part waits for the sources with smaller ones
+	state    string
+	since    time.Time // of state
+	failures int       // in a row
+	restarts int
+	err      error // of the last failure
+	removed  bool
+	removers int     // calls that wait for its end
+	released []*part // sources that nobody needed when it was gone
+	result   error   // of a part that was removed: what Run returned, if that is news
+
+	// While a stage drives it; else nil.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the stage lets go of it
+	told   time.Time     // when it was told to end; zero before
+}
+
+// newPart returns what a manager knows of p.
+func newPart(p Part) *part {
+	mustPart("Add", p)
+	stage := Leading
+	at, ok := p.(staged)
+	if ok {
+		stage = at.stage
+		for ; ok; at, ok = p.(staged) {
+			p = at.Part
+		}
+	} else if _, ok := p.(controller.Source); ok {
+		stage = Outer
+	}
+	made := &part{kind: kindPart, name: p.Name(), value: p, run: p.Run, check: checkOf(p), state: stateWaiting, listed: true}
+	switch stage {
+	case Leading:
+		made.stage = leaderStage
+	case Always:
+		made.stage = replicaStage
+	case Outer:
+		made.stage = outerStage
+		if s, ok := p.(interface{ Synced() <-chan struct{} }); ok {
+			made.makeSource(s.Synced())
+		}
+	}
+	if s, ok := p.(interface {
+		Share(slots controller.Slots)
+		Acquired(slot int)
+	}); ok {
+		made.share, made.acquired = s.Share, s.Acquired
+	}
+	return made
+}
+
+// newSource returns what a manager knows of a source of a part.
+func newSource(s controller.Source) *part {
+	p := &part{kind: kindPart, name: s.Name(), value: s, stage: outerStage, run: s.Run, check: checkOf(s), state: stateWaiting}
+	p.makeSource(s.Synced())
+	return p
+}
+
+// makeSource makes p one that other parts wait for.
+func (p *part) makeSource(synced <-chan struct{}) {
+	p.kind, p.synced, p.gate = kindSource, synced, make(chan struct{})
+}
+
+// newElectionPart returns the part of an *leaderelect.Elector or *shard.Slots.
+func newElectionPart(key string, e interface {
+	Run(ctx context.Context) error
+	Check(tolerance time.Duration) error
+}) *part {
+	check := func() error { return e.Check(0) }
+	return &part{kind: kindElection, name: key, value: e, stage: electionStage, run: e.Run, check: check, state: stateWaiting}
+}
+
+// checkOf returns the method Check of a part, or nil if it has none.
+func checkOf(part any) func() error {
+	if c, ok := part.(interface{ Check() error }); ok {
+		return c.Check
+	}
+	return nil
+}
+
+// sourcesOf returns the sources that a part lists.
+func sourcesOf(part any) []controller.Source {
+	if s, ok := part.(interface{ Sources() []controller.Source }); ok {
+		return s.Sources()
+	}
+	return nil
+}
+
+// is tells whether v is what p is.
+func (p *part) is(v any) bool {
+	return reflect.ValueOf(p.value).Comparable() && reflect.ValueOf(v).Comparable() && p.value == v
+}
+
+// tellLocked notes that p is told to end, unless it was before.
+func (p *part) tellLocked(now time.Time) {
+	if p.told.IsZero() {
+		p.told = now
+	}
+}

@@ -1,0 +1,364 @@
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestASourceAddedLaterSyncsBeforeAControllerThatIsAddedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		start(t, s.manager.Run)
+		synctest.Wait()
+		assert.Equal(t, started, s.events.take())
+
+		require.NoError(t, s.manager.Add(newFakePart("before", s.events)))
+		late := newFakeSource("late", s.events)
+		late.hold = true
+		require.NoError(t, s.manager.Add(late))
+		require.NoError(t, s.manager.Add(newFakePart("after", s.events)))
+		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("after, everywhere", s.events))))
+		time.Sleep(time.Minute)
+		assert.ElementsMatch(t, []string{"before starts", "late starts"}, s.events.take())
+		s.manager.CheckInvariants(t)
+		assert.Equal(t, manager.PartStats{
+			Kind: "source", Name: "late", State: "syncing", Since: time.Now().Add(-time.Minute),
+		}, s.manager.Stats().Parts[3])
+		assert.Equal(t, "waiting", s.manager.Stats().Parts[4].State)
+
+		close(late.synced)
+		synctest.Wait()
+		assert.ElementsMatch(t, []string{"after starts", "after, everywhere starts"}, s.events.take())
+		assert.Equal(t, "running", s.manager.Stats().Parts[3].State)
+		assert.Equal(t, "running", s.manager.Stats().Parts[4].State)
+		s.manager.CheckInvariants(t)
+	})
+}
+
+func TestAllThatIsAddedBeforeRunWaitsForAllSourcesWhateverTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		last := newFakeSource("last", s.events)
+		last.hold = true
+		require.NoError(t, s.manager.Add(last)) // after the controller
+		start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		assert.ElementsMatch(t, []string{"source starts", "last starts"}, s.events.take())
+		close(last.synced)
+		synctest.Wait()
+		assert.Equal(t, []string{"part starts"}, s.events.take())
+	})
+}
+
+func TestAControllerOfEveryReplicaRunsInStandbyAndThroughAllTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newLeases()
+		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		synctest.Wait()
+		s := newStage(t, manager.Config{Election: election(store)})
+		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere", s.events))))
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"source starts", "everywhere starts"}, s.events.take())
+		assert.Equal(t, "standby", s.manager.Stats().Stage)
+
+		require.NoError(t, s.manager.Add(newFakePart("other", s.events)))
+		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere too", s.events))))
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"everywhere too starts"}, s.events.take(), "the other waits for a term")
+		s.manager.CheckInvariants(t)
+
+		other.stop()
+		time.Sleep(time.Minute)
+		assert.ElementsMatch(t, []string{"part starts", "other starts"}, s.events.take())
+		assert.Equal(t, "leading", s.manager.Stats().Stage)
+		store.cut.Store(true)
+		time.Sleep(time.Minute)
+		assert.ElementsMatch(t, []string{"part stops", "other stops"}, s.events.take())
+		assert.Equal(t, "standby", s.manager.Stats().Stage)
+		store.cut.Store(false)
+		time.Sleep(time.Minute)
+		assert.ElementsMatch(t, []string{"part starts", "other starts"}, s.events.take())
+
+		require.NoError(t, r.stop())
+		events := s.events.take()
+		assert.ElementsMatch(t, []string{
+			"part drained", "part stops", "other drained", "other stops",
+			"everywhere drained", "everywhere stops", "everywhere too drained", "everywhere too stops",
+		}, events[:8])
+		assert.Equal(t, []string{"hook", "source stops"}, events[8:])
+		assert.Equal(t, "ended", s.manager.Stats().Stage)
+	})
+}
+
+func TestBeforeReleaseWaitsForThePartsOfEveryReplicaAndTheLeaseForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &watchedLeases{leases: newLeases()}
+		s := newStage(t, manager.Config{Election: election(store)})
+		store.events = s.events
+		s.hook = func(context.Context) error { store.notes.Store(true); return nil }
+		require.NoError(t, s.manager.Add(manager.At(manager.Always, &fakePart{name: "slow", events: s.events, run: func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(9 * time.Second)
+			return nil
+		}})))
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		s.events.take()
+		require.NoError(t, r.stop())
+		assert.Equal(t, []string{
+			"part drained", "part stops", "slow stops", "hook", "lease is written", "source stops",
+		}, s.events.take())
+	})
+}
+
+func TestARemovedControllerIsDrainedAndNothingElseIsTouched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		c, reports := newController(t, controller.Config[string]{}, slow)
+		require.NoError(t, s.manager.Add(c))
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		assert.Equal(t, started, s.events.take())
+		for _, key := range []string{"a", "b", "c"} {
+			c.Add(key)
+		}
+		require.NoError(t, s.manager.Remove(t.Context(), "test"))
+		assert.Equal(t, []string{"a", "b", "c"}, keysOf(reports.take()))
+		assert.False(t, c.Stats().Running)
+		require.ErrorIs(t, s.manager.Remove(t.Context(), "test"), manager.ErrNoPart)
+		s.manager.CheckInvariants(t)
+		time.Sleep(time.Minute)
+		assert.Empty(t, s.events.take())
+
+		c.Add("d")
+		require.NoError(t, s.manager.Add(c), "it may come back")
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"d"}, keysOf(reports.take()))
+		require.NoError(t, r.stop())
+		assert.Equal(t, stopped, s.events.take())
+	})
+}
+
+func TestTheErrorOfARemovedPartGoesToWhoRemovedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		failing := func(ctx context.Context) error { <-ctx.Done(); return errBoom }
+		s.part.run, s.source.run = failing, failing
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		require.EqualError(t, s.manager.Remove(t.Context(), "part"), `manager: remove "part": boom`)
+		require.EqualError(t, s.manager.Remove(t.Context(), "source"), `manager: remove "source": boom`)
+		assert.False(t, r.ended())
+		require.NoError(t, r.stop())
+	})
+}
+
+func TestARemovedPartThatSaysThatItWasToldToEndHasNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		s.part.run = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		s.source.run = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+		start(t, s.manager.Run)
+		synctest.Wait()
+		require.NoError(t, s.manager.Remove(t.Context(), "part"))
+		require.NoError(t, s.manager.Remove(t.Context(), "source"))
+	})
+}
+
+func TestWhoRemovesDoesNotWaitForLongerThanHeWants(t *testing.T) {
+	for _, failing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var logged bytes.Buffer
+			cfg := manager.Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+			m, err := manager.New(cfg)
+			require.NoError(t, err)
+			events := &log[string]{}
+			stuck := newFakePart("stuck", events)
+			stuck.run = func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Hour)
+				if failing {
+					return errBoom
+				}
+				return nil
+			}
+			require.NoError(t, m.Add(stuck))
+			r := start(t, m.Run)
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err = m.Remove(ctx, "stuck")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.EqualError(t, err, `manager: remove "stuck": part "stuck" has not ended yet: context deadline exceeded`)
+			m.CheckInvariants(t)
+			assert.Equal(t, "stopping", m.Stats().Parts[0].State)
+			require.ErrorIs(t, m.Add(newFakePart("stuck", events)), manager.ErrExists, "it has not ended")
+			require.ErrorIs(t, m.Remove(ctx, "stuck"), context.DeadlineExceeded, "another one may try")
+
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			assert.Empty(t, m.Stats().Parts, "the removal has gone on")
+			assert.Equal(t, failing, bytes.Contains(logged.Bytes(), []byte("error=boom")), "nobody else hears of it")
+			events.take()
+			require.NoError(t, m.Add(newFakePart("stuck", events)))
+			synctest.Wait()
+			assert.Equal(t, []string{"stuck starts"}, events.take())
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
+func TestSeveralMayWaitForOneRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		s.part.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Second); return errBoom }
+		start(t, s.manager.Run)
+		synctest.Wait()
+		remove := func(ctx context.Context) error { return s.manager.Remove(ctx, "part") }
+		first, second := startIn(t, t.Context(), remove), startIn(t, t.Context(), remove)
+		<-first.done
+		<-second.done
+		require.ErrorIs(t, first.err, errBoom)
+		require.ErrorIs(t, second.err, errBoom)
+		s.manager.CheckInvariants(t)
+	})
+}
+
+func TestARemovedSourceIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{Election: election(newLeases())})
+		s.source.hold = true
+		start(t, s.manager.Run)
+		synctest.Wait()
+		assert.Equal(t, []string{"source starts"}, s.events.take())
+		require.NoError(t, s.manager.Remove(t.Context(), "source"))
+		synctest.Wait()
+		assert.Equal(t, []string{"source stops", "part starts"}, s.events.take())
+		s.manager.CheckInvariants(t)
+	})
+}
+
+func TestWhatIsRemovedBeforeItsStageNeverRuns(t *testing.T) {
+	bubble(t, "before Run", func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		require.NoError(t, s.manager.Remove(t.Context(), "source"))
+		require.NoError(t, s.manager.Remove(t.Context(), "part"))
+		require.ErrorIs(t, s.manager.Remove(t.Context(), "source"), manager.ErrNoPart)
+		s.manager.CheckInvariants(t)
+		start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		assert.Empty(t, s.events.take())
+	})
+	bubble(t, "while it waits for a source", func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		start(t, s.manager.Run)
+		synctest.Wait()
+		late := newFakeSource("late", s.events)
+		late.hold = true
+		require.NoError(t, s.manager.Add(late))
+		require.NoError(t, s.manager.Add(newFakePart("waits", s.events)))
+		synctest.Wait()
+		s.events.take()
+		require.NoError(t, s.manager.Remove(t.Context(), "waits"))
+		close(late.synced)
+		synctest.Wait()
+		assert.Empty(t, s.events.take())
+	})
+	bubble(t, "in standby", func(t *testing.T) {
+		store := newLeases()
+		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		synctest.Wait()
+		s := newStage(t, manager.Config{Election: election(store)})
+		start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		require.NoError(t, s.manager.Remove(t.Context(), "part"))
+		other.stop()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"source starts"}, s.events.take())
+		assert.Equal(t, "leading", s.manager.Stats().Stage)
+	})
+}
+
+func TestNothingIsAddedToAManagerThatStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		r.cancel()
+		synctest.Wait()
+		for range 2 { // while it drains, and when it has ended
+			require.ErrorIs(t, s.manager.Add(newFakeSource("late", s.events)), manager.ErrStopped)
+			require.ErrorIs(t, s.manager.Add(newFakePart("late", s.events)), manager.ErrStopped)
+			require.ErrorIs(t, s.manager.Add(manager.At(manager.Always, newFakePart("late", s.events))), manager.ErrStopped)
+			require.NoError(t, r.stop())
+		}
+		assert.Equal(t, append(started, stopped...), s.events.take())
+		require.NoError(t, s.manager.Remove(t.Context(), "source"), "what has ended may be removed")
+		assert.Len(t, s.manager.Stats().Parts, 1)
+	})
+}
+
+func TestNamesThatClashAreErrorsAndAddAddsAllOrNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		m := s.manager
+		start(t, m.Run)
+		synctest.Wait()
+		s.events.take()
+		fresh := newFakePart("fresh", s.events)
+		for _, err := range []error{
+			m.Add(newFakeSource("source", s.events)),
+			m.Add(fresh, newFakePart("part", s.events)),
+			m.Add(fresh, manager.At(manager.Always, newFakePart("part", s.events))),
+			m.Add(fresh, manager.At(manager.Outer, fresh)),
+			m.Add(newFakePart("reader", s.events, s.source), manager.At(manager.Always, s.source)),
+		} {
+			require.ErrorIs(t, err, manager.ErrExists)
+		}
+		require.EqualError(t, m.Add(s.source, newFakePart("part", s.events)), `manager: add source "source": manager: there is one already
+manager: add part "part": manager: there is one already`)
+		synctest.Wait()
+		assert.Empty(t, s.events.take())
+		assert.Len(t, m.Stats().Parts, 2)
+		m.CheckInvariants(t)
+
+		require.NoError(t, m.Add(newFakeSource("part", s.events)), "a source may have the name of a part")
+		require.NoError(t, m.Remove(t.Context(), "part"))
+		assert.Equal(t, "source part", fmt.Sprint(m.Stats().Parts[1].Kind, " ", m.Stats().Parts[1].Name), "the part goes first")
+		require.NoError(t, m.Remove(t.Context(), "part"))
+		require.ErrorIs(t, m.Remove(t.Context(), "part"), manager.ErrNoPart)
+
+		_, err := manager.New(manager.Config{}, fresh, fresh)
+		require.EqualError(t, err, `manager: add part "fresh": manager: there is one already`)
+	})
+}
+
+func TestNilPartsAreRefusedAtOnce(t *testing.T) {
+	m := must(manager.New(manager.Config{}))
+	var none *fakePart
+	nilPart := "manager: Add called with a nil part"
+	assert.PanicsWithValue(t, nilPart, func() { _ = m.Add(nil) })
+	assert.PanicsWithValue(t, nilPart, func() { _ = m.Add(none) })
+	assert.PanicsWithValue(t, nilPart, func() { _, _ = manager.New(manager.Config{}, nil) })
+	assert.PanicsWithValue(t, "manager: At called with a nil part", func() { manager.At(manager.Always, nil) })
+	assert.PanicsWithValue(t, "manager: At called with Stage(3)", func() { manager.At(manager.Outer+1, newFakePart("a", nil)) })
+	assert.PanicsWithValue(t, "manager: Func called with a nil function", func() { manager.Func("a", nil) })
+	assert.PanicsWithValue(t, `manager: Sources of "a" called with a nil part`, func() {
+		_ = m.Add(&fakePart{name: "a", sources: []controller.Source{nil}})
+	})
+}
+
+func TestStagesHaveNames(t *testing.T) {
+	assert.Equal(t, "leading always outer Stage(7)", fmt.Sprint(manager.Leading, manager.Always, manager.Outer, manager.Stage(7)))
+}

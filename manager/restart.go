@@ -1,0 +1,101 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Failure says which part of a [Manager] has failed, and how.
+type Failure struct {
+	Kind string // "part", "source", or "election"
+	Name string // as the part says; of an election the key of the lease
+
+	// Err is what Run of the part has returned; a *wait.PanicError; ErrEnded if it returned nil before it was told to
+	// end; or an error that wraps ErrSyncTimeout, of a source.
+	Err error
+
+	// InARow is the number of failures, this one included, since the part has last been healthy: see Config.HealthyAfter.
+	InARow int
+
+	// Ran is for how long Run has run.
+	Ran time.Duration
+}
+
+// Backoff returns a [Config].Restart that starts a part that has failed n times in a row again after b.Delay(n-1). If b.Steps is
+// set, the failure of the last of so many tries stops everything. So does an error that wraps informer.ErrEnded: an informer
+// that has ended cannot run again. It needs no restart, since it tries again by itself when its source fails.
+//
+// A part of stage Leading that waits for its restart when another term begins starts with that term.
+func Backoff(b wait.Backoff) func(Failure) (after time.Duration, again bool) {
+	return func(f Failure) (time.Duration, bool) {
+		if b.Steps > 0 && f.InARow >= b.Steps || errors.Is(f.Err, informer.ErrEnded) {
+			return 0, false
+		}
+		return b.Delay(f.InARow - 1), true
+	}
+}
+
+// react does about the failure of p what Restart says, and tells whether p is to run again.
+func (m *Manager) react(ctx context.Context, p *part, err error, ran time.Duration) bool {
+	failure := m.book(p, err, ran)
+	delay, again, err := m.decide(ctx, failure)
+	if !again {
+		m.fail(partError(p.kind, p.name, err))
+		return false
+	}
+	if told(ctx) { // removed, or everything stops
+		m.log(ctx, slog.LevelError, "part failed, and is not started again", failure)
+		return false
+	}
+	m.log(ctx, slog.LevelWarn, "part failed, and is started again", failure, slog.Duration("after", delay))
+	m.note(p, stateBackingOff)
+	if wait.Sleep(ctx, delay) != nil || told(ctx) {
+		return false
+	}
+	m.mu.Lock()
+	p.restarts++
+	m.mu.Unlock()
+	return true
+}
+
+// book counts a failure of p.
+func (m *Manager) book(p *part, err error, ran time.Duration) Failure {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ran >= m.cfg.HealthyAfter && p.state != stateSyncing {
+		p.failures = 0
+	}
+	p.failures++
+	p.err = err
+	return Failure{Kind: p.kind, Name: p.name, Err: err, InARow: p.failures, Ran: ran}
+}
+
+// decide asks Restart. It returns the error of the failure, and that of Restart itself.
+func (m *Manager) decide(ctx context.Context, f Failure) (delay time.Duration, again bool, err error) {
+	err = wait.Call(ctx, func(context.Context) error {
+		delay, again = m.cfg.Restart(f)
+		return nil
+	})
+	if err != nil {
+		return 0, false, errors.Join(f.Err, fmt.Errorf("manager: Config.Restart: %w", err))
+	}
+	return delay, again, f.Err
+}
+
+// log reports a failure that nobody receives as an error.
+func (m *Manager) log(ctx context.Context, level slog.Level, message string, f Failure, more ...slog.Attr) {
+	attrs := append([]slog.Attr{
+		slog.String("kind", f.Kind), slog.String("name", f.Name), slog.Any("error", f.Err),
+		slog.Int("inARow", f.InARow), slog.Duration("ran", f.Ran),
+	}, more...)
+	if p := (*wait.PanicError)(nil); errors.As(f.Err, &p) {
+		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	m.logger.LogAttrs(ctx, level, message, attrs...)
+}

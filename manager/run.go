@@ -1,0 +1,220 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// stageKind says what runs in a stage.
+type stageKind int
+
+const (
+	outerStage    stageKind = iota // Outer: sources, and what starts and ends with them
+	replicaStage                   // Always
+	electionStage                  // the election, or the slots
+	leaderStage                    // Leading: one stage for each term; with slots, one that lasts
+	stageKinds
+)
+
+// stage runs parts concurrently, in one context. It takes parts until it is over.
+type stage struct {
+	m       *Manager
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup // of the goroutines that drive parts
+}
+
+// The names of what a manager does, in Stats. One that loses its lease goes back to standby.
+const (
+	stageNew      = "new"      // Run was not called
+	stageSyncing  = "syncing"  // the sources run, and have not synced
+	stageStandby  = "standby"  // the parts of stage Always run; another process may lead
+	stageLeading  = "leading"  // all parts run
+	stageStopping = "stopping" // the stop has begun
+	stageEnded    = "ended"    // Run has returned, or is about to
+)
+
+// Run starts everything in order and blocks until ctx ends, or a part fails and [Config].Restart does not start it again. Then
+// Run stops everything in order, and returns when all parts have ended. A lost leadership is not a failure: the parts of stage
+// Leading stop, and this process campaigns again.
+//
+// Run leaves a part behind that ignores the end of its context, when the stop has lasted for [Config].StopTimeout. Then
+// Run returns an error that wraps [ErrStopTimeout] and names the part. If the part is one of stages Leading or Always, Run does
+// not call BeforeRelease and does not release the lease, which expires. The program should exit.
+//
+// Run returns nil, or the errors of the parts with their names, joined in the order in which they occurred. The first is
+// the one that made everything stop, unless ctx did. Run logs a failure after which a part was started again, and does not
+// return it. It returns an error at once if it was called before.
+func (m *Manager) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if m.logger == nil {
+		panic("manager: Run called on a Manager that New has not made")
+	}
+	if err := m.use(ctx, stop); err != nil {
+		return err
+	}
+	defer m.limitStop(ctx)()
+	if ctx.Err() == nil {
+		// This stage has a context of its own: it must outlive the others.
+		m.open(outerStage, context.WithoutCancel(ctx))
+	}
+	if m.awaitFirstSync(ctx) {
+		m.enter(stageStandby)
+		m.open(replicaStage, ctx)
+		if m.elector != nil {
+			m.open(electionStage, ctx)
+		} else {
+			if m.slots != nil { // they are owned until the controllers have drained
+				m.open(electionStage, context.WithoutCancel(ctx))
+			}
+			m.lead(ctx)
+		}
+		<-ctx.Done()
+		m.close(electionStage)
+		m.close(replicaStage)
+	}
+	m.close(outerStage)
+	m.enter(stageEnded)
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return errors.Join(m.errs...)
+}
+
+// use begins the run of m, which ctx and stop belong to, unless there was one.
+func (m *Manager) use(ctx context.Context, stop context.CancelCauseFunc) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopping != nil {
+		return errUsed
+	}
+	m.stopping, m.stop = ctx, stop
+	m.first = m.added
+	m.at = stageSyncing
+	return nil
+}
+
+// awaitFirstSync waits until the sources that were there at the beginning have synced. It returns false if the stop begins
+// before.
+func (m *Manager) awaitFirstSync(ctx context.Context) bool {
+	m.mu.Lock()
+	next := &part{stage: leaderStage, number: m.first}
+	m.mu.Unlock()
+	return m.awaitSources(ctx, next)
+}
+
+// lead runs the parts of stage Leading until ctx ends, and then BeforeRelease: one term.
+func (m *Manager) lead(ctx context.Context) {
+	m.enter(stageLeading)
+	m.open(leaderStage, ctx)
+	<-ctx.Done()
+	m.close(leaderStage)
+	if m.isStopping() {
+		m.close(replicaStage) // BeforeRelease comes after all parts
+	}
+	if !lost(ctx) && !m.hasLeft() {
+		m.beforeRelease(ctx)
+	}
+	if !m.isStopping() {
+		m.enter(stageStandby)
+	}
+}
+
+// open begins a stage: the parts that run in it start.
+func (m *Manager) open(kind stageKind, ctx context.Context) {
+	s := &stage{m: m}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stages[kind] = s
+	for _, p := range m.parts {
+		if p.stage == kind {
+			s.startLocked(p)
+		}
+	}
+	if kind == electionStage {
+		s.startLocked(m.election)
+	}
+}
+
+// startLocked starts p, which is not driven.
+func (s *stage) startLocked(p *part) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	p.ctx, p.cancel, p.done, p.told = ctx, cancel, make(chan struct{}), time.Time{}
+	// Drives one part. It ends when the stage is told to, the part is removed, or it has failed for good. close waits for
+	// it, until the stop has lasted for too long, and so does Remove.
+	s.running.Go(func() {
+		defer cancel(nil)
+		defer s.m.letGo(p)
+		s.m.drive(ctx, p)
+	})
+}
+
+// close ends the stage of the given kind, if there is one. It returns when its parts have ended, or were left over.
+func (m *Manager) close(kind stageKind) {
+	told := time.Now()
+	if kind == replicaStage {
+		told = m.stopStart() // by its context
+	}
+	m.mu.Lock()
+	s := m.stages[kind]
+	m.stages[kind] = nil // takes no more parts
+	var driven []leftover
+	if s != nil {
+		for _, p := range m.everythingLocked() {
+			if p.stage == kind && p.done != nil {
+				p.tellLocked(told)
+				driven = append(driven, leftover{p.kind, p.name, p.done})
+			}
+		}
+	}
+	m.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.cancel()
+	grace := stopGrace
+	if kind == electionStage {
+		grace = 2 * stopGrace
+	}
+	all := true
+	for _, p := range driven {
+		if m.outlasts(p.done, told, grace) {
+			m.leave(p)
+			all = false
+		}
+	}
+	if all {
+		s.running.Wait()
+	}
+}
+
+// enter notes the stage that begins.
+func (m *Manager) enter(at string) {
+	m.mu.Lock()
+	m.at = at
+	ctx := m.stopping
+	m.mu.Unlock()
+	m.logger.DebugContext(ctx, "manager", "stage", at)
+}
+
+// isStopping tells whether the stop has begun.
+func (m *Manager) isStopping() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stoppingLocked()
+}
+
+// fail notes err and makes everything stop.
+func (m *Manager) fail(err error) {
+	m.mu.Lock()
+	m.errs = append(m.errs, err)
+	m.mu.Unlock()
+	m.stop(err)
+}
+
+// stoppingLocked tells whether the stop has begun.
+func (m *Manager) stoppingLocked() bool { return m.stopping != nil && m.stopping.Err() != nil }

@@ -1,0 +1,256 @@
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// shards is what several replicas do to the same objects.
+type shards struct {
+	t       *testing.T
+	store   *memlease.Store
+	objects *source
+
+	mu sync.Mutex
+	// mu guards the following.
+	inFlight map[string]string   // key to replica
+	done     map[string][]string // replica to keys
+	terms    map[int]uint64      // slot to the greatest term that was seen at work
+}
+
+func newShards(t *testing.T, keys int) *shards {
+	s := &shards{
+		t: t, store: memlease.New(), objects: newSource(),
+		inFlight: map[string]string{}, done: map[string][]string{}, terms: map[int]uint64{},
+	}
+	for i := range keys {
+		s.objects.Put(object{Key: fmt.Sprint("k", i)})
+	}
+	return s
+}
+
+// take returns the keys that a replica has reconciled since the last take, in order.
+func (s *shards) take(replica string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := s.done[replica]
+	delete(s.done, replica)
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// replica is a manager that shares its keys.
+type replica struct {
+	*running
+	name    string
+	manager *manager.Manager
+	mirror  *informer.Informer[string, object]
+	c       *controller.Controller[string]
+	leases  *leases
+	events  *log[string]
+	reports *log[controller.Report[string]]
+}
+
+// Update notes releases, and that of a slot alone.
+func (r *replica) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if strings.Contains(e.Key, "/slot/") && bytes.Contains(e.Value, []byte(`"holder":""`)) {
+		r.events.add("a slot is released")
+	}
+	return r.leases.Update(ctx, e)
+}
+
+func (r *replica) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
+	return r.leases.Get(ctx, key)
+}
+
+func (r *replica) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if r.leases.cut.Load() {
+		return e, errBoom
+	}
+	return r.leases.Create(ctx, e)
+}
+
+func (r *replica) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
+	if r.leases.cut.Load() {
+		return nil, errBoom
+	}
+	return r.leases.List(ctx, prefix)
+}
+
+func (s *shards) replica(name string) *replica {
+	r := &replica{
+		name: name, leases: &leases{Store: s.store}, events: &log[string]{}, reports: &log[controller.Report[string]]{},
+		mirror: newInformer("mirror", s.objects),
+	}
+	bye := func(context.Context) error { r.events.add("hook"); return nil }
+	cfg := controller.Config[string]{Workers: 2, Logger: quiet}
+	cfg.Hooks.Reconciled = r.reports.add
+	r.c = must(controller.New("things", func(ctx context.Context, key string) (controller.Result, error) {
+		return controller.Result{}, s.reconcile(ctx, r, key)
+	}, cfg, controller.For(r.mirror)))
+	r.manager = must(manager.New(manager.Config{Logger: quiet, BeforeRelease: bye, Shards: &shard.Config{
+		Lease: leaderelect.Config{Store: r, Key: "things", Identity: name, Logger: quiet}, Slots: 8, Members: 4,
+	}}, r.c))
+	r.running = start(s.t, r.manager.Run)
+	return r
+}
+
+// reconcile takes half a second, in which no other replica may work on the key.
+func (s *shards) reconcile(ctx context.Context, r *replica, key string) error {
+	slot := r.manager.Slots().Slot(key)
+	l, ok := leaderelect.FromContext(ctx)
+	require.True(s.t, ok)
+	term := l.Term()
+	s.mu.Lock()
+	assert.Empty(s.t, s.inFlight[key], "%s is reconciled by %s too", key, r.name)
+	assert.GreaterOrEqual(s.t, term, s.terms[slot], "%s is reconciled in a term of the past", key)
+	s.inFlight[key], s.terms[slot] = r.name, term
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.inFlight, key)
+	}()
+	select {
+	case <-time.After(500 * time.Millisecond):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done[r.name] = append(s.done[r.name], key)
+	r.events.add("reconciled")
+	return nil
+}
+
+func TestReplicasShareTheKeysAndHandThemOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, 40)
+		ann := s.replica("ann")
+		time.Sleep(time.Minute)
+		assert.Len(t, s.take("ann"), 40, "who is alone has all")
+		assert.Equal(t, "leading", ann.manager.Stats().Stage)
+		require.NoError(t, ann.manager.Ready())
+		require.NoError(t, ann.manager.Check())
+
+		bob := s.replica("bob")
+		time.Sleep(2 * time.Minute)
+		shared := s.take("bob")
+		assert.Greater(t, len(shared), 4, "who joins is given some")
+		assert.Less(t, len(shared), 36)
+		assert.Empty(t, s.take("ann"), "who gives has nothing more to do")
+
+		for i := range 40 {
+			s.objects.Put(object{Key: fmt.Sprint("k", i), Value: 1})
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, shared, s.take("bob"))
+		assert.Len(t, s.take("ann"), 40-len(shared), "each key is one replica's")
+
+		require.NoError(t, ann.stop())
+		time.Sleep(time.Minute)
+		assert.Len(t, s.take("bob"), 40-len(shared), "who stays gets those of who leaves")
+		require.NoError(t, bob.stop())
+	})
+}
+
+func TestAReplicaThatIsCutOffLosesItsSlotsAndSkipsTheirKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, 40)
+		ann, bob := s.replica("ann"), s.replica("bob")
+		time.Sleep(2 * time.Minute)
+		assert.NotEmpty(t, s.take("ann"))
+		assert.NotEmpty(t, s.take("bob"))
+		bob.leases.cut.Store(true)
+		for range 60 { // there is work all the time
+			for i := range 40 {
+				s.objects.Put(object{Key: fmt.Sprint("k", i), Value: 1})
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		assert.Len(t, s.take("ann"), 40)
+		bob.reports.take()
+		s.take("bob")
+		s.objects.Put(object{Key: "k1", Value: 2})
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"k1"}, s.take("ann"))
+		assert.Empty(t, s.take("bob"))
+		reported := bob.reports.take()
+		require.Len(t, reported, 1)
+		assert.Equal(t, controller.Canceled, reported[0].Outcome)
+
+		bob.leases.cut.Store(false)
+		time.Sleep(2 * time.Minute)
+		assert.NotEmpty(t, s.take("bob"), "it is back")
+		require.NoError(t, ann.stop())
+		require.NoError(t, bob.stop())
+	})
+}
+
+func TestAReplicaThatStopsDrainsItsKeysBeforeItReleasesTheirSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShards(t, 8)
+		ann := s.replica("ann")
+		time.Sleep(time.Minute)
+		ann.events.take()
+		for i := range 8 {
+			s.objects.Put(object{Key: fmt.Sprint("k", i), Value: 1})
+		}
+		synctest.Wait()
+		require.NoError(t, ann.stop())
+		assert.Equal(t, []string{"reconciled", "hook", "a slot is released"}, slices.Compact(ann.events.take()))
+		assert.Len(t, s.take("ann"), 8)
+		assert.Empty(t, ann.manager.Slots().Owned())
+	})
+}
+
+func TestAManagerWithSlotsTakesOnlyControllersThatShareTheirKeys(t *testing.T) {
+	cfg := manager.Config{Logger: quiet, Shards: &shard.Config{
+		Lease: leaderelect.Config{Store: memlease.New(), Key: "things", Identity: "ann", Logger: quiet},
+	}}
+	m, err := manager.New(cfg)
+	require.NoError(t, err)
+	assert.Nil(t, cfg.Shards.OnAcquired, "the configuration of the user is as it was")
+	assert.Nil(t, m.Elector())
+	events := &log[string]{}
+	require.EqualError(t, m.Add(newFakePart("all", events)), `manager: add part "all": it does not share its keys: add it to stage Always`)
+	require.NoError(t, m.Add(manager.At(manager.Always, newFakePart("all", events))))
+
+	cfg.Election = election(newLeases())
+	_, err = manager.New(cfg)
+	require.EqualError(t, err, "manager: new: Config.Shards is set beside Config.Election")
+	_, err = manager.New(manager.Config{Shards: &shard.Config{}})
+	require.ErrorContains(t, err, "manager: new: Config.Shards: ")
+}
+
+func TestOnAcquiredOfTheUserIsCalledToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		acquired := &log[int]{}
+		m, err := manager.New(manager.Config{Logger: quiet, Shards: &shard.Config{
+			Lease: leaderelect.Config{Store: memlease.New(), Key: "things", Identity: "ann", Logger: quiet},
+			Slots: 1, OnAcquired: func(_ context.Context, slot int) error { acquired.add(slot); return nil },
+		}})
+		require.NoError(t, err)
+		r := start(t, m.Run)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []int{0}, acquired.take())
+		require.NoError(t, r.stop())
+	})
+}

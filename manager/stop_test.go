@@ -1,0 +1,228 @@
+package manager_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/wait"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAManagerCanBeCancelledInEachStage(t *testing.T) {
+	bubble(t, "before it begins", func(t *testing.T) {
+		s := newStage(t, manager.Config{Election: election(newLeases())})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, s.manager.Run(ctx))
+		assert.Empty(t, s.events.take())
+	})
+	bubble(t, "while the sources sync", func(t *testing.T) {
+		s := newStage(t, manager.Config{Election: election(newLeases())})
+		s.source.hold = true
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Second)
+		require.NoError(t, r.stop())
+		assert.Equal(t, []string{"source starts", "source stops"}, s.events.take())
+	})
+	bubble(t, "in standby", func(t *testing.T) {
+		store := newLeases()
+		lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		time.Sleep(time.Second)
+		s := newStage(t, manager.Config{Election: election(store)})
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		require.NoError(t, r.stop())
+		assert.Equal(t, []string{"source starts", "source stops"}, s.events.take(), "no BeforeRelease: this one did not lead")
+	})
+	bubble(t, "in standby after a term", func(t *testing.T) {
+		store := newLeases()
+		s := newStage(t, manager.Config{Election: election(store)})
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		store.cut.Store(true)
+		time.Sleep(time.Minute)
+		require.NoError(t, r.stop())
+		assert.Equal(t, []string{"source starts", "part starts", "part stops", "source stops"}, s.events.take())
+	})
+	bubble(t, "while it leads", func(t *testing.T) {
+		s := newStage(t, manager.Config{Election: election(newLeases())})
+		r := start(t, s.manager.Run)
+		time.Sleep(time.Minute)
+		require.NoError(t, r.stop())
+		assert.Equal(t, append(started, stopped...), s.events.take())
+	})
+	bubble(t, "while it stops, by the loss of the lease", func(t *testing.T) {
+		store := newLeases()
+		s := newStage(t, manager.Config{Election: election(store)})
+		s.hook = func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		s.events.take()
+		r.cancel()
+		time.Sleep(2 * time.Second)
+		store.cut.Store(true)
+		err := r.stop()
+		require.ErrorContains(t, err, `manager: call BeforeRelease: leaderelect: lease has expired`)
+		assert.Equal(t, stopped, s.events.take())
+	})
+}
+
+// failures are the ways in which a part can fail while it should run.
+var failures = []struct {
+	name string
+	fail func() error
+	want error
+}{
+	{"returns an error", func() error { return errBoom }, errBoom},
+	{"ends by itself", func() error { return nil }, manager.ErrEnded},
+	{"says that it was canceled, which it was not", func() error { return context.Canceled }, context.Canceled},
+	{"panics", func() error { panic(errBoom) }, errBoom},
+}
+
+func TestASourceThatFailsStopsEverythingInOrder(t *testing.T) {
+	for _, f := range failures {
+		bubble(t, f.name+" before it has synced", func(t *testing.T) {
+			s := newStage(t, manager.Config{})
+			s.source.hold = true
+			s.source.run = func(context.Context) error {
+				time.Sleep(time.Second)
+				return f.fail()
+			}
+			err := s.manager.Run(t.Context())
+			require.ErrorIs(t, err, f.want)
+			require.NotErrorIs(t, err, manager.ErrSyncTimeout)
+			assert.Contains(t, err.Error(), `manager: run source "source": `)
+			assert.Equal(t, []string{"source starts", "source stops"}, s.events.take())
+		})
+		bubble(t, f.name+" later", func(t *testing.T) {
+			s := newStage(t, manager.Config{Election: election(newLeases())})
+			s.source.run = func(context.Context) error {
+				time.Sleep(time.Second)
+				return f.fail()
+			}
+			other := newFakeSource("other", s.events)
+			s.manager.Add(other)
+			err := s.manager.Run(t.Context())
+			require.ErrorIs(t, err, f.want)
+			assert.Contains(t, err.Error(), `manager: run source "source": `)
+			events := s.events.take()
+			assert.ElementsMatch(t, []string{"source starts", "other starts"}, events[:2])
+			assert.Equal(t, []string{
+				"part starts", "source stops", "part drained", "part stops", "hook", "other stops",
+			}, events[2:])
+		})
+	}
+}
+
+func TestAControllerThatFailsStopsEverythingInOrder(t *testing.T) {
+	for _, f := range failures {
+		for _, elected := range []bool{false, true} {
+			bubble(t, fmt.Sprintf("%s, elected: %v", f.name, elected), func(t *testing.T) {
+				cfg := manager.Config{}
+				if elected {
+					cfg.Election = election(newLeases())
+				}
+				s := newStage(t, cfg)
+				s.manager.Add(&fakePart{name: "bad", events: &log[string]{}, run: func(context.Context) error {
+					time.Sleep(time.Second)
+					return f.fail()
+				}})
+				err := s.manager.Run(t.Context())
+				require.ErrorIs(t, err, f.want)
+				assert.Contains(t, err.Error(), `manager: run part "bad": `)
+				assert.Equal(t, append(started, stopped...), s.events.take())
+			})
+		}
+	}
+}
+
+func TestAnElectionThatFailsStopsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := election(newLeases())
+		s := newStage(t, manager.Config{Election: cfg})
+		other := start(t, s.manager.Elector().Run) // whoever else has it
+		synctest.Wait()
+		err := s.manager.Run(t.Context())
+		require.ErrorContains(t, err, `manager: run election "lock": `)
+		other.stop()
+	})
+}
+
+func TestAllErrorsOfAStopAreJoinedInTheOrderOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		fail := func(message string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				<-ctx.Done()
+				return errors.New(message)
+			}
+		}
+		s.source.run = fail("source failed")
+		s.part.run = fail("not drained")
+		s.hook = func(context.Context) error { panic("hook failed") }
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		require.EqualError(t, r.stop(), `manager: run part "part": not drained
+manager: call BeforeRelease: wait: recover from panic: hook failed
+manager: run source "source": source failed`)
+	})
+}
+
+func TestAPartThatReturnsTheEndOfItsContextIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		ended := func(ctx context.Context) error {
+			<-ctx.Done()
+			return fmt.Errorf("stopped: %w", ctx.Err())
+		}
+		s.source.run = ended
+		s.part.run = ended
+		s.manager.Add(&fakePart{name: "other", events: s.events, run: func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r := startIn(t, ctx, s.manager.Run)
+		synctest.Wait()
+		cancel(errBoom)
+		require.NoError(t, r.stop())
+	})
+}
+
+func TestBeforeReleaseHasAContextOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type valueKey struct{}
+		s := newStage(t, manager.Config{StopTimeout: 5 * time.Second})
+		s.hook = func(ctx context.Context) error {
+			require.NoError(t, ctx.Err())
+			assert.Equal(t, 7, ctx.Value(valueKey{}))
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		r := startIn(t, context.WithValue(t.Context(), valueKey{}, 7), s.manager.Run)
+		synctest.Wait()
+		began := time.Now()
+		err := r.stop()
+		require.ErrorIs(t, err, manager.ErrStopTimeout)
+		assert.Equal(t, 5*time.Second, time.Since(began), "the drain of the part, and BeforeRelease together")
+	})
+}
+
+func TestAPanicOfAPartKeepsItsStack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{})
+		s.part.run = func(context.Context) error { panic("oh") }
+		var p *wait.PanicError
+		require.ErrorAs(t, s.manager.Run(t.Context()), &p)
+		assert.Contains(t, string(p.Stack), "stop_test.go")
+	})
+}

@@ -1,0 +1,415 @@
+package manager_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/stretchr/testify/assert"
+)
+
+// managed is a part of a manager in the model. The fields are guarded by mu of its world.
+type managed struct {
+	w       *managedWorld
+	kind    string
+	name    string
+	stage   manager.Stage
+	listed  bool       // it was added, and not only listed by others as a source
+	needs   []*managed // that must have synced before it runs
+	sources []*managed // that it lists
+	runs    int        // how many of its Runs run: at most 1
+	starts  int        // how many have begun
+	term    uint64     // of the Run that runs
+	gone    bool       // it is being removed, or was dropped
+	synced  bool       // a source
+
+	syncAfter time.Duration // of a source: of its first Run; later ones take half of it
+	lasts     time.Duration // from the end of the context to the return
+	farewell  error         // what it returns when it was told to end
+	deaf      bool          // it does not return from a stop before hear is closed
+	left      bool          // it has not heard a stop
+	ready     chan struct{}
+	fail      chan func() error
+}
+
+// managedWorld is what a manager under test runs, and what the model knows of it.
+type managedWorld struct {
+	t       *testing.T
+	store   *releases
+	manager *manager.Manager
+
+	mu sync.Mutex
+	// mu guards the following, and the parts.
+	rand     *rand.Rand
+	parts    []*managed // those that were added and are not gone
+	added    int
+	stopping bool          // the stop has begun, as far as the test knows
+	ended    bool          // Run has returned
+	led      uint64        // the last term in which a controller of the leader has run
+	hooked   uint64        // the last term in which BeforeRelease was called
+	owed     uint64        // the term whose lease is to be released next, if the store can be reached; else 0
+	expected []string      // parts whose errors Run has to return
+	hear     chan struct{} // closed when Run has returned
+	deaf     []string      // parts that Run has to leave behind
+	slow     int           // parts that it may leave behind
+	late     bool          // it may return others: of what was told to end before the stop and ended after its beginning
+}
+
+func (w *managedWorld) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// countLocked returns how many parts run for which the condition holds.
+func (w *managedWorld) countLocked(which func(*managed) bool) (n int) {
+	for _, p := range w.parts {
+		if which(p) {
+			n += p.runs
+		}
+	}
+	return n
+}
+
+func isController(p *managed) bool { return p.stage != manager.Outer }
+func isLeader(p *managed) bool     { return p.stage == manager.Leading }
+
+func isLeftController(p *managed) bool { return isController(p) && p.left }
+
+// part returns what the manager is given: a part of stage Outer that is not a source has no method Synced.
+func (p *managed) part() manager.Part {
+	if p.kind == "part" && p.stage == manager.Outer {
+		return manager.At(p.stage, manager.Func(p.name, p.Run))
+	}
+	return manager.At(p.stage, p)
+}
+
+// neededByLocked returns how many parts that list p are there or have not ended.
+func (p *managed) neededByLocked() (n int) {
+	for _, other := range p.w.parts {
+		if slices.Contains(other.sources, p) && (!other.gone || other.runs > 0) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *managed) neededLocked() bool { return p.neededByLocked() > 0 }
+
+func (p *managed) Name() string { return p.name }
+
+// Sources lists the sources of p.
+func (p *managed) Sources() (sources []controller.Source) {
+	for _, s := range p.sources {
+		sources = append(sources, s)
+	}
+	return sources
+}
+
+func (p *managed) Synced() <-chan struct{} { return p.ready }
+
+// Run checks that this is the time to start, waits for its end, and checks that that has come in order.
+func (p *managed) Run(ctx context.Context) error {
+	began := time.Now()
+	p.begin(ctx)
+	defer p.end()
+	var syncs <-chan time.Time
+	if p.kind == "source" {
+		after := p.syncAfter
+		if p.starts > 1 {
+			after /= 2
+		}
+		syncs = time.After(after)
+	}
+	for {
+		select {
+		case <-syncs:
+			syncs = nil
+			p.w.locked(func() {
+				if !p.synced {
+					p.synced = true
+					close(p.ready)
+				}
+			})
+		case f := <-p.fail:
+			return f()
+		case <-ctx.Done():
+			if p.told(ctx) {
+				<-p.w.hear
+				return nil
+			}
+			if l, ok := leaderelect.FromContext(ctx); !ok || l.Err() == nil {
+				time.Sleep(p.lasts)
+			}
+			tooLate := p.kind == "source" && !p.synced && time.Since(began) >= 2*time.Minute // at the same moment
+			p.w.locked(func() { p.w.late = p.w.late || p.w.stopping && (tooLate || p.farewell != nil) })
+			return p.farewell
+		}
+	}
+}
+
+// begin checks that p may run now.
+func (p *managed) begin(ctx context.Context) {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	assert.Zero(w.t, p.runs, "%s runs twice at once", p.name)
+	assert.False(w.t, w.ended, "%s runs after the end", p.name)
+	for _, s := range p.needs {
+		assert.True(w.t, s.synced || s.gone || !s.listed && !s.neededLocked(), "%s runs before %s has synced", p.name, s.name)
+	}
+	p.runs++
+	p.starts++
+	l, leads := leaderelect.FromContext(ctx)
+	if !isLeader(p) {
+		assert.False(w.t, leads, "%s belongs to a term", p.name)
+		return
+	}
+	assert.True(w.t, leads && l.Err() == nil, "%s runs without leadership", p.name)
+	p.term, w.led = l.Term(), l.Term()
+	assert.NotEqual(w.t, p.term, w.hooked, "%s runs after BeforeRelease of its term", p.name)
+	for _, other := range w.parts {
+		assert.True(w.t, !isLeader(other) || other.runs == 0 || other.term == p.term, "%s runs in another term than %s", other.name, p.name)
+	}
+}
+
+// told checks that p is told to end in the right order. It returns true if p does not hear it.
+func (p *managed) told(ctx context.Context) (deaf bool) {
+	w := p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	late := errors.Is(context.Cause(ctx), manager.ErrSyncTimeout)
+	switch {
+	case p.gone && !p.neededLocked() || late:
+	case p.kind == "source" && !p.listed && !p.neededLocked():
+		p.gone = true // as the parts that needed it are
+	case p.stage == manager.Outer:
+		assert.True(w.t, w.stopping, "%s is stopped for nothing", p.name)
+		assert.Zero(w.t, w.countLocked(isController)-w.countLocked(isLeftController), "%s is stopped before the controllers have ended", p.name)
+		assert.Zero(w.t, w.owed, "%s is stopped before the lease is released", p.name)
+	}
+	l, leads := leaderelect.FromContext(ctx)
+	if p.stage == manager.Outer && w.stopping && len(w.deaf) > 0 && p.lasts >= 3*time.Second {
+		w.slow++ // it is told after the limit
+	} else if p.farewell != nil && !p.gone && w.stopping && !late && !(leads && l.Err() != nil) {
+		w.expected = append(w.expected, p.name)
+	}
+	if p.deaf && w.stopping && !p.gone && !late {
+		p.left = true
+		w.deaf = append(w.deaf, p.name)
+	}
+	return p.left
+}
+
+func (p *managed) end() {
+	p.w.locked(func() { p.runs-- })
+}
+
+// hook is BeforeRelease.
+func (w *managedWorld) hook(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l, leads := leaderelect.FromContext(ctx)
+	assert.True(w.t, leads && l.Err() == nil, "BeforeRelease is called without leadership")
+	assert.Zero(w.t, w.countLocked(isLeader), "BeforeRelease is called before the controllers have ended")
+	if w.stopping {
+		assert.Zero(w.t, w.countLocked(isController), "BeforeRelease is called before all controllers have ended")
+	}
+	assert.NotEqual(w.t, w.hooked, l.Term(), "BeforeRelease is called twice in a term")
+	w.hooked = l.Term()
+	if !w.store.cut.Load() {
+		w.owed = l.Term()
+	}
+	return nil
+}
+
+// decide is Restart: it stops all or drops the part or starts it again.
+func (w *managedWorld) decide(stops bool) func(f manager.Failure) (time.Duration, bool) {
+	return func(f manager.Failure) (time.Duration, bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		assert.False(w.t, w.ended)
+		n := w.rand.IntN(10)
+		p := w.findLocked(f.Kind, f.Name)
+		switch {
+		case !assert.NotNil(w.t, p, "what fails is there: %v %s", f.Kind, f.Name):
+		case stops && n < 2:
+			w.stopping = true
+			w.expected = append(w.expected, f.Name)
+			return 0, false
+		case n < 4 && p.listed:
+			w.dropLocked(p)
+			_ = w.manager.Remove(ended(), p.name)
+		}
+		return time.Duration(w.rand.IntN(5000)) * time.Millisecond, true
+	}
+}
+
+func (w *managedWorld) findLocked(kind, name string) *managed {
+	for _, p := range w.parts {
+		if p.kind == kind && p.name == name && !p.gone {
+			return p
+		}
+	}
+	return nil
+}
+
+// dropLocked says that p is on its way out, with the sources that only it needs. It returns what they may say.
+func (w *managedWorld) dropLocked(p *managed) (farewells []error) {
+	p.listed = false
+	if p.kind == "source" && p.neededLocked() {
+		return nil
+	}
+	p.gone = true
+	for _, q := range append([]*managed{p}, p.sources...) {
+		if q.farewell != nil {
+			farewells = append(farewells, q.farewell)
+		}
+		if q.runs > 0 && (q == p || !q.listed && !q.neededLocked()) { // Run does not hear of it any more
+			w.expected = slices.DeleteFunc(w.expected, func(name string) bool { return name == q.name })
+		}
+	}
+	return farewells
+}
+
+// sweepLocked forgets what is gone and has ended.
+func (w *managedWorld) sweepLocked() {
+	var kept []*managed
+	for _, p := range w.parts {
+		if p.kind == "source" && !p.listed && !p.neededLocked() && p.runs == 0 {
+			p.gone = true // before it has begun
+		}
+		if !p.gone || p.runs > 0 {
+			kept = append(kept, p)
+		}
+	}
+	w.parts = kept
+}
+
+// newPart returns a part with random habits, and adds it to the model, with the sources that are new with it. A part of stage
+// Outer may be a source. Others list some sources, of their own or not.
+func (w *managedWorld) newPart(stage manager.Stage, other bool) (p *managed, fresh []*managed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if stage == manager.Outer && !other {
+		p = w.newManagedLocked("source", stage)
+		p.listed = true
+		return p, nil
+	}
+	var sources []*managed
+	if stage != manager.Outer {
+		for _, s := range w.parts {
+			if s.kind == "source" && !s.gone && (s.listed || s.neededLocked()) && w.rand.IntN(4) == 0 {
+				sources = append(sources, s)
+			}
+		}
+		for w.rand.IntN(3) == 0 {
+			fresh = append(fresh, w.newManagedLocked("source", manager.Outer))
+		}
+	}
+	p = w.newManagedLocked("part", stage)
+	p.listed, p.sources = true, append(sources, fresh...)
+	return p, fresh
+}
+
+// newManagedLocked returns what a part and a source have in common.
+func (w *managedWorld) newManagedLocked(kind string, stage manager.Stage) *managed {
+	r := w.rand
+	p := &managed{
+		w: w, kind: kind, stage: stage, name: fmt.Sprint(kind, " ", w.added),
+		ready: make(chan struct{}), fail: make(chan func() error),
+	}
+	w.added++
+	if r.IntN(3) == 0 {
+		p.syncAfter = time.Duration(r.IntN(150)) * time.Second // the limit is 120 s
+	}
+	if r.IntN(3) == 0 {
+		p.lasts = time.Duration(r.IntN(20_000)) * time.Millisecond
+	}
+	if r.IntN(4) == 0 {
+		p.farewell = fmt.Errorf("farewell of %s", p.name)
+	}
+	if p.farewell == nil {
+		p.deaf = r.IntN(12) == 0
+	}
+	if stage != manager.Outer {
+		for _, s := range w.parts {
+			if s.kind == "source" {
+				p.needs = append(p.needs, s)
+			}
+		}
+	}
+	w.parts = append(w.parts, p)
+	return p
+}
+
+// failSome makes a part that runs fail, in one of the ways.
+func (w *managedWorld) failSome() {
+	var p *managed
+	var way int
+	w.locked(func() {
+		var running []*managed
+		for _, p := range w.parts {
+			if p.runs > 0 && !p.gone && !w.stopping {
+				running = append(running, p)
+			}
+		}
+		if len(running) > 0 {
+			p = running[w.rand.IntN(len(running))]
+		}
+		way = w.rand.IntN(4)
+	})
+	if p == nil {
+		return
+	}
+	ways := []func() error{
+		func() error { return errBoom },
+		func() error { return nil },
+		func() error { panic("oh") },
+		func() error { runtime.Goexit(); return nil },
+	}
+	select {
+	case p.fail <- ways[way]:
+	default: // it has been told to end
+	}
+}
+
+// releases is a store of leases that can be cut off, and checks when a lease is released.
+type releases struct {
+	*leases
+	w *managedWorld
+}
+
+// setCut cuts the store off, or mends it.
+func (s *releases) setCut(cut bool) {
+	s.cut.Store(cut)
+	s.w.locked(func() { s.w.owed = 0 })
+}
+
+func (s *releases) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if s.cut.Load() {
+		return e, errBoom
+	}
+	return s.leases.Create(ctx, e)
+}
+
+func (s *releases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if bytes.Contains(e.Value, []byte(`"holder":""`)) {
+		s.w.locked(func() {
+			assert.Zero(s.w.t, s.w.countLocked(isLeader), "the lease is released before the controllers have ended")
+			assert.True(s.w.t, s.w.hooked == e.Term || s.w.led != e.Term || len(s.w.deaf) > 0, "the lease is released before BeforeRelease")
+			s.w.owed = 0
+		})
+	}
+	return s.leases.Update(ctx, e)
+}

@@ -1,0 +1,194 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/internal/statustag"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// Children are the objects of one kind, as things that have owners. Use [NewChildren] to make one.
+//
+//   - [Children.Apply] keeps the children of an owner as they are wanted, under keys that the owner knows.
+//   - [Children.Claim] finds children by what they are, and adopts those that have no controller.
+//   - [Children.Collect] deletes a child whose owners are all gone.
+//   - [Cascade] deletes or releases all children of an owner before it goes.
+//
+// The cache says which children there are; the store decides about each write. Objects that the methods return may be those of
+// the cache, so nobody may change them. The methods may be called concurrently.
+type Children[C any] struct {
+	// Among limits what [Cascade] reads to find the children of an owner: it returns a selection of objects, by their labels or
+	// by a prefix of their keys, that has all children of the owner. Nil reads all objects of the kind. Set it before the first
+	// call of any method.
+	Among func(by store.Ref) store.Selector
+
+	store  store.Store[C]
+	seen   *store.Informer[C]
+	owned  *cache.Index[string, string, store.Object[C]] // by UID of each owner, and by noController
+	status statustag.Fields                              // of C
+}
+
+// noController is what the index finds objects without a controller by. No UID is empty.
+const noController = ""
+
+// NewChildren returns the children in s, which seen mirrors. It adds an index to seen. NewChildren panics if s or seen is nil.
+func NewChildren[C any](s store.Store[C], seen *store.Informer[C]) *Children[C] {
+	if s == nil {
+		panic("owner: NewChildren called with a nil store")
+	}
+	if seen == nil {
+		panic("owner: NewChildren called with a nil informer")
+	}
+	status, _ := statustag.Of(reflect.TypeFor[C]()) // store.Open has refused a tag that is wrong
+	return &Children[C]{store: s, seen: seen, owned: cache.AddIndex(seen.Indexer(), indexed[C]), status: status}
+}
+
+// indexed returns what the index finds a child by.
+func indexed[C any](child store.Object[C]) []string {
+	values := make([]string, 0, len(child.Owners)+1)
+	controlled := false
+	for _, ref := range child.Owners {
+		if ref.UID != "" {
+			values = append(values, ref.UID)
+		}
+		controlled = controlled || ref.Controller
+	}
+	if !controlled {
+		values = append(values, noController)
+	}
+	return values
+}
+
+// Kind is the kind of the children.
+func (c *Children[C]) Kind() string { return c.store.Kind() }
+
+// Informer is the informer that NewChildren was given.
+func (c *Children[C]) Informer() *store.Informer[C] { return c.seen }
+
+// Of returns the children in the cache that by controls, in order of key, also those that are being deleted.
+func (c *Children[C]) Of(by store.Ref) []store.Object[C] {
+	return c.cached(by.UID, func(child store.Object[C]) bool { return controlledBy(child, by.UID) })
+}
+
+// Keys returns the keys of the objects in the cache that have an owner, whether it controls them or not, in order. They are what
+// to [Children.Collect] when the owner is gone.
+func (c *Children[C]) Keys(of store.Ref) []string {
+	var keys []string
+	for _, child := range c.cached(of.UID, func(store.Object[C]) bool { return true }) {
+		keys = append(keys, child.Key)
+	}
+	return keys
+}
+
+// cached returns the children in the cache that have an owner with the given UID and are wanted, in order of key. An owner without
+// a UID was never stored, and has no children.
+func (c *Children[C]) cached(uid string, wanted func(store.Object[C]) bool) []store.Object[C] {
+	if uid == "" {
+		return nil
+	}
+	return c.indexed(uid, wanted)
+}
+
+// indexed returns the objects that the index finds by value and that are wanted, in order of key.
+func (c *Children[C]) indexed(value string, wanted func(store.Object[C]) bool) []store.Object[C] {
+	var found []store.Object[C]
+	for _, child := range c.owned.All(value) {
+		if wanted(child) {
+			found = append(found, child)
+		}
+	}
+	slices.SortFunc(found, func(a, b store.Object[C]) int { return strings.Compare(a.Key, b.Key) })
+	return found
+}
+
+// Collect deletes the child under key if all its owners are gone, whether they control it or not. If some are gone and others
+// exist, Collect removes the references to those that are gone, so that another owner may control the child. It reports whether
+// it asked the store to delete the child: one with finalizers is still there then, and is being deleted.
+//
+// Each owner is read from the [Owners] of its kind, after the child was read. An owner that is being deleted exists until it is
+// gone. If an owner cannot be read, or is of none of these kinds, that is an error, and nothing is written. There is nothing to
+// do, and no error, if there is no such child, if it has no owners, or if it is already being deleted.
+//
+// Every error is worth another attempt. One that wraps store.ErrConflict says that somebody changed the child in the meantime.
+func (c *Children[C]) Collect(ctx context.Context, key string, owners ...Owners) (deleted bool, err error) {
+	child, err := c.store.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, c.failed("collect", key, err)
+	}
+	if len(child.Owners) == 0 || !child.Deleting.IsZero() {
+		return false, nil
+	}
+	gone := map[string]bool{} // by UID
+	for _, ref := range child.Owners {
+		exists, _, err := read(ctx, ref.Ref, owners)
+		if err != nil {
+			return false, c.failed("collect", key, fmt.Errorf("read its owner %s: %w", name(ref.Ref), err))
+		}
+		if !exists {
+			gone[ref.UID] = true
+		}
+	}
+	left := disown(child, func(ref store.OwnerRef) bool { return gone[ref.UID] })
+	switch {
+	case len(left) == len(child.Owners):
+		return false, nil
+	case len(left) > 0:
+		child.Owners = left
+		_, err = c.store.Update(ctx, child)
+	default:
+		_, err = c.store.Delete(ctx, key, store.IfUID(child.UID), store.IfVersion(child.Version))
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil // somebody else deleted it
+	}
+	if err != nil {
+		return false, c.failed("collect", key, err)
+	}
+	return len(left) == 0, nil
+}
+
+func (c *Children[C]) failed(do, key string, err error) error {
+	return fmt.Errorf("owner: %s %s %q: %w", do, c.store.Kind(), key, err)
+}
+
+// Owners are the owners of one kind, of whatever type they are. [In] returns those in a store.
+type Owners struct {
+	Kind string
+
+	// Get reads the owner under key from where it is stored, not from a cache. It returns its UID, and whether it is being
+	// deleted; or an error that wraps store.ErrNotFound if there is none.
+	Get func(ctx context.Context, key string) (uid string, deleting bool, err error)
+}
+
+// In returns the owners in s. In panics if s is nil.
+func In[T any](s store.Store[T]) Owners {
+	if s == nil {
+		panic("owner: In called with a nil store")
+	}
+	return Owners{Kind: s.Kind(), Get: func(ctx context.Context, key string) (string, bool, error) {
+		o, err := s.Get(ctx, key)
+		return o.UID, !o.Deleting.IsZero(), err
+	}}
+}
+
+// read reports whether an owner exists, with the UID of ref, and whether it is being deleted.
+func read(ctx context.Context, ref store.Ref, from []Owners) (exists, deleting bool, err error) {
+	i := slices.IndexFunc(from, func(o Owners) bool { return o.Kind == ref.Kind })
+	if i < 0 { // otherwise a child of another kind of owner would seem an orphan
+		return false, false, fmt.Errorf("there are no Owners of kind %q", ref.Kind)
+	}
+	uid, deleting, err := from[i].Get(ctx, ref.Key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, false, nil
+	}
+	return err == nil && uid == ref.UID, deleting, err
+}

@@ -1,0 +1,193 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/retry"
+)
+
+// Breaker is a circuit breaker for a service that several callers depend on. When the service seems to have failed, the breaker
+// opens, so that they do not make it worse.
+//
+//	          Failures in a row             OpenFor has passed
+//	closed ----------------------> open ------------------------> half-open
+//	  ^                             ^                              |    |
+//	  |                             '------------------------------'    |
+//	  |                                   the trial fails               |
+//	  '-----------------------------------------------------------------'
+//	                          the trial succeeds
+//
+// While it is closed, it lets every call through. While it is open, it refuses all of them. While it is half-open, it tries: it
+// lets one call through at a time, until one succeeds or fails.
+//
+// A call that returns nil is a success. An error is a failure if BreakerConfig.Counts says so of it. All others are neither: that
+// of a call whose context was canceled, and by default those of [retry.NotYet] and [retry.Permanent], with which a service that
+// works refuses a call. A panic is a failure. A call counts only while the breaker is in the state in which it let that call
+// through. So one that began before the breaker opened decides nothing when it ends during the trial.
+//
+// All methods are safe for concurrent use.
+type Breaker struct {
+	cfg BreakerConfig
+
+	mu sync.Mutex
+	// mu guards the following. Invariants:
+	//
+	//  1. trying implies that openUntil is set and has passed.
+	//  2. failures is 0 while openUntil is set.
+	period    uint64    // of the calls that it lets through; grows whenever it opens or closes
+	failures  int       // in a row
+	openUntil time.Time // open until then, half-open after that; zero while closed
+	trying    bool      // the trial is under way
+	refused   uint64    // calls in this period
+}
+
+// BreakerConfig is the configuration of a [Breaker]. The zero value is ready for use.
+type BreakerConfig struct {
+	// Name appears in logs and errors. Defaults to "breaker".
+	Name string
+
+	// Failures is the number of failures in a row that open the breaker. Defaults to 5.
+	Failures int
+
+	// OpenFor is how long the breaker stays open. Callers come back within a fifth of it after that, not all at once. Defaults
+	// to 10 s.
+	OpenFor time.Duration
+
+	// Counts reports whether an error is a failure of the service. Defaults to all errors but those of retry.NotYet and
+	// retry.Permanent.
+	Counts func(error) bool
+
+	// Logger receives each change, since nobody else does. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// validate returns an error that names each field that is out of its bounds.
+func (c BreakerConfig) validate() error {
+	var errs []error
+	if c.Failures < 0 {
+		errs = append(errs, fmt.Errorf("BreakerConfig.Failures is %d, must not be negative", c.Failures))
+	}
+	if c.OpenFor < 0 {
+		errs = append(errs, fmt.Errorf("BreakerConfig.OpenFor is %v, must not be negative", c.OpenFor))
+	}
+	return errors.Join(errs...)
+}
+
+// NewBreaker returns a closed breaker. The error names each field of cfg that is out of its bounds.
+func NewBreaker(cfg BreakerConfig) (*Breaker, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("gate: new breaker: %w", err)
+	}
+	cfg.Name = cmp.Or(cfg.Name, "breaker")
+	cfg.Failures = cmp.Or(cfg.Failures, 5)
+	cfg.OpenFor = cmp.Or(cfg.OpenFor, 10*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.Counts == nil {
+		cfg.Counts = func(err error) bool { return !retry.IsNotYet(err) && !retry.IsPermanent(err) }
+	}
+	return &Breaker{cfg: cfg}, nil
+}
+
+// Do calls call, unless the breaker refuses it, and returns its error. Otherwise it returns an error of [retry.NotYet], which says
+// when to try again.
+func (b *Breaker) Do(ctx context.Context, call func(ctx context.Context) error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("gate: call through %q: %w", b.cfg.Name, context.Cause(ctx))
+	}
+	period, wait := b.enter()
+	if wait > 0 {
+		return retry.NotYet(fmt.Errorf("gate: the circuit breaker %q is open", b.cfg.Name), wait)
+	}
+	err := errors.New("gate: the call panicked, or called runtime.Goexit")
+	succeeded, failed := false, true
+	defer func() { b.leave(ctx, period, succeeded, failed, err) }()
+	err = call(ctx)
+	succeeded = err == nil
+	failed = false // if Counts panics
+	failed = !succeeded && ctx.Err() != context.Canceled && b.cfg.Counts(err)
+	return err
+}
+
+// OpenUntil returns the time until which the breaker is open. It lies in the past while the breaker is half-open. It returns
+// false while the breaker is closed.
+func (b *Breaker) OpenUntil() (until time.Time, open bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.openUntil, !b.openUntil.IsZero()
+}
+
+// enter returns the period of a call that may be made now, or the time after which to ask again.
+func (b *Breaker) enter() (period uint64, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch wait = time.Until(b.openUntil); {
+	case b.openUntil.IsZero():
+		return b.period, 0
+	case wait > 0:
+	case b.trying:
+		wait = min(time.Second, b.cfg.OpenFor)
+	default:
+		b.trying = true
+		return b.period, 0
+	}
+	d := wait + b.spreadLocked()
+	b.refused++
+	return 0, d
+}
+
+// spreadLocked returns how much later than the first the next caller comes that is refused. The multiples of the golden ratio
+// spread any number of them evenly.
+func (b *Breaker) spreadLocked() time.Duration {
+	const ratio = 11400714819323198485 // of 1<<64
+	return time.Duration(float64(b.refused*ratio>>11) / (1 << 53) * float64(b.cfg.OpenFor/5))
+}
+
+// leave counts a call, and reports a change of the state, since nobody else does.
+func (b *Breaker) leave(ctx context.Context, period uint64, succeeded, failed bool, err error) {
+	changed, until := b.count(period, succeeded, failed)
+	switch {
+	case !changed:
+	case until.IsZero():
+		b.cfg.Logger.InfoContext(ctx, "circuit breaker closed", slog.String("breaker", b.cfg.Name))
+	default:
+		b.cfg.Logger.WarnContext(ctx, "circuit breaker opened", slog.String("breaker", b.cfg.Name), slog.Time("until", until), slog.Any("error", err))
+	}
+}
+
+// count counts a success, a failure, or neither. It returns whether the breaker has opened or closed because of it, and until
+// when it is open.
+func (b *Breaker) count(period uint64, succeeded, failed bool) (changed bool, until time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if period != b.period {
+		return false, b.openUntil
+	}
+	switch {
+	case b.trying && succeeded:
+		b.openLocked(time.Time{})
+		return true, b.openUntil
+	case b.trying && !failed:
+		b.trying = false // another one has to tell
+	case succeeded:
+		b.failures = 0
+	case failed:
+		b.failures++
+		if b.trying || b.failures >= b.cfg.Failures {
+			b.openLocked(time.Now().Add(b.cfg.OpenFor))
+			return true, b.openUntil
+		}
+	}
+	return false, b.openUntil
+}
+
+// openLocked opens the breaker until then, or closes it if that is the zero time. What it has let through counts no more.
+func (b *Breaker) openLocked(until time.Time) {
+	b.period++
+	b.failures, b.openUntil, b.trying, b.refused = 0, until, false, 0
+}

@@ -1,0 +1,212 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/retry/gate"
+)
+
+var errDown = errors.New("down")
+
+func newBreaker(t *testing.T, cfg gate.BreakerConfig) *gate.Breaker {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	b, err := gate.NewBreaker(cfg)
+	require.NoError(t, err)
+	return b
+}
+
+func isOpen(b *gate.Breaker) bool {
+	_, open := b.OpenUntil()
+	return open
+}
+
+func TestABreakerConfigThatIsOutOfBoundsIsRefused(t *testing.T) {
+	_, err := gate.NewBreaker(gate.BreakerConfig{Failures: -1, OpenFor: -1})
+	require.EqualError(t, err, "gate: new breaker: BreakerConfig.Failures is -1, must not be negative\nBreakerConfig.OpenFor is -1ns, must not be negative")
+}
+
+// What an error counts, while the breaker is closed and as that of a trial.
+func TestWhatCountsAsAFailure(t *testing.T) {
+	for name, test := range map[string]struct {
+		call            func(ctx context.Context) error
+		success, failed bool
+	}{
+		"nil":       {call: func(context.Context) error { return nil }, success: true},
+		"an error":  {call: func(context.Context) error { return errDown }, failed: true},
+		"not yet":   {call: func(context.Context) error { return retry.NotYet(errDown, time.Hour) }},
+		"permanent": {call: func(context.Context) error { return retry.Permanent(errDown) }},
+		"both":      {call: func(context.Context) error { return errors.Join(errDown, retry.NotYet(errDown, 0)) }, failed: true},
+		"a panic":   {call: func(context.Context) error { panic(errDown) }, failed: true},
+		"Goexit":    {call: func(context.Context) error { runtime.Goexit(); return nil }, failed: true},
+		"a timeout": {call: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, failed: true},
+	} {
+		for _, trial := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBreaker(t, gate.BreakerConfig{Failures: 2, OpenFor: time.Minute})
+					fail := func(context.Context) error { return errDown }
+					_ = b.Do(t.Context(), fail)
+					if trial {
+						_ = b.Do(t.Context(), fail)
+						require.True(t, isOpen(b))
+						time.Sleep(time.Minute)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					done := make(chan struct{})
+					go func() { // because of the Goexit
+						defer close(done)
+						defer func() { _ = recover() }()
+						_ = b.Do(ctx, test.call)
+					}()
+					<-done
+					b.CheckInvariants(t)
+					until, open := b.OpenUntil()
+					switch {
+					case test.failed:
+						assert.True(t, open)
+						assert.Equal(t, time.Minute, time.Until(until))
+					case test.success:
+						assert.False(t, open)
+						_ = b.Do(t.Context(), fail)
+						assert.False(t, isOpen(b), "the row was broken")
+					case trial:
+						assert.True(t, open, "another one has to tell")
+						require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }))
+						assert.False(t, isOpen(b))
+					default:
+						_ = b.Do(t.Context(), fail)
+						assert.True(t, isOpen(b), "the row was not broken")
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestACallThatWasCanceledSaysNothingAboutTheService(t *testing.T) {
+	b := newBreaker(t, gate.BreakerConfig{Failures: 1})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_ = b.Do(ctx, func(ctx context.Context) error { cancel(errDown); return errDown })
+	assert.False(t, isOpen(b))
+}
+
+func TestAPanicOfCountsLeavesTheTrialToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := false
+		b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: time.Second, Counts: func(error) bool {
+			if bad {
+				panic("oh")
+			}
+			return true
+		}})
+		_ = b.Do(t.Context(), func(context.Context) error { return errDown })
+		time.Sleep(time.Second)
+		bad = true
+		assert.Panics(t, func() { _ = b.Do(t.Context(), func(context.Context) error { return errDown }) })
+		require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }))
+		assert.False(t, isOpen(b))
+	})
+}
+
+func TestThoseWhoAreRefusedDoNotComeBackTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: 10 * time.Second})
+		_ = b.Do(t.Context(), func(context.Context) error { return errDown })
+		var slots [10]int
+		for i := range 1000 {
+			err := b.Do(t.Context(), func(context.Context) error { t.Error("called"); return nil })
+			require.True(t, retry.IsNotYet(err))
+			d, _ := retry.Delay(err)
+			if i == 0 {
+				assert.Equal(t, 10*time.Second, d, "the first one makes the trial")
+			}
+			require.GreaterOrEqual(t, d, 10*time.Second)
+			require.Less(t, d, 12*time.Second)
+			slots[(d-10*time.Second)/(200*time.Millisecond)]++
+		}
+		for _, n := range slots {
+			assert.InDelta(t, 100, n, 5)
+		}
+	})
+}
+
+// A model that is as simple as the picture in the documentation.
+func TestTheBreakerIsItsPicture(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			b := newBreaker(t, gate.BreakerConfig{Failures: 3, OpenFor: 10 * time.Second})
+			type call struct {
+				state int // of the breaker when it began: they are numbered
+				ends  chan error
+				gone  chan error
+			}
+			var calls []call
+			state, row, trial := 0, 0, false
+			var openUntil time.Time
+			for range 200 {
+				switch open := !openUntil.IsZero(); {
+				case r.IntN(4) == 0:
+					time.Sleep(time.Duration(r.IntN(6000)) * time.Millisecond)
+				case r.IntN(2) == 0 || len(calls) == 0:
+					c := call{state, make(chan error), make(chan error, 1)}
+					go func() { c.gone <- b.Do(t.Context(), func(context.Context) error { return <-c.ends }) }()
+					synctest.Wait()
+					refused := open && (time.Until(openUntil) > 0 || trial)
+					select {
+					case err := <-c.gone:
+						require.True(t, refused, "it was refused")
+						require.True(t, retry.IsNotYet(err))
+					default:
+						require.False(t, refused, "it was let through")
+						trial = open
+						calls = append(calls, c)
+					}
+				default:
+					i := r.IntN(len(calls))
+					c := calls[i]
+					calls = append(calls[:i], calls[i+1:]...)
+					err := []error{nil, errDown, errDown, retry.Permanent(errDown)}[r.IntN(4)]
+					c.ends <- err
+					synctest.Wait()
+					if c.state != state {
+						break // it began before the last change
+					}
+					switch {
+					case err == nil && open:
+						state, row, trial, openUntil = state+1, 0, false, time.Time{}
+					case err == nil:
+						row = 0
+					case err != errDown:
+						trial = false
+					default:
+						if row++; open || row == 3 {
+							state, row, trial, openUntil = state+1, 0, false, time.Now().Add(10*time.Second)
+						}
+					}
+				}
+				until, open := b.OpenUntil()
+				require.Equal(t, !openUntil.IsZero(), open)
+				require.True(t, openUntil.Equal(until))
+				b.CheckInvariants(t)
+			}
+			for _, c := range calls {
+				c.ends <- nil
+			}
+			synctest.Wait()
+		})
+	}
+}

@@ -1,0 +1,56 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// CheckInvariants tests what is written at the fields of a Limiter.
+func (l *Limiter) CheckInvariants(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	assert.GreaterOrEqual(t, l.tokens, 0.0)
+	assert.LessOrEqual(t, l.tokens, l.burst)
+	promised, claimed, inLine := 0.0, 0.0, 0
+	for id, p := range l.places {
+		assert.Equal(t, id, p.id)
+		assert.GreaterOrEqual(t, p.calls, 1.0)
+		assert.LessOrEqual(t, p.calls, l.burst)
+		promised += p.calls
+		if p.owner != nil {
+			claimed += p.calls
+		}
+	}
+	for _, p := range l.line {
+		if l.places[p.id] == p {
+			inLine++
+		}
+	}
+	assert.Equal(t, promised, l.promised)
+	assert.Equal(t, claimed, l.claimed)
+	assert.LessOrEqual(t, l.claimed, l.tokens+1e-9)
+	assert.Len(t, l.places, inLine)
+}
+
+// Places returns the number of places that are kept.
+func (l *Limiter) Places() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.advanceLocked()
+	return len(l.places)
+}
+
+// CheckInvariants tests what is written at the fields of a Breaker.
+func (b *Breaker) CheckInvariants(t *testing.T) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	assert.True(t, !b.trying || !b.openUntil.IsZero() && time.Until(b.openUntil) <= 0)
+	assert.True(t, b.openUntil.IsZero() || b.failures == 0)
+}
+
+// RetryAfter is the header as it is read.
+var RetryAfter = retryAfter

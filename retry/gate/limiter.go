@@ -1,0 +1,236 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/internal/caller"
+	"github.com/setpoint-go/setpoint/retry"
+)
+
+// hold is how long a place is kept for a caller that is late.
+const hold = 10 * time.Second
+
+// spread is the longest time over which callers are spread that have no places.
+const spread = time.Minute
+
+// Limiter limits the rate of calls. See the package documentation for who is next. Its methods are safe for concurrent use.
+type Limiter struct {
+	perSecond float64
+	burst     float64
+	start     time.Time
+
+	mu sync.Mutex
+	// mu guards the following. Times are those of a clock that stands still during a pause: the time since start, less all
+	// pauses. Invariants:
+	//
+	//  1. tokens is at least 0 and at most burst.
+	//  2. promised is the sum of the calls of all places, and each of them has at least one.
+	//  3. claimed is the sum of the calls of the places that have an owner, and at most tokens.
+	//  4. Each place of places is in line, once. A place in line that is not in places is gone.
+	tokens   float64       // calls that may be made now
+	now      time.Duration // when tokens was brought up to date
+	paused   time.Duration // by which the clock is late, with the rest of a pause under way
+	until    time.Duration // since start: the end of the last pause
+	places   map[caller.ID]*place
+	line     []*place // in the order in which they were given out
+	promised float64
+	claimed  float64
+	next     time.Duration // after which the next caller without a place should come
+}
+
+// place is a promise of calls to a caller that has to come back.
+type place struct {
+	id    caller.ID
+	at    time.Duration // when the caller should come, or came
+	calls float64
+	owner *caller.Attempt // which makes the calls; nil before it has come
+}
+
+// NewLimiter returns a limiter that lets perSecond calls a second through, and up to burst at once after a time of rest. It
+// panics if perSecond is not positive and finite, or burst is less than 1.
+func NewLimiter(perSecond float64, burst int) *Limiter {
+	if !(perSecond > 0) || math.IsInf(perSecond, 1) {
+		panic(fmt.Sprintf("gate: NewLimiter called with %v calls a second, must be positive and finite", perSecond))
+	}
+	if burst < 1 {
+		panic(fmt.Sprintf("gate: NewLimiter called with a burst of %d, must be positive", burst))
+	}
+	return &Limiter{
+		perSecond: perSecond, burst: float64(burst), tokens: float64(burst), start: time.Now(), places: make(map[caller.ID]*place),
+	}
+}
+
+// Do calls call if the limit allows it now, and returns its error. Otherwise it returns an error of [retry.NotYet], which says
+// when to try again.
+func (l *Limiter) Do(ctx context.Context, call func(ctx context.Context) error) error {
+	if err := l.enter(ctx); err != nil {
+		return err
+	}
+	return call(ctx)
+}
+
+// enter takes a token for the caller of ctx.
+func (l *Limiter) enter(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("gate: wait for a place: %w", context.Cause(ctx))
+	}
+	if wait := l.take(caller.From(ctx)); wait > 0 {
+		return retry.NotYet(fmt.Errorf("gate: the limit of calls is reached for %v", wait.Round(time.Millisecond)), wait)
+	}
+	return nil
+}
+
+// take takes a token for a, which is nil if nobody knows the caller. If there is none it returns the time until there may be one.
+func (l *Limiter) take(a *caller.Attempt) (wait time.Duration) {
+	var made *float64
+	if a != nil {
+		n, _ := a.Notes.LoadOrStore(l, new(float64))
+		made = n.(*float64) // guarded by mu
+	}
+	l.mu.Lock()
+	pause := l.advanceLocked()
+	admitted, claims := pause == 0 && l.admitLocked(a), false
+	if admitted && a != nil {
+		*made++
+		p := l.places[a.ID]
+		claims = p != nil && p.owner == a
+	}
+	if !admitted {
+		wait = l.refuseLocked(a, made) + pause
+	}
+	l.mu.Unlock()
+	if claims {
+		a.OnEnd(func() { l.release(a) })
+	}
+	return wait
+}
+
+// admitLocked takes a token if there is one that is not promised to somebody else.
+func (l *Limiter) admitLocked(a *caller.Attempt) bool {
+	if a != nil {
+		p := l.places[a.ID]
+		if p != nil && p.owner == nil && p.at <= l.now && l.tokens-l.claimed >= p.calls {
+			p.owner, p.at = a, l.now
+			l.claimed += p.calls
+		}
+		if p != nil && p.owner == a {
+			l.tokens--
+			l.promised--
+			l.claimed--
+			if p.calls--; p.calls <= 0 {
+				delete(l.places, a.ID)
+			}
+			return true
+		}
+	}
+	if l.tokens-l.promised < 1 {
+		return false
+	}
+	l.tokens--
+	return true
+}
+
+// refuseLocked gives a a place, unless it has one or nobody knows it, and returns the time until a should come back.
+func (l *Limiter) refuseLocked(a *caller.Attempt, made *float64) time.Duration {
+	var at time.Duration
+	switch {
+	case a == nil:
+		at = l.spreadLocked(l.afterLocked(l.promised + 1))
+	case l.places[a.ID] == nil:
+		calls := min(max(*made+1, 2**made), l.burst)
+		p := &place{id: a.ID, at: l.afterLocked(l.promised + calls), calls: calls}
+		l.places[a.ID] = p
+		l.line = append(l.line, p)
+		l.promised += calls
+		at = p.at
+	default:
+		p := l.places[a.ID]
+		if at = p.at; at <= l.now { // it is late, together with others that are late
+			at = l.spreadLocked(l.afterLocked(l.claimed + p.calls))
+		}
+	}
+	return max(at-l.now, 1)
+}
+
+// spreadLocked returns at, or a time after it that no other caller was told.
+func (l *Limiter) spreadLocked(at time.Duration) time.Duration {
+	if l.next = max(l.next, at); l.next > at+spread {
+		l.next = at
+	}
+	at = l.next
+	l.next += l.timeFor(1)
+	return at
+}
+
+// release gives up the place that a has claimed, and what is left of it.
+func (l *Limiter) release(a *caller.Attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.places[a.ID]; p != nil && p.owner == a {
+		l.dropLocked(p)
+	}
+}
+
+// dropLocked gives up p, which is in places.
+func (l *Limiter) dropLocked(p *place) {
+	l.promised -= p.calls
+	if p.owner != nil {
+		l.claimed -= p.calls
+	}
+	delete(l.places, p.id)
+}
+
+// advanceLocked brings everything up to date. It returns how long a pause goes on.
+func (l *Limiter) advanceLocked() (pause time.Duration) {
+	elapsed := time.Since(l.start)
+	pause = max(l.until-elapsed, 0)
+	now := elapsed + pause - l.paused
+	l.tokens = min(l.burst, l.tokens+(now-l.now).Seconds()*l.perSecond)
+	l.now = now
+	for len(l.line) > 0 {
+		p := l.line[0]
+		if l.places[p.id] == p {
+			if l.now-p.at < hold {
+				break
+			}
+			l.dropLocked(p)
+		}
+		l.line[0] = nil
+		l.line = l.line[1:]
+	}
+	return pause
+}
+
+// pause lets nobody through for d.
+func (l *Limiter) pause(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.advanceLocked()
+	elapsed := time.Since(l.start)
+	if until := elapsed + d; until > l.until {
+		l.paused += until - max(l.until, elapsed)
+		l.until = until
+	}
+}
+
+// afterLocked returns when there will be n tokens, if nobody takes one until then.
+func (l *Limiter) afterLocked(n float64) time.Duration {
+	d := l.timeFor(n - l.tokens)
+	if d > math.MaxInt64/2-l.now {
+		return math.MaxInt64 / 2
+	}
+	return l.now + d
+}
+
+// timeFor returns the time that n tokens take.
+func (l *Limiter) timeFor(n float64) time.Duration {
+	d := math.Ceil(n / l.perSecond * float64(time.Second))
+	if d >= math.MaxInt64/4 {
+		return math.MaxInt64 / 4
+	}
+	return max(time.Duration(d), 0)
+}

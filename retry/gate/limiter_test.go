@@ -1,0 +1,231 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/internal/caller"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/retry/gate"
+)
+
+// service notes when it is called.
+type service struct {
+	mu sync.Mutex
+	// mu guards the following.
+	calls []time.Time
+}
+
+func (s *service) call(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, time.Now())
+	return nil
+}
+
+// check fails the test if the calls came faster than the limit allows, in any stretch of time.
+func (s *service) check(t *testing.T, perSecond float64, burst int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortFunc(s.calls, time.Time.Compare)
+	for i := range s.calls {
+		for j := i; j < len(s.calls); j++ {
+			most := float64(burst) + s.calls[j].Sub(s.calls[i]).Seconds()*perSecond
+			require.LessOrEqual(t, float64(j-i+1), most+1e-6, "calls %d to %d", i, j)
+		}
+	}
+}
+
+// attempt returns the context of an attempt for a key, and its end.
+func attempt(ctx context.Context, key string) (context.Context, func()) {
+	a := &caller.Attempt{ID: caller.ID{Controller: "c", Key: key}}
+	return context.WithValue(ctx, caller.Key{}, a), a.End
+}
+
+// TestEachKeyGetsThrough has many keys make several calls in each attempt, which begins again when one is refused. They
+// all get through, in about the time that their calls take, and not faster than the limit allows.
+func TestEachKeyGetsThrough(t *testing.T) {
+	for _, test := range []struct {
+		keys, calls, burst int
+		perSecond          float64
+		late, early        bool // keys come back late; or before their time, by an event
+	}{
+		{keys: 100, calls: 1, burst: 1, perSecond: 10},
+		{keys: 100, calls: 1, burst: 5, perSecond: 10},
+		{keys: 40, calls: 3, burst: 3, perSecond: 10},
+		{keys: 40, calls: 3, burst: 7, perSecond: 10},
+		{keys: 40, calls: 5, burst: 5, perSecond: 0.5},
+		{keys: 40, calls: 5, burst: 5, perSecond: 1e6},
+		{keys: 40, calls: 3, burst: 5, perSecond: 10, late: true},
+		{keys: 40, calls: 3, burst: 5, perSecond: 10, early: true},
+		{keys: 40, calls: 3, burst: 5, perSecond: 10, late: true, early: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, s := gate.NewLimiter(test.perSecond, test.burst), &service{}
+				r := rand.New(rand.NewPCG(1, 2))
+				var mu sync.Mutex // guards r, order, wasted
+				order := map[int]time.Duration{}
+				began := time.Now()
+				var wg sync.WaitGroup
+				for key := range test.keys {
+					wg.Go(func() {
+						for {
+							ctx, end := attempt(t.Context(), fmt.Sprint(key))
+							var err error
+							for i := 0; i < test.calls && err == nil; i++ {
+								err = l.Do(ctx, s.call)
+							}
+							end()
+							if err == nil {
+								mu.Lock()
+								order[key] = time.Since(began)
+								mu.Unlock()
+								return
+							}
+							assert.True(t, retry.IsNotYet(err))
+							d, ok := retry.Delay(err)
+							assert.True(t, ok)
+							mu.Lock()
+							switch r.IntN(4) {
+							case 0:
+								if test.late {
+									d += time.Duration(r.IntN(3000)) * time.Millisecond
+								}
+							case 1:
+								if test.early {
+									d = time.Duration(r.Int64N(int64(d)) + 1)
+								}
+							}
+							mu.Unlock()
+							time.Sleep(d)
+						}
+					})
+				}
+				wg.Wait()
+				l.CheckInvariants(t)
+				s.check(t, test.perSecond, test.burst)
+				assert.Len(t, order, test.keys)
+				// A key that is refused in the middle makes its calls again.
+				need := float64(len(s.calls)) / test.perSecond
+				if !test.late && !test.early {
+					assert.LessOrEqual(t, time.Since(began).Seconds(), 1.3*need+1, "few places are wasted")
+					assert.LessOrEqual(t, len(s.calls), 3*test.calls*test.keys, "few calls are made again")
+				}
+				assert.Less(t, time.Since(began).Seconds(), 4*need+30, "none waits for long")
+				time.Sleep(time.Hour)
+				assert.Zero(t, l.Places(), "nothing is kept of keys that are done")
+			})
+		})
+	}
+}
+
+func TestNobodyGetsInBeforeAKeyThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(1, 1), &service{}
+		do := func(key string) time.Duration {
+			ctx, end := attempt(t.Context(), key)
+			defer end()
+			d, _ := retry.Delay(l.Do(ctx, s.call))
+			l.CheckInvariants(t)
+			return d
+		}
+		require.Zero(t, do("a"))
+		assert.Equal(t, time.Second, do("b"))
+		assert.Equal(t, 2*time.Second, do("c"), "each has a time of its own")
+		assert.Equal(t, time.Second, do("b"), "and keeps it")
+		time.Sleep(time.Second)
+		assert.Equal(t, 2*time.Second, do("d"), "who comes later has to wait, though there is a token")
+		anonymous, _ := retry.Delay(l.Do(t.Context(), s.call))
+		assert.Equal(t, 3*time.Second, anonymous)
+		assert.Zero(t, do("b"))
+		time.Sleep(5 * time.Second)
+		assert.Zero(t, do("c"), "it may be late")
+		time.Sleep(7*time.Second - 1)
+		assert.Equal(t, 1, l.Places())
+		assert.Equal(t, time.Second, do("e"), "the token is promised to d")
+		time.Sleep(time.Second)
+		assert.Equal(t, 1, l.Places(), "d has not come for ten seconds")
+		assert.Zero(t, do("e"))
+		assert.Zero(t, l.Places())
+	})
+}
+
+func TestCallersWhomNobodyKnowsDoNotComeBackTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(10, 1), &service{}
+		require.NoError(t, l.Do(t.Context(), s.call))
+		seen := map[time.Duration]bool{}
+		for i := range 100 {
+			d, _ := retry.Delay(l.Do(t.Context(), s.call))
+			assert.Equal(t, time.Duration(i+1)*100*time.Millisecond, d)
+			assert.False(t, seen[d])
+			seen[d] = true
+		}
+		for range 100_000 { // one that asks all the time puts nobody off for ever
+			d, _ := retry.Delay(l.Do(t.Context(), s.call))
+			require.LessOrEqual(t, d, time.Minute+time.Second)
+		}
+		assert.Zero(t, l.Places())
+	})
+}
+
+func TestAnEndedContextTakesNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(1, 1), &service{}
+		cause := errors.New("stop")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		err := l.Do(ctx, s.call)
+		require.ErrorIs(t, err, cause)
+		assert.False(t, retry.IsNotYet(err))
+		assert.Empty(t, s.calls)
+		require.NoError(t, l.Do(t.Context(), s.call))
+		b, err := gate.NewBreaker(gate.BreakerConfig{})
+		require.NoError(t, err)
+		require.ErrorIs(t, b.Do(ctx, s.call), cause)
+		assert.Len(t, s.calls, 1)
+	})
+}
+
+func TestTheErrorOfACallIsReturnedAsItIs(t *testing.T) {
+	want := errors.New("no")
+	got := gate.NewLimiter(1, 1).Do(t.Context(), func(context.Context) error { return want })
+	assert.True(t, got == want)
+}
+
+func TestALimitThatIsNoneIsRefused(t *testing.T) {
+	for _, perSecond := range []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+		assert.Panics(t, func() { gate.NewLimiter(perSecond, 1) })
+	}
+	assert.PanicsWithValue(t, "gate: NewLimiter called with a burst of 0, must be positive", func() { gate.NewLimiter(1, 0) })
+}
+
+func TestTheSlowestLimitDoesNotOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(math.SmallestNonzeroFloat64, 1), &service{}
+		require.NoError(t, l.Do(t.Context(), s.call))
+		for i := range 100 {
+			ctx, end := attempt(t.Context(), fmt.Sprint(i))
+			d, _ := retry.Delay(l.Do(ctx, s.call))
+			assert.Positive(t, d)
+			d, _ = retry.Delay(l.Do(t.Context(), s.call))
+			assert.Positive(t, d)
+			end()
+		}
+		time.Sleep(24 * time.Hour)
+		l.CheckInvariants(t)
+	})
+}

@@ -1,0 +1,103 @@
+// Package postgres makes sources and stores of Postgres, for any number of processes: a [Table] is a source made of a
+// table that you have already; a [Backend] keeps the objects of package store.
+//
+// # Your own table
+//
+//	cfg := postgres.TableConfig{Table: "tenants"}
+//	err := postgres.InstallTable(ctx, pool, cfg) // once, by a role that may create triggers
+//	...
+//	tenants, err := postgres.NewTable(ctx, pool, pgx.RowToStructByName[Tenant], cfg)
+//	...
+//	inf, err := informer.New(tenants, func(t Tenant) int64 { return t.ID }, informer.Config{})
+//
+// InstallTable creates a change log and triggers on your table; [TableSQL] returns the statements for somebody else to run. Your
+// programs write the table as before: with INSERT, upserts, UPDATE, also of the key, DELETE, MERGE, TRUNCATE, and COPY. They
+// need no rights on the log, and do not wait for each other. Changes are reported in an order in which none is missed, however
+// the transactions overlap: see [Table].
+//
+// The triggers miss two things. A session that has disabled them, as pg_restore --disable-triggers does, is not noticed: call
+// [informer.Informer.Reset] afterwards. Writes that go directly to a partition fire no trigger of the partitioned table: install
+// the partition.
+//
+// Without the right to create triggers, use informer.Poll with a query of yours.
+//
+// # Objects
+//
+//	pool, err := pgxpool.New(ctx, "postgres://...")
+//	...
+//	err = postgres.Migrate(ctx, pool, postgres.Config{}) // once, by a role that may create tables
+//	...
+//	db, err := postgres.Open(ctx, pool, postgres.Config{})
+//	if err != nil {
+//		return err
+//	}
+//	apps, err := store.Open(db, "App", store.Config[App]{})
+//
+// # Guarantees
+//
+// Of a Backend:
+//
+//  1. An acknowledged write is committed. It survives what a commit of the server survives: see synchronous_commit.
+//  2. Versions are a counter in a row that each write locks until its commit, after everything else. So versions are in
+//     commit order for all kinds and all processes.
+//  3. A watch reports every change in order. A notification of the server only wakes it: if one is lost, or the connection
+//     that listens is, the watch finds the change by itself after at most [Config.Poll].
+//  4. All pages of a list come from one snapshot.
+//  5. A write with a term that is over is refused with backend.ErrFenced, in every process.
+//  6. Open refuses a schema that is missing, incomplete, or of another layout, and says what is wrong.
+//
+// Of a Table:
+//
+//  7. A watch misses no committed change, and reports none that was rolled back.
+//  8. The rows of a list are those at its version, and a watch from there reports every change after it.
+//  9. After every transaction up to a version has been reported, a cache has the rows that these transactions have left.
+//  10. Versions of all tables of one server can be compared, and [VersionOf] returns that of your transaction.
+//
+// # Setup
+//
+// [Migrate] creates the schema, and brings an older one up to date. Call it when you deploy. [SQL] returns the statements
+// for somebody else to run. Objects are in the table objects of the schema, and the view current shows the live ones with
+// their values as JSON:
+//
+//	SELECT key, value->>'Image' FROM setpoint.current WHERE kind = 'App';
+//
+// Read as much as you like. Write only through the library: a row that is written by hand has no version.
+//
+// # Inside your transaction
+//
+// Objects and your own rows can commit together. Put your transaction into the context of the writes:
+//
+//	tx, err := pool.Begin(ctx)
+//	...
+//	_, err = tx.Exec(ctx, "INSERT INTO orders ...")
+//	_, err = apps.Create(postgres.WithTx(ctx, tx), app)
+//	err = tx.Commit(ctx)
+//
+// From the first such write until the commit, all other writes of the schema wait. So make these writes last, and commit
+// at once. Two transactions that write several objects cannot deadlock over the objects, since the first write of each
+// takes the lock that all of them need.
+//
+// # Poolers
+//
+// The pool may go through a pooler in session mode. In transaction mode (PgBouncer, RDS Proxy), set pgx to a mode without
+// prepared statements, and expect no notifications: a watch then sees a change after [Config.Poll]. The library cannot
+// detect this. Set [Config.Listen] to a pool that goes around the pooler, and notifications work.
+//
+// # History
+//
+// The schema keeps the last [Config.History] changes, so that a watch can resume. A watch that was away for longer ends
+// with backend.ErrExpired, and its informer lists again. A deletion is remembered for as long.
+//
+// # Limits and cost
+//
+// A write takes two round trips and one commit. All writes of a schema commit one after another, so their rate is the
+// rate at which the server flushes its log: hundreds to thousands per second. Use several schemas for more; versions of two
+// schemas cannot be compared. A list holds a snapshot until its loop ends, which keeps the server from vacuuming. Every Backend
+// with a watch holds one connection for notifications. A record may have up to a few hundred megabytes; keep records
+// below one.
+//
+// If the server fails over to a replica that has not received the last writes, those writes are lost, as for every other
+// program; synchronous replication prevents that. A watch that has seen a lost version ends with backend.ErrExpired if the
+// new server is behind it, and its informer lists again. If the new server has reached that version with other writes by
+// then, nothing can tell the difference: after such a failover, restart the processes.
+package postgres

@@ -1,0 +1,107 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// listener holds one connection that listens for the notifications of a schema while there are watches, and wakes them up.
+// A notification that is lost costs a watch no more than time: it looks by itself every [Config.Poll].
+type listener struct {
+	pool    *pgxpool.Pool
+	channel string
+	retry   time.Duration // between attempts to connect
+
+	mu sync.Mutex
+	// mu guards the following.
+	watches int
+	stop    context.CancelFunc // ends the goroutine; nil while there is none
+	ended   chan struct{}      // closed when that goroutine has ended
+	changed chan struct{}      // closed at the next notification; nil before the first call of next
+}
+
+// join counts a watch, and leave counts it off. The first one starts the goroutine that listens, and the last one ends it.
+func (l *listener) join() (leave func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watches++; l.watches == 1 {
+		ctx, stop := context.WithCancel(context.Background())
+		ended, before := make(chan struct{}), l.ended
+		l.stop, l.ended = stop, ended
+		go func() { // listens while there are watches; the last of them ends it and waits for it
+			defer close(ended)
+			if before != nil {
+				<-before // so that there is never more than one connection
+			}
+			for ctx.Err() == nil {
+				l.listen(ctx)
+				select {
+				case <-time.After(l.retry):
+				case <-ctx.Done():
+				}
+			}
+		}()
+	}
+	return l.leave
+}
+
+func (l *listener) leave() {
+	l.mu.Lock()
+	l.watches--
+	last, ended := l.watches == 0, l.ended
+	if last {
+		l.stop()
+	}
+	l.mu.Unlock()
+	if last {
+		<-ended
+	}
+}
+
+// listen wakes the watches at each notification, until the connection fails or ctx ends.
+func (l *listener) listen(ctx context.Context) {
+	conn, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return
+	}
+	// The connection is closed and not given back: whoever gets it next would be sent the notifications.
+	own := conn.Hijack()
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = own.Close(closing)
+	}()
+	if _, err := own.Exec(ctx, "LISTEN "+pgx.Identifier{l.channel}.Sanitize()); err != nil {
+		return
+	}
+	for {
+		l.wake() // also now: something may have changed before the connection listened
+		if _, err := own.WaitForNotification(ctx); err != nil {
+			return
+		}
+	}
+}
+
+// next returns a channel that is closed at the next notification.
+func (l *listener) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	return l.changed
+}
+
+// wake wakes the watches.
+func (l *listener) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}

@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// Config is the configuration of a [Backend]. The zero value is ready for use.
+type Config struct {
+	// Schema is the schema that holds the tables. It may have any name that Postgres takes, of up to 63 bytes. Defaults to
+	// "setpoint".
+	Schema string
+
+	// History is the number of changes that the schema remembers, over all kinds, for watches that resume. If processes differ,
+	// each trims to its own number. Defaults to 100,000.
+	History int
+
+	// Poll is how often a watch looks for changes of which it was not notified. Defaults to 1 s.
+	Poll time.Duration
+
+	// Listen is the pool from which the connection for notifications is taken, if it is not that of Open: set it if the
+	// pool of Open goes through a pooler in transaction mode.
+	Listen *pgxpool.Pool
+}
+
+func (c Config) withDefaults() Config {
+	c.Schema = cmp.Or(c.Schema, "setpoint")
+	c.History = cmp.Or(c.History, 100_000)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if len(c.Schema) > 63 {
+		errs = append(errs, fmt.Errorf("Config.Schema has %d bytes, must not have more than 63", len(c.Schema)))
+	}
+	for _, r := range c.Schema {
+		if r == 0 {
+			errs = append(errs, fmt.Errorf("Config.Schema is %q, must not contain NUL", c.Schema))
+		}
+	}
+	if c.History < 0 {
+		errs = append(errs, fmt.Errorf("Config.History is %d, must not be negative", c.History))
+	}
+	if c.Poll < 0 {
+		errs = append(errs, fmt.Errorf("Config.Poll is %v, must not be negative", c.Poll))
+	}
+	return errors.Join(errs...)
+}
+
+// Backend is a [backend.Backend] in one schema of a Postgres database. All methods are safe for concurrent use.
+type Backend struct {
+	backend.Kinds
+	cfg        Config
+	pool       *pgxpool.Pool
+	statements statements
+	listener   listener
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// Open returns the backend in a schema that [Migrate] has created. It returns an error if a field of cfg is invalid, or if the
+// schema is missing, incomplete, or of another layout. It starts nothing: a connection for notifications is held while there
+// are watches. The pool stays yours; close it when all calls have returned.
+func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error) {
+	if pool == nil {
+		panic("postgres: Open called with a nil pool")
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("postgres: open: %w", err)
+	}
+	b := &Backend{cfg: cfg, pool: pool, statements: newStatements(cfg.Schema)}
+	b.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: b.statements.channel, retry: cfg.Poll}
+	if err := b.check(ctx); err != nil {
+		return nil, fmt.Errorf("postgres: open schema %q: %w", cfg.Schema, err)
+	}
+	return b, nil
+}
+
+// Capabilities implements [backend.Backend].
+func (b *Backend) Capabilities() backend.Capabilities { return backend.Capabilities{Joins: true} }
+
+// txKey is the key of a context under which WithTx keeps the transaction.
+type txKey struct{}
+
+// WithTx returns a context under which writes, and reads of single objects, of a store in the same database are part of
+// tx. They take effect when you commit tx. The store's refusal of a write, such as store.ErrConflict, leaves tx usable. If
+// the isolation level of tx is repeatable read or serializable, a write may fail with the error 40001 of the server: then
+// roll back and begin again, as always at those levels. Watches and lists ignore tx.
+func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
+	return context.WithValue(ctx, txKey{}, tx)
+}
+
+// programLimit is the code of the server for what is too large.
+const programLimit = "54000"
+
+// failed words the error of a call. A call that ctx has ended returns the cause of that.
+func failed(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("postgres: %s: %w", doing, context.Cause(ctx))
+	}
+	if e := new(pgconn.PgError); errors.As(err, &e) && e.Code == programLimit {
+		return fmt.Errorf("postgres: %s: %w: %w", doing, backend.ErrTooLarge, err)
+	}
+	return fmt.Errorf("postgres: %s: %w", doing, err)
+}

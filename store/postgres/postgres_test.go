@@ -1,0 +1,426 @@
+//go:build linux
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/postgres"
+)
+
+var errGone = errors.New("gone")
+
+type app struct{ Image string }
+
+func apps(t testing.TB, db *postgres.Backend) store.Store[app] {
+	t.Helper()
+	s, err := store.Open(db, "App", store.Config[app]{})
+	require.NoError(t, err)
+	return s
+}
+
+func put(ctx context.Context, db *postgres.Backend, key, value string, fences ...backend.Fence) (backend.Record, error) {
+	return db.Transact(ctx, "app", key, fences, func(backend.Record) (*backend.Record, error) {
+		return &backend.Record{Meta: []byte("{}"), Value: []byte(value)}, nil
+	})
+}
+
+func TestPostgres(t *testing.T) {
+	server := servertest.Postgres(t, "fsync=off")
+	pool := connect(t, server.Addr())
+	for name, test := range map[string]func(t *testing.T, server *servertest.Server, pool *pgxpool.Pool){
+		"open refuses a schema that it cannot use":                refusedSchemas,
+		"migrate may be called again and by many at once":         migrateAtOnce,
+		"a schema may have any name":                              anyName,
+		"terms may be as great as they get":                       greatTerms,
+		"objects and rows commit together":                        joined,
+		"a transaction on an old snapshot writes nothing":         oldSnapshot,
+		"transactions that write several objects do not deadlock": noDeadlock,
+		"a wait for another writer ends with its context":         waits,
+		"the history is trimmed":                                  trimmed,
+		"a lost listener costs time and nothing else":             lostListener,
+		"the last watch gives its connection up":                  givesUp,
+		"a record that is damaged is named":                       damaged,
+		"the view shows live objects":                             view,
+		"without prepared statements":                             poolerModes,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, server, pool) })
+	}
+}
+
+func refusedSchemas(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	_, err := postgres.Open(t.Context(), pool, postgres.Config{Schema: "missing"})
+	require.EqualError(t, err, `postgres: open schema "missing": it is not there: call postgres.Migrate once`)
+
+	half := newSchema(t, pool)
+	_, err = pool.Exec(t.Context(), `DROP TABLE "`+half+`".fences`)
+	require.NoError(t, err)
+	for _, err := range []error{postgres.Migrate(t.Context(), pool, postgres.Config{Schema: half}), second(postgres.Open(t.Context(), pool, postgres.Config{Schema: half}))} {
+		require.ErrorContains(t, err, "it is incomplete: it has no table fences")
+	}
+	later := newSchema(t, pool)
+	_, err = pool.Exec(t.Context(), `UPDATE "`+later+`".state SET layout = 2`)
+	require.NoError(t, err)
+	for _, err := range []error{postgres.Migrate(t.Context(), pool, postgres.Config{Schema: later}), second(postgres.Open(t.Context(), pool, postgres.Config{Schema: later}))} {
+		require.ErrorContains(t, err, "it has layout 2, this version of the library needs 1")
+	}
+	for _, c := range []struct {
+		cfg  postgres.Config
+		want string
+	}{
+		{postgres.Config{History: -1}, "Config.History is -1, must not be negative"},
+		{postgres.Config{Poll: -1}, "Config.Poll is -1ns, must not be negative"},
+		{postgres.Config{Schema: strings.Repeat("x", 64)}, "Config.Schema has 64 bytes, must not have more than 63"},
+		{postgres.Config{Schema: "a\x00"}, `Config.Schema is "a\x00", must not contain NUL`},
+	} {
+		_, err := postgres.Open(t.Context(), pool, c.cfg)
+		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, postgres.Migrate(t.Context(), pool, c.cfg), c.want)
+		_, err = postgres.SQL(c.cfg)
+		require.ErrorContains(t, err, c.want)
+	}
+	assert.PanicsWithValue(t, "postgres: Open called with a nil pool", func() { _, _ = postgres.Open(t.Context(), nil, postgres.Config{}) })
+	assert.PanicsWithValue(t, "postgres: Migrate called with a nil pool", func() { _ = postgres.Migrate(t.Context(), nil, postgres.Config{}) })
+}
+
+func second(_ *postgres.Backend, err error) error { return err }
+
+func migrateAtOnce(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	cfg := postgres.Config{Schema: "many at once"}
+	errs := make(chan error)
+	const n = 8
+	for range n {
+		go func() { errs <- postgres.Migrate(t.Context(), pool, cfg) }() // the test waits for it
+	}
+	for range n {
+		require.NoError(t, <-errs)
+	}
+	_, err := put(t.Context(), open(t, pool, cfg), "a", "1")
+	require.NoError(t, err)
+	require.NoError(t, postgres.Migrate(t.Context(), pool, cfg))
+	r, err := open(t, pool, cfg).Get(t.Context(), "app", "a")
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(r.Value))
+}
+
+func anyName(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	for _, name := range []string{`a"; DROP TABLE state; --`, `it's`, `$$`, `{schema}`, `Ünï`, "pg temp", strings.Repeat("x", 63)} {
+		cfg := postgres.Config{Schema: name}
+		require.NoError(t, postgres.Migrate(t.Context(), pool, cfg), name)
+		db := open(t, pool, cfg)
+		_, err := put(t.Context(), db, "a", "1")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+			require.NoError(t, err)
+			assert.Equal(t, "a", c.Record.Key)
+			break
+		}
+		cancel()
+	}
+}
+
+func greatTerms(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
+	const greatest = ^uint64(0)
+	_, err := put(t.Context(), db, "a", "1", backend.Fence{Lease: "shop", Term: greatest})
+	require.NoError(t, err)
+	_, err = put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest - 1})
+	require.ErrorIs(t, err, backend.ErrFenced)
+	_, err = put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest})
+	require.NoError(t, err)
+}
+
+func joined(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	schema := newSchema(t, pool)
+	db := open(t, pool, postgres.Config{Schema: schema})
+	s := apps(t, db)
+	_, err := pool.Exec(t.Context(), "CREATE TABLE orders (id text)")
+	require.NoError(t, err)
+	orders := func() (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM orders").Scan(&n))
+		return n
+	}
+	order := func(tx pgx.Tx) {
+		_, err := tx.Exec(t.Context(), "INSERT INTO orders VALUES ('1')")
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, inTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
+		order(tx)
+		_, err = s.Create(ctx, store.Object[app]{Key: "a"})
+		require.NoError(t, err)
+		_, err = s.Get(ctx, "a")
+		require.NoError(t, err, "the transaction sees its own write")
+		_, err = s.Get(t.Context(), "a")
+		require.ErrorIs(t, err, store.ErrNotFound, "nobody else does")
+		return errGone
+	}), errGone)
+	_, err = s.Get(t.Context(), "a")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	assert.Zero(t, orders())
+
+	var a, b store.Object[app]
+	require.NoError(t, inTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) (err error) {
+		a, err = s.Create(ctx, store.Object[app]{Key: "a"})
+		require.NoError(t, err)
+		_, err = s.Create(ctx, store.Object[app]{Key: "a"})
+		require.ErrorIs(t, err, store.ErrExists, "a refusal does not end the transaction")
+		order(tx)
+		b, err = s.Create(ctx, store.Object[app]{Key: "b"})
+		return err
+	}))
+	require.Greater(t, b.Version, a.Version)
+	assert.Equal(t, 1, orders())
+	l, err := s.List(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, l.Items, 2)
+	assert.Equal(t, b.Version, l.Version)
+}
+
+func oldSnapshot(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	s := apps(t, open(t, pool, postgres.Config{Schema: newSchema(t, pool)}))
+	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	ctx := postgres.WithTx(t.Context(), tx)
+	_, err = s.Get(ctx, "a")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = s.Create(t.Context(), store.Object[app]{Key: "a", Value: app{Image: "theirs"}})
+	require.NoError(t, err)
+	_, err = s.Create(ctx, store.Object[app]{Key: "a", Value: app{Image: "mine"}})
+	var refused *pgconn.PgError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "40001", refused.Code)
+	require.NoError(t, tx.Rollback(t.Context()))
+	a, err := s.Get(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, "theirs", a.Value.Image)
+}
+
+func noDeadlock(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
+	errs := make(chan error)
+	const n = 8
+	for i := range n {
+		go func() { // the test waits for it
+			for range 10 {
+				if err := inTx(t.Context(), pool, func(ctx context.Context, _ pgx.Tx) error {
+					for j := range 3 { // in another order each
+						if _, err := put(ctx, db, fmt.Sprint((i*j+i)%5), "1", backend.Fence{Lease: fmt.Sprint(j * i % 3), Term: 1}); err != nil {
+							return err
+						}
+					}
+					return nil
+				}); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range n {
+		require.NoError(t, <-errs)
+	}
+}
+
+func waits(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
+	require.NoError(t, inTx(t.Context(), pool, func(ctx context.Context, _ pgx.Tx) error {
+		_, err := put(ctx, db, "a", "1")
+		require.NoError(t, err)
+		short, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errGone)
+		defer cancel()
+		_, err = put(short, db, "b", "1")
+		require.ErrorIs(t, err, errGone)
+		return nil
+	}))
+	_, err := put(t.Context(), db, "b", "1")
+	require.NoError(t, err)
+}
+
+func trimmed(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	const history = 10
+	schema := newSchema(t, pool)
+	db := open(t, pool, postgres.Config{Schema: schema, History: history})
+	s := apps(t, db)
+	old, err := s.Create(t.Context(), store.Object[app]{Key: "old"})
+	require.NoError(t, err)
+	_, err = s.Create(t.Context(), store.Object[app]{Key: "gone"})
+	require.NoError(t, err)
+	_, err = s.Delete(t.Context(), "gone")
+	require.NoError(t, err)
+	o, err := s.Create(t.Context(), store.Object[app]{Key: "busy"})
+	require.NoError(t, err)
+	for i := range 5 * history {
+		o.Value.Image = fmt.Sprint(i)
+		o, err = s.Update(t.Context(), o)
+		require.NoError(t, err)
+	}
+	var rows int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM "`+schema+`".objects`).Scan(&rows))
+	assert.Equal(t, history+1, rows, "old, and the changes of busy")
+	tombstone, err := db.Get(t.Context(), "App", "gone")
+	require.NoError(t, err)
+	assert.Zero(t, tombstone, "it is forgotten like the changes beside it")
+	got, err := s.Get(t.Context(), "old")
+	require.NoError(t, err)
+	assert.Equal(t, old, got)
+	first := o.Version - history // the oldest version from which a watch can start
+	for _, v := range []informer.Version{0, first - 1, o.Version + 1} {
+		for _, err := range s.Watch(t.Context(), v) {
+			require.ErrorIs(t, err, backend.ErrExpired)
+		}
+	}
+	told := 0
+	for e, err := range s.Watch(t.Context(), first) {
+		require.NoError(t, err)
+		if told++; e.Version == o.Version {
+			break
+		}
+	}
+	assert.Equal(t, history, told)
+}
+
+// listeners returns the server processes that wait for a notification.
+func listeners(t *testing.T, pool *pgxpool.Pool) (pids []int32) {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN %'")
+	require.NoError(t, err)
+	pids, err = pgx.CollectRows(rows, pgx.RowTo[int32])
+	require.NoError(t, err)
+	return pids
+}
+
+func lostListener(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool), Poll: 50 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	written := 0
+	write := func() {
+		written++
+		_, err := put(ctx, db, "a", fmt.Sprint(written))
+		require.NoError(t, err)
+	}
+	write()
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+		require.NoError(t, err)
+		if c.Record.Key == "" {
+			continue
+		}
+		require.Equal(t, fmt.Sprint(written), string(c.Record.Value))
+		if written == 5 {
+			break
+		}
+		for _, pid := range listeners(t, pool) {
+			_, err := pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid)
+			require.NoError(t, err)
+		}
+		write()
+	}
+}
+
+func givesUp(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
+	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool), Poll: 10 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	watch := func(f func()) {
+		_, err := put(ctx, db, "a", "1")
+		require.NoError(t, err)
+		for _, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+			require.NoError(t, err)
+			f()
+			return
+		}
+	}
+	count := func(want int) {
+		t.Helper()
+		for len(listeners(t, pool)) != want {
+			require.NoError(t, ctx.Err(), "%d listeners, want %d", len(listeners(t, pool)), want)
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for range 3 {
+		watch(func() {
+			count(1)
+			watch(func() { count(1) }) // two watches share one
+			count(1)
+		})
+		count(0)
+	}
+}
+
+func damaged(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	schema := newSchema(t, pool)
+	db := open(t, pool, postgres.Config{Schema: schema})
+	_, err := put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), `UPDATE "`+schema+`".objects SET record = '\xff'`)
+	require.NoError(t, err)
+	_, err = db.Get(t.Context(), "app", "a")
+	require.ErrorContains(t, err, `postgres: get app "a": the record of version 1: `)
+	for _, err := range db.List(t.Context(), "app", backend.Query{}) {
+		require.ErrorContains(t, err, "postgres: list app: the record of version 1: ")
+	}
+	for _, err := range db.Watch(t.Context(), "app", backend.Query{}, 0) {
+		require.ErrorContains(t, err, "postgres: watch app: the record of version 1: ")
+	}
+	_, err = put(t.Context(), db, "a", "2")
+	require.ErrorContains(t, err, `postgres: write app "a": the record of version 1: `)
+}
+
+func view(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	schema := newSchema(t, pool)
+	s := apps(t, open(t, pool, postgres.Config{Schema: schema}))
+	for _, key := range []string{"a", "b"} {
+		_, err := s.Create(t.Context(), store.Object[app]{Key: key, Value: app{Image: "image of " + key}})
+		require.NoError(t, err)
+	}
+	_, err := s.Delete(t.Context(), "a")
+	require.NoError(t, err)
+	rows, err := pool.Query(t.Context(), `SELECT key || ': ' || (value->>'Image') FROM "`+schema+`".current WHERE kind = 'App'`)
+	require.NoError(t, err)
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	assert.Equal(t, []string{"b: image of b"}, got)
+}
+
+// Poolers in transaction mode need these modes.
+func poolerModes(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
+	for _, mode := range []string{"exec", "simple_protocol", "describe_exec", "cache_describe"} {
+		plain, err := pgxpool.New(t.Context(), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&default_query_exec_mode="+mode)
+		require.NoError(t, err)
+		db := open(t, plain, postgres.Config{Schema: newSchema(t, pool)})
+		_, err = put(t.Context(), db, `it's \a`, "\x00\xff'", backend.Fence{Lease: `it's \a`, Term: 7})
+		require.NoError(t, err, mode)
+		_, err = put(t.Context(), db, `it's \a`, "", backend.Fence{Lease: `it's \a`, Term: 6})
+		require.ErrorIs(t, err, backend.ErrFenced, mode)
+		r, err := db.Get(t.Context(), "app", `it's \a`)
+		require.NoError(t, err, mode)
+		assert.Equal(t, "\x00\xff'", string(r.Value), mode)
+		for c, err := range db.Watch(t.Context(), "app", backend.Query{}, 0) {
+			require.NoError(t, err, mode)
+			assert.Equal(t, r, c.Record, mode)
+			break
+		}
+		for p, err := range db.List(t.Context(), "app", backend.Query{Prefix: "it"}) {
+			require.NoError(t, err, mode)
+			assert.Equal(t, []backend.Record{r}, p.Records, mode)
+		}
+		plain.Close()
+	}
+}

@@ -1,0 +1,213 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// layout is the version of the schema.
+const layout = 1
+
+// schemaSQL creates a schema. The name of the schema stands for {schema}, and as text for {name}.
+//
+//   - objects has a row for each change that is remembered: the row that holds the current state of a key is its latest
+//     one; that of a tombstone is also deleted.
+//   - state has one row: the layout, the version of the last change, and the horizon: a watch can start from it, and from
+//     nothing before.
+//   - fences has the greatest term of each lease, as text of digits, since bigint is signed.
+//
+// The function write compares and swaps. Each of its statements has a snapshot of its own, from after the lock of the state
+// was taken, which a single statement would not have.
+const schemaSQL = `
+CREATE SCHEMA IF NOT EXISTS {schema};
+
+CREATE TABLE {schema}.objects (
+	version bigint PRIMARY KEY,
+	kind text COLLATE "C" NOT NULL,
+	key text COLLATE "C" NOT NULL,
+	latest boolean NOT NULL,
+	deleted boolean NOT NULL,
+	record bytea NOT NULL,
+	value bytea NOT NULL
+);
+CREATE UNIQUE INDEX objects_latest ON {schema}.objects (kind, key) WHERE latest;
+CREATE INDEX objects_past ON {schema}.objects (version) WHERE NOT latest OR deleted;
+CREATE INDEX objects_changes ON {schema}.objects (kind, version);
+
+CREATE TABLE {schema}.state (
+	layout integer NOT NULL,
+	version bigint NOT NULL,
+	horizon bigint NOT NULL
+);
+CREATE UNIQUE INDEX state_one_row ON {schema}.state ((true));
+
+CREATE TABLE {schema}.fences (
+	lease text COLLATE "C" PRIMARY KEY,
+	term numeric(20) NOT NULL
+);
+
+CREATE VIEW {schema}.current AS
+	SELECT kind, key, version, convert_from(value, 'UTF8')::jsonb AS value
+	FROM {schema}.objects WHERE latest AND NOT deleted;
+
+CREATE FUNCTION {schema}.write(
+	p_kind text, p_key text, p_have bigint, p_next boolean, p_deleted boolean, p_record bytea, p_value bytea,
+	p_leases text[], p_terms text[], p_history bigint,
+	OUT outcome text, OUT new_version bigint
+) LANGUAGE plpgsql SET search_path = {schema}, pg_catalog AS $$
+DECLARE
+	v_version bigint;
+	v_have bigint;
+	v_horizon bigint;
+BEGIN
+	outcome := 'written';
+	SELECT s.version INTO STRICT v_version FROM state s FOR UPDATE;
+	IF EXISTS (SELECT FROM unnest(p_leases, p_terms) AS p (lease, term) JOIN fences f USING (lease) WHERE f.term > p.term::numeric) THEN
+		outcome := 'fenced';
+		RETURN;
+	END IF;
+	SELECT o.version INTO v_have FROM objects o WHERE o.kind = p_kind AND o.key = p_key AND o.latest;
+	IF coalesce(v_have, 0) <> p_have THEN
+		outcome := 'conflict';
+		RETURN;
+	END IF;
+	INSERT INTO fences AS f (lease, term) SELECT p.lease, p.term::numeric FROM unnest(p_leases, p_terms) AS p (lease, term)
+		ON CONFLICT (lease) DO UPDATE SET term = excluded.term WHERE f.term < excluded.term;
+	IF NOT p_next THEN
+		RETURN;
+	END IF;
+	new_version := v_version + 1;
+	UPDATE objects o SET latest = false WHERE o.version = v_have;
+	INSERT INTO objects (version, kind, key, latest, deleted, record, value)
+		VALUES (new_version, p_kind, p_key, true, p_deleted, p_record, p_value);
+	UPDATE state s SET version = new_version, horizon = greatest(s.horizon, new_version - p_history)
+		RETURNING s.horizon INTO v_horizon;
+	IF v_horizon > 0 THEN
+		DELETE FROM objects o WHERE o.version IN (
+			SELECT p.version FROM objects p WHERE (NOT p.latest OR p.deleted) AND p.version <= v_horizon ORDER BY p.version LIMIT 8
+		);
+	END IF;
+	PERFORM pg_notify({channel}, '');
+END
+$$;
+
+INSERT INTO {schema}.state VALUES ({layout}, 0, 0);
+`
+
+// quote returns text as a literal of SQL.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// channelOf returns the channel of the notifications of a schema. The name of a channel is shorter than that of a schema
+// may be.
+func channelOf(schema string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(schema)) // never fails
+	return fmt.Sprintf("setpoint_%x", h.Sum64())
+}
+
+// SQL returns the statements that [Migrate] runs in a database without the schema. Run them in one transaction.
+func SQL(cfg Config) (string, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return "", fmt.Errorf("postgres: SQL: %w", err)
+	}
+	return sqlOf(cfg), nil
+}
+
+func sqlOf(cfg Config) string {
+	return strings.NewReplacer(
+		"{schema}", pgx.Identifier{cfg.Schema}.Sanitize(), "{channel}", quote(channelOf(cfg.Schema)), "{layout}", fmt.Sprint(layout),
+	).Replace(schemaSQL)
+}
+
+// Migrate creates the schema of cfg, with everything in it, in one transaction. If the schema is there and complete, it
+// changes nothing. Several processes may call it at once. It needs the right to create a schema in the database.
+func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
+	if pool == nil {
+		panic("postgres: Migrate called with a nil pool")
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return fmt.Errorf("postgres: migrate: %w", err)
+	}
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		// Two that create the same schema would fail each other.
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", "setpoint migrate "+cfg.Schema); err != nil {
+			return err
+		}
+		switch missing, found, err := inspect(ctx, tx, cfg.Schema); {
+		case err != nil:
+			return err
+		case len(missing) == 0:
+			return checkLayout(found)
+		case len(missing) < len(parts):
+			return fmt.Errorf("it is incomplete: it has no %s", strings.Join(missing, ", no "))
+		}
+		_, err := tx.Exec(ctx, sqlOf(cfg))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("postgres: migrate schema %q: %w", cfg.Schema, err)
+	}
+	return nil
+}
+
+// parts are what a schema has to have.
+var parts = []string{"table objects", "table state", "table fences", "function write"}
+
+// inspect returns which parts the schema lacks, and, if it lacks none, its layout.
+func inspect(ctx context.Context, from queryer, schema string) (missing []string, found int, err error) {
+	const query = `SELECT 'table ' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname IN ('objects', 'state', 'fences')
+		UNION ALL SELECT 'function ' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+			WHERE n.nspname = $1 AND p.proname = 'write'`
+	rows, err := from.Query(ctx, query, schema)
+	if err != nil {
+		return nil, 0, err
+	}
+	have, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, part := range parts {
+		if !slices.Contains(have, part) {
+			missing = append(missing, part)
+		}
+	}
+	if len(missing) > 0 {
+		return missing, 0, nil
+	}
+	err = from.QueryRow(ctx, "SELECT layout FROM "+pgx.Identifier{schema, "state"}.Sanitize()).Scan(&found)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errors.New("its table state has no row")
+	}
+	return nil, found, err
+}
+
+func checkLayout(found int) error {
+	if found != layout {
+		return fmt.Errorf("it has layout %d, this version of the library needs %d", found, layout)
+	}
+	return nil
+}
+
+// check returns an error if the schema cannot be used.
+func (b *Backend) check(ctx context.Context) error {
+	missing, found, err := inspect(ctx, b.pool, b.cfg.Schema)
+	switch {
+	case err != nil:
+		return err
+	case len(missing) == len(parts):
+		return errors.New("it is not there: call postgres.Migrate once")
+	case len(missing) > 0:
+		return fmt.Errorf("it is incomplete: it has no %s", strings.Join(missing, ", no "))
+	}
+	return checkLayout(found)
+}

@@ -1,0 +1,486 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// Table makes a source of a table of your own, for informer.New. It is an [informer.ListWatcher], an [informer.Pager] and an
+// [informer.Bookmarker]. All methods are safe for concurrent use.
+//
+// The version of a change is made of the number of its transaction. A watch reports a transaction when every transaction
+// with a lower number has ended, so it misses none, however they overlap, and your writers never wait for each other. The
+// price: one writing transaction that stays open, in any database of the server, delays what all watches report until it ends.
+// [Table.Delay] names it.
+//
+// Versions of all tables of one server can be compared. [VersionOf] returns that of a transaction of yours.
+//
+// A list, and each event, has the rows as they were at its version, whatever has been committed since. There is one exception:
+// if two transactions write the same row in another order than that of their numbers, a watch reports the state after
+// both when it reports the first, and may report an addition of a row that is there, or a deletion of one that is not. The last
+// event of a row is always right.
+//
+// A TRUNCATE, and a watch from before the history, end with [informer.ErrExpired]: the informer lists again, and finds
+// deletions by comparison.
+type Table[T any] struct {
+	pool     *pgxpool.Pool
+	cfg      TableConfig
+	scan     func(pgx.CollectableRow) (T, error)
+	listener listener
+	queries  tableQueries
+}
+
+// tableQueries are the queries of a table.
+type tableQueries struct {
+	horizon, list, undo, entries, present, before, trim string
+}
+
+func newTableQueries(cfg TableConfig) tableQueries {
+	var on []string
+	for _, column := range cfg.Key {
+		name := pgx.Identifier{column}.Sanitize()
+		on = append(on, "t."+name+" = k."+name)
+	}
+	with := strings.NewReplacer(
+		"{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
+		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", strings.Join(on, " AND "),
+	).Replace
+	return tableQueries{
+		horizon: with(`SELECT pg_snapshot_xmin(pg_current_snapshot())::text, coalesce((SELECT xid::text FROM {trimmed} WHERE source = {source}), '0')`),
+		// The rows that no transaction above the horizon has written.
+		list: with(`SELECT t.* FROM {table} t WHERE NOT EXISTS (SELECT FROM {changes} c,
+			LATERAL jsonb_populate_record(NULL::{table}, c.key) k WHERE c.source = {source} AND c.xid >= $1::text::xid8 AND {on})`),
+		// The other rows, as they were before.
+		undo: with(`SELECT d.* FROM (SELECT DISTINCT ON (key) before FROM {changes}
+			WHERE source = {source} AND xid >= $1::text::xid8 AND key IS NOT NULL ORDER BY key, id) c,
+			LATERAL jsonb_populate_record(NULL::{table}, c.before) d WHERE c.before IS NOT NULL`),
+		// Each entry, and the next one of its key.
+		entries: with(`SELECT e.xid::text, e.id, e.op::text, e.key::text, e.before::text, n.id IS NOT NULL, n.before::text,
+				EXISTS (SELECT FROM {changes} o WHERE o.source = {source} AND o.key = e.key AND o.id > e.id AND o.xid < e.xid)
+			FROM (SELECT * FROM {changes}
+				WHERE source = {source} AND (xid, id) > ($1::text::xid8, $2) AND xid < $3::text::xid8 ORDER BY xid, id LIMIT $4) e
+			LEFT JOIN LATERAL (SELECT id, before FROM {changes} n
+				WHERE n.source = {source} AND n.key = e.key AND n.id > e.id ORDER BY n.id LIMIT 1) n ON true
+			ORDER BY e.xid, e.id`),
+		// The rows that are there of some keys, and which of the keys each has.
+		present: with(`SELECT j.i, t.* FROM unnest($1::jsonb[]) WITH ORDINALITY AS j (key, i),
+			LATERAL jsonb_populate_record(NULL::{table}, j.key) AS k, {table} t WHERE {on}`),
+		// Some rows of the log.
+		before: with(`SELECT j.i, d.* FROM unnest($1::jsonb[]) WITH ORDINALITY AS j (row, i),
+			LATERAL jsonb_populate_record(NULL::{table}, j.row) AS d`),
+		trim: with(`WITH old AS (
+				DELETE FROM {changes} WHERE source = {source} AND xid < pg_snapshot_xmin(pg_current_snapshot())
+				AND xid < (SELECT xid FROM {changes} WHERE source = {source} ORDER BY xid DESC OFFSET $1 LIMIT 1) RETURNING xid)
+			UPDATE {trimmed} t SET xid = greatest(t.xid, (SELECT max(xid) FROM old))
+			WHERE t.source = {source} AND EXISTS (SELECT FROM old)`),
+	}
+}
+
+// NewTable returns the source of a table for which [InstallTable] was called. scan reads a row that has all columns of the
+// table, such as pgx.RowToStructByName; it is called by several goroutines at once. NewTable returns an error if a field of
+// cfg is invalid, or if the triggers are not there.
+func NewTable[T any](
+	ctx context.Context, pool *pgxpool.Pool, scan func(pgx.CollectableRow) (T, error), cfg TableConfig,
+) (*Table[T], error) {
+	if pool == nil || scan == nil {
+		panic("postgres: NewTable called with a nil pool or scan")
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("postgres: new table: %w", err)
+	}
+	err := cfg.findKey(ctx, pool)
+	if err == nil {
+		err = cfg.checkInstalled(ctx, pool)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("postgres: new table %s: %w", cfg.source(), err)
+	}
+	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, queries: newTableQueries(cfg)}
+	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll}
+	return t, nil
+}
+
+// The version after all changes of a transaction is odd. The even one below it is in the middle of the transaction: all of
+// its events but the last have it, and a watch that resumes from there begins with the transaction.
+func versionOf(xid uint64) informer.Version { return informer.Version(2*xid + 1) }
+
+// doneAt returns the last transaction whose changes a version includes all.
+func doneAt(v informer.Version) (xid uint64) {
+	if v == 0 {
+		return 0
+	}
+	return (uint64(v) - 1) / 2
+}
+
+func parseXID(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
+func formatXID(xid uint64) string          { return strconv.FormatUint(xid, 10) }
+
+// VersionOf returns the version that the changes of tx get when it commits, in every [Table] of the server. It gives tx a
+// number if it has none yet, as a first write does.
+func VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, error) {
+	var text string
+	if err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text").Scan(&text); err != nil {
+		return 0, failed(ctx, "read the version of a transaction", err)
+	}
+	xid, err := parseXID(text)
+	return versionOf(xid), err
+}
+
+// BookmarkPeriod implements [informer.Bookmarker].
+func (t *Table[T]) BookmarkPeriod() time.Duration { return backend.BookmarkInterval }
+
+// List implements [informer.ListWatcher].
+func (t *Table[T]) List(ctx context.Context) (informer.List[T], error) {
+	return informer.Collect(t.ListPages(ctx))
+}
+
+// ListPages implements [informer.Pager].
+func (t *Table[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[T], error] {
+	return func(yield func(informer.List[T], error) bool) {
+		if err := t.pages(ctx, func(l informer.List[T]) bool { return yield(l, nil) }); err != nil {
+			yield(informer.List[T]{}, failed(ctx, "list "+t.cfg.source(), err))
+		}
+	}
+}
+
+// snapshot calls f in a transaction that only reads, all from one snapshot. It returns the first transaction that was open at that
+// moment, and the last one whose changes may be trimmed.
+func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, horizon, trimmed uint64) error) error {
+	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only reads
+	var first, last string
+	if err := tx.QueryRow(ctx, t.queries.horizon).Scan(&first, &last); err != nil {
+		return err
+	}
+	horizon, err := parseXID(first)
+	if err != nil {
+		return err
+	}
+	trimmed, err := parseXID(last)
+	if err != nil {
+		return err
+	}
+	return f(tx, horizon, trimmed)
+}
+
+// pages calls yield with page after page, all of one snapshot, until it returns false. What transactions above the horizon
+// have written is undone, since their changes are still to be told.
+func (t *Table[T]) pages(ctx context.Context, yield func(informer.List[T]) bool) error {
+	return t.snapshot(ctx, func(tx pgx.Tx, horizon, _ uint64) error {
+		page := informer.List[T]{Version: versionOf(horizon - 1)}
+		left := false
+		for _, query := range []string{t.queries.list, t.queries.undo} {
+			rows, err := tx.Query(ctx, query, formatXID(horizon))
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+				obj, err := t.scan(rows)
+				if err != nil {
+					rows.Close()
+					return err
+				}
+				if page.Items = append(page.Items, obj); len(page.Items) == pageSize {
+					if left = !yield(page); left {
+						rows.Close()
+						return nil
+					}
+					page.Items = nil
+				}
+			}
+			if err := rows.Err(); err != nil {
+				return err
+			}
+		}
+		yield(page)
+		return nil
+	})
+}
+
+// Watch implements [informer.ListWatcher].
+func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
+	return func(yield func(informer.Event[T], error) bool) {
+		err := t.watch(ctx, after, func(e informer.Event[T]) bool { return yield(e, nil) })
+		if err != nil {
+			yield(informer.Event[T]{}, failed(ctx, "watch "+t.cfg.source(), err))
+		}
+	}
+}
+
+// trimPeriod is how often a watch trims the log.
+const trimPeriod = time.Minute
+
+// watch calls yield with event after event until it returns false.
+func (t *Table[T]) watch(ctx context.Context, at informer.Version, yield func(informer.Event[T]) bool) error {
+	leave := t.listener.join()
+	defer leave()
+	last, trimAt := time.Now(), time.Now()
+	tick := time.NewTicker(min(t.cfg.Poll, backend.BookmarkInterval/2))
+	defer tick.Stop()
+	for {
+		// Before the changes are read, or a notification in between would be missed.
+		notified := t.listener.next()
+		told := false
+		next, more, err := t.catchUp(ctx, at, func(e informer.Event[T]) bool {
+			told, last = true, time.Now()
+			return yield(e)
+		})
+		if err != nil || !more {
+			return err
+		}
+		// A version without a change of this table is a bookmark: everything up to it was told.
+		if idle := time.Since(last) >= backend.BookmarkInterval/2; next > at && !told || idle {
+			last = time.Now()
+			if !yield(informer.Event[T]{Type: informer.Bookmark, Version: next}) {
+				return nil
+			}
+		}
+		if at = next; !time.Now().Before(trimAt) {
+			trimAt = time.Now().Add(trimPeriod)
+			if _, err := t.pool.Exec(ctx, t.queries.trim, t.cfg.History); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-notified:
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// catchUp tells what the transactions after a version have changed, up to the first one that may still be open. It returns
+// the version that is reached, and false if yield has.
+func (t *Table[T]) catchUp(
+	ctx context.Context, at informer.Version, yield func(informer.Event[T]) bool,
+) (next informer.Version, more bool, err error) {
+	// The last event of a transaction has another version than the others, so one event is held back.
+	var held *informer.Event[T]
+	for place := (entry{xid: doneAt(at), id: math.MaxInt64}); ; {
+		b, err := t.read(ctx, place)
+		if err != nil {
+			return at, true, err
+		}
+		for _, e := range b.events {
+			before := held
+			if held = &e; before == nil {
+				continue
+			}
+			if before.Version < e.Version { // it was the last one of its transaction
+				before.Version++
+			}
+			if !yield(*before) {
+				return at, false, nil
+			}
+		}
+		if b.last != nil {
+			place = *b.last
+			continue
+		}
+		next = versionOf(b.horizon - 1)
+		if held != nil {
+			held.Version = next
+			more = yield(*held)
+			return next, more, nil
+		}
+		return next, true, nil
+	}
+}
+
+// entry is a row of the log.
+type entry struct {
+	xid        uint64
+	id         int64
+	op         string
+	key        *string // nil for a TRUNCATE
+	before     *string // the row as it was; nil for an insertion
+	hasNext    bool    // a later entry has the same key
+	nextBefore *string // the row as it was before that one; nil if that is an insertion
+	superseded bool    // a transaction with a lower number has written the row later
+}
+
+// batch is what one snapshot tells.
+type batch[T any] struct {
+	events  []informer.Event[T]
+	last    *entry // the last of the entries if there may be more; nil if there are none
+	horizon uint64
+}
+
+// read reads the next entries of the log after a place, and what the rows were after each of them.
+func (t *Table[T]) read(ctx context.Context, after entry) (b batch[T], err error) {
+	err = t.snapshot(ctx, func(tx pgx.Tx, horizon, trimmed uint64) error {
+		switch {
+		case after.xid >= horizon:
+			return fmt.Errorf("%w: the server is at version %d, not at %d", informer.ErrExpired, versionOf(horizon-1), versionOf(after.xid))
+		case after.xid < trimmed:
+			return fmt.Errorf("%w: the changes up to version %d are trimmed", informer.ErrExpired, versionOf(trimmed))
+		}
+		b.horizon = horizon
+		rows, err := tx.Query(ctx, t.queries.entries, formatXID(after.xid), after.id, formatXID(horizon), batchSize)
+		if err != nil {
+			return err
+		}
+		entries, err := pgx.CollectRows(rows, scanEntry)
+		if err != nil {
+			return err
+		}
+		if len(entries) == batchSize {
+			b.last = &entries[batchSize-1]
+		}
+		b.events, err = t.events(ctx, tx, entries)
+		return err
+	})
+	return b, err
+}
+
+func scanEntry(row pgx.CollectableRow) (e entry, err error) {
+	var xid string
+	if err := row.Scan(&xid, &e.id, &e.op, &e.key, &e.before, &e.hasNext, &e.nextBefore, &e.superseded); err != nil {
+		return e, err
+	}
+	e.xid, err = parseXID(xid)
+	return e, err
+}
+
+// events returns what some entries mean.
+func (t *Table[T]) events(ctx context.Context, tx pgx.Tx, entries []entry) (events []informer.Event[T], err error) {
+	var present, before []string // keys of rows that are needed as they are, and rows of the log
+	for _, e := range entries {
+		switch {
+		case e.op == opTruncate:
+			return nil, fmt.Errorf("%w: the table was truncated", informer.ErrExpired)
+		case e.superseded:
+			continue
+		case e.op == opDelete:
+			before = append(before, *e.before)
+		case e.nextBefore != nil:
+			before = append(before, *e.nextBefore)
+		}
+		if !e.hasNext {
+			present = append(present, *e.key)
+		}
+	}
+	rowsBefore, err := t.rows(ctx, tx, t.queries.before, before)
+	if err != nil {
+		return nil, err
+	}
+	rowsPresent, err := t.rows(ctx, tx, t.queries.present, present)
+	if err != nil {
+		return nil, err
+	}
+	var p, b int // places in present and in before
+	for _, e := range entries {
+		if e.superseded {
+			continue
+		}
+		add := func(kind informer.EventType, obj T) {
+			events = append(events, informer.Event[T]{Type: kind, Object: obj, Version: versionOf(e.xid) - 1})
+		}
+		kind := informer.Modified
+		switch {
+		case e.op == opDelete:
+			add(informer.Deleted, rowsBefore[b])
+			b++
+			kind = informer.Added // if the row is there nevertheless: the entry of its insertion was told and trimmed
+		case e.op == opInsert:
+			kind = informer.Added
+		}
+		switch {
+		case !e.hasNext:
+			if obj, ok := rowsPresent[p]; ok {
+				add(kind, obj)
+			}
+			p++
+		case e.op != opDelete && e.nextBefore != nil:
+			add(kind, rowsBefore[b])
+			b++
+		}
+	}
+	return events, nil
+}
+
+// rows returns the rows that a query finds for each of some texts, by the place of the text.
+func (t *Table[T]) rows(ctx context.Context, tx pgx.Tx, query string, texts []string) (map[int]T, error) {
+	found := make(map[int]T, len(texts))
+	if len(texts) == 0 {
+		return found, nil
+	}
+	rows, err := tx.Query(ctx, query, texts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var place int
+		columns := make([]any, len(rows.FieldDescriptions())) // nil leaves a column out
+		columns[0] = &place
+		if err := rows.Scan(columns...); err != nil {
+			return nil, err
+		}
+		if found[place-1], err = t.scan(withoutPlace{rows}); err != nil {
+			return nil, err
+		}
+	}
+	return found, rows.Err()
+}
+
+// withoutPlace is a row without its first column.
+type withoutPlace struct{ row pgx.CollectableRow }
+
+func (r withoutPlace) FieldDescriptions() []pgconn.FieldDescription {
+	return r.row.FieldDescriptions()[1:]
+}
+func (r withoutPlace) Scan(dest ...any) error { return r.row.Scan(append([]any{nil}, dest...)...) }
+func (r withoutPlace) RawValues() [][]byte    { return r.row.RawValues()[1:] }
+
+func (r withoutPlace) Values() ([]any, error) {
+	values, err := r.row.Values()
+	if err != nil {
+		return nil, err
+	}
+	return values[1:], nil
+}
+
+// Delay is what keeps the watches of a [Table] from reporting: the oldest transaction of the server that has written and is
+// still open.
+type Delay struct {
+	Behind      uint64    // transactions that have begun since, which is what watches cannot report yet; 0 is no delay
+	PID         int32     // of the server process, for pg_terminate_backend; 0 for a prepared transaction
+	Application string    // the application_name, or the name of a prepared transaction
+	State       string    // as in pg_stat_activity, such as "idle in transaction"; "prepared" for a prepared transaction
+	Since       time.Time // when the transaction began, by the clock of the server
+}
+
+// Delay returns what delays the watches. Without the privileges of pg_read_all_stats it may lack details of the sessions of
+// other users.
+func (t *Table[T]) Delay(ctx context.Context) (d Delay, err error) {
+	err = t.pool.QueryRow(ctx, `
+		SELECT (pg_snapshot_xmax(s)::text::numeric - pg_snapshot_xmin(s)::text::numeric)::text::bigint,
+			coalesce(a.pid, 0), coalesce(a.name, ''), coalesce(a.state, ''), coalesce(a.since, 'epoch')
+		FROM pg_current_snapshot() s LEFT JOIN LATERAL (
+			SELECT pid, application_name AS name, state, xact_start AS since, backend_xid AS xid FROM pg_stat_activity
+			UNION ALL SELECT 0, gid, 'prepared', prepared, transaction FROM pg_prepared_xacts
+		) a ON a.xid = pg_snapshot_xmin(s)::xid`).Scan(&d.Behind, &d.PID, &d.Application, &d.State, &d.Since)
+	if err != nil {
+		return Delay{}, failed(ctx, "read what delays "+t.cfg.source(), err)
+	}
+	return d, nil
+}

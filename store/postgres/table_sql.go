@@ -1,0 +1,306 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// TableConfig names a table, and says how its changes are recorded. Only Table is required.
+type TableConfig struct {
+	// Table is the name of the table, and TableSchema that of its schema, both as they are in the catalog: without quotes, in
+	// the right case. TableSchema defaults to "public".
+	Table, TableSchema string
+
+	// Key names the columns that identify a row, in their order. They must not be null. Defaults to the primary key.
+	Key []string
+
+	// Schema is the schema of the change log. Several tables may share it. Defaults to "setpoint".
+	Schema string
+
+	// History is the number of changes of the table that the log remembers for watches that resume. Defaults to 100,000. The log may hold more for a while: it is trimmed by the watches, and not behind an open transaction.
+	History int
+
+	// Poll is how often a watch looks for changes of which it was not notified. Defaults to 1 s.
+	Poll time.Duration
+
+	// Listen is the pool from which the connection for notifications is taken, if it is not that of NewTable: set it if
+	// the pool of NewTable goes through a pooler in transaction mode.
+	Listen *pgxpool.Pool
+
+	// WithoutNotify makes the triggers notify nobody, so watches find changes by Poll. Set it if transactions that write
+	// the table are prepared for a two-phase commit, which the server refuses after a notification, or if so many commit at
+	// once that they wait for the lock that a commit with a notification takes.
+	WithoutNotify bool
+}
+
+func (c TableConfig) withDefaults() TableConfig {
+	c.TableSchema = cmp.Or(c.TableSchema, "public")
+	c.Schema = cmp.Or(c.Schema, "setpoint")
+	c.History = cmp.Or(c.History, 100_000)
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Key = slices.Clone(c.Key)
+	return c
+}
+
+func (c TableConfig) validate() error {
+	var errs []error
+	if c.Table == "" {
+		errs = append(errs, errors.New("TableConfig.Table is empty"))
+	}
+	names := map[string]string{"Table": c.Table, "TableSchema": c.TableSchema, "Schema": c.Schema}
+	for i, column := range c.Key {
+		names[fmt.Sprintf("Key[%d]", i)] = column
+		if column == "" {
+			errs = append(errs, fmt.Errorf("TableConfig.Key[%d] is empty", i))
+		}
+	}
+	for field, name := range names {
+		if strings.ContainsRune(name, 0) {
+			errs = append(errs, fmt.Errorf("TableConfig.%s is %q, must not contain NUL", field, name))
+		}
+		if len(name) > 63 {
+			errs = append(errs, fmt.Errorf("TableConfig.%s has %d bytes, must not have more than 63", field, len(name)))
+		}
+	}
+	if c.History < 0 {
+		errs = append(errs, fmt.Errorf("TableConfig.History is %d, must not be negative", c.History))
+	}
+	if c.Poll < 0 {
+		errs = append(errs, fmt.Errorf("TableConfig.Poll is %v, must not be negative", c.Poll))
+	}
+	return errors.Join(errs...)
+}
+
+// logSQL creates the change log. {schema} stands for its schema.
+//
+//   - changes has a row for each row of a table that was written: the transaction that did it, in xid; the table; the key, or
+//     null for a TRUNCATE; what was done; and the row as it was before. The order of id is the order in which the writes of one
+//     row were made.
+//   - trimmed has a row for each table: the transaction up to which changes may be missing.
+const logSQL = `
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS {schema}.changes (
+	id bigint GENERATED ALWAYS AS IDENTITY,
+	xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+	source text COLLATE "C" NOT NULL,
+	key jsonb,
+	op "char" NOT NULL,
+	before jsonb
+);
+CREATE INDEX IF NOT EXISTS changes_by_transaction ON {schema}.changes (source, xid, id);
+CREATE INDEX IF NOT EXISTS changes_by_key ON {schema}.changes (source, key, id);
+CREATE TABLE IF NOT EXISTS {schema}.trimmed (source text COLLATE "C" PRIMARY KEY, xid xid8 NOT NULL);
+INSERT INTO {schema}.trimmed VALUES ({source}, pg_current_xact_id()) ON CONFLICT DO NOTHING;
+`
+
+// What was done to a row, in the column op.
+const (
+	opInsert   = "I"
+	opUpdate   = "U"
+	opDelete   = "D"
+	opTruncate = "T"
+)
+
+// triggerSQL makes the writes of a table go to the log. A trigger of a statement sees all its rows in a transition table,
+// so a statement that writes a million rows inserts into the log once. An upsert fires the triggers of both its events,
+// each with the rows that it concerns. A row whose key changes is deleted under the old key. ENABLE ALWAYS makes the triggers
+// fire in sessions that replay a replication too.
+const triggerSQL = `
+CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF TG_OP = 'INSERT' THEN
+		INSERT INTO {schema}.changes (source, op, key) SELECT {source}, 'I', {key of r} FROM new_rows r;
+	ELSIF TG_OP = 'UPDATE' THEN
+		INSERT INTO {schema}.changes (source, op, key, before)
+			SELECT {source}, 'D', {key of r}, to_jsonb(r) FROM old_rows r WHERE NOT EXISTS (SELECT FROM new_rows n WHERE {same key});
+		INSERT INTO {schema}.changes (source, op, key, before)
+			SELECT {source}, CASE WHEN {first key of n} IS NULL THEN 'I' ELSE 'U' END, {key of r}, CASE WHEN {first key of n} IS NOT NULL THEN to_jsonb(n) END
+			FROM new_rows r LEFT JOIN old_rows n ON {same key};
+	ELSIF TG_OP = 'DELETE' THEN
+		INSERT INTO {schema}.changes (source, op, key, before) SELECT {source}, 'D', {key of r}, to_jsonb(r) FROM old_rows r;
+	ELSE
+		INSERT INTO {schema}.changes (source, op) VALUES ({source}, 'T');
+	END IF;
+	{notify}
+	RETURN NULL;
+END
+$$;
+CREATE OR REPLACE TRIGGER setpoint_insert AFTER INSERT ON {table} REFERENCING NEW TABLE AS new_rows
+	FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+CREATE OR REPLACE TRIGGER setpoint_update AFTER UPDATE ON {table} REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+	FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+CREATE OR REPLACE TRIGGER setpoint_delete AFTER DELETE ON {table} REFERENCING OLD TABLE AS old_rows
+	FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+CREATE OR REPLACE TRIGGER setpoint_truncate AFTER TRUNCATE ON {table}
+	FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+ALTER TABLE {table} ENABLE ALWAYS TRIGGER setpoint_insert, ENABLE ALWAYS TRIGGER setpoint_update,
+	ENABLE ALWAYS TRIGGER setpoint_delete, ENABLE ALWAYS TRIGGER setpoint_truncate;
+`
+
+// triggers are those of triggerSQL.
+var triggers = []string{"setpoint_insert", "setpoint_update", "setpoint_delete", "setpoint_truncate"}
+
+// fingerprint returns a short name for a text.
+func fingerprint(text string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text)) // never fails
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
+// source returns the name under which the changes of the table stand in the log.
+func (c TableConfig) source() string { return pgx.Identifier{c.TableSchema, c.Table}.Sanitize() }
+
+func (c TableConfig) channel() string { return "setpoint_" + fingerprint(c.Schema+"\x00"+c.source()) }
+
+// sql returns all statements. The Key must be set.
+func (c TableConfig) sql() string {
+	schema := pgx.Identifier{c.Schema}.Sanitize()
+	var parts, same []string
+	for _, column := range c.Key {
+		name := pgx.Identifier{column}.Sanitize()
+		parts = append(parts, quote(column)+", r."+name)
+		same = append(same, "n."+name+" = r."+name)
+	}
+	notify := "PERFORM pg_notify(" + quote(c.channel()) + ", '');"
+	if c.WithoutNotify {
+		notify = ""
+	}
+	return strings.NewReplacer(
+		"{schema}", schema,
+		"{table}", c.source(),
+		"{source}", quote(c.source()),
+		"{function}", pgx.Identifier{c.Schema, "record_" + fingerprint(c.source())}.Sanitize(),
+		"{notify}", notify,
+		"{key of r}", "jsonb_build_object("+strings.Join(parts, ", ")+")",
+		"{same key}", strings.Join(same, " AND "),
+		"{first key of n}", "n."+pgx.Identifier{c.Key[0]}.Sanitize(), // it is never null
+	).Replace(logSQL + triggerSQL)
+}
+
+// TableSQL returns the statements that [InstallTable] runs, for somebody else to run in one transaction. It asks no server,
+// so the Key must be set.
+func TableSQL(cfg TableConfig) (string, error) {
+	cfg = cfg.withDefaults()
+	err := cfg.validate()
+	if err == nil && len(cfg.Key) == 0 {
+		err = errors.New("TableConfig.Key is empty")
+	}
+	if err != nil {
+		return "", fmt.Errorf("postgres: TableSQL: %w", err)
+	}
+	return cfg.sql(), nil
+}
+
+// InstallTable creates the change log, if it is not there, and the triggers that write the changes of the table to it, in
+// one transaction. It locks the table for a moment. Call it again after you have changed the columns of the key. It
+// needs the right to create triggers on the table, and a schema in the database.
+func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) error {
+	if pool == nil {
+		panic("postgres: InstallTable called with a nil pool")
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return fmt.Errorf("postgres: install table: %w", err)
+	}
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", "setpoint log "+cfg.Schema); err != nil {
+			return err
+		}
+		if err := cfg.findKey(ctx, tx); err != nil {
+			return err
+		}
+		// A log that was restored with a backup from another server has transactions of that server.
+		_, err := tx.Exec(ctx, cfg.sql()+strings.NewReplacer("{schema}", pgx.Identifier{cfg.Schema}.Sanitize(), "{source}", quote(cfg.source())).Replace(`
+			DELETE FROM {schema}.changes WHERE source = {source} AND xid > pg_current_xact_id();
+			UPDATE {schema}.trimmed SET xid = pg_current_xact_id() WHERE source = {source} AND xid > pg_current_xact_id();
+			`))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("postgres: install table %s: %w", cfg.source(), err)
+	}
+	return nil
+}
+
+// findKey sets the Key to the primary key if it is not set, and checks that its columns are there and not null.
+func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
+	rows, err := from.Query(ctx, `
+		SELECT a.attname, a.attnotnull, coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0)
+		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+		WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped`,
+		c.TableSchema, c.Table)
+	if err != nil {
+		return err
+	}
+	type columnRow struct {
+		Name    string
+		NotNull bool
+		Place   int // in the primary key, from 1 on
+	}
+	columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[columnRow])
+	if err != nil {
+		return err
+	}
+	if len(columns) == 0 {
+		return errors.New("there is no such table")
+	}
+	if len(c.Key) == 0 {
+		slices.SortFunc(columns, func(a, b columnRow) int { return cmp.Compare(a.Place, b.Place) })
+		for _, column := range columns {
+			if column.Place > 0 {
+				c.Key = append(c.Key, column.Name)
+			}
+		}
+		if len(c.Key) == 0 {
+			return errors.New("it has no primary key: set TableConfig.Key")
+		}
+	}
+	for _, name := range c.Key {
+		i := slices.IndexFunc(columns, func(column columnRow) bool { return column.Name == name })
+		switch {
+		case i < 0:
+			return fmt.Errorf("it has no column %q, which TableConfig.Key names", name)
+		case !columns[i].NotNull:
+			return fmt.Errorf("its column %q, which TableConfig.Key names, may be null", name)
+		}
+	}
+	return nil
+}
+
+// checkInstalled returns an error that says what InstallTable has to do.
+func (c TableConfig) checkInstalled(ctx context.Context, from queryer) error {
+	rows, err := from.Query(ctx, `
+		SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+		JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace l ON l.oid = p.pronamespace
+		WHERE n.nspname = $1 AND c.relname = $2 AND l.nspname = $3 AND t.tgenabled = 'A'`, c.TableSchema, c.Table, c.Schema)
+	if err != nil {
+		return err
+	}
+	have, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, trigger := range triggers {
+		if !slices.Contains(have, trigger) {
+			return fmt.Errorf("the trigger %s is not there, not enabled, or of another log: call postgres.InstallTable", trigger)
+		}
+	}
+	var foreign bool
+	err = from.QueryRow(ctx, strings.ReplaceAll(`
+		SELECT EXISTS (SELECT FROM {schema}.changes WHERE source = $1 AND xid > pg_snapshot_xmax(pg_current_snapshot()))`,
+		"{schema}", pgx.Identifier{c.Schema}.Sanitize()), c.source()).Scan(&foreign)
+	if err == nil && foreign {
+		err = errors.New("the log is of another server, from which it was restored: call postgres.InstallTable")
+	}
+	return err
+}

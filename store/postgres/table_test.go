@@ -1,0 +1,528 @@
+//go:build linux
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store/postgres"
+)
+
+// site is a row of the tables of these tests.
+type site struct {
+	Name string
+	Rev  int
+}
+
+var tableCount atomic.Int32
+
+// newTable creates a table with a change log of its own.
+func newTable(t testing.TB, pool *pgxpool.Pool) postgres.TableConfig {
+	t.Helper()
+	n := tableCount.Add(1)
+	cfg := postgres.TableConfig{Table: fmt.Sprintf("Sites %d", n), Schema: fmt.Sprintf("log %d", n), Poll: 5 * time.Second}
+	exec(t, pool, `CREATE TABLE `+sqlName(cfg)+` (name text PRIMARY KEY, rev integer NOT NULL)`)
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	return cfg
+}
+
+func sqlName(cfg postgres.TableConfig) string { return pgx.Identifier{cfg.Table}.Sanitize() }
+
+// querier executes statements: a pool or a transaction.
+type querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+func exec(t testing.TB, on querier, sql string, args ...any) {
+	t.Helper()
+	_, err := on.Exec(t.Context(), sql, args...)
+	require.NoError(t, err, sql)
+}
+
+func sitesIn(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig) *postgres.Table[site] {
+	t.Helper()
+	table, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByName[site], cfg)
+	require.NoError(t, err)
+	return table
+}
+
+func TestTable(t *testing.T) {
+	server := servertest.Postgres(t, "fsync=off", "max_prepared_transactions=2")
+	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
+		"a table is a source":               aTableIsASource,
+		"every statement reaches the cache": everyStatementReachesTheCache,
+		"the last state is the last state whatever the numbers of the transactions": theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions,
+		"a deletion has the row as it was":                                          aDeletionHasTheRowAsItWas,
+		"a list is as of its version":                                               aListIsAsOfItsVersion,
+		"versions of two tables can be compared":                                    versionsOfTwoTablesCanBeCompared,
+		"an open transaction delays and is named":                                   anOpenTransactionDelaysAndIsNamed,
+		"the log is trimmed but not behind an open transaction":                     theLogIsTrimmedButNotBehindAnOpenTransaction,
+		"install table and new table refuse what is wrong":                          installTableAndNewTableRefuseWhatIsWrong,
+		"a writer needs no rights on the log":                                       aWriterNeedsNoRightsOnTheLog,
+		"a scan that fails is an error":                                             aScanThatFailsIsAnError,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
+	}
+}
+
+func aTableIsASource(t *testing.T, pool *pgxpool.Pool) {
+	informertest.Run(t, func(t *testing.T) informertest.Subject[site] {
+		cfg := newTable(t, pool)
+		name := sqlName(cfg)
+		apply := func(ctx context.Context, on querier, c informertest.Change) (err error) {
+			if c.Delete {
+				_, err = on.Exec(ctx, `DELETE FROM `+name+` WHERE name = $1`, c.Name)
+			} else {
+				_, err = on.Exec(ctx, `INSERT INTO `+name+` VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET rev = excluded.rev`, c.Name, c.Rev)
+			}
+			return err
+		}
+		ctx := context.WithoutCancel(t.Context())
+		return informertest.Subject[site]{
+			Source: sitesIn(t, pool, cfg),
+			Put:    func(name string, rev int) error { return apply(ctx, pool, informertest.Change{Name: name, Rev: rev}) },
+			Delete: func(name string) error { return apply(ctx, pool, informertest.Change{Name: name, Delete: true}) },
+			Overlap: func(first, second informertest.Change, look func()) error {
+				one, err := pool.Begin(ctx)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = one.Rollback(ctx) }()
+				if err := apply(ctx, one, first); err != nil {
+					return err
+				}
+				if err := pgx.BeginFunc(ctx, pool, func(two pgx.Tx) error { return apply(ctx, two, second) }); err != nil {
+					return err
+				}
+				look()
+				return one.Commit(ctx)
+			},
+			Read:    func(s site) (string, int) { return s.Name, s.Rev },
+			History: 100_000,
+			Objects: 2500,
+			Expire: func() error {
+				_, err := pool.Exec(ctx, `UPDATE `+pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize()+` SET xid = pg_current_xact_id()`)
+				return err
+			},
+			Bookmark: func() error { // another table has changed
+				_, err := pool.Exec(ctx, `SELECT pg_current_xact_id(), pg_notify($1, '')`, channelOf(t, pool, cfg))
+				return err
+			},
+		}
+	})
+}
+
+// channelOf reads the channel from the function of the triggers.
+func channelOf(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig) (channel string) {
+	t.Helper()
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT substring(prosrc FROM 'pg_notify\(''([^'']*)''')
+		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1`, cfg.Schema).Scan(&channel))
+	return channel
+}
+
+// follow runs an informer of a table until the test ends.
+func follow(t testing.TB, table *postgres.Table[site]) *informer.Informer[string, site] {
+	t.Helper()
+	inf, err := informer.New(table, func(s site) string { return s.Name }, informer.Config{})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }() // ends with stop; the cleanup waits for it
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, <-done)
+	})
+	<-inf.Synced()
+	return inf
+}
+
+// agree waits until the cache has seen everything, and compares it with the table.
+func agree(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig, inf *informer.Informer[string, site]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var v informer.Version
+	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+		if v, err = postgres.VersionOf(ctx, tx); err == nil && !cfg.WithoutNotify {
+			_, err = tx.Exec(ctx, `SELECT pg_notify($1, '')`, channelOf(t, pool, cfg))
+		}
+		return err
+	}))
+	require.NoError(t, inf.WaitForVersion(ctx, v))
+	rows, err := pool.Query(ctx, `SELECT * FROM `+sqlName(cfg))
+	require.NoError(t, err)
+	want, err := pgx.CollectRows(rows, pgx.RowToStructByName[site])
+	require.NoError(t, err)
+	assert.Equal(t, len(want), inf.Indexer().Len())
+	for _, s := range want {
+		got, ok := inf.Get(s.Name)
+		assert.True(t, ok, s.Name)
+		assert.Equal(t, s, got)
+	}
+}
+
+func everyStatementReachesTheCache(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	cfg.WithoutNotify, cfg.Poll = true, 5*time.Millisecond // or nothing could be prepared
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	inf := follow(t, sitesIn(t, pool, cfg))
+	name := sqlName(cfg)
+	for _, statement := range []string{
+		`INSERT INTO T VALUES ('a', 1), ('b', 1), ('c', 1)`,
+		`INSERT INTO T VALUES ('a', 2), ('d', 1) ON CONFLICT (name) DO UPDATE SET rev = excluded.rev`,
+		`INSERT INTO T VALUES ('a', 9) ON CONFLICT DO NOTHING`,
+		`UPDATE T SET rev = 3 WHERE name = 'b'`,
+		`UPDATE T SET rev = rev`,
+		`UPDATE T SET name = 'e' WHERE name = 'c'`,
+		`UPDATE T SET name = name || '!'`,
+		`UPDATE T SET rev = 0 WHERE false`,
+		`DELETE FROM T WHERE name = 'd!'`,
+		`WITH gone AS (DELETE FROM T WHERE name = 'e!' RETURNING *) INSERT INTO T SELECT name || '2', rev FROM gone`,
+		`MERGE INTO T USING (VALUES ('a!', 7), ('new', 8)) AS v (name, rev) ON v.name = T.name
+			WHEN MATCHED THEN UPDATE SET rev = v.rev WHEN NOT MATCHED THEN INSERT VALUES (v.name, v.rev)`,
+		`MERGE INTO T USING (VALUES ('new')) AS v (name) ON v.name = T.name WHEN MATCHED THEN DELETE`,
+		`DO $$ BEGIN INSERT INTO T VALUES ('sub', 1); BEGIN INSERT INTO T VALUES ('lost', 1); RAISE 'no'; EXCEPTION WHEN OTHERS THEN END; END $$`,
+		`SET session_replication_role = replica; INSERT INTO T VALUES ('replayed', 1); RESET session_replication_role`,
+		`TRUNCATE T`,
+		`INSERT INTO T VALUES ('after', 1)`,
+		`BEGIN; TRUNCATE T; INSERT INTO T VALUES ('in one', 1); COMMIT`,
+		`BEGIN; INSERT INTO T VALUES ('prepared', 1); PREPARE TRANSACTION 'p'`,
+		`COMMIT PREPARED 'p'`,
+		`BEGIN; DELETE FROM T; INSERT INTO T VALUES ('prepared', 2); DELETE FROM T; INSERT INTO T VALUES ('prepared', 3); COMMIT`,
+		`BEGIN; INSERT INTO T VALUES ('rolled back', 1); ROLLBACK`,
+		`INSERT INTO T SELECT 'many ' || i, i FROM generate_series(1, 3000) i`,
+		`UPDATE T SET name = 'more ' || name`,
+		`DELETE FROM T WHERE rev % 2 = 0`,
+	} {
+		conn, err := pool.Acquire(t.Context())
+		require.NoError(t, err)
+		_, err = conn.Conn().PgConn().Exec(t.Context(), regexp.MustCompile(`\bT\b`).ReplaceAllLiteralString(statement, name)).ReadAll()
+		conn.Release()
+		require.NoError(t, err, statement)
+		if strings.Contains(statement, "PREPARE TRANSACTION") {
+			continue // nothing is told before it ends
+		}
+		agree(t, pool, cfg, inf)
+		if t.Failed() {
+			t.Fatal(statement)
+		}
+	}
+	rows := [][]any{{"copied 1", 1}, {"copied 2", 2}}
+	_, err := pool.CopyFrom(t.Context(), pgx.Identifier{cfg.Table}, []string{"name", "rev"}, pgx.CopyFromRows(rows))
+	require.NoError(t, err)
+	agree(t, pool, cfg, inf)
+}
+
+// Two transactions write one row. The order of their numbers is not that of their writes, and a third transaction makes a
+// watch see the one without the other.
+func theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions(t *testing.T, pool *pgxpool.Pool) {
+	for _, c := range []struct{ before, younger, older string }{
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `UPDATE T SET rev = 2`},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `DELETE FROM T`},
+		{`INSERT INTO T VALUES ('r', 0)`, `DELETE FROM T`, `INSERT INTO T VALUES ('r', 2)`},
+		{``, `INSERT INTO T VALUES ('r', 1)`, `UPDATE T SET rev = 2`},
+		{``, `INSERT INTO T VALUES ('r', 1)`, `DELETE FROM T`},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET name = 's'`, `UPDATE T SET name = 'r'`},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET name = 's'`, `DELETE FROM T`},
+	} {
+		t.Run(c.younger+"; "+c.older, func(t *testing.T) {
+			cfg := newTable(t, pool)
+			in := func(tx querier, sql string) {
+				if sql != "" {
+					_, err := tx.Exec(t.Context(), regexp.MustCompile(`\bT\b`).ReplaceAllLiteralString(sql, sqlName(cfg)))
+					require.NoError(t, err)
+				}
+			}
+			in(pool, c.before)
+			inf := follow(t, sitesIn(t, pool, cfg))
+			begin := func() pgx.Tx { // a transaction that has a number
+				tx, err := pool.Begin(t.Context())
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+				_, err = postgres.VersionOf(t.Context(), tx)
+				require.NoError(t, err)
+				return tx
+			}
+			older, between, younger := begin(), begin(), begin()
+			in(younger, c.younger)
+			require.NoError(t, younger.Commit(t.Context()))
+			in(older, c.older)
+			olderVersion, err := postgres.VersionOf(t.Context(), older)
+			require.NoError(t, err)
+			require.NoError(t, older.Commit(t.Context()))
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			require.NoError(t, inf.WaitForVersion(ctx, olderVersion), "the watch has seen the older one alone")
+			require.NoError(t, between.Commit(t.Context()))
+			agree(t, pool, cfg, inf)
+		})
+	}
+}
+
+func aDeletionHasTheRowAsItWas(t *testing.T, pool *pgxpool.Pool) {
+	type row struct {
+		Tenant  int64
+		ID      string
+		Bytes   []byte
+		At      time.Time
+		Number  string
+		Price   float64
+		Tags    []string
+		Comment *string
+	}
+	exec(t, pool, `CREATE TABLE typed (tenant bigint, id uuid, bytes bytea, at timestamptz, number numeric, price double precision, tags text[], comment text, PRIMARY KEY (tenant, id))`)
+	cfg := postgres.TableConfig{Table: "typed"}
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	scan := func(r pgx.CollectableRow) (v row, err error) {
+		err = r.Scan(&v.Tenant, &v.ID, &v.Bytes, &v.At, &v.Number, &v.Price, &v.Tags, &v.Comment)
+		return v, err
+	}
+	table, err := postgres.NewTable(t.Context(), pool, scan, cfg)
+	require.NoError(t, err)
+	before, err := table.List(t.Context())
+	require.NoError(t, err)
+	exec(t, pool, `INSERT INTO typed VALUES (9007199254740993, '00000000-0000-0000-0000-00000000002a', '\x00ff', '2026-11-22 12:00:00.123456+02', 0.1000, 0.1, '{a}', NULL)`)
+	_, err = pool.Exec(t.Context(), `UPDATE typed SET tags = '{"a b","\"''\\"}'`)
+	require.NoError(t, err)
+	listed, err := table.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, listed.Items, 1)
+	exec(t, pool, `DELETE FROM typed`)
+	for e, err := range table.Watch(t.Context(), before.Version) {
+		require.NoError(t, err)
+		if e.Type != informer.Deleted {
+			continue
+		}
+		listed.Items[0].At = listed.Items[0].At.In(e.Object.At.Location())
+		assert.Equal(t, listed.Items[0], e.Object)
+		break
+	}
+}
+
+// While an older transaction is open, a younger one commits. A list is as of before both, and its watch tells both.
+func aListIsAsOfItsVersion(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	name := sqlName(cfg)
+	table := sitesIn(t, pool, cfg)
+	exec(t, pool, `INSERT INTO `+name+` VALUES ('changed', 1), ('deleted', 1), ('moved', 1), ('left', 1)`)
+	older, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = older.Rollback(context.Background()) }()
+	exec(t, older, `INSERT INTO `+name+` VALUES ('older', 1)`)
+	for _, statement := range []string{
+		`UPDATE T SET rev = 2 WHERE name = 'changed'`, `UPDATE T SET rev = 3 WHERE name = 'changed'`,
+		`DELETE FROM T WHERE name = 'deleted'`, `UPDATE T SET name = 'away' WHERE name = 'moved'`, `INSERT INTO T VALUES ('new', 1)`,
+	} {
+		exec(t, pool, regexp.MustCompile(`\bT\b`).ReplaceAllLiteralString(statement, name))
+	}
+	l, err := table.List(t.Context())
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []site{{"changed", 1}, {"deleted", 1}, {"moved", 1}, {"left", 1}}, l.Items)
+	require.NoError(t, older.Commit(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var told []string
+	for e, err := range table.Watch(ctx, l.Version) {
+		require.NoError(t, err)
+		told = append(told, fmt.Sprintf("%v %v", e.Type, e.Object))
+		if e.Object.Name == "new" {
+			break
+		}
+	}
+	assert.Equal(t, []string{
+		"Added {older 1}", "Modified {changed 2}", "Modified {changed 3}", "Deleted {deleted 1}", "Deleted {moved 1}", "Added {away 1}", "Added {new 1}",
+	}, told)
+}
+
+func versionsOfTwoTablesCanBeCompared(t *testing.T, pool *pgxpool.Pool) {
+	one, two := newTable(t, pool), newTable(t, pool)
+	caches := []*informer.Informer[string, site]{follow(t, sitesIn(t, pool, one)), follow(t, sitesIn(t, pool, two))}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var v informer.Version
+	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+		exec(t, tx, `INSERT INTO `+sqlName(one)+` VALUES ('a', 1)`)
+		exec(t, tx, `INSERT INTO `+sqlName(two)+` VALUES ('b', 1)`)
+		v, err = postgres.VersionOf(ctx, tx)
+		return err
+	}))
+	for i, key := range []string{"a", "b"} {
+		require.NoError(t, caches[i].WaitForVersion(ctx, v))
+		_, ok := caches[i].Get(key)
+		assert.True(t, ok)
+	}
+}
+
+func anOpenTransactionDelaysAndIsNamed(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	table := sitesIn(t, pool, cfg)
+	d, err := table.Delay(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, d.Behind)
+	cfg.WithoutNotify = true // or it could not be prepared
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, tx, `SET LOCAL application_name = 'the report'`)
+	exec(t, tx, `INSERT INTO `+sqlName(cfg)+` VALUES ('late', 1)`)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('early', 1)`)
+	d, err = table.Delay(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, d.Behind)
+	assert.NotZero(t, d.PID)
+	assert.Equal(t, "the report", d.Application)
+	assert.Equal(t, "idle in transaction", d.State)
+	assert.WithinDuration(t, time.Now(), d.Since, time.Minute)
+	exec(t, tx, `PREPARE TRANSACTION 'the two phases'`)
+	d, err = table.Delay(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, d.PID)
+	assert.Equal(t, "the two phases", d.Application)
+	assert.Equal(t, "prepared", d.State)
+	exec(t, pool, `COMMIT PREPARED 'the two phases'`)
+	_ = tx.Rollback(t.Context())
+	agree(t, pool, cfg, follow(t, table))
+}
+
+func theLogIsTrimmedButNotBehindAnOpenTransaction(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	cfg.History = 10
+	name, log := sqlName(cfg), pgx.Identifier{cfg.Schema, "changes"}.Sanitize()
+	count := func() (n int) {
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM `+log).Scan(&n))
+		return n
+	}
+	table := sitesIn(t, pool, cfg)
+	begin, err := table.List(t.Context())
+	require.NoError(t, err)
+	open, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	exec(t, open, `INSERT INTO `+name+` VALUES ('late', 1)`)
+	for i := range 100 {
+		exec(t, pool, `INSERT INTO `+name+` VALUES ($1, 1)`, fmt.Sprint(i))
+	}
+	// A watch trims when it begins.
+	watchOnce := func(after informer.Version) error {
+		for _, err := range table.Watch(t.Context(), after) {
+			return err
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	for _, err := range table.Watch(ctx, begin.Version) {
+		require.ErrorIs(t, err, context.DeadlineExceeded, "nothing can be told")
+	}
+	assert.Equal(t, 100, count(), "nothing is trimmed")
+	require.NoError(t, open.Commit(t.Context()))
+	inf := follow(t, table)
+	require.Eventually(t, func() bool { return count() <= 11 }, 30*time.Second, 10*time.Millisecond)
+	agree(t, pool, cfg, inf)
+	require.ErrorIs(t, watchOnce(begin.Version), informer.ErrExpired)
+	require.ErrorIs(t, watchOnce(inf.Version()+1000), informer.ErrExpired, "the server was restored from a backup")
+}
+
+func installTableAndNewTableRefuseWhatIsWrong(t *testing.T, pool *pgxpool.Pool) {
+	exec(t, pool, `CREATE TABLE keyless (a integer, b integer NOT NULL)`)
+	exec(t, pool, `CREATE TABLE fine (a integer PRIMARY KEY)`)
+	exec(t, pool, `CREATE VIEW seen AS SELECT * FROM fine`)
+	for _, c := range []struct {
+		cfg  postgres.TableConfig
+		want string
+	}{
+		{postgres.TableConfig{}, "TableConfig.Table is empty"},
+		{postgres.TableConfig{Table: "a\x00"}, `TableConfig.Table is "a\x00", must not contain NUL`},
+		{postgres.TableConfig{Table: strings.Repeat("x", 64)}, "TableConfig.Table has 64 bytes"},
+		{postgres.TableConfig{Table: "fine", History: -1}, "TableConfig.History is -1, must not be negative"},
+		{postgres.TableConfig{Table: "fine", Poll: -1}, "TableConfig.Poll is -1ns, must not be negative"},
+		{postgres.TableConfig{Table: "fine", Key: []string{""}}, "TableConfig.Key[0] is empty"},
+		{postgres.TableConfig{Table: "missing"}, `table "public"."missing": there is no such table`},
+		{postgres.TableConfig{Table: "seen"}, `table "public"."seen": there is no such table`},
+		{postgres.TableConfig{Table: "keyless"}, "it has no primary key: set TableConfig.Key"},
+		{postgres.TableConfig{Table: "keyless", Key: []string{"a"}}, `its column "a", which TableConfig.Key names, may be null`},
+		{postgres.TableConfig{Table: "keyless", Key: []string{"c"}}, `it has no column "c", which TableConfig.Key names`},
+	} {
+		require.ErrorContains(t, postgres.InstallTable(t.Context(), pool, c.cfg), c.want)
+		_, err := postgres.NewTable(t.Context(), pool, pgx.RowTo[int], c.cfg)
+		require.ErrorContains(t, err, c.want)
+	}
+	cfg := postgres.TableConfig{Table: "fine"}
+	_, err := postgres.TableSQL(cfg)
+	require.ErrorContains(t, err, "postgres: TableSQL: TableConfig.Key is empty")
+	open := func() error {
+		_, err := postgres.NewTable(t.Context(), pool, pgx.RowTo[int], cfg)
+		return err
+	}
+	require.ErrorContains(t, open(), "the trigger setpoint_insert is not there, not enabled, or of another log: call postgres.InstallTable")
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	require.NoError(t, open())
+	exec(t, pool, `ALTER TABLE fine DISABLE TRIGGER setpoint_delete`)
+	require.ErrorContains(t, open(), "the trigger setpoint_delete is not there")
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg), "it may be called again")
+	require.NoError(t, open())
+	exec(t, pool, `INSERT INTO setpoint.changes (xid, source, op) VALUES ('1000000000', '"public"."fine"', 'T')`)
+	require.ErrorContains(t, open(), "the log is of another server, from which it was restored: call postgres.InstallTable")
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	require.NoError(t, open())
+	text, err := postgres.TableSQL(postgres.TableConfig{Table: "keyless", Key: []string{"b"}})
+	require.NoError(t, err)
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), text)
+		return err
+	}))
+	_, err = postgres.NewTable(t.Context(), pool, pgx.RowTo[int], postgres.TableConfig{Table: "keyless", Key: []string{"b"}})
+	require.NoError(t, err)
+	assert.PanicsWithValue(t, "postgres: NewTable called with a nil pool or scan", func() {
+		_, _ = postgres.NewTable[int](t.Context(), pool, nil, cfg)
+	})
+}
+
+// A role that may write the table, and nothing else, writes as before.
+func aWriterNeedsNoRightsOnTheLog(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	exec(t, pool, `CREATE ROLE clerk`)
+	exec(t, pool, `GRANT SELECT, INSERT, UPDATE, DELETE ON `+sqlName(cfg)+` TO clerk`)
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		exec(t, tx, `SET LOCAL ROLE clerk`)
+		exec(t, tx, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+		exec(t, tx, `UPDATE `+sqlName(cfg)+` SET rev = 2`)
+		exec(t, tx, `DELETE FROM `+sqlName(cfg))
+		_, err := tx.Exec(t.Context(), `SAVEPOINT s`)
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `SELECT FROM `+pgx.Identifier{cfg.Schema, "changes"}.Sanitize())
+		require.ErrorContains(t, err, "permission denied")
+		_, err = tx.Exec(t.Context(), `ROLLBACK TO s`)
+		return err
+	}))
+}
+
+func aScanThatFailsIsAnError(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	broken := errors.New("broken")
+	table, err := postgres.NewTable(t.Context(), pool, func(pgx.CollectableRow) (site, error) { return site{}, broken }, cfg)
+	require.NoError(t, err)
+	before, err := table.List(t.Context())
+	require.NoError(t, err)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	_, err = table.List(t.Context())
+	require.ErrorIs(t, err, broken)
+	for _, err := range table.Watch(t.Context(), before.Version) {
+		require.ErrorIs(t, err, broken)
+	}
+}

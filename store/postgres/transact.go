@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// statements are the queries of a schema.
+type statements struct {
+	channel                         string
+	get, read, write, list, changes string
+	version                         string
+}
+
+func newStatements(schema string) statements {
+	with := strings.NewReplacer("{schema}", pgx.Identifier{schema}.Sanitize()).Replace
+	return statements{
+		channel: channelOf(schema),
+		get:     with(`SELECT version, deleted, record, value FROM {schema}.objects WHERE kind = $1 AND key = $2 AND latest`),
+		// One row for the object, which may be missing, and one for each term that is recorded of the leases.
+		read: with(`SELECT NULL::text, NULL::text, version, deleted, record, value FROM {schema}.objects WHERE kind = $1 AND key = $2 AND latest
+			UNION ALL SELECT lease, term::text, NULL, NULL, NULL, NULL FROM {schema}.fences WHERE lease = ANY ($3)`),
+		write: with(`SELECT outcome, coalesce(new_version, 0) FROM {schema}.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`),
+		list: with(`SELECT key, version, deleted, record, value FROM {schema}.objects
+			WHERE kind = $1 AND latest AND key > $2 AND key >= $3 AND ($4 = '' OR left(key, length($4)) = $4) ORDER BY key LIMIT $5`),
+		// The state and the changes in one statement, which is one snapshot.
+		changes: with(`SELECT s.version, s.horizon, o.key, o.version, o.deleted, o.record, o.value FROM {schema}.state s LEFT JOIN LATERAL (
+				SELECT key, version, deleted, record, value FROM {schema}.objects
+				WHERE kind = $1 AND version > $2 AND $2 >= s.horizon ORDER BY version LIMIT $3
+			) o ON true ORDER BY o.version`),
+		version: with(`SELECT version FROM {schema}.state`),
+	}
+}
+
+// queryer reads: a pool or a transaction.
+type queryer interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// on returns what the calls under ctx use: its transaction, or the pool.
+func (b *Backend) on(ctx context.Context) queryer {
+	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
+		return tx
+	}
+	return b.pool
+}
+
+// Get implements [backend.Backend].
+func (b *Backend) Get(ctx context.Context, kind, key string) (r backend.Record, err error) {
+	var row row
+	err = b.on(ctx).QueryRow(ctx, b.statements.get, kind, key).Scan(row.columns()...)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return backend.Record{}, nil
+	case err == nil:
+		r, err = row.decode(key)
+	}
+	if err != nil {
+		return backend.Record{}, failed(ctx, fmt.Sprintf("get %s %q", kind, key), err)
+	}
+	return r, nil
+}
+
+// row is the columns version, deleted, record, value. They are null in a row that has no object.
+type row struct {
+	version       *int64
+	deleted       *bool
+	record, value []byte
+}
+
+func (r *row) columns() []any { return []any{&r.version, &r.deleted, &r.record, &r.value} }
+
+// there reports whether the row has an object.
+func (r *row) there() bool { return r.version != nil }
+
+// decode returns the record of the row. The value has a column of its own, for SQL to read.
+func (r *row) decode(key string) (rec backend.Record, err error) {
+	if err := rec.UnmarshalBinary(r.record); err != nil {
+		return rec, fmt.Errorf("the record of version %d: %w", *r.version, err)
+	}
+	rec.Key, rec.Version, rec.Deleted, rec.Value = key, informer.Version(*r.version), *r.deleted, r.value
+	return rec, nil
+}
+
+// Transact implements [backend.Backend]. It reads, decides, and compares and swaps, until nobody else was faster.
+func (b *Backend) Transact(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
+	for {
+		have, raises, err := b.look(ctx, kind, key, fences)
+		if e := new(backend.FencedError); errors.As(err, &e) {
+			return backend.Record{}, err
+		}
+		if err != nil {
+			return backend.Record{}, failed(ctx, fmt.Sprintf("write %s %q", kind, key), err)
+		}
+		next, err := decide(have)
+		if err != nil {
+			return backend.Record{}, err
+		}
+		if next == nil && !raises {
+			return have, nil
+		}
+		r, written, err := b.swap(ctx, kind, key, fences, have, next)
+		if err != nil {
+			return backend.Record{}, failed(ctx, fmt.Sprintf("write %s %q", kind, key), err)
+		}
+		if written {
+			return r, nil
+		}
+	}
+}
+
+// look reads the record and the terms. It returns a FencedError if a term is over, and whether a term is greater than the one
+// that is recorded.
+func (b *Backend) look(ctx context.Context, kind, key string, fences []backend.Fence) (r backend.Record, raises bool, err error) {
+	leases := make([]string, len(fences))
+	for i, f := range fences {
+		leases[i] = f.Lease
+	}
+	rows, err := b.on(ctx).Query(ctx, b.statements.read, kind, key, leases)
+	if err != nil {
+		return r, false, err
+	}
+	defer rows.Close()
+	recorded := make(map[string]uint64)
+	for rows.Next() {
+		var lease, term *string
+		var object row
+		if err := rows.Scan(append([]any{&lease, &term}, object.columns()...)...); err != nil {
+			return r, false, err
+		}
+		if object.there() {
+			if r, err = object.decode(key); err != nil {
+				return r, false, err
+			}
+			continue
+		}
+		if recorded[*lease], err = strconv.ParseUint(*term, 10, 64); err != nil {
+			return r, false, fmt.Errorf("the term of lease %q: %w", *lease, err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return r, false, err
+	}
+	for _, f := range fences {
+		if err := f.Check(recorded[f.Lease]); err != nil {
+			return r, false, err
+		}
+		raises = raises || f.Term > recorded[f.Lease]
+	}
+	return r, raises, nil
+}
+
+// swap writes what becomes of have. It returns false if somebody else has written the key, or a greater term, since.
+func (b *Backend) swap(
+	ctx context.Context, kind, key string, fences []backend.Fence, have backend.Record, next *backend.Record,
+) (r backend.Record, written bool, err error) {
+	data, value := []byte{}, []byte(nil)
+	if r = have; next != nil {
+		r = *next
+		r.Key, r.Version = key, 0            // the server gives the version
+		value = append([]byte{}, r.Value...) // nil would be null
+		rest := r
+		rest.Value = nil
+		if data, err = rest.MarshalBinary(); err != nil {
+			return r, false, err
+		}
+	}
+	leases, terms := make([]string, len(fences)), make([]string, len(fences))
+	for i, f := range fences {
+		leases[i], terms[i] = f.Lease, strconv.FormatUint(f.Term, 10)
+	}
+	var outcome string
+	var version int64
+	err = b.on(ctx).QueryRow(ctx, b.statements.write,
+		kind, key, int64(have.Version), next != nil, r.Deleted, data, value, leases, terms, int64(b.cfg.History),
+	).Scan(&outcome, &version)
+	if err != nil {
+		return r, false, err
+	}
+	if next != nil {
+		r.Version = informer.Version(version)
+	}
+	return r, outcome == "written", nil
+}

@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+const (
+	pageSize  = 1000 // records of a page of a list
+	batchSize = 256  // changes that a watch reads at once
+)
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+	return func(yield func(backend.Page, error) bool) {
+		if err := b.list(ctx, kind, q, func(p backend.Page) bool { return yield(p, nil) }); err != nil {
+			yield(backend.Page{}, failed(ctx, "list "+kind, err))
+		}
+	}
+}
+
+// list calls yield with page after page, all of one snapshot, until it returns false.
+func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
+	tx, err := b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only reads
+	var version int64
+	if err := tx.QueryRow(ctx, b.statements.version).Scan(&version); err != nil {
+		return err
+	}
+	after := "" // no key is empty
+	for {
+		page := backend.Page{Version: informer.Version(version)}
+		rows, err := tx.Query(ctx, b.statements.list, kind, after, q.Prefix, q.Prefix, pageSize)
+		if err != nil {
+			return err
+		}
+		n := 0
+		var key string
+		var object row
+		_, err = pgx.ForEachRow(rows, append([]any{&key}, object.columns()...), func() error {
+			n++
+			r, err := object.decode(key)
+			if err != nil {
+				return err
+			}
+			if !r.Deleted && q.Matches(r.Key, r.Labels) {
+				page.Records = append(page.Records, r)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if !yield(page) || n < pageSize {
+			return nil
+		}
+		after = key
+	}
+}
+
+// Watch implements [backend.Backend].
+func (b *Backend) Watch(
+	ctx context.Context, kind string, q backend.Query, after informer.Version,
+) iter.Seq2[backend.Change, error] {
+	return func(yield func(backend.Change, error) bool) {
+		if err := b.watch(ctx, kind, q, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
+			yield(backend.Change{}, failed(ctx, "watch "+kind, err))
+		}
+	}
+}
+
+// watch calls yield with change after change until it returns false.
+func (b *Backend) watch(
+	ctx context.Context, kind string, q backend.Query, at informer.Version, yield func(backend.Change) bool,
+) error {
+	leave := b.listener.join()
+	defer leave()
+	told, last := at, time.Now()
+	tell := func(c backend.Change) bool {
+		told, last = c.Version, time.Now()
+		return yield(c)
+	}
+	tick := time.NewTicker(min(b.cfg.Poll, backend.BookmarkInterval/2))
+	defer tick.Stop()
+	for {
+		// Before the changes are read, or a notification in between would be missed.
+		notified := b.listener.next()
+		records, next, err := b.changes(ctx, kind, at)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if q.Concern(&r) && !tell(backend.Change{Record: r, Version: r.Version}) {
+				return nil
+			}
+		}
+		at = next
+		if idle := time.Since(last) >= backend.BookmarkInterval/2; (told < at || idle) && !tell(backend.Change{Version: at}) {
+			return nil
+		}
+		if len(records) == batchSize {
+			continue
+		}
+		select {
+		case <-notified:
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// changes returns the next changes of a kind after a version, and the version up to which those are all.
+func (b *Backend) changes(
+	ctx context.Context, kind string, after informer.Version,
+) (records []backend.Record, upTo informer.Version, err error) {
+	rows, err := b.pool.Query(ctx, b.statements.changes, kind, int64(after), batchSize)
+	if err != nil {
+		return nil, 0, err
+	}
+	var version, horizon int64
+	var key *string
+	var object row
+	found := false
+	_, err = pgx.ForEachRow(rows, append([]any{&version, &horizon, &key}, object.columns()...), func() error {
+		found = true
+		if !object.there() {
+			return nil
+		}
+		r, err := object.decode(*key)
+		if err != nil {
+			return err
+		}
+		records = append(records, r)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !found:
+		return nil, 0, fmt.Errorf("the table state of schema %q has no row", b.cfg.Schema)
+	case after > informer.Version(version):
+		return nil, 0, fmt.Errorf("%w: the schema is at version %d, not at %d", backend.ErrExpired, version, after)
+	case after < informer.Version(horizon):
+		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
+	case len(records) == batchSize:
+		return records, records[batchSize-1].Version, nil
+	}
+	return records, informer.Version(version), nil
+}

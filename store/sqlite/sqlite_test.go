@@ -1,0 +1,433 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/sqlite"
+)
+
+type app struct{ Image string }
+
+func apps(t testing.TB, db *sqlite.Backend) store.Store[app] {
+	t.Helper()
+	s, err := store.Open(db, "App", store.Config[app]{})
+	require.NoError(t, err)
+	return s
+}
+
+func put(ctx context.Context, db *sqlite.Backend, key, value string, fences ...backend.Fence) (backend.Record, error) {
+	return db.Transact(ctx, "app", key, fences, func(backend.Record) (*backend.Record, error) {
+		return &backend.Record{Meta: []byte("{}"), Value: []byte(value)}, nil
+	})
+}
+
+func TestOpenRefusesWhatItCannotUse(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, setUp ...string) string {
+		path := filepath.Join(dir, name)
+		db, err := sql.Open("sqlite", path)
+		require.NoError(t, err)
+		for _, statement := range setUp {
+			_, err := db.Exec(statement)
+			require.NoError(t, err)
+		}
+		require.NoError(t, db.Close())
+		return path
+	}
+	text := filepath.Join(dir, "text.db")
+	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("This is no database. ", 100)), 0o600))
+	for _, c := range []struct {
+		path string
+		cfg  sqlite.Config
+		want string
+	}{
+		{"", sqlite.Config{}, "the path is empty"},
+		{":memory:", sqlite.Config{}, "use store.NewMemory"},
+		{"file:x.db?mode=memory", sqlite.Config{}, "use store.NewMemory"},
+		{filepath.Join(dir, "missing", "x.db"), sqlite.Config{}, "no such file or directory"},
+		{text, sqlite.Config{}, "not a database"},
+		{file("x.db"), sqlite.Config{History: -1}, "Config.History is -1, must not be negative"},
+		{file("x.db"), sqlite.Config{Poll: -1}, "Config.Poll is -1ns, must not be negative"},
+		{file("x.db"), sqlite.Config{BusyTimeout: -1}, "Config.BusyTimeout is -1ns, must not be negative"},
+		{file("x.db"), sqlite.Config{TablePrefix: `a"; DROP TABLE b; --`}, "Config.TablePrefix is"},
+		{file("x.db"), sqlite.Config{TablePrefix: "sqlite_"}, "must not begin with sqlite_"},
+		{file("utf16.db", "PRAGMA encoding = 'UTF-16'", "CREATE TABLE a (b)"), sqlite.Config{}, "the encoding of the file is UTF-16le"},
+		{file("foreign.db", "CREATE TABLE setpoint_state (name)", "INSERT INTO setpoint_state VALUES (1)"), sqlite.Config{}, "the table setpoint_state is another's"},
+		{file("empty.db", "CREATE TABLE setpoint_state (layout)"), sqlite.Config{}, "the table setpoint_state has no row"},
+		{file("later.db", "CREATE TABLE setpoint_state (layout)", "INSERT INTO setpoint_state VALUES (2)"), sqlite.Config{}, "have layout 2, this version of the library needs 1"},
+		{file("half.db", "CREATE TABLE setpoint_fences (lease)"), sqlite.Config{}, "create the tables: "},
+	} {
+		_, err := sqlite.Open(t.Context(), c.path, c.cfg)
+		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, err, fmt.Sprintf("sqlite: open %q: ", c.path))
+	}
+}
+
+func TestAnOpenThatFailsChangesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "half.db")
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	_, err = db.Exec("CREATE TABLE setpoint_fences (lease)")
+	require.NoError(t, err)
+	_, err = sqlite.Open(t.Context(), path, sqlite.Config{})
+	require.Error(t, err)
+	var tables int
+	require.NoError(t, db.QueryRow("SELECT count(*) FROM sqlite_schema").Scan(&tables))
+	assert.Equal(t, 1, tables)
+}
+
+func TestAPathMayContainAnyCharacter(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a b?c#d%20e&mode=memory;'\"ö")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, "x?y=z#%41.db")
+	_, err := put(t.Context(), open(t, path, sqlite.Config{}), "a", "1")
+	require.NoError(t, err)
+	r, err := open(t, path, sqlite.Config{}).Get(t.Context(), "app", "a")
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(r.Value))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		assert.True(t, strings.HasPrefix(e.Name(), "x?y=z#%41.db"), e.Name())
+	}
+}
+
+func TestTwoPrefixesAreTwoDatabases(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	one, two := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{TablePrefix: "other_"})
+	_, err := put(t.Context(), one, "a", "1", backend.Fence{Lease: "shop", Term: 7})
+	require.NoError(t, err)
+	r, err := two.Get(t.Context(), "app", "a")
+	require.NoError(t, err)
+	assert.Zero(t, r)
+	_, err = put(t.Context(), two, "a", "1", backend.Fence{Lease: "shop", Term: 6})
+	require.NoError(t, err)
+}
+
+func TestObjectsSurviveAReopen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db, err := sqlite.Open(t.Context(), path, sqlite.Config{})
+	require.NoError(t, err)
+	const greatest = ^uint64(0)
+	written, err := put(t.Context(), db, "a", "1", backend.Fence{Lease: "shop", Term: greatest})
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = db.Get(t.Context(), "app", "a")
+	require.Error(t, err, "it is closed")
+
+	db = open(t, path, sqlite.Config{})
+	r, err := db.Get(t.Context(), "app", "a")
+	require.NoError(t, err)
+	assert.Equal(t, written, r)
+	_, err = put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest - 1})
+	require.ErrorIs(t, err, backend.ErrFenced)
+	next, err := put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest})
+	require.NoError(t, err)
+	assert.Equal(t, written.Version+1, next.Version)
+}
+
+func TestObjectsAndRowsCommitTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
+	_, err := db.DB().Exec("CREATE TABLE orders (id TEXT)")
+	require.NoError(t, err)
+	s := apps(t, db)
+	orders := func() (n int) {
+		require.NoError(t, other.DB().QueryRow("SELECT count(*) FROM orders").Scan(&n))
+		return n
+	}
+	order := func(tx *sql.Tx) {
+		_, err := tx.Exec("INSERT INTO orders VALUES ('1')")
+		require.NoError(t, err)
+	}
+
+	tx, err := db.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	order(tx)
+	ctx := sqlite.WithTx(t.Context(), tx)
+	_, err = s.Create(ctx, store.Object[app]{Key: "a"})
+	require.NoError(t, err)
+	_, err = s.Get(ctx, "a")
+	require.NoError(t, err, "the transaction sees its own write")
+	_, err = apps(t, other).Get(t.Context(), "a")
+	require.ErrorIs(t, err, store.ErrNotFound, "nobody else does")
+	require.NoError(t, tx.Rollback())
+	_, err = s.Get(t.Context(), "a")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	assert.Zero(t, orders())
+
+	tx, err = db.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	ctx = sqlite.WithTx(t.Context(), tx)
+	a, err := s.Create(ctx, store.Object[app]{Key: "a"})
+	require.NoError(t, err)
+	_, err = s.Create(ctx, store.Object[app]{Key: "a"})
+	require.ErrorIs(t, err, store.ErrExists, "a refusal does not end the transaction")
+	order(tx)
+	b, err := s.Create(ctx, store.Object[app]{Key: "b"})
+	require.NoError(t, err)
+	require.Greater(t, b.Version, a.Version)
+	require.NoError(t, tx.Commit())
+	assert.Equal(t, 1, orders())
+	l, err := apps(t, other).List(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, l.Items, 2)
+	assert.Equal(t, b.Version, l.Version)
+}
+
+// A transaction of another pool that has read before somebody else writes cannot write any more.
+func TestATransactionOnAnOldSnapshotWritesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db := open(t, path, sqlite.Config{})
+	s := apps(t, db)
+	deferred, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, deferred.Close()) }()
+	tx, err := deferred.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	ctx := sqlite.WithTx(t.Context(), tx)
+	_, err = s.Get(ctx, "a")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = s.Create(t.Context(), store.Object[app]{Key: "a", Value: app{Image: "theirs"}})
+	require.NoError(t, err)
+	_, err = s.Create(ctx, store.Object[app]{Key: "a", Value: app{Image: "mine"}})
+	require.Error(t, err)
+	require.NoError(t, tx.Rollback())
+	a, err := s.Get(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, "theirs", a.Value.Image)
+}
+
+func TestAWaitForTheWriterEndsWithItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
+	tx, err := other.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	for name, db := range map[string]*sqlite.Backend{"through another handle": db, "through the same handle": other} {
+		gone := errors.New("gone")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, gone)
+		_, err = put(ctx, db, "a", "1")
+		require.ErrorIs(t, err, gone, name)
+		cancel()
+	}
+	r, err := db.Get(t.Context(), "app", "a")
+	require.NoError(t, err, "readers do not wait")
+	assert.Zero(t, r)
+	require.NoError(t, tx.Rollback())
+	_, err = put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+}
+
+func TestABusyWriterIsNamedAfterBusyTimeout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db, other := open(t, path, sqlite.Config{BusyTimeout: 20 * time.Millisecond}), open(t, path, sqlite.Config{})
+	tx, err := other.DB().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = put(t.Context(), db, "a", "1")
+	require.ErrorContains(t, err, `sqlite: write app "a": database is locked`)
+	require.NoError(t, tx.Rollback())
+}
+
+// rows returns the number of rows of the log.
+func rows(t *testing.T, db *sqlite.Backend) (n int) {
+	t.Helper()
+	require.NoError(t, db.DB().QueryRow("SELECT count(*) FROM setpoint_log").Scan(&n))
+	return n
+}
+
+func TestHistoryIsTrimmed(t *testing.T) {
+	const history = 10
+	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{History: history})
+	s := apps(t, db)
+	old, err := s.Create(t.Context(), store.Object[app]{Key: "old"})
+	require.NoError(t, err)
+	gone, err := s.Create(t.Context(), store.Object[app]{Key: "gone"})
+	require.NoError(t, err)
+	_, err = s.Delete(t.Context(), "gone")
+	require.NoError(t, err)
+	o, err := s.Create(t.Context(), store.Object[app]{Key: "busy"})
+	require.NoError(t, err)
+	var versions []informer.Version
+	for i := range 5 * history {
+		o.Value.Image = fmt.Sprint(i)
+		o, err = s.Update(t.Context(), o)
+		require.NoError(t, err)
+		versions = append(versions, o.Version)
+	}
+	assert.Equal(t, history+1, rows(t, db), "old, and the changes of busy")
+	tombstone, err := db.Get(t.Context(), "App", "gone")
+	require.NoError(t, err)
+	assert.Zero(t, tombstone, "it is forgotten like the changes beside it")
+	got, err := s.Get(t.Context(), "old")
+	require.NoError(t, err)
+	assert.Equal(t, old, got)
+
+	first := o.Version - history // the oldest version from which a watch can start
+	for v, err := range s.Watch(t.Context(), first-1) {
+		require.ErrorIs(t, err, backend.ErrExpired, "%v", v)
+	}
+	var told []informer.Version
+	for e, err := range s.Watch(t.Context(), first) {
+		require.NoError(t, err)
+		if told = append(told, e.Version); e.Version == o.Version {
+			break
+		}
+	}
+	assert.Equal(t, versions[len(versions)-history:], told)
+	for _, v := range []informer.Version{0, gone.Version} {
+		for _, err := range s.Watch(t.Context(), v) {
+			require.ErrorIs(t, err, backend.ErrExpired)
+		}
+	}
+}
+
+// A file may be replaced by an older copy. A watch that has seen more than the copy has to start over.
+func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
+	r, err := put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	for _, err := range db.Watch(t.Context(), "app", backend.Query{}, r.Version+1) {
+		require.ErrorIs(t, err, backend.ErrExpired)
+		require.ErrorContains(t, err, "the file is at version 1, not at 2")
+	}
+}
+
+func TestAFullDiskLosesNothing(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
+	_, err := put(t.Context(), db, "before", "1")
+	require.NoError(t, err)
+	var pages int
+	require.NoError(t, db.DB().QueryRow("PRAGMA page_count").Scan(&pages))
+	limit := func(n int) {
+		_, err := db.Writer().Exec(fmt.Sprintf("PRAGMA max_page_count = %d", n))
+		require.NoError(t, err)
+	}
+	limit(pages)
+	_, err = put(t.Context(), db, "large", strings.Repeat("x", 1<<20), backend.Fence{Lease: "shop", Term: 7})
+	require.ErrorContains(t, err, `sqlite: write app "large": database or disk is full`)
+	r, err := db.Get(t.Context(), "app", "large")
+	require.NoError(t, err)
+	assert.Zero(t, r)
+	limit(1 << 30)
+	_, err = put(t.Context(), db, "large", strings.Repeat("x", 1<<20), backend.Fence{Lease: "shop", Term: 6})
+	require.NoError(t, err, "the term of the write that failed was not recorded")
+	r, err = db.Get(t.Context(), "app", "before")
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(r.Value))
+}
+
+func TestAWatchSeesAJoinedTransactionAndAnotherHandle(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
+	var writes []func() error
+	writes = append(writes,
+		func() error {
+			return inTx(t.Context(), db, func(ctx context.Context) error { _, err := put(ctx, db, "a", "1"); return err })
+		},
+		func() error { _, err := put(t.Context(), other, "a", "2"); return err },
+		func() error { _, err := put(t.Context(), db, "a", "3"); return err },
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var told []string
+	require.NoError(t, writes[0]())
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+		require.NoError(t, err)
+		if c.Record.Key == "" {
+			continue
+		}
+		if told = append(told, string(c.Record.Value)); len(told) == len(writes) {
+			break
+		}
+		require.NoError(t, writes[len(told)]())
+	}
+	assert.Equal(t, []string{"1", "2", "3"}, told)
+}
+
+func TestARecordThatIsDamagedIsNamed(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
+	_, err := put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	_, err = db.DB().Exec("UPDATE setpoint_log SET record = x'ff'")
+	require.NoError(t, err)
+	_, err = db.Get(t.Context(), "app", "a")
+	require.ErrorContains(t, err, `sqlite: get app "a": the record of version 1: `)
+	for _, err := range db.List(t.Context(), "app", backend.Query{}) {
+		require.ErrorContains(t, err, "sqlite: list app: the record of version 1: ")
+	}
+	_, err = db.DB().Exec("INSERT INTO setpoint_fences VALUES ('shop', x'01')")
+	require.NoError(t, err)
+	_, err = put(t.Context(), db, "b", "1", backend.Fence{Lease: "shop", Term: 1})
+	require.ErrorContains(t, err, `the term of lease "shop" has 1 bytes, not 8`)
+}
+
+// Every page of a list is of one snapshot, whoever writes in between.
+func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
+	const n = 2500
+	require.NoError(t, inTx(t.Context(), db, func(ctx context.Context) error {
+		for i := range n {
+			if _, err := put(ctx, db, fmt.Sprintf("%04d", i), "1"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	pages, keys := 0, 0
+	for page, err := range db.List(t.Context(), "app", backend.Query{}) {
+		require.NoError(t, err)
+		assert.EqualValues(t, n, page.Version)
+		for _, r := range page.Records {
+			assert.Equal(t, fmt.Sprintf("%04d", keys), r.Key)
+			assert.Equal(t, "1", string(r.Value))
+			keys++
+		}
+		if pages++; pages == 1 {
+			_, err := put(t.Context(), other, "2400", "2")
+			require.NoError(t, err)
+			_, err = put(t.Context(), other, "9999", "2")
+			require.NoError(t, err)
+		}
+	}
+	assert.Equal(t, 3, pages)
+	assert.Equal(t, n, keys)
+}
+
+func TestProcessesMayCreateOneFileAtOnce(t *testing.T) {
+	for range 10 {
+		path := filepath.Join(t.TempDir(), "x.db")
+		errs := make(chan error)
+		const handles = 8
+		for i := range handles {
+			go func() { // ends after a write; the test waits for its error
+				errs <- func() error {
+					db, err := sqlite.Open(t.Context(), path, sqlite.Config{})
+					if err != nil {
+						return err
+					}
+					_, err = put(t.Context(), db, fmt.Sprint(i), "1")
+					return errors.Join(err, db.Close())
+				}()
+			}()
+		}
+		for range handles {
+			require.NoError(t, <-errs)
+		}
+	}
+}

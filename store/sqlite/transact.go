@@ -1,0 +1,219 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	sqlitedriver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// queryer reads: a pool or a transaction.
+type queryer interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Get implements [backend.Backend].
+func (b *Backend) Get(ctx context.Context, kind, key string) (backend.Record, error) {
+	var from queryer = b.read
+	if tx, ok := ctx.Value(txKey{}).(*sql.Tx); ok {
+		from = tx
+	}
+	r, err := b.get(ctx, from, kind, key)
+	if err != nil {
+		return backend.Record{}, failed(ctx, fmt.Sprintf("get %s %q", kind, key), err)
+	}
+	return r, nil
+}
+
+func (b *Backend) get(ctx context.Context, from queryer, kind, key string) (r backend.Record, err error) {
+	err = scan(from.QueryRowContext(ctx, b.tables.get, kind, key), key, &r)
+	if errors.Is(err, sql.ErrNoRows) {
+		return backend.Record{}, nil
+	}
+	return r, err
+}
+
+// scan reads a row of version, deleted, record.
+func scan(row interface{ Scan(dest ...any) error }, key string, r *backend.Record) error {
+	var version uint64
+	var deleted bool
+	var data []byte
+	if err := row.Scan(&version, &deleted, &data); err != nil {
+		return err
+	}
+	return decode(key, version, deleted, data, r)
+}
+
+func decode(key string, version uint64, deleted bool, data []byte, r *backend.Record) error {
+	if err := r.UnmarshalBinary(data); err != nil {
+		return fmt.Errorf("the record of version %d: %w", version, err)
+	}
+	r.Key, r.Version, r.Deleted = key, informer.Version(version), deleted
+	return nil
+}
+
+// Transact implements [backend.Backend].
+func (b *Backend) Transact(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
+	doing := func() string { return fmt.Sprintf("write %s %q", kind, key) }
+	if tx, ok := ctx.Value(txKey{}).(*sql.Tx); ok {
+		r, _, err := b.transact(ctx, tx, kind, key, fences, decide)
+		return r, refused(ctx, doing, err)
+	}
+	tx, err := b.begin(ctx)
+	if err != nil {
+		return backend.Record{}, failed(ctx, doing(), err)
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	r, wrote, err := b.transact(ctx, tx, kind, key, fences, decide)
+	if err != nil {
+		return backend.Record{}, refused(ctx, doing, err)
+	}
+	if !wrote {
+		return r, nil
+	}
+	if err := tx.Commit(); err != nil {
+		return backend.Record{}, failed(ctx, doing(), err)
+	}
+	b.latest.wake()
+	return r, nil
+}
+
+// begin begins a transaction, as soon as nobody else has one that writes.
+func (b *Backend) begin(ctx context.Context) (tx *sql.Tx, err error) {
+	err = b.whileBusy(ctx, func() (err error) {
+		tx, err = b.write.BeginTx(ctx, nil)
+		return err
+	})
+	return tx, err
+}
+
+// whileBusy calls f until it returns another error than that the file is locked. It waits here and not in SQLite, whose own
+// wait does not end with ctx, and which does not wait at all where it fears a deadlock.
+func (b *Backend) whileBusy(ctx context.Context, f func() error) error {
+	deadline := time.Now().Add(b.cfg.BusyTimeout)
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
+		err := f()
+		if e := new(sqlitedriver.Error); !errors.As(err, &e) || e.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(pause + rand.N(pause)): // two that wait in step would meet again and again
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// refusal is an error of decide, or of a fence: Transact returns it as it is.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+func refused(ctx context.Context, doing func() string, err error) error {
+	var r refusal
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &r):
+		return r.error
+	}
+	return failed(ctx, doing(), err)
+}
+
+// transact does all of a Transact but begin and commit.
+func (b *Backend) transact(
+	ctx context.Context, tx *sql.Tx, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (r backend.Record, wrote bool, err error) {
+	var raised []backend.Fence
+	for _, f := range fences {
+		recorded, err := b.term(ctx, tx, f.Lease)
+		if err != nil {
+			return r, false, err
+		}
+		if err := f.Check(recorded); err != nil {
+			return r, false, refusal{err}
+		}
+		if f.Term > recorded {
+			raised = append(raised, f)
+		}
+	}
+	have, err := b.get(ctx, tx, kind, key)
+	if err != nil {
+		return r, false, err
+	}
+	next, err := decide(have)
+	if err != nil {
+		return r, false, refusal{err}
+	}
+	for _, f := range raised {
+		term := binary.BigEndian.AppendUint64(nil, f.Term)
+		if _, err := tx.ExecContext(ctx, b.tables.recordTerm, f.Lease, term); err != nil {
+			return r, false, err
+		}
+	}
+	if next == nil {
+		return have, len(raised) > 0, nil
+	}
+	r, err = b.put(ctx, tx, kind, key, have, *next)
+	return r, true, err
+}
+
+// term returns the term that is recorded of a lease.
+func (b *Backend) term(ctx context.Context, tx *sql.Tx, lease string) (uint64, error) {
+	var term []byte
+	err := tx.QueryRowContext(ctx, b.tables.term, lease).Scan(&term)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case len(term) != 8:
+		return 0, fmt.Errorf("the term of lease %q has %d bytes, not 8", lease, len(term))
+	}
+	return binary.BigEndian.Uint64(term), nil
+}
+
+// put writes the next state of a key, and forgets a little more of the history than it adds.
+func (b *Backend) put(
+	ctx context.Context, tx *sql.Tx, kind, key string, have, next backend.Record,
+) (r backend.Record, err error) {
+	var version, horizon int64
+	if err := tx.QueryRowContext(ctx, b.tables.readState).Scan(&version, &horizon); err != nil {
+		return r, err
+	}
+	version++
+	r = next
+	r.Key, r.Version = key, informer.Version(version)
+	data, err := r.MarshalBinary()
+	if err != nil {
+		return r, err
+	}
+	if have.Version != 0 {
+		if _, err := tx.ExecContext(ctx, b.tables.supersede, int64(have.Version)); err != nil {
+			return r, err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, b.tables.insert, version, kind, key, r.Deleted, data); err != nil {
+		return r, err
+	}
+	horizon = max(version-int64(b.cfg.History), 0)
+	if _, err := tx.ExecContext(ctx, b.tables.advance, version, horizon); err != nil {
+		return r, err
+	}
+	if horizon > 0 {
+		_, err = tx.ExecContext(ctx, b.tables.trim, horizon)
+	}
+	return r, err
+}

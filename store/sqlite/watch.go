@@ -1,0 +1,235 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+const (
+	pageSize  = 1000 // records of a page of a list
+	batchSize = 256  // changes that a watch reads at once
+)
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+	return func(yield func(backend.Page, error) bool) {
+		if err := b.list(ctx, kind, q, func(p backend.Page) bool { return yield(p, nil) }); err != nil {
+			yield(backend.Page{}, failed(ctx, "list "+kind, err))
+		}
+	}
+}
+
+// list calls yield with page after page, all of one snapshot, until it returns false.
+func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
+	tx, err := b.read.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // it only reads
+	version, _, err := b.state(ctx, tx)
+	if err != nil {
+		return err
+	}
+	after := "" // no key is empty
+	for {
+		page := backend.Page{Version: version}
+		end := successor(q.Prefix)
+		rows, err := tx.QueryContext(ctx, b.tables.list, kind, after, q.Prefix, end, end, pageSize)
+		if err != nil {
+			return err
+		}
+		n, last := 0, after
+		err = each(rows, func(r backend.Record) {
+			n, last = n+1, r.Key
+			if !r.Deleted && q.Matches(r.Key, r.Labels) {
+				page.Records = append(page.Records, r)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if !yield(page) || n < pageSize {
+			return nil
+		}
+		after = last
+	}
+}
+
+// successor returns the least string that is greater than all that begin with prefix, or nothing if there is none.
+func successor(prefix string) string {
+	end := []byte(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return string(end[:i+1])
+		}
+	}
+	return ""
+}
+
+// each calls f with each row of key, version, deleted, record.
+func each(rows *sql.Rows, f func(backend.Record)) (err error) {
+	defer func() { _ = rows.Close() }() // Err has what went wrong
+	for rows.Next() {
+		var key string
+		var version uint64
+		var deleted bool
+		var data []byte
+		if err := rows.Scan(&key, &version, &deleted, &data); err != nil {
+			return err
+		}
+		var r backend.Record
+		if err := decode(key, version, deleted, data, &r); err != nil {
+			return err
+		}
+		f(r)
+	}
+	return rows.Err()
+}
+
+// state returns the version of the last change, and the version from which on all changes are remembered.
+func (b *Backend) state(ctx context.Context, from queryer) (version, horizon informer.Version, err error) {
+	err = from.QueryRowContext(ctx, b.tables.readState).Scan(&version, &horizon)
+	return version, horizon, err
+}
+
+// Watch implements [backend.Backend].
+func (b *Backend) Watch(
+	ctx context.Context, kind string, q backend.Query, after informer.Version,
+) iter.Seq2[backend.Change, error] {
+	return func(yield func(backend.Change, error) bool) {
+		if err := b.watch(ctx, kind, q, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
+			yield(backend.Change{}, failed(ctx, "watch "+kind, err))
+		}
+	}
+}
+
+// watch calls yield with change after change until it returns false.
+func (b *Backend) watch(
+	ctx context.Context, kind string, q backend.Query, at informer.Version, yield func(backend.Change) bool,
+) error {
+	told, last := at, time.Now()
+	tell := func(c backend.Change) bool {
+		told, last = c.Version, time.Now()
+		return yield(c)
+	}
+	tick := time.NewTicker(b.cfg.Poll)
+	defer tick.Stop()
+	for {
+		// Before the changes are read, or a change in between would go unnoticed until the next tick.
+		changed := b.latest.next()
+		records, next, err := b.changes(ctx, kind, at)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if q.Concern(&r) && !tell(backend.Change{Record: r, Version: r.Version}) {
+				return nil
+			}
+		}
+		full := len(records) == batchSize
+		at = next
+		if idle := time.Since(last) >= backend.BookmarkInterval/2; (told < at || idle) && !tell(backend.Change{Version: at}) {
+			return nil
+		}
+		for !full {
+			select {
+			case <-changed:
+			case <-tick.C:
+				version, err := b.poll(ctx)
+				if err != nil {
+					return err
+				}
+				if version == at && time.Since(last) < backend.BookmarkInterval/2 {
+					continue
+				}
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			break
+		}
+	}
+}
+
+// changes returns the next changes of a kind after a version, and the version up to which those are all.
+func (b *Backend) changes(
+	ctx context.Context, kind string, after informer.Version,
+) (records []backend.Record, upTo informer.Version, err error) {
+	tx, err := b.read.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = tx.Rollback() }() // it only reads
+	version, horizon, err := b.state(ctx, tx)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case after > version:
+		return nil, 0, fmt.Errorf("%w: the file is at version %d, not at %d", backend.ErrExpired, version, after)
+	case after < horizon:
+		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
+	}
+	rows, err := tx.QueryContext(ctx, b.tables.changes, int64(after), int64(version), kind, batchSize)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := each(rows, func(r backend.Record) { records = append(records, r) }); err != nil {
+		return nil, 0, err
+	}
+	if len(records) == batchSize {
+		version = records[batchSize-1].Version
+	}
+	return records, version, nil
+}
+
+// poll returns the version of the file. Watches that ask at about the same time share one query.
+func (b *Backend) poll(ctx context.Context) (informer.Version, error) {
+	b.latest.mu.Lock()
+	version, fresh := b.latest.version, time.Since(b.latest.polled) < b.cfg.Poll/2
+	b.latest.mu.Unlock()
+	if fresh {
+		return version, nil
+	}
+	asked := time.Now()
+	version, _, err := b.state(ctx, b.read)
+	if err != nil {
+		return 0, err
+	}
+	b.latest.mu.Lock()
+	defer b.latest.mu.Unlock()
+	if asked.After(b.latest.polled) {
+		b.latest.version, b.latest.polled = version, asked
+	}
+	return version, nil
+}
+
+// latest is what a Backend knows of the last change.
+type latest struct {
+	mu sync.Mutex
+	// mu guards the following.
+	version informer.Version // as of polled
+	polled  time.Time
+	changed chan struct{} // is closed by the next write of the Backend
+}
+
+// next returns a channel that the next write of the Backend closes.
+func (l *latest) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
+// wake wakes the watches of the Backend after a write.
+func (l *latest) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}

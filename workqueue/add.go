@@ -1,0 +1,269 @@
+package workqueue
+
+import (
+	"slices"
+	"time"
+)
+
+// AddOptions says how [Queue.AddWith] adds a key. The zero value is Add.
+type AddOptions struct {
+	// After delays the addition. A negative delay is now. At most one of After and At may be set.
+	After time.Duration
+
+	// At is the time of the addition. A time in the past is now.
+	At time.Time
+
+	// RateLimited reports a failed attempt, as AddRateLimited does. After or At are then the delay of the backoff, for example
+	// because the service that failed said when to try again. If neither is set, Config.RateLimiter computes the delay. The
+	// failure counts either way, and parks the key if it was the last attempt.
+	RateLimited bool
+
+	// Final reports a failed attempt after which no other follows: the key is parked, as if the failure had spent its budget.
+	// RateLimited, After, and At then make no difference.
+	Final bool
+
+	// Policy chooses between two wake-ups of a key, or between two backoffs with RateLimited.
+	Policy Policy
+
+	// Priority is the priority of the key. Keys of higher priority leave first. A key keeps its priority until the queue has
+	// nothing more to do with it, and the priority only rises: the higher of two counts. Add and the other methods have
+	// priority 0. A key that is added with a delay keeps its priority if Priority is 0. A ready key that is raised stands where it
+	// would stand if it had become ready with that priority. Each dispatch takes time for each priority in use, so use few.
+	Priority int
+
+	// Reason tells people why the key was added. Snapshot and Item show it. The queue keeps the last 8 reasons of a key.
+	Reason string
+}
+
+// Policy chooses between two wake-ups of a key, or between two backoffs.
+type Policy int
+
+const (
+	Earliest Policy = iota // the earlier of the two
+	Latest                 // the later of the two
+	Replace                // the new one
+)
+
+// counts reports whether the new deadline counts. An old one of 0 is none.
+func (p Policy) counts(old, at int64) bool {
+	return old == 0 || p == Replace || p == Earliest && at < old || p == Latest && at > old
+}
+
+// Add makes key ready. A ready key stays where it is in line, a key in process becomes ready again when it is done, and a
+// parked key is revived with a whole budget. With Config.Debounce, Add takes effect when the key has become quiet. After a
+// shutdown, Add does nothing. Add panics if key is not equal to itself (a NaN) or not comparable (an interface that holds a
+// slice), because the queue could never find such a key again.
+func (q *Queue[K]) Add(key K) {
+	checkKey(key)
+	hash, group := q.entries.hash(key), q.groupOf(key)
+	q.mu.Lock()
+	if q.shutdown {
+		q.mu.Unlock()
+		return
+	}
+	e := q.entryLocked(key, hash, group)
+	if e.state == ready && e.priority >= 0 { // the most common case needs no more than this
+		q.mu.Unlock()
+		return
+	}
+	if e.priority < 0 {
+		q.raiseLocked(e, 0)
+	}
+	w, added := q.addLocked(e)
+	q.mu.Unlock()
+	w.wake()
+	if added && q.cfg.Hooks.Added != nil {
+		q.cfg.Hooks.Added(key)
+	}
+}
+
+// AddAfter adds key after d. If d is not positive, AddAfter adds it at once, without Config.Debounce. If key has a wake-up
+// already, the earlier of the two counts. An Add, an attempt, or a backoff in the meantime does not drop the wake-up. After a
+// shutdown, AddAfter does nothing.
+func (q *Queue[K]) AddAfter(key K, d time.Duration) {
+	q.add(key, d, delayed, AddOptions{})
+}
+
+// AddWith adds key as the options say. It is the general form of Add, AddAfter, and AddRateLimited. It reports whether key
+// comes back because of this call. It returns false after a shutdown, and for a failure that spends the budget of key or of a
+// parked key. It panics if both After and At are set, or if there is no such Policy.
+func (q *Queue[K]) AddWith(key K, opts AddOptions) bool {
+	d, how := opts.After, debounced
+	if d != 0 {
+		how = delayed
+	}
+	switch {
+	case opts.Policy < Earliest || opts.Policy > Replace:
+		panic("workqueue: AddWith: there is no such Policy")
+	case d != 0 && !opts.At.IsZero():
+		panic("workqueue: AddWith: only one of After and At can be set")
+	case !opts.At.IsZero():
+		d, how = time.Until(opts.At), delayed
+	}
+	if opts.RateLimited || opts.Final {
+		return q.fail(key, d, how == delayed, opts)
+	}
+	return q.add(key, d, how, opts)
+}
+
+// addition is a kind of addition.
+type addition int
+
+const (
+	debounced addition = iota // takes effect when the key has become quiet
+	delayed                   // has a delay, perhaps of zero, and is reported to Hooks.Delayed
+	immediate                 // takes effect at once
+)
+
+// add adds key after d, and reports whether it did.
+func (q *Queue[K]) add(key K, d time.Duration, how addition, opts AddOptions) bool {
+	checkKey(key)
+	hash, group := q.entries.hash(key), q.groupOf(key)
+	q.mu.Lock()
+	if q.shutdown {
+		q.mu.Unlock()
+		return false
+	}
+	e := q.entryLocked(key, hash, group)
+	q.noteReasonLocked(e, opts.Reason)
+	if d <= 0 || opts.Priority != 0 {
+		q.raiseLocked(e, opts.Priority)
+	}
+	var w *waiter
+	added := false
+	switch {
+	case d > 0:
+		now := q.now()
+		if at := later(now, d); opts.Policy.counts(e.wakeAt, at) {
+			e.wakeAt = at
+			q.rescheduleAtLocked(e, now)
+		}
+	case how == debounced:
+		w, added = q.addLocked(e)
+	default:
+		w, added = q.makeReadyLocked(e)
+	}
+	q.mu.Unlock()
+	w.wake()
+	if how == delayed && q.cfg.Hooks.Delayed != nil {
+		q.cfg.Hooks.Delayed(key, max(d, 0))
+	}
+	if added && q.cfg.Hooks.Added != nil {
+		q.cfg.Hooks.Added(key)
+	}
+	return true
+}
+
+// addLocked makes e ready, or starts its quiet time. It returns the worker to wake, if any, and whether e became ready or dirty.
+func (q *Queue[K]) addLocked(e *entry[K]) (w *waiter, added bool) {
+	if q.cfg.Debounce > 0 && e.state != ready && !e.dirty {
+		q.debounceLocked(e)
+		return nil, false
+	}
+	return q.makeReadyLocked(e)
+}
+
+// Cancel takes back what was added: key is no longer ready, loses its deadlines, and does not come back when it is done. It
+// reports whether there was anything to take back. Work in process continues. The count of failures stays, and a parked key
+// stays parked.
+func (q *Queue[K]) Cancel(key K) bool {
+	checkKey(key)
+	q.mu.Lock()
+	e := q.entries.get(key)
+	if e == nil {
+		q.mu.Unlock()
+		return false
+	}
+	canceled := e.isScheduled() || e.dirty || e.state == ready
+	q.clearDeadlinesLocked(e)
+	if e.dirty {
+		e.dirty = false
+		q.dirty--
+	}
+	if e.state == ready {
+		q.order.remove(e)
+		q.enterLocked(e, resting)
+	}
+	q.restLocked(e)
+	ended := q.endedLocked()
+	idle := q.idleLocked()
+	q.mu.Unlock()
+	wakeAll(ended)
+	announce(idle)
+	return canceled
+}
+
+// raiseLocked gives e a priority, unless its own is higher. A new entry has none.
+func (q *Queue[K]) raiseLocked(e *entry[K], priority int) {
+	fresh := e.state == resting && !e.isScheduled()
+	if priority == e.priority || priority < e.priority && !fresh {
+		return
+	}
+	q.gradeLocked()
+	if e.state == ready {
+		q.order.remove(e)
+		q.pool.own(e).priority = priority
+		q.order.push(e)
+		return
+	}
+	q.pool.own(e).priority = priority
+}
+
+// gradeLocked sorts the line by priority, from the first use of a priority on. Without Timestamps, the keys in line count as
+// ready since now.
+func (q *Queue[K]) gradeLocked() {
+	if q.order.graded() {
+		return
+	}
+	if !q.cfg.Timestamps {
+		now := q.now()
+		for e := range q.order.plain.all() {
+			q.pool.own(e).since = now
+		}
+	}
+	q.order.grade()
+}
+
+// Reason is why a key was added, and when.
+type Reason struct {
+	Text string
+	At   time.Time
+}
+
+// String returns the text of r and its time, as in "a page was edited, at 15:04:05".
+func (r Reason) String() string { return r.Text + ", at " + r.At.Format(time.TimeOnly) }
+
+// noteReasonLocked records why e is added, if there is a reason.
+func (q *Queue[K]) noteReasonLocked(e *entry[K], text string) {
+	if text == "" {
+		return
+	}
+	if e.reasons == nil {
+		q.pool.own(e).reasons = new(reasons)
+	}
+	e.reasons.add(text, time.Now())
+}
+
+// reasons are the latest reasons of a key, in a ring. A nil one has none.
+type reasons struct {
+	ring [maxReasons]Reason
+	n    int // of all reasons there ever were
+}
+
+const maxReasons = 8
+
+func (r *reasons) add(text string, at time.Time) {
+	r.ring[r.n%maxReasons] = Reason{text, at}
+	r.n++
+}
+
+// list returns the reasons, the oldest first.
+func (r *reasons) list() []Reason {
+	if r == nil {
+		return nil
+	}
+	if r.n <= maxReasons {
+		return slices.Clone(r.ring[:r.n])
+	}
+	return slices.Concat(r.ring[r.n%maxReasons:], r.ring[:r.n%maxReasons])
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package workqueue_test
-
-const raceEnabled = true

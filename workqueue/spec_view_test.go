@@ -1,0 +1,124 @@
+package workqueue_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// What a user can observe, as the model and the queue both write it.
+
+// ready returns the keys in the order in which they leave.
+func (s *spec) ready() []string {
+	keys := []string{}
+	if _, _, ok := s.next(); !ok {
+		return keys
+	}
+	c := s.clone()
+	for key, _, ok := c.next(); ok; key, _, ok = c.next() {
+		keys = append(keys, key)
+		c.handOut()
+	}
+	return keys
+}
+
+// whens returns how often the limiter was asked about each key.
+func (s *spec) whens() (whens []int) {
+	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
+		whens = append(whens, s.keys[key].whens)
+	}
+	return whens
+}
+
+// String returns all that a user can observe.
+func (s *spec) String() string {
+	var b strings.Builder
+	keys := slices.SortedFunc(maps.Keys(s.keys), func(x, y string) int {
+		a, b := s.keys[x], s.keys[y]
+		switch {
+		case a.shown != b.shown:
+			return cmp.Compare(a.shown, b.shown)
+		case a.shown == workqueue.Delayed:
+			return a.due().Compare(b.due())
+		default:
+			return cmp.Compare(a.rank, b.rank)
+		}
+	})
+	var stats workqueue.Stats
+	for _, key := range keys {
+		k := s.keys[key]
+		next := k.wake
+		if next.IsZero() || !k.backoff.IsZero() && k.backoff.Before(next) {
+			next = k.backoff
+		}
+		since := k.entered
+		if !s.timestamps && k.shown != workqueue.Parked && k.shown != workqueue.Remembered {
+			since = time.Time{}
+		}
+		if !k.due().IsZero() {
+			stats.Delayed++
+		}
+		switch k.shown {
+		case workqueue.Ready:
+			stats.Ready++
+		case workqueue.InProcess:
+			stats.InProcess++
+			if running := s.now.Sub(k.entered); s.timestamps {
+				stats.Unfinished += running
+				stats.LongestRunning = max(stats.LongestRunning, running)
+			}
+			if k.state == specDirty {
+				stats.Dirty++
+			}
+		case workqueue.Parked:
+			stats.Parked++
+		case workqueue.Remembered:
+			stats.Remembered++
+		}
+		info := workqueue.KeyInfo[string]{Key: key, State: k.shown, Dirty: k.state == specDirty, Since: since, Next: next,
+			QuietUntil: k.quiet, Priority: k.priority, Group: s.group(key), Failures: k.failures, FirstFailure: k.failed}
+		writeKey(&b, info, k.reasons, s.shutdown)
+	}
+	writeRest(&b, stats, s.ready(), s.shutdown, s.idle(), s.told)
+	fmt.Fprintf(&b, "waiting: getters %d drains %d idlers %d; getters told %d stopped %d; drained %v idled %v\n",
+		s.getters, s.drains, s.idlers, s.ended, s.stopped, s.drained, s.idled)
+	return b.String()
+}
+
+// due returns the earliest deadline, or the zero time.
+func (k *specKey) due() (at time.Time) {
+	for _, d := range []time.Time{k.wake, k.backoff, k.quiet} {
+		if !d.IsZero() && (at.IsZero() || d.Before(at)) {
+			at = d
+		}
+	}
+	return at
+}
+
+func clockText(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Format("15:04:05.000000000")
+}
+
+// writeKey writes what a Snapshot says of a key. A shutdown forgets several keys at once, in no order, so that is not told.
+func writeKey(b *strings.Builder, i workqueue.KeyInfo[string], reasons []string, shutdown bool) {
+	if i.State == workqueue.Remembered && shutdown {
+		i.Key = "?"
+		i.Failures, i.FirstFailure, i.Group, reasons = 0, time.Time{}, "", nil
+	}
+	fmt.Fprintf(b, "%s: %v dirty=%v since=%s next=%s quiet=%s priority=%d group=%q failures=%d first=%s reasons=%q\n", i.Key, i.State,
+		i.Dirty, clockText(i.Since), clockText(i.Next), clockText(i.QuietUntil), i.Priority, i.Group, i.Failures,
+		clockText(i.FirstFailure), reasons)
+}
+
+func writeRest(b *strings.Builder, stats workqueue.Stats, ready []string, shutdown, idle bool, told []string) {
+	told = slices.Sorted(slices.Values(told)) // hooks of calls that overlap are called in any order
+	fmt.Fprintf(b, "%+v, in order %v, shutdown %v idle %v, the hooks were told %v\n", stats, ready, shutdown, idle, told)
+}

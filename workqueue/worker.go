@@ -1,0 +1,345 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Item is a key that was dispatched to a worker, with what the queue knows about it. It may be copied. Its methods are safe for
+// concurrent use.
+type Item[K comparable] struct {
+	Key          K
+	Attempt      int       // 1 plus the number of failures since the key was last forgotten
+	FirstFailure time.Time // the first of these failures; zero if there is none
+	Priority     int
+	Reasons      []Reason // why the key was added, the oldest first
+
+	queue  *Queue[K]
+	number uint64 // of the dispatch
+}
+
+// Take waits for a ready key and dispatches it to the caller: no other worker gets it until [Item.Done].
+//
+// If ctx ends, Take returns its cause. An ended ctx takes no key, even if it ends during the call, a key is ready, or the queue
+// is shut down. Otherwise Take returns a key as soon as one may be dispatched, and [ErrShutDown] when the queue is shut down and
+// no key can become ready anymore. So after a shutdown Take waits while a key is dirty, because the Done of that key makes it
+// ready. A goroutine that owes this Done itself must not wait: it calls [Queue.TryTake].
+func (q *Queue[K]) Take(ctx context.Context) (Item[K], error) {
+	if ctx.Err() != nil {
+		return Item[K]{}, context.Cause(ctx)
+	}
+	var item Item[K]
+	switch _, r := q.wait(ctx.Done(), &item, true); r {
+	case gotKey:
+		return item, nil
+	case gotShutdown:
+		return Item[K]{}, ErrShutDown
+	default:
+		return Item[K]{}, context.Cause(ctx)
+	}
+}
+
+// TryTake is [Queue.Take] without the wait. It returns false if no key may be dispatched now.
+func (q *Queue[K]) TryTake() (item Item[K], ok bool) {
+	q.mu.Lock()
+	e := q.takeLocked()
+	if e == nil {
+		q.mu.Unlock()
+		return item, false
+	}
+	q.dispatch(e, &item)
+	return item, true
+}
+
+// TryTakeKey is [Queue.TryTake] of a key that the caller chooses, out of its turn. It returns false if the key is not ready or
+// may not be dispatched now. It is for tests and simulations that decide the order of events. [Queue.Ready] lists the keys.
+func (q *Queue[K]) TryTakeKey(key K) (item Item[K], ok bool) {
+	checkKey(key)
+	q.mu.Lock()
+	e := q.entries.get(key)
+	if e == nil || e.state != ready || !q.order.mayStart(e.group) || !q.passLocked() {
+		q.mu.Unlock()
+		return item, false
+	}
+	q.order.remove(e)
+	q.takenLocked(e)
+	q.dispatch(e, &item)
+	return item, true
+}
+
+// Get waits for a ready key and dispatches it to the caller: no other worker gets it until Done. After a shutdown, Get returns
+// the keys that are still ready, and then true for shutdown. As in client-go, it does so even if a key is dirty, which
+// becomes ready with its Done. The worker that has this key must then call Get again. If other goroutines do the work, use
+// [Queue.Take].
+func (q *Queue[K]) Get() (key K, shutdown bool) {
+	key, result := q.wait(nil, nil, false)
+	return key, result != gotKey
+}
+
+// Done reports that the work on the item has ended. Only the first call has an effect, and none on a later dispatch of the
+// same key.
+func (i Item[K]) Done() {
+	q := i.queue
+	q.mu.Lock()
+	e := q.dispatchedLocked(i.Key)
+	if e == nil || e.state != processing || e.number != i.number {
+		q.mu.Unlock()
+		return
+	}
+	q.done(e)
+}
+
+// Done reports that the work on key has ended. If key was added meanwhile, it is ready again, at the end of the line. Done of a
+// key that is not in process is a bug in the worker loop: it changes nothing, and is reported to Hooks.StrayDone.
+func (q *Queue[K]) Done(key K) {
+	checkKey(key)
+	q.mu.Lock()
+	e := q.dispatchedLocked(key)
+	if e != nil && e.state == processing {
+		q.done(e)
+		return
+	}
+	q.mu.Unlock()
+	if q.cfg.Hooks.StrayDone != nil {
+		q.cfg.Hooks.StrayDone(key)
+		return
+	}
+	q.cfg.Logger.Error("workqueue: Done of a key that is not in process", "queue", q.cfg.Name, "key", key)
+}
+
+// dispatchedLocked returns the entry of key. If key was not dispatched, the entry is nil or in another state.
+func (q *Queue[K]) dispatchedLocked(key K) *entry[K] {
+	if e := q.last; e != nil && e.key == key {
+		return e
+	}
+	return q.entries.get(key)
+}
+
+// takeLocked takes the next entry out of its line, or returns nil if none may be dispatched. The caller calls dispatch next.
+func (q *Queue[K]) takeLocked() *entry[K] {
+	if !q.passLocked() {
+		return nil
+	}
+	e := q.order.pop()
+	if e != nil {
+		q.takenLocked(e)
+	}
+	return e
+}
+
+// takenLocked records that e was taken out of its line.
+func (q *Queue[K]) takenLocked(e *entry[K]) {
+	q.order.begin(e.group)
+	q.enterLocked(e, processing)
+	q.inProcess++
+	q.last = e
+}
+
+// dispatch fills in item, unless it is nil, releases the lock, and does what follows after e was taken. It returns the key of e.
+func (q *Queue[K]) dispatch(e *entry[K], item *Item[K]) K {
+	key := e.key
+	if item != nil {
+		*item = Item[K]{
+			Key: key, Attempt: int(e.failures) + 1, FirstFailure: q.time(e.failedAt), Priority: e.priority, Reasons: e.reasons.list(),
+			queue: q, number: e.number,
+		}
+	}
+	var waited int64
+	if q.cfg.Timestamps {
+		now := q.now()
+		waited, e.since = now-e.since, now
+		q.busy.push(e)
+	}
+	var w *waiter
+	if q.cfg.DispatchLimit != nil {
+		w = q.waiterToWakeLocked() // another worker, to wait for the limit
+	}
+	ended := q.endedLocked()
+	q.mu.Unlock()
+	w.wake()
+	wakeAll(ended)
+	if q.cfg.Hooks.Dispatched != nil {
+		q.cfg.Hooks.Dispatched(key, time.Duration(waited))
+	}
+	return key
+}
+
+// done ends the work on e and releases the lock.
+func (q *Queue[K]) done(e *entry[K]) {
+	key := e.key
+	var took int64
+	if q.cfg.Timestamps {
+		now := q.now()
+		took, e.since = now-e.since, now
+		q.busy.remove(e)
+	}
+	q.inProcess--
+	if q.last == e {
+		q.last = nil
+	}
+	freed := q.order.end(e.group)
+	parkedAfter := 0
+	var w, other *waiter
+	q.enterLocked(e, resting)
+	switch {
+	case e.dirty:
+		e.dirty = false
+		q.dirty--
+		if e.spent {
+			q.reviveLocked(e)
+		}
+		q.lineUpLocked(e)
+		w = q.waiterToWakeLocked()
+	case e.spent:
+		parkedAfter = int(e.failures)
+		q.parkLocked(e)
+	default:
+		q.restLocked(e)
+	}
+	if freed {
+		other = q.waiterToWakeLocked()
+	}
+	idle := q.idleLocked()
+	q.mu.Unlock()
+	w.wake()
+	other.wake()
+	announce(idle)
+	if q.cfg.Hooks.Done != nil {
+		q.cfg.Hooks.Done(key, time.Duration(took))
+	}
+	if parkedAfter > 0 && q.cfg.Hooks.Parked != nil {
+		q.cfg.Hooks.Parked(key, parkedAfter)
+	}
+}
+
+// gate enforces Config.DispatchLimit. It takes a token for each key that is dispatched and reserves none ahead. So no key waits
+// for a token on behalf of another, and a burst is never larger than the limiter allows.
+type gate struct {
+	openAt int64       // before this time the limiter allows nothing, as far as is known
+	timer  *time.Timer // wakes a worker at openAt; nil until it is needed
+}
+
+// recheck is the longest time between two questions to the limiter: its limit may have changed meanwhile.
+const recheck = time.Minute
+
+// passLocked reports whether the limit lets a key pass, if one may be dispatched. If not, a worker wakes up in time.
+func (q *Queue[K]) passLocked() bool {
+	if q.cfg.DispatchLimit == nil {
+		return true
+	}
+	if !q.order.available() {
+		return false
+	}
+	now := time.Now()
+	at := int64(now.Sub(q.start))
+	wait := time.Duration(q.gate.openAt - at)
+	if wait <= 0 {
+		token := q.cfg.DispatchLimit.ReserveN(now, 1)
+		wait = token.DelayFrom(now) // forever, if the limiter's burst is zero
+		if wait <= 0 {
+			return true
+		}
+		token.CancelAt(now)
+		wait = min(wait, recheck)
+		q.gate.openAt = later(at, wait)
+	}
+	if q.gate.timer == nil {
+		q.gate.timer = time.AfterFunc(wait, q.pass)
+	} else {
+		q.gate.timer.Reset(wait)
+	}
+	return false
+}
+
+// pass runs when the gate opens.
+func (q *Queue[K]) pass() {
+	q.mu.Lock()
+	w := q.waiterToWakeLocked()
+	q.mu.Unlock()
+	w.wake()
+}
+
+// errGoexit is the failure of work that did not return.
+var errGoexit = errors.New("work called runtime.Goexit")
+
+// Run starts this number of workers. Each takes an item, calls work with ctx, and calls Done. Before the Done it
+//
+//   - calls Forget if work returned nil;
+//   - adds the key again without counting a failure, if ctx has ended and work returned an error that wraps its cause or its
+//     Err. This is a graceful stop: the key keeps its count and its priority, is not debounced, and is ready for the next Run;
+//   - counts and logs a failure if work returned any other error, with its text as the reason. The key comes back after a
+//     backoff, or is parked;
+//   - counts a failure in the same way if work called runtime.Goexit, and starts another worker.
+//
+// When ctx has ended, or Take would return [ErrShutDown], Run waits for the calls of work that have not ended, and returns nil.
+// Run does not recover a panic of work: the process ends. It panics if workers is not positive or work is nil.
+func (q *Queue[K]) Run(ctx context.Context, workers int, work func(ctx context.Context, item Item[K]) error) error {
+	if workers <= 0 {
+		panic("workqueue: Run: the number of workers is not positive")
+	}
+	if work == nil {
+		panic("workqueue: Run: work is nil")
+	}
+	var running sync.WaitGroup
+	var worker func()
+	worker = func() {
+		for {
+			item, err := q.Take(ctx)
+			if err != nil {
+				return
+			}
+			// Nothing can stop a Goexit. Another worker then replaces this one.
+			q.runOne(ctx, item, work, func() { running.Go(worker) })
+		}
+	}
+	for range workers {
+		// A worker. It ends with ctx, or with the queue; Run waits for it.
+		running.Go(worker)
+	}
+	running.Wait()
+	return nil
+}
+
+// runOne works on item. If work ends the goroutine, it calls replace after the Done.
+func (q *Queue[K]) runOne(ctx context.Context, item Item[K], work func(context.Context, Item[K]) error, replace func()) {
+	returned, exits := false, false
+	defer func() {
+		if exits {
+			replace()
+		}
+	}()
+	defer item.Done()
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			panic(v) // recover was needed only to distinguish a panic from a Goexit
+		}
+		exits = true
+		q.failed(ctx, item, errGoexit)
+	}()
+	err := work(ctx, item)
+	returned = true
+	switch {
+	case err == nil:
+		q.Forget(item.Key)
+	case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err())):
+		q.add(item.Key, 0, immediate, AddOptions{Priority: item.Priority})
+	default:
+		q.failed(ctx, item, err)
+	}
+}
+
+// failed counts and logs a failure.
+func (q *Queue[K]) failed(ctx context.Context, item Item[K], err error) {
+	level, message := slog.LevelWarn, "workqueue: work failed"
+	if !q.AddWith(item.Key, AddOptions{RateLimited: true, Reason: err.Error()}) {
+		level, message = slog.LevelError, "workqueue: work failed, not tried again"
+	}
+	q.cfg.Logger.LogAttrs(ctx, level, message,
+		slog.String("queue", q.cfg.Name), slog.Any("key", item.Key), slog.Int("attempt", item.Attempt), slog.Any("error", err))
+}
