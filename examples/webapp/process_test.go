@@ -116,10 +116,8 @@ func TestASecondCtrlCExitsAtOnceAndTheNextRunTakesCareOfTheRest(t *testing.T) {
 	pid := r.list()[0].PID
 	require.NoError(t, suspend(pid)) // so that the stop takes its grace
 	require.NoError(t, p.Process.Signal(os.Interrupt))
-	require.Eventually(t, func() bool {
-		_, err := get(hello.Port) // refused, or cut off, when the load balancer closes
-		return err != nil
-	}, 10*time.Second, time.Millisecond)
+	// Refused, or cut off, when the load balancer closes.
+	require.Eventually(t, func() bool { return !serves(hello) }, 10*time.Second, time.Millisecond)
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	require.Equal(t, exitInterrupted, p.end())
 	require.Equal(t, []int{pid}, pidsOf(r.list()), "it is on record")
@@ -146,9 +144,7 @@ func TestOneOfTwoCopiesWorksAndTheOtherTakesOverAndAdopts(t *testing.T) {
 	second.line("Leader", "term 2,")
 	second.line("Running", "2 replicas ready")
 	require.Equal(t, pids, pidsOf(r.list()), "the same processes go on")
-	body, err := get(hello.Port)
-	require.NoError(t, err)
-	require.Contains(t, body, hello.Message)
+	require.True(t, serves(hello))
 }
 
 func TestTheStatusIsPrintedOnSIGUSR1AndByDashStatus(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,8 +30,14 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // of the processes to come: they need not linger for the race detector
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil { // they wait most of the time
-		panic(err)
+	settings := map[string]string{"test.parallel": "16"} // they wait most of the time
+	if flag.Lookup("test.timeout").Value.String() == "10m0s" {
+		settings["test.timeout"] = "3m" // the default is too long to find out that one hangs
+	}
+	for name, value := range settings {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -100,7 +107,15 @@ func (r *rig) write(app manifest.Manifest) {
 	r.t.Helper()
 	data, err := json.Marshal(app)
 	require.NoError(r.t, err)
-	require.NoError(r.t, os.WriteFile(r.file(app.Name), data, 0o600))
+	r.writeFile(app.Name, string(data))
+}
+
+// writeFile writes a file that is whole whenever the orchestrator reads it.
+func (r *rig) writeFile(name, text string) {
+	r.t.Helper()
+	temp := filepath.Join(r.temp, name)
+	require.NoError(r.t, os.WriteFile(temp, []byte(text), 0o600))
+	require.NoError(r.t, os.Rename(temp, r.file(name)))
 }
 
 // until waits until cond holds.
@@ -140,10 +155,16 @@ func (r *rig) reasons(kind, key string) map[string]int {
 	return n
 }
 
-// app returns a manifest at a port that is free.
+// app returns a manifest at a port that is free. Its message names the test.
 func app(t *testing.T, name string, replicas int) manifest.Manifest {
 	t.Helper()
 	port, err := freePort()
 	require.NoError(t, err)
-	return manifest.Manifest{Name: name, Replicas: replicas, Port: port, Message: "I am " + name}
+	return manifest.Manifest{Name: name, Replicas: replicas, Port: port, Message: "I am " + name + " of " + t.Name()}
+}
+
+// serves reports whether the app answers at its port. If the app has stopped, another test may have the port.
+func serves(app manifest.Manifest) bool {
+	body, err := get(app.Port)
+	return err == nil && strings.Contains(body, app.Message)
 }
