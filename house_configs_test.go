@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
@@ -88,8 +89,8 @@ func configs(t *testing.T) map[string]configured {
 		"informer.Config": taking(informer.Config{}, func(cfg informer.Config) error {
 			return errorOf(informer.New(records, store.Key[storelease.Record], cfg))
 		}),
-		"informer.PollConfig": taking(informer.PollConfig[string]{}, func(cfg informer.PollConfig[string]) error {
-			return errorOf(informer.Poll(none, self, cfg))
+		"poll.Config": taking(poll.Config[string]{}, func(cfg poll.Config[string]) error {
+			return errorOf(poll.New(none, self, cfg))
 		}),
 		"leaderelect.Config": taking(election, func(cfg leaderelect.Config) error { return errorOf(leaderelect.New(cfg)) }),
 		"shard.Config":       taking(sharing, func(cfg shard.Config) error { return errorOf(shard.New(cfg)) }),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
@@ -29,7 +30,7 @@ func ExampleController_Share() {
 	}
 	same := func(name string) string { return name }
 	names := func(context.Context) ([]string, error) { return []string{"north", "south"}, nil }
-	polled, err := informer.Poll(names, same, informer.PollConfig[string]{})
+	polled, err := poll.New(names, same, poll.Config[string]{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -117,12 +118,12 @@ func TestASourceThatBreaksItsPromiseOfBookmarksIsSilent(t *testing.T) {
 func TestAPollerWhosePollsFailIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fail atomic.Bool
-		src := must(informer.Poll(func(context.Context) ([]object, error) {
+		src := must(poll.New(func(context.Context) ([]object, error) {
 			if fail.Load() {
 				return nil, errBoom
 			}
 			return nil, nil
-		}, keyOf, informer.PollConfig[object]{Interval: 10 * time.Second, OnError: func(error) {}}))
+		}, keyOf, poll.Config[object]{Interval: 10 * time.Second, OnError: func(error) {}}))
 		c := watchedBy(t, src, time.Minute)
 		time.Sleep(time.Hour)
 		require.NoError(t, c.Check(), "each poll that finds nothing is heard")

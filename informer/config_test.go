@@ -1,8 +1,6 @@
 package informer_test
 
 import (
-	"context"
-	"math"
 	"testing"
 	"time"
 
@@ -22,16 +20,6 @@ func TestABackoffWithoutADelayIsABadConfig(t *testing.T) {
 		require.EqualError(t, err, "informer: new informer: Config.Backoff.Duration is "+duration+want)
 	}
 	_, err := informer.New(newSource(), nameOf, informer.Config{ResyncPeriod: -1, Backoff: wait.Backoff{Duration: 1}})
-	require.NoError(t, err)
-}
-
-func TestAJitterThatIsNoNumberIsABadConfig(t *testing.T) {
-	list := func(context.Context) ([]site, error) { return nil, nil }
-	for want, jitter := range map[string]float64{"NaN": math.NaN(), "+Inf": math.Inf(1)} {
-		_, err := informer.Poll(list, nameOf, informer.PollConfig[site]{Jitter: jitter})
-		require.EqualError(t, err, "informer: new poller: PollConfig.Jitter is "+want+", must be a number")
-	}
-	_, err := informer.Poll(list, nameOf, informer.PollConfig[site]{Jitter: -1, Interval: -1})
 	require.NoError(t, err)
 }
 

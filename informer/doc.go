@@ -13,9 +13,9 @@
 //	err = informer.WaitForSync(ctx, sites)
 //	site, ok := sites.Get("ulm")
 //
-// A source is a [ListWatcher]: it lists all objects at a version, and reports the changes after that. [Poll] makes a source of
-// anything that can only be listed. A source may also be a [Pager], an [Equaler], or a [Bookmarker]. The guarantees below hold
-// for a source that keeps the contract of these interfaces. Its methods must return when their context ends.
+// A source is a [ListWatcher]: it lists all objects at a version, and reports the changes after that. Package poll makes a
+// source of anything that can only be listed. A source may also be a [Pager], an [Equaler], or a [Bookmarker]. The guarantees
+// below hold for a source that keeps the contract of these interfaces. Its methods must return when their context ends.
 //
 // A manager runs the informers that its controllers use, each once. To share an informer, share the variable.
 //

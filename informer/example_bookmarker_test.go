@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
 // A source that promises to say something can be found silent, although its watch is open.
 func ExampleBookmarker() {
 	list := func(context.Context) ([]string, error) { return []string{"sda", "sdb"}, nil }
 	name := func(disk string) string { return disk }
-	disks, err := informer.Poll(list, name, informer.PollConfig[string]{Interval: 10 * time.Second, Jitter: -1})
+	disks, err := poll.New(list, name, poll.Config[string]{Interval: 10 * time.Second, Jitter: -1})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,7 +2,6 @@ package informer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -38,39 +37,4 @@ func ExampleMap() {
 	// Output:
 	// ulm 2
 	// kiel 1
-}
-
-// What is polled carries an ETag, so nothing else is compared. One of the rows is half written: it keeps its last good
-// state.
-func ExamplePollConfig() {
-	rows := []Row{{Name: "ulm", ETag: "1"}, {Name: "kiel", ETag: "1"}}
-	src, err := informer.Poll(func(context.Context) ([]Row, error) { return rows, nil }, func(r Row) string { return r.Name },
-		informer.PollConfig[Row]{
-			Equal: func(a, b Row) bool { return a.ETag == b.ETag },
-			Valid: func(r Row) error {
-				if r.ETag == "" {
-					return errors.New("it has no ETag")
-				}
-				return nil
-			},
-			OnError: func(err error) { fmt.Println(err) },
-		})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	show := func() {
-		list, err := src.List(context.Background())
-		for _, r := range list.Items {
-			fmt.Printf("%s/%s ", r.Name, r.ETag)
-		}
-		fmt.Println("at version", list.Version, err)
-	}
-	show()
-	rows = []Row{{Name: "ulm"}, {Name: "kiel", ETag: "2"}}
-	show()
-	// Output:
-	// ulm/1 kiel/1 at version 2 <nil>
-	// informer: poll: object ulm: it has no ETag
-	// ulm/1 kiel/2 at version 3 <nil>
 }

@@ -257,3 +257,30 @@ func (r *recorder) isBusy() bool {
 	defer r.mu.Unlock()
 	return r.busy
 }
+
+// watch sends what a watch yields until its context ends.
+func watch(t *testing.T, ctx context.Context, src informer.ListWatcher[site], after informer.Version) <-chan string {
+	events := make(chan string, 100)
+	done := make(chan struct{})
+	go func() { // ends with ctx; the cleanup waits for it
+		defer close(done)
+		for ev, err := range src.Watch(ctx, after) {
+			if err != nil {
+				events <- err.Error()
+			} else {
+				events <- fmt.Sprintf("%d %v %s.%d", ev.Version, ev.Type, ev.Object.Name, ev.Object.Rev)
+			}
+		}
+	}()
+	t.Cleanup(func() { <-done })
+	return events
+}
+
+// all returns what is in a channel, when nothing moves any more.
+func all(events <-chan string) (all []string) {
+	synctest.Wait()
+	for len(events) > 0 {
+		all = append(all, <-events)
+	}
+	return all
+}

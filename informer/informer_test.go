@@ -70,7 +70,6 @@ func TestKeyIsThatOfTheKeyFunction(t *testing.T) {
 func TestNewWithoutASourceOrAKeyPanics(t *testing.T) {
 	assert.Panics(t, func() { must(informer.New(nil, nameOf, informer.Config{})) })
 	assert.Panics(t, func() { must(informer.New[string](newSource(), nil, informer.Config{})) })
-	assert.Panics(t, func() { must(informer.Poll(nil, nameOf, informer.PollConfig[site]{})) })
 }
 
 // many puts n objects, of the given revision.

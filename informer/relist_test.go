@@ -320,10 +320,6 @@ func TestStatesAreTheSameBySourceOrByEquality(t *testing.T) {
 	assert.Equal(t, 1, updates(t, 1, 1, func(src informer.ListWatcher[int]) informer.ListWatcher[int] {
 		return withEqual[int]{src, func(int, int) bool { return false }}
 	}), "what is never the same")
-
-	poll := must(informer.Poll(func(context.Context) ([]sliced, error) { return nil, nil }, func(s sliced) string { return s.name },
-		informer.PollConfig[sliced]{Equal: func(a, b sliced) bool { return a.state[0] == b.state[0] }}))
-	assert.Equal(t, []bool{true, false}, []bool{poll.Equal(x, x), poll.Equal(x, y)}, "of a poll")
 }
 
 // The states differ, and the function of the source panics, or says that they do not.

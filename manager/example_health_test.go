@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/manager"
 )
 
@@ -37,7 +38,7 @@ func ExampleManager_Ready() {
 	// A source that does not answer yet.
 	answer, listing := make(chan []site), make(chan bool)
 	siteKey := func(s site) string { return s.Name }
-	source, err := informer.Poll(func(ctx context.Context) ([]site, error) {
+	source, err := poll.New(func(ctx context.Context) ([]site, error) {
 		close(listing)
 		select {
 		case sites := <-answer:
@@ -45,7 +46,7 @@ func ExampleManager_Ready() {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	}, siteKey, informer.PollConfig[site]{})
+	}, siteKey, poll.Config[site]{})
 	if err != nil {
 		fmt.Println(err)
 		return

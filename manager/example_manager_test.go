@@ -6,6 +6,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/manager"
@@ -27,7 +28,7 @@ func list[T any](items ...T) func(context.Context) ([]T, error) {
 func ExampleManager() {
 	siteKey := func(s site) string { return s.Name }
 	deploymentKey := func(d deployment) string { return d.ID }
-	siteSource, err := informer.Poll(list(site{"north"}), siteKey, informer.PollConfig[site]{})
+	siteSource, err := poll.New(list(site{"north"}), siteKey, poll.Config[site]{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -37,8 +38,8 @@ func ExampleManager() {
 		fmt.Println(err)
 		return
 	}
-	deploymentSource, err := informer.Poll(list(deployment{"d1", "north"}, deployment{"d2", "north"}), deploymentKey,
-		informer.PollConfig[deployment]{})
+	deploymentSource, err := poll.New(list(deployment{"d1", "north"}, deployment{"d2", "north"}), deploymentKey,
+		poll.Config[deployment]{})
 	if err != nil {
 		fmt.Println(err)
 		return

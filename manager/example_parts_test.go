@@ -6,6 +6,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/manager"
 )
 
@@ -22,7 +23,7 @@ func ExampleManager_Remove() {
 	go func() { ended <- m.Run(ctx) }()
 
 	siteKey := func(s site) string { return s.Name }
-	source, err := informer.Poll(list(site{"north"}), siteKey, informer.PollConfig[site]{})
+	source, err := poll.New(list(site{"north"}), siteKey, poll.Config[site]{})
 	if err != nil {
 		fmt.Println(err)
 		return

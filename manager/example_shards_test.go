@@ -8,6 +8,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
@@ -18,7 +19,7 @@ import (
 // Replicas share the tenants: the replica that owns the slot of a tenant reconciles it. This one is alone.
 func ExampleManager_shards() {
 	siteKey := func(s site) string { return s.Name }
-	source, err := informer.Poll(list(site{"north"}, site{"south"}), siteKey, informer.PollConfig[site]{})
+	source, err := poll.New(list(site{"north"}, site{"south"}), siteKey, poll.Config[site]{})
 	if err != nil {
 		fmt.Println(err)
 		return

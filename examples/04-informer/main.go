@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
 // Certificate is an object of the source.
@@ -26,7 +27,7 @@ func main() {
 	// The source: a table, an API, a directory. Poll lists it at intervals and finds what has changed by comparing.
 	var db table
 	db.set(Certificate{"example.com", 1}, Certificate{"example.org", 1})
-	source, err := informer.Poll(db.list, domainOf, informer.PollConfig[Certificate]{Interval: time.Hour})
+	source, err := poll.New(db.list, domainOf, poll.Config[Certificate]{Interval: time.Hour})
 	check(err)
 	certificates, err := informer.New(source, domainOf, informer.Config{Name: "certificates"})
 	check(err)

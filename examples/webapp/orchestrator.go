@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/owner"
@@ -151,9 +152,9 @@ func (o *Orchestrator) openSources(dir *manifest.Dir) error {
 // polled makes a source that is polled, and its cache. That it cannot be read is logged once a minute.
 func polled[T any](
 	o *Orchestrator, name string, list func(context.Context) ([]T, error), key cache.KeyFunc[string, T],
-) (*informer.Poller[string, T], *informer.Informer[string, T], error) {
+) (*poll.Source[string, T], *informer.Informer[string, T], error) {
 	complain := complainer(o.cfg.Logger, "webapp: the "+name+" cannot be read; everything stays as it is")
-	poller, err := informer.Poll(list, key, informer.PollConfig[T]{Interval: pollInterval, OnError: complain})
+	poller, err := poll.New(list, key, poll.Config[T]{Interval: pollInterval, OnError: complain})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,7 +19,7 @@
 // [informer.Informer.Reset] afterwards. Writes that go directly to a partition fire no trigger of the partitioned table: install
 // the partition.
 //
-// Without the right to create triggers, use informer.Poll with a query of yours.
+// Without the right to create triggers, poll a query of yours: see package informer/poll.
 //
 // # Objects
 //

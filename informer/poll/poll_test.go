@@ -1,4 +1,4 @@
-package informer_test
+package poll_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // table is something that can only be listed.
@@ -53,7 +55,7 @@ func (b *table) got() int {
 }
 
 // regular polls without jitter.
-var regular = informer.PollConfig[site]{Jitter: -1}
+var regular = poll.Config[site]{Jitter: -1}
 
 // watch sends what a watch yields until its context ends.
 func watch(t *testing.T, ctx context.Context, p informer.ListWatcher[site], after informer.Version) <-chan string {
@@ -85,7 +87,7 @@ func all(events <-chan string) (all []string) {
 func TestPollFindsOutWhatHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(informer.Poll(b.list, nameOf, regular))
+		p := must(poll.New(b.list, nameOf, regular))
 		b.set(nil, site{Name: "c"}, site{Name: "a"}, site{Name: "b"}, site{Name: "d"})
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
@@ -111,7 +113,7 @@ func TestPollFromTheBeginningNeedsNoList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a"})
-		p := must(informer.Poll(b.list, nameOf, regular))
+		p := must(poll.New(b.list, nameOf, regular))
 		assert.Equal(t, []string{"1 Added a.0"}, all(watch(t, t.Context(), p, 0)))
 	})
 }
@@ -119,7 +121,7 @@ func TestPollFromTheBeginningNeedsNoList(t *testing.T) {
 func TestPollIntervalHasJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: time.Minute, Jitter: 0.5}))
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: time.Minute, Jitter: 0.5}))
 		events := watch(t, t.Context(), p, 0)
 		<-events
 		var pauses []time.Duration
@@ -137,7 +139,7 @@ func TestPollIntervalHasJitter(t *testing.T) {
 func TestNudgePollsNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1})) // never by itself
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1})) // never by itself
 		events := watch(t, t.Context(), p, 0)
 		time.Sleep(24 * time.Hour)
 		assert.Zero(t, b.got())
@@ -163,7 +165,7 @@ func TestNudgePollsNow(t *testing.T) {
 func TestANudgeStartsTheIntervalAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(informer.Poll(b.list, nameOf, regular))
+		p := must(poll.New(b.list, nameOf, regular))
 		watch(t, t.Context(), p, 0)
 		time.Sleep(900 * time.Millisecond)
 		p.Nudge()
@@ -178,7 +180,7 @@ func TestANudgeStartsTheIntervalAnew(t *testing.T) {
 func TestAListServesTheNudgeThatCameBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(informer.Poll(b.list, nameOf, regular))
+		p := must(poll.New(b.list, nameOf, regular))
 		p.Nudge()
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
@@ -194,10 +196,10 @@ func TestAPollThatFailsChangesNothing(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"an error":            {nil, errOutage, "informer: poll: no route to host"},
-		"an error and a list": {[]site{{Name: "a"}}, errOutage, "informer: poll: no route to host"},
-		"a key that is twice": {twice, nil, "informer: poll: key b is in the list twice"},
-		"a panic":             {[]site{{}}, nil, "informer: poll: wait: recover from panic: no name"},
+		"an error":            {nil, errOutage, "poll: list: no route to host"},
+		"an error and a list": {[]site{{Name: "a"}}, errOutage, "poll: list: no route to host"},
+		"a key that is twice": {twice, nil, "poll: list: key b is in the list twice"},
+		"a panic":             {[]site{{}}, nil, "poll: list: wait: recover from panic: no name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -209,11 +211,11 @@ func TestAPollThatFailsChangesNothing(t *testing.T) {
 					}
 					return s.Name
 				}
-				p := must(informer.Poll(b.list, key, informer.PollConfig[site]{Jitter: -1, OnError: errs.add}))
+				p := must(poll.New(b.list, key, poll.Config[site]{Jitter: -1, OnError: errs.add}))
 				b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: 2})
 				s := &spy{ListWatcher: p}
 				in := must(informer.New(s, nameOf, informer.Config{OnError: reported.add}))
-				r := newRecorder(t).add(in)
+				r := record(t, in)
 				start(t, in)
 				assert.Len(t, r.take(), 2)
 				heard := in.LastHeard()
@@ -232,9 +234,8 @@ func TestAPollThatFailsChangesNothing(t *testing.T) {
 
 				b.set(nil, site{Name: "a", Rev: 3})
 				time.Sleep(time.Second)
-				assert.Equal(t, []string{"update a.1 3", "delete b.2"}, r.take())
-				assert.Equal(t, 1, s.got().lists)
-				assert.Equal(t, 1, s.got().watches)
+				assert.Equal(t, []string{"update a.1 3", "delete b.2 unknown=false"}, r.take())
+				assert.Equal(t, [2]int{1, 1}, s.got(), "one list and one watch")
 				assert.Empty(t, reported.take())
 			})
 		})
@@ -246,9 +247,10 @@ func TestAListThatFailsIsTriedAgainByTheInformer(t *testing.T) {
 		var b table
 		var errs errorLog
 		b.set(errOutage)
-		in := must(informer.New(must(informer.Poll(b.list, nameOf, regular)), nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
+		backoff := wait.Backoff{Duration: 800 * time.Millisecond}
+		in := must(informer.New(must(poll.New(b.list, nameOf, regular)), nameOf, informer.Config{Name: "sites", Backoff: backoff, OnError: errs.add}))
 		start(t, in)
-		assert.EqualError(t, errs.take()[0], "informer: list sites: informer: poll: no route to host")
+		assert.EqualError(t, errs.take()[0], "informer: list sites: poll: list: no route to host")
 		b.set(nil)
 		time.Sleep(800 * time.Millisecond)
 		synctest.Wait()
@@ -259,7 +261,7 @@ func TestAListThatFailsIsTriedAgainByTheInformer(t *testing.T) {
 func TestAPollThatFindsNothingIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		in := must(informer.New(must(informer.Poll(b.list, nameOf, regular)), nameOf, informer.Config{}))
+		in := must(informer.New(must(poll.New(b.list, nameOf, regular)), nameOf, informer.Config{}))
 		start(t, in)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -271,7 +273,7 @@ func TestPollAsksEqual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a", Life: 1})
-		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, Equal: func(a, b site) bool { return a.Rev == b.Rev }}))
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, Equal: func(a, b site) bool { return a.Rev == b.Rev }}))
 		events := watch(t, t.Context(), p, 0)
 		all(events)
 		b.set(nil, site{Name: "a", Life: 2})
@@ -280,5 +282,9 @@ func TestPollAsksEqual(t *testing.T) {
 		b.set(nil, site{Name: "a", Life: 2, Rev: 1})
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"2 Modified a.1"}, all(events))
+
+		var equaler informer.Equaler[site] = p // so an informer compares what it lists by the same function
+		assert.True(t, equaler.Equal(site{Life: 1}, site{Life: 2}))
+		assert.False(t, equaler.Equal(site{Rev: 1}, site{Rev: 2}))
 	})
 }

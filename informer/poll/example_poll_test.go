@@ -1,4 +1,4 @@
-package informer_test
+package poll_test
 
 import (
 	"context"
@@ -9,7 +9,12 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 )
+
+type Site struct{ Name, Region string }
+
+func siteName(s Site) string { return s.Name }
 
 // inventory stands for an API that can only be listed.
 type inventory struct {
@@ -31,9 +36,9 @@ func (v *inventory) change(f func(map[string]Site)) {
 
 // Something that can only be listed becomes a source by polling. Who knows that something has changed does not wait for
 // the next poll.
-func ExamplePoller_Nudge() {
+func ExampleSource_Nudge() {
 	inv := &inventory{sites: map[string]Site{"ulm": {"ulm", "south"}}}
-	src, err := informer.Poll(inv.list, siteName, informer.PollConfig[Site]{
+	src, err := poll.New(inv.list, siteName, poll.Config[Site]{
 		Interval: -1, // an example has no patience: it nudges
 		Equal:    func(a, b Site) bool { return a == b },
 	})

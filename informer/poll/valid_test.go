@@ -1,4 +1,4 @@
-package informer_test
+package poll_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
 // valid refuses sites of a negative revision.
@@ -24,14 +24,14 @@ func TestABadObjectKeepsItsLastGoodStateAndHidesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		var errs errorLog
-		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, Valid: valid, OnError: errs.add}))
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, Valid: valid, OnError: errs.add}))
 		b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: -1}, site{Name: "c", Rev: 1})
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []site{{Name: "a", Rev: 1}, {Name: "c", Rev: 1}}, list.Items)
 		got := errs.take()
 		require.Len(t, got, 1)
-		assert.EqualError(t, got[0], "informer: poll: object b: half written")
+		assert.EqualError(t, got[0], "poll: object b: half written")
 
 		events := watch(t, t.Context(), p, list.Version)
 		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "b", Rev: -1}, site{Name: "c", Rev: 2})
@@ -39,7 +39,7 @@ func TestABadObjectKeepsItsLastGoodStateAndHidesNoOther(t *testing.T) {
 		assert.Equal(t, []string{"3 Modified c.2"}, all(events))
 		got = errs.take()
 		require.Len(t, got, 1)
-		assert.EqualError(t, got[0], "informer: poll: object a: half written\nobject b: half written")
+		assert.EqualError(t, got[0], "poll: object a: half written\nobject b: half written")
 		list, err = p.List(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []site{{Name: "a", Rev: 1}, {Name: "c", Rev: 2}}, list.Items, "the last good state")
@@ -61,7 +61,7 @@ func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		var errs errorLog
-		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: errs.add,
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, OnError: errs.add,
 			Valid: func(s site) error {
 				if s.Rev < 0 {
 					panic("valid")
@@ -80,25 +80,25 @@ func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
 		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "b", Rev: 13}, site{Name: "c", Rev: 2})
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"4 Modified c.2"}, all(events))
-		assert.EqualError(t, errs.take()[0], "informer: poll: object a: wait: recover from panic: valid\nobject b: wait: recover from panic: equal")
+		assert.EqualError(t, errs.take()[0], "poll: object a: wait: recover from panic: valid\nobject b: wait: recover from panic: equal")
 	})
 }
 
 func TestABadObjectThatIsTwiceFailsTheList(t *testing.T) {
 	var b table
-	p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Valid: valid, OnError: func(error) {}}))
+	p := must(poll.New(b.list, nameOf, poll.Config[site]{Valid: valid, OnError: func(error) {}}))
 	for _, second := range []int{-1, 1} {
 		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "a", Rev: second})
 		_, err := p.List(t.Context())
-		assert.EqualError(t, err, "informer: poll: key a is in the list twice")
+		assert.EqualError(t, err, "poll: list: key a is in the list twice")
 	}
 }
 
 func TestOnErrorOfABadObjectMayList(t *testing.T) {
 	var b table
-	var p *informer.Poller[string, site]
+	var p *poll.Source[string, site]
 	calls := 0
-	p = must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Valid: valid, OnError: func(error) {
+	p = must(poll.New(b.list, nameOf, poll.Config[site]{Valid: valid, OnError: func(error) {
 		if calls++; calls == 1 {
 			_, err := p.List(t.Context())
 			assert.NoError(t, err)

@@ -1,8 +1,9 @@
-package informer_test
+package poll_test
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -12,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
-func TestWatchersOfOnePollerShareThePolls(t *testing.T) {
+func TestWatchersOfOneSourceShareThePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Jitter: -1, OnError: func(error) {}}))
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, OnError: func(error) {}}))
 		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
 		assert.Equal(t, 1, b.got())
 		all(one)
@@ -43,7 +45,7 @@ func TestWatchersOfOnePollerShareThePolls(t *testing.T) {
 func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1}))
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1}))
 		b.gate = make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		p.Nudge()
@@ -63,7 +65,7 @@ func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
 func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := table{gate: make(chan struct{})}
-		p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{Interval: -1}))
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1}))
 		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
 		p.Nudge()
 		synctest.Wait() // one of them polls
@@ -82,7 +84,7 @@ func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
 func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(informer.Poll(b.list, nameOf, regular))
+		p := must(poll.New(b.list, nameOf, regular))
 		assert.Equal(t, []string{informer.ErrExpired.Error()}, all(watch(t, t.Context(), p, 1)))
 		for rev := range 3 {
 			b.set(nil, site{Name: "a", Rev: rev}, site{Name: "b", Rev: rev})
@@ -97,20 +99,19 @@ func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
 	})
 }
 
-func TestAPollerAndItsInformersComeToTheSameState(t *testing.T) {
+func TestASourceAndItsInformersComeToTheSameState(t *testing.T) {
 	for seed := range uint64(12) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			var b table
-			p := must(informer.Poll(b.list, nameOf, informer.PollConfig[site]{OnError: func(error) {}}))
+			p := must(poll.New(b.list, nameOf, poll.Config[site]{OnError: func(error) {}}))
 			var informers []*informer.Informer[string, site]
 			var recorders []*recorder
 			for range 3 {
 				in := must(informer.New(p, nameOf, informer.Config{OnError: func(error) {}}))
-				r := newRecorder(t).add(in)
-				r.gaps = true // polls see no lives
+				recorders = append(recorders, record(t, in))
 				start(t, in)
-				informers, recorders = append(informers, in), append(recorders, r)
+				informers = append(informers, in)
 			}
 			present := map[string]site{}
 			for rev := range 100 {
@@ -136,7 +137,7 @@ func TestAPollerAndItsInformersComeToTheSameState(t *testing.T) {
 					b.set(nil, items...)
 					time.Sleep(2 * time.Minute)
 					for i, in := range informers {
-						assert.Equal(t, present, contents(in))
+						assert.Equal(t, present, maps.Collect(in.All()))
 						assert.Equal(t, present, recorders[i].state())
 					}
 				}

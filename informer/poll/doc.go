@@ -1,0 +1,29 @@
+// Package poll makes a source of anything that can only be listed: an API without a watch, a directory, a query, the state of
+// the world. It lists at intervals, and finds changes and deletions by comparison.
+//
+// # Usage
+//
+//	source, err := poll.New(api.ListSites, func(s Site) string { return s.Name }, poll.Config[Site]{Interval: 10 * time.Second})
+//	sites, err := informer.New(source, func(s Site) string { return s.Name }, informer.Config{Name: "sites"})
+//	...
+//	source.Nudge() // something has changed: poll now
+//
+// A list function must be quick and cheap enough for the interval. A database that can report its changes deserves a source
+// with a real watch: see package store.
+//
+// # Guarantees
+//
+//  1. A poll that fails changes nothing, and is reported. The next poll comes at its usual time. So an error never leads to a
+//     deletion, and [Source.Nudge] works during an outage. A list with two objects of one key counts as a failed poll.
+//  2. A bad object affects no other object. If [Config].Valid returns an error for an object, or Valid or Equal panics, the object
+//     keeps its last good state. If it has none, it does not exist yet. Each poll reports its bad objects with their keys. The
+//     deletion of a bad object is noticed as usual.
+//  3. Polls do not overlap, and all watchers share them. A Source starts no goroutine: it polls only in List and while it is
+//     watched.
+//  4. A Source counts versions, one for each change that it finds. They mean nothing to another Source. The changes of one poll
+//     are in the order of the list, followed by the deletions in the order in which the keys first appeared. A watcher that misses
+//     the changes of two polls gets [informer.ErrExpired].
+//  5. After a poll without changes, watchers get an [informer.Bookmark]. So an informer whose polls fail becomes stale: see
+//     [informer.Informer.Stale].
+//  6. A nudge is never lost: each one is followed by a poll that begins after it, as soon as there is a watcher or a List.
+package poll

@@ -1,0 +1,381 @@
+package poll
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Source polls a list function, and compares what it returns with what it returned before. The package documentation lists its
+// guarantees. It is an [informer.ListWatcher], an [informer.Equaler], and an [informer.Bookmarker].
+//
+// Several goroutines may call its methods concurrently.
+type Source[K comparable, T any] struct {
+	list  func(context.Context) ([]T, error)
+	key   cache.KeyFunc[K, T]
+	cfg   Config[T]
+	delay wait.Backoff
+
+	turn  chan struct{} // capacity 1; the goroutine that has put a token here may poll, and use known and order
+	nudge chan struct{} // holds a token while a poll is requested
+
+	known map[K]T // the last good list
+	order []K     // the keys of known in the order in which they appeared
+
+	mu sync.Mutex
+	// mu guards the following.
+	version informer.Version
+	history []informer.Event[T] // the changes of the last poll that found any; the last has version
+	due     time.Time           // of the next poll
+	polled  chan struct{}       // closed, with mu held, and replaced, after each good poll
+}
+
+// Config is the configuration of a [Source]. Its zero value can be used.
+type Config[T any] struct {
+	// Interval is the time from the end of a poll to the next one. Defaults to 1 s. If it is negative, only Nudge polls.
+	Interval time.Duration
+
+	// Jitter extends each interval by a random fraction, up to this one, so that sources spread out. Defaults to 0.1. If it is
+	// negative, there is no jitter.
+	Jitter float64
+
+	// Equal reports whether two states of an object are the same, so that there is nothing to report. Defaults to
+	// reflect.DeepEqual. If the objects carry a version, an etag, or a time of change, compare only that.
+	Equal func(a, b T) bool
+
+	// Valid returns an error for an object that must not be used, such as one that is half written. The error is reported with
+	// the key of the object. Defaults to no check.
+	Valid func(T) error
+
+	// OnError is called for each poll of a watch that failed, and for the bad objects of a poll, all in one error. It runs in the
+	// goroutine of a watcher, or of a List that found bad objects. (List returns other errors to its caller.) Several goroutines
+	// may call OnError concurrently. Defaults to a line in the log at level Warn.
+	OnError func(error)
+
+	// Logger receives errors if OnError is nil. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// New returns a source of the objects that list returns. list returns all objects that exist, and must not change them
+// afterwards. Calls of list do not overlap. A panic of list or key is an error of the poll. The error of New names each field of
+// cfg that is out of its bounds. New panics if list or key is nil.
+func New[K comparable, T any](
+	list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg Config[T],
+) (*Source[K, T], error) {
+	if list == nil || key == nil {
+		panic("poll: New needs a list function and a key function")
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("poll: new source: %w", err)
+	}
+	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
+	cfg.Jitter = cmp.Or(cfg.Jitter, 0.1)
+	if cfg.Equal == nil {
+		cfg.Equal = func(a, b T) bool { return reflect.DeepEqual(a, b) }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.OnError == nil {
+		cfg.OnError = warn(cfg.Logger)
+	}
+	return &Source[K, T]{
+		list: list, key: key, cfg: cfg,
+		delay:  wait.Backoff{Duration: cfg.Interval, Jitter: cfg.Jitter},
+		turn:   make(chan struct{}, 1),
+		nudge:  make(chan struct{}, 1),
+		polled: make(chan struct{}),
+	}, nil
+}
+
+// validate returns an error that names each field that is out of its bounds.
+func (cfg Config[T]) validate() error {
+	if math.IsNaN(cfg.Jitter) || math.IsInf(cfg.Jitter, 1) {
+		return fmt.Errorf("Config.Jitter is %v, must be a number", cfg.Jitter)
+	}
+	return nil
+}
+
+// warn returns an OnError that writes to log.
+func warn(log *slog.Logger) func(error) {
+	return func(err error) {
+		attrs := []slog.Attr{slog.Any("err", err)}
+		if crash := (*wait.PanicError)(nil); errors.As(err, &crash) {
+			attrs = append(attrs, slog.String("stack", string(crash.Stack)))
+		}
+		log.LogAttrs(context.Background(), slog.LevelWarn, "poll goes on after an error", attrs...)
+	}
+}
+
+// Nudge makes a watcher poll now, without waiting for the interval. Several nudges before a poll lead to one poll. A nudge during a
+// poll leads to another one, because the poll in flight may have missed the change. A nudge while there is no watcher is kept for
+// the next watcher, unless a List comes first.
+func (s *Source[K, T]) Nudge() {
+	select {
+	case s.nudge <- struct{}{}:
+	default: // one is waiting
+	}
+}
+
+// List polls now, and returns the last good states of all objects that exist.
+func (s *Source[K, T]) List(ctx context.Context) (informer.List[T], error) {
+	list, bad, err := s.pollInTurn(ctx)
+	if bad != nil {
+		s.cfg.OnError(bad)
+	}
+	return list, err
+}
+
+// pollInTurn takes a turn and polls.
+func (s *Source[K, T]) pollInTurn(ctx context.Context) (list informer.List[T], bad, err error) {
+	if err := s.take(ctx); err != nil {
+		return informer.List[T]{}, nil, err
+	}
+	defer s.give()
+	items, bad, err := s.poll(ctx)
+	if err != nil {
+		return informer.List[T]{}, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return informer.List[T]{Items: items, Version: s.version}, bad, nil
+}
+
+// Equal returns the result of Config.Equal: a Source is an [informer.Equaler].
+func (s *Source[K, T]) Equal(a, b T) bool { return s.cfg.Equal(a, b) }
+
+// BookmarkPeriod returns the longest time from the end of one poll to the beginning of the next, or 0 if only Nudge polls: a
+// Source is an [informer.Bookmarker].
+func (s *Source[K, T]) BookmarkPeriod() time.Duration {
+	if s.cfg.Interval <= 0 {
+		return 0
+	}
+	return time.Duration(float64(s.cfg.Interval) * (1 + max(s.cfg.Jitter, 0)))
+}
+
+// Watch yields the changes after a version that came from List or Watch of this Source.
+func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
+	return func(yield func(informer.Event[T], error) bool) {
+		for first := true; ; first = false {
+			events, polled, known := s.since(after)
+			if !known {
+				yield(informer.Event[T]{}, informer.ErrExpired)
+				return
+			}
+			if !first && len(events) == 0 {
+				events = []informer.Event[T]{{Type: informer.Bookmark, Version: after}}
+			}
+			for _, ev := range events {
+				if !yield(ev, nil) {
+					return
+				}
+				after = ev.Version
+			}
+			if err := s.await(ctx, polled); err != nil {
+				yield(informer.Event[T]{}, err)
+				return
+			}
+		}
+	}
+}
+
+// since returns the changes after a version, and a channel that is closed after the next good poll. It reports whether
+// the version is in the history.
+func (s *Source[K, T]) since(after informer.Version) (events []informer.Event[T], polled <-chan struct{}, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := informer.Version(len(s.history))
+	if after > s.version || after < s.version-n {
+		return nil, nil, false
+	}
+	return s.history[n-(s.version-after):], s.polled, true
+}
+
+// await returns nil when polled is closed, for which it polls itself whenever it is time or someone nudges. Its error is
+// the cause of the end of ctx.
+func (s *Source[K, T]) await(ctx context.Context, polled <-chan struct{}) error {
+	for ctx.Err() == nil && !isClosed(polled) {
+		nudged := s.idle(ctx, polled)
+		if err := s.visit(ctx, polled, nudged); err != nil && ctx.Err() == nil {
+			s.cfg.OnError(err)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// idle waits until it is time to poll, someone nudges, polled is closed, or ctx ends.
+func (s *Source[K, T]) idle(ctx context.Context, polled <-chan struct{}) (nudged bool) {
+	var due <-chan time.Time
+	if s.cfg.Interval > 0 {
+		timer := time.NewTimer(s.untilDue())
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-due:
+	case <-s.nudge:
+		nudged = true
+	case <-polled:
+	case <-ctx.Done():
+	}
+	return nudged
+}
+
+// visit takes a turn and polls, unless another watcher has done so in the meantime. It returns what is to be reported.
+func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged bool) error {
+	err := s.take(ctx)
+	if err == nil {
+		defer s.give()
+	}
+	switch {
+	case err != nil || ctx.Err() != nil || isClosed(polled):
+		if nudged {
+			s.Nudge() // for another watcher, or for us when we have told what the other poll found
+		}
+	case nudged || s.cfg.Interval > 0 && s.untilDue() <= 0:
+		var bad error
+		_, bad, err = s.poll(ctx)
+		err = cmp.Or(err, bad)
+	}
+	return err
+}
+
+// poll lists, compares, and notes the changes. It returns the objects, and which were bad. Only who has the turn may call
+// it.
+func (s *Source[K, T]) poll(ctx context.Context) (items []T, bad, err error) {
+	select {
+	case <-s.nudge: // it is served by this poll
+	default:
+	}
+	var changes []informer.Event[T]
+	var refused []error
+	err = wait.Call(ctx, func(ctx context.Context) error {
+		listed, err := s.list(ctx)
+		if err != nil {
+			return err
+		}
+		items, changes, refused, err = s.compare(listed)
+		return err
+	})
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due = time.Now().Add(s.delay.Delay(0))
+	if err != nil {
+		return nil, nil, fmt.Errorf("poll: list: %w", err)
+	}
+	if len(refused) > 0 {
+		bad = fmt.Errorf("poll: %w", errors.Join(refused...))
+	}
+	for i := range changes {
+		s.version++
+		changes[i].Version = s.version
+	}
+	if len(changes) > 0 {
+		s.history = changes
+	}
+	close(s.polled)
+	s.polled = make(chan struct{})
+	return items, bad, nil
+}
+
+// compare returns the good states of what is listed, how they differ from what is known, and what is wrong with the
+// others. It makes them known, if the list is right.
+func (s *Source[K, T]) compare(listed []T) (items []T, changes []informer.Event[T], refused []error, err error) {
+	var added []K
+	items = make([]T, 0, len(listed))
+	now := make(map[K]T, len(listed))
+	unknown := make(map[K]struct{}) // refused, and without a good state
+	for _, obj := range listed {
+		key := s.key(obj)
+		_, good := now[key]
+		if _, bad := unknown[key]; good || bad {
+			return nil, nil, nil, fmt.Errorf("key %v is in the list twice", key)
+		}
+		old, existed := s.known[key]
+		changed, err := s.judge(old, obj, existed)
+		if err != nil {
+			refused = append(refused, fmt.Errorf("object %v: %w", key, err))
+			if !existed {
+				unknown[key] = struct{}{}
+				continue
+			}
+			obj = old
+		}
+		switch {
+		case !existed:
+			changes = append(changes, informer.Event[T]{Type: informer.Added, Object: obj})
+			added = append(added, key)
+		case changed:
+			changes = append(changes, informer.Event[T]{Type: informer.Modified, Object: obj})
+		}
+		now[key] = obj
+		items = append(items, obj)
+	}
+	s.order = slices.DeleteFunc(s.order, func(key K) bool {
+		_, exists := now[key]
+		if !exists {
+			changes = append(changes, informer.Event[T]{Type: informer.Deleted, Object: s.known[key]})
+		}
+		return !exists
+	})
+	s.order = append(s.order, added...)
+	s.known = now
+	return items, changes, refused, nil
+}
+
+// judge reports whether obj is another state than old, if there was one. It returns an error if obj is bad.
+func (s *Source[K, T]) judge(old, obj T, existed bool) (changed bool, err error) {
+	err = wait.Call(context.Background(), func(context.Context) error {
+		if s.cfg.Valid != nil {
+			if err := s.cfg.Valid(obj); err != nil {
+				return err
+			}
+		}
+		changed = existed && !s.cfg.Equal(old, obj)
+		return nil
+	})
+	return changed, err
+}
+
+// take waits for the turn to poll, unless ctx ends first.
+func (s *Source[K, T]) take(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// give ends the turn.
+func (s *Source[K, T]) give() { <-s.turn }
+
+// untilDue returns the time until the next poll.
+func (s *Source[K, T]) untilDue() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Until(s.due)
+}
+
+// isClosed reports whether ch, on which nobody sends, is closed.
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
