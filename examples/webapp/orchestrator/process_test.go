@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package orchestrator
 
 import (
 	"bufio"
@@ -175,7 +175,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 	}{
 		{[]string{"-manifests", "no/such/directory"}, 1, "no/such/directory"},
 		{[]string{"-manifests", "main.go"}, 1, "main.go: not a directory"},
-		{[]string{"-lease", "1ms", "-manifests", "manifests"}, 1, "LeaseDuration"},
+		{[]string{"-lease", "1ms", "-manifests", "../manifests"}, 1, "LeaseDuration"},
 		{[]string{"-lease", "soon"}, 2, "lease"},
 		{[]string{"frobnicate"}, 2, `unexpected argument "frobnicate"`},
 		{[]string{"-h"}, 0, "-demo"},
@@ -191,7 +191,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 }
 
 func TestTheManifestsOfTheExampleAreValid(t *testing.T) {
-	dir, err := manifest.Open("manifests", manifest.Config{Report: func(err error) { t.Error(err) }})
+	dir, err := manifest.Open("../manifests", manifest.Config{Report: func(err error) { t.Error(err) }})
 	require.NoError(t, err)
 	list, err := dir.List(t.Context())
 	require.NoError(t, err)

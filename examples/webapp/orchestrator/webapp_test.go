@@ -1,4 +1,4 @@
-package main
+package orchestrator
 
 import (
 	"bufio"
@@ -38,7 +38,7 @@ func TestAllCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 
 	hidden := r.manifests + "-hidden"
 	var err error
-	r.Orchestrator, err = NewOrchestrator(r.config())
+	r.Orchestrator, err = New(r.config())
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(r.manifests, hidden))
 	ctx, cancel := context.WithCancel(r.ctx)

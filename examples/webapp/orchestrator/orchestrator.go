@@ -1,4 +1,16 @@
-package main
+// Package orchestrator is the program webapp.
+//
+// The way of a change, from the file to the process; each arrow is informer, queue, reconcile, write:
+//
+//	*.json ──► manifests ──► WebApp ──► webapps ──► Deployment ──► deployments ──► processes
+//	                            ▲          │                                          │
+//	                            │          └──────► Service ─────► services ────► load balancers
+//	                            │                                                     │
+//	                            └───────── status ◄───────────────────────────────────┘
+//
+// Several copies of the program may run on one machine: a lease elects the one that works. When that one is killed
+// another adopts the replicas.
+package orchestrator
 
 import (
 	"cmp"
@@ -77,8 +89,8 @@ const (
 	stopTimeout   = 10 * time.Second
 )
 
-// NewOrchestrator opens the directories and wires everything. It starts nothing but the listener of the status page.
-func NewOrchestrator(cfg Config) (o *Orchestrator, err error) {
+// New opens the directories and wires everything. It starts nothing but the listener of the status page.
+func New(cfg Config) (o *Orchestrator, err error) {
 	o = &Orchestrator{cfg: cfg, page: "/" + rand.Text()}
 	show := printer(cfg.Out)
 	o.events, err = events.NewRecorder(events.Config{Sink: func(e events.Event) {

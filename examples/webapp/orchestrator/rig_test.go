@@ -1,4 +1,4 @@
-package main
+package orchestrator
 
 import (
 	"context"
@@ -88,7 +88,7 @@ func (r *rig) config() Config {
 func (r *rig) start() *rig {
 	r.t.Helper()
 	var err error
-	r.Orchestrator, err = NewOrchestrator(r.config())
+	r.Orchestrator, err = New(r.config())
 	require.NoError(r.t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.ctx)) // until stop, even if the test has run out of time
 	ended := make(chan error, 1)

@@ -1,4 +1,4 @@
-package main
+package orchestrator
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error
 		return fmt.Errorf("webapp: demo: %w", err)
 	}
 	rejected := make(chan struct{}, 1)
-	o, err := NewOrchestrator(Config{
+	o, err := New(Config{
 		Manifests: manifests, State: stateOf(dir), Out: out, Logger: logger,
 		Observe: func(e events.Event) {
 			if e.Reason == reasonRejected {
