@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"reflect"
@@ -140,6 +141,18 @@ func (w *World) AwaitWrites(n int) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// Repeat makes a fault happen a number of times, each at any moment after 20 more writes, and waits for 20 writes after the
+// last one.
+func (w *World) Repeat(times int, fault func()) {
+	w.t.Helper()
+	for range times {
+		w.AwaitWrites(20)
+		time.Sleep(rand.N(20 * time.Millisecond))
+		fault()
+	}
+	w.AwaitWrites(20)
 }
 
 // KillWriter kills one of the processes, as kill -9 does, and starts another one in its place.

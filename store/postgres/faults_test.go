@@ -5,7 +5,6 @@ package postgres_test
 import (
 	"context"
 	"flag"
-	"math/rand/v2"
 	"net"
 	"os"
 	"testing"
@@ -40,7 +39,6 @@ func TestMain(m *testing.M) {
 // While four writers in two processes write and an informer watches, something fails again and again. See package writers
 // for what holds at the end.
 func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
-	moment := func() { time.Sleep(rand.N(20 * time.Millisecond)) } // any moment will do
 	for name, fault := range map[string]func(w *writers.World, s *servertest.Server, p *servertest.Proxy){
 		"a writer is killed":      func(w *writers.World, _ *servertest.Server, _ *servertest.Proxy) { w.KillWriter() },
 		"the server is killed":    func(_ *writers.World, s *servertest.Server, _ *servertest.Proxy) { s.Restart() },
@@ -65,12 +63,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			near := connect(t, server.Addr())
 			require.NoError(t, postgres.Migrate(t.Context(), near, manyChanges))
 			w := writers.Begin(t, open(t, connect(t, proxy.Addr()), manyChanges), proxy.Addr())
-			for range *cycles {
-				w.AwaitWrites(20)
-				moment()
-				fault(w, server, proxy)
-			}
-			w.AwaitWrites(20)
+			w.Repeat(*cycles, func() { fault(w, server, proxy) })
 			near.Reset() // its connections may be of a server that was killed
 			changes := w.Check(open(t, near, manyChanges))
 			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, w.Writes(), changes)

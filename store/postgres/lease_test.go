@@ -5,13 +5,10 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
-	"github.com/setpoint-go/setpoint/leaderelect/storelease"
-	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
@@ -21,13 +18,7 @@ func TestTheSchemaHoldsLeases(t *testing.T) {
 		// A pool of its own: a case restarts the server, which breaks the connections of a shared one.
 		cfg := postgres.Config{Schema: newSchema(t, connect(t, server.Addr()))}
 		proxy := servertest.NewProxy(t, server.Addr())
-		leases := func(addr string) leaderelect.LeaseStore {
-			records, err := store.Open(open(t, connect(t, addr), cfg), "Lease", store.Config[storelease.Record]{})
-			require.NoError(t, err)
-			s, err := storelease.New(records, storelease.Config{Unfenced: true}) // the suite lowers a term
-			require.NoError(t, err)
-			return s
-		}
+		leases := func(addr string) leaderelect.LeaseStore { return dbtest.Leases(t, open(t, connect(t, addr), cfg)) }
 		return leasetest.Backend{
 			Store:    leases(proxy.Addr()),
 			Reopen:   func() leaderelect.LeaseStore { return leases(server.Addr()) },

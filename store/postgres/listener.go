@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/setpoint-go/setpoint/internal/follow"
 )
 
 // listener holds one connection that listens for the notifications of a schema while there are watches, and wakes them up.
@@ -16,12 +18,13 @@ type listener struct {
 	channel string
 	retry   time.Duration // between attempts to connect
 
+	notified follow.Signal // wakes the watches
+
 	mu sync.Mutex
 	// mu guards the following.
 	watches int
 	stop    context.CancelFunc // ends the goroutine; nil while there is none
 	ended   chan struct{}      // closed when that goroutine has ended
-	changed chan struct{}      // closed at the next notification; nil before the first call of next
 }
 
 // join counts a watch, and leave counts it off. The first one starts the goroutine that listens, and the last one ends it.
@@ -79,29 +82,9 @@ func (l *listener) listen(ctx context.Context) {
 		return
 	}
 	for {
-		l.wake() // also now: something may have changed before the connection listened
+		l.notified.Wake() // also now: something may have changed before the connection listened
 		if _, err := own.WaitForNotification(ctx); err != nil {
 			return
 		}
-	}
-}
-
-// next returns a channel that is closed at the next notification.
-func (l *listener) next() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.changed == nil {
-		l.changed = make(chan struct{})
-	}
-	return l.changed
-}
-
-// wake wakes the watches.
-func (l *listener) wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.changed != nil {
-		close(l.changed)
-		l.changed = nil
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -24,21 +24,6 @@ import (
 )
 
 var errGone = errors.New("gone")
-
-type app struct{ Image string }
-
-func apps(t testing.TB, db *postgres.Backend) store.Store[app] {
-	t.Helper()
-	s, err := store.Open(db, "App", store.Config[app]{})
-	require.NoError(t, err)
-	return s
-}
-
-func put(ctx context.Context, db *postgres.Backend, key, value string, fences ...backend.Fence) (backend.Record, error) {
-	return db.Transact(ctx, "app", key, fences, func(backend.Record) (*backend.Record, error) {
-		return &backend.Record{Meta: []byte("{}"), Value: []byte(value)}, nil
-	})
-}
 
 func TestPostgres(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
@@ -110,7 +95,7 @@ func migrateAtOnce(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	for range n {
 		require.NoError(t, <-errs)
 	}
-	_, err := put(t.Context(), open(t, pool, cfg), "a", "1")
+	_, err := dbtest.Put(t.Context(), open(t, pool, cfg), "a", "1")
 	require.NoError(t, err)
 	require.NoError(t, postgres.Migrate(t.Context(), pool, cfg))
 	r, err := open(t, pool, cfg).Get(t.Context(), "app", "a")
@@ -123,7 +108,7 @@ func anyName(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 		cfg := postgres.Config{Schema: name}
 		require.NoError(t, postgres.Migrate(t.Context(), pool, cfg), name)
 		db := open(t, pool, cfg)
-		_, err := put(t.Context(), db, "a", "1")
+		_, err := dbtest.Put(t.Context(), db, "a", "1")
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
@@ -138,18 +123,18 @@ func anyName(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 func greatTerms(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
 	const greatest = ^uint64(0)
-	_, err := put(t.Context(), db, "a", "1", backend.Fence{Lease: "shop", Term: greatest})
+	_, err := dbtest.Put(t.Context(), db, "a", "1", backend.Fence{Lease: "shop", Term: greatest})
 	require.NoError(t, err)
-	_, err = put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest - 1})
+	_, err = dbtest.Put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest - 1})
 	require.ErrorIs(t, err, backend.ErrFenced)
-	_, err = put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest})
+	_, err = dbtest.Put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest})
 	require.NoError(t, err)
 }
 
 func joined(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	schema := newSchema(t, pool)
 	db := open(t, pool, postgres.Config{Schema: schema})
-	s := apps(t, db)
+	s := dbtest.Apps(t, db)
 	_, err := pool.Exec(t.Context(), "CREATE TABLE orders (id text)")
 	require.NoError(t, err)
 	orders := func() (n int) {
@@ -162,7 +147,7 @@ func joined(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	}
 	require.ErrorIs(t, inTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) error {
 		order(tx)
-		_, err = s.Create(ctx, store.Object[app]{Key: "a"})
+		_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 		require.NoError(t, err)
 		_, err = s.Get(ctx, "a")
 		require.NoError(t, err, "the transaction sees its own write")
@@ -174,14 +159,14 @@ func joined(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 	assert.Zero(t, orders())
 
-	var a, b store.Object[app]
+	var a, b store.Object[dbtest.App]
 	require.NoError(t, inTx(t.Context(), pool, func(ctx context.Context, tx pgx.Tx) (err error) {
-		a, err = s.Create(ctx, store.Object[app]{Key: "a"})
+		a, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 		require.NoError(t, err)
-		_, err = s.Create(ctx, store.Object[app]{Key: "a"})
+		_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 		require.ErrorIs(t, err, store.ErrExists, "a refusal does not end the transaction")
 		order(tx)
-		b, err = s.Create(ctx, store.Object[app]{Key: "b"})
+		b, err = s.Create(ctx, store.Object[dbtest.App]{Key: "b"})
 		return err
 	}))
 	require.Greater(t, b.Version, a.Version)
@@ -193,15 +178,15 @@ func joined(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 }
 
 func oldSnapshot(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
-	s := apps(t, open(t, pool, postgres.Config{Schema: newSchema(t, pool)}))
+	s := dbtest.Apps(t, open(t, pool, postgres.Config{Schema: newSchema(t, pool)}))
 	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
 	ctx := postgres.WithTx(t.Context(), tx)
 	_, err = s.Get(ctx, "a")
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = s.Create(t.Context(), store.Object[app]{Key: "a", Value: app{Image: "theirs"}})
+	_, err = s.Create(t.Context(), store.Object[dbtest.App]{Key: "a", Value: dbtest.App{Image: "theirs"}})
 	require.NoError(t, err)
-	_, err = s.Create(ctx, store.Object[app]{Key: "a", Value: app{Image: "mine"}})
+	_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a", Value: dbtest.App{Image: "mine"}})
 	var refused *pgconn.PgError
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "40001", refused.Code)
@@ -220,7 +205,7 @@ func noDeadlock(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 			for range 10 {
 				if err := inTx(t.Context(), pool, func(ctx context.Context, _ pgx.Tx) error {
 					for j := range 3 { // in another order each
-						if _, err := put(ctx, db, fmt.Sprint((i*j+i)%5), "1", backend.Fence{Lease: fmt.Sprint(j * i % 3), Term: 1}); err != nil {
+						if _, err := dbtest.Put(ctx, db, fmt.Sprint((i*j+i)%5), "1", backend.Fence{Lease: fmt.Sprint(j * i % 3), Term: 1}); err != nil {
 							return err
 						}
 					}
@@ -241,15 +226,15 @@ func noDeadlock(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 func waits(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
 	require.NoError(t, inTx(t.Context(), pool, func(ctx context.Context, _ pgx.Tx) error {
-		_, err := put(ctx, db, "a", "1")
+		_, err := dbtest.Put(ctx, db, "a", "1")
 		require.NoError(t, err)
 		short, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errGone)
 		defer cancel()
-		_, err = put(short, db, "b", "1")
+		_, err = dbtest.Put(short, db, "b", "1")
 		require.ErrorIs(t, err, errGone)
 		return nil
 	}))
-	_, err := put(t.Context(), db, "b", "1")
+	_, err := dbtest.Put(t.Context(), db, "b", "1")
 	require.NoError(t, err)
 }
 
@@ -257,43 +242,10 @@ func trimmed(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	const history = 10
 	schema := newSchema(t, pool)
 	db := open(t, pool, postgres.Config{Schema: schema, History: history})
-	s := apps(t, db)
-	old, err := s.Create(t.Context(), store.Object[app]{Key: "old"})
-	require.NoError(t, err)
-	_, err = s.Create(t.Context(), store.Object[app]{Key: "gone"})
-	require.NoError(t, err)
-	_, err = s.Delete(t.Context(), "gone")
-	require.NoError(t, err)
-	o, err := s.Create(t.Context(), store.Object[app]{Key: "busy"})
-	require.NoError(t, err)
-	for i := range 5 * history {
-		o.Value.Image = fmt.Sprint(i)
-		o, err = s.Update(t.Context(), o)
-		require.NoError(t, err)
-	}
-	var rows int
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM "`+schema+`".objects`).Scan(&rows))
-	assert.Equal(t, history+1, rows, "old, and the changes of busy")
-	tombstone, err := db.Get(t.Context(), "App", "gone")
-	require.NoError(t, err)
-	assert.Zero(t, tombstone, "it is forgotten like the changes beside it")
-	got, err := s.Get(t.Context(), "old")
-	require.NoError(t, err)
-	assert.Equal(t, old, got)
-	first := o.Version - history // the oldest version from which a watch can start
-	for _, v := range []informer.Version{0, first - 1, o.Version + 1} {
-		for _, err := range s.Watch(t.Context(), v) {
-			require.ErrorIs(t, err, backend.ErrExpired)
-		}
-	}
-	told := 0
-	for e, err := range s.Watch(t.Context(), first) {
-		require.NoError(t, err)
-		if told++; e.Version == o.Version {
-			break
-		}
-	}
-	assert.Equal(t, history, told)
+	dbtest.HistoryIsTrimmed(t, db, history, func() (rows int) {
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM "`+schema+`".objects`).Scan(&rows))
+		return rows
+	})
 }
 
 // listeners returns the server processes that wait for a notification.
@@ -313,7 +265,7 @@ func lostListener(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	written := 0
 	write := func() {
 		written++
-		_, err := put(ctx, db, "a", fmt.Sprint(written))
+		_, err := dbtest.Put(ctx, db, "a", fmt.Sprint(written))
 		require.NoError(t, err)
 	}
 	write()
@@ -339,7 +291,7 @@ func givesUp(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	watch := func(f func()) {
-		_, err := put(ctx, db, "a", "1")
+		_, err := dbtest.Put(ctx, db, "a", "1")
 		require.NoError(t, err)
 		for _, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
 			require.NoError(t, err)
@@ -367,7 +319,7 @@ func givesUp(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
 func damaged(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	schema := newSchema(t, pool)
 	db := open(t, pool, postgres.Config{Schema: schema})
-	_, err := put(t.Context(), db, "a", "1")
+	_, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 	_, err = pool.Exec(t.Context(), `UPDATE "`+schema+`".objects SET record = '\xff'`)
 	require.NoError(t, err)
@@ -379,15 +331,15 @@ func damaged(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	for _, err := range db.Watch(t.Context(), "app", backend.Query{}, 0) {
 		require.ErrorContains(t, err, "postgres: watch app: the record of version 1: ")
 	}
-	_, err = put(t.Context(), db, "a", "2")
+	_, err = dbtest.Put(t.Context(), db, "a", "2")
 	require.ErrorContains(t, err, `postgres: write app "a": the record of version 1: `)
 }
 
 func view(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	schema := newSchema(t, pool)
-	s := apps(t, open(t, pool, postgres.Config{Schema: schema}))
+	s := dbtest.Apps(t, open(t, pool, postgres.Config{Schema: schema}))
 	for _, key := range []string{"a", "b"} {
-		_, err := s.Create(t.Context(), store.Object[app]{Key: key, Value: app{Image: "image of " + key}})
+		_, err := s.Create(t.Context(), store.Object[dbtest.App]{Key: key, Value: dbtest.App{Image: "image of " + key}})
 		require.NoError(t, err)
 	}
 	_, err := s.Delete(t.Context(), "a")
@@ -405,9 +357,9 @@ func poolerModes(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
 		plain, err := pgxpool.New(t.Context(), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&default_query_exec_mode="+mode)
 		require.NoError(t, err)
 		db := open(t, plain, postgres.Config{Schema: newSchema(t, pool)})
-		_, err = put(t.Context(), db, `it's \a`, "\x00\xff'", backend.Fence{Lease: `it's \a`, Term: 7})
+		_, err = dbtest.Put(t.Context(), db, `it's \a`, "\x00\xff'", backend.Fence{Lease: `it's \a`, Term: 7})
 		require.NoError(t, err, mode)
-		_, err = put(t.Context(), db, `it's \a`, "", backend.Fence{Lease: `it's \a`, Term: 6})
+		_, err = dbtest.Put(t.Context(), db, `it's \a`, "", backend.Fence{Lease: `it's \a`, Term: 6})
 		require.ErrorIs(t, err, backend.ErrFenced, mode)
 		r, err := db.Get(t.Context(), "app", `it's \a`)
 		require.NoError(t, err, mode)

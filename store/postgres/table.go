@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -217,8 +218,29 @@ func (t *Table[T]) pages(ctx context.Context, yield func(informer.List[T]) bool)
 // Watch implements [informer.ListWatcher].
 func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
-		err := t.watch(ctx, after, func(e informer.Event[T]) bool { return yield(e, nil) })
-		if err != nil {
+		trimAt := time.Now()
+		watch := follow.Loop[informer.Event[T]]{
+			Poll:   t.cfg.Poll,
+			Signal: &t.listener.notified,
+			Read: func(
+				ctx context.Context, after informer.Version, tell func(informer.Version, informer.Event[T]) bool,
+			) (informer.Version, bool, error) {
+				next, more, err := t.catchUp(ctx, after, func(e informer.Event[T]) bool { return tell(e.Version, e) })
+				if err != nil || !more || time.Now().Before(trimAt) {
+					return next, false, err
+				}
+				trimAt = time.Now().Add(trimPeriod)
+				_, err = t.pool.Exec(ctx, t.queries.trim, t.cfg.History)
+				return next, false, err
+			},
+			// A version without a change of this table is a bookmark too: everything up to it was told.
+			Bookmark: func(v informer.Version) informer.Event[T] {
+				return informer.Event[T]{Type: informer.Bookmark, Version: v}
+			},
+		}
+		leave := t.listener.join()
+		defer leave()
+		if err := watch.Run(ctx, after, func(e informer.Event[T]) bool { return yield(e, nil) }); err != nil {
 			yield(informer.Event[T]{}, failed(ctx, "watch "+t.cfg.source(), err))
 		}
 	}
@@ -226,46 +248,6 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 
 // trimPeriod is how often a watch trims the log.
 const trimPeriod = time.Minute
-
-// watch calls yield with event after event until it returns false.
-func (t *Table[T]) watch(ctx context.Context, at informer.Version, yield func(informer.Event[T]) bool) error {
-	leave := t.listener.join()
-	defer leave()
-	last, trimAt := time.Now(), time.Now()
-	tick := time.NewTicker(min(t.cfg.Poll, backend.BookmarkInterval/2))
-	defer tick.Stop()
-	for {
-		// Before the changes are read, or a notification in between would be missed.
-		notified := t.listener.next()
-		told := false
-		next, more, err := t.catchUp(ctx, at, func(e informer.Event[T]) bool {
-			told, last = true, time.Now()
-			return yield(e)
-		})
-		if err != nil || !more {
-			return err
-		}
-		// A version without a change of this table is a bookmark: everything up to it was told.
-		if idle := time.Since(last) >= backend.BookmarkInterval/2; next > at && !told || idle {
-			last = time.Now()
-			if !yield(informer.Event[T]{Type: informer.Bookmark, Version: next}) {
-				return nil
-			}
-		}
-		if at = next; !time.Now().Before(trimAt) {
-			trimAt = time.Now().Add(trimPeriod)
-			if _, err := t.pool.Exec(ctx, t.queries.trim, t.cfg.History); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-notified:
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
 
 // catchUp tells what the transactions after a version have changed, up to the first one that may still be open. It returns
 // the version that is reached, and false if yield has.

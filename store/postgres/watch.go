@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -73,49 +73,26 @@ func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
-		if err := b.watch(ctx, kind, q, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
+		watch := follow.Loop[backend.Change]{
+			Poll:   b.cfg.Poll,
+			Signal: &b.listener.notified,
+			Read: func(
+				ctx context.Context, after informer.Version, tell func(informer.Version, backend.Change) bool,
+			) (informer.Version, bool, error) {
+				records, next, err := b.changes(ctx, kind, after)
+				for _, r := range records {
+					if q.Concern(&r) && !tell(r.Version, backend.Change{Record: r, Version: r.Version}) {
+						break
+					}
+				}
+				return next, len(records) == batchSize, err
+			},
+			Bookmark: func(v informer.Version) backend.Change { return backend.Change{Version: v} },
+		}
+		leave := b.listener.join()
+		defer leave()
+		if err := watch.Run(ctx, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
 			yield(backend.Change{}, failed(ctx, "watch "+kind, err))
-		}
-	}
-}
-
-// watch calls yield with change after change until it returns false.
-func (b *Backend) watch(
-	ctx context.Context, kind string, q backend.Query, at informer.Version, yield func(backend.Change) bool,
-) error {
-	leave := b.listener.join()
-	defer leave()
-	told, last := at, time.Now()
-	tell := func(c backend.Change) bool {
-		told, last = c.Version, time.Now()
-		return yield(c)
-	}
-	tick := time.NewTicker(min(b.cfg.Poll, backend.BookmarkInterval/2))
-	defer tick.Stop()
-	for {
-		// Before the changes are read, or a notification in between would be missed.
-		notified := b.listener.next()
-		records, next, err := b.changes(ctx, kind, at)
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			if q.Concern(&r) && !tell(backend.Change{Record: r, Version: r.Version}) {
-				return nil
-			}
-		}
-		at = next
-		if idle := time.Since(last) >= backend.BookmarkInterval/2; (told < at || idle) && !tell(backend.Change{Version: at}) {
-			return nil
-		}
-		if len(records) == batchSize {
-			continue
-		}
-		select {
-		case <-notified:
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 }

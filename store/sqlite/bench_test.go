@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
@@ -74,11 +75,11 @@ func BenchmarkWrite(b *testing.B) {
 			})
 		})
 		b.Run(fmt.Sprintf("writers=%d/setpoint", writers), func(b *testing.B) {
-			s := apps(b, open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{}))
-			objects := make([]store.Object[app], writers)
+			s := dbtest.Apps(b, open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{}))
+			objects := make([]store.Object[dbtest.App], writers)
 			for w := range objects {
 				var err error
-				objects[w], err = s.Create(b.Context(), store.Object[app]{Key: fmt.Sprint(w)})
+				objects[w], err = s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprint(w)})
 				require.NoError(b, err)
 			}
 			each(b, func(w, i int) (err error) {
@@ -101,20 +102,20 @@ func BenchmarkHandler(b *testing.B) {
 			if !same {
 				writer = open(b, path, sqlite.Config{})
 			}
-			inf, err := informer.New(apps(b, reader), store.Key[app], informer.Config{})
+			inf, err := informer.New(dbtest.Apps(b, reader), store.Key[dbtest.App], informer.Config{})
 			require.NoError(b, err)
 			seen := make(chan time.Time, 1)
-			_, err = inf.AddHandler(informer.Handler[string, store.Object[app]]{
-				OnAdd:    func(store.Object[app], bool) { seen <- time.Now() },
-				OnUpdate: func(_, _ store.Object[app]) { seen <- time.Now() },
-				OnDelete: func(cache.Tombstone[string, store.Object[app]]) {},
+			_, err = inf.AddHandler(informer.Handler[string, store.Object[dbtest.App]]{
+				OnAdd:    func(store.Object[dbtest.App], bool) { seen <- time.Now() },
+				OnUpdate: func(_, _ store.Object[dbtest.App]) { seen <- time.Now() },
+				OnDelete: func(cache.Tombstone[string, store.Object[dbtest.App]]) {},
 			})
 			require.NoError(b, err)
 			ctx, stop := context.WithCancel(b.Context())
 			done := make(chan error)
 			go func() { done <- inf.Run(ctx) }()
-			s := apps(b, writer)
-			o, err := s.Create(ctx, store.Object[app]{Key: "a"})
+			s := dbtest.Apps(b, writer)
+			o, err := s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 			require.NoError(b, err)
 			<-seen
 			var longest, all time.Duration
@@ -163,11 +164,11 @@ func BenchmarkList(b *testing.B) {
 	})
 	b.Run("setpoint", func(b *testing.B) {
 		db := open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{})
-		s := apps(b, db)
+		s := dbtest.Apps(b, db)
 		tx, err := db.DB().Begin()
 		require.NoError(b, err)
 		for i := range n {
-			_, err := s.Create(sqlite.WithTx(b.Context(), tx), store.Object[app]{Key: fmt.Sprintf("%06d", i), Value: app{Image: image}})
+			_, err := s.Create(sqlite.WithTx(b.Context(), tx), store.Object[dbtest.App]{Key: fmt.Sprintf("%06d", i), Value: dbtest.App{Image: image}})
 			require.NoError(b, err)
 		}
 		require.NoError(b, tx.Commit())

@@ -3,11 +3,9 @@ package sqlite_test
 import (
 	"context"
 	"flag"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -36,11 +34,7 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db := open(t, path, manyChanges)
 	w := writers.Begin(t, db, path)
-	for range *cycles {
-		w.AwaitWrites(20)
-		time.Sleep(rand.N(20 * time.Millisecond)) // any moment will do
-		w.KillWriter()
-	}
+	w.Repeat(*cycles, w.KillWriter)
 	changes := w.Check(open(t, path, manyChanges))
 	var sound string
 	require.NoError(t, db.DB().QueryRow("PRAGMA integrity_check").Scan(&sound))

@@ -17,6 +17,7 @@ import (
 	sqlitedriver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -63,12 +64,13 @@ func (c Config) validate() error {
 // methods are safe for concurrent use.
 type Backend struct {
 	backend.Kinds
-	cfg    Config
-	tables tables
-	write  *sql.DB // one connection, which does not wait for the writers of others: begin does
-	read   *sql.DB
-	users  *sql.DB // what DB returns
-	latest latest
+	cfg     Config
+	tables  tables
+	write   *sql.DB // one connection, which does not wait for the writers of others: begin does
+	read    *sql.DB
+	users   *sql.DB // what DB returns
+	latest  latest
+	written follow.Signal // by this Backend
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -107,7 +109,6 @@ func open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 		return nil, err // SQLite says no more than that it cannot open the file
 	}
 	b := &Backend{cfg: cfg, tables: newTables(cfg.TablePrefix)}
-	b.latest.changed = make(chan struct{})
 	busy := "busy_timeout(" + strconv.FormatInt(cfg.BusyTimeout.Milliseconds(), 10) + ")"
 	durable := []string{"journal_mode(WAL)", "synchronous(FULL)"}
 	for _, p := range []struct {

@@ -14,26 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
-
-type app struct{ Image string }
-
-func apps(t testing.TB, db *sqlite.Backend) store.Store[app] {
-	t.Helper()
-	s, err := store.Open(db, "App", store.Config[app]{})
-	require.NoError(t, err)
-	return s
-}
-
-func put(ctx context.Context, db *sqlite.Backend, key, value string, fences ...backend.Fence) (backend.Record, error) {
-	return db.Transact(ctx, "app", key, fences, func(backend.Record) (*backend.Record, error) {
-		return &backend.Record{Meta: []byte("{}"), Value: []byte(value)}, nil
-	})
-}
 
 func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 	dir := t.TempDir()
@@ -95,7 +80,7 @@ func TestAPathMayContainAnyCharacter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a b?c#d%20e&mode=memory;'\"ö")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, "x?y=z#%41.db")
-	_, err := put(t.Context(), open(t, path, sqlite.Config{}), "a", "1")
+	_, err := dbtest.Put(t.Context(), open(t, path, sqlite.Config{}), "a", "1")
 	require.NoError(t, err)
 	r, err := open(t, path, sqlite.Config{}).Get(t.Context(), "app", "a")
 	require.NoError(t, err)
@@ -110,12 +95,12 @@ func TestAPathMayContainAnyCharacter(t *testing.T) {
 func TestTwoPrefixesAreTwoDatabases(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	one, two := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{TablePrefix: "other_"})
-	_, err := put(t.Context(), one, "a", "1", backend.Fence{Lease: "shop", Term: 7})
+	_, err := dbtest.Put(t.Context(), one, "a", "1", backend.Fence{Lease: "shop", Term: 7})
 	require.NoError(t, err)
 	r, err := two.Get(t.Context(), "app", "a")
 	require.NoError(t, err)
 	assert.Zero(t, r)
-	_, err = put(t.Context(), two, "a", "1", backend.Fence{Lease: "shop", Term: 6})
+	_, err = dbtest.Put(t.Context(), two, "a", "1", backend.Fence{Lease: "shop", Term: 6})
 	require.NoError(t, err)
 }
 
@@ -124,7 +109,7 @@ func TestObjectsSurviveAReopen(t *testing.T) {
 	db, err := sqlite.Open(t.Context(), path, sqlite.Config{})
 	require.NoError(t, err)
 	const greatest = ^uint64(0)
-	written, err := put(t.Context(), db, "a", "1", backend.Fence{Lease: "shop", Term: greatest})
+	written, err := dbtest.Put(t.Context(), db, "a", "1", backend.Fence{Lease: "shop", Term: greatest})
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	_, err = db.Get(t.Context(), "app", "a")
@@ -134,9 +119,9 @@ func TestObjectsSurviveAReopen(t *testing.T) {
 	r, err := db.Get(t.Context(), "app", "a")
 	require.NoError(t, err)
 	assert.Equal(t, written, r)
-	_, err = put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest - 1})
+	_, err = dbtest.Put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest - 1})
 	require.ErrorIs(t, err, backend.ErrFenced)
-	next, err := put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest})
+	next, err := dbtest.Put(t.Context(), db, "a", "2", backend.Fence{Lease: "shop", Term: greatest})
 	require.NoError(t, err)
 	assert.Equal(t, written.Version+1, next.Version)
 }
@@ -146,7 +131,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	_, err := db.DB().Exec("CREATE TABLE orders (id TEXT)")
 	require.NoError(t, err)
-	s := apps(t, db)
+	s := dbtest.Apps(t, db)
 	orders := func() (n int) {
 		require.NoError(t, other.DB().QueryRow("SELECT count(*) FROM orders").Scan(&n))
 		return n
@@ -160,11 +145,11 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 	require.NoError(t, err)
 	order(tx)
 	ctx := sqlite.WithTx(t.Context(), tx)
-	_, err = s.Create(ctx, store.Object[app]{Key: "a"})
+	_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 	require.NoError(t, err)
 	_, err = s.Get(ctx, "a")
 	require.NoError(t, err, "the transaction sees its own write")
-	_, err = apps(t, other).Get(t.Context(), "a")
+	_, err = dbtest.Apps(t, other).Get(t.Context(), "a")
 	require.ErrorIs(t, err, store.ErrNotFound, "nobody else does")
 	require.NoError(t, tx.Rollback())
 	_, err = s.Get(t.Context(), "a")
@@ -174,17 +159,17 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 	tx, err = db.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	ctx = sqlite.WithTx(t.Context(), tx)
-	a, err := s.Create(ctx, store.Object[app]{Key: "a"})
+	a, err := s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 	require.NoError(t, err)
-	_, err = s.Create(ctx, store.Object[app]{Key: "a"})
+	_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 	require.ErrorIs(t, err, store.ErrExists, "a refusal does not end the transaction")
 	order(tx)
-	b, err := s.Create(ctx, store.Object[app]{Key: "b"})
+	b, err := s.Create(ctx, store.Object[dbtest.App]{Key: "b"})
 	require.NoError(t, err)
 	require.Greater(t, b.Version, a.Version)
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, 1, orders())
-	l, err := apps(t, other).List(t.Context())
+	l, err := dbtest.Apps(t, other).List(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, l.Items, 2)
 	assert.Equal(t, b.Version, l.Version)
@@ -194,7 +179,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 func TestATransactionOnAnOldSnapshotWritesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db := open(t, path, sqlite.Config{})
-	s := apps(t, db)
+	s := dbtest.Apps(t, db)
 	deferred, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, deferred.Close()) }()
@@ -203,9 +188,9 @@ func TestATransactionOnAnOldSnapshotWritesNothing(t *testing.T) {
 	ctx := sqlite.WithTx(t.Context(), tx)
 	_, err = s.Get(ctx, "a")
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = s.Create(t.Context(), store.Object[app]{Key: "a", Value: app{Image: "theirs"}})
+	_, err = s.Create(t.Context(), store.Object[dbtest.App]{Key: "a", Value: dbtest.App{Image: "theirs"}})
 	require.NoError(t, err)
-	_, err = s.Create(ctx, store.Object[app]{Key: "a", Value: app{Image: "mine"}})
+	_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a", Value: dbtest.App{Image: "mine"}})
 	require.Error(t, err)
 	require.NoError(t, tx.Rollback())
 	a, err := s.Get(t.Context(), "a")
@@ -221,7 +206,7 @@ func TestAWaitForTheWriterEndsWithItsContext(t *testing.T) {
 	for name, db := range map[string]*sqlite.Backend{"through another handle": db, "through the same handle": other} {
 		gone := errors.New("gone")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, gone)
-		_, err = put(ctx, db, "a", "1")
+		_, err = dbtest.Put(ctx, db, "a", "1")
 		require.ErrorIs(t, err, gone, name)
 		cancel()
 	}
@@ -229,7 +214,7 @@ func TestAWaitForTheWriterEndsWithItsContext(t *testing.T) {
 	require.NoError(t, err, "readers do not wait")
 	assert.Zero(t, r)
 	require.NoError(t, tx.Rollback())
-	_, err = put(t.Context(), db, "a", "1")
+	_, err = dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 }
 
@@ -238,7 +223,7 @@ func TestABusyWriterIsNamedAfterBusyTimeout(t *testing.T) {
 	db, other := open(t, path, sqlite.Config{BusyTimeout: 20 * time.Millisecond}), open(t, path, sqlite.Config{})
 	tx, err := other.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = put(t.Context(), db, "a", "1")
+	_, err = dbtest.Put(t.Context(), db, "a", "1")
 	require.ErrorContains(t, err, `sqlite: write app "a": database is locked`)
 	require.NoError(t, tx.Rollback())
 }
@@ -253,53 +238,13 @@ func rows(t *testing.T, db *sqlite.Backend) (n int) {
 func TestHistoryIsTrimmed(t *testing.T) {
 	const history = 10
 	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{History: history})
-	s := apps(t, db)
-	old, err := s.Create(t.Context(), store.Object[app]{Key: "old"})
-	require.NoError(t, err)
-	gone, err := s.Create(t.Context(), store.Object[app]{Key: "gone"})
-	require.NoError(t, err)
-	_, err = s.Delete(t.Context(), "gone")
-	require.NoError(t, err)
-	o, err := s.Create(t.Context(), store.Object[app]{Key: "busy"})
-	require.NoError(t, err)
-	var versions []informer.Version
-	for i := range 5 * history {
-		o.Value.Image = fmt.Sprint(i)
-		o, err = s.Update(t.Context(), o)
-		require.NoError(t, err)
-		versions = append(versions, o.Version)
-	}
-	assert.Equal(t, history+1, rows(t, db), "old, and the changes of busy")
-	tombstone, err := db.Get(t.Context(), "App", "gone")
-	require.NoError(t, err)
-	assert.Zero(t, tombstone, "it is forgotten like the changes beside it")
-	got, err := s.Get(t.Context(), "old")
-	require.NoError(t, err)
-	assert.Equal(t, old, got)
-
-	first := o.Version - history // the oldest version from which a watch can start
-	for v, err := range s.Watch(t.Context(), first-1) {
-		require.ErrorIs(t, err, backend.ErrExpired, "%v", v)
-	}
-	var told []informer.Version
-	for e, err := range s.Watch(t.Context(), first) {
-		require.NoError(t, err)
-		if told = append(told, e.Version); e.Version == o.Version {
-			break
-		}
-	}
-	assert.Equal(t, versions[len(versions)-history:], told)
-	for _, v := range []informer.Version{0, gone.Version} {
-		for _, err := range s.Watch(t.Context(), v) {
-			require.ErrorIs(t, err, backend.ErrExpired)
-		}
-	}
+	dbtest.HistoryIsTrimmed(t, db, history, func() int { return rows(t, db) })
 }
 
 // A file may be replaced by an older copy. A watch that has seen more than the copy has to start over.
 func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
-	r, err := put(t.Context(), db, "a", "1")
+	r, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 	for _, err := range db.Watch(t.Context(), "app", backend.Query{}, r.Version+1) {
 		require.ErrorIs(t, err, backend.ErrExpired)
@@ -309,7 +254,7 @@ func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
 
 func TestAFullDiskLosesNothing(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
-	_, err := put(t.Context(), db, "before", "1")
+	_, err := dbtest.Put(t.Context(), db, "before", "1")
 	require.NoError(t, err)
 	var pages int
 	require.NoError(t, db.DB().QueryRow("PRAGMA page_count").Scan(&pages))
@@ -318,13 +263,13 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 		require.NoError(t, err)
 	}
 	limit(pages)
-	_, err = put(t.Context(), db, "large", strings.Repeat("x", 1<<20), backend.Fence{Lease: "shop", Term: 7})
+	_, err = dbtest.Put(t.Context(), db, "large", strings.Repeat("x", 1<<20), backend.Fence{Lease: "shop", Term: 7})
 	require.ErrorContains(t, err, `sqlite: write app "large": database or disk is full`)
 	r, err := db.Get(t.Context(), "app", "large")
 	require.NoError(t, err)
 	assert.Zero(t, r)
 	limit(1 << 30)
-	_, err = put(t.Context(), db, "large", strings.Repeat("x", 1<<20), backend.Fence{Lease: "shop", Term: 6})
+	_, err = dbtest.Put(t.Context(), db, "large", strings.Repeat("x", 1<<20), backend.Fence{Lease: "shop", Term: 6})
 	require.NoError(t, err, "the term of the write that failed was not recorded")
 	r, err = db.Get(t.Context(), "app", "before")
 	require.NoError(t, err)
@@ -337,10 +282,10 @@ func TestAWatchSeesAJoinedTransactionAndAnotherHandle(t *testing.T) {
 	var writes []func() error
 	writes = append(writes,
 		func() error {
-			return inTx(t.Context(), db, func(ctx context.Context) error { _, err := put(ctx, db, "a", "1"); return err })
+			return inTx(t.Context(), db, func(ctx context.Context) error { _, err := dbtest.Put(ctx, db, "a", "1"); return err })
 		},
-		func() error { _, err := put(t.Context(), other, "a", "2"); return err },
-		func() error { _, err := put(t.Context(), db, "a", "3"); return err },
+		func() error { _, err := dbtest.Put(t.Context(), other, "a", "2"); return err },
+		func() error { _, err := dbtest.Put(t.Context(), db, "a", "3"); return err },
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -361,7 +306,7 @@ func TestAWatchSeesAJoinedTransactionAndAnotherHandle(t *testing.T) {
 
 func TestARecordThatIsDamagedIsNamed(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
-	_, err := put(t.Context(), db, "a", "1")
+	_, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 	_, err = db.DB().Exec("UPDATE setpoint_log SET record = x'ff'")
 	require.NoError(t, err)
@@ -372,7 +317,7 @@ func TestARecordThatIsDamagedIsNamed(t *testing.T) {
 	}
 	_, err = db.DB().Exec("INSERT INTO setpoint_fences VALUES ('shop', x'01')")
 	require.NoError(t, err)
-	_, err = put(t.Context(), db, "b", "1", backend.Fence{Lease: "shop", Term: 1})
+	_, err = dbtest.Put(t.Context(), db, "b", "1", backend.Fence{Lease: "shop", Term: 1})
 	require.ErrorContains(t, err, `the term of lease "shop" has 1 bytes, not 8`)
 }
 
@@ -383,7 +328,7 @@ func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
 	const n = 2500
 	require.NoError(t, inTx(t.Context(), db, func(ctx context.Context) error {
 		for i := range n {
-			if _, err := put(ctx, db, fmt.Sprintf("%04d", i), "1"); err != nil {
+			if _, err := dbtest.Put(ctx, db, fmt.Sprintf("%04d", i), "1"); err != nil {
 				return err
 			}
 		}
@@ -399,9 +344,9 @@ func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
 			keys++
 		}
 		if pages++; pages == 1 {
-			_, err := put(t.Context(), other, "2400", "2")
+			_, err := dbtest.Put(t.Context(), other, "2400", "2")
 			require.NoError(t, err)
-			_, err = put(t.Context(), other, "9999", "2")
+			_, err = dbtest.Put(t.Context(), other, "9999", "2")
 			require.NoError(t, err)
 		}
 	}
@@ -421,7 +366,7 @@ func TestProcessesMayCreateOneFileAtOnce(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					_, err = put(t.Context(), db, fmt.Sprint(i), "1")
+					_, err = dbtest.Put(t.Context(), db, fmt.Sprint(i), "1")
 					return errors.Join(err, db.Close())
 				}()
 			}()

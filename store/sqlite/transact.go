@@ -86,7 +86,7 @@ func (b *Backend) Transact(
 	if err := tx.Commit(); err != nil {
 		return backend.Record{}, failed(ctx, doing(), err)
 	}
-	b.latest.wake()
+	b.written.Wake()
 	return r, nil
 }
 

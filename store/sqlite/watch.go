@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -105,55 +106,28 @@ func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
-		if err := b.watch(ctx, kind, q, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
-			yield(backend.Change{}, failed(ctx, "watch "+kind, err))
-		}
-	}
-}
-
-// watch calls yield with change after change until it returns false.
-func (b *Backend) watch(
-	ctx context.Context, kind string, q backend.Query, at informer.Version, yield func(backend.Change) bool,
-) error {
-	told, last := at, time.Now()
-	tell := func(c backend.Change) bool {
-		told, last = c.Version, time.Now()
-		return yield(c)
-	}
-	tick := time.NewTicker(b.cfg.Poll)
-	defer tick.Stop()
-	for {
-		// Before the changes are read, or a change in between would go unnoticed until the next tick.
-		changed := b.latest.next()
-		records, next, err := b.changes(ctx, kind, at)
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			if q.Concern(&r) && !tell(backend.Change{Record: r, Version: r.Version}) {
-				return nil
-			}
-		}
-		full := len(records) == batchSize
-		at = next
-		if idle := time.Since(last) >= backend.BookmarkInterval/2; (told < at || idle) && !tell(backend.Change{Version: at}) {
-			return nil
-		}
-		for !full {
-			select {
-			case <-changed:
-			case <-tick.C:
+		watch := follow.Loop[backend.Change]{
+			Poll:   b.cfg.Poll,
+			Signal: &b.written,
+			Read: func(
+				ctx context.Context, after informer.Version, tell func(informer.Version, backend.Change) bool,
+			) (informer.Version, bool, error) {
+				records, next, err := b.changes(ctx, kind, after)
+				for _, r := range records {
+					if q.Concern(&r) && !tell(r.Version, backend.Change{Record: r, Version: r.Version}) {
+						break
+					}
+				}
+				return next, len(records) == batchSize, err
+			},
+			Changed: func(ctx context.Context, after informer.Version) (bool, error) {
 				version, err := b.poll(ctx)
-				if err != nil {
-					return err
-				}
-				if version == at && time.Since(last) < backend.BookmarkInterval/2 {
-					continue
-				}
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			break
+				return version != after, err
+			},
+			Bookmark: func(v informer.Version) backend.Change { return backend.Change{Version: v} },
+		}
+		if err := watch.Run(ctx, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
+			yield(backend.Change{}, failed(ctx, "watch "+kind, err))
 		}
 	}
 }
@@ -216,20 +190,4 @@ type latest struct {
 	// mu guards the following.
 	version informer.Version // as of polled
 	polled  time.Time
-	changed chan struct{} // is closed by the next write of the Backend
-}
-
-// next returns a channel that the next write of the Backend closes.
-func (l *latest) next() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changed
-}
-
-// wake wakes the watches of the Backend after a write.
-func (l *latest) wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.changed)
-	l.changed = make(chan struct{})
 }

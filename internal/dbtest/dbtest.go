@@ -1,0 +1,96 @@
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/storelease"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// App is the value of the objects of a test.
+type App struct{ Image string }
+
+// Apps returns the store of a kind, App, in db.
+func Apps(t testing.TB, db backend.Backend) store.Store[App] {
+	t.Helper()
+	return must[store.Store[App]](t)(store.Open(db, "App", store.Config[App]{}))
+}
+
+// Put writes a record of the kind app, whatever is there.
+func Put(ctx context.Context, db backend.Backend, key, value string, fences ...backend.Fence) (backend.Record, error) {
+	return db.Transact(ctx, "app", key, fences, func(backend.Record) (*backend.Record, error) {
+		return &backend.Record{Meta: []byte("{}"), Value: []byte(value)}, nil
+	})
+}
+
+// Leases returns leases that are objects of db. They are unfenced, because the suite of leases lowers a term.
+func Leases(t testing.TB, db backend.Backend) leaderelect.LeaseStore {
+	t.Helper()
+	records := must[store.Store[storelease.Record]](t)(store.Open(db, "Lease", store.Config[storelease.Record]{}))
+	return must[*storelease.Store](t)(storelease.New(records, storelease.Config{Unfenced: true}))
+}
+
+// HistoryIsTrimmed checks that an empty database that keeps a number of changes forgets what is older, and nothing else. rows
+// returns how many objects and changes it holds.
+func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func() int) {
+	t.Helper()
+	s, object := Apps(t, db), must[store.Object[App]](t)
+	old := object(s.Create(t.Context(), store.Object[App]{Key: "old"}))
+	object(s.Create(t.Context(), store.Object[App]{Key: "gone"}))
+	gone := object(s.Delete(t.Context(), "gone"))
+	o := object(s.Create(t.Context(), store.Object[App]{Key: "busy"}))
+	var versions []informer.Version
+	for i := range 5 * history {
+		o.Value.Image = fmt.Sprint(i)
+		o = object(s.Update(t.Context(), o))
+		versions = append(versions, o.Version)
+	}
+	if n := rows(); n != history+1 {
+		t.Errorf("there are %d rows, want %d: old, and the changes of busy", n, history+1)
+	}
+	if tombstone := must[backend.Record](t)(db.Get(t.Context(), "App", "gone")); tombstone.Version != 0 {
+		t.Errorf("the tombstone is still there: %+v", tombstone)
+	}
+	if got := object(s.Get(t.Context(), "old")); !reflect.DeepEqual(got, old) {
+		t.Errorf("old is %+v, want %+v", got, old)
+	}
+	first := versions[len(versions)-history-1] // the oldest version from which a watch can start
+	for _, v := range []informer.Version{0, gone.Version, first - 1, o.Version + 1} {
+		for e, err := range s.Watch(t.Context(), v) {
+			if !errors.Is(err, backend.ErrExpired) {
+				t.Fatalf("a watch from version %d tells %+v, %v; want that it has expired", v, e, err)
+			}
+		}
+	}
+	var told []informer.Version
+	for e, err := range s.Watch(t.Context(), first) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told = append(told, e.Version); e.Version == o.Version {
+			break
+		}
+	}
+	if want := versions[len(versions)-history:]; !slices.Equal(told, want) {
+		t.Errorf("a watch from version %d tells %v, want %v", first, told, want)
+	}
+}
+
+// must returns a function that returns its argument, unless there is an error.
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

@@ -1,0 +1,164 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/follow"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// log is a database: its changes are at the versions that it holds, and its version may be beyond them.
+type log struct {
+	changes []informer.Version
+	version informer.Version
+	batch   int
+	reads   int
+	asked   int
+	during  func() // happens after each read, before its reader goes on
+	err     error
+}
+
+func (l *log) read(_ context.Context, after informer.Version, tell func(informer.Version, string) bool) (informer.Version, bool, error) {
+	l.reads++
+	if l.during != nil {
+		defer l.during()
+	}
+	n := 0
+	for _, v := range l.changes {
+		if v <= after {
+			continue
+		}
+		if n++; !tell(v, fmt.Sprint("change ", v)) {
+			return 0, false, errors.New("nobody reads this")
+		}
+		if n == l.batch {
+			return v, true, nil
+		}
+	}
+	return l.version, false, l.err
+}
+
+func (l *log) write(v informer.Version) { l.changes, l.version = append(l.changes, v), v }
+
+func (l *log) loop(poll time.Duration, wake *follow.Signal) follow.Loop[string] {
+	return follow.Loop[string]{
+		Poll: poll, Signal: wake, Read: l.read,
+		Bookmark: func(v informer.Version) string { return fmt.Sprint("bookmark ", v) },
+	}
+}
+
+// until returns a yield that collects, and leaves after n events.
+func until(n int, told *[]string) func(string) bool {
+	return func(e string) bool {
+		*told = append(*told, e)
+		return len(*told) < n
+	}
+}
+
+func TestAWatchOfOneThatIsAsked(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T){
+		"tells changes in batches at once, and a bookmark of what it did not tell": func(t *testing.T) {
+			l := log{changes: []informer.Version{1, 2, 3, 4, 5}, version: 9, batch: 2}
+			var told []string
+			begin := time.Now()
+			require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 1, until(5, &told)))
+			assert.Equal(t, []string{"change 2", "change 3", "change 4", "change 5", "bookmark 9"}, told)
+			assert.Equal(t, begin, time.Now())
+		},
+		"tells no bookmark of what it has told": func(t *testing.T) {
+			l := log{changes: []informer.Version{1}, version: 1}
+			ctx, cancel := context.WithTimeout(t.Context(), backend.BookmarkInterval/2-1)
+			defer cancel()
+			var told []string
+			require.ErrorIs(t, l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(9, &told)), context.DeadlineExceeded)
+			assert.Equal(t, []string{"change 1"}, told)
+		},
+		"is never silent for longer than BookmarkInterval": func(t *testing.T) {
+			for _, poll := range []time.Duration{time.Millisecond, 999 * time.Millisecond, 2499 * time.Millisecond, 2501 * time.Millisecond, time.Hour} {
+				l := log{changes: []informer.Version{1}, version: 1}
+				last, told := time.Now(), 0
+				require.NoError(t, l.loop(poll, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
+					assert.LessOrEqual(t, time.Since(last), backend.BookmarkInterval, poll)
+					last, told = time.Now(), told+1
+					return told < 10
+				}))
+			}
+		},
+		"sees a change at the next poll without being woken": func(t *testing.T) {
+			var l log
+			begin := time.Now()
+			time.AfterFunc(3500*time.Microsecond, func() { l.write(1) })
+			var told []string
+			require.NoError(t, l.loop(time.Millisecond, new(follow.Signal)).Run(t.Context(), 0, until(1, &told)))
+			assert.Equal(t, []string{"change 1"}, told)
+			assert.Equal(t, 4*time.Millisecond, time.Since(begin))
+		},
+		"sees a change at once when it is woken": func(t *testing.T) {
+			var l log
+			var wake follow.Signal
+			wake.Wake() // nobody waits
+			begin := time.Now()
+			time.AfterFunc(time.Second, func() { l.write(1); wake.Wake() })
+			var told []string
+			require.NoError(t, l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &told)))
+			assert.Equal(t, time.Second, time.Since(begin))
+		},
+		"reads again when it is woken while it reads": func(t *testing.T) {
+			var l log
+			var wake follow.Signal
+			l.during = func() { l.during = nil; l.write(1); wake.Wake() }
+			begin := time.Now()
+			var told []string
+			require.NoError(t, l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &told)))
+			assert.Equal(t, []string{"change 1"}, told)
+			assert.Equal(t, begin, time.Now())
+		},
+		"reads only when something has changed or a bookmark is due, if it can tell": func(t *testing.T) {
+			var l log
+			loop := l.loop(time.Millisecond, new(follow.Signal))
+			loop.Changed = func(_ context.Context, after informer.Version) (bool, error) {
+				l.asked++
+				return l.version > after, nil
+			}
+			time.AfterFunc(9500*time.Microsecond, func() { l.write(1) })
+			var told []string
+			require.NoError(t, loop.Run(t.Context(), 0, until(2, &told)))
+			assert.Equal(t, []string{"change 1", "bookmark 1"}, told)
+			assert.Equal(t, 3, l.reads)
+			assert.Equal(t, 10+2500, l.asked)
+			loop.Changed = func(context.Context, informer.Version) (bool, error) { return false, errors.New("torn") }
+			require.EqualError(t, loop.Run(t.Context(), 1, until(2, &told)), "torn")
+		},
+		"ends with the error of a read, and with the cause of its context": func(t *testing.T) {
+			l := log{err: errors.New("broken")}
+			require.EqualError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, until(1, new([]string))), "broken")
+			l.err = nil
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(errors.New("gone"))
+			require.EqualError(t, l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(1, new([]string))), "gone")
+		},
+		"all who wait are woken": func(t *testing.T) {
+			var wake follow.Signal
+			one, two := wake.Next(), wake.Next()
+			wake.Wake()
+			<-one
+			<-two
+			select {
+			case <-wake.Next():
+				t.Error("nothing has happened since")
+			default:
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+}

@@ -1,0 +1,32 @@
+package follow
+
+import "sync"
+
+// Signal wakes whoever waits, at once and all of them. The zero value is ready for use. All methods are safe for
+// concurrent use.
+type Signal struct {
+	mu sync.Mutex
+	// mu guards the following.
+	woken chan struct{} // is closed by the next Wake; nil if nobody has asked for it
+}
+
+// Next returns a channel that the next Wake closes. Whoever looks for something and then waits calls it before the look,
+// or misses what happens in between.
+func (s *Signal) Next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.woken == nil {
+		s.woken = make(chan struct{})
+	}
+	return s.woken
+}
+
+// Wake wakes all who wait.
+func (s *Signal) Wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.woken != nil {
+		close(s.woken)
+		s.woken = nil
+	}
+}
