@@ -35,7 +35,7 @@ func TestTheContextsOfReconcilesAreDifferentThings(t *testing.T) {
 	})
 	r := start(t, c.Run)
 	for range 100 {
-		assert.NoError(t, c.WaitReconciled(t.Context(), "a", 0))
+		assert.NoError(t, c.WaitReconciled(t.Context(), "a"))
 	}
 	assert.NoError(t, r.stop())
 	for i, ctx := range contexts {

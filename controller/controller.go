@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -34,10 +35,9 @@ type Controller[K comparable] struct {
 
 	queue     *workqueue.Queue[K] // of all runs; never shut down
 	holds     holds[K]
-	flights   *flights[K]  // nil unless Config.CancelSuperseded
-	mirrors   []*mirror[K] // the sources of stores; never changed after New; nil with Config.StaleReads
-	wrote     atomic.Bool  // a reconcile has written to a store of mirrors at least once
-	scheduled atomic.Bool  // something was scheduled at least once, other than a retry
+	flights   *flights[K]        // nil unless Config.CancelSuperseded
+	mirrors   *mirror.Mirrors[K] // the sources of stores; never changed after New
+	scheduled atomic.Bool        // something was scheduled at least once, other than a retry
 
 	slots atomic.Pointer[Slots] // nil unless the keys are shared
 
@@ -110,9 +110,7 @@ func New[K comparable](
 	for _, in := range inputs {
 		c.feeds = append(c.feeds, in.feed(c))
 	}
-	if !cfg.StaleReads {
-		c.mirrors = newMirrors[K](c.Sources())
-	}
+	c.mirrors = mirror.New[K](c.Sources())
 	return c, nil
 }
 

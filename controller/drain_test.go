@@ -344,7 +344,7 @@ func TestAKeyThatIsNotEqualToItselfPanicsWhereItIsAdded(t *testing.T) {
 		check := func() {
 			assert.Panics(t, func() { c.Add(math.NaN()) })
 			assert.Panics(t, func() { c.PauseKey(math.NaN()) })
-			assert.Panics(t, func() { _ = c.WaitReconciled(t.Context(), math.NaN(), 0) })
+			assert.Panics(t, func() { _ = c.WaitReconciled(t.Context(), math.NaN()) })
 			c.CheckInvariants(t)
 		}
 		check()

@@ -26,16 +26,16 @@ var (
 	// its budget allows.
 	ErrParked = errors.New("controller: parked")
 
-	// ErrSilent says that a source is silent for [Config].SilentAfter: see [informer.Informer.Stale].
-	ErrSilent = errors.New("controller: the source is silent")
-
-	// ErrSyncTimeout says that a cache was not filled in time.
-	ErrSyncTimeout = errors.New("controller: not synced in time")
-
 	// ErrDrainTimeout is in the chain of the cause with which the context of a Reconcile ends after
 	// [Config.DrainTimeout], and in the error of a Run that did not get done in that time.
 	ErrDrainTimeout = errors.New("controller: not drained in time")
 )
+
+// errSyncTimeout says that a cache was not filled in time.
+var errSyncTimeout = errors.New("controller: not synced in time")
+
+// errSilent says that a source is silent for Config.SilentAfter.
+var errSilent = errors.New("controller: the source is silent")
 
 // errGoexit is the value of the [wait.PanicError] of a reconcile that has called runtime.Goexit, as t.FailNow does.
 var errGoexit = errors.New("controller: the reconcile called runtime.Goexit")

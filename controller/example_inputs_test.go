@@ -64,7 +64,7 @@ func ExampleWatch() {
 	l.source.Put(lamp{"b", "attic", 3})
 	l.watch(controller.For(l.informer).
 		Where(func(l lamp) bool { return l.Room == "hall" }).
-		When(controller.Changed(func(l lamp) int { return l.Lux })).
+		When(func(old, new lamp) bool { return old.Lux != new.Lux }).
 		Priority(10))
 	l.source.Put(lamp{"a", "hall", 4})
 	l.source.Put(lamp{"b", "attic", 4}) // does not count

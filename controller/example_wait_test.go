@@ -49,8 +49,8 @@ func ExampleController_WaitReconciled() {
 
 	written, err := records.Create(ctx, store.Object[record]{Key: "www", Value: record{"192.0.2.7"}})
 	if err == nil {
-		caches := []controller.Cache{mirror} // or none, since it is the only one
-		err = c.WaitReconciled(ctx, written.Key, written.Version, caches...)
+		var wrote controller.Written = written // any object of a store is one
+		err = c.WaitReconciled(ctx, written.Key, wrote)
 	}
 	if err == nil {
 		err = c.WaitIdle(ctx) // nobody writes to zone any more

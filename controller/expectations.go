@@ -45,7 +45,7 @@ func (c *Controller[K]) awaits(t context.Context, key K) bool {
 // expires asks all expectations. A key waits for the last of them.
 func (c *Controller[K]) expires(key K) (until time.Time, waiting bool) {
 	never := false
-	until, waiting = c.behind(key)
+	until, waiting = c.mirrors.Expires(key)
 	for _, e := range c.cfg.Expectations {
 		at, waits := e.Expires(key)
 		if !waits {
@@ -69,9 +69,7 @@ func (c *Controller[K]) subscribe() (stop func()) {
 	for _, e := range c.cfg.Expectations {
 		stops = append(stops, e.Notify(c.released))
 	}
-	for _, m := range c.mirrors {
-		stops = append(stops, m.seen.Notify(c.released))
-	}
+	stops = append(stops, c.mirrors.Notify(c.released))
 	return func() {
 		for _, stop := range stops {
 			stop()
@@ -89,10 +87,8 @@ func (c *Controller[K]) released(key K) {
 
 // releaseMet adds those keys that wait for nothing any more.
 func (c *Controller[K]) releaseMet() {
-	if c.wrote.Load() && !c.isAttached() {
-		for _, m := range c.mirrors {
-			m.catchUp() // nobody follows it
-		}
+	if c.mirrors.Active() && !c.isAttached() {
+		c.mirrors.CatchUp() // nobody follows them
 	}
 	for _, key := range c.holds.waitingKeys() {
 		if _, waiting := c.expires(key); !waiting {

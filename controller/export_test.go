@@ -76,6 +76,8 @@ func AddAll(add func(string), a, b []string) { addAll(add, a, b) }
 var (
 	ErrGoexitForTest = errGoexit
 	ErrNotOwned      = errNotOwned
+	ErrSilent        = errSilent
+	ErrSyncTimeout   = errSyncTimeout
 	WorkContext      = workContext
 )
 

@@ -15,18 +15,12 @@ import (
 
 // feed is an [Input] of one controller: a handler of an informer.
 type feed[K comparable] struct {
-	source  watched
+	source  Source
 	retries retrier // nil if nothing can fail
 	join    func(context.Context) (*informer.Registration, error)
 	present func(ctx context.Context, add func(K)) // adds the keys of all objects that count; nil if only a handler knows them
 
 	reg *informer.Registration // while it is started; nil if join failed
-}
-
-// watched is an informer, to which no type matters.
-type watched interface {
-	Source
-	Cache
 }
 
 // retrier is a mapping, to which no type matters.
@@ -138,7 +132,7 @@ func (c *Controller[K]) startFeeds(ctx context.Context) (syncers []informer.Sync
 	ctx, cancel := context.WithCancel(ctx)
 	var started []*feed[K]
 	made := &attachment{ctx: ctx}
-	var unfollow []func()
+	unfollow := func() {}
 	stop = func() {
 		c.attach(nil) // before the handlers are removed: so who waits for one knows why it has ended
 		cancel()
@@ -146,15 +140,13 @@ func (c *Controller[K]) startFeeds(ctx context.Context) (syncers []informer.Sync
 		for _, f := range started {
 			f.stop()
 		}
-		for _, stop := range unfollow {
-			stop()
-		}
+		unfollow()
 	}
 	for _, s := range c.Sources() {
 		syncers = append(syncers, s)
 	}
-	for _, m := range c.mirrors {
-		unfollow = append(unfollow, m.follow())
+	if !c.cfg.StaleReads {
+		unfollow = c.mirrors.Follow()
 	}
 	for _, f := range c.feeds {
 		started = append(started, f)

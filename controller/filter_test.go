@@ -13,6 +13,11 @@ import (
 
 func value(o object) int { return o.Value }
 
+// changed makes those updates news that change what of returns.
+func changed[V comparable](of func(object) V) func(old, new object) bool {
+	return func(old, new object) bool { return of(old) != of(new) }
+}
+
 func TestWhenChoosesUpdatesAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1}, object{Key: "b", Value: 2})
@@ -20,7 +25,7 @@ func TestWhenChoosesUpdatesAndNothingElse(t *testing.T) {
 		start(t, inf.Run)
 		asked := 0
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.For(inf).
-			When(func(old, new object) bool { asked++; return controller.Changed(value)(old, new) }).
+			When(func(old, new object) bool { asked++; return changed(value)(old, new) }).
 			When(func(_, new object) bool { return new.Owner != "other" }))
 		start(t, c.Run)
 		synctest.Wait()
@@ -92,7 +97,7 @@ func TestAHandlerIsToldOfWhatPassesWhereAndWhenAndItsOwnFilter(t *testing.T) {
 				return h
 			}
 			c, reports := newController(t, controller.Config[string]{}, noop, controller.Handles(inf, handler).
-				Where(func(o object) bool { return o.Value > 0 }).When(controller.Changed(value)))
+				Where(func(o object) bool { return o.Value > 0 }).When(changed(value)))
 			start(t, c.Run)
 			synctest.Wait()
 			for _, o := range []object{

@@ -35,8 +35,8 @@ func (e *StuckError) Error() string {
 
 // Check tells whether c does what it is there for. It returns nil while no Run is under way, or it waits for its caches. Else
 // it returns a [*StuckError] if there has been something to do for longer than Config.StuckAfter and no reconcile has ended
-// in that time, and an error that wraps [ErrSilent] for each of its sources that is
-// silent for Config.SilentAfter: see [informer.Informer.Stale]. It looks at all goroutines if a reconcile is stuck, and else costs little. A
+// in that time, and an error for each of its sources that is silent for
+// Config.SilentAfter: see [informer.Informer.Stale]. It looks at all goroutines if a reconcile is stuck, and else costs little. A
 // manager asks it.
 func (c *Controller[K]) Check() error {
 	c.mu.Lock()
@@ -112,7 +112,7 @@ func (c *Controller[K]) checkSources() (errs []error) {
 			Stale(d time.Duration) bool
 		})
 		if ok && s.Stale(c.cfg.SilentAfter) {
-			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, s.Name(), after(ErrSilent, c.cfg.SilentAfter)))
+			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, s.Name(), after(errSilent, c.cfg.SilentAfter)))
 		}
 	}
 	for _, s := range c.Sources() {

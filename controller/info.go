@@ -83,12 +83,18 @@ func (t *try[K]) Value(key any) any {
 	case caller.Key:
 		return t.attempt()
 	case written.Key:
-		if len(t.of.mirrors) > 0 {
+		if !t.of.cfg.StaleReads {
 			return t
 		}
 		return nil // nor does a reconcile around this one hear of it
 	}
 	return t.Context.Value(key)
+}
+
+// Wrote is called by a store whose write under the context of t was accepted: the key of t is not reconciled again before the
+// caches of the controller show that.
+func (t *try[K]) Wrote(clock written.Clock, version uint64) {
+	t.of.mirrors.Wrote(t.key, clock, version)
 }
 
 // attempt returns that by which a limiter knows the attempt.

@@ -365,7 +365,7 @@ func owners(t *testing.T, r *rand.Rand) {
 	f := &flaky{}
 	watch := controller.Watches(inf, f.mapper)
 	if r.IntN(2) == 0 {
-		watch = watch.When(controller.Changed(func(o object) string { return o.Owner }))
+		watch = watch.When(changed(func(o object) string { return o.Owner }))
 	}
 	c, _ := newController(t, controller.Config[string]{}, func(_ context.Context, owner string) (controller.Result, error) {
 		seen[owner] = children(owner)

@@ -285,7 +285,7 @@ func TestWaitReconciledWaitsForWorkThatIsNotFinished(t *testing.T) {
 		})
 		start(t, c.Run)
 		began := time.Now()
-		require.NoError(t, c.WaitReconciled(t.Context(), "a", 0))
+		require.NoError(t, c.WaitReconciled(t.Context(), "a"))
 		assert.Equal(t, 7*time.Minute, time.Since(began))
 		assert.Equal(t, 8, ready)
 	})

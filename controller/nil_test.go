@@ -45,9 +45,8 @@ func TestAMistakeInAWatchPanicsAtTheCall(t *testing.T) {
 		"controller: Handles called with a nil handler":  func() { controller.Handles[string](inf, nil) },
 		"controller: Where called with a nil function":   func() { controller.For(inf).Where(nil) },
 		"controller: When called with a nil function":    func() { controller.For(inf).When(nil) },
-		"controller: Changed called with a nil function": func() { controller.Changed[object, int](nil) },
 
-		"controller: WaitReconciled called with a nil cache":  func() { _ = c.WaitReconciled(t.Context(), "a", 1, nil) },
+		"controller: WaitReconciled called with a nil object": func() { _ = c.WaitReconciled(t.Context(), "a", nil) },
 		"informer: WaitForSync called with nil as argument 2": func() { _ = informer.WaitForSync(t.Context(), nil) },
 		"informer: WaitForSync called with nil as argument 3": func() { _ = informer.WaitForSync(t.Context(), inf, none) },
 	} {

@@ -29,7 +29,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
 		c.queue.Cancel(item.Key)
 	}
-	if c.holds.holdPaused(item.Key) || (len(c.cfg.Expectations) > 0 || c.wrote.Load()) && c.awaits(ctx, item.Key) {
+	if c.holds.holdPaused(item.Key) || (len(c.cfg.Expectations) > 0 || c.mirrors.Active()) && c.awaits(ctx, item.Key) {
 		return report, false
 	}
 	if err := c.notLeading(ctx, s); err != nil { // here, because all of the above may have taken long

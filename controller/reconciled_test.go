@@ -13,13 +13,31 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/written"
+	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
+
+// mirrored is a source that mirrors a kind, and whose watches are behind.
+type mirrored struct {
+	lagging
+	kind string
+}
+
+func (m mirrored) Clock() written.Clock { return written.Clock{Kind: m.kind} }
+
+// wrote is what a write has returned.
+type wrote struct {
+	kind    string
+	version informer.Version
+}
+
+func (w wrote) At() (string, informer.Version) { return w.kind, w.version }
 
 func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1})
-		inf := must(informer.New(lagging{s, time.Minute}, keyOf, informer.Config{Name: "things"}))
+		inf := must(informer.New(informer.ListWatcher[object](mirrored{lagging{s, time.Minute}, "Thing"}), keyOf, informer.Config{Name: "things"}))
 		start(t, inf.Run)
 		var applied atomic.Int64 // of a
 		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {
@@ -37,21 +55,21 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 		began := time.Now()
 		s.set(object{Key: "a", Value: 2}) // version 2
 		c.Add("a")                        // begins before the cache has seen it
-		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2))
+		require.NoError(t, c.WaitReconciled(t.Context(), "a", wrote{"Thing", 2}))
 		assert.Equal(t, time.Minute+time.Second, time.Since(began))
 		assert.EqualValues(t, 2, applied.Load())
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, len(reports.take()), 3, "before, for the event, and perhaps once more")
 
 		began = time.Now()
-		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2), "once more")
+		require.NoError(t, c.WaitReconciled(t.Context(), "a", wrote{"Thing", 2}), "once more")
 		assert.Equal(t, time.Second, time.Since(began))
 		assert.Len(t, reports.take(), 1)
-		require.NoError(t, c.WaitReconciled(t.Context(), "nobody has ever named it", 1))
+		require.NoError(t, c.WaitReconciled(t.Context(), "nobody has ever named it", wrote{"Thing", 1}))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := c.WaitReconciled(ctx, "a", 99)
+		err := c.WaitReconciled(ctx, "a", wrote{"Thing", 99})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Contains(t, err.Error(), `controller: wait for "test" to reconcile a: `)
 		assert.Contains(t, err.Error(), "things")
@@ -59,23 +77,48 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 	})
 }
 
-func TestWaitReconciledLooksAtTheCachesThatItIsGiven(t *testing.T) {
+func TestWaitReconciledFindsTheCachesOfWhatWasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fast, slow := newSource(object{Key: "a"}), newSource(object{Key: "b"})
-		things := newInformer("things", fast)
-		others := must(informer.New(lagging{slow, time.Hour}, keyOf, informer.Config{}))
-		start(t, things.Run)
-		start(t, others.Run)
-		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(things), controller.For(others))
-		start(t, c.Run)
-		synctest.Wait()
-		fast.set(object{Key: "a", Value: 1})
-		slow.set(object{Key: "b", Value: 1})
-		began := time.Now()
-		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2, things))
-		assert.Zero(t, time.Since(began))
-		require.NoError(t, c.WaitReconciled(t.Context(), "a", 2))
-		assert.Equal(t, time.Hour, time.Since(began), "all that are watched")
+		db := must(store.NewMemory(store.MemoryConfig{}))
+		sites := must(store.Open[int](db, "Site", store.Config[int]{}))
+		servers := must(store.Open[int](db, "Server", store.Config[int]{}))
+		seenSites := must(informer.New(late{sites, time.Minute}, store.Key, informer.Config{Name: "sites"}))
+		behind := must(informer.New(late{sites, 2 * time.Minute}, store.Key, informer.Config{Name: "sites, later"}))
+		seenServers := must(informer.New(late{servers, time.Hour}, store.Key, informer.Config{Name: "servers"}))
+		polled := newInformer("no store", newSource(object{Key: "a"}))
+		for _, inf := range []controller.Source{seenSites, behind, seenServers, polled} {
+			start(t, inf.Run)
+		}
+		for _, stale := range []bool{false, true} {
+			c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{behind}, StaleReads: stale}, noop,
+				controller.For(seenSites), controller.For(seenServers), controller.For(polled))
+			r := start(t, c.Run)
+			synctest.Wait()
+			key := fmt.Sprint("a", stale)
+			site := must(sites.Create(t.Context(), store.Object[int]{Key: key}))
+			server := must(servers.Create(t.Context(), store.Object[int]{Key: key}))
+			shown := func() (n int) {
+				for _, inf := range []*store.Informer[int]{seenSites, behind, seenServers} {
+					if _, ok := inf.Get(key); ok {
+						n++
+					}
+				}
+				return n
+			}
+			require.NoError(t, c.WaitReconciled(t.Context(), key))
+			assert.Zero(t, shown(), "no cache is asked")
+			require.NoError(t, c.WaitReconciled(t.Context(), key, site))
+			assert.Equal(t, 2, shown(), "every source of the kind, also one that is only read")
+			require.NoError(t, c.WaitReconciled(t.Context(), key, site, server))
+			assert.Equal(t, 3, shown())
+			deleted := must(sites.Delete(t.Context(), key))
+			require.NoError(t, c.WaitReconciled(t.Context(), key, deleted))
+			assert.Equal(t, 1, shown())
+
+			err := c.WaitReconciled(t.Context(), key, store.Object[int]{Kind: "Disk", Version: 1})
+			require.EqualError(t, err, `controller: wait for "test" to reconcile `+key+`: no source of the controller mirrors a store of kind "Disk"`)
+			require.NoError(t, r.stop())
+		}
 	})
 }
 
@@ -95,7 +138,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 			if e.outcome == controller.Unfinished && e.again == 0 {
 				time.AfterFunc(time.Hour, func() { c.Add("a") })
 			}
-			err := c.WaitReconciled(t.Context(), "a", 0)
+			err := c.WaitReconciled(t.Context(), "a")
 			switch e.outcome {
 			case controller.Succeeded:
 				require.NoError(t, err)
@@ -116,7 +159,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 		})
 		start(t, c.Run)
 		for range 2 { // a key that is parked is revived
-			err := c.WaitReconciled(t.Context(), "a", 0)
+			err := c.WaitReconciled(t.Context(), "a")
 			require.ErrorIs(t, err, controller.ErrParked)
 			require.ErrorIs(t, err, errBoom)
 		}
@@ -133,7 +176,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 		})
 		r := start(t, c.Run)
 		waited := make(chan error, 1)
-		go func() { waited <- c.WaitReconciled(context.Background(), "a", 0) }()
+		go func() { waited <- c.WaitReconciled(context.Background(), "a") }()
 		synctest.Wait()
 		require.Error(t, r.stop())
 		start(t, c.Run)
@@ -143,12 +186,12 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 		require.NoError(t, <-waited)
 	})
 	bubble(t, "an informer that has ended", func(t *testing.T) {
-		inf := newInformer("things", newSource())
+		inf := must(informer.New(informer.ListWatcher[object](mirrored{lagging{newSource(), 0}, "Thing"}), keyOf, informer.Config{}))
 		r := start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		synctest.Wait()
 		require.NoError(t, r.stop())
-		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", 5), informer.ErrEnded)
+		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", wrote{"Thing", 5}), informer.ErrEnded)
 	})
 }
 
@@ -221,7 +264,7 @@ func TestWhoHearsThatAKeyIsParkedFindsItParked(t *testing.T) {
 		func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom })
 	r := start(t, c.Run)
 	for range 3000 {
-		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", 0), controller.ErrParked)
+		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a"), controller.ErrParked)
 		require.True(t, c.Drop("a"))
 	}
 	require.NoError(t, r.stop())

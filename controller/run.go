@@ -23,7 +23,7 @@ import (
 //
 // Run returns nil when ctx ends and all is done, or the leadership is lost; an error that names the keys that were left,
 // and wraps [ErrDrainTimeout], or that of package leaderelect if the election allows less time; an error that names the
-// caches that did not sync, and wraps [ErrSyncTimeout]; or [ErrRunning]. What was not done, and what waits for another
+// caches that did not sync in Config.SyncTimeout; or [ErrRunning]. What was not done, and what waits for another
 // try, is done first thing by the next Run.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if !c.enter() {

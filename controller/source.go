@@ -42,7 +42,7 @@ func (c *Controller[K]) Sources() []Source {
 
 // waitForSync waits until every one of syncers has synced, for at most limit. The end of ctx is no error.
 func waitForSync(ctx context.Context, limit time.Duration, syncers []informer.Syncer) error {
-	limited, cancel := context.WithTimeoutCause(ctx, limit, after(ErrSyncTimeout, limit))
+	limited, cancel := context.WithTimeoutCause(ctx, limit, after(errSyncTimeout, limit))
 	defer cancel()
 	err := informer.WaitForSync(limited, syncers...)
 	if err == nil || ctx.Err() != nil {

@@ -154,7 +154,7 @@ func TestTheSourcesAreTheInformersOfInputsAndReadsEachOnce(t *testing.T) {
 	things, others, read := newInformer("things", newSource()), newInformer("others", newSource()), newInformer("read", newSource())
 	uncomparable := list{read}
 	c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{read, things, uncomparable, uncomparable}}, noop,
-		controller.For(things), controller.Watches(others, owner), controller.For(things).When(controller.Changed(value)))
+		controller.For(things), controller.Watches(others, owner), controller.For(things).When(changed(value)))
 	assert.Equal(t, []controller.Source{things, others, read, uncomparable, uncomparable}, c.Sources())
 	clear(c.Sources())
 	assert.Len(t, c.Sources(), 5, "the caller may change what it gets")

@@ -8,51 +8,68 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Cache is how far a cache is. *informer.Informer is one.
-type Cache interface {
-	// Name says what it is, for people.
-	Name() string
-
-	// Version returns the version of its source up to which everything is in the cache.
-	Version() informer.Version
-
-	// WaitForVersion waits until Version is at least v.
-	WaitForVersion(ctx context.Context, v informer.Version) error
+// Written is what a write to a store has returned: any [store.Object] is one.
+type Written interface {
+	// At returns the kind of the object, and the version of the write.
+	At() (kind string, version informer.Version)
 }
 
-// WaitReconciled waits until a reconcile of key has succeeded that began when the caches had seen version v: what was
-// written with that version has been acted upon. If there is none under way, it adds the key, so that there will be one;
-// so it can be called for what was written long ago, and for a key that no mapper knows.
+// WaitReconciled waits until a reconcile of key has succeeded that began when the caches of c had seen what was written: it has
+// been acted upon.
 //
-// The caches are those whose source gives out v. If none are named they are those of all informers that are watched, which
-// is right if all of these have the same source, or c watches one.
+//	site, err := sites.Update(ctx, site)
+//	err = c.WaitReconciled(ctx, site.Key, site)
+//
+// Each object is waited for in every source of c ([Controller.Sources]) that mirrors its kind. Of what comes from no store, wait for
+// the cache first, by [informer.Informer.WaitForVersion]. Without an object, the reconcile begins after WaitReconciled was called.
+//
+// If there is no such reconcile under way, WaitReconciled adds the key, so that there will be one. So it can be called for what was
+// written long ago, and for a key that no mapper knows.
 //
 // A reconcile succeeds if it returns no error. One that is unfinished or fails comes again, and is waited for. If a reconcile
-// that began late enough is given up, WaitReconciled returns an error that wraps its error and [ErrParked]. It returns an error that wraps the cause of ctx when that ends
-// before, or [informer.ErrEnded] when an informer ends. It panics as Add does, and if a cache is nil.
-func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, v informer.Version, caches ...Cache) error {
+// that began late enough is given up, WaitReconciled returns an error that wraps its error and [ErrParked]. It returns an error
+// that wraps the cause of ctx when that ends before, or [informer.ErrEnded] when an informer ends, and at once an error that
+// names the kind of an object that no source mirrors. It panics as Add does, and if an object is nil.
+func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, wrote ...Written) error {
 	checkKey(key)
-	if slices.ContainsFunc(caches, func(cache Cache) bool { return isNil(cache) }) {
-		panic("controller: WaitReconciled called with a nil cache")
+	seen, err := c.shows(wrote)
+	if err == nil {
+		err = c.waitReconciled(ctx, key, seen)
 	}
-	if len(caches) == 0 {
-		caches = c.caches()
-	}
-	if err := c.waitReconciled(ctx, key, v, caches); err != nil {
+	if err != nil {
 		return fmt.Errorf("controller: wait for %q to reconcile %v: %w", c.name, key, err)
 	}
 	return nil
 }
 
-func (c *Controller[K]) waitReconciled(ctx context.Context, key K, v informer.Version, caches []Cache) error {
-	w := &waiter{version: v, caches: caches, done: make(chan error, 1)}
+// shows returns what the caches of c have to show when they have seen what was written.
+func (c *Controller[K]) shows(wrote []Written) (seen []cacheAt, err error) {
+	for _, w := range wrote {
+		if isNil(w) {
+			panic("controller: WaitReconciled called with a nil object")
+		}
+		kind, version := w.At()
+		caches := c.mirrors.Of(kind)
+		if len(caches) == 0 {
+			return nil, fmt.Errorf("no source of the controller mirrors a store of kind %q", kind)
+		}
+		for _, cache := range caches {
+			seen = append(seen, cacheAt{cache, version})
+		}
+	}
+	return seen, nil
+}
+
+func (c *Controller[K]) waitReconciled(ctx context.Context, key K, seen []cacheAt) error {
+	w := &waiter{seen: seen, done: make(chan error, 1)}
 	c.waiters.enter(key, w)
 	defer c.waiters.leave(key, w)
-	for _, cache := range caches {
-		if err := cache.WaitForVersion(ctx, v); err != nil {
+	for _, s := range seen {
+		if err := s.WaitForVersion(ctx, s.version); err != nil {
 			return err
 		}
 	}
@@ -67,15 +84,14 @@ func (c *Controller[K]) waitReconciled(ctx context.Context, key K, v informer.Ve
 	}
 }
 
-// caches returns the caches of the informers that are watched, each once.
-func (c *Controller[K]) caches() (caches []Cache) {
-	for _, f := range c.feeds {
-		if !slices.Contains(caches, Cache(f.source)) {
-			caches = append(caches, f.source)
-		}
-	}
-	return caches
+// cacheAt is a cache, and a version that it has to show.
+type cacheAt struct {
+	mirror.Cache
+	version informer.Version
 }
+
+// behind reports whether the cache does not show the version yet.
+func (s cacheAt) behind() bool { return s.Version() < s.version }
 
 // waiters are those who wait until a key is reconciled.
 type waiters[K comparable] struct {
@@ -88,9 +104,8 @@ type waiters[K comparable] struct {
 
 // waiter is one who waits until a key is reconciled.
 type waiter struct {
-	version informer.Version
-	caches  []Cache
-	done    chan error // gets one value, when a reconcile has decided; has room for it
+	seen []cacheAt  // before a reconcile that counts begins
+	done chan error // gets one value, when a reconcile has decided; has room for it
 
 	rides   bool // guarded by mu: the reconcile under way began late enough
 	decided bool // guarded by mu
@@ -132,7 +147,7 @@ func (ws *waiters[K]) begin(key K) {
 	waiting := slices.Clone(ws.keys[key])
 	ws.mu.Unlock()
 	for _, w := range waiting {
-		rides := !slices.ContainsFunc(w.caches, func(c Cache) bool { return c.Version() < w.version })
+		rides := !slices.ContainsFunc(w.seen, cacheAt.behind)
 		ws.mu.Lock()
 		w.rides = rides
 		ws.mu.Unlock()

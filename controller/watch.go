@@ -141,9 +141,9 @@ func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
 	return w
 }
 
-// When makes only those updates add keys that are news, such as those with store.GenerationChanged or [Changed]. It is not asked
-// of an object that is there when a Run begins, of an addition, a deletion, or a resync: these always add keys. Of several When,
-// an update must pass all.
+// When makes only those updates add keys that are news, such as those with store.GenerationChanged, or those in which a
+// field that matters differs. It is not asked of an object that is there when a Run begins, of an addition, a deletion, or a resync:
+// these always add keys. Of several When, an update must pass all.
 func (w Watch[K, T]) When(news func(old, new T) bool) Watch[K, T] {
 	mustHave("When", "function", news == nil)
 	if before := w.when; before != nil {
@@ -158,13 +158,6 @@ func (w Watch[K, T]) When(news func(old, new T) bool) Watch[K, T] {
 func (w Watch[K, T]) Priority(p int) Watch[K, T] {
 	w.priority = p
 	return w
-}
-
-// Changed returns a function for [Watch.When]: an update is news if what of returns differs between the old and the new state. It
-// can be a version, a generation, a hash, or a struct of the fields that matter.
-func Changed[T any, V comparable](of func(T) V) func(old, new T) bool {
-	mustHave("Changed", "function", of == nil)
-	return func(old, new T) bool { return of(old) != of(new) }
 }
 
 func (w Watch[K, T]) feed(c *Controller[K]) *feed[K] {

@@ -60,6 +60,10 @@ type Object[T any] struct {
 // Ref returns a reference to this life of o. It is complete if o comes from a store.
 func (o Object[T]) Ref() Ref { return Ref{Kind: o.Kind, Key: o.Key, UID: o.UID} }
 
+// At returns the kind of o and its version: the last change of o, among those of its kind. Controller.WaitReconciled of package
+// controller waits until that has been acted upon.
+func (o Object[T]) At() (kind string, version informer.Version) { return o.Kind, o.Version }
+
 // Key returns the key of o. It is the cache.KeyFunc of objects: informer.New(apps, store.Key, informer.Config{}).
 func Key[T any](o Object[T]) string { return o.Key }
 

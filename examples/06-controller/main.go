@@ -67,7 +67,7 @@ func main() {
 	for _, name := range []string{"berlin", "oslo", "lima", "atlantis"} {
 		site, err := sites.Create(ctx, store.Object[Site]{Key: name, Value: Site{Servers: 3}})
 		check(err)
-		switch err := c.WaitReconciled(ctx, name, site.Version); {
+		switch err := c.WaitReconciled(ctx, name, site); {
 		case err == nil:
 			fmt.Println(name, "is as it was written")
 		case retry.IsPermanent(err):

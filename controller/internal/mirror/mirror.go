@@ -1,0 +1,144 @@
+package mirror
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/written"
+)
+
+// MaxBehind is how long a key waits at most until a cache shows what its last reconcile has written. A store tells its version
+// every few seconds, also to those who watch a part of it, so a cache that takes longer is cut off.
+const MaxBehind = 10 * time.Second
+
+// Cache is an informer, to which no type matters.
+type Cache interface {
+	Version() informer.Version
+	WaitForVersion(ctx context.Context, v informer.Version) error
+	OnVersion(f func(informer.Version)) (stop func())
+	Source() any
+}
+
+// Mirrors are the sources of one controller that mirror stores. Their methods may be called by several goroutines at once.
+type Mirrors[K comparable] struct {
+	all    []*mirror[K] // never changed after New
+	active atomic.Bool
+}
+
+// mirror is one source.
+type mirror[K comparable] struct {
+	clock written.Clock
+	cache Cache
+	seen  *expectations.Versions[K] // the versions for which keys wait
+}
+
+// New returns the mirrors among sources.
+func New[K comparable, S any](sources []S) *Mirrors[K] {
+	ms := &Mirrors[K]{}
+	for _, s := range sources {
+		cache, ok := any(s).(Cache)
+		if !ok {
+			continue
+		}
+		clock, ok := written.ClockOf(cache.Source())
+		if !ok {
+			continue
+		}
+		seen, err := expectations.NewVersions(expectations.Config[K]{
+			TTL: MaxBehind, Logger: slog.New(slog.DiscardHandler), // the controller logs a key that was held for too long
+		})
+		if err != nil {
+			panic(err) // nothing in this Config comes from the caller
+		}
+		ms.all = append(ms.all, &mirror[K]{clock, cache, seen})
+	}
+	return ms
+}
+
+// Of returns the caches that mirror a kind.
+func (ms *Mirrors[K]) Of(kind string) (caches []Cache) {
+	for _, m := range ms.all {
+		if m.clock.Kind == kind {
+			caches = append(caches, m.cache)
+		}
+	}
+	return caches
+}
+
+// Active reports whether a key has ever had to wait.
+func (ms *Mirrors[K]) Active() bool { return ms.active.Load() }
+
+// Wrote makes key wait until the caches of clock show version. A version that they show already is not waited for.
+func (ms *Mirrors[K]) Wrote(key K, clock written.Clock, version uint64) {
+	for _, m := range ms.all {
+		if m.clock.Is(clock) {
+			ms.active.Store(true)
+			m.seen.ExpectVersion(key, version)
+		}
+	}
+}
+
+// Expires reports whether key waits, and until when at most.
+func (ms *Mirrors[K]) Expires(key K) (until time.Time, waiting bool) {
+	if !ms.Active() {
+		return until, false
+	}
+	for _, m := range ms.all {
+		if at, waits := m.seen.Expires(key); waits {
+			waiting = true
+			if at.After(until) {
+				until = at
+			}
+		}
+	}
+	return until, waiting
+}
+
+// Notify has f called for each key that waits for one of the caches no more, until stop is called.
+func (ms *Mirrors[K]) Notify(f func(key K)) (stop func()) {
+	return ms.each(func(m *mirror[K]) func() { return m.seen.Notify(f) })
+}
+
+// Follow hears of each version that a cache reaches, until stop is called.
+func (ms *Mirrors[K]) Follow() (stop func()) {
+	return ms.each(func(m *mirror[K]) func() {
+		stop := m.cache.OnVersion(m.observe)
+		m.catchUp()
+		return stop
+	})
+}
+
+func (ms *Mirrors[K]) each(begin func(*mirror[K]) (stop func())) (stop func()) {
+	stops := make([]func(), len(ms.all))
+	for i, m := range ms.all {
+		stops[i] = begin(m)
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// CatchUp asks the caches how far they are, for a time in which nobody follows them.
+func (ms *Mirrors[K]) CatchUp() {
+	for _, m := range ms.all {
+		m.catchUp()
+	}
+}
+
+func (m *mirror[K]) catchUp() {
+	// If a new history begins meanwhile, the version that was read belongs to the old one.
+	for v := m.cache.Version(); v > 0; v = m.cache.Version() {
+		if m.observe(v); m.cache.Version() >= v {
+			return
+		}
+		m.observe(0)
+	}
+}
+
+func (m *mirror[K]) observe(v informer.Version) { m.seen.VersionObserved(uint64(v)) }
