@@ -21,7 +21,7 @@ type lamps struct {
 	source     *informertest.Source[string, lamp]
 	informer   *informer.Informer[string, lamp]
 	controller *controller.Controller[string]
-	steps      *informer.Steps[string, lamp]
+	steps      informer.Steps
 }
 
 // newLamps returns a source of lamps and its cache.

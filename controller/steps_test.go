@@ -20,7 +20,7 @@ import (
 type stepped struct {
 	src   *source
 	inf   *informer.Informer[string, object]
-	steps *informer.Steps[string, object]
+	steps informer.Steps
 	c     *controller.Controller[string]
 	fail  bool
 	done  map[string]int

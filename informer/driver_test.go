@@ -12,7 +12,7 @@ import (
 type Driver[K comparable, T any] struct {
 	In *Informer[K, T]
 
-	steps     *Steps[K, T]
+	steps     *steps[K, T]
 	listeners []*listener[K, T] // that have joined, also those that were removed
 	resyncs   int
 }
@@ -26,12 +26,13 @@ type Item[T any] struct {
 }
 
 // Steps returns the steps of the informer. They end with Stop.
-func (d *Driver[K, T]) Steps() *Steps[K, T] {
+func (d *Driver[K, T]) Steps() *steps[K, T] {
 	if d.steps == nil {
-		var err error
-		if d.steps, err = d.In.Steps(context.Background()); err != nil {
+		s, err := d.In.Steps(context.Background())
+		if err != nil {
 			panic(err)
 		}
+		d.steps = s.(*steps[K, T])
 	}
 	return d.steps
 }

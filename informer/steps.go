@@ -26,7 +26,45 @@ import (
 //
 // Read, Apply, and the Deliver of one handler may run concurrently with each other, but each in one goroutine at a time. Call
 // Stop when none of them runs. The methods of the informer may be called at any time.
-type Steps[K comparable, T any] struct {
+type Steps interface {
+	// Read reads one thing from the source: a whole list, or one event of the watch. It reports whether it read something, which is then
+	// pending for Apply.
+	//
+	// Read blocks while the source does. If the source may have no event, limit Read by ctx. Read returns false in these cases:
+	//
+	//   - ctx has ended. That also ends the call of the source in flight; the next Read watches on from there.
+	//   - A list failed, or a watch ended or failed, which is reported to Config.OnError as by Run. Read does not wait for the backoff:
+	//     the next Read is the next attempt.
+	//   - 256 lists and events are pending for Apply. Then Read does not call the source.
+	//
+	// A runtime.Goexit in the source ends the goroutine that calls Read, and nothing is read after that.
+	Read(ctx context.Context) (read bool)
+
+	// Apply applies the first pending list or event to the cache, which makes its changes pending for the handlers. New handlers join
+	// before that, or after it if it is the first list. It returns false if there was nothing to do.
+	//
+	// If the time for a resync has come, or for a new list because an object could not be applied, the next Apply begins that. A resync
+	// takes one Apply for each 128 objects of the cache.
+	Apply() (applied bool)
+
+	// Handlers returns the handlers that have joined and were not removed, in the order in which they were added.
+	Handlers() []*Registration
+
+	// Deliver makes the next call of a handler: OnAdd, OnUpdate, OnResync or OnDelete, after the necessary calls of Filter. It skips
+	// changes that do not pass the Filter, and functions that the handler does not have. It returns false if no call is pending, if a
+	// call of the handler is in flight, or if the handler has not joined or was removed.
+	//
+	// A call that panics is reported to Config.OnError, and counts as made. A runtime.Goexit in a call ends the goroutine that calls
+	// Deliver. Deliver panics if handler is nil or belongs to another informer.
+	Deliver(handler *Registration) bool
+
+	// Stop ends the informer as the end of Run does: pending changes are dropped, the open watch ends, and the cache can still be read.
+	// After Stop, Read, Apply, and Deliver return false. Stop may be called twice.
+	Stop()
+}
+
+// steps implements [Steps].
+type steps[K comparable, T any] struct {
 	in     *Informer[K, T]
 	reader reader
 	next   func() (read, ok bool)
@@ -48,8 +86,8 @@ type reader struct {
 // another Steps is in progress, and [ErrEnded] after that.
 //
 // The context of List and Watch has the values of ctx, and ends with it. After ctx has ended, Read reads nothing. Steps starts no
-// goroutine, but the caller must call [Steps.Stop]. Steps panics if New has not made the informer.
-func (in *Informer[K, T]) Steps(ctx context.Context) (*Steps[K, T], error) {
+// goroutine, but the caller must call the Stop of Steps. Steps panics if New has not made the informer.
+func (in *Informer[K, T]) Steps(ctx context.Context) (Steps, error) {
 	if in.indexer == nil {
 		panic("informer: Steps called on an Informer that New has not made")
 	}
@@ -57,7 +95,7 @@ func (in *Informer[K, T]) Steps(ctx context.Context) (*Steps[K, T], error) {
 		return nil, fmt.Errorf("informer: take steps of %s: %w", in.cfg.Name, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Steps[K, T]{in: in, cancel: cancel, due: newTimers(in)}
+	s := &steps[K, T]{in: in, cancel: cancel, due: newTimers(in)}
 	in.reflector.reader = &s.reader
 	next, end := iter.Pull(func(yield func(bool) bool) {
 		s.reader.yield = yield
@@ -67,18 +105,8 @@ func (in *Informer[K, T]) Steps(ctx context.Context) (*Steps[K, T], error) {
 	return s, nil
 }
 
-// Read reads one thing from the source: a whole list, or one event of the watch. It reports whether it read something, which is then
-// pending for [Steps.Apply].
-//
-// Read blocks while the source does. If the source may have no event, limit Read by ctx. Read returns false in these cases:
-//
-//   - ctx has ended. That also ends the call of the source in flight; the next Read watches on from there.
-//   - A list failed, or a watch ended or failed, which is reported to Config.OnError as by Run. Read does not wait for the backoff:
-//     the next Read is the next attempt.
-//   - 256 lists and events are pending for Apply. Then Read does not call the source.
-//
-// A runtime.Goexit in the source ends the goroutine that calls Read, and nothing is read after that.
-func (s *Steps[K, T]) Read(ctx context.Context) (read bool) {
+// Read implements [Steps].
+func (s *steps[K, T]) Read(ctx context.Context) (read bool) {
 	if ctx.Err() != nil || s.in.feed.full() {
 		return false
 	}
@@ -91,12 +119,8 @@ func (s *Steps[K, T]) Read(ctx context.Context) (read bool) {
 	return read
 }
 
-// Apply applies the first pending list or event to the cache, which makes its changes pending for the handlers. New handlers join
-// before that, or after it if it is the first list. It returns false if there was nothing to do.
-//
-// If the time for a resync has come, or for a new list because an object could not be applied, the next Apply begins that. A resync
-// takes one Apply for each 128 objects of the cache.
-func (s *Steps[K, T]) Apply() (applied bool) {
+// Apply implements [Steps].
+func (s *steps[K, T]) Apply() (applied bool) {
 	if isClosed(s.in.ended) {
 		return false
 	}
@@ -121,13 +145,13 @@ func (s *Steps[K, T]) Apply() (applied bool) {
 }
 
 // started ends the join of a handler.
-func (s *Steps[K, T]) started(l *listener[K, T]) {
+func (s *steps[K, T]) started(l *listener[K, T]) {
 	l.syncIfTold()
 	l.leave()
 }
 
-// Handlers returns the handlers that have joined and were not removed, in the order in which they were added.
-func (s *Steps[K, T]) Handlers() []*Registration {
+// Handlers implements [Steps].
+func (s *steps[K, T]) Handlers() []*Registration {
 	listeners := s.in.heardBy()
 	regs := make([]*Registration, len(listeners))
 	for i, l := range listeners {
@@ -136,13 +160,8 @@ func (s *Steps[K, T]) Handlers() []*Registration {
 	return regs
 }
 
-// Deliver makes the next call of a handler: OnAdd, OnUpdate, OnResync or OnDelete, after the necessary calls of Filter. It skips
-// changes that do not pass the Filter, and functions that the handler does not have. It returns false if no call is pending, if a
-// call of the handler is in flight, or if the handler has not joined or was removed.
-//
-// A call that panics is reported to Config.OnError, and counts as made. A runtime.Goexit in a call ends the goroutine that calls
-// Deliver. Deliver panics if handler is nil or belongs to another informer.
-func (s *Steps[K, T]) Deliver(handler *Registration) bool {
+// Deliver implements [Steps].
+func (s *steps[K, T]) Deliver(handler *Registration) bool {
 	if handler == nil {
 		panic("informer: Deliver called with a nil handler")
 	}
@@ -159,9 +178,8 @@ func (s *Steps[K, T]) Deliver(handler *Registration) bool {
 	return delivered
 }
 
-// Stop ends the informer as the end of Run does: pending changes are dropped, the open watch ends, and the cache can still be read.
-// After Stop, Read, Apply, and Deliver return false. Stop may be called twice.
-func (s *Steps[K, T]) Stop() {
+// Stop implements [Steps].
+func (s *steps[K, T]) Stop() {
 	if isClosed(s.in.ended) {
 		return
 	}

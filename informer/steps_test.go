@@ -19,7 +19,7 @@ import (
 
 // stepping returns an informer, its source with a and b, and its steps.
 func stepping(t *testing.T, cfg informer.Config) (
-	*informertest.Source[string, site], *informer.Informer[string, site], *informer.Steps[string, site],
+	*informertest.Source[string, site], *informer.Informer[string, site], informer.Steps,
 ) {
 	src := newSource()
 	src.Put(site{Name: "a", Rev: 1})
@@ -32,7 +32,7 @@ func stepping(t *testing.T, cfg informer.Config) (
 }
 
 // deliverAll makes every call that waits.
-func deliverAll(steps *informer.Steps[string, site]) (calls int) {
+func deliverAll(steps informer.Steps) (calls int) {
 	for _, handler := range steps.Handlers() {
 		for steps.Deliver(handler) {
 			calls++
