@@ -40,6 +40,7 @@ type Table[T any] struct {
 	pool     *pgxpool.Pool
 	cfg      TableConfig
 	scan     func(pgx.CollectableRow) (T, error)
+	server   server
 	listener listener
 	queries  tableQueries
 }
@@ -58,14 +59,15 @@ func newTableQueries(cfg TableConfig) tableQueries {
 	with := strings.NewReplacer(
 		"{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
 		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", strings.Join(on, " AND "),
+		"{columns of t}", cfg.columns("t"), "{columns of d}", cfg.columns("d"),
 	).Replace
 	return tableQueries{
 		horizon: with(`SELECT pg_snapshot_xmin(pg_current_snapshot())::text, coalesce((SELECT xid::text FROM {trimmed} WHERE source = {source}), '0')`),
 		// The rows that no transaction above the horizon has written.
-		list: with(`SELECT t.* FROM {table} t WHERE NOT EXISTS (SELECT FROM {changes} c,
+		list: with(`SELECT {columns of t} FROM {table} t WHERE NOT EXISTS (SELECT FROM {changes} c,
 			LATERAL jsonb_populate_record(NULL::{table}, c.key) k WHERE c.source = {source} AND c.xid >= $1::text::xid8 AND {on})`),
 		// The other rows, as they were before.
-		undo: with(`SELECT d.* FROM (SELECT DISTINCT ON (key) before FROM {changes}
+		undo: with(`SELECT {columns of d} FROM (SELECT DISTINCT ON (key) before FROM {changes}
 			WHERE source = {source} AND xid >= $1::text::xid8 AND key IS NOT NULL ORDER BY key, id) c,
 			LATERAL jsonb_populate_record(NULL::{table}, c.before) d WHERE c.before IS NOT NULL`),
 		// Each entry, and the next one of its key.
@@ -77,10 +79,10 @@ func newTableQueries(cfg TableConfig) tableQueries {
 				WHERE n.source = {source} AND n.key = e.key AND n.id > e.id ORDER BY n.id LIMIT 1) n ON true
 			ORDER BY e.xid, e.id`),
 		// The rows that are there of some keys, and which of the keys each has.
-		present: with(`SELECT j.i, t.* FROM unnest($1::jsonb[]) WITH ORDINALITY AS j (key, i),
+		present: with(`SELECT j.i, {columns of t} FROM unnest($1::jsonb[]) WITH ORDINALITY AS j (key, i),
 			LATERAL jsonb_populate_record(NULL::{table}, j.key) AS k, {table} t WHERE {on}`),
 		// Some rows of the log.
-		before: with(`SELECT j.i, d.* FROM unnest($1::jsonb[]) WITH ORDINALITY AS j (row, i),
+		before: with(`SELECT j.i, {columns of d} FROM unnest($1::jsonb[]) WITH ORDINALITY AS j (row, i),
 			LATERAL jsonb_populate_record(NULL::{table}, j.row) AS d`),
 		trim: with(`WITH old AS (
 				DELETE FROM {changes} WHERE source = {source} AND xid < pg_snapshot_xmin(pg_current_snapshot())
@@ -90,8 +92,8 @@ func newTableQueries(cfg TableConfig) tableQueries {
 	}
 }
 
-// NewTable returns the source of a table for which [InstallTable] was called. scan reads a row that has all columns of the
-// table, such as pgx.RowToStructByName; it is called by several goroutines at once. NewTable returns an error if a field of
+// NewTable returns the source of a table for which [InstallTable] was called. scan reads a row that has the
+// Columns of cfg, or all columns of the table, such as pgx.RowToStructByName; several goroutines call it at once. NewTable returns an error if a field of
 // cfg is invalid, or if the triggers are not there.
 func NewTable[T any](
 	ctx context.Context, pool *pgxpool.Pool, scan func(pgx.CollectableRow) (T, error), cfg TableConfig,
@@ -107,10 +109,14 @@ func NewTable[T any](
 	if err == nil {
 		err = cfg.checkInstalled(ctx, pool)
 	}
+	var of server
+	if err == nil {
+		of, err = serverOf(ctx, pool)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("postgres: new table %s: %w", cfg.source(), err)
 	}
-	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, queries: newTableQueries(cfg)}
+	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, server: of, queries: newTableQueries(cfg)}
 	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll}
 	return t, nil
 }
@@ -129,17 +135,6 @@ func doneAt(v informer.Version) (xid uint64) {
 
 func parseXID(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
 func formatXID(xid uint64) string          { return strconv.FormatUint(xid, 10) }
-
-// VersionOf returns the version that the changes of tx get when it commits, in every [Table] of the server. It gives tx a
-// number if it has none yet, as a first write does.
-func VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, error) {
-	var text string
-	if err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text").Scan(&text); err != nil {
-		return 0, failed(ctx, "read the version of a transaction", err)
-	}
-	xid, err := parseXID(text)
-	return versionOf(xid), err
-}
 
 // BookmarkPeriod implements [informer.Bookmarker].
 func (t *Table[T]) BookmarkPeriod() time.Duration { return backend.BookmarkInterval }

@@ -23,6 +23,10 @@ type TableConfig struct {
 	// Key names the columns that identify a row, in their order. They must not be null. Defaults to the primary key.
 	Key []string
 
+	// Columns names the columns that the program reads, in the order in which scan gets them. Name them if the table has more,
+	// or may get more: pgx.RowToStructByName refuses a row with a column that it does not know. Defaults to all.
+	Columns []string
+
 	// Schema is the schema of the change log. Several tables may share it. Defaults to "setpoint".
 	Schema string
 
@@ -47,7 +51,7 @@ func (c TableConfig) withDefaults() TableConfig {
 	c.Schema = cmp.Or(c.Schema, "setpoint")
 	c.History = cmp.Or(c.History, 100_000)
 	c.Poll = cmp.Or(c.Poll, time.Second)
-	c.Key = slices.Clone(c.Key)
+	c.Key, c.Columns = slices.Clone(c.Key), slices.Clone(c.Columns)
 	return c
 }
 
@@ -57,10 +61,12 @@ func (c TableConfig) validate() error {
 		errs = append(errs, errors.New("TableConfig.Table is empty"))
 	}
 	names := map[string]string{"Table": c.Table, "TableSchema": c.TableSchema, "Schema": c.Schema}
-	for i, column := range c.Key {
-		names[fmt.Sprintf("Key[%d]", i)] = column
-		if column == "" {
-			errs = append(errs, fmt.Errorf("TableConfig.Key[%d] is empty", i))
+	for field, columns := range map[string][]string{"Key": c.Key, "Columns": c.Columns} {
+		for i, column := range columns {
+			names[fmt.Sprintf("%s[%d]", field, i)] = column
+			if column == "" {
+				errs = append(errs, fmt.Errorf("TableConfig.%s[%d] is empty", field, i))
+			}
 		}
 	}
 	for field, name := range names {
@@ -159,6 +165,18 @@ func fingerprint(text string) string {
 // source returns the name under which the changes of the table stand in the log.
 func (c TableConfig) source() string { return pgx.Identifier{c.TableSchema, c.Table}.Sanitize() }
 
+// columns returns the Columns of a relation of the given name, as SQL.
+func (c TableConfig) columns(of string) string {
+	if len(c.Columns) == 0 {
+		return of + ".*"
+	}
+	var names []string
+	for _, column := range c.Columns {
+		names = append(names, of+"."+pgx.Identifier{column}.Sanitize())
+	}
+	return strings.Join(names, ", ")
+}
+
 func (c TableConfig) channel() string { return "setpoint_" + fingerprint(c.Schema+"\x00"+c.source()) }
 
 // sql returns all statements. The Key must be set.
@@ -231,7 +249,8 @@ func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) erro
 	return nil
 }
 
-// findKey sets the Key to the primary key if it is not set, and checks that its columns are there and not null.
+// findKey sets the Key to the primary key if it is not set, and checks that its columns are there and not null, and that the
+// Columns are there.
 func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	rows, err := from.Query(ctx, `
 		SELECT a.attname, a.attnotnull, coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0)
@@ -265,8 +284,16 @@ func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 			return errors.New("it has no primary key: set TableConfig.Key")
 		}
 	}
+	find := func(name string) int {
+		return slices.IndexFunc(columns, func(column columnRow) bool { return column.Name == name })
+	}
+	for _, name := range c.Columns {
+		if find(name) < 0 {
+			return fmt.Errorf("it has no column %q, which TableConfig.Columns names", name)
+		}
+	}
 	for _, name := range c.Key {
-		i := slices.IndexFunc(columns, func(column columnRow) bool { return column.Name == name })
+		i := find(name)
 		switch {
 		case i < 0:
 			return fmt.Errorf("it has no column %q, which TableConfig.Key names", name)
