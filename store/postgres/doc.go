@@ -52,6 +52,9 @@
 //  8. The rows of a list are those at its version, and a watch from there reports every change after it.
 //  9. After every transaction up to a version has been reported, a cache has the rows that these transactions have left.
 //  10. Versions of all tables of one server can be compared, and [VersionOf] returns that of your transaction.
+//  11. A controller does not reconcile a key again before its caches show the transactions for which the last reconcile of the
+//     key has called VersionOf, or 10 s have passed.
+//  12. A transaction that [Guard] has let through commits before the next leader begins, or not at all.
 //
 // # Setup
 //
