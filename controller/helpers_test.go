@@ -40,12 +40,12 @@ type running struct {
 }
 
 // start calls run in a goroutine. The test ends it, if it does not do so itself, when it is over.
-func start(t *testing.T, run func(context.Context) error) *running {
+func start(t testing.TB, run func(context.Context) error) *running {
 	t.Helper()
 	return startIn(t, t.Context(), run)
 }
 
-func startIn(t *testing.T, ctx context.Context, run func(context.Context) error) *running {
+func startIn(t testing.TB, ctx context.Context, run func(context.Context) error) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel, done: make(chan struct{})}
@@ -123,7 +123,7 @@ func (l *log[E]) take() []E {
 
 // newController returns a controller that reports to the log.
 func newController(
-	t *testing.T, cfg controller.Config[string], f func(context.Context, string) (controller.Result, error),
+	t testing.TB, cfg controller.Config[string], f func(context.Context, string) (controller.Result, error),
 	inputs ...controller.Input[string],
 ) (*controller.Controller[string], *log[controller.Report[string]]) {
 	t.Helper()
