@@ -5,6 +5,8 @@
 //	go run ./examples/webapp -demo                show what it does, in a script of real actions against itself
 //	go run ./examples/webapp -status              print the tables of the copy that leads
 //
+// It keeps its objects in memory. With a database, see examples/webapp/stores.
+//
 // The program is package orchestrator; begin to read at its New.
 package main
 
@@ -15,5 +17,5 @@ import (
 )
 
 func main() {
-	os.Exit(orchestrator.Main(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(orchestrator.Main(os.Args[1:], os.Stdout, os.Stderr, nil))
 }

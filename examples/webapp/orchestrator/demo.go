@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -37,8 +36,8 @@ type demo struct {
 }
 
 // runDemo runs an orchestrator in directories of its own, plays the script and says how each step went. It returns the
-// reason if one did not hold.
-func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error) {
+// reason if one did not hold. Of cfg it takes the database, the output and the logger.
+func runDemo(ctx context.Context, cfg Config) (err error) {
 	dir, err := os.MkdirTemp("", "webapp-demo-")
 	if err != nil {
 		return fmt.Errorf("webapp: demo: %w", err)
@@ -58,7 +57,7 @@ func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error
 	}
 	rejected := make(chan struct{}, 1)
 	o, err := New(Config{
-		Manifests: manifests, State: stateOf(dir), Out: out, Logger: logger,
+		Manifests: manifests, State: stateOf(dir), Database: cfg.Database, Out: cfg.Out, Logger: cfg.Logger,
 		Observe: func(e events.Event) {
 			if e.Reason == reasonRejected {
 				select {
@@ -72,7 +71,7 @@ func runDemo(ctx context.Context, out io.Writer, logger *slog.Logger) (err error
 		return err
 	}
 	d := &demo{
-		Orchestrator: o, out: out, start: time.Now(),
+		Orchestrator: o, out: cfg.Out, start: time.Now(),
 		app:      manifest.Manifest{Name: "hello", Replicas: 3, Port: port, Message: "Hello from setpoint."},
 		file:     filepath.Join(manifests, "hello.json"),
 		rejected: rejected,

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -29,8 +30,9 @@ Usage: webapp [flags]
 
 `
 
-// Main is the program webapp: its arguments, its output, its exit status.
-func Main(args []string, stdout, stderr io.Writer) int {
+// Main is the program webapp: its arguments, its output, its exit status. Beside memory: it knows the databases whose
+// addresses begin with the keys of openers.
+func Main(args []string, stdout, stderr io.Writer, openers map[string]Opener) int {
 	if len(args) > 0 && args[0] == "replica" {
 		return replica.Main(args[1:])
 	}
@@ -41,7 +43,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		flags.PrintDefaults()
 	}
 	manifests := flags.String("manifests", filepath.Join("examples", "webapp", "manifests"), "the `directory` of the manifests")
-	state := flags.String("state", "", "the `directory` of the lease and the records of the replicas; by default one\nfor these manifests in the cache directory of the user")
+	address := flags.String("store", inMemory, "the `address` of the database that keeps the objects and the lease; it begins with\n"+
+		strings.Join(schemes(openers), ", "))
+	state := flags.String("state", "", "the `directory` of the records of the replicas, and with -store memory: of the lease;\nby default one for these manifests in the cache directory of the user")
 	lease := flags.Duration("lease", 3*time.Second, "how long another copy waits before it takes over from one that is gone")
 	verbose := flags.Bool("v", false, "log what the library does")
 	demo := flags.Bool("demo", false, "run a script of real actions, on ports that are free, and exit")
@@ -70,7 +74,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if !*demo { // which has something to clean up, and does so itself
 		defer onSecondSignal(func() { os.Exit(exitInterrupted) })()
 	}
-	err := do(work, *demo, *status, *state, Config{Manifests: *manifests, Lease: *lease, Out: stdout, Logger: logger})
+	cfg := Config{Manifests: *manifests, State: *state, Lease: *lease, Out: stdout, Logger: logger}
+	err := do(work, *demo, *status, openers, *address, cfg)
 	if err == nil && errors.Is(context.Cause(ctx), errNoReader) {
 		err = errNoReader
 	}
@@ -81,20 +86,24 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// do does what the flags ask for.
-func do(ctx context.Context, demo, status bool, state string, cfg Config) (err error) {
-	if demo {
-		return runDemo(ctx, cfg.Out, cfg.Logger)
+// do does what the flags ask for. In a database, a demo keeps out of the way of the other copies of the program.
+func do(ctx context.Context, demo, status bool, openers map[string]Opener, address string, cfg Config) error {
+	name, task := "webapp", orchestrate
+	switch {
+	case demo:
+		name, task = "webapp_demo", runDemo
+	case status:
+		task = printStatus
 	}
-	if cfg.State, err = stateDir(state, cfg.Manifests); err != nil {
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	db, closeDB, err := openDatabase(opening, openers, address, name)
+	if err != nil {
 		return err
 	}
-	if status {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		return printStatus(ctx, cfg.Out, cfg.State)
-	}
-	return orchestrate(ctx, cfg)
+	defer closeDB()
+	cfg.Database = db
+	return task(ctx, cfg)
 }
 
 // untilGone returns a context that ends when the terminal is closed, or when the returned function is called.
@@ -116,7 +125,10 @@ func untilGone() (context.Context, context.CancelCauseFunc) {
 }
 
 // orchestrate runs an orchestrator, which prints its tables on SIGUSR1.
-func orchestrate(ctx context.Context, cfg Config) error {
+func orchestrate(ctx context.Context, cfg Config) (err error) {
+	if cfg.State, err = stateDir(cfg.State, cfg.Manifests); err != nil {
+		return err
+	}
 	o, err := New(cfg)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // mirror is one kind of objects: the store to write to, and the informer whose cache is read.
@@ -15,7 +16,7 @@ type mirror[T any] struct {
 	cache *store.Informer[T]
 }
 
-func newMirror[T any](db *store.Memory, kind string, log *slog.Logger) (mirror[T], error) {
+func newMirror[T any](db backend.Backend, kind string, log *slog.Logger) (mirror[T], error) {
 	s, err := store.Open[T](db, kind, store.Config[T]{})
 	if err != nil {
 		return mirror[T]{}, err

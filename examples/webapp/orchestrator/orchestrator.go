@@ -36,6 +36,7 @@ import (
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -43,10 +44,14 @@ import (
 // Config is the configuration of an [Orchestrator].
 type Config struct {
 	Manifests string        // the directory of the manifests, which must exist
-	State     string        // the directory of the lease and of the records of the replicas; made when it is missing
+	State     string        // the directory of the records of the replicas; made when it is missing
 	Lease     time.Duration // how long the others wait when the leader is gone; defaults to 3 s
 	Out       io.Writer     // gets a line for each thing that happens
 	Logger    *slog.Logger  // gets what a developer may want to know
+
+	// Database keeps the objects and the lease, so that the copies of the program share them. By default the objects are in
+	// memory, and the lease is a file in State.
+	Database backend.Backend
 
 	Observe func(events.Event) // gets each event, beside Out; optional
 }
@@ -55,7 +60,7 @@ type Config struct {
 // their caches, the controllers, and the manager that starts and stops them in order.
 type Orchestrator struct {
 	cfg      Config
-	election leases
+	election leaderelect.LeaseStore
 	status   net.Listener // of the status page, whose address stands in the lease
 	page     string       // the path of the status page, which no other copy has
 	events   *events.Recorder
@@ -111,10 +116,14 @@ func New(cfg Config) (o *Orchestrator, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.election, err = openLeases(cfg.State); err != nil {
+	if err := openState(cfg.State); err != nil {
 		return nil, err
 	}
-	if err := o.openSources(dir); err != nil {
+	var db backend.Backend
+	if db, o.election, err = openShared(cfg); err != nil {
+		return nil, err
+	}
+	if err := o.openSources(dir, db); err != nil {
 		return nil, err
 	}
 	if o.status, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -128,7 +137,7 @@ func New(cfg Config) (o *Orchestrator, err error) {
 }
 
 // openSources makes the five sources and their caches.
-func (o *Orchestrator) openSources(dir *manifest.Dir) error {
+func (o *Orchestrator) openSources(dir *manifest.Dir, db backend.Backend) error {
 	_, manifests, err := polled(o, "manifests", dir.List, func(m manifest.Manifest) string { return m.Name })
 	if err != nil {
 		return err
@@ -150,10 +159,6 @@ func (o *Orchestrator) openSources(dir *manifest.Dir) error {
 	o.replicas, nudge = replicas, poller.Nudge
 	o.byApp = cache.AddIndex(o.replicas.Indexer(), func(r machine.Replica) []string { return []string{r.App} })
 
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		return err
-	}
 	var errApps, errDeployments, errServices error
 	o.apps, errApps = newMirror[WebApp](db, kindWebApp, o.cfg.Logger)
 	o.deployments, errDeployments = newMirror[Deployment](db, kindDeployment, o.cfg.Logger)

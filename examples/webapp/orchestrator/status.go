@@ -73,16 +73,28 @@ func (o *Orchestrator) announce(l leaderelect.Leader) {
 	o.events.Normal(store.Ref{Kind: "Lease", Key: leaseKey}, "Leader", fmt.Sprintf("%s leads, term %d, status at %s", l.Identity, l.Term, l.Metadata[statusURL]))
 }
 
-// printStatus asks the leader that the state directory knows of for its tables. It makes no directory.
-func printStatus(ctx context.Context, w io.Writer, state string) error {
-	if _, err := os.Stat(leaseDir(state)); err != nil {
-		return fmt.Errorf("webapp: nobody leads: no copy of the program runs with the state directory %s: %w", state, err)
+// printStatus prints the tables of the leader. It makes no directory.
+func printStatus(ctx context.Context, cfg Config) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if cfg.Database != nil {
+		leases, err := leasesIn(cfg.Database)
+		if err != nil {
+			return err
+		}
+		return askLeader(ctx, cfg.Out, leases)
 	}
-	files, err := filelease.New(leaseDir(state))
+	if cfg.State, err = stateDir(cfg.State, cfg.Manifests); err != nil {
+		return err
+	}
+	if _, err := os.Stat(leaseDir(cfg.State)); err != nil {
+		return fmt.Errorf("webapp: nobody leads: no copy of the program runs with the state directory %s: %w", cfg.State, err)
+	}
+	files, err := filelease.New(leaseDir(cfg.State))
 	if err != nil {
 		return err
 	}
-	return askLeader(ctx, w, files)
+	return askLeader(ctx, cfg.Out, files)
 }
 
 // askLeader writes the tables of the leader. It fails if nobody leads: the lease alone does not say so, because it outlives

@@ -1,0 +1,74 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/storelease"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+const (
+	inMemory    = "memory:" // the address of the memory of this process
+	openTimeout = 10 * time.Second
+)
+
+// Opener opens the database at an address, as the user has given it to -store, and returns what closes it. The name, of
+// lower-case letters and underscores, is for its tables, or whatever it has instead: one database may hold what belongs to
+// several names, and none sees that of the others. The context is for the call alone.
+type Opener func(ctx context.Context, address, name string) (db backend.Backend, closeDB func(), err error)
+
+// openDatabase opens the database at an address. That in memory is nil.
+func openDatabase(ctx context.Context, openers map[string]Opener, address, name string) (backend.Backend, func(), error) {
+	if address == inMemory {
+		return nil, func() {}, nil
+	}
+	scheme, _, _ := strings.Cut(address, ":")
+	open, ok := openers[scheme]
+	switch {
+	case ok:
+		return open(ctx, address, name)
+	case len(openers) == 0:
+		return nil, nil, fmt.Errorf("webapp: open -store %q: this program has no databases, but go run ./examples/webapp/stores does", address)
+	}
+	return nil, nil, fmt.Errorf("webapp: open -store %q: it begins with none of %s", address, strings.Join(schemes(openers), ", "))
+}
+
+// schemes returns what an address may begin with.
+func schemes(openers map[string]Opener) []string {
+	known := []string{inMemory}
+	for _, scheme := range slices.Sorted(maps.Keys(openers)) {
+		known = append(known, scheme+":")
+	}
+	return known
+}
+
+// openShared opens what the copies of the program have in common: the objects, unless they are in memory, and the lease.
+func openShared(cfg Config) (backend.Backend, leaderelect.LeaseStore, error) {
+	if cfg.Database != nil {
+		leases, err := leasesIn(cfg.Database)
+		return cfg.Database, leases, err
+	}
+	leases, err := openLeases(cfg.State)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := store.NewMemory(store.MemoryConfig{})
+	return db, leases, err
+}
+
+// leasesIn returns the leases that stand beside the objects. A takeover fences the database: from then on it refuses what
+// the leader before still writes.
+func leasesIn(db backend.Backend) (leaderelect.LeaseStore, error) {
+	records, err := store.Open(db, "Lease", store.Config[storelease.Record]{})
+	if err != nil {
+		return nil, err
+	}
+	return storelease.New(records, storelease.Config{})
+}

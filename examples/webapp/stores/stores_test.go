@@ -1,0 +1,153 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/examples/webapp/orchestrator"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// databases start each kind of database, and return a function that makes an empty one and returns its address.
+var databases = map[string]func(t *testing.T) (empty func() string){
+	"postgres": func(t *testing.T) func() string {
+		server := servertest.Postgres(t, "fsync=off")
+		n := 0
+		return func() string {
+			n++
+			name := fmt.Sprintf("test%d", n)
+			admin, err := pgx.Connect(t.Context(), "postgres://postgres@"+server.Addr()+"/postgres")
+			require.NoError(t, err)
+			_, err = admin.Exec(t.Context(), "CREATE DATABASE "+name)
+			require.NoError(t, err)
+			require.NoError(t, admin.Close(t.Context()))
+			return "postgres://postgres@" + server.Addr() + "/" + name
+		}
+	},
+	"sqlite": func(t *testing.T) func() string {
+		return func() string { return "sqlite:" + filepath.Join(t.TempDir(), "webapp.db") }
+	},
+}
+
+func TestEachDatabase(t *testing.T) {
+	require.Len(t, databases, len(openers()))
+	for name, start := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			empty := start(t)
+			for name, test := range map[string]func(*testing.T, *rig){
+				"passes the demo": passesTheDemo,
+				"is shared by three copies, one of which takes over": isSharedByThreeCopies,
+				"refuses the write of a copy that was deposed":       refusesTheWriteOfADeposedCopy,
+			} {
+				r := empty()
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t, newRig(t, r))
+				})
+			}
+		})
+	}
+}
+
+func passesTheDemo(t *testing.T, r *rig) {
+	mine, err := r.apps.Create(r.ctx, store.Object[orchestrator.WebApp]{Key: "mine"})
+	require.NoError(t, err)
+	demo := r.start("", "-demo")
+	demo.line("every step held")
+	status, lines := demo.end()
+	require.Zero(t, status, lines)
+	list, err := r.apps.List(r.ctx)
+	require.NoError(t, err)
+	require.Equal(t, []store.Object[orchestrator.WebApp]{mine}, list.Items, "a demo leaves what is not its own alone")
+}
+
+func isSharedByThreeCopies(t *testing.T, r *rig) {
+	first := r.start("") // with the lease of the default, which a busy machine does not lose
+	first.line("Running", "2 replicas ready")
+	second, third := r.start(""), r.start("")
+	second.line("Leader", "term 1,")
+	third.line("Leader", "term 1,")
+	before, pids := r.stored(), r.pids()
+	require.Equal(t, orchestrator.Running, before.Value.Status.Phase)
+	require.Len(t, pids, 2)
+
+	require.NoError(t, first.Process.Kill())
+	first.end()
+	require.Equal(t, before, r.stored(), "what the dead copy has written is there")
+	if third.line("Leader", "term 2,"); !second.leads(second.line("Leader", "term 2,")) {
+		second, third = third, second
+	}
+	r.serves()
+	require.Equal(t, pids, r.pids(), "the same processes go on")
+	require.Equal(t, before.UID, r.stored().UID)
+	status, lines := r.start("", "-status").end()
+	require.Zero(t, status, lines)
+	require.Regexp(t, `hello +\w+ +\d/2 `, lines[1])
+
+	require.NoError(t, second.Process.Signal(os.Interrupt))
+	status, lines = second.end()
+	require.Zero(t, status, lines)
+	third.line("Ready")
+	r.serves()
+	require.NoError(t, third.Process.Signal(os.Interrupt))
+	status, lines = third.end()
+	require.Zero(t, status, lines)
+	require.Empty(t, r.pids())
+}
+
+// A copy is suspended when it has sent the deletion of an app, and goes on when another copy leads.
+func refusesTheWriteOfADeposedCopy(t *testing.T, r *rig) {
+	first := r.start(suspends + "=1")
+	first.line("Running", "2 replicas ready")
+	second := r.start("")
+	second.line("Leader", "term 1,")
+	before, pids := r.stored(), r.pids()
+	require.NoError(t, os.Remove(r.file()))
+	first.line("suspended")
+	r.write() // so that the app is wanted again
+	second.line("Leader", "term 2,")
+	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
+	require.Contains(t, first.line("written late"), store.ErrFenced.Error())
+	r.serves() // now the other gets the port
+	require.Equal(t, before.UID, r.stored().UID)
+	require.Equal(t, pids, r.pids())
+}
+
+// serves waits until the app answers.
+func (r *rig) serves() {
+	r.t.Helper()
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	require.Eventually(r.t, func() bool {
+		reply, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", r.app.Port))
+		return err == nil && reply.Body.Close() == nil && reply.StatusCode == http.StatusOK
+	}, generous, 10*time.Millisecond)
+}
+
+func TestAnAddressOfNoDatabaseIsRefused(t *testing.T) {
+	for address, says := range map[string]string{
+		"":             `webapp: open -store "": it begins with none of memory:, postgres:, sqlite:`,
+		"mysql://host": `webapp: open -store "mysql://host": it begins with none of memory:, postgres:, sqlite:`,
+		"sqlite:":      "the path is empty",
+		"postgres://127.0.0.1:1/x?connect_timeout=1": "connect",
+	} {
+		var out strings.Builder
+		args := []string{"-store", address, "-manifests", t.TempDir(), "-state", t.TempDir()}
+		assert.Equal(t, 1, orchestrator.Main(args, io.Discard, &out, openers()), address)
+		assert.Contains(t, out.String(), says, address)
+	}
+}

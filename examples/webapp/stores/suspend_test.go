@@ -1,0 +1,58 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/setpoint-go/setpoint/examples/webapp/orchestrator"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// suspending is a database for a program that suspends itself when it deletes an app as the leader: the deletion was sent,
+// and arrives when somebody resumes the program.
+type suspending struct{ backend.Backend }
+
+func (db suspending) Transact(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
+	if kind != "WebApp" || len(fences) == 0 || !db.deletes(ctx, kind, key, decide) {
+		return db.Backend.Transact(ctx, kind, key, fences, decide)
+	}
+	resumed := make(chan os.Signal, 1) // receives, from package signal, until Stop; never closed
+	signal.Notify(resumed, syscall.SIGCONT)
+	defer signal.Stop(resumed)
+	fmt.Println("suspended")
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		return backend.Record{}, err
+	}
+	<-resumed
+	written, err := db.Backend.Transact(context.WithoutCancel(ctx), kind, key, fences, decide)
+	fmt.Println("written late:", err)
+	return written, err
+}
+
+// deletes reports whether a write is a deletion.
+func (db suspending) deletes(ctx context.Context, kind, key string, decide backend.Decide) bool {
+	have, err := db.Get(ctx, kind, key)
+	if err != nil {
+		return false
+	}
+	next, err := decide(have)
+	return err == nil && next != nil && next.Deleted
+}
+
+// suspended returns the databases for a program that suspends itself.
+func suspended(openers map[string]orchestrator.Opener) map[string]orchestrator.Opener {
+	for scheme, open := range openers {
+		openers[scheme] = func(ctx context.Context, address, name string) (backend.Backend, func(), error) {
+			db, closeDB, err := open(ctx, address, name)
+			return suspending{db}, closeDB, err
+		}
+	}
+	return openers
+}
