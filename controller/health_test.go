@@ -129,3 +129,19 @@ func TestStuckErrorsAreErrors(t *testing.T) {
 	var err error = &controller.StuckError{Controller: "x", Key: 7, Since: time.Unix(0, 0).UTC(), Idle: 90 * time.Second}
 	assert.EqualError(t, errors.Join(err), `controller: check "x": no reconcile has ended for 1m30s: key 7 is ready since 1970-01-01T00:00:00Z`)
 }
+
+func TestAControllerWithoutStuckAfterIsNeverStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		c, _ := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			<-leave
+			return controller.Result{}, nil
+		})
+		r := start(t, c.Run)
+		c.Add("hangs")
+		time.Sleep(24 * time.Hour)
+		require.NoError(t, c.Check())
+		close(leave)
+		require.NoError(t, r.stop())
+	})
+}

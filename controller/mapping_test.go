@@ -485,3 +485,38 @@ func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
 		})
 	}
 }
+
+func TestTheReasonOfWhatIsMappedAgainIsTheLatestNews(t *testing.T) {
+	for name, meanwhile := range map[string]func(s *source){
+		"things added":   func(*source) { time.Sleep(time.Hour) }, // a resync, which is no news
+		"things updated": func(s *source) { s.set(object{Key: "a", Owner: "x", Value: 1}) },
+		"things deleted": func(s *source) { s.delete("a") },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			s, mapper := newSource(), &flaky{}
+			inf := must(informer.New(s, keyOf, informer.Config{Name: "things", ResyncPeriod: time.Hour}))
+			start(t, inf.Run)
+			var reasons []string
+			c, _ := newController(t, controller.Config[string]{Reasons: true}, func(ctx context.Context, _ string) (controller.Result, error) {
+				info, _ := controller.FromContext(ctx)
+				for _, r := range info.Reasons {
+					reasons = append(reasons, r.Text)
+				}
+				return controller.Result{}, nil
+			}, controller.Watches(inf, mapper.mapper))
+			start(t, c.Run)
+			mapper.break_("x")
+			synctest.Wait()
+			s.set(object{Key: "a", Owner: "x"})
+			synctest.Wait()
+			meanwhile(s)
+			synctest.Wait()
+			assert.Empty(t, reasons)
+			mapper.break_()
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			require.NotEmpty(t, reasons)
+			assert.Equal(t, name, reasons[0])
+		})
+	}
+}

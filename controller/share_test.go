@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,37 @@ func TestAnErrorAfterTheSlotWasLostSkipsTheKey(t *testing.T) {
 			assert.Equal(t, controller.Canceled, report.Outcome, "the slot is not owned any more")
 		})
 	}
+}
+
+// lendable are slots of which work ends with a cause, by an implementation that knows no leadership.
+type lendable struct{ lose context.CancelCauseFunc }
+
+func (*lendable) Slot(string) int { return 0 }
+
+func (l *lendable) Begin(ctx context.Context, _ string) (context.Context, func(), bool) {
+	ctx, l.lose = context.WithCancelCause(ctx)
+	return ctx, func() { l.lose(nil) }, true
+}
+
+func TestAnErrorAfterASlotEndedTheContextSkipsTheKeyWithoutALeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := &lendable{}
+		lost := errors.New("given to another")
+		c, _ := newController(t, controller.Config[string]{ShardKey: func(key string) string { return key }},
+			func(ctx context.Context, _ string) (controller.Result, error) {
+				slots.lose(lost)
+				return controller.Result{}, errBoom
+			})
+		c.Share(slots)
+		c.Add("a")
+		report, ok := next(t.Context(), c)
+		require.True(t, ok)
+		assert.Equal(t, controller.Canceled, report.Outcome)
+		require.ErrorIs(t, report.Err, lost)
+		require.ErrorIs(t, report.Err, errBoom)
+		assert.Zero(t, report.Retry)
+		assert.Zero(t, c.Stats().Queue.Delayed, "another replica tries the key again")
+	})
 }
 
 // byText are slots that this replica owns, of which the slot of a text is its length.
