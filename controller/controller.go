@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -28,10 +29,10 @@ type Controller[K comparable] struct {
 	name       string
 	reconciler func(context.Context, K) (Result, error)
 	cfg        Config[K]
-	feeds      []*feed[K]   // of the inputs; never changed after New
-	seed       maphash.Seed // of the turns of keys in a resync
-	tooLong    error        // the cause of a context that Config.Timeout ended; no other controller has it
-	notDrained error        // the cause of a context that Config.DrainTimeout ended; no other controller has it
+	feeds      []*input.Feed[K] // of the inputs; never changed after New
+	seed       maphash.Seed     // of the turns of keys in a resync
+	tooLong    error            // the cause of a context that Config.Timeout ended; no other controller has it
+	notDrained error            // the cause of a context that Config.DrainTimeout ended; no other controller has it
 
 	queue     *workqueue.Queue[K] // of all runs; never shut down
 	holds     holds[K]
@@ -107,8 +108,12 @@ func New[K comparable](
 	if c.queue, err = workqueue.New(queue); err != nil {
 		return nil, fmt.Errorf("controller: new %q: Config.Queue: %w", name, err)
 	}
+	to := &input.Target[K]{
+		Name: name, Background: cfg.Background, Reasons: cfg.Reasons, Logger: cfg.Logger, Check: checkError,
+		Add: func(key K, priority int, reason string, news bool) { c.add(key, AddOptions{priority, reason}, news) },
+	}
 	for _, in := range inputs {
-		c.feeds = append(c.feeds, in.feed(c))
+		c.feeds = append(c.feeds, in.feed(to))
 	}
 	c.mirrors = mirror.New[K](c.Sources())
 	return c, nil

@@ -69,9 +69,6 @@ func (c *Controller[K]) Work(take, ctx context.Context) {
 	c.work(ctx, w.seats[0])
 }
 
-// AddAll is what an event with these keys adds.
-func AddAll(add func(string), a, b []string) { addAll(add, a, b) }
-
 // Exports for the black-box tests.
 var (
 	ErrGoexitForTest = errGoexit

@@ -184,7 +184,7 @@ func (c *Controller[K]) Stats() Stats {
 	s := Stats{Running: c.running, Paused: c.paused, Workers: c.workers}
 	c.mu.Unlock()
 	for _, f := range c.feeds {
-		s.Unmapped += f.unmapped()
+		s.Unmapped += f.Unmapped()
 	}
 	s.Queue = c.queue.Stats()
 	s.Held = c.holds.held()

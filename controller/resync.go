@@ -45,9 +45,7 @@ func (c *Controller[K]) resync(ctx context.Context, syncers []informer.Syncer) {
 func (c *Controller[K]) turns(ctx context.Context) []turn[K] {
 	known := make(map[K]struct{})
 	for _, f := range c.feeds {
-		if f.present != nil {
-			f.present(ctx, func(key K) { known[key] = struct{}{} })
-		}
+		f.Present(ctx, func(key K) { known[key] = struct{}{} })
 	}
 	for _, key := range c.queue.Parked() {
 		known[key] = struct{}{}

@@ -50,13 +50,11 @@ func (c *Controller[K]) Acquired(slot int) {
 		opts.Reason = fmt.Sprintf("slot %d acquired", slot)
 	}
 	for _, f := range c.feeds {
-		if f.present != nil {
-			f.present(made.ctx, func(key K) {
-				if (*slots).Slot(c.cfg.ShardKey(key)) == slot {
-					c.add(key, opts, false)
-				}
-			})
-		}
+		f.Present(made.ctx, func(key K) {
+			if (*slots).Slot(c.cfg.ShardKey(key)) == slot {
+				c.add(key, opts, false)
+			}
+		})
 	}
 }
 

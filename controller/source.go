@@ -32,7 +32,7 @@ func (c *Controller[K]) Sources() []Source {
 		}
 	}
 	for _, f := range c.feeds {
-		add(f.source)
+		add(f.Source())
 	}
 	for _, s := range c.cfg.Reads {
 		add(s)

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 
+	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
@@ -11,8 +12,8 @@ import (
 // Input adds keys to a [Controller] while it runs. [New] takes inputs; [For], [Owns], [Watches] and [Handles] make them. What is
 // no informer, such as a webhook or a channel, calls [Controller.Add].
 type Input[K comparable] interface {
-	// feed returns what feeds c. It is called by New, once for each controller.
-	feed(c *Controller[K]) *feed[K]
+	// feed returns what feeds a controller. It is called by New, once for each controller.
+	feed(to *input.Target[K]) *input.Feed[K]
 }
 
 // Watch is an [Input]: the objects of an informer, and how they become keys. It is a value. Its methods return a changed copy,
@@ -38,22 +39,17 @@ type Input[K comparable] interface {
 //
 // If a function that was given to a watch panics, the change counts, and the panic is logged.
 type Watch[K comparable, T any] struct {
-	where    func(T) bool
-	when     func(old, new T) bool
+	rules    input.Rules[T]
 	priority int
-
-	make func(c *Controller[K], w Watch[K, T]) *feed[K]
+	source   informer.Syncer
+	make     func(o input.Origin[K], r input.Rules[T]) *input.Feed[K]
 }
 
 // For returns the watch of the objects whose keys are reconciled: each adds its own key.
 func For[K comparable, T any](inf *informer.Informer[K, T]) Watch[K, T] {
 	mustHave("For", "informer", inf == nil)
-	return Watch[K, T]{make: func(c *Controller[K], w Watch[K, T]) *feed[K] {
-		o := origin[K]{c, inf.Name(), w.priority}
-		return watch(o, w, inf, mapper[K, K, T]{
-			tell: func(key K, e event[T]) { o.add(key, e.what) },
-			keys: func(_ context.Context, key K, _ T, add func(K)) { add(key) },
-		})
+	return Watch[K, T]{source: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
+		return input.Own(o, r, inf)
 	}}
 }
 
@@ -61,30 +57,12 @@ func For[K comparable, T any](inf *informer.Informer[K, T]) Watch[K, T] {
 // controls it, if that is of the given kind. For a child that passes to another owner, the keys of both are added.
 func Owns[C any](inf *store.Informer[C], kind string) Watch[string, store.Object[C]] {
 	mustHave("Owns", "informer", inf == nil)
-	ownerOf := func(child store.Object[C]) (key string, ok bool) {
-		by, ok := owner.ControllerOf(child)
-		return by.Key, ok && by.Kind == kind
-	}
-	return Watch[string, store.Object[C]]{make: func(
-		c *Controller[string], w Watch[string, store.Object[C]],
-	) *feed[string] {
-		o := origin[string]{c, inf.Name(), w.priority}
-		return watch(o, w, inf, mapper[string, string, store.Object[C]]{
-			tell: func(_ string, e event[store.Object[C]]) {
-				old, had := ownerOf(e.old)
-				if had {
-					o.add(old, e.what)
-				}
-				// A second add while a worker has the key would bring it back for nothing.
-				if now, has := ownerOf(e.new); has && !(had && now == old) {
-					o.add(now, e.what)
-				}
-			},
-			keys: func(_ context.Context, _ string, child store.Object[C], add func(string)) {
-				if key, ok := ownerOf(child); ok {
-					add(key)
-				}
-			},
+	return Watch[string, store.Object[C]]{source: inf, make: func(
+		o input.Origin[string], r input.Rules[store.Object[C]],
+	) *input.Feed[string] {
+		return input.Pointing(o, r, inf, func(child store.Object[C]) (key string, ok bool) {
+			by, ok := owner.ControllerOf(child)
+			return by.Key, ok && by.Kind == kind
 		})
 	}}
 }
@@ -103,10 +81,8 @@ func Watches[K, S comparable, T any](
 ) Watch[K, T] {
 	mustHave("Watches", "informer", inf == nil)
 	mustHave("Watches", "function", to == nil)
-	return Watch[K, T]{make: func(c *Controller[K], w Watch[K, T]) *feed[K] {
-		o := origin[K]{c, inf.Name(), w.priority}
-		m := newMapping[K, S](o, to)
-		return watch(o, w, inf, mapper[K, S, T]{retries: m, tell: m.told, keys: m.keys})
+	return Watch[K, T]{source: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
+		return input.Mapped(o, r, inf, to)
 	}}
 }
 
@@ -120,11 +96,8 @@ func Handles[K, S comparable, T any](
 ) Watch[K, T] {
 	mustHave("Handles", "informer", inf == nil)
 	mustHave("Handles", "handler", handler == nil)
-	return Watch[K, T]{make: func(c *Controller[K], w Watch[K, T]) *feed[K] {
-		o := origin[K]{c, inf.Name(), w.priority}
-		return &feed[K]{source: inf, join: func(ctx context.Context) (*informer.Registration, error) {
-			return inf.AddHandler(restrict(ctx, o, w, inf, handler(func(key K) { o.add(key, told) })))
-		}}
+	return Watch[K, T]{source: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
+		return input.Handled(o, r, inf, handler)
 	}}
 }
 
@@ -133,10 +106,10 @@ func Handles[K, S comparable, T any](
 // object must pass all.
 func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
 	mustHave("Where", "function", pass == nil)
-	if before := w.where; before != nil {
-		w.where = func(obj T) bool { return before(obj) && pass(obj) }
+	if before := w.rules.Where; before != nil {
+		w.rules.Where = func(obj T) bool { return before(obj) && pass(obj) }
 	} else {
-		w.where = pass
+		w.rules.Where = pass
 	}
 	return w
 }
@@ -146,10 +119,10 @@ func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
 // these always add keys. Of several When, an update must pass all.
 func (w Watch[K, T]) When(news func(old, new T) bool) Watch[K, T] {
 	mustHave("When", "function", news == nil)
-	if before := w.when; before != nil {
-		w.when = func(old, new T) bool { return before(old, new) && news(old, new) }
+	if before := w.rules.When; before != nil {
+		w.rules.When = func(old, new T) bool { return before(old, new) && news(old, new) }
 	} else {
-		w.when = news
+		w.rules.When = news
 	}
 	return w
 }
@@ -160,11 +133,11 @@ func (w Watch[K, T]) Priority(p int) Watch[K, T] {
 	return w
 }
 
-func (w Watch[K, T]) feed(c *Controller[K]) *feed[K] {
+func (w Watch[K, T]) feed(to *input.Target[K]) *input.Feed[K] {
 	if w.make == nil {
 		panic("controller: New called with a zero Watch")
 	}
-	return w.make(c, w)
+	return w.make(input.Origin[K]{To: to, Name: w.source.Name(), Priority: w.priority}, w.rules)
 }
 
 // mustHave panics if an argument of a call is nil.

@@ -117,28 +117,6 @@ func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 	})
 }
 
-func TestAKeyThatOneEventNamesTwiceIsAddedOnce(t *testing.T) {
-	for _, test := range []struct {
-		name     string
-		old, new []string
-		want     []string
-	}{
-		{"the same key", []string{"a"}, []string{"a"}, []string{"a"}},
-		{"the same keys", []string{"a", "b"}, []string{"a", "b"}, []string{"a", "b"}},
-		{"another key", []string{"a"}, []string{"b"}, []string{"a", "b"}},
-		{"keys in common", []string{"a", "b"}, []string{"b", "c", "c"}, []string{"a", "b", "c"}},
-		{"only the old", []string{"a"}, nil, []string{"a"}},
-		{"only the new", nil, []string{"b"}, []string{"b"}},
-		{"none", nil, nil, nil},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var added []string
-			controller.AddAll(func(key string) { added = append(added, key) }, test.old, test.new)
-			assert.Equal(t, test.want, added)
-		})
-	}
-}
-
 func TestAHandlerDecidesForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b", Value: 1})

@@ -1,4 +1,4 @@
-package controller
+package input
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // mapping turns the objects of one watch into keys of its controller. What cannot be mapped is tried again.
 type mapping[K, S comparable, T any] struct {
-	origin  origin[K]
+	origin  Origin[K]
 	to      func(ctx context.Context, obj T) ([]K, error)
 	retries *workqueue.Queue[S] // the keys of what is to be mapped again
 
@@ -40,9 +40,9 @@ type unmapped[T any] struct {
 	what   happening // why the keys are added: the last news, if there is any
 }
 
-func newMapping[K, S comparable, T any](o origin[K], to func(context.Context, T) ([]K, error)) *mapping[K, S, T] {
+func newMapping[K, S comparable, T any](o Origin[K], to func(context.Context, T) ([]K, error)) *mapping[K, S, T] {
 	retries, err := workqueue.New(workqueue.Config[S]{
-		Name: o.name, Logger: slog.New(slog.DiscardHandler), // put logs what has failed
+		Name: o.Name, Logger: slog.New(slog.DiscardHandler), // put logs what has failed
 		RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[S](5*time.Millisecond, time.Minute),
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (m *mapping[K, S, T]) told(key S, e event[T]) {
 }
 
 // keys adds the keys of one object, whose state is not news. If it cannot be mapped, that is tried again as for a change.
-func (m *mapping[K, S, T]) keys(_ context.Context, key S, obj T, add func(K)) {
+func (m *mapping[K, S, T]) keys(key S, obj T, add func(K)) {
 	keys, err := m.call(obj)
 	if err != nil {
 		m.orRetry(key, m.put(key, unmapped[T]{states: []T{obj}, what: repeated}, err))
@@ -174,7 +174,7 @@ func (m *mapping[K, S, T]) call(state T) (keys []K, err error) {
 	}()
 	keys, err = m.to(m.ctx, state)
 	if err != nil {
-		checkError(err)
+		m.origin.To.Check(err)
 		return nil, err
 	}
 	return keys, nil

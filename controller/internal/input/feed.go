@@ -1,0 +1,181 @@
+package input
+
+import (
+	"context"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Source is an informer, to which no type matters.
+type Source interface {
+	informer.Syncer
+	Run(ctx context.Context) error
+}
+
+// Feed is one input of one controller.
+type Feed[K comparable] struct {
+	source  Source
+	retries retrier // nil if nothing can fail
+	join    func(context.Context) (*informer.Registration, error)
+	present func(ctx context.Context, add func(K)) // nil if only a handler knows the keys
+
+	reg *informer.Registration // while it is started; nil if join failed
+}
+
+// retrier is a mapping, to which no type matters.
+type retrier interface {
+	start(ctx context.Context)
+	wait()
+	unmapped() int
+}
+
+// Rules say what counts. A nil function lets everything pass.
+type Rules[T any] struct {
+	Where func(T) bool          // which objects
+	When  func(old, new T) bool // which updates
+}
+
+// Own returns the feed of objects whose own keys are added.
+func Own[K comparable, T any](o Origin[K], r Rules[T], inf *informer.Informer[K, T]) *Feed[K] {
+	return feed(o, r, inf, nil,
+		func(key K, e event[T]) { o.add(key, e.what) },
+		func(key K, _ T, add func(K)) { add(key) })
+}
+
+// Pointing returns the feed of objects that point to one key each, or to none, as to says.
+func Pointing[K, S comparable, T any](o Origin[K], r Rules[T], inf *informer.Informer[S, T], to func(T) (key K, ok bool)) *Feed[K] {
+	return feed(o, r, inf, nil, func(_ S, e event[T]) {
+		var old, now K
+		var had, has bool
+		if e.had() {
+			if old, had = to(e.old); had {
+				o.add(old, e.what)
+			}
+		}
+		// A second add while a worker has the key would bring it back for nothing.
+		if e.has() {
+			if now, has = to(e.new); has && !(had && now == old) {
+				o.add(now, e.what)
+			}
+		}
+	}, func(_ S, obj T, add func(K)) {
+		if key, ok := to(obj); ok {
+			add(key)
+		}
+	})
+}
+
+// Mapped returns the feed of objects of which to makes keys. It may fail, and is called again then.
+func Mapped[K, S comparable, T any](
+	o Origin[K], r Rules[T], inf *informer.Informer[S, T], to func(ctx context.Context, obj T) ([]K, error),
+) *Feed[K] {
+	m := newMapping[K, S](o, to)
+	return feed(o, r, inf, m, m.told, m.keys)
+}
+
+// Handled returns the feed that has a handler of the user. The function that it is made with adds a key, which is news.
+func Handled[K, S comparable, T any](
+	o Origin[K], r Rules[T], inf *informer.Informer[S, T], handler func(add func(K)) informer.Handler[S, T],
+) *Feed[K] {
+	return &Feed[K]{source: inf, join: func(ctx context.Context) (*informer.Registration, error) {
+		return inf.AddHandler(restrict(ctx, o, r, inf, handler(func(key K) { o.add(key, told) })))
+	}}
+}
+
+// feed returns the feed whose handler calls tell for each change that counts. keys adds the keys of one object.
+func feed[K, S comparable, T any](
+	o Origin[K], r Rules[T], inf *informer.Informer[S, T], retries retrier,
+	tell func(key S, e event[T]), keys func(key S, obj T, add func(K)),
+) *Feed[K] {
+	present := func(ctx context.Context, add func(K)) {
+		for key, obj := range inf.Indexer().All() {
+			if ctx.Err() != nil {
+				return
+			}
+			if r.Where == nil || o.ask(ctx, "Where", func() any { return key }, func() bool { return r.Where(obj) }) {
+				keys(key, obj, add)
+			}
+		}
+	}
+	return &Feed[K]{source: inf, retries: retries, present: present, join: func(ctx context.Context) (*informer.Registration, error) {
+		return inf.AddHandler(restrict(ctx, o, r, inf, informer.Handler[S, T]{
+			// Who has acted on a state that is merged away would not hear that it has gone.
+			EveryEvent: true,
+			OnAdd: func(obj T, initial bool) {
+				what := added
+				if initial {
+					what = listed
+				}
+				tell(inf.Key(obj), event[T]{what: what, new: obj})
+			},
+			OnUpdate: func(old, new T) { tell(inf.Key(new), event[T]{updated, old, new}) },
+			OnResync: func(obj T) { tell(inf.Key(obj), event[T]{what: repeated, new: obj}) },
+			OnDelete: func(t cache.Tombstone[S, T]) { tell(t.Key, event[T]{what: deleted, old: t.Object}) },
+		}))
+	}}
+}
+
+// restrict returns h, which is told only of what passes the rules.
+func restrict[K, S comparable, T any](
+	ctx context.Context, o Origin[K], r Rules[T], inf *informer.Informer[S, T], h informer.Handler[S, T],
+) informer.Handler[S, T] {
+	if r.Where != nil {
+		filter := h.Filter
+		h.Filter = func(obj T) bool {
+			return o.ask(ctx, "Where", func() any { return inf.Key(obj) }, func() bool { return r.Where(obj) }) &&
+				(filter == nil || filter(obj))
+		}
+	}
+	if update := h.OnUpdate; r.When != nil && update != nil {
+		if h.OnResync == nil {
+			h.OnResync = func(obj T) { update(obj, obj) }
+		}
+		h.OnUpdate = func(old, new T) {
+			if o.ask(ctx, "When", func() any { return inf.Key(new) }, func() bool { return r.When(old, new) }) {
+				update(old, new)
+			}
+		}
+	}
+	return h
+}
+
+// Source returns the informer.
+func (f *Feed[K]) Source() Source { return f.source }
+
+// Start joins the informer, until Stop is called, and maps what could not be mapped before, until ctx ends.
+func (f *Feed[K]) Start(ctx context.Context) (*informer.Registration, error) {
+	if f.retries != nil {
+		f.retries.start(ctx)
+	}
+	reg, err := f.join(ctx)
+	f.reg = reg
+	return reg, err
+}
+
+// Stop returns when everything that Start has started has ended, and no key will be added. It is called after each Start, also
+// one that returned an error, when its ctx has ended.
+func (f *Feed[K]) Stop() {
+	if f.reg != nil {
+		<-f.reg.Remove()
+	}
+	if f.retries != nil {
+		f.retries.wait()
+	}
+}
+
+// Present adds the keys of all objects that count and are there, until ctx ends. It adds none if only a handler of the user knows
+// them. It is called between Start and Stop.
+func (f *Feed[K]) Present(ctx context.Context, add func(K)) {
+	if f.present != nil {
+		f.present(ctx, add)
+	}
+}
+
+// Unmapped returns the number of objects that could not be mapped yet.
+func (f *Feed[K]) Unmapped() int {
+	if f.retries == nil {
+		return 0
+	}
+	return f.retries.unmapped()
+}

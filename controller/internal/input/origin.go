@@ -1,0 +1,103 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Target is the controller to which the keys go.
+type Target[K comparable] struct {
+	Name       string
+	Background int  // the priority of what is no news, not positive
+	Reasons    bool // Add is told why
+	Logger     *slog.Logger
+
+	// Add adds a key. It does not block.
+	Add func(key K, priority int, reason string, news bool)
+
+	// Check panics if a method of an error does that the controller, or who logs it, calls.
+	Check func(err error)
+}
+
+// Origin is an input, as the keys that come from it name it.
+type Origin[K comparable] struct {
+	To       *Target[K]
+	Name     string
+	Priority int // of its news
+}
+
+// add adds a key, and says why.
+func (o Origin[K]) add(key K, what happening) {
+	priority, reason := o.Priority, ""
+	if !what.isNews() {
+		priority = min(priority, o.To.Background)
+	}
+	if o.To.Reasons {
+		reason = o.Name + what.String()
+	}
+	o.To.Add(key, priority, reason, what.isNews())
+}
+
+// ask asks a function of the user whether a change of the object under key counts. It does if the function panics.
+func (o Origin[K]) ask(ctx context.Context, function string, key func() any, f func() bool) (counts bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			o.log(ctx, function+" panicked, the change counts", key(), &wait.PanicError{Value: v, Stack: debug.Stack()})
+			counts = true
+		}
+	}()
+	return f()
+}
+
+// log reports what went wrong with the object under a key, since nobody receives it as an error.
+func (o Origin[K]) log(ctx context.Context, message string, key any, err error) {
+	attrs := []slog.Attr{
+		slog.String("controller", o.To.Name), slog.String("watch", o.Name), slog.Any("object", key), slog.Any("error", err),
+	}
+	if p := (*wait.PanicError)(nil); errors.As(err, &p) {
+		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	o.To.Logger.LogAttrs(ctx, slog.LevelWarn, message, attrs...)
+}
+
+// event is a change that a feed was told of.
+type event[T any] struct {
+	what     happening
+	old, new T // zero if there is none
+}
+
+// had and has report whether there is an old and a new state.
+func (e event[T]) had() bool { return e.what == updated || e.what == deleted }
+func (e event[T]) has() bool { return e.what != deleted }
+
+// happening is what has happened to an object.
+type happening int
+
+const (
+	listed   happening = iota // was there when the feed began
+	repeated                  // is there still: a resync
+	told                      // whatever a handler of the user wants to be told of
+	added
+	updated
+	deleted
+)
+
+// isNews reports whether something has changed.
+func (h happening) isNews() bool { return h > repeated }
+
+// and returns what to say of two: the later one, unless only the earlier one is news.
+func (h happening) and(later happening) happening {
+	if h.isNews() && !later.isNews() {
+		return h
+	}
+	return later
+}
+
+// String is what stands in reasons, after the name of the informer.
+func (h happening) String() string {
+	return [...]string{" listed", " listed again", " told", " added", " updated", " deleted"}[h]
+}
