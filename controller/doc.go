@@ -86,6 +86,9 @@
 //     the clock ([leaderelect.Leadership.Err]) right before each one. So a process that was suspended begins none after its
 //     deadline, even if no timer has fired yet. When a leadership is lost, the contexts of its reconciles end before that
 //     of Run. A suspend after the check cannot be seen: only the term, checked by the receiver, stops such a write.
+//  12. With Config.Resync, each key that a watch knows, and each parked key, is added once in every period of a Run, at a random
+//     moment that is the same in all periods. When cannot cancel that. It is no news: it waits behind news, and supersedes no
+//     reconcile. A parked key gets one attempt; it is parked again if that fails.
 //
 // # Shutdown
 //

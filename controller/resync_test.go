@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Guarantee 12: when, and which keys.
 func TestAResyncReconcilesEveryKeyOncePerPeriodAndWhenCannotCancelIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "absent", Owner: "absent"})
@@ -88,6 +89,7 @@ func TestAResyncReconcilesEveryKeyOncePerPeriodAndWhenCannotCancelIt(t *testing.
 	})
 }
 
+// Guarantee 12: behind news.
 func TestAResyncIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
@@ -119,6 +121,7 @@ func TestAResyncIsNoNews(t *testing.T) {
 	})
 }
 
+// Guarantee 12: parked keys.
 func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"})
