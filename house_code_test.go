@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -183,8 +184,8 @@ func returnsError(fn *ast.FuncType) bool {
 	return ok && last.Name == "error"
 }
 
-// typesInExamples wants an example of every exported type: one that names it, or one of its constants, or calls what
-// takes or returns it. The package of a conformance suite is exempt, since a test calls it, and so is an
+// typesInExamples wants an example of every exported type: one that names it, or one of its constants, or calls a
+// function that takes or returns it. The package of a conformance suite is exempt, since a test calls it, and so is an
 // internal one, which no user meets.
 func typesInExamples(t *tree) (problems []string) {
 	for dir, files := range t.packages {
@@ -219,6 +220,32 @@ func typesInExamples(t *tree) (problems []string) {
 	return problems
 }
 
+// offersInExamples wants an example, or an example program, that uses each name in a table of the README. Of a qualified name,
+// the last part counts.
+func offersInExamples(t *tree) (problems []string) {
+	shown := make(map[string]bool)
+	for _, f := range t.code {
+		if within(f.dir, "examples") || f.test && strings.HasPrefix(path.Base(f.path), "example_") {
+			collectShown(f, shown, make(map[string]bool))
+		}
+	}
+	span, name := regexp.MustCompile("`[^`]+`"), regexp.MustCompile(`[\w.]+`)
+	for at, line := range t.prose {
+		if at.file != "README.md" || !strings.HasPrefix(line, "|") {
+			continue
+		}
+		for _, s := range span.FindAllString(line, -1) {
+			for _, n := range name.FindAllString(s, -1) {
+				n = n[strings.LastIndexByte(n, '.')+1:]
+				if token.IsExported(n) && !shown[n] {
+					problems = append(problems, at.String()+": offers "+n+", which stands in no example")
+				}
+			}
+		}
+	}
+	return problems
+}
+
 // collectShown adds the names that an example file uses, and those that it calls.
 func collectShown(f *goFile, shown, called map[string]bool) {
 	ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -243,7 +270,7 @@ func collectShown(f *goFile, shown, called map[string]bool) {
 	})
 }
 
-// shownIndirectly returns the types of the constants that are shown, and those in the signatures of what is called.
+// shownIndirectly returns the types of the constants that are shown, and those in the signatures of the functions that are called. A method does not count: another type may have one of its name.
 func shownIndirectly(f *goFile, shown, called map[string]bool) (names []string) {
 	if f.test {
 		return nil
@@ -258,7 +285,7 @@ func shownIndirectly(f *goFile, shown, called map[string]bool) (names []string) 
 		}
 	}
 	for _, decl := range f.ast.Decls {
-		if decl, ok := decl.(*ast.FuncDecl); ok && called[decl.Name.Name] {
+		if decl, ok := decl.(*ast.FuncDecl); ok && decl.Recv == nil && called[decl.Name.Name] {
 			ast.Inspect(decl.Type, func(n ast.Node) bool {
 				if name, ok := n.(*ast.Ident); ok {
 					names = append(names, name.Name)

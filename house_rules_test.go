@@ -27,6 +27,7 @@ var rules = []rule{
 	{"no package changes anything when it is loaded", globals},
 	{"what takes a Config returns an error", configErrors},
 	{"every exported type stands in an example", typesInExamples},
+	{"what the README offers stands in an example", offersInExamples},
 	{"the lock table of ARCHITECTURE.md is complete", lockTable},
 	{"files are small", fileSizes},
 	{"packages have the size that is agreed", packageSizes},

@@ -151,8 +151,11 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n", "wait/x.go:3: Shown stands in no example"},
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nconst One Shown = 1\n", "wait/x.go:3: Shown stands in no example"},
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nfunc New() Shown\n", "wait/x.go:3: Shown stands in no example"},
+		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nfunc (t *Timer) Begin() Shown\n", "wait/x.go:3: Shown stands in no example"},
 		{"every exported type", "wait/example_test.go", "package wait_test\n\n// Timer\nfunc Example_Timer() { wait.Begin(wait.Second) }\n", "wait/wait.go:9: Timer stands in no example"},
 		{"every exported type", "store/example_test.go", "", "store/store.go:7: Store stands in no example"},
+
+		{"what the README offers", "README.md", "| all | `wait.Kind.Second`, `Begin`, `store.Store`, `wait` |\n| more | `wait.Third` |\n", "README.md:2: offers Third, which stands in no example"},
 
 		{"the lock table", "wait/x.go", "package wait\n\ntype group struct {\n\tmu sync.Mutex\n}\n", "wait/x.go:4: wait.group.mu is not in the lock table"},
 		{"the lock table", "wait/lock.go", "package wait\n", "ARCHITECTURE.md: there is no lock wait.timers.mu"},

@@ -69,3 +69,30 @@ func ExampleDeltaType() {
 	fmt.Println(cache.Added, cache.Updated, cache.Deleted, cache.Replaced, cache.Sync)
 	// Output: Added Updated Deleted Replaced Sync
 }
+
+// Deltas that come before the consumer takes them are merged. A new object under the key of a deleted one is not.
+func ExampleDelta() {
+	changes, err := cache.NewDeltaFIFO(func(s site) string { return s.host }, cache.DeltaFIFOConfig[string, site]{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = changes.Add(site{"a", "up"}, 1)
+	_ = changes.Update(site{"a", "slow"}, 2)
+	_, _ = changes.TryPop(func(host string, deltas cache.Deltas[site], _ bool) error { return printAll(deltas) })
+	_ = changes.Delete(site{"a", "down"}, 3)
+	_ = changes.Add(site{"a", "new"}, 4)
+	_, _ = changes.TryPop(func(host string, deltas cache.Deltas[site], _ bool) error { return printAll(deltas) })
+	// Output:
+	// {Added false {a slow}}
+	// {Deleted false {a down}}
+	// {Added false {a new}}
+}
+
+func printAll(deltas cache.Deltas[site]) error {
+	var d cache.Delta[site]
+	for d = range deltas.All() {
+		fmt.Println(d)
+	}
+	return nil
+}
