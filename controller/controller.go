@@ -10,8 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/hold"
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
+	"github.com/setpoint-go/setpoint/controller/internal/streak"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -35,15 +37,15 @@ type Controller[K comparable] struct {
 	notDrained error            // the cause of a context that Config.DrainTimeout ended; no other controller has it
 
 	queue     *workqueue.Queue[K] // of all runs; never shut down
-	holds     holds[K]
-	flights   *flights[K]        // nil unless Config.CancelSuperseded
+	holds     hold.Keys[K]
+	flights   *streak.Flights[K] // nil unless Config.CancelSuperseded
 	mirrors   *mirror.Mirrors[K] // the sources of stores; never changed after New
 	scheduled atomic.Bool        // something was scheduled at least once, other than a retry
 
 	slots atomic.Pointer[Slots] // nil unless the keys are shared
 
 	waiters waiters[K]
-	streaks streaks[K]
+	streaks streak.Book[K]
 
 	ids      atomic.Uint64 // the number of the last reconcile
 	started  time.Time
@@ -98,7 +100,7 @@ func New[K comparable](
 	cfg = cfg.withDefaults()
 	c := &Controller[K]{name: name, reconciler: reconcile, cfg: cfg, workers: cfg.Workers, started: time.Now(), seed: maphash.MakeSeed()}
 	if cfg.CancelSuperseded {
-		c.flights = newFlights[K]()
+		c.flights = streak.NewFlights[K]()
 	}
 	c.tooLong = after(ErrTimeout, cfg.Timeout)
 	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
@@ -146,14 +148,14 @@ func (c *Controller[K]) AddWith(key K, opts AddOptions) { c.add(key, opts, true)
 func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	checkKey(key) // not only in the queue, to which a key that is left for later comes in another goroutine
 	if news {
-		defer c.streaks.setProbe(key, false) // when it was added: it has a whole budget
+		defer c.streaks.SetProbe(key, false) // when it was added: it has a whole budget
 	}
-	if c.holds.leave(key, opts) {
+	if c.holds.Leave(key, opts.Priority, opts.Reason) {
 		return
 	}
 	var supersede context.CancelCauseFunc
 	if news && c.flights != nil {
-		supersede = c.flights.underWay(key) // before it is added: what begins after that sees what this add is about
+		supersede = c.flights.UnderWay(key) // before it is added: what begins after that sees what this add is about
 	}
 	if opts == (AddOptions{}) {
 		c.queue.Add(key)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // CheckInvariants tests what is written at the fields of a controller.
@@ -24,41 +25,11 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	}
 	c.mu.Unlock()
 
-	h := &c.holds
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	assert.True(t, running || !h.diverting.Load(), "keys are left to the next run without a run")
-	assert.Len(t, h.places, len(h.later))
-	for i, k := range h.later {
-		assert.Equal(t, i, h.places[k.key])
-	}
-	assert.True(t, h.diverting.Load() || len(h.later) == 0)
-	assert.Equal(t, len(h.paused) > 0, h.pausing.Load())
-	n := len(h.later) + len(h.waiting)
-	for _, held := range h.paused {
-		if held {
-			n++
-		}
-	}
-	assert.Equal(t, n, h.n, "nothing is just being released")
-	assert.True(t, h.n > 0 || h.empty == nil)
-
-	c.streaks.mu.Lock()
-	defer c.streaks.mu.Unlock()
-	assert.EqualValues(t, len(c.streaks.keys), c.streaks.n.Load())
-	for _, s := range c.streaks.keys {
-		assert.NotZero(t, s)
-		assert.LessOrEqual(t, s.conflicts, maxConflicts)
-	}
-
+	assert.True(t, running || !c.holds.Diverting(), "keys are left to the next run without a run")
+	require.NoError(t, c.holds.CheckInvariants())
+	require.NoError(t, c.streaks.CheckInvariants())
 	if c.flights != nil {
-		c.flights.mu.Lock()
-		defer c.flights.mu.Unlock()
-		for _, n := range c.flights.ended {
-			assert.Positive(t, n)
-			assert.LessOrEqual(t, n, maxSuperseded)
-		}
-		assert.True(t, running || len(c.flights.cancels) == 0)
+		require.NoError(t, c.flights.CheckInvariants(running))
 	}
 }
 
@@ -78,33 +49,8 @@ var (
 	WorkContext      = workContext
 )
 
-// Later is the keys for the next Run.
-type Later[K comparable] struct {
-	l    holds[K]
-	Opts map[K]AddOptions // of the keys that End has returned
-}
-
-func (l *Later[K]) Begin()                           { l.l.divert() }
-func (l *Later[K]) Add(key K) bool                   { return l.AddWith(key, AddOptions{}) }
-func (l *Later[K]) AddWith(key K, o AddOptions) bool { return l.l.leave(key, o) }
-
-func (l *Later[K]) Len() int {
-	l.l.mu.Lock()
-	defer l.l.mu.Unlock()
-	return len(l.l.later)
-}
-
-func (l *Later[K]) End() (keys []K) {
-	l.Opts = map[K]AddOptions{}
-	for _, k := range l.l.undivert() {
-		keys = append(keys, k.key)
-		l.Opts[k.key] = k.opts
-	}
-	return keys
-}
-
 // Streaks returns the number of keys that are unfinished and remembered.
-func (c *Controller[K]) Streaks() int { return int(c.streaks.n.Load()) }
+func (c *Controller[K]) Streaks() int { return c.streaks.Len() }
 
 // Waiters returns the number of those who wait in WaitReconciled.
 func (c *Controller[K]) Waiters() int {

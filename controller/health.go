@@ -187,7 +187,7 @@ func (c *Controller[K]) Stats() Stats {
 		s.Unmapped += f.Unmapped()
 	}
 	s.Queue = c.queue.Stats()
-	s.Held = c.holds.held()
+	s.Held = c.holds.Len()
 	s.Outcomes = make(map[Outcome]uint64, len(c.outcomes))
 	for o := Succeeded; o <= Canceled; o++ {
 		s.Outcomes[o] = c.outcomes[o].Load()

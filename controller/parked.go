@@ -46,7 +46,7 @@ func (c *Controller[K]) park(t *try[K], r *Report[K]) {
 			return
 		}
 	}
-	c.streaks.end(r.Key)
+	c.streaks.End(r.Key)
 	c.queue.AddWith(r.Key, workqueue.AddOptions{Final: true, Reason: r.Err.Error()})
 	r.Outcome, r.Retry = Parked, 0
 }

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/streak"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -29,7 +30,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
 		c.queue.Cancel(item.Key)
 	}
-	if c.holds.holdPaused(item.Key) || (len(c.cfg.Expectations) > 0 || c.mirrors.Active()) && c.awaits(ctx, item.Key) {
+	if c.holds.Pausing(item.Key) || (len(c.cfg.Expectations) > 0 || c.mirrors.Active()) && c.awaits(ctx, item.Key) {
 		return report, false
 	}
 	if err := c.notLeading(ctx, s); err != nil { // here, because all of the above may have taken long
@@ -83,8 +84,8 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 		ctx, cancel := context.WithCancelCause(t.Context)
 		defer cancel(nil)
 		t.Context = ctx
-		c.flights.begin(t.key, cancel)
-		defer func() { c.flights.end(t.key, superseded) }()
+		c.flights.Begin(t.key, cancel)
+		defer func() { c.flights.End(t.key, superseded) }()
 	}
 	if c.cfg.Timeout > 0 {
 		limited, cancel := context.WithTimeoutCause(t.Context, c.cfg.Timeout, c.tooLong)
@@ -135,7 +136,7 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 		return Canceled, err
 	case retry.IsNotYet(err):
 		return Unfinished, err
-	case retry.IsConflict(err) && c.streaks.conflicts(t.key) < maxConflicts:
+	case retry.IsConflict(err) && c.streaks.Conflicts(t.key) < streak.MaxConflicts:
 		return Unfinished, err
 	}
 	return Failed, err
@@ -147,7 +148,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
 	case outcome == Succeeded:
-		c.streaks.end(t.key)
+		c.streaks.End(t.key)
 		if t.info.Attempt > 1 {
 			c.queue.Forget(t.key)
 		}
@@ -162,7 +163,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	case outcome == Parked:
 		c.park(t, &r)
 	case outcome == Canceled && errors.Is(err, errNotOwned):
-		c.streaks.end(t.key)
+		c.streaks.End(t.key)
 		if t.info.Attempt > 1 {
 			c.queue.Forget(t.key)
 		}
@@ -199,7 +200,7 @@ func (c *Controller[K]) putBack(key K) {
 
 // inThisRun returns d, or never for what a Run that drains leaves to the next: Run brings it forward in the end.
 func (c *Controller[K]) inThisRun(d time.Duration) time.Duration {
-	if c.holds.diverting.Load() { // also what is to be at once, or a key that fails at once each time would keep Run from ending
+	if c.holds.Diverting() { // also what is to be at once, or a key that fails at once each time would keep Run from ending
 		return never
 	}
 	return d
@@ -210,9 +211,9 @@ func (c *Controller[K]) inThisRun(d time.Duration) time.Duration {
 func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 	d, own := retry.Delay(r.Err)
 	conflict := !retry.IsNotYet(r.Err)
-	n, since := c.streaks.unfinished(r.Key, conflict, c.cfg.Queue.MaxElapsed > 0)
+	n, since := c.streaks.Unfinished(r.Key, conflict, c.cfg.Queue.MaxElapsed > 0)
 	if conflict && !own {
-		d = conflictDelay << (n - 1)
+		d = streak.ConflictDelay << (n - 1)
 	}
 	if limit := c.cfg.Queue.MaxElapsed; limit > 0 {
 		left := limit - time.Since(earlier(since, t.info.FirstFailure))
@@ -231,8 +232,8 @@ func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 
 // retry makes the key of r, which has failed, be tried again, unless its budget is spent.
 func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
-	since := c.streaks.failed(r.Key, retry.IsConflict(r.Err))
-	if c.spent(t, since) || c.streaks.isProbe(r.Key) {
+	since := c.streaks.Failed(r.Key, retry.IsConflict(r.Err))
+	if c.spent(t, since) || c.streaks.IsProbe(r.Key) {
 		c.park(t, r)
 		return
 	}

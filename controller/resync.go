@@ -62,9 +62,9 @@ func (c *Controller[K]) turns(ctx context.Context) []turn[K] {
 // probe adds key once more. If it is parked, it gets one attempt, not a whole budget: unless news comes before the attempt has
 // failed, it is parked again then.
 func (c *Controller[K]) probe(key K) {
-	c.streaks.setProbe(key, true) // before it can be taken
+	c.streaks.SetProbe(key, true) // before it can be taken
 	if !c.queue.DropParked(key) {
-		c.streaks.setProbe(key, false)
+		c.streaks.SetProbe(key, false)
 	}
 	opts := AddOptions{Priority: c.cfg.Background}
 	if c.cfg.Reasons {

@@ -78,7 +78,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	defer cancel()
 	defer stopWith(limit, stopWork)()
 	stopFeeds()
-	c.holds.divert()
+	c.holds.Divert()
 	c.postpone()
 	c.drain(work)
 	crew.running.Wait()
@@ -185,7 +185,7 @@ func (c *Controller[K]) readmit() {
 func (c *Controller[K]) postpone() {
 	for _, k := range c.queue.Snapshot() {
 		if k.State == workqueue.Delayed {
-			c.holds.leave(k.Key, AddOptions{})
+			c.holds.Leave(k.Key, 0, "")
 			c.queue.Cancel(k.Key)
 		}
 	}
@@ -195,11 +195,11 @@ func (c *Controller[K]) postpone() {
 func (c *Controller[K]) handOver() {
 	c.releaseAll()
 	c.postpone()
-	keys := c.holds.undivert()
+	keys := c.holds.Undivert()
 	for _, k := range keys {
-		c.add(k.key, k.opts, false)
+		c.add(k.Key, AddOptions{k.Priority, k.Reason}, false)
 	}
-	c.holds.release(len(keys))
+	c.holds.Release(len(keys))
 }
 
 // ready returns the keys that are ready.
@@ -305,6 +305,46 @@ func (w *crew[K]) stayLocked(s *seat[K]) bool {
 	w.seats[len(w.seats)-1] = nil
 	w.seats = w.seats[:len(w.seats)-1]
 	return false
+}
+
+// Pause makes c begin no reconciles until [Controller.Resume]. Those in flight go on. What is added meanwhile waits, and
+// so does what is to be drained when a Run ends: it is left to the next. A controller stays paused from one Run to the next.
+// Watches go on, and so does everything that waits for a time.
+func (c *Controller[K]) Pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = true
+	if c.crew != nil {
+		c.crew.resizeLocked(0)
+	}
+	if c.stopDrain != nil {
+		c.stopDrain()
+	}
+}
+
+// Resume ends a [Controller.Pause].
+func (c *Controller[K]) Resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = false
+	if c.crew != nil {
+		c.crew.resizeLocked(c.workers)
+	}
+}
+
+// SetWorkers changes the number of keys that are reconciled at once, for this Run and those that follow. When there are
+// too many workers, some end when they have done what they do. SetWorkers panics if n is not positive: see
+// [Controller.Pause].
+func (c *Controller[K]) SetWorkers(n int) {
+	if n <= 0 {
+		panic("controller: SetWorkers called with a number that is not positive")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.workers = n
+	if c.crew != nil && !c.paused {
+		c.crew.resizeLocked(n)
+	}
 }
 
 // workContext returns a context for work that is to be finished although ctx has ended. It ends when stop is called, and

@@ -260,7 +260,7 @@ func (c *Controller[K]) watches() bool { return len(c.feeds) > 0 }
 // waitIdle waits until there is a moment at which no key is ready, in flight or held.
 func (c *Controller[K]) waitIdle(ctx context.Context) error {
 	for {
-		changes, err := c.holds.waitEmpty(ctx)
+		changes, err := c.holds.WaitEmpty(ctx)
 		if err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func (c *Controller[K]) waitIdle(ctx context.Context) error {
 		}
 		// Nothing was held in all the time in which the queue came to be idle. Otherwise a key may have gone from the one
 		// to the other, and was seen in neither.
-		if c.holds.unchanged(changes) {
+		if c.holds.Unchanged(changes) {
 			return nil
 		}
 	}

@@ -1,10 +1,8 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 )
 
@@ -24,17 +22,17 @@ type Expectations[K comparable] interface {
 func (c *Controller[K]) awaits(t context.Context, key K) bool {
 	until, waiting := c.expires(key)
 	if !waiting {
-		if h, ok := c.holds.unwait(key); ok && !h.until.IsZero() && !time.Now().Before(h.until) {
+		if h, ok := c.holds.Unwait(key); ok && !h.Until.IsZero() && !time.Now().Before(h.Until) {
 			c.cfg.Logger.LogAttrs(t, slog.LevelWarn, "expectations expired, reconciled all the same",
 				slog.String("controller", c.name), slog.Any("key", key))
 		}
 		return false
 	}
-	number := c.holds.wait(key, until)
+	number := c.holds.Wait(key, until)
 	// It may have been told before there was something to release.
 	if until, waiting = c.expires(key); !waiting {
 		// If it has been released since, it is in the queue once more, and comes back.
-		return !c.holds.unwaitIf(key, number)
+		return !c.holds.UnwaitIf(key, number)
 	}
 	if !until.IsZero() {
 		c.schedule(key, time.Until(until), "")
@@ -79,9 +77,9 @@ func (c *Controller[K]) subscribe() (stop func()) {
 
 // released adds key to the queue if it is held.
 func (c *Controller[K]) released(key K) {
-	if number, ok := c.holds.isWaiting(key); ok {
+	if number, ok := c.holds.Waiting(key); ok {
 		c.add(key, AddOptions{}, false)
-		c.holds.unwaitIf(key, number)
+		c.holds.UnwaitIf(key, number)
 	}
 }
 
@@ -90,7 +88,7 @@ func (c *Controller[K]) releaseMet() {
 	if c.mirrors.Active() && !c.isAttached() {
 		c.mirrors.CatchUp() // nobody follows them
 	}
-	for _, key := range c.holds.waitingKeys() {
+	for _, key := range c.holds.AllWaiting() {
 		if _, waiting := c.expires(key); !waiting {
 			c.released(key)
 		}
@@ -99,66 +97,24 @@ func (c *Controller[K]) releaseMet() {
 
 // releaseAll adds all keys whose expectations are not met.
 func (c *Controller[K]) releaseAll() {
-	for _, key := range c.holds.waitingKeys() {
+	for _, key := range c.holds.AllWaiting() {
 		c.released(key)
 	}
 }
 
-// wait holds key, and returns the number of the hold.
-func (h *holds[K]) wait(key K, until time.Time) (number uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.waiting == nil {
-		h.waiting = make(map[K]hold)
-	}
-	delta := +1
-	if _, ok := h.waiting[key]; ok {
-		delta = 0
-	}
-	h.countLocked(delta)
-	h.waiting[key] = hold{h.changes, until}
-	return h.changes
+// PauseKey makes c begin no reconcile of key until [Controller.ResumeKey]. One that is in flight goes on. If the key is
+// added meanwhile it is held, until then.
+//
+// PauseKey panics if key is not equal to itself, such as a NaN.
+func (c *Controller[K]) PauseKey(key K) {
+	checkKey(key)
+	c.holds.Pause(key)
 }
 
-// unwait ends the hold of key, if there is one.
-func (h *holds[K]) unwait(key K) (hold, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	old, ok := h.waiting[key]
-	if ok {
-		delete(h.waiting, key)
-		h.countLocked(-1)
+// ResumeKey ends a [Controller.PauseKey]. The key is reconciled if it was added meanwhile.
+func (c *Controller[K]) ResumeKey(key K) {
+	if c.holds.Unpause(key) {
+		c.add(key, AddOptions{}, false)
+		c.holds.Release(1)
 	}
-	return old, ok
-}
-
-// unwaitIf ends the hold of key if it is the one with that number.
-func (h *holds[K]) unwaitIf(key K, number uint64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if old, ok := h.waiting[key]; !ok || old.number != number {
-		return false
-	}
-	delete(h.waiting, key)
-	h.countLocked(-1)
-	return true
-}
-
-func (h *holds[K]) isWaiting(key K) (number uint64, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	old, ok := h.waiting[key]
-	return old.number, ok
-}
-
-// waitingKeys returns the keys whose expectations are not met, in the order in which they were held.
-func (h *holds[K]) waitingKeys() []K {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	keys := make([]K, 0, len(h.waiting))
-	for key := range h.waiting {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b K) int { return cmp.Compare(h.waiting[a].number, h.waiting[b].number) })
-	return keys
 }

@@ -1,0 +1,268 @@
+package hold
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Keys are the keys that are held. The zero value is ready for use. All methods may be called by several goroutines at once.
+type Keys[K comparable] struct {
+	diverting atomic.Bool // a Run drains; written with mu held
+	pausing   atomic.Bool // paused is not empty; written with mu held
+
+	mu sync.Mutex
+	// mu guards the following. Invariants:
+	//
+	//  1. places has the place of each key in later, and there are none unless diverting.
+	//  2. n counts the keys of later and of waiting, those of paused that are true, and those that are just being added
+	//     to the queue.
+	//  3. empty is nil when n is 0.
+	later   []Later[K]
+	places  map[K]int
+	paused  map[K]bool // true if the key is to be reconciled
+	waiting map[K]Wait
+	n       int
+	changes uint64        // of n
+	empty   chan struct{} // closed, and dropped, when n falls to 0; nil while nobody waits for that
+}
+
+// Later is a key for the next Run.
+type Later[K comparable] struct {
+	Key      K
+	Priority int
+	Reason   string
+}
+
+// Wait is what is known of a key whose expectations are not met.
+type Wait struct {
+	Number uint64    // no other wait has it
+	Until  time.Time // when the expectations expire; zero for never
+}
+
+// Len returns the number of keys that are held.
+func (h *Keys[K]) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.n
+}
+
+// WaitEmpty waits until nothing is held, and returns the number of changes until then.
+func (h *Keys[K]) WaitEmpty(ctx context.Context) (changes uint64, err error) {
+	h.mu.Lock()
+	for h.n > 0 {
+		if h.empty == nil {
+			h.empty = make(chan struct{})
+		}
+		empty := h.empty
+		h.mu.Unlock()
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+		h.mu.Lock()
+	}
+	defer h.mu.Unlock()
+	return h.changes, nil
+}
+
+// Unchanged reports whether nothing was held since WaitEmpty has returned changes.
+func (h *Keys[K]) Unchanged(changes uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changes == changes
+}
+
+// Release notes that n keys that [Keys.Unpause] or [Keys.Undivert] has returned are in the queue.
+func (h *Keys[K]) Release(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.countLocked(-n)
+}
+
+func (h *Keys[K]) countLocked(delta int) {
+	h.n += delta
+	h.changes++
+	if h.n == 0 && h.empty != nil {
+		close(h.empty)
+		h.empty = nil
+	}
+}
+
+// Pause makes Pausing hold key, until Unpause.
+func (h *Keys[K]) Pause(key K) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.paused == nil {
+		h.paused = make(map[K]bool)
+	}
+	if _, ok := h.paused[key]; !ok {
+		h.paused[key] = false
+	}
+	h.pausing.Store(true)
+}
+
+// Pausing reports whether key, which is to be reconciled, is paused. Then it is held.
+func (h *Keys[K]) Pausing(key K) bool {
+	if !h.pausing.Load() {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held, paused := h.paused[key]
+	if paused && !held {
+		h.paused[key] = true
+		h.countLocked(+1)
+	}
+	return paused
+}
+
+// Unpause ends the pause of key. It returns true if the key was held: then the caller adds and releases it.
+func (h *Keys[K]) Unpause(key K) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.paused[key]
+	delete(h.paused, key)
+	h.pausing.Store(len(h.paused) > 0)
+	return held
+}
+
+// Divert makes Leave take keys: a Run drains, and what is added from now on shall not keep it from ending.
+func (h *Keys[K]) Divert() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.places = make(map[K]int)
+	h.diverting.Store(true)
+}
+
+// Diverting reports whether Leave takes keys.
+func (h *Keys[K]) Diverting() bool { return h.diverting.Load() }
+
+// Leave leaves a key to the next Run. It returns false if no Run drains.
+func (h *Keys[K]) Leave(key K, priority int, reason string) bool {
+	if !h.diverting.Load() {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.diverting.Load() { // it has ended since
+		return false
+	}
+	if i, ok := h.places[key]; ok {
+		known := &h.later[i]
+		known.Priority, known.Reason = max(known.Priority, priority), cmp.Or(reason, known.Reason)
+		return true
+	}
+	h.places[key] = len(h.later)
+	h.later = append(h.later, Later[K]{key, priority, reason})
+	h.countLocked(+1)
+	return true
+}
+
+// Undivert returns the keys that were left to the next Run, in the order in which they came. They are held until they are
+// released. From now on Leave takes none.
+func (h *Keys[K]) Undivert() []Later[K] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	keys := h.later
+	h.later, h.places = nil, nil
+	h.diverting.Store(false)
+	return keys
+}
+
+// Wait holds key, which waits for expectations that expire at a time, and returns the number of the wait.
+func (h *Keys[K]) Wait(key K, until time.Time) (number uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting == nil {
+		h.waiting = make(map[K]Wait)
+	}
+	delta := +1
+	if _, ok := h.waiting[key]; ok {
+		delta = 0
+	}
+	h.countLocked(delta)
+	h.waiting[key] = Wait{h.changes, until}
+	return h.changes
+}
+
+// Unwait ends the wait of key, if there is one.
+func (h *Keys[K]) Unwait(key K) (Wait, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old, ok := h.waiting[key]
+	if ok {
+		delete(h.waiting, key)
+		h.countLocked(-1)
+	}
+	return old, ok
+}
+
+// UnwaitIf ends the wait of key if it is the one with that number.
+func (h *Keys[K]) UnwaitIf(key K, number uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if old, ok := h.waiting[key]; !ok || old.Number != number {
+		return false
+	}
+	delete(h.waiting, key)
+	h.countLocked(-1)
+	return true
+}
+
+// Waiting returns the number of the wait of key, if it waits.
+func (h *Keys[K]) Waiting(key K) (number uint64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old, ok := h.waiting[key]
+	return old.Number, ok
+}
+
+// AllWaiting returns the keys that wait, in the order in which they were held.
+func (h *Keys[K]) AllWaiting() []K {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	keys := make([]K, 0, len(h.waiting))
+	for key := range h.waiting {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b K) int { return cmp.Compare(h.waiting[a].Number, h.waiting[b].Number) })
+	return keys
+}
+
+// CheckInvariants returns an error if what is written at the fields does not hold. It is for tests, when nothing is just being
+// released.
+func (h *Keys[K]) CheckInvariants() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := len(h.later) + len(h.waiting)
+	for _, held := range h.paused {
+		if held {
+			n++
+		}
+	}
+	for i, k := range h.later {
+		if h.places[k.Key] != i {
+			return fmt.Errorf("hold: the place of %v is %d, not %d", k.Key, h.places[k.Key], i)
+		}
+	}
+	switch {
+	case len(h.places) != len(h.later):
+		return fmt.Errorf("hold: %d places of %d keys", len(h.places), len(h.later))
+	case !h.diverting.Load() && len(h.later) > 0:
+		return errors.New("hold: keys for the next Run, and none drains")
+	case h.pausing.Load() != (len(h.paused) > 0):
+		return errors.New("hold: pausing is wrong")
+	case n != h.n:
+		return fmt.Errorf("hold: %d keys are held, counted %d", n, h.n)
+	case n == 0 && h.empty != nil:
+		return errors.New("hold: somebody waits for what is")
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package hold_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller/internal/hold"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhatIsTakenForLaterIsThereInTheEnd(t *testing.T) {
+	for range 20 {
+		var l hold.Keys[int]
+		l.Divert()
+		var adding sync.WaitGroup
+		taken := make([]int, 2)
+		for i := range taken {
+			adding.Go(func() {
+				for l.Leave(2*taken[i]+i, 0, "") {
+					taken[i]++
+				}
+			})
+		}
+		for l.Len() < 4 {
+			runtime.Gosched()
+		}
+		keys := l.Undivert()
+		adding.Wait()
+		require.Equal(t, taken[0]+taken[1], len(keys)) // not Len: there may be many
+	}
+}
+
+func TestAKeyForLaterIsThereOnceAsTheOptionsSayThatCountMost(t *testing.T) {
+	var l hold.Keys[string]
+	assert.False(t, l.Leave("a", 0, ""), "nothing drains")
+	assert.False(t, l.Diverting())
+	l.Divert()
+	assert.True(t, l.Diverting())
+	for _, k := range []hold.Later[string]{{Priority: 1, Reason: "x"}, {Priority: 3}, {Priority: 2, Reason: "y"}, {Priority: -1}} {
+		assert.True(t, l.Leave("a", k.Priority, k.Reason))
+		l.Leave("b", 0, "")
+		require.NoError(t, l.CheckInvariants())
+	}
+	keys := l.Undivert()
+	assert.Equal(t, []hold.Later[string]{{"a", 3, "y"}, {"b", 0, ""}}, keys)
+	assert.Equal(t, 2, l.Len(), "until they are in the queue")
+	assert.False(t, l.Leave("a", 0, ""))
+	l.Release(2)
+	assert.Zero(t, l.Len())
+	require.NoError(t, l.CheckInvariants())
+	l.Divert()
+	assert.Empty(t, l.Undivert(), "each once")
+}
+
+func TestAPausedKeyIsHeldOnceItIsToBeReconciled(t *testing.T) {
+	var l hold.Keys[string]
+	assert.False(t, l.Pausing("a"))
+	l.Pause("a")
+	l.Pause("b")
+	assert.Zero(t, l.Len())
+	for range 2 {
+		assert.True(t, l.Pausing("a"))
+		assert.Equal(t, 1, l.Len())
+		require.NoError(t, l.CheckInvariants())
+	}
+	l.Pause("a")
+	assert.False(t, l.Pausing("c"))
+	assert.False(t, l.Unpause("b"), "nobody has asked for it")
+	assert.True(t, l.Unpause("a"))
+	assert.Equal(t, 1, l.Len(), "until it is in the queue")
+	l.Release(1)
+	assert.False(t, l.Unpause("a"))
+	assert.False(t, l.Pausing("a"))
+	require.NoError(t, l.CheckInvariants())
+}
+
+func TestAWaitIsEndedByWhoKnowsItsNumber(t *testing.T) {
+	var l hold.Keys[string]
+	until := time.Now()
+	first := l.Wait("a", until)
+	l.Wait("b", time.Time{})
+	second := l.Wait("a", until.Add(1))
+	assert.NotEqual(t, first, second)
+	assert.Equal(t, 2, l.Len())
+	assert.Equal(t, []string{"b", "a"}, l.AllWaiting(), "as they were held")
+	assert.False(t, l.UnwaitIf("a", first))
+	number, ok := l.Waiting("a")
+	assert.True(t, ok)
+	assert.Equal(t, second, number)
+	require.NoError(t, l.CheckInvariants())
+	assert.True(t, l.UnwaitIf("a", second))
+	assert.False(t, l.UnwaitIf("a", second))
+	_, ok = l.Waiting("a")
+	assert.False(t, ok)
+	_, ok = l.Unwait("a")
+	assert.False(t, ok)
+	w, ok := l.Unwait("b")
+	assert.True(t, ok)
+	assert.Zero(t, w.Until)
+	assert.Zero(t, l.Len())
+	require.NoError(t, l.CheckInvariants())
+}
+
+func TestWaitEmptyReturnsWhenNothingIsHeldAndUnchangedSaysWhetherThatHasLasted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l hold.Keys[string]
+		before, err := l.WaitEmpty(t.Context())
+		require.NoError(t, err)
+		assert.True(t, l.Unchanged(before))
+		l.Wait("a", time.Time{})
+		l.Wait("b", time.Time{})
+		assert.False(t, l.Unchanged(before))
+		returned := make(chan uint64, 2)
+		for range 2 {
+			go func() {
+				changes, err := l.WaitEmpty(t.Context())
+				assert.NoError(t, err)
+				returned <- changes
+			}()
+		}
+		synctest.Wait()
+		l.Unwait("a")
+		synctest.Wait()
+		assert.Empty(t, returned)
+		l.Unwait("b")
+		assert.True(t, l.Unchanged(<-returned))
+		assert.True(t, l.Unchanged(<-returned))
+		require.NoError(t, l.CheckInvariants())
+
+		l.Wait("a", time.Time{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(errors.New("no more")) })
+		_, err = l.WaitEmpty(ctx)
+		require.EqualError(t, err, "no more")
+	})
+}

@@ -1,0 +1,197 @@
+package streak
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// MaxConflicts is how many conflicts in a row count as unfinished. A conflict says that the reconcile has read something stale,
+// and the next one most likely reads what is new. One that goes on for longer is a failure.
+const MaxConflicts = 8
+
+// ConflictDelay is how long a key waits after its first conflict. It doubles with each conflict in a row.
+const ConflictDelay = 5 * time.Millisecond
+
+// Book has the keys whose last reconciles did not finish, or that were parked, as far as that has to be remembered. The
+// zero value is ready for use.
+type Book[K comparable] struct {
+	n atomic.Int64 // of keys; written with mu held
+
+	mu sync.Mutex
+	// mu guards the following. Invariant: a streak has conflicts, since is set, or it is a probe.
+	keys map[K]streak
+}
+
+type streak struct {
+	conflicts int       // in a row
+	since     time.Time // the end of the first reconcile that did not finish; zero if there is no limit
+	probe     bool      // the key was parked, and a resync has given it one attempt
+}
+
+// Conflicts returns how many of the last reconciles of key were conflicts.
+func (s *Book[K]) Conflicts(key K) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[key].conflicts
+}
+
+// Unfinished notes that a reconcile of key did not finish. It returns the number of conflicts in a row, and since when key is
+// unfinished if there is a limit.
+func (s *Book[K]) Unfinished(key K, conflict, limited bool) (conflicts int, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.keys[key]
+	if conflict {
+		now.conflicts++
+	} else {
+		now.conflicts = 0
+	}
+	if limited && now.since.IsZero() {
+		now.since = time.Now()
+	}
+	s.setLocked(key, now)
+	return now.conflicts, now.since
+}
+
+// Failed notes that a reconcile of key has failed, by a conflict or something else. It returns since when key is unfinished,
+// if that is known.
+func (s *Book[K]) Failed(key K, conflict bool) (since time.Time) {
+	if s.n.Load() == 0 {
+		return time.Time{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.keys[key]
+	if !conflict {
+		now.conflicts = 0
+		s.setLocked(key, now)
+	}
+	return now.since
+}
+
+// SetProbe notes whether key was parked and has one attempt.
+func (s *Book[K]) SetProbe(key K, probe bool) {
+	if !probe && s.n.Load() == 0 { // nearly always
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.keys[key]
+	now.probe = probe
+	s.setLocked(key, now)
+}
+
+// IsProbe reports whether key was parked and has one attempt.
+func (s *Book[K]) IsProbe(key K) bool {
+	if s.n.Load() == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[key].probe
+}
+
+// End forgets key, which is finished or given up.
+func (s *Book[K]) End(key K) {
+	if s.n.Load() == 0 { // nearly always
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setLocked(key, streak{})
+}
+
+func (s *Book[K]) setLocked(key K, now streak) {
+	if now == (streak{}) {
+		delete(s.keys, key)
+	} else {
+		if s.keys == nil {
+			s.keys = make(map[K]streak)
+		}
+		s.keys[key] = now
+	}
+	s.n.Store(int64(len(s.keys)))
+}
+
+// Len returns the number of keys that are remembered.
+func (s *Book[K]) Len() int { return int(s.n.Load()) }
+
+// CheckInvariants returns an error if what is written at the fields does not hold. It is for tests.
+func (s *Book[K]) CheckInvariants() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.n.Load(); n != int64(len(s.keys)) {
+		return fmt.Errorf("streak: %d keys, counted %d", len(s.keys), n)
+	}
+	for key, now := range s.keys {
+		if now == (streak{}) || now.conflicts > MaxConflicts {
+			return fmt.Errorf("streak: %v has %+v", key, now)
+		}
+	}
+	return nil
+}
+
+// MaxSuperseded is how often in a row a reconcile of one key is ended because of a newer event. The one after that is left
+// in peace, so that a key to which something happens all the time is reconciled nonetheless.
+const MaxSuperseded = 8
+
+// Flights are the reconciles that a newer event may end.
+type Flights[K comparable] struct {
+	mu sync.Mutex
+	// mu guards the following. Invariant: a key is in ended only if its last reconcile was superseded, or is one that is
+	// left in peace.
+	cancels map[K]context.CancelCauseFunc
+	ended   map[K]int // how often in a row
+}
+
+// NewFlights returns Flights without a reconcile.
+func NewFlights[K comparable]() *Flights[K] {
+	return &Flights[K]{cancels: make(map[K]context.CancelCauseFunc), ended: make(map[K]int)}
+}
+
+// Begin says that a reconcile of key begins, which cancel ends.
+func (f *Flights[K]) Begin(key K, cancel context.CancelCauseFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended[key] < MaxSuperseded {
+		f.cancels[key] = cancel
+	}
+}
+
+// End says that the reconcile of key has ended.
+func (f *Flights[K]) End(key K, superseded bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.cancels, key)
+	if superseded {
+		f.ended[key]++
+	} else {
+		delete(f.ended, key)
+	}
+}
+
+// UnderWay returns what ends the reconcile of key that is under way, and no later one; nil if there is none that may be ended.
+func (f *Flights[K]) UnderWay(key K) context.CancelCauseFunc {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cancels[key]
+}
+
+// CheckInvariants returns an error if what is written at the fields does not hold, or a reconcile is under way and none may be. It
+// is for tests.
+func (f *Flights[K]) CheckInvariants(running bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, n := range f.ended {
+		if n <= 0 || n > MaxSuperseded {
+			return fmt.Errorf("streak: %v was superseded %d times", key, n)
+		}
+	}
+	if !running && len(f.cancels) > 0 {
+		return fmt.Errorf("streak: %d reconciles are under way", len(f.cancels))
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package streak_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller/internal/streak"
+)
+
+func TestConflictsAreCountedInARow(t *testing.T) {
+	var b streak.Book[string]
+	b.End("a")
+	assert.Zero(t, b.Failed("a", true))
+	for i := range 3 {
+		n, since := b.Unfinished("a", true, false)
+		assert.Equal(t, i+1, n)
+		assert.Zero(t, since, "nothing is limited")
+		require.NoError(t, b.CheckInvariants())
+	}
+	assert.Equal(t, 3, b.Conflicts("a"))
+	assert.Zero(t, b.Conflicts("b"))
+	b.Failed("a", true)
+	assert.Equal(t, 3, b.Conflicts("a"), "a conflict that counts as a failure is one still")
+	b.Failed("a", false)
+	assert.Zero(t, b.Conflicts("a"))
+	assert.Zero(t, b.Len(), "there is nothing to remember")
+
+	b.Unfinished("a", true, false)
+	n, _ := b.Unfinished("a", false, false)
+	assert.Zero(t, n)
+	assert.Zero(t, b.Len())
+	b.Unfinished("a", true, false)
+	b.End("a")
+	assert.Zero(t, b.Len())
+	require.NoError(t, b.CheckInvariants())
+}
+
+func TestTheFirstReconcileThatDidNotFinishIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b streak.Book[string]
+		first := time.Now()
+		for range 3 {
+			_, since := b.Unfinished("a", false, true)
+			assert.Equal(t, first, since)
+			assert.Equal(t, first, b.Failed("a", false))
+			time.Sleep(time.Second)
+		}
+		assert.Zero(t, b.Failed("b", false))
+		b.End("a")
+		_, since := b.Unfinished("a", false, true)
+		assert.Equal(t, 3*time.Second, since.Sub(first))
+	})
+}
+
+func TestAProbeIsOneUntilThatIsTakenBack(t *testing.T) {
+	var b streak.Book[string]
+	b.SetProbe("a", false)
+	assert.False(t, b.IsProbe("a"))
+	b.SetProbe("a", true)
+	assert.True(t, b.IsProbe("a"))
+	assert.False(t, b.IsProbe("b"))
+	require.NoError(t, b.CheckInvariants())
+	b.Unfinished("a", true, false)
+	assert.True(t, b.IsProbe("a"))
+	b.SetProbe("a", false)
+	assert.False(t, b.IsProbe("a"))
+	assert.Equal(t, 1, b.Conflicts("a"))
+	b.SetProbe("a", true)
+	b.End("a")
+	assert.False(t, b.IsProbe("a"))
+	assert.Zero(t, b.Len())
+}
+
+func TestAReconcileIsEndedByAnEventUntilItHappensTooOften(t *testing.T) {
+	f := streak.NewFlights[string]()
+	assert.Nil(t, f.UnderWay("a"))
+	var ended error
+	begin := func() { ended = nil; f.Begin("a", func(cause error) { ended = cause }) }
+	for range streak.MaxSuperseded {
+		begin()
+		require.Error(t, f.CheckInvariants(false))
+		f.UnderWay("a")(context.Canceled)
+		require.ErrorIs(t, ended, context.Canceled)
+		f.End("a", true)
+		require.NoError(t, f.CheckInvariants(false))
+	}
+	begin()
+	assert.Nil(t, f.UnderWay("a"), "left in peace")
+	f.End("a", false)
+	begin()
+	f.UnderWay("a")(errors.New("x"))
+	require.EqualError(t, ended, "x")
+	f.End("a", false)
+	assert.Nil(t, f.UnderWay("a"))
+}
