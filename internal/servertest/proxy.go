@@ -13,7 +13,6 @@ import (
 // Proxy is the network between a client and a server, which can be made to fail.
 type Proxy struct {
 	listener net.Listener
-	server   string // its address
 	running  sync.WaitGroup
 
 	mu sync.Mutex
@@ -23,6 +22,7 @@ type Proxy struct {
 	delay    time.Duration // of everything that is sent, either way
 	cutReply bool          // the next request
 	closed   bool
+	server   string // the address of the server
 }
 
 // link is a connection of a client and one to the server.
@@ -75,6 +75,13 @@ func (p *Proxy) Heal() {
 	default:
 		close(p.open)
 	}
+}
+
+// Redirect makes connections from now on go to another server. Those that are open stay.
+func (p *Proxy) Redirect(server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = server
 }
 
 // Cut closes all connections.
@@ -131,7 +138,10 @@ func (p *Proxy) serve(l *link) {
 		delete(p.links, l)
 	}()
 	p.pass()
-	server, err := net.Dial("tcp", p.server)
+	p.mu.Lock()
+	addr := p.server
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", addr)
 	if err != nil {
 		return
 	}

@@ -28,6 +28,9 @@ type Server struct {
 	running *exec.Cmd
 	exited  chan struct{} // closed when running has ended
 	log     string        // a file
+
+	data string               // the directory of a Postgres cluster
+	attr *syscall.SysProcAttr // of the programs that work on it
 }
 
 // Addr returns the address at which the server listens, as 127.0.0.1:5432. A restart keeps it.
@@ -67,35 +70,6 @@ func Start(t testing.TB, addr string, command func() *exec.Cmd, ready func() err
 	t.Cleanup(s.Kill)
 	s.Start()
 	return s
-}
-
-// Postgres starts a Postgres server on an empty cluster. The user is postgres, who needs no password. Each of settings is
-// a parameter, as "fsync=off".
-func Postgres(t testing.TB, settings ...string) *Server {
-	t.Helper()
-	initdb, postgres := Program(t, "initdb", "postgresql"), Program(t, "postgres", "postgresql")
-	dir, attr := DaemonDir(t)
-	data := filepath.Join(dir, "data")
-	initialize := exec.Command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	initialize.SysProcAttr, initialize.Dir = attr, "/"
-	if out, err := initialize.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
-	addr := FreeAddr(t)
-	_, port, err := net.SplitHostPort(addr)
-	must(t, err)
-	isReady := Program(t, "pg_isready", "postgresql")
-	return Start(t, addr, func() *exec.Cmd {
-		args := []string{"-D", data, "-h", "127.0.0.1", "-p", port, "-k", "", "-c", "shared_buffers=16MB", "-c", "max_connections=200"}
-		for _, setting := range settings {
-			args = append(args, "-c", setting)
-		}
-		c := exec.Command(postgres, args...)
-		c.SysProcAttr = attr
-		return c
-	}, func() error {
-		return exec.Command(isReady, "-q", "-h", "127.0.0.1", "-p", port).Run()
-	})
 }
 
 // DaemonDir returns an empty directory that belongs to a user who is not root, because Postgres refuses to be, and what a

@@ -51,7 +51,7 @@
 //  7. A watch misses no committed change, and reports none that was rolled back.
 //  8. The rows of a list are those at its version, and a watch from there reports every change after it.
 //  9. After every transaction up to a version has been reported, a cache has the rows that these transactions have left.
-//  10. Versions of all tables of one server can be compared, and [VersionOf] returns that of your transaction.
+//  10. Versions of all tables with one log can be compared, and [Table.VersionOf] returns that of your transaction.
 //  11. A controller does not reconcile a key again before its caches show the transactions for which the last reconcile of the
 //     key has called VersionOf, or 10 s have passed.
 //  12. A transaction that [Guard] has let through commits before the next leader begins, or not at all.
@@ -99,8 +99,19 @@
 // with a watch holds one connection for notifications. A record may have up to a few hundred megabytes; keep records
 // below one.
 //
-// If the server fails over to a replica that has not received the last writes, those writes are lost, as for every other
-// program; synchronous replication prevents that. A watch that has seen a lost version ends with backend.ErrExpired if the
-// new server is behind it, and its informer lists again. If the new server has reached that version with other writes by
-// then, nothing can tell the difference: after such a failover, restart the processes.
+// # Crashes and failovers
+//
+// A server that fails over to a replica without the last writes has lost them, acknowledged or not, as for every other program.
+// So has a server that crashes, for transactions with synchronous_commit=off. Synchronous replication, and synchronous_commit,
+// prevent that; nothing in this package can. The package makes sure that every cache finds out:
+//
+//   - No version is given twice. The first write after a crash, a promotion, or a start on a copy of the files of a running
+//     server goes on at a much greater version.
+//   - A watch of a Backend at a version that was lost ends with backend.ErrExpired, whether the server is behind that
+//     version or has written more by then. Its informer lists again. A watch at a version that was not lost goes on.
+//   - All watches of a Table end with informer.ErrExpired once. A crash gives numbers of transactions again even if nothing
+//     that was acknowledged is lost, and nobody can tell up to which number.
+//
+// Reads and watches need the primary: a standby refuses those of a Table, and those of a Backend may be behind. A dump that you
+// restore into the server from which it is cannot be told from writes: restart the processes afterwards.
 package postgres

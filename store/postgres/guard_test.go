@@ -143,12 +143,13 @@ func TestAKeyIsHeldUntilTheCacheOfATableShowsItsTransaction(t *testing.T) {
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	cfg := newTable(t, pool)
 	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1), ('b', 1)`)
-	other := newTable(t, pool)
-	sites, others := follow(t, sitesIn(t, pool, cfg)), follow(t, sitesIn(t, pool, other))
+	other := newTableInLog(t, pool, cfg.Schema)
+	table := sitesIn(t, pool, cfg)
+	sites, others := follow(t, table), follow(t, sitesIn(t, pool, other))
 	var wrote informer.Version
 	c, err := controller.New("sites", func(ctx context.Context, name string) (controller.Result, error) {
 		return controller.Result{}, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
-			if wrote, err = postgres.VersionOf(ctx, tx); err == nil {
+			if wrote, err = table.VersionOf(ctx, tx); err == nil {
 				_, err = tx.Exec(ctx, `UPDATE `+sqlName(cfg)+` SET rev = 2 WHERE name = $1`, name)
 			}
 			return err
@@ -161,7 +162,7 @@ func TestAKeyIsHeldUntilTheCacheOfATableShowsItsTransaction(t *testing.T) {
 	older, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = older.Rollback(context.Background()) }()
-	_, err = postgres.VersionOf(t.Context(), older)
+	_, err = table.VersionOf(t.Context(), older)
 	require.NoError(t, err)
 	step := func(key string) bool {
 		c.Add(key)

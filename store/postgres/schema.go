@@ -22,6 +22,12 @@ const layout = 1
 //   - state has one row: the layout, the version of the last change, and the horizon: a watch can start from it, and from
 //     nothing before.
 //   - fences has the greatest term of each lease, as text of digits, since bigint is signed.
+//   - incarnation has one row, which is lost when the server may have lost writes: the server empties a table that is not
+//     logged when it recovers from a crash, is promoted, or starts on a copy of a running server. After a dump was restored, the
+//     row names another server.
+//   - gaps has a row for each time that the first write after that has found: versions after one and before another that
+//     were never given, or are lost. Lost versions would be given again otherwise, and a watch that has seen the lost ones
+//     would miss the others. The step is so great, and random, that two servers that were promoted differ.
 //
 // The function write compares and swaps. Each of its statements has a snapshot of its own, from after the lock of the state
 // was taken, which a single statement would not have.
@@ -53,6 +59,9 @@ CREATE TABLE {schema}.fences (
 	term numeric(20) NOT NULL
 );
 
+CREATE UNLOGGED TABLE {schema}.incarnation (system bigint NOT NULL);
+CREATE TABLE {schema}.gaps (after bigint NOT NULL, before bigint NOT NULL);
+
 CREATE VIEW {schema}.current AS
 	SELECT kind, key, version, convert_from(value, 'UTF8')::jsonb AS value
 	FROM {schema}.objects WHERE latest AND NOT deleted;
@@ -66,6 +75,8 @@ DECLARE
 	v_version bigint;
 	v_have bigint;
 	v_horizon bigint;
+	v_system bigint;
+	v_gap gaps%ROWTYPE;
 BEGIN
 	outcome := 'written';
 	SELECT s.version INTO STRICT v_version FROM state s FOR UPDATE;
@@ -83,12 +94,25 @@ BEGIN
 	IF NOT p_next THEN
 		RETURN;
 	END IF;
+	SELECT c.system_identifier INTO STRICT v_system FROM pg_control_system() c;
+	IF NOT EXISTS (SELECT FROM incarnation i WHERE i.system = v_system) THEN
+		v_gap.after := v_version;
+		v_gap.before := v_version + (1::bigint << 40) + floor(random() * (1::bigint << 40))::bigint;
+		INSERT INTO gaps VALUES (v_gap.*);
+		DELETE FROM incarnation;
+		INSERT INTO incarnation VALUES (v_system);
+		v_version := v_gap.before - 1;
+	END IF;
 	new_version := v_version + 1;
+	v_horizon := new_version - p_history;
+	FOR v_gap IN SELECT g.* FROM gaps g ORDER BY g.after DESC LOOP
+		EXIT WHEN v_horizon >= v_gap.before - 1;
+		v_horizon := v_horizon - (v_gap.before - 1 - v_gap.after);
+	END LOOP;
 	UPDATE objects o SET latest = false WHERE o.version = v_have;
 	INSERT INTO objects (version, kind, key, latest, deleted, record, value)
 		VALUES (new_version, p_kind, p_key, true, p_deleted, p_record, p_value);
-	UPDATE state s SET version = new_version, horizon = greatest(s.horizon, new_version - p_history)
-		RETURNING s.horizon INTO v_horizon;
+	UPDATE state s SET version = new_version, horizon = greatest(s.horizon, v_horizon) RETURNING s.horizon INTO v_horizon;
 	IF v_horizon > 0 THEN
 		DELETE FROM objects o WHERE o.version IN (
 			SELECT p.version FROM objects p WHERE (NOT p.latest OR p.deleted) AND p.version <= v_horizon ORDER BY p.version LIMIT 8
@@ -99,6 +123,7 @@ END
 $$;
 
 INSERT INTO {schema}.state VALUES ({layout}, 0, 0);
+INSERT INTO {schema}.incarnation SELECT system_identifier FROM pg_control_system();
 `
 
 // quote returns text as a literal of SQL.
@@ -160,12 +185,12 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 }
 
 // parts are what a schema has to have.
-var parts = []string{"table objects", "table state", "table fences", "function write"}
+var parts = []string{"table objects", "table state", "table fences", "table gaps", "table incarnation", "function write"}
 
 // inspect returns which parts the schema lacks, and, if it lacks none, its layout.
 func inspect(ctx context.Context, from queryer, schema string) (missing []string, found int, err error) {
 	const query = `SELECT 'table ' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-			WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname IN ('objects', 'state', 'fences')
+			WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname IN ('objects', 'state', 'fences', 'gaps', 'incarnation')
 		UNION ALL SELECT 'function ' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 			WHERE n.nspname = $1 AND p.proname = 'write'`
 	rows, err := from.Query(ctx, query, schema)

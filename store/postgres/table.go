@@ -27,7 +27,8 @@ import (
 // price: one writing transaction that stays open, in any database of the server, delays what all watches report until it ends.
 // [Table.Delay] names it.
 //
-// Versions of all tables of one server can be compared. [VersionOf] returns that of a transaction of yours.
+// Versions of all tables with one log ([TableConfig.Schema]) can be compared. [Table.VersionOf] returns that of a transaction of
+// yours.
 //
 // A list, and each event, has the rows as they were at its version, whatever has been committed since. There is one exception:
 // if two transactions write the same row in another order than that of their numbers, a watch reports the state after
@@ -35,19 +36,21 @@ import (
 // event of a row is always right.
 //
 // A TRUNCATE, and a watch from before the history, end with [informer.ErrExpired]: the informer lists again, and finds
-// deletions by comparison.
+// deletions by comparison. So do all watches once when the server has crashed, or a standby was promoted: both give numbers of
+// transactions again. Versions go on increasing.
 type Table[T any] struct {
 	pool     *pgxpool.Pool
 	cfg      TableConfig
 	scan     func(pgx.CollectableRow) (T, error)
-	server   server
+	log      logID
 	listener listener
 	queries  tableQueries
 }
 
 // tableQueries are the queries of a table.
 type tableQueries struct {
-	horizon, list, undo, entries, present, before, trim string
+	moment, list, undo, entries, present, before, trim string
+	epoch, versionOf                                   string
 }
 
 func newTableQueries(cfg TableConfig) tableQueries {
@@ -60,9 +63,13 @@ func newTableQueries(cfg TableConfig) tableQueries {
 		"{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
 		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", strings.Join(on, " AND "),
 		"{columns of t}", cfg.columns("t"), "{columns of d}", cfg.columns("d"),
+		"{epoch}", pgx.Identifier{cfg.Schema, "epoch"}.Sanitize(),
 	).Replace
 	return tableQueries{
-		horizon: with(`SELECT pg_snapshot_xmin(pg_current_snapshot())::text, coalesce((SELECT xid::text FROM {trimmed} WHERE source = {source}), '0')`),
+		moment: with(`SELECT pg_snapshot_xmin(pg_current_snapshot())::text, coalesce((SELECT xid::text FROM {trimmed} WHERE source = {source}), '0'),
+				(SELECT e.base FROM {epoch} e, pg_control_system() c WHERE e.system = c.system_identifier)`),
+		epoch:     with(`SELECT {epoch}()`),
+		versionOf: with(`SELECT pg_current_xact_id()::text, {epoch}()`),
 		// The rows that no transaction above the horizon has written.
 		list: with(`SELECT {columns of t} FROM {table} t WHERE NOT EXISTS (SELECT FROM {changes} c,
 			LATERAL jsonb_populate_record(NULL::{table}, c.key) k WHERE c.source = {source} AND c.xid >= $1::text::xid8 AND {on})`),
@@ -109,28 +116,40 @@ func NewTable[T any](
 	if err == nil {
 		err = cfg.checkInstalled(ctx, pool)
 	}
-	var of server
+	var log logID
 	if err == nil {
-		of, err = serverOf(ctx, pool)
+		log, err = cfg.logID(ctx, pool)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("postgres: new table %s: %w", cfg.source(), err)
 	}
-	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, server: of, queries: newTableQueries(cfg)}
+	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, queries: newTableQueries(cfg)}
 	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll}
 	return t, nil
 }
 
-// The version after all changes of a transaction is odd. The even one below it is in the middle of the transaction: all of
-// its events but the last have it, and a watch that resumes from there begins with the transaction.
-func versionOf(xid uint64) informer.Version { return informer.Version(2*xid + 1) }
+// moment is what a snapshot knows of transactions.
+type moment struct {
+	base    int64  // of the versions, see logSQL
+	horizon uint64 // the first transaction that was open
+	trimmed uint64 // the last one whose changes may be trimmed
+}
 
-// doneAt returns the last transaction whose changes a version includes all.
-func doneAt(v informer.Version) (xid uint64) {
-	if v == 0 {
+// versionOf returns the version after all changes of a transaction. It is odd. The even one below it is in the middle of the
+// transaction: all of its events but the last have it, and a watch that resumes from there begins with the transaction.
+func (m moment) versionOf(xid uint64) informer.Version {
+	return informer.Version(uint64(m.base) + 2*xid + 1)
+}
+
+// last returns the version at which everything that the snapshot tells ends.
+func (m moment) last() informer.Version { return m.versionOf(m.horizon - 1) }
+
+// doneAt returns the last transaction whose changes a version includes all. The version must not be of an earlier epoch.
+func (m moment) doneAt(v informer.Version) (xid uint64) {
+	if uint64(v) == uint64(m.base) {
 		return 0
 	}
-	return (uint64(v) - 1) / 2
+	return (uint64(v) - uint64(m.base) - 1) / 2
 }
 
 func parseXID(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
@@ -153,37 +172,45 @@ func (t *Table[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[T], er
 	}
 }
 
-// snapshot calls f in a transaction that only reads, all from one snapshot. It returns the first transaction that was open at that
-// moment, and the last one whose changes may be trimmed.
-func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, horizon, trimmed uint64) error) error {
+// snapshot calls f in a transaction that only reads, all from one snapshot.
+func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) error) error {
 	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only reads
+	rollback := func() { _ = tx.Rollback(context.WithoutCancel(ctx)) } // it only reads
+	defer rollback()
+	var m moment
 	var first, last string
-	if err := tx.QueryRow(ctx, t.queries.horizon).Scan(&first, &last); err != nil {
+	var base *int64
+	if err := tx.QueryRow(ctx, t.queries.moment).Scan(&first, &last, &base); err != nil {
 		return err
 	}
-	horizon, err := parseXID(first)
-	if err != nil {
+	if base == nil { // the server may have lost transactions
+		rollback()
+		if _, err := t.pool.Exec(ctx, t.queries.epoch); err != nil {
+			return err
+		}
+		return t.snapshot(ctx, f)
+	}
+	m.base = *base
+	if m.horizon, err = parseXID(first); err != nil {
 		return err
 	}
-	trimmed, err := parseXID(last)
-	if err != nil {
+	if m.trimmed, err = parseXID(last); err != nil {
 		return err
 	}
-	return f(tx, horizon, trimmed)
+	return f(tx, m)
 }
 
 // pages calls yield with page after page, all of one snapshot, until it returns false. What transactions above the horizon
 // have written is undone, since their changes are still to be told.
 func (t *Table[T]) pages(ctx context.Context, yield func(informer.List[T]) bool) error {
-	return t.snapshot(ctx, func(tx pgx.Tx, horizon, _ uint64) error {
-		page := informer.List[T]{Version: versionOf(horizon - 1)}
+	return t.snapshot(ctx, func(tx pgx.Tx, m moment) error {
+		page := informer.List[T]{Version: m.last()}
 		left := false
 		for _, query := range []string{t.queries.list, t.queries.undo} {
-			rows, err := tx.Query(ctx, query, formatXID(horizon))
+			rows, err := tx.Query(ctx, query, formatXID(m.horizon))
 			if err != nil {
 				return err
 			}
@@ -251,10 +278,15 @@ func (t *Table[T]) catchUp(
 ) (next informer.Version, more bool, err error) {
 	// The last event of a transaction has another version than the others, so one event is held back.
 	var held *informer.Event[T]
-	for place := (entry{xid: doneAt(at), id: math.MaxInt64}); ; {
-		b, err := t.read(ctx, place)
+	var place *entry // the last one that was read
+	var begin moment
+	for {
+		b, err := t.read(ctx, at, place, begin)
 		if err != nil {
 			return at, true, err
+		}
+		if place == nil {
+			begin = b.moment
 		}
 		for _, e := range b.events {
 			before := held
@@ -269,10 +301,10 @@ func (t *Table[T]) catchUp(
 			}
 		}
 		if b.last != nil {
-			place = *b.last
+			place = b.last
 			continue
 		}
-		next = versionOf(b.horizon - 1)
+		next = b.moment.last()
 		if held != nil {
 			held.Version = next
 			more = yield(*held)
@@ -296,22 +328,29 @@ type entry struct {
 
 // batch is what one snapshot tells.
 type batch[T any] struct {
-	events  []informer.Event[T]
-	last    *entry // the last of the entries if there may be more; nil if there are none
-	horizon uint64
+	events []informer.Event[T]
+	last   *entry // the last of the entries if there may be more; nil if there are none
+	moment moment
 }
 
-// read reads the next entries of the log after a place, and what the rows were after each of them.
-func (t *Table[T]) read(ctx context.Context, after entry) (b batch[T], err error) {
-	err = t.snapshot(ctx, func(tx pgx.Tx, horizon, trimmed uint64) error {
-		switch {
-		case after.xid >= horizon:
-			return fmt.Errorf("%w: the server is at version %d, not at %d", informer.ErrExpired, versionOf(horizon-1), versionOf(after.xid))
-		case after.xid < trimmed:
-			return fmt.Errorf("%w: the changes up to version %d are trimmed", informer.ErrExpired, versionOf(trimmed))
+// read reads the next entries of the log, and what the rows were after each of them: those after a version, or, if that is not
+// nil, those after an entry that was read at a moment.
+func (t *Table[T]) read(ctx context.Context, at informer.Version, after *entry, begin moment) (b batch[T], err error) {
+	err = t.snapshot(ctx, func(tx pgx.Tx, m moment) error {
+		if uint64(at) < uint64(m.base) || after != nil && m.base != begin.base {
+			return fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, at)
 		}
-		b.horizon = horizon
-		rows, err := tx.Query(ctx, t.queries.entries, formatXID(after.xid), after.id, formatXID(horizon), batchSize)
+		if after == nil {
+			after = &entry{xid: m.doneAt(at), id: math.MaxInt64}
+		}
+		switch {
+		case after.xid >= m.horizon:
+			return fmt.Errorf("%w: the server is at version %d, not at %d", informer.ErrExpired, m.last(), m.versionOf(after.xid))
+		case after.xid < m.trimmed:
+			return fmt.Errorf("%w: the changes up to version %d are trimmed", informer.ErrExpired, m.versionOf(m.trimmed))
+		}
+		b.moment = m
+		rows, err := tx.Query(ctx, t.queries.entries, formatXID(after.xid), after.id, formatXID(m.horizon), batchSize)
 		if err != nil {
 			return err
 		}
@@ -322,7 +361,7 @@ func (t *Table[T]) read(ctx context.Context, after entry) (b batch[T], err error
 		if len(entries) == batchSize {
 			b.last = &entries[batchSize-1]
 		}
-		b.events, err = t.events(ctx, tx, entries)
+		b.events, err = t.events(ctx, tx, m, entries)
 		return err
 	})
 	return b, err
@@ -338,7 +377,9 @@ func scanEntry(row pgx.CollectableRow) (e entry, err error) {
 }
 
 // events returns what some entries mean.
-func (t *Table[T]) events(ctx context.Context, tx pgx.Tx, entries []entry) (events []informer.Event[T], err error) {
+func (t *Table[T]) events(
+	ctx context.Context, tx pgx.Tx, m moment, entries []entry,
+) (events []informer.Event[T], err error) {
 	var present, before []string // keys of rows that are needed as they are, and rows of the log
 	for _, e := range entries {
 		switch {
@@ -369,7 +410,7 @@ func (t *Table[T]) events(ctx context.Context, tx pgx.Tx, entries []entry) (even
 			continue
 		}
 		add := func(kind informer.EventType, obj T) {
-			events = append(events, informer.Event[T]{Type: kind, Object: obj, Version: versionOf(e.xid) - 1})
+			events = append(events, informer.Event[T]{Type: kind, Object: obj, Version: m.versionOf(e.xid) - 1})
 		}
 		kind := informer.Modified
 		switch {

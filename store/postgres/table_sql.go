@@ -92,6 +92,12 @@ func (c TableConfig) validate() error {
 //     null for a TRUNCATE; what was done; and the row as it was before. The order of id is the order in which the writes of one
 //     row were made.
 //   - trimmed has a row for each table: the transaction up to which changes may be missing.
+//   - epoch has one row: the version of a transaction is base, and twice its number, and one. The row is lost when the server may
+//     give numbers of transactions again: the server empties a table that is not logged when it recovers from a crash, is
+//     promoted, or starts on a copy of a running server. After a dump was restored, the row names another server. Then
+//     the function epoch begins another one, whose versions are all greater. The step is random, so that two servers
+//     that were promoted differ.
+//   - epochs has the base of the last epoch.
 const logSQL = `
 CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {schema}.changes (
@@ -106,6 +112,32 @@ CREATE INDEX IF NOT EXISTS changes_by_transaction ON {schema}.changes (source, x
 CREATE INDEX IF NOT EXISTS changes_by_key ON {schema}.changes (source, key, id);
 CREATE TABLE IF NOT EXISTS {schema}.trimmed (source text COLLATE "C" PRIMARY KEY, xid xid8 NOT NULL);
 INSERT INTO {schema}.trimmed VALUES ({source}, pg_current_xact_id()) ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS {schema}.epochs (base bigint NOT NULL);
+CREATE UNLOGGED TABLE IF NOT EXISTS {schema}.epoch (base bigint NOT NULL, system bigint NOT NULL);
+WITH first AS (INSERT INTO {schema}.epochs SELECT 0 WHERE NOT EXISTS (SELECT FROM {schema}.epochs) RETURNING base)
+	INSERT INTO {schema}.epoch SELECT first.base, c.system_identifier FROM first, pg_control_system() c;
+CREATE OR REPLACE FUNCTION {schema}.epoch() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	v_system bigint;
+	v_base bigint;
+BEGIN
+	SELECT c.system_identifier INTO STRICT v_system FROM pg_control_system() c;
+	SELECT e.base INTO v_base FROM {schema}.epoch e WHERE e.system = v_system;
+	IF v_base IS NOT NULL THEN
+		RETURN v_base;
+	END IF;
+	PERFORM FROM {schema}.epochs FOR UPDATE; -- whoever waits here finds the row of the other
+	SELECT e.base INTO v_base FROM {schema}.epoch e WHERE e.system = v_system;
+	IF v_base IS NOT NULL THEN
+		RETURN v_base;
+	END IF;
+	UPDATE {schema}.epochs s SET base = s.base + (1::bigint << 44) + 2 * floor(random() * (1::bigint << 43))::bigint
+		RETURNING s.base INTO STRICT v_base;
+	DELETE FROM {schema}.epoch;
+	INSERT INTO {schema}.epoch VALUES (v_base, v_system);
+	RETURN v_base;
+END
+$$;
 `
 
 // What was done to a row, in the column op.
@@ -321,6 +353,14 @@ func (c TableConfig) checkInstalled(ctx context.Context, from queryer) error {
 		if !slices.Contains(have, trigger) {
 			return fmt.Errorf("the trigger %s is not there, not enabled, or of another log: call postgres.InstallTable", trigger)
 		}
+	}
+	var there bool
+	if err := from.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		WHERE n.nspname = $1 AND p.proname = 'epoch')`, c.Schema).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		return errors.New("the log is of an older version of the library: call postgres.InstallTable")
 	}
 	var foreign bool
 	err = from.QueryRow(ctx, strings.ReplaceAll(`

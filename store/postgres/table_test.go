@@ -35,8 +35,13 @@ var tableCount atomic.Int32
 // newTable creates a table with a change log of its own.
 func newTable(t testing.TB, pool *pgxpool.Pool) postgres.TableConfig {
 	t.Helper()
-	n := tableCount.Add(1)
-	cfg := postgres.TableConfig{Table: fmt.Sprintf("Sites %d", n), Schema: fmt.Sprintf("log %d", n), Poll: 5 * time.Second}
+	return newTableInLog(t, pool, fmt.Sprintf("log %d", tableCount.Add(1)))
+}
+
+// newTableInLog creates a table with the change log of a schema.
+func newTableInLog(t testing.TB, pool *pgxpool.Pool, schema string) postgres.TableConfig {
+	t.Helper()
+	cfg := postgres.TableConfig{Table: fmt.Sprintf("Sites %d", tableCount.Add(1)), Schema: schema, Poll: 5 * time.Second}
 	exec(t, pool, `CREATE TABLE `+sqlName(cfg)+` (name text PRIMARY KEY, rev integer NOT NULL)`)
 	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
 	return cfg
@@ -132,7 +137,7 @@ func aTableIsASource(t *testing.T, pool *pgxpool.Pool) {
 func channelOf(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig) (channel string) {
 	t.Helper()
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT substring(prosrc FROM 'pg_notify\(''([^'']*)''')
-		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1`, cfg.Schema).Scan(&channel))
+		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND prosrc LIKE '%pg_notify%'`, cfg.Schema).Scan(&channel))
 	return channel
 }
 
@@ -158,8 +163,9 @@ func agree(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig, inf *info
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var v informer.Version
+	table := sitesIn(t, pool, cfg)
 	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
-		if v, err = postgres.VersionOf(ctx, tx); err == nil && !cfg.WithoutNotify {
+		if v, err = table.VersionOf(ctx, tx); err == nil && !cfg.WithoutNotify {
 			_, err = tx.Exec(ctx, `SELECT pg_notify($1, '')`, channelOf(t, pool, cfg))
 		}
 		return err
@@ -250,12 +256,13 @@ func theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions(t *testing.T,
 				}
 			}
 			in(pool, c.before)
-			inf := follow(t, sitesIn(t, pool, cfg))
+			table := sitesIn(t, pool, cfg)
+			inf := follow(t, table)
 			begin := func() pgx.Tx { // a transaction that has a number
 				tx, err := pool.Begin(t.Context())
 				require.NoError(t, err)
 				t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-				_, err = postgres.VersionOf(t.Context(), tx)
+				_, err = table.VersionOf(t.Context(), tx)
 				require.NoError(t, err)
 				return tx
 			}
@@ -263,7 +270,7 @@ func theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions(t *testing.T,
 			in(younger, c.younger)
 			require.NoError(t, younger.Commit(t.Context()))
 			in(older, c.older)
-			olderVersion, err := postgres.VersionOf(t.Context(), older)
+			olderVersion, err := table.VersionOf(t.Context(), older)
 			require.NoError(t, err)
 			require.NoError(t, older.Commit(t.Context()))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -351,15 +358,16 @@ func aListIsAsOfItsVersion(t *testing.T, pool *pgxpool.Pool) {
 }
 
 func versionsOfTwoTablesCanBeCompared(t *testing.T, pool *pgxpool.Pool) {
-	one, two := newTable(t, pool), newTable(t, pool)
-	caches := []*informer.Informer[string, site]{follow(t, sitesIn(t, pool, one)), follow(t, sitesIn(t, pool, two))}
+	one, two := newTableInLog(t, pool, "shared log"), newTableInLog(t, pool, "shared log")
+	table := sitesIn(t, pool, one)
+	caches := []*informer.Informer[string, site]{follow(t, table), follow(t, sitesIn(t, pool, two))}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	var v informer.Version
 	require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
 		exec(t, tx, `INSERT INTO `+sqlName(one)+` VALUES ('a', 1)`)
 		exec(t, tx, `INSERT INTO `+sqlName(two)+` VALUES ('b', 1)`)
-		v, err = postgres.VersionOf(ctx, tx)
+		v, err = table.VersionOf(ctx, tx)
 		return err
 	}))
 	for i, key := range []string{"a", "b"} {

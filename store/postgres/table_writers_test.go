@@ -38,7 +38,7 @@ func overlappingTransaction(ctx context.Context, pool *pgxpool.Pool, table strin
 			case 4:
 				_, err = tx.Exec(ctx, `UPDATE `+table+` SET name = $2 WHERE name = $1 AND NOT EXISTS (SELECT FROM `+table+` WHERE name = $2)`, name, other)
 			case 5:
-				_, err = postgres.VersionOf(ctx, tx) // it has a number long before it writes
+				_, err = tx.Exec(ctx, `SELECT pg_current_xact_id()`) // it has a number long before it writes
 				time.Sleep(time.Duration(random.IntN(int(2 * time.Millisecond))))
 			}
 			if err != nil {

@@ -108,8 +108,8 @@ func (b *Backend) changes(
 	var version, horizon int64
 	var key *string
 	var object row
-	found := false
-	_, err = pgx.ForEachRow(rows, append([]any{&version, &horizon, &key}, object.columns()...), func() error {
+	var found, lost bool
+	_, err = pgx.ForEachRow(rows, append([]any{&version, &horizon, &lost, &key}, object.columns()...), func() error {
 		found = true
 		if !object.there() {
 			return nil
@@ -128,6 +128,8 @@ func (b *Backend) changes(
 		return nil, 0, fmt.Errorf("the table state of schema %q has no row", b.cfg.Schema)
 	case after > informer.Version(version):
 		return nil, 0, fmt.Errorf("%w: the schema is at version %d, not at %d", backend.ErrExpired, version, after)
+	case lost:
+		return nil, 0, fmt.Errorf("%w: the server has lost version %d", backend.ErrExpired, after)
 	case after < informer.Version(horizon):
 		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
 	case len(records) == batchSize:

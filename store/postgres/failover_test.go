@@ -1,0 +1,228 @@
+//go:build linux
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/postgres"
+)
+
+// loss is a server that has gone back in time: a standby that lacks the last writes of its primary was promoted.
+type loss struct {
+	proxy   *servertest.Proxy // in front of whichever is the primary
+	primary *servertest.Server
+	standby *servertest.Server
+}
+
+func newLoss(t *testing.T) *loss {
+	primary := servertest.Postgres(t, "fsync=off")
+	return &loss{primary: primary, proxy: servertest.NewProxy(t, primary.Addr())}
+}
+
+// lag makes a standby that has everything until now, and gets nothing from now on.
+func (l *loss) lag(t *testing.T) {
+	t.Helper()
+	l.standby = servertest.PostgresStandby(t, l.primary.Addr(), "fsync=off")
+	l.standby.Stop()
+}
+
+// failOver kills the primary and promotes the standby.
+func (l *loss) failOver(t *testing.T) {
+	t.Helper()
+	l.primary.Kill()
+	l.standby.Start()
+	servertest.PromotePostgres(t, l.standby)
+	l.proxy.Redirect(l.standby.Addr())
+	l.proxy.Cut()
+	l.primary = l.standby
+}
+
+// A watch was away while a standby that lacks its version was promoted and wrote more than was lost. What is at those
+// versions now is not what the watch has seen, so it must not go on.
+func TestAWatchDoesNotGoOnFromAVersionThatAFailoverHasLost(t *testing.T) {
+	t.Parallel()
+	l := newLoss(t)
+	pool := connect(t, l.proxy.Addr())
+	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
+	kept, err := dbtest.Put(t.Context(), db, "kept", "1")
+	require.NoError(t, err)
+	l.lag(t)
+	var lost backend.Record
+	for i := range 3 {
+		lost, err = dbtest.Put(t.Context(), db, fmt.Sprint("lost ", i), "1")
+		require.NoError(t, err)
+	}
+	l.failOver(t)
+	pool.Reset()
+	watch := func(after informer.Version) (told []string, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for c, err := range db.Watch(ctx, "app", backend.Query{}, after) {
+			if err != nil {
+				return told, err
+			}
+			if told = append(told, c.Record.Key); c.Record.Key == "last" {
+				break
+			}
+		}
+		return told, nil
+	}
+	_, err = watch(lost.Version)
+	require.ErrorIs(t, err, backend.ErrExpired, "the new server is behind it")
+	var later backend.Record
+	for i := range 9 {
+		later, err = dbtest.Put(t.Context(), db, fmt.Sprint("later ", i), "1")
+		require.NoError(t, err)
+	}
+	last, err := dbtest.Put(t.Context(), db, "last", "1")
+	require.NoError(t, err)
+	assert.Greater(t, later.Version, lost.Version, "a version is not given again")
+	for v := kept.Version + 1; v <= lost.Version; v++ {
+		_, err = watch(v)
+		require.ErrorIs(t, err, backend.ErrExpired, "the new server is beyond it")
+	}
+	told, err := watch(kept.Version)
+	require.NoError(t, err, "everything up to here is as it was")
+	assert.Len(t, told, 10)
+	told, err = watch(later.Version)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"last"}, told)
+	// A second failover loses the writes after the first one.
+	l.lag(t)
+	_, err = dbtest.Put(t.Context(), db, "lost too", "1")
+	require.NoError(t, err)
+	l.failOver(t)
+	pool.Reset()
+	_, err = dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	_, err = dbtest.Put(t.Context(), db, "last", "2")
+	require.NoError(t, err)
+	_, err = watch(last.Version + 1)
+	require.ErrorIs(t, err, backend.ErrExpired)
+	told, err = watch(last.Version)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "last"}, told)
+}
+
+// The same of a table. Its versions are numbers of transactions, and the promoted standby gives the lost ones again.
+func TestACacheOfATableIsRightAfterAFailoverThatLosesWrites(t *testing.T) {
+	t.Parallel()
+	l := newLoss(t)
+	pool := connect(t, l.proxy.Addr())
+	cfg := newTable(t, pool)
+	name := sqlName(cfg)
+	exec(t, pool, `INSERT INTO `+name+` VALUES ('kept', 1)`)
+	table := sitesIn(t, pool, cfg)
+	l.lag(t)
+	for i := range 3 {
+		exec(t, pool, `INSERT INTO `+name+` VALUES ($1, 1)`, fmt.Sprint("lost ", i))
+	}
+	listed, err := table.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, listed.Items, 4)
+	inf := follow(t, table)
+	l.proxy.Stall() // the watch is away
+	l.failOver(t)
+	direct := connect(t, l.primary.Addr())
+	for i := range 9 {
+		exec(t, direct, `INSERT INTO `+name+` VALUES ($1, 1)`, fmt.Sprint("later ", i))
+	}
+	l.proxy.Heal()
+	pool.Reset()
+	for _, err := range table.Watch(t.Context(), listed.Version) {
+		require.ErrorIs(t, err, informer.ErrExpired)
+	}
+	again, err := table.List(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, again.Version, listed.Version)
+	agree(t, direct, cfg, inf)
+}
+
+// A server that crashes gives the numbers of transactions again that have left no trace on its disk: those that were rolled
+// back, and those of writers that did not wait for it (synchronous_commit=off).
+func TestACacheOfATableIsRightAfterACrash(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t, "fsync=off", "wal_writer_delay=10s")
+	pool := connect(t, server.Addr())
+	cfg := newTable(t, pool)
+	name := sqlName(cfg)
+	exec(t, pool, `INSERT INTO `+name+` VALUES ('kept', 1)`)
+	table := sitesIn(t, pool, cfg)
+	for range 20 {
+		tx, err := pool.Begin(t.Context())
+		require.NoError(t, err)
+		exec(t, tx, `SELECT pg_current_xact_id()`)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+	listed, err := table.List(t.Context())
+	require.NoError(t, err)
+	server.Restart()
+	pool.Reset()
+	exec(t, pool, `INSERT INTO `+name+` VALUES ('new', 1)`)
+	for range 30 {
+		exec(t, pool, `SELECT pg_current_xact_id()`)
+	}
+	versions := make(chan informer.Version)
+	for range 8 { // whoever comes first begins the epoch, and the others are in the same one
+		go func() { // the test waits for it
+			l, err := table.List(t.Context())
+			assert.NoError(t, err)
+			versions <- l.Version
+		}()
+	}
+	after := <-versions
+	assert.Greater(t, after, listed.Version)
+	for range 7 {
+		assert.InDelta(t, float64(after), float64(<-versions), 10)
+	}
+	for e, err := range table.Watch(t.Context(), listed.Version) {
+		require.ErrorIs(t, err, informer.ErrExpired, "%v", e)
+	}
+	server.Stop() // in order, which loses nothing
+	server.Start()
+	pool.Reset()
+	for e, err := range table.Watch(t.Context(), after) {
+		require.NoError(t, err)
+		assert.Equal(t, informer.Bookmark, e.Type)
+		break
+	}
+}
+
+// Writers that do not wait for the disk lose writes in a crash, and their versions with them.
+func TestAWatchDoesNotGoOnFromAVersionThatACrashHasLost(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t, "fsync=off", "synchronous_commit=off", "wal_writer_delay=10s")
+	pool := connect(t, server.Addr())
+	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
+	_, err := dbtest.Put(t.Context(), db, "kept", "1")
+	require.NoError(t, err)
+	exec(t, pool, `CHECKPOINT`)
+	var lost backend.Record
+	for range 3 {
+		lost, err = dbtest.Put(t.Context(), db, "lost", "1")
+		require.NoError(t, err)
+	}
+	server.Restart()
+	pool.Reset()
+	r, err := dbtest.Apps(t, db).Get(t.Context(), "lost")
+	require.ErrorIs(t, err, store.ErrNotFound, "%v", r)
+	for i := range 9 {
+		_, err = dbtest.Put(t.Context(), db, fmt.Sprint(i), "1")
+		require.NoError(t, err)
+	}
+	for c, err := range db.Watch(t.Context(), "app", backend.Query{}, lost.Version) {
+		require.ErrorIs(t, err, backend.ErrExpired, "%v", c)
+	}
+}
