@@ -43,8 +43,11 @@
 //
 // # Limits and cost
 //
-// A write costs one fsync, and all writes of all processes take turns. A List holds a snapshot until its loop ends;
-// meanwhile SQLite cannot truncate its WAL file. A record may have a few hundred megabytes, which is SQLite's limit of
-// a blob; keep records below one.
-// An idle watch costs one read of a counter per [Config.Poll], which all watches of a Backend share.
+// A write costs one fsync, and all writes of all processes take turns. A process that is suspended in the middle of a write,
+// by SIGSTOP or in a frozen container, holds up the writes of all others until it goes on or is killed. Meanwhile a lease in
+// the file passes to nobody.
+//
+// A List holds a snapshot until its loop ends; meanwhile SQLite cannot truncate its WAL file. A record may have a few
+// hundred megabytes, which is SQLite's limit of a blob; keep records below one. An idle watch costs one read of a counter
+// per [Config.Poll], which all watches of a Backend share.
 package sqlite

@@ -179,7 +179,5 @@ func (p *copyOf) end() (status int, rest []string) {
 	return p.ProcessState.ExitCode(), rest
 }
 
-// leads reports whether a line about the leader means p.
-func (p *copyOf) leads(line string) bool {
-	return strings.Contains(line, fmt.Sprintf("_%d leads", p.Process.Pid))
-}
+// leads returns how a line says that p leads.
+func (p *copyOf) leads() string { return fmt.Sprintf("_%d leads, ", p.Process.Pid) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/orchestrator"
@@ -15,29 +16,36 @@ import (
 
 // suspending is a database for a program that suspends itself when it deletes an app as the leader: the deletion was sent,
 // and arrives when somebody resumes the program.
-type suspending struct{ backend.Backend }
+type suspending struct {
+	backend.Backend
+	writes sync.RWMutex // held by each write, so that none is in the middle then: in SQLite it would hold up all others
+}
 
-func (db suspending) Transact(
+func (db *suspending) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {
 	if kind != "WebApp" || len(fences) == 0 || !db.deletes(ctx, kind, key, decide) {
+		db.writes.RLock()
+		defer db.writes.RUnlock()
 		return db.Backend.Transact(ctx, kind, key, fences, decide)
 	}
 	resumed := make(chan os.Signal, 1) // receives, from package signal, until Stop; never closed
 	signal.Notify(resumed, syscall.SIGCONT)
 	defer signal.Stop(resumed)
+	db.writes.Lock()
 	fmt.Println("suspended")
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
-		return backend.Record{}, err
+		panic(err)
 	}
 	<-resumed
+	db.writes.Unlock()
 	written, err := db.Backend.Transact(context.WithoutCancel(ctx), kind, key, fences, decide)
 	fmt.Println("written late:", err)
 	return written, err
 }
 
 // deletes reports whether a write is a deletion.
-func (db suspending) deletes(ctx context.Context, kind, key string, decide backend.Decide) bool {
+func (db *suspending) deletes(ctx context.Context, kind, key string, decide backend.Decide) bool {
 	have, err := db.Get(ctx, kind, key)
 	if err != nil {
 		return false
@@ -51,7 +59,7 @@ func suspended(openers map[string]orchestrator.Opener) map[string]orchestrator.O
 	for scheme, open := range openers {
 		openers[scheme] = func(ctx context.Context, address, name string) (backend.Backend, func(), error) {
 			db, closeDB, err := open(ctx, address, name)
-			return suspending{db}, closeDB, err
+			return &suspending{Backend: db}, closeDB, err
 		}
 	}
 	return openers
