@@ -1,0 +1,212 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// Config is the configuration of a [Backend]. The zero value is ready for use.
+type Config struct {
+	// Prefix begins all keys of the Backend, which are "PREFIX/layout" and those that begin with "PREFIX/objects/" and
+	// "PREFIX/fences/". Two prefixes are two databases, whose versions can be compared. It has at most 256 bytes, does not end
+	// with a slash, and none of its elements is layout, objects or fences. Defaults to "setpoint".
+	Prefix string
+
+	// History is the number of revisions to keep, at least. If it is set, writes of the Backend compact the cluster: also what
+	// other programs store in it. If processes differ, the smallest number counts. Zero leaves compaction to the
+	// cluster: see --auto-compaction-retention of etcd.
+	History int
+
+	// Poll is how often a watch asks the server how far it has come, to tell it to readers who wait for a version. After a write
+	// of the same Backend the watch asks at once. At most 2.5 s are used. Defaults to 1 s.
+	Poll time.Duration
+
+	// MaxRequestBytes is the value of --max-request-bytes of the servers. A record has to be smaller: see the section on limits.
+	// At least 256 KiB. Defaults to 1.5 MiB, as it does in etcd.
+	MaxRequestBytes int
+}
+
+// What a record may not use of MaxRequestBytes.
+const (
+	// keyBytes are for the keys of a transaction: that of the object six times, and those of a few fences.
+	keyBytes = 32 << 10
+	// endBytes are for writes that leave the value as it is, so that an object of the greatest size can be deleted.
+	endBytes = 64 << 10
+
+	minRequestBytes = 256 << 10
+)
+
+func (c Config) withDefaults() Config {
+	c.Prefix = cmp.Or(c.Prefix, "setpoint")
+	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, 3<<19)
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if err := validatePrefix(c.Prefix); err != nil {
+		errs = append(errs, fmt.Errorf("Config.Prefix is %q, %w", c.Prefix, err))
+	}
+	if c.History < 0 {
+		errs = append(errs, fmt.Errorf("Config.History is %d, must not be negative", c.History))
+	}
+	if c.Poll < 0 {
+		errs = append(errs, fmt.Errorf("Config.Poll is %v, must not be negative", c.Poll))
+	}
+	if c.MaxRequestBytes < minRequestBytes {
+		errs = append(errs, fmt.Errorf("Config.MaxRequestBytes is %d, must not be less than %d", c.MaxRequestBytes, minRequestBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// Backend is a [backend.Backend] under one prefix of an etcd cluster. Open as many as you like on one prefix, in one process or
+// several. All methods are safe for concurrent use.
+type Backend struct {
+	backend.Kinds
+	cfg     Config
+	keys    keys
+	kv      clientv3.KV
+	watches etcdserverpb.WatchClient
+	cluster cluster
+	latest  latest
+	trim    trim
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// Open returns the backend under a prefix of the cluster of client. It writes the layout key if that is not there. It returns an
+// error if a field of cfg is invalid, if the keys under the prefix have another layout, if no endpoint of client answers, or if
+// one of them is a version of etcd with a defect that makes watches wrong.
+//
+// It starts nothing. The client stays yours; close it when all calls have returned. Its namespace, if you have given it one, is
+// ignored: use [Config.Prefix].
+func Open(ctx context.Context, client *clientv3.Client, cfg Config) (*Backend, error) {
+	if client == nil {
+		panic("etcd: Open called with a nil client")
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("etcd: open: %w", err)
+	}
+	b := &Backend{
+		cfg: cfg, keys: keys{cfg.Prefix},
+		kv: clientv3.NewKV(client), watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
+	}
+	b.latest.changed = make(chan struct{})
+	if err := b.setUp(ctx, client); err != nil {
+		return nil, failed(ctx, fmt.Sprintf("open prefix %q", cfg.Prefix), err)
+	}
+	return b, nil
+}
+
+// setUp checks the servers and the layout.
+func (b *Backend) setUp(ctx context.Context, client *clientv3.Client) error {
+	if err := checkServers(ctx, client); err != nil {
+		return err
+	}
+	key := b.keys.layout()
+	found, err := b.kv.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	kvs := found.Kvs
+	if len(kvs) == 0 {
+		// Others may be creating it at the same time.
+		created, err := b.kv.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, layout)).Else(clientv3.OpGet(key)).Commit()
+		if err != nil {
+			return fmt.Errorf("create the key %q: %w", key, err)
+		}
+		b.cluster.observe(created.Header)
+		if created.Succeeded {
+			return nil
+		}
+		kvs = created.Responses[0].GetResponseRange().Kvs
+	}
+	b.cluster.observe(found.Header)
+	if len(kvs) == 1 && string(kvs[0].Value) != layout {
+		return fmt.Errorf("the keys have layout %q, this version of the library needs %q", kvs[0].Value, layout)
+	}
+	return nil
+}
+
+// Capabilities implements [backend.Backend].
+func (b *Backend) Capabilities() backend.Capabilities {
+	return backend.Capabilities{MaxBytes: b.cfg.MaxRequestBytes - keyBytes}
+}
+
+// failed words the error of a call. A call that ctx has ended returns the cause of that.
+func failed(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("etcd: %s: %w", doing, context.Cause(ctx))
+	}
+	s, _ := status.FromError(err)
+	unsent := s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "trying to send message larger than max")
+	switch {
+	case errors.Is(err, rpctypes.ErrRequestTooLarge) || unsent:
+		return fmt.Errorf("etcd: %s: %w: a request of etcd is limited by --max-request-bytes, 1.5 MiB by default: %w",
+			doing, backend.ErrTooLarge, err)
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return fmt.Errorf("etcd: %s: %w: the cluster was compacted meanwhile: %w", doing, backend.ErrExpired, err)
+	}
+	return fmt.Errorf("etcd: %s: %w", doing, err)
+}
+
+// cluster notices that the endpoints have become those of another cluster, such as one that was restored from a backup. The
+// revisions of two clusters have nothing to do with each other.
+type cluster struct {
+	mu sync.Mutex
+	// mu guards the following.
+	id    uint64           // of the cluster that has answered last
+	begin informer.Version // its version when it answered first; 0 for the one of Open
+}
+
+// observe takes note of an answer. It returns the version at which the cluster was seen first, or 0.
+func (c *cluster) observe(header *etcdserverpb.ResponseHeader) (begin informer.Version) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.id != 0 && c.id != header.ClusterId {
+		c.begin = informer.Version(header.Revision)
+	}
+	c.id = header.ClusterId
+	return c.begin
+}
+
+// latest is the last write of a Backend.
+type latest struct {
+	mu sync.Mutex
+	// mu guards the following.
+	version informer.Version
+	changed chan struct{} // is closed by the next write
+}
+
+// next returns the version of the last write, and a channel that the next one closes.
+func (l *latest) next() (informer.Version, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.version, l.changed
+}
+
+// wrote wakes the watches of the Backend after a write.
+func (l *latest) wrote(v informer.Version) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.version = max(l.version, v)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}

@@ -1,0 +1,458 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/etcd"
+)
+
+func putInto(ctx context.Context, db *etcd.Backend, kind, key string, r backend.Record, fences ...backend.Fence) (backend.Record, error) {
+	return db.Transact(ctx, kind, key, fences, func(backend.Record) (*backend.Record, error) { return &r, nil })
+}
+
+func remove(ctx context.Context, db *etcd.Backend, key string) (backend.Record, error) {
+	return db.Transact(ctx, "app", key, nil, func(have backend.Record) (*backend.Record, error) {
+		have.Deleted = true
+		return &have, nil
+	})
+}
+
+// watchEnd returns the error with which a watch ends, and what it has told before. It gives up when a test hangs.
+func watchEnd(t testing.TB, db *etcd.Backend, kind string, after informer.Version) (told []backend.Change, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for c, err := range db.Watch(ctx, kind, backend.Query{}, after) {
+		if err != nil {
+			return told, err
+		}
+		told = append(told, c)
+	}
+	return told, nil
+}
+
+// changes returns the first n changes that a watch tells.
+func changes(t testing.TB, db *etcd.Backend, kind string, after informer.Version, n int) (told []backend.Record) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for c, err := range db.Watch(ctx, kind, backend.Query{}, after) {
+		require.NoError(t, err)
+		if c.Record.Key != "" {
+			told = append(told, c.Record)
+		}
+		if len(told) == n {
+			break
+		}
+	}
+	return told
+}
+
+func list(t testing.TB, db *etcd.Backend, kind string) (keys []string, version informer.Version) {
+	t.Helper()
+	for page, err := range db.List(t.Context(), kind, backend.Query{}) {
+		require.NoError(t, err)
+		version = page.Version
+		for _, r := range page.Records {
+			keys = append(keys, r.Key)
+		}
+	}
+	return keys, version
+}
+
+func TestOpenRefusesWhatItCannotUse(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := connect(t, s.addr)
+	_, err := c.Put(t.Context(), "later/layout", "2")
+	require.NoError(t, err)
+	for _, test := range []struct {
+		cfg  etcd.Config
+		want string
+	}{
+		{etcd.Config{Prefix: "a/"}, `Config.Prefix is "a/", must not end with a slash`},
+		{etcd.Config{Prefix: "a/objects"}, `Config.Prefix is "a/objects", must not have the element objects`},
+		{etcd.Config{Prefix: "fences/a"}, `Config.Prefix is "fences/a", must not have the element fences`},
+		{etcd.Config{Prefix: "layout"}, `Config.Prefix is "layout", must not have the element layout`},
+		{etcd.Config{Prefix: strings.Repeat("a", 257)}, "must not have more than 256 bytes"},
+		{etcd.Config{History: -1}, "Config.History is -1, must not be negative"},
+		{etcd.Config{Poll: -1}, "Config.Poll is -1ns, must not be negative"},
+		{etcd.Config{MaxRequestBytes: 1}, "Config.MaxRequestBytes is 1, must not be less than 262144"},
+		{etcd.Config{Prefix: "later"}, `open prefix "later": the keys have layout "2", this version of the library needs "1"`},
+	} {
+		_, err := etcd.Open(t.Context(), c, test.cfg)
+		require.ErrorContains(t, err, test.want)
+		require.ErrorContains(t, err, "etcd: open")
+	}
+	require.PanicsWithValue(t, "etcd: Open called with a nil client", func() { _, _ = etcd.Open(t.Context(), nil, etcd.Config{}) })
+	down := connect(t, "127.0.0.1:1")
+	_, err = etcd.Open(t.Context(), down, etcd.Config{})
+	require.ErrorContains(t, err, "no endpoint answers: 127.0.0.1:1: ")
+}
+
+// One endpoint of a cluster may be down.
+func TestOpenNeedsOneEndpoint(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	_, err := dbtest.Put(t.Context(), open(t, "127.0.0.1:1,"+s.addr, etcd.Config{}), "a", "1")
+	require.NoError(t, err)
+}
+
+func TestVersionsOfEtcdWhoseProgressCannotBeTrustedAreRefused(t *testing.T) {
+	t.Parallel()
+	for version, right := range map[string]bool{
+		"3.3.27": false, "3.4.30": false, "3.4.31": true, "3.5.0": false, "3.5.12": false, "3.5.13": true, "3.6.0": true,
+		"3.6.0-rc.1": true, "3.7.3": true, "4.0.0": true, "2.3.8": false, "": false, "devel": false,
+	} {
+		err := etcd.CheckVersion(version)
+		assert.Equal(t, right, err == nil, "%s: %v", version, err)
+	}
+}
+
+func TestTwoPrefixesAreTwoDatabasesWithOneSequenceOfVersions(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	one, two := open(t, s.addr, etcd.Config{Prefix: "a"}), open(t, s.addr, etcd.Config{Prefix: "a/b"})
+	first, err := dbtest.Put(t.Context(), one, "k", "1", backend.Fence{Lease: "shop", Term: 7})
+	require.NoError(t, err)
+	r, err := two.Get(t.Context(), "app", "k")
+	require.NoError(t, err)
+	assert.Zero(t, r)
+	second, err := dbtest.Put(t.Context(), two, "k", "1", backend.Fence{Lease: "shop", Term: 6})
+	require.NoError(t, err)
+	assert.Greater(t, second.Version, first.Version)
+}
+
+// Kinds and keys that look alike stay apart, whatever they contain.
+func TestHostileKindsAndKeysStayApart(t *testing.T) {
+	t.Parallel()
+	db := open(t, startServer(t).addr, etcd.Config{})
+	kinds := []string{"a", "a/b", "a%2Fb", "a%b", "live", "a/live/b", "a/gone", "..", "a\\", "'\"; DROP TABLE x; --", "a b", "日本", "\x01", "a/", "/", "//"}
+	keys := []string{"b", "/", "//", "live/b", "gone/b", "b/live/c", "\x01", "\x00", "a\x00b", "b'\"--", "\xff\xfe", "\xff", "%2F", "..", strings.Repeat("k", 1024)}
+	for _, kind := range kinds {
+		for _, key := range keys {
+			_, err := putInto(t.Context(), db, kind, key, backend.Record{Meta: []byte("{}"), Value: []byte(kind + "|" + key)})
+			require.NoError(t, err, "%q %q", kind, key)
+		}
+	}
+	for _, kind := range kinds {
+		n := 0
+		for page, err := range db.List(t.Context(), kind, backend.Query{}) {
+			require.NoError(t, err)
+			last := ""
+			for _, r := range page.Records {
+				assert.Equal(t, kind+"|"+r.Key, string(r.Value))
+				assert.Greater(t, r.Key, last)
+				last = r.Key
+				n++
+			}
+		}
+		assert.Equal(t, len(keys), n, "%q", kind)
+		for _, r := range changes(t, db, kind, 0, len(keys)) {
+			assert.Equal(t, kind+"|"+r.Key, string(r.Value))
+		}
+		for _, key := range keys {
+			n := 0
+			for page, err := range db.List(t.Context(), kind, backend.Query{Prefix: key}) {
+				require.NoError(t, err)
+				for _, r := range page.Records {
+					assert.True(t, strings.HasPrefix(r.Key, key), "%q is not under %q", r.Key, key)
+					n++
+				}
+			}
+			want := 0
+			for _, other := range keys {
+				if strings.HasPrefix(other, key) {
+					want++
+				}
+			}
+			assert.Equal(t, want, n, "prefix %q", key)
+		}
+	}
+	// The engine refuses such a key. Whoever calls the backend gets it as it is, or an error.
+	_, err := dbtest.Put(t.Context(), db, strings.Repeat("k", 64<<10), "1")
+	require.NoError(t, err)
+	_, err = dbtest.Put(t.Context(), db, strings.Repeat("k", 1<<20), "1")
+	require.ErrorIs(t, err, backend.ErrTooLarge)
+}
+
+func TestARecordThatIsDamagedIsNamed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
+	first, err := dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	_, err = c.Put(t.Context(), "setpoint/objects/app/live/a", "\xff")
+	require.NoError(t, err)
+	_, err = db.Get(t.Context(), "app", "a")
+	require.ErrorContains(t, err, `etcd: get app "a": the record "a" of version `)
+	_, err = dbtest.Put(t.Context(), db, "a", "2")
+	require.ErrorContains(t, err, `etcd: write app "a": the record "a" of version `)
+	for _, err := range db.List(t.Context(), "app", backend.Query{}) {
+		require.ErrorContains(t, err, `etcd: list app: the record "a" of version `)
+	}
+	_, err = watchEnd(t, db, "app", first.Version)
+	require.ErrorContains(t, err, `etcd: watch app: the record "a" of version `)
+	_, err = c.Put(t.Context(), "setpoint/fences/shop", "x")
+	require.NoError(t, err)
+	_, err = dbtest.Put(t.Context(), db, "b", "1", backend.Fence{Lease: "shop", Term: 1})
+	require.ErrorContains(t, err, `etcd: write app "b": the term of lease "shop": `)
+	// What is no key of the library is none of its business.
+	_, err = c.Put(t.Context(), "setpoint/objects/other/readme", "hello")
+	require.NoError(t, err)
+	r, err := putInto(t.Context(), db, "other", "a", backend.Record{Meta: []byte("{}"), Value: []byte("1")})
+	require.NoError(t, err)
+	assert.Equal(t, []backend.Record{r}, changes(t, db, "other", 0, 1))
+}
+
+func TestTheGreatestRecordCanBeWrittenAndDeleted(t *testing.T) {
+	t.Parallel()
+	db := open(t, startServer(t).addr, etcd.Config{})
+	s := dbtest.Apps(t, db)
+	most := db.Capabilities().MaxBytes - 64<<10 - 2000 // for the envelope
+	large := store.Object[dbtest.App]{Key: strings.Repeat("k", backend.MaxKey), Value: dbtest.App{Image: strings.Repeat("x", most)}}
+	o, err := s.Create(t.Context(), large)
+	require.NoError(t, err)
+	o.Finalizers = []string{"clean"}
+	o, err = s.Update(t.Context(), o)
+	require.NoError(t, err, "the value is the same, so there is room for a finalizer")
+	_, err = s.Delete(t.Context(), o.Key)
+	require.NoError(t, err)
+	o, err = s.Get(t.Context(), o.Key)
+	require.NoError(t, err)
+	o.Finalizers = nil
+	_, err = s.Update(t.Context(), o)
+	require.NoError(t, err)
+	_, err = s.Get(t.Context(), o.Key)
+	require.ErrorIs(t, err, store.ErrNotFound)
+
+	for _, size := range []int{most + 3000, db.Capabilities().MaxBytes, 3 << 20} {
+		large := store.Object[dbtest.App]{Key: "large", Value: dbtest.App{Image: strings.Repeat("x", size)}}
+		_, err = s.Create(t.Context(), large)
+		require.ErrorIs(t, err, backend.ErrTooLarge)
+		_, err = s.Get(t.Context(), "large")
+		require.ErrorIs(t, err, store.ErrNotFound)
+	}
+}
+
+// A server that takes less than it was configured here, and a client that sends less.
+func TestTheLimitOfTheServerAndOfTheClientIsNamed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	client := connect(t, s.addr, func(c *clientv3.Config) { c.MaxCallSendMsgSize = 10_000 })
+	small, err := etcd.Open(t.Context(), client, etcd.Config{})
+	require.NoError(t, err)
+	generous := open(t, s.addr, etcd.Config{MaxRequestBytes: 1<<21 - 1<<16})
+	for db, size := range map[*etcd.Backend]int{small: 20_000, generous: 1_700_000} {
+		_, err = dbtest.Put(t.Context(), db, "a", strings.Repeat("x", size))
+		require.ErrorIs(t, err, backend.ErrTooLarge)
+		require.ErrorContains(t, err, `etcd: write app "a": the record is too large: a request of etcd is limited by --max-request-bytes, 1.5 MiB by default: `)
+		r, err := db.Get(t.Context(), "app", "a")
+		require.NoError(t, err)
+		assert.Zero(t, r)
+	}
+}
+
+// Every page of a list is of one revision, whoever writes in between, however large a record is.
+func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c := connect(t, s.addr)
+	cramped := connect(t, s.addr, func(c *clientv3.Config) { c.MaxCallRecvMsgSize = 300_000 })
+	db, err := etcd.Open(t.Context(), cramped, etcd.Config{})
+	require.NoError(t, err)
+	const n = 400
+	var ops []clientv3.Op
+	for i := range n {
+		value := "1"
+		if i > 100 && i%10 == 0 {
+			value = strings.Repeat("1", 100_000)
+		}
+		data, err := backend.Record{Meta: []byte("{}"), Value: []byte(value)}.MarshalBinary()
+		require.NoError(t, err)
+		ops = append(ops, clientv3.OpPut(fmt.Sprintf("setpoint/objects/app/live/%04d", i), string(data)))
+		if len(ops) == 10 {
+			_, err = c.Txn(t.Context()).Then(ops...).Commit()
+			require.NoError(t, err)
+			ops = nil
+		}
+	}
+	pages, keys := 0, 0
+	var version informer.Version
+	for page, err := range db.List(t.Context(), "app", backend.Query{}) {
+		require.NoError(t, err)
+		if pages++; pages == 1 {
+			version = page.Version
+			_, err := dbtest.Put(t.Context(), db, "0390", "2")
+			require.NoError(t, err)
+			_, err = dbtest.Put(t.Context(), db, "9999", "2")
+			require.NoError(t, err)
+			_, err = remove(t.Context(), db, "0395")
+			require.NoError(t, err)
+		}
+		assert.Equal(t, version, page.Version)
+		for _, r := range page.Records {
+			assert.Equal(t, fmt.Sprintf("%04d", keys), r.Key)
+			assert.Equal(t, byte('1'), r.Value[0])
+			assert.LessOrEqual(t, r.Version, version)
+			keys++
+		}
+	}
+	assert.Greater(t, pages, 3)
+	assert.Equal(t, n, keys)
+}
+
+// A list that is overtaken by a compaction ends with an error, and not with less.
+func TestAListThatIsCompactedMeanwhileExpires(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
+	for i := range 150 {
+		_, err := dbtest.Put(t.Context(), db, fmt.Sprintf("%04d", i), "1")
+		require.NoError(t, err)
+	}
+	pages := 0
+	var end error
+	for _, err := range db.List(t.Context(), "app", backend.Query{}) {
+		if end = err; err == nil {
+			pages++
+			compact(t, c)
+		}
+	}
+	assert.Equal(t, 1, pages)
+	require.ErrorIs(t, end, backend.ErrExpired)
+	require.ErrorContains(t, end, "etcd: list app: ")
+}
+
+func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
+	r, err := dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	told, err := watchEnd(t, db, "app", r.Version+1)
+	require.ErrorIs(t, err, backend.ErrExpired)
+	require.ErrorContains(t, err, fmt.Sprintf("the cluster is at version %d, not at %d", r.Version, r.Version+1))
+	assert.Empty(t, told)
+
+	// A prefix that was deleted and made again has nothing to do with the versions before.
+	_, err = c.Delete(t.Context(), "setpoint/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	_, err = watchEnd(t, db, "app", r.Version)
+	require.ErrorContains(t, err, `etcd: watch app: the key "setpoint/layout" is gone`)
+	again := open(t, s.addr, etcd.Config{})
+	_, err = watchEnd(t, again, "app", r.Version)
+	require.ErrorIs(t, err, backend.ErrExpired)
+	require.ErrorContains(t, err, "the keys were created at version ")
+}
+
+func TestACompactedWatchExpires(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
+	first, err := dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	_, err = dbtest.Put(t.Context(), db, "a", "2")
+	require.NoError(t, err)
+	compact(t, c)
+	for _, after := range []informer.Version{0, first.Version} {
+		told, err := watchEnd(t, db, "app", after)
+		require.ErrorIs(t, err, backend.ErrExpired)
+		require.ErrorContains(t, err, "are compacted")
+		for _, c := range told {
+			assert.Empty(t, c.Record.Key)
+		}
+	}
+	// From the list on, a watch goes.
+	_, version := list(t, db, "app")
+	r, err := dbtest.Put(t.Context(), db, "a", "3")
+	require.NoError(t, err)
+	assert.Equal(t, []backend.Record{r}, changes(t, db, "app", version, 1))
+}
+
+// A deletion by hand has no last state to tell, and the next list shows it.
+func TestADeletionByAnotherProgramExpiresTheWatch(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
+	for _, key := range []string{"a", "b"} {
+		_, err := dbtest.Put(t.Context(), db, key, "1")
+		require.NoError(t, err)
+	}
+	removed, err := remove(t.Context(), db, "a")
+	require.NoError(t, err)
+	_, err = c.Delete(t.Context(), "setpoint/objects/app/live/b")
+	require.NoError(t, err)
+	told, err := watchEnd(t, db, "app", removed.Version-1)
+	require.ErrorIs(t, err, backend.ErrExpired)
+	require.ErrorContains(t, err, `"b" was deleted by another program`)
+	assert.Equal(t, removed, told[0].Record)
+	keys, _ := list(t, db, "app")
+	assert.Empty(t, keys)
+}
+
+// A watch of a quiet kind hears of what another handle writes to another kind, and of what other programs do.
+func TestABookmarkComesForWhateverChangesTheCluster(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	db, other, c := open(t, s.addr, quick), open(t, s.addr, quick), connect(t, s.addr)
+	_, version := list(t, db, "app")
+	writes := []func() (informer.Version, error){
+		func() (informer.Version, error) {
+			r, err := putInto(t.Context(), db, "other", "a", backend.Record{})
+			return r.Version, err
+		},
+		func() (informer.Version, error) {
+			r, err := putInto(t.Context(), other, "other", "a", backend.Record{})
+			return r.Version, err
+		},
+		func() (informer.Version, error) {
+			r, err := c.Put(t.Context(), "foreign", "")
+			return informer.Version(r.Header.Revision), err
+		},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	want, err := writes[0]()
+	require.NoError(t, err)
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, version) {
+		require.NoError(t, err)
+		require.Empty(t, c.Record.Key)
+		if c.Version < want {
+			continue
+		}
+		if writes = writes[1:]; len(writes) == 0 {
+			break
+		}
+		want, err = writes[0]()
+		require.NoError(t, err)
+	}
+}
+
+func TestACallWhoseContextHasEndedReturnsItsCause(t *testing.T) {
+	t.Parallel()
+	db := open(t, startServer(t).addr, etcd.Config{})
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(50*time.Millisecond, func() { cancel(gone) })
+	for _, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+		if err != nil {
+			require.ErrorIs(t, err, gone)
+		}
+	}
+	_, err := dbtest.Put(ctx, db, "a", "1")
+	require.ErrorIs(t, err, gone)
+}

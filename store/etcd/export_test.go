@@ -1,0 +1,15 @@
+package etcd
+
+import (
+	"context"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// CheckVersion is the check of Open for a version of etcd.
+var CheckVersion = checkVersion
+
+// Forget takes a step that a write takes now and then.
+func (b *Backend) Forget(ctx context.Context, now informer.Version) error {
+	return b.forget(ctx, int64(now))
+}

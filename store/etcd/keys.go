@@ -1,0 +1,77 @@
+package etcd
+
+import (
+	"errors"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// The elements of the keys under the prefix:
+//
+//	setpoint/layout                    "1"
+//	setpoint/objects/KIND/live/KEY     a record
+//	setpoint/objects/KIND/gone/KEY     a tombstone
+//	setpoint/fences/LEASE              the term that is recorded, in decimal
+//
+// A kind has its "/" and "%" escaped, so the next "/" ends it. A key and a lease stand at the end and as they are: any bytes
+// are right there, and the order of the keys is that of their bytes. All of a kind is one range, so one watch sees it whole.
+const (
+	layoutElement  = "layout"
+	objectsElement = "objects"
+	fencesElement  = "fences"
+
+	live = "live/"
+	gone = "gone/"
+)
+
+// layout is the value of the key of that name. Another value means keys that this package does not understand.
+const layout = "1"
+
+// keys makes the keys under a prefix.
+type keys struct{ prefix string }
+
+func (k keys) layout() string            { return k.prefix + "/" + layoutElement }
+func (k keys) objects() string           { return k.prefix + "/" + objectsElement + "/" }
+func (k keys) kind(kind string) string   { return k.objects() + escape(kind) + "/" }
+func (k keys) fence(lease string) string { return k.prefix + "/" + fencesElement + "/" + lease }
+
+// kindOf returns what kind has made the beginning of key with, or nothing if key is not one of an object.
+func (k keys) kindOf(key string) string {
+	rest, ok := strings.CutPrefix(key, k.objects())
+	end := strings.IndexByte(rest, '/')
+	if !ok || end < 0 {
+		return ""
+	}
+	return key[:len(key)-len(rest)+end+1]
+}
+
+// escape returns kind without a slash. Two kinds never become one.
+func escape(kind string) string {
+	if !strings.ContainsAny(kind, "/%") {
+		return kind
+	}
+	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(kind)
+}
+
+// end returns the end of the range of all keys that begin with prefix, which is not empty and not all 0xff.
+func end(prefix string) string { return clientv3.GetPrefixRangeEnd(prefix) }
+
+// validatePrefix refuses a prefix whose keys could be those of another one: "a" has keys that begin with "a/objects/".
+func validatePrefix(prefix string) error {
+	for element := range strings.SplitSeq(prefix, "/") {
+		switch element {
+		case layoutElement, objectsElement, fencesElement:
+			return errors.New("must not have the element " + element)
+		}
+	}
+	switch {
+	case strings.HasSuffix(prefix, "/"):
+		return errors.New("must not end with a slash")
+	case len(prefix) > maxPrefix:
+		return errors.New("must not have more than 256 bytes")
+	}
+	return nil
+}
+
+const maxPrefix = 256

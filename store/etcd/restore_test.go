@@ -1,0 +1,192 @@
+//go:build linux
+
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/etcd"
+)
+
+// follow runs an informer until the test ends, and returns it when it has synced.
+func follow(t testing.TB, db *etcd.Backend, handler informer.Handler[string, store.Object[dbtest.App]]) *store.Informer[dbtest.App] {
+	t.Helper()
+	inf, err := informer.New(dbtest.Apps(t, db), store.Key, informer.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	_, err = inf.AddHandler(handler)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }() // ends with stop; the cleanup waits for it
+	t.Cleanup(func() {
+		stop()
+		assert.NoError(t, <-done)
+	})
+	select {
+	case <-inf.Synced():
+	case <-time.After(time.Minute):
+		t.Fatal("the informer has not synced")
+	}
+	return inf
+}
+
+// A cluster that was restored from a backup gives the same revisions to other changes. A cache that has seen the lost ones
+// must not go on from there.
+func TestNoWatchGoesOnAfterTheClusterWasRestored(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t, 1)
+	p.leader()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	db := open(t, p.near(), quick)
+	s := dbtest.Apps(t, db)
+	keep, err := s.Create(ctx, store.Object[dbtest.App]{Key: "keep"})
+	require.NoError(t, err)
+
+	p.servers[0].Stop()
+	backup := filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, os.CopyFS(backup, os.DirFS(p.dirs[0])))
+	p.servers[0].Start()
+	p.leader()
+
+	added := make(chan string, 100)
+	inf := follow(t, open(t, p.near(), quick), informer.Handler[string, store.Object[dbtest.App]]{
+		OnAdd: func(o store.Object[dbtest.App], _ bool) { added <- o.Key },
+	})
+	var last store.Object[dbtest.App]
+	for i := range 20 {
+		last = create(t, db, fmt.Sprint("lost", i))
+	}
+	require.NoError(t, inf.WaitForVersion(ctx, last.Version))
+
+	p.servers[0].Kill()
+	require.NoError(t, os.RemoveAll(p.dirs[0]))
+	require.NoError(t, os.CopyFS(p.dirs[0], os.DirFS(backup)))
+	p.servers[0].Start()
+	p.leader()
+	_, err = watchEnd(t, db, "App", last.Version)
+	require.ErrorIs(t, err, backend.ErrExpired)
+	require.ErrorContains(t, err, "not at ")
+
+	// Fewer changes than were lost, so the informer refuses the lists until it is told that this is another history.
+	create(t, db, "new")
+	inf.Reset()
+	for key := ""; key != "new"; {
+		select {
+		case key = <-added:
+		case <-ctx.Done():
+			t.Fatal("the cache has not come to the restored cluster")
+		}
+	}
+	assert.Equal(t, 2, inf.Indexer().Len())
+	cached, ok := inf.Get("keep")
+	require.True(t, ok)
+	assert.Equal(t, keep, cached)
+}
+
+// create creates an object, as often as it takes for the client to find the server.
+func create(t testing.TB, db *etcd.Backend, key string) (o store.Object[dbtest.App]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		o, err := dbtest.Apps(t, db).Create(ctx, store.Object[dbtest.App]{Key: key}, store.RequestID("create"))
+		if err == nil {
+			return o
+		}
+		require.NoError(t, ctx.Err(), err)
+	}
+}
+
+// Another cluster at the same address may have more revisions than the one before.
+func TestNoWatchGoesOnInAnotherCluster(t *testing.T) {
+	t.Parallel()
+	addr := servertest.FreeAddr(t)
+	start := func(token string) *embed.Etcd {
+		m := alone(t.TempDir())
+		m.Client = addr
+		c := m.config()
+		c.InitialClusterToken = token
+		e, err := embed.StartEtcd(c)
+		require.NoError(t, err)
+		<-e.Server.ReadyNotify()
+		return e
+	}
+	one := start("one")
+	db := open(t, addr, quick)
+	seen := create(t, db, "a")
+	one.Close()
+	defer start("two").Close()
+	other := open(t, addr, quick)
+	for i := range 10 {
+		create(t, other, fmt.Sprint(i))
+	}
+	told, err := watchEnd(t, db, "App", seen.Version)
+	require.ErrorIs(t, err, backend.ErrExpired)
+	require.ErrorContains(t, err, "another cluster has answered")
+	assert.Empty(t, told)
+	_, version := list(t, db, "App")
+	r := create(t, db, "b")
+	assert.Equal(t, r.Version, changes(t, db, "App", version, 1)[0].Version)
+}
+
+// A watcher that was away while the history was compacted lists again, and its handlers hear of every deletion that its cache
+// can know of.
+func TestACacheThatWasAwayDuringACompactionRecovers(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t, 1)
+	p.leader()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	db, c := open(t, p.near(), quick), connect(t, p.near())
+	s := dbtest.Apps(t, db)
+	deleted := make(chan string, 1000)
+	inf := follow(t, open(t, p.far(), quick), informer.Handler[string, store.Object[dbtest.App]]{
+		EveryEvent: true,
+		OnDelete:   func(d cache.Tombstone[string, store.Object[dbtest.App]]) { deleted <- d.Key },
+	})
+	compacted := 0
+	for i := range *cycles {
+		key := fmt.Sprint(i)
+		o := create(t, db, key)
+		require.NoError(t, inf.WaitForVersion(ctx, o.Version))
+		p.clients[0].Stall()
+		p.clients[0].Cut()
+		_, err := s.Delete(ctx, key)
+		require.NoError(t, err)
+		passing := create(t, db, "passing") // comes and goes unseen
+		_, err = s.Delete(ctx, "passing")
+		require.NoError(t, err)
+		require.Greater(t, passing.Version, o.Version)
+		next := create(t, db, fmt.Sprint("next", i))
+		compact(t, c)
+		compacted++
+		p.clients[0].Heal()
+		require.NoError(t, inf.WaitForVersion(ctx, next.Version))
+		select {
+		case got := <-deleted:
+			require.Equal(t, key, got)
+		case <-ctx.Done():
+			t.Fatal("the handler was not told of the deletion")
+		}
+		require.Equal(t, i+1, inf.Indexer().Len())
+	}
+	assert.Empty(t, deleted)
+	t.Logf("%d compactions", compacted)
+}
