@@ -101,8 +101,9 @@ func Holder(ctx context.Context, s LeaseStore, key string) (Leader, error) {
 // watching follows one record by a [Watcher], for as long as a run lasts. What it tells is a hint: it comes at once, but
 // may be missing, so its owner reads the record when it has heard nothing for a while.
 type watching struct {
-	elector *Elector
-	events  chan lease.View // capacity 1, the newest; run sends, the goroutine of Run receives, nobody closes
+	elector  *Elector
+	warnings *lease.Warnings // of its goroutine
+	events   chan lease.View // capacity 1, the newest; run sends, the goroutine of Run receives, nobody closes
 
 	cancel  context.CancelFunc
 	stopped chan struct{} // closed by run when it returns
@@ -120,7 +121,9 @@ func (e *Elector) startWatching(ctx context.Context) *watching {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it goes on while the work drains
-	w := &watching{elector: e, events: make(chan lease.View, 1), cancel: cancel, stopped: make(chan struct{})}
+	w := &watching{
+		elector: e, warnings: lease.NewWarnings(e.log), events: make(chan lease.View, 1), cancel: cancel, stopped: make(chan struct{}),
+	}
 
 	// This goroutine exists because a watch blocks. It ends after stop, which waits for it.
 	go func() {
@@ -153,7 +156,7 @@ func (w *watching) run(ctx context.Context, watcher Watcher) {
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		e.log.WarnContext(ctx, "leaderelect: watching the record failed", "error", err)
+		w.warnings.Warn(ctx, "leaderelect: watching the record failed", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"strings"
 	"testing"
@@ -58,5 +59,32 @@ func TestAnOutageDoesNotFillTheLog(t *testing.T) {
 		assert.Equal(t, reads-1, lines(&log, "skipped="), "all but the first say how many were skipped")
 		stop()
 		assert.NoError(t, <-ended)
+	})
+}
+
+// brokenWatch is a store whose watches fail.
+type brokenWatch struct{ leaderelect.LeaseStore }
+
+func (brokenWatch) Watch(context.Context, string) iter.Seq2[leaderelect.Entry, error] {
+	return func(yield func(leaderelect.Entry, error) bool) { yield(leaderelect.Entry{}, errors.New("down")) }
+}
+
+func TestAWatchThatFailsDoesNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		e, err := leaderelect.New(leaderelect.Config{
+			Store: brokenWatch{memlease.New()}, Key: "a", LeaseDuration: time.Second,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+				<-ctx.Done()
+				return nil
+			},
+		})
+		require.NoError(t, err)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		require.NoError(t, e.Run(ctx))
+		assert.Equal(t, 6, lines(&log, "watching the record failed"), "of more than 300 that have failed")
+		assert.Equal(t, 5, lines(&log, "skipped="), "all but the first say how many were skipped")
 	})
 }
