@@ -26,6 +26,7 @@ func TestARecordThatIsTooLargeIsRefusedAndNothingIsWritten(t *testing.T) {
 	o.Value.Tags = []string{strings.Repeat("x", 400)}
 	_, err := apps.Update(t.Context(), o)
 	require.ErrorIs(t, err, backend.ErrTooLarge)
+	require.ErrorIs(t, err, store.ErrInvalid, "what cannot be stored is the mistake of the caller")
 	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "big", Value: o.Value})), backend.ErrTooLarge)
 	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "big", Labels: map[string]string{"l": o.Value.Tags[0]}})), backend.ErrTooLarge)
 	l, err := apps.List(t.Context())
