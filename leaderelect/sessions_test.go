@@ -382,6 +382,30 @@ func TestALeaseIsTakenEarlyOnlyFromARecordThatWasReadSince(t *testing.T) {
 	})
 }
 
+func TestAnEarlyClaimWhoseFateIsUnknownDoesNotPutOffTheTakeoverAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
+		died, lost := w.crash("a"), false
+		w.mu.Lock()
+		w.plan = func(c call) (fault, time.Duration) {
+			if c.party == "b" && c.op == "update" && !lost {
+				lost = true
+				return stall, 0 // until the call is given up
+			}
+			return none, 0
+		}
+		w.mu.Unlock()
+		after(lease - retry - time.Second)
+		require.True(t, lost)
+		require.Equal(t, 1, w.led(), "it does not claim a second time before the end of the lease")
+		after(lease)
+		require.True(t, b.IsLeader())
+		assert.Less(t, w.term(t, 2).began.Sub(died), lease+time.Second, "b has read the record before a died")
+		w.finish(t)
+	})
+}
+
 func TestWithoutFencedALostSessionReplacesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

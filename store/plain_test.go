@@ -138,6 +138,10 @@ func TestWhatIsNotPlainDataIsNamed(t *testing.T) {
 			Next *Tree
 			Bad  func()
 		}], ".Bad: func()"},
+		{opens[onlyEncodes], "store_test.onlyEncodes.Done: chan int"},
+		{opens[onlyDecodes], "store_test.onlyDecodes.Done: chan int"},
+		{opens[map[onlyEncodes]int], "[key]: store_test.onlyEncodes is not plain data for the key of a map"},
+		{opens[map[onlyDecodes]int], "[key]: store_test.onlyDecodes is not plain data for the key of a map"},
 	} {
 		err := c.open(must(store.NewMemory(store.MemoryConfig{})))
 		var e *store.Error
@@ -147,6 +151,15 @@ func TestWhatIsNotPlainDataIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// onlyEncodes and onlyDecodes know one of the two ways: what goes out does not come back.
+type (
+	onlyEncodes struct{ Done chan int }
+	onlyDecodes struct{ Done chan int }
+)
+
+func (onlyEncodes) MarshalText() ([]byte, error) { return nil, nil }
+func (*onlyDecodes) UnmarshalText([]byte) error  { return nil }
 
 func opens[T any](db *store.Memory) error {
 	_, err := store.Open[T](db, "kind", store.Config[T]{})
