@@ -64,6 +64,8 @@ func (r *restarted) OnVersion(f func(informer.Version)) (stop func()) {
 	return func() { r.tell = nil }
 }
 
+func (r *restarted) WaitForVersion(context.Context, informer.Version) error { return nil }
+
 func (r *restarted) Name() string { return "restarted" }
 
 func (r *restarted) Source() any { return kinded{clock: objects} }

@@ -56,7 +56,7 @@ type Controller[K comparable] struct {
 	// mu guards the following. Invariants:
 	//
 	//  1. running excludes connected, and steps > 0.
-	//  2. crew and stopDrain are not nil only while running.
+	//  2. working and stopDrain are not nil only while running.
 	//  3. attached is not nil only while running or connected. Then attaching is nil.
 	running   bool
 	connected bool              // from Connect to disconnect
@@ -66,7 +66,7 @@ type Controller[K comparable] struct {
 	attaching chan struct{}     // closed, and dropped, when attached is set; nil while nobody waits for that
 	workers   int
 	paused    bool
-	crew      *crew[K]           // nil before the caches have synced
+	working   *workers[K]        // nil before the caches have synced
 	stopDrain context.CancelFunc // ends the wait of a drain; nil while there is none
 }
 

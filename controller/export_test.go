@@ -14,14 +14,12 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	c.mu.Lock()
 	assert.False(t, c.running && (c.steps > 0 || c.connected), "running and stepping at once")
 	assert.True(t, c.connected || c.syncing == nil)
-	assert.False(t, c.crew != nil && !c.running, "workers without a run")
+	assert.False(t, c.working != nil && !c.running, "workers without a run")
 	running := c.running
 	assert.False(t, c.attached != nil && !running && !c.connected, "feeds are started without a run or steps")
 	assert.False(t, c.attached != nil && c.attaching != nil, "somebody waits for what is there")
-	if c.crew != nil {
-		for i, s := range c.crew.seats {
-			assert.Equal(t, i, s.place)
-		}
+	if c.working != nil {
+		require.NoError(t, c.working.CheckInvariants())
 	}
 	c.mu.Unlock()
 
@@ -35,10 +33,14 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 
 // Work is what a worker does until take ends. The work ends with ctx.
 func (c *Controller[K]) Work(take, ctx context.Context) {
-	w := &crew[K]{ctx: ctx, want: 1}
-	w.seats = []*seat[K]{{crew: w, take: take}}
-	c.work(ctx, w.seats[0])
+	c.work(ctx, taking{take}, &hand[K]{of: &workers[K]{}})
 }
+
+// taking is a seat that a worker has until it ends.
+type taking struct{ context.Context }
+
+func (t taking) Stay() bool            { return t.Err() == nil }
+func (t taking) Take() context.Context { return t.Context }
 
 // Exports for the black-box tests.
 var (

@@ -1,11 +1,8 @@
 package controller
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -40,14 +37,14 @@ func (e *StuckError) Error() string {
 // manager asks it.
 func (c *Controller[K]) Check() error {
 	c.mu.Lock()
-	crew, paused := c.crew, c.paused
+	working, paused := c.working, c.paused
 	c.mu.Unlock()
-	if crew == nil {
+	if working == nil {
 		return nil
 	}
 	var errs []error
 	if c.cfg.StuckAfter > 0 {
-		if err := c.checkProgress(crew, paused); err != nil {
+		if err := c.checkProgress(working, paused); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -58,27 +55,25 @@ func (c *Controller[K]) Check() error {
 }
 
 // checkProgress returns a *StuckError if nothing gets done.
-func (c *Controller[K]) checkProgress(crew *crew[K], paused bool) error {
+func (c *Controller[K]) checkProgress(working *workers[K], paused bool) error {
 	last := c.started.Add(time.Duration(c.ended.Load())) // before it there was progress
-	if crew.began.After(last) {
-		last = crew.began
+	if working.began.After(last) {
+		last = working.began
 	}
 	if time.Since(last) <= c.cfg.StuckAfter {
 		return nil
 	}
 	stuck := &StuckError{Controller: c.name}
-	var goroutine int64
-	c.mu.Lock()
-	for _, s := range crew.seats {
-		t := s.current.Load()
+	var stack func() []byte
+	for _, s := range working.Seats() {
+		t := s.State.current.Load()
 		if t == nil {
 			continue
 		}
 		if began := c.started.Add(t.began); !stuck.InFlight || began.Before(stuck.Since) {
-			stuck.Key, stuck.InFlight, stuck.Since, goroutine = t.key, true, began, s.goroutine.Load()
+			stuck.Key, stuck.InFlight, stuck.Since, stack = t.key, true, began, s.Stack
 		}
 	}
-	c.mu.Unlock()
 	if !stuck.InFlight {
 		if paused {
 			return nil
@@ -99,7 +94,7 @@ func (c *Controller[K]) checkProgress(crew *crew[K], paused bool) error {
 		return nil
 	}
 	if stuck.InFlight {
-		stuck.Stack = stackOf(goroutine)
+		stuck.Stack = stack()
 	}
 	return stuck
 }
@@ -119,37 +114,6 @@ func (c *Controller[K]) checkSources() (errs []error) {
 		check(s)
 	}
 	return errs
-}
-
-// goroutineID returns the number of the goroutine that calls it. The runtime says it in the stack of the goroutine alone.
-func goroutineID() int64 {
-	var buf [64]byte
-	stack := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
-	id, _, _ := bytes.Cut(stack, []byte(" "))
-	n, err := strconv.ParseInt(string(id), 10, 64)
-	if err != nil {
-		return 0 // of which there is no stack
-	}
-	return n
-}
-
-// stackOf returns the stack of a goroutine, nil if there is none of that number. Labels would find it too, but not under a
-// Reconcile that sets labels of its own.
-func stackOf(id int64) []byte {
-	const most = 64 << 20
-	buf := make([]byte, 1<<16)
-	n := runtime.Stack(buf, true)
-	for n == len(buf) && n < most {
-		buf = make([]byte, 2*len(buf))
-		n = runtime.Stack(buf, true)
-	}
-	head := fmt.Appendf(nil, "goroutine %d ", id)
-	for stack := range bytes.SplitSeq(buf[:n], []byte("\n\n")) {
-		if bytes.HasPrefix(stack, head) {
-			return bytes.Clone(stack)
-		}
-	}
-	return nil
 }
 
 // Stats is what a [Controller] did, and what it has to do, at one moment.

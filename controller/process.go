@@ -19,8 +19,8 @@ import (
 const never = time.Duration(1 << 62)
 
 // process reconciles the key of item, and decides what becomes of it. It returns false if the key has to wait for something
-// before. The seat is that of the worker, nil if there is none.
-func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *seat[K]) (report Report[K], ok bool) {
+// before. The hand is that of the worker, nil if there is none.
+func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *hand[K]) (report Report[K], ok bool) {
 	var told verdict // after Done: who hears that a key is parked finds it parked
 	defer func() {
 		item.Done()
@@ -33,19 +33,19 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 	if c.holds.Pausing(item.Key) || (len(c.cfg.Expectations) > 0 || c.mirrors.Active()) && c.awaits(ctx, item.Key) {
 		return report, false
 	}
-	if err := c.notLeading(ctx, s); err != nil { // here, because all of the above may have taken long
+	if err := c.notLeading(ctx, h); err != nil { // here, because all of the above may have taken long
 		c.putBack(item.Key)
 		return report, false
 	}
 	c.waiters.begin(item.Key)
-	t := s.newTry()
+	t := h.newTry()
 	*t = try[K]{Context: ctx, work: ctx, key: item.Key, began: time.Since(c.started), of: c, info: Info{
 		Controller: c.name, Reconcile: c.ids.Add(1),
 		Attempt: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
 	}}
-	if s != nil {
-		s.current.Store(t)
-		defer s.current.Store(nil)
+	if h != nil {
+		h.current.Store(t)
+		defer h.current.Store(nil)
 	}
 	returned := false
 	defer func() {
@@ -62,17 +62,17 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], s *
 
 // notLeading returns why the leadership of ctx is over, or nil if it holds, or if there is none. It asks the clock: after the
 // process was suspended, the deadline may have passed although no timer has fired yet. If the leadership is over, the work
-// of the crew ends here, and so the worker does not come back for the next key.
-func (c *Controller[K]) notLeading(ctx context.Context, s *seat[K]) error {
-	if s == nil {
+// of all workers ends here, and so the worker does not come back for the next key.
+func (c *Controller[K]) notLeading(ctx context.Context, h *hand[K]) error {
+	if h == nil {
 		return leadershipErr(ctx)
 	}
-	if s.crew.leads == nil {
+	if h.of.leads == nil {
 		return nil
 	}
-	err := s.crew.leads.Err()
+	err := h.of.leads.Err()
 	if err != nil {
-		s.crew.stop(err)
+		h.of.stop(err)
 	}
 	return err
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/crew"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -51,7 +51,7 @@ func (c *Controller[K]) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = false
-	c.crew = nil
+	c.working = nil
 }
 
 // run is Run without its guard.
@@ -68,7 +68,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	defer c.beginWork()()
 	work, stopWork := workContext(ctx)
 	defer stopWork(nil)
-	crew := c.startCrew(work, stopWork)
+	workers := c.startWorkers(work, stopWork)
 	select {
 	case <-ctx.Done():
 	case <-work.Done(): // a leadership was lost that ctx does not end with
@@ -81,7 +81,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	c.holds.Divert()
 	c.postpone()
 	c.drain(work)
-	crew.running.Wait()
+	workers.Wait()
 
 	left, cause := c.ready(), context.Cause(work)
 	c.handOver()
@@ -99,16 +99,52 @@ func (c *Controller[K]) beginWork() (end func()) {
 	return end
 }
 
-// startCrew starts the workers. They and their work end with ctx, which stop ends.
-func (c *Controller[K]) startCrew(ctx context.Context, stop context.CancelCauseFunc) *crew[K] {
+// workers are those of one Run.
+type workers[K comparable] struct {
+	*crew.Crew[hand[K]]
+	stop  context.CancelCauseFunc // ends the work, and the workers
+	leads *leaderelect.Leadership // without it no reconcile may begin; nil if the work belongs to none
+	began time.Time
+}
+
+// hand is what one worker has.
+type hand[K comparable] struct {
+	of      *workers[K]
+	current atomic.Pointer[try[K]] // what the worker does; nil for nothing
+	tries   []try[K]               // not used yet; used by the worker only
+}
+
+// triesAtOnce is how many tries a worker allocates together. A reconcile whose context somebody keeps keeps them all.
+const triesAtOnce = 16
+
+// newTry returns a try. Each is used once, since its context may outlive the reconcile.
+func (h *hand[K]) newTry() *try[K] {
+	if h == nil {
+		return new(try[K])
+	}
+	if len(h.tries) == 0 {
+		h.tries = make([]try[K], triesAtOnce)
+	}
+	t := &h.tries[0]
+	h.tries = h.tries[1:]
+	return t
+}
+
+// startWorkers starts the workers. They and their work end with ctx, which stop ends.
+func (c *Controller[K]) startWorkers(ctx context.Context, stop context.CancelCauseFunc) *workers[K] {
 	leads, _ := leaderelect.FromContext(ctx)
+	w := &workers[K]{stop: stop, leads: leads, began: time.Now()}
+	w.Crew = crew.New(ctx, func(s *crew.Seat[hand[K]]) {
+		s.State.of = w
+		c.work(ctx, s, &s.State)
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.crew = &crew[K]{ctx: ctx, stop: stop, leads: leads, began: time.Now(), work: func(s *seat[K]) { c.work(ctx, s) }}
+	c.working = w
 	if !c.paused {
-		c.crew.resizeLocked(c.workers)
+		w.Resize(c.workers)
 	}
-	return c.crew
+	return w
 }
 
 // drain waits until nothing is ready or in flight, ctx ends, or the controller is paused, and makes the workers end when
@@ -125,22 +161,20 @@ func (c *Controller[K]) drain(ctx context.Context) {
 	_ = c.queue.WaitIdle(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.crew.resizeLocked(0)
-	c.crew.closed = true
+	c.working.Close()
 	c.stopDrain = nil
 }
 
+// seat is that of a worker: see [crew.Seat].
+type seat interface {
+	Stay() bool
+	Take() context.Context
+}
+
 // work is a worker: it reconciles what the queue hands out until it is not wanted any more. The context of the work is ctx.
-func (c *Controller[K]) work(ctx context.Context, s *seat[K]) {
-	s.goroutine.Store(goroutineID())
-	returned := false
-	defer func() {
-		if !returned { // a Goexit: nothing can stop it, so another worker takes the seat
-			c.replace(s)
-		}
-	}()
-	for c.stay(s) {
-		item, err := c.queue.Take(s.take)
+func (c *Controller[K]) work(ctx context.Context, s seat, h *hand[K]) {
+	for s.Stay() {
+		item, err := c.queue.Take(s.Take())
 		if err != nil {
 			continue
 		}
@@ -149,24 +183,8 @@ func (c *Controller[K]) work(ctx context.Context, s *seat[K]) {
 			item.Done()
 			continue
 		}
-		c.process(ctx, item, s)
+		c.process(ctx, item, h)
 	}
-	returned = true
-}
-
-func (c *Controller[K]) stay(s *seat[K]) bool {
-	if s.take.Err() == nil { // in most cases, and then no lock is needed: nobody else changes take
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return s.crew.stayLocked(s)
-}
-
-func (c *Controller[K]) replace(s *seat[K]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.crew.startLocked(s)
 }
 
 // readmit makes ready what steps before this Run have left to it.
@@ -229,84 +247,6 @@ func describe[K comparable](keys []K) string {
 	return b.String()
 }
 
-// crew is the workers of one Run. The fields are guarded by Controller.mu, but running.
-type crew[K comparable] struct {
-	ctx     context.Context         // ends the work, and the workers
-	stop    context.CancelCauseFunc // ends ctx
-	leads   *leaderelect.Leadership // without it no reconcile may begin; nil if ctx belongs to none
-	work    func(s *seat[K])
-	began   time.Time
-	want    int
-	closed  bool       // no worker may begin any more
-	seats   []*seat[K] // of the workers that run, each at its place
-	running sync.WaitGroup
-}
-
-// seat is the place of one worker.
-type seat[K comparable] struct {
-	crew      *crew[K]
-	place     int             // its index in crew.seats; guarded by Controller.mu
-	take      context.Context // ends when the worker has to ask whether it is to go on; written by the worker with Controller.mu held
-	interrupt context.CancelFunc
-	goroutine atomic.Int64           // the number of the worker's
-	current   atomic.Pointer[try[K]] // what the worker does; nil for nothing
-	tries     []try[K]               // not used yet; used by the worker only
-}
-
-// triesAtOnce is how many tries a worker allocates together. A reconcile whose context somebody keeps keeps them all.
-const triesAtOnce = 16
-
-// newTry returns a try. Each is used once, since its context may outlive the reconcile.
-func (s *seat[K]) newTry() *try[K] {
-	if s == nil {
-		return new(try[K])
-	}
-	if len(s.tries) == 0 {
-		s.tries = make([]try[K], triesAtOnce)
-	}
-	t := &s.tries[0]
-	s.tries = s.tries[1:]
-	return t
-}
-
-// resizeLocked makes it n workers. Those that are too many end when they have done what they do.
-func (w *crew[K]) resizeLocked(n int) {
-	if w.closed {
-		return
-	}
-	w.want = n
-	for len(w.seats) < n && w.ctx.Err() == nil {
-		s := &seat[K]{crew: w, place: len(w.seats)}
-		s.take, s.interrupt = context.WithCancel(w.ctx)
-		w.seats = append(w.seats, s)
-		w.startLocked(s)
-	}
-	if len(w.seats) > n {
-		for _, s := range w.seats {
-			s.interrupt()
-		}
-	}
-}
-
-// startLocked starts the worker of s. When there may be somebody who waits, a worker has to run.
-func (w *crew[K]) startLocked(s *seat[K]) {
-	// A worker exists to reconcile one key at a time. It ends when it is not wanted, and Run waits for it.
-	w.running.Go(func() { w.work(s) })
-}
-
-// stayLocked tells the worker of s, which was interrupted, whether it is to go on, and if it is not takes its seat away.
-func (w *crew[K]) stayLocked(s *seat[K]) bool {
-	if w.ctx.Err() == nil && len(w.seats) <= w.want {
-		s.take, s.interrupt = context.WithCancel(w.ctx)
-		return true
-	}
-	last := w.seats[len(w.seats)-1]
-	w.seats[s.place], last.place = last, s.place
-	w.seats[len(w.seats)-1] = nil
-	w.seats = w.seats[:len(w.seats)-1]
-	return false
-}
-
 // Pause makes c begin no reconciles until [Controller.Resume]. Those in flight go on. What is added meanwhile waits, and
 // so does what is to be drained when a Run ends: it is left to the next. A controller stays paused from one Run to the next.
 // Watches go on, and so does everything that waits for a time.
@@ -314,8 +254,8 @@ func (c *Controller[K]) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paused = true
-	if c.crew != nil {
-		c.crew.resizeLocked(0)
+	if c.working != nil {
+		c.working.Resize(0)
 	}
 	if c.stopDrain != nil {
 		c.stopDrain()
@@ -327,8 +267,8 @@ func (c *Controller[K]) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paused = false
-	if c.crew != nil {
-		c.crew.resizeLocked(c.workers)
+	if c.working != nil {
+		c.working.Resize(c.workers)
 	}
 }
 
@@ -342,8 +282,8 @@ func (c *Controller[K]) SetWorkers(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.workers = n
-	if c.crew != nil && !c.paused {
-		c.crew.resizeLocked(n)
+	if c.working != nil && !c.paused {
+		c.working.Resize(n)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,23 +153,24 @@ func TestAFeedTellsWhichKeysWhyAndWhetherThatIsNews(t *testing.T) {
 func TestStopWaitsForAMapperThatIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		calls, running := 0, false
+		calls := 0
+		var running atomic.Bool
 		f := input.Mapped(w.origin, input.Rules[object]{}, w.inf, func(context.Context, object) ([]string, error) {
 			if calls++; calls == 1 {
 				return nil, errBoom
 			}
-			running = true
+			running.Store(true)
 			time.Sleep(time.Minute)
-			running = false
+			running.Store(false)
 			return []string{"k"}, nil
 		})
 		stop := w.run(t, f)
 		w.source.Put(object{"a", ""})
 		time.Sleep(time.Second)
-		assert.True(t, running)
+		assert.True(t, running.Load())
 		assert.Zero(t, f.Unmapped(), "somebody has it in hand")
 		stop()
-		assert.False(t, running)
+		assert.False(t, running.Load())
 	})
 }
 
