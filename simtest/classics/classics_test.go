@@ -1,0 +1,112 @@
+package classics_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/simtest"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// classic is one bug, with and without its fix.
+type classic struct {
+	name  string
+	world func(fixed bool) simtest.World
+	finds simtest.Do // a fault that shows the bug
+}
+
+var classics = []classic{
+	{"rabbitmq-782", rabbitmq782, simtest.CrashAfter},
+	{"zookeeper-312", zookeeper312, simtest.Travel},
+	{"cassandra-398", cassandra398, simtest.Gap},
+	{"ack-2062", ack2062, simtest.CrashAfter},
+	{"kuberay-715", kuberay715, simtest.Lag},
+	{"knative-8539", knative8539, simtest.Gap},
+}
+
+func TestEachClassicIsFoundAndItsFixIsSilent(t *testing.T) {
+	for _, c := range classics {
+		t.Run(c.name, func(t *testing.T) {
+			buggy := simtest.Explore(t, func() simtest.World { return c.world(false) })
+			require.NotEmpty(t, buggy.Failures, "the bug is not found")
+			require.NotEmpty(t, buggy.Failures[0].Plan, "it fails without faults: %v", buggy.Failures[0])
+			byFault := false
+			for _, f := range buggy.Failures {
+				for _, plan := range append(f.More, f.Plan) {
+					byFault = byFault || plan[0].Do == c.finds
+				}
+			}
+			require.True(t, byFault, "no %s finds it", c.finds)
+			fixed := simtest.Explore(t, func() simtest.World {
+				w := c.world(true)
+				w.Pairs = 500
+				return w
+			})
+			for _, f := range fixed.Failures {
+				t.Error("the fix is not silent:", f)
+			}
+			t.Logf("| %s | %d of %d | %s | %d of %d | %v |", c.name, buggy.Failing, buggy.Plans, buggy.Failures[0].Plan,
+				fixed.Failing, fixed.Plans, (fixed.Elapsed / 1e6 * 1e6))
+		})
+	}
+}
+
+// mirror opens a store, and makes an informer of it.
+func mirror[T any](env *simtest.Env, kind string) (store.Store[T], *store.Informer[T]) {
+	s := simtest.Open[T](env, kind)
+	in, err := informer.New(s, store.Key, informer.Config{Name: kind, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	return s, in
+}
+
+// loop makes a system of one controller.
+func loop(
+	name string, cfg controller.Config[string], reconcile func(context.Context, string) error, inputs ...controller.Input[string],
+) ([]simtest.Part, error) {
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	c, err := controller.New(name, func(ctx context.Context, key string) (controller.Result, error) {
+		return controller.Result{}, reconcile(ctx, key)
+	}, cfg, inputs...)
+	return []simtest.Part{simtest.Loop(c)}, err
+}
+
+// create is a step that creates an object, once there is none of that name.
+func create[T any](kind, key string, value T, finalizers ...string) simtest.Step {
+	return simtest.Step{Name: "create " + kind + "/" + key, Do: func(ctx context.Context, user *simtest.User) error {
+		_, err := simtest.Open[T](user, kind).Create(ctx, store.Object[T]{Key: key, Value: value, Finalizers: finalizers})
+		if errors.Is(err, store.ErrExists) {
+			return simtest.ErrNotYet
+		}
+		return err
+	}}
+}
+
+// change is a step that changes an object, once it is there.
+func change[T any](kind, key string, change func(*T)) simtest.Step {
+	return simtest.Step{Name: "change " + kind + "/" + key, Do: func(ctx context.Context, user *simtest.User) error {
+		_, err := store.Patch(ctx, simtest.Open[T](user, kind), key, func(o *store.Object[T]) error {
+			change(&o.Value)
+			return nil
+		})
+		if errors.Is(err, store.ErrNotFound) {
+			return simtest.ErrNotYet
+		}
+		return err
+	}}
+}
+
+// remove is a step that deletes an object.
+func remove[T any](kind, key string) simtest.Step {
+	return simtest.Step{Name: "delete " + kind + "/" + key, Do: func(ctx context.Context, user *simtest.User) error {
+		_, err := simtest.Open[T](user, kind).Delete(ctx, key)
+		return err
+	}}
+}

@@ -1,0 +1,11 @@
+// Package classics has six bugs of well-known operators, each modeled as a small controller that package simtest breaks, and as its
+// fix, which survives every single fault and 500 pairs. They are the tests of this directory: read them as documentation of what
+// goes wrong with controllers, and run them with go test -v to see the plans.
+//
+//	rabbitmq-782    two writes, and a guard that looks at the first of them only
+//	zookeeper-312   children that are deleted by name, by a process whose cache shows the past
+//	cassandra-398   cleanup that needs to see the moment of a deletion
+//	ack-2062        a call of a cloud whose result is lost with the process
+//	kuberay-715     children that are counted in a cache that does not show the controller's own writes
+//	knative-8539    a condition that holds for a moment, and is gone when the controller looks
+package classics

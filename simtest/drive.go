@@ -1,0 +1,588 @@
+package simtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+const (
+	horizon       = 7*time.Minute + 3*time.Second // shared with no timer of the library
+	maxReconciles = 1000
+	pairs         = 200
+	slowness      = time.Minute + 7*time.Second
+)
+
+// position is a place at which a fault can happen: the nth operation on an object by a system.
+type position struct {
+	system, op, object string
+	nth                int
+	write              bool             // a write or an effect, and not a read
+	before             informer.Version // of the database
+}
+
+// system is a [System] in one run.
+type system struct {
+	System
+	p       *process // nil while it is down
+	started int
+	counts  map[position]int
+	down    bool     // until the next step of the user
+	travel  int      // how many commits the next process begins in the past
+	kinds   []string // that its caches hold
+}
+
+// run is a world under one plan, from the beginning to the end.
+//
+// One goroutine at a time acts: that of the kit, or that of the reconcile that the kit waits for. Mu is for reconciles that make
+// calls concurrently.
+type run struct {
+	world   World
+	plan    Plan
+	db      *database
+	systems []*system
+	began   time.Time
+	final   end
+	steps   int // reconciles since the last step of the user
+
+	mu sync.Mutex
+	// mu guards the following.
+	quiet     time.Time // of the last commit, or step of the user
+	entries   []entry
+	positions []position
+	hits      []bool // of the faults of the plan
+	uids      int
+	events    map[string]int // commits of each object
+	problem   *problem       // the first
+}
+
+// problem is what is wrong with a run.
+type problem struct{ sort, text string }
+
+// entry is a line of the timeline.
+type entry struct {
+	at    time.Duration
+	actor string
+	text  string
+	wrote *change // its text is made when somebody reads it
+}
+
+// play runs the world under a plan, with the given steps of the user, and returns the run. It has to be called in a bubble.
+func play(world World, plan Plan, steps []int) *run {
+	r := &run{
+		world: world, plan: plan, db: newDatabase(), began: time.Now(), quiet: time.Now(),
+		hits: make([]bool, len(plan)), events: make(map[string]int),
+	}
+	if r.world.Horizon == 0 {
+		r.world.Horizon = horizon
+	}
+	if r.world.MaxReconciles == 0 {
+		r.world.MaxReconciles = maxReconciles
+	}
+	for _, s := range world.Systems {
+		r.systems = append(r.systems, &system{System: s, counts: make(map[position]int)})
+	}
+	defer r.end()
+	r.settle()
+	for _, i := range steps {
+		if r.failed() {
+			return r
+		}
+		r.userStep(i)
+		r.settle()
+	}
+	for {
+		r.settle()
+		if !r.heal() || r.failed() {
+			break
+		}
+	}
+	r.judge()
+	return r
+}
+
+// end ends every process.
+func (r *run) end() {
+	for _, s := range r.systems {
+		if s.p != nil {
+			s.p.dead.Store(true)
+			s.p.stop()
+		}
+	}
+	synctest.Wait()
+}
+
+func (r *run) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problem != nil
+}
+
+// fail records what is wrong, if nothing was before.
+func (r *run) fail(sort, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.problem == nil {
+		r.problem = &problem{sort, fmt.Sprintf(format, args...)}
+	}
+}
+
+// note adds a line to the timeline.
+func (r *run) note(actor, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries = append(r.entries, entry{at: time.Since(r.began), actor: actor, text: fmt.Sprintf(format, args...)})
+}
+
+// unnote removes the last line of the timeline.
+func (r *run) unnote() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.entries = r.entries[:len(r.entries)-1]
+}
+
+func (r *run) newUID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uids++
+	return fmt.Sprintf("uid-%d", r.uids)
+}
+
+// at counts an operation of a process, and returns the fault of the plan that hits it, or nil.
+func (r *run) at(p *process, pos position) *Fault {
+	if p.system.Trusted {
+		return nil
+	}
+	pos.system, pos.before = p.system.Name, r.db.version()
+	same := position{op: pos.op, object: pos.object}
+	r.mu.Lock()
+	p.system.counts[same]++
+	pos.nth = p.system.counts[same]
+	r.positions = append(r.positions, pos)
+	var hit *Fault
+	var lags []string
+	for i, f := range r.plan {
+		if r.hits[i] || f.Op != pos.op || f.System != pos.system || f.Object != pos.object || f.Nth != pos.nth {
+			continue
+		}
+		if f.Do == Lag {
+			lags = append(lags, f.Kind)
+		} else if hit == nil {
+			hit = &r.plan[i]
+		} else {
+			continue
+		}
+		r.hits[i] = true
+	}
+	r.mu.Unlock()
+	for _, kind := range lags {
+		r.note(p.name, "FAULT its cache of %s lags from here on", kind)
+		p.freeze(kind, pos.before)
+	}
+	switch {
+	case hit == nil:
+	case hit.Do == Down:
+		p.system.down = true
+	case hit.Do == Travel:
+		p.system.travel = hit.N
+	}
+	return hit
+}
+
+// freeze stops the views of a kind at a version.
+func (p *process) freeze(kind string, at informer.Version) {
+	for _, v := range p.views {
+		if (v.kind == kind || kind == "") && !v.frozen {
+			v.frozen, v.at = true, at
+		}
+	}
+}
+
+// commit writes a record, and looks whether Always holds, and whether a gap begins or ends.
+func (r *run) commit(actor, kind, key string, next backend.Record) backend.Record {
+	c := r.db.commit(actor, kind, key, next)
+	r.mu.Lock()
+	r.quiet = time.Now()
+	r.entries = append(r.entries, entry{at: time.Since(r.began), actor: actor, wrote: &c})
+	r.events[c.object()]++
+	nth := r.events[c.object()]
+	r.mu.Unlock()
+	for _, f := range r.plan {
+		if f.Do != Gap || f.Object != c.object() {
+			continue
+		}
+		s := r.systemOf(f.System)
+		switch {
+		case s == nil || s.p == nil:
+		case nth == f.Nth:
+			r.note(s.p.name, "FAULT its watch of %s breaks", kind)
+			s.p.freeze(kind, c.record.Version-1)
+			for _, v := range s.p.views {
+				v.gap = v.gap || v.frozen && v.kind == kind
+			}
+		case nth == f.N:
+			s.p.relist(kind)
+		}
+	}
+	if r.world.Always != nil && !r.failed() {
+		if err := r.world.Always(r.view()); err != nil {
+			r.fail("always", "after this commit by %s: %v", actor, err)
+		}
+	}
+	return c.record
+}
+
+// relist thaws the views of a kind, and has them list again.
+func (p *process) relist(kind string) {
+	for _, v := range p.views {
+		if v.kind == kind && v.frozen {
+			v.frozen, v.expire, v.gap = false, true, false
+		}
+	}
+}
+
+func (r *run) systemOf(name string) *system {
+	for _, s := range r.systems {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (r *run) view() *View {
+	return &View{&truth{database: r.db, actor: "a view", newUID: r.newUID}}
+}
+
+// start starts a process of a system.
+func (r *run) start(s *system) {
+	s.started++
+	p := &process{run: r, system: s, name: fmt.Sprintf("%s.%d", s.Name, s.started)}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if s.Lease != "" {
+		ctx = store.WithFence(ctx, store.Fence{Lease: s.Lease, Term: uint64(s.started)})
+	}
+	p.ctx, p.cancel = ctx, cancel
+	s.p = p
+	parts, err := s.New(&Env{p})
+	if err != nil {
+		r.fail("new", "%s cannot be made: %v", p.name, err)
+		return
+	}
+	for _, part := range parts {
+		if err := part.join(p); err != nil {
+			r.fail("new", "%s cannot be made: %v", p.name, err)
+			return
+		}
+	}
+	synctest.Wait()
+	if s.travel > 0 {
+		at := r.db.version() - min(informer.Version(s.travel), r.db.version())
+		s.travel = 0
+		r.note(p.name, "FAULT it starts, and its caches begin at version %d", at)
+		p.freeze("", at)
+	} else if s.started > 1 {
+		r.note(p.name, "starts")
+	}
+}
+
+// stop ends a process that is dead, or that nothing calls.
+func (p *process) stop() {
+	p.cancel(errEnded)
+	for _, end := range slices.Backward(p.ends) {
+		end()
+	}
+	synctest.Wait()
+}
+
+var errEnded = errors.New("simtest: the process has ended")
+
+// userStep does a step of the user.
+func (r *run) userStep(i int) {
+	step := r.world.Steps[i]
+	user := &User{&truth{database: r.db, actor: "user", newUID: r.newUID, commit: r.commit}}
+	r.note("user", "STEP %s", step.Name)
+	r.steps = 0
+	for began := time.Now(); ; {
+		err := step.Do(context.Background(), user)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNotYet) || time.Since(began) > r.world.Horizon {
+			r.fail("step", "step %q: %v", step.Name, err)
+			return
+		}
+		r.heal()
+		r.settle()
+		time.Sleep(time.Second)
+		r.settle()
+		if r.failed() {
+			return
+		}
+	}
+	r.bringBack()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quiet = time.Now()
+	for j, f := range r.plan {
+		if s := r.systemOf(f.System); f.Do == Restart && f.Nth == i+1 && !r.hits[j] && s != nil && s.p != nil {
+			r.hits[j] = true
+			s.p.dead.Store(true)
+			r.entries = append(r.entries, entry{at: time.Since(r.began), actor: s.p.name, text: "CRASH"})
+		}
+	}
+}
+
+// bringBack ends the outages that last until the next step. It returns false if there was none.
+func (r *run) bringBack() (did bool) {
+	for _, s := range r.systems {
+		did = did || s.down
+		s.down = false
+	}
+	return did
+}
+
+// heal ends every fault that lasts. It returns false if there was none.
+func (r *run) heal() bool {
+	did := r.bringBack()
+	for r.thaw(true) {
+		did = true
+	}
+	return did
+}
+
+// settle runs the systems until nothing is left to do: no key is ready, every cache is up to date, and no key becomes ready
+// until the horizon.
+func (r *run) settle() {
+	for !r.failed() {
+		if r.turn(nil) {
+			continue
+		}
+		if r.thaw(false) {
+			continue
+		}
+		r.mu.Lock()
+		end := r.quiet.Add(r.world.Horizon)
+		r.mu.Unlock()
+		next := r.next()
+		if next.IsZero() || next.After(end) {
+			return
+		}
+		time.Sleep(max(time.Until(next), time.Nanosecond))
+		synctest.Wait()
+	}
+}
+
+// turn does one thing: it starts or ends a process, has caches read what there is, or reconciles the first key that is ready.
+// It returns false if there is nothing to do. It leaves the controllers of a process alone that is busy.
+func (r *run) turn(busy *process) bool {
+	for _, s := range r.systems {
+		if s.p != nil && s.p.dead.Load() && s.p != busy {
+			s.p.stop()
+			s.p = nil
+			return true
+		}
+		if s.p == nil && !s.down {
+			r.start(s)
+			return true
+		}
+	}
+	for _, s := range r.systems {
+		if s.p != nil && s.p.deliver() {
+			return true
+		}
+	}
+	for _, s := range r.systems {
+		if s.p == nil || s.p == busy || s.p.dead.Load() {
+			continue
+		}
+		for _, l := range s.p.loops {
+			for _, key := range l.ready() {
+				if r.steps++; r.steps > r.world.MaxReconciles {
+					r.fail("quiet", "%s does not become quiet: %d reconciles, and there is still work", s.Name, r.world.MaxReconciles)
+					return false
+				}
+				if r.reconcile(s.p, l, key) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// deliver has every cache of the process read what it may hear, and calls the handlers. It returns false if there was nothing.
+func (p *process) deliver() (did bool) {
+	for _, v := range p.views {
+		for tries := 0; v.behind() && !p.dead.Load(); tries++ {
+			if tries > 100+len(p.run.db.log) {
+				p.run.fail("cache", "the cache of %s by %s cannot catch up: is its source a store of the Env?", v.kind, p.name)
+				return false
+			}
+			p.viewing = v
+			v.steps.Read(p.ctx)
+			p.viewing = nil
+			if v.kind != "" && !slices.Contains(p.system.kinds, v.kind) {
+				p.system.kinds = append(p.system.kinds, v.kind)
+			}
+			v.apply()
+			did = true
+		}
+		did = v.apply() || did
+	}
+	return did
+}
+
+// apply applies what was read, and calls the handlers.
+func (v *view) apply() (did bool) {
+	for v.steps.Apply() {
+		did = true
+	}
+	for _, h := range v.steps.Handlers() {
+		for v.steps.Deliver(h) {
+			did = true
+		}
+	}
+	return did
+}
+
+// thaw ends a lag, and with all a gap too: the change that ends it has not come. It returns false if there was none.
+func (r *run) thaw(all bool) bool {
+	for _, s := range r.systems {
+		if s.p == nil {
+			continue
+		}
+		var did bool
+		for _, v := range s.p.views {
+			if v.frozen && (all || !v.gap) {
+				v.frozen, v.expire, v.gap = false, v.gap, false
+				did = true
+			}
+		}
+		if did {
+			r.note(s.p.name, "its caches catch up")
+			return true
+		}
+	}
+	return false
+}
+
+// next returns when the first key becomes ready that is delayed, or zero.
+func (r *run) next() (next time.Time) {
+	for _, s := range r.systems {
+		if s.p == nil {
+			continue
+		}
+		for _, l := range s.p.loops {
+			if t := l.next(); !t.IsZero() && (next.IsZero() || t.Before(next)) {
+				next = t
+			}
+		}
+	}
+	return next
+}
+
+// reconcile has a controller reconcile a key in a goroutine of its own, and waits for it. It returns false if the key was not
+// ready after all.
+func (r *run) reconcile(p *process, l looper, key string) bool {
+	r.note(p.name, "%s: reconcile %s%s", l.name(), key, p.seen())
+	var outcome string
+	done := make(chan struct{})
+	p.parked = make(chan *park)
+	p.inFlight.Store(true)
+	// Ends with the reconcile, which Goexit may do, or when the process dies. It is waited for below.
+	go func() {
+		defer close(done)
+		outcome = l.step(p.ctx, key)
+	}()
+	for {
+		select {
+		case <-done:
+			p.inFlight.Store(false)
+			synctest.Wait()
+			if p.zombie {
+				p.die("ends")
+				p.stop()
+			}
+			if p.dead.Load() {
+				return true
+			}
+			if outcome == "" {
+				r.unnote() // it had to wait
+				return false
+			}
+			if outcome != "Succeeded" {
+				r.note(p.name, "%s: %s %s", l.name(), key, outcome)
+			}
+			return true
+		case waits := <-p.parked:
+			r.park(p, waits)
+		}
+	}
+}
+
+// park runs everything else while a call of p waits, and has it go on.
+func (r *run) park(p *process, waits *park) {
+	s := p.system
+	if waits.fault.Do == Zombie {
+		r.note(p.name, "FAULT it hangs, and another process takes over")
+		s.p = nil
+		for !r.failed() && (r.turn(nil) || r.thaw(false)) {
+		}
+		r.note(p.name, "goes on where it hung")
+		p.zombie = true
+		close(waits.resume)
+		return
+	}
+	r.note(p.name, "FAULT the call takes %v", slowness)
+	for end := time.Now().Add(slowness); !r.failed(); {
+		for r.turn(p) {
+		}
+		next := r.next()
+		if next.IsZero() || !next.Before(end) || !next.After(time.Now()) {
+			next = end
+		}
+		if !time.Now().Before(end) {
+			break
+		}
+		time.Sleep(time.Until(next))
+		synctest.Wait()
+	}
+	close(waits.resume)
+}
+
+// seen returns up to where the caches of a process have heard, if that is not the present.
+func (p *process) seen() (text string) {
+	now := p.run.db.version()
+	for _, v := range p.views {
+		if seen := v.version(); seen < now {
+			text += fmt.Sprintf(" %s@%d", v.kind, seen)
+		}
+	}
+	if text != "" {
+		text = fmt.Sprintf(", seeing%s of %d", text, now)
+	}
+	return text
+}
+
+// state returns the text of each object at the end.
+func (r *run) state() map[string]string {
+	state := make(map[string]string)
+	for name, rec := range r.db.all() {
+		kind := name[:len(name)-len(rec.Key)-1]
+		text := describe(rec)
+		if r.world.Same != nil {
+			text = r.world.Same(kind, rec.Key, text)
+		}
+		state[name] = text
+	}
+	return state
+}

@@ -1,0 +1,191 @@
+package simtest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Plan is what goes wrong in one run: a few faults, each once. The text of a plan can be given to -simtest.plan.
+type Plan []Fault
+
+// String returns the text of the plan, such as "crash-after(rmq update sts/a#1)".
+func (p Plan) String() string {
+	texts := make([]string, len(p))
+	for i, f := range p {
+		texts[i] = f.String()
+	}
+	return strings.Join(texts, " ")
+}
+
+// Do is what a [Fault] does.
+type Do string
+
+// What can go wrong. Every one of these happens to real systems, and the contracts of this library allow each of them.
+const (
+	CrashBefore Do = "crash-before" // the process ends right before a write or an effect; a new one starts
+	CrashAfter  Do = "crash-after"  // the process ends right after a write or an effect; a new one starts
+	Down        Do = "down"         // as crash-after, and the new process starts after the next step of the user
+	LoseRequest Do = "lose-request" // the call fails, and has done nothing
+	LoseReply   Do = "lose-reply"   // the call fails, and has done its work
+	Conflict    Do = "conflict"     // somebody else writes the object right before
+	Slow        Do = "slow"         // the call takes a minute, and everything else goes on
+	Zombie      Do = "zombie"       // the process hangs; a new one takes over; then the old one finishes its reconcile
+	Lag         Do = "lag"          // from this write on the caches of a kind hear nothing, until nothing else is left to do
+	Travel      Do = "travel"       // as crash-after, and the caches of the new process begin in the past
+	Gap         Do = "gap"          // a watch breaks between two changes of an object, and a new list merges them
+	ReadFails   Do = "read-fails"   // a read of the store fails
+	Restart     Do = "restart"      // the process ends, and a new one starts, after a step of the user
+)
+
+// Fault is one thing that goes wrong, once.
+type Fault struct {
+	Do     Do
+	System string
+
+	// Op, Object and Nth say where: at the Nth "update" of "sts/a" by the system, counted from 1. For a Gap, Object is that
+	// whose changes are merged, Nth is the first of them, and Op is empty. For a Restart, Nth is the step, and both are empty.
+	Op, Object string
+	Nth        int
+
+	// Kind is the kind whose caches lag.
+	Kind string
+
+	// N is how many commits the caches go back by Travel, and the last change that a Gap merges.
+	N int
+}
+
+// String returns the text of the fault.
+func (f Fault) String() string {
+	words := []string{quote(f.System)}
+	at := quote(f.Object) + "#" + strconv.Itoa(f.Nth)
+	switch f.Do {
+	case Restart:
+		words = append(words, "step#"+strconv.Itoa(f.Nth))
+	case Gap:
+		words = append(words, at, "to", strconv.Itoa(f.N))
+	default:
+		words = append(words, f.Op, at)
+	}
+	switch f.Do {
+	case Travel:
+		words = append(words, "back", strconv.Itoa(f.N))
+	case Lag:
+		words = append(words, "of", quote(f.Kind))
+	}
+	return string(f.Do) + "(" + strings.Join(words, " ") + ")"
+}
+
+// quote returns s, in quotes if it has a character that separates words.
+func quote(s string) string {
+	if s == "" || strings.ContainsAny(s, "\"# ()`\\\n\t") {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// ParsePlan returns the plan with this text. An error names the fault that cannot be read.
+func ParsePlan(text string) (Plan, error) {
+	var plan Plan
+	for rest := strings.TrimSpace(text); rest != ""; {
+		do, args, ok := strings.Cut(rest, "(")
+		if !ok {
+			return nil, fmt.Errorf("simtest: parse plan: %q has no arguments", rest)
+		}
+		words, after, err := scan(args)
+		if err != nil {
+			return nil, fmt.Errorf("simtest: parse plan: %s: %w", do, err)
+		}
+		f, err := parseFault(Do(do), words)
+		if err != nil {
+			return nil, fmt.Errorf("simtest: parse plan: %s: %w", do, err)
+		}
+		plan = append(plan, f)
+		rest = strings.TrimSpace(after)
+	}
+	return plan, nil
+}
+
+// scan splits text into words, up to the closing parenthesis. A word is quoted text, a "#", or anything else up to one of those
+// or a space.
+func scan(text string) (words []string, after string, err error) {
+	for {
+		text = strings.TrimLeft(text, " ")
+		if text == "" {
+			return nil, "", fmt.Errorf("a closing parenthesis is missing")
+		}
+		switch text[0] {
+		case ')':
+			return words, text[1:], nil
+		case '#':
+			words, text = append(words, "#"), text[1:]
+		case '"':
+			quoted, err := strconv.QuotedPrefix(text)
+			if err != nil {
+				return nil, "", fmt.Errorf("%q: %w", text, err)
+			}
+			word, err := strconv.Unquote(quoted)
+			if err != nil {
+				return nil, "", fmt.Errorf("%s: %w", quoted, err)
+			}
+			words, text = append(words, word), text[len(quoted):]
+		default:
+			end := strings.IndexAny(text, " )#\"")
+			if end < 0 {
+				end = len(text)
+			}
+			words, text = append(words, text[:end]), text[end:]
+		}
+	}
+}
+
+// forms are the words of each fault: s is the system, o the operation, x the object, n a number, m another, k a kind.
+var forms = map[Do]string{
+	CrashBefore: "s o x # n", CrashAfter: "s o x # n", Down: "s o x # n", LoseRequest: "s o x # n", LoseReply: "s o x # n",
+	Conflict: "s o x # n", Slow: "s o x # n", Zombie: "s o x # n", ReadFails: "s o x # n",
+	Lag: "s o x # n of k", Travel: "s o x # n back m", Gap: "s x # n to m", Restart: "s step # n",
+}
+
+func parseFault(do Do, words []string) (Fault, error) {
+	f := Fault{Do: do}
+	form := strings.Fields(forms[do])
+	if len(form) == 0 {
+		return f, fmt.Errorf("there is no such fault")
+	}
+	if len(form) != len(words) {
+		return f, fmt.Errorf("it has %d words, not %d", len(words), len(form))
+	}
+	for i, word := range words {
+		var err error
+		switch form[i] {
+		case "s":
+			f.System = word
+		case "o":
+			f.Op = word
+		case "x":
+			f.Object = word
+		case "k":
+			f.Kind = word
+		case "n":
+			f.Nth, err = number(word)
+		case "m":
+			f.N, err = number(word)
+		default:
+			if word != form[i] {
+				err = fmt.Errorf("%q stands where %q has to be", word, form[i])
+			}
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func number(word string) (int, error) {
+	n, err := strconv.Atoi(word)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is no positive number", word)
+	}
+	return n, nil
+}

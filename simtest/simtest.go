@@ -1,0 +1,161 @@
+package simtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// ErrNotYet is the error of a [Step] that has to wait for the systems.
+var ErrNotYet = errors.New("simtest: not yet")
+
+// ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether it has done its work.
+var ErrLost = errors.New("simtest: the connection was lost, the outcome is unknown")
+
+// errRead is the error of a read that a fault hits.
+var errRead = errors.New("simtest: the read failed")
+
+// World is a simulation: who acts in it, what happens to it, and what must hold.
+type World struct {
+	// Systems are the programs under test, and those that they work with. They act in this order.
+	Systems []System
+
+	// Steps are what the user does. Each begins when nothing is left to do after the one before.
+	Steps []Step
+
+	// Always is called after every commit. An error is a failure.
+	Always func(*View) error
+
+	// Goal is called when nothing is left to do after the last step. An error is a failure. Without a Goal, the state at the
+	// end has to equal that of the run without faults: the objects of every kind, without versions, UIDs and times.
+	Goal func(*View) error
+
+	// Same, if set, replaces the text of an object before it is compared with that of the run without faults. It removes what
+	// may differ, such as a generated name. The text is the JSON of the value, and of labels, owners and finalizers.
+	Same func(kind, key, text string) string
+
+	// Horizon is how long the systems may stay silent before nothing is left to do, in simulated time: what they want to do
+	// later than that does not count. It should differ from every delay of the systems. Defaults to 7m3s.
+	Horizon time.Duration
+
+	// MaxReconciles is how many reconciles may follow a step or a fault, until the system counts as one that never becomes
+	// quiet. Defaults to 1000.
+	MaxReconciles int
+
+	// Pairs is how many pairs of faults are tried after all single ones. A negative number means none. Defaults to 200.
+	Pairs int
+
+	// Seed chooses the pairs. The same seed chooses the same ones.
+	Seed uint64
+}
+
+// System is one program in a [World].
+type System struct {
+	// Name is what plans and timelines call the system. It is unique.
+	Name string
+
+	// New makes the system over env, and again for each process that takes the place of one that has ended. Nothing may
+	// survive from one call to the next, except in stores and effects of env.
+	New func(env *Env) ([]Part, error)
+
+	// Trusted means that no fault hits the system: it is part of the environment.
+	Trusted bool
+
+	// Lease, if set, makes the system one that has a leader: the writes of each process carry the term of the process
+	// (store.WithFence), and are refused when a later process has written.
+	Lease string
+}
+
+// Step is one action of the user.
+type Step struct {
+	Name string
+
+	// Do acts through stores of the user (see [Open]). It may return an error that wraps [ErrNotYet]: then it is called again
+	// when nothing else is left to do and time has passed. Any other error is a failure.
+	Do func(ctx context.Context, user *User) error
+}
+
+// Stores is what [Open] opens stores of: an *[Env], a *[User], or a *[View].
+type Stores interface {
+	stores() (b backend.Backend, uid func() string)
+}
+
+// Open returns the store of a kind. Through an [Env] it is that of one process, and faults hit it. Through a [User] or a [View]
+// it is the truth; the store of a view only reads. It panics if values of type T cannot be stored.
+func Open[T any](s Stores, kind string) store.Store[T] {
+	b, uid := s.stores()
+	opened, err := store.Open[T](b, kind, store.Config[T]{NewUID: uid})
+	if err != nil {
+		panic(fmt.Errorf("simtest: %w", err))
+	}
+	return opened
+}
+
+// User is whoever acts in a [Step].
+type User struct{ handle *truth }
+
+func (u *User) stores() (backend.Backend, func() string) { return u.handle, u.handle.newUID }
+
+// View is the truth, to be looked at.
+type View struct{ handle *truth }
+
+func (v *View) stores() (backend.Backend, func() string) { return v.handle, v.handle.newUID }
+
+// Report is what came of a world.
+type Report struct {
+	Plans    int           // that were run, without those of shrinking
+	Failing  int           // plans that failed
+	Failures []*Failure    // one of each sort, the first and shrunk
+	Elapsed  time.Duration // real time
+}
+
+// Failure is a plan that failed.
+type Failure struct {
+	Plan     Plan   // shrunk; empty if the run without faults failed
+	Steps    []int  // of the user, that were left after shrinking
+	Problem  string // in a sentence
+	Timeline string // what happened, one line each
+	More     []Plan // other plans that failed in the same way, not shrunk
+
+	sort string // of the problem
+}
+
+// String returns the problem, the timeline, and how to run the plan again.
+func (f *Failure) String() string {
+	text := "simtest: " + f.Problem + "\n" + f.Timeline
+	if len(f.Plan) > 0 {
+		text += fmt.Sprintf("  run again: -simtest.plan='%s'\n", f.Plan)
+	}
+	if n := len(f.More); n > 0 {
+		text += fmt.Sprintf("  %d more plans fail in the same way, such as %s\n", n, f.More[n-1])
+	}
+	return text
+}
+
+// Run explores the world, and fails t with the timeline of each sort of failure. The function makes the world: it is called for
+// every run, so that what it holds beside the stores, such as a fake of a cloud, is new in each.
+//
+// If the flag -simtest.plan is set, Run runs that plan alone.
+func Run(t *testing.T, world func() World) {
+	t.Helper()
+	plan, err := planOfFlag()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan != nil {
+		if f := Replay(t, world, plan); f != nil {
+			t.Error(f)
+		}
+		return
+	}
+	report := Explore(t, world)
+	for _, f := range report.Failures {
+		t.Error(f)
+	}
+	t.Logf("simtest: %d of %d plans failed, in %v", report.Failing, report.Plans, report.Elapsed.Round(time.Millisecond))
+}
