@@ -32,7 +32,7 @@ func globals(t *tree) (problems []string) {
 }
 
 // fixed reports whether a package variable is one of those that are there to be read: an assertion that a type has an
-// interface, a sentinel, a table, the description of a type.
+// interface, a sentinel, a table, the description of a type, a flag of go test.
 func fixed(spec *ast.ValueSpec) bool {
 	name := spec.Names[0]
 	switch {
@@ -49,7 +49,7 @@ func fixed(spec *ast.ValueSpec) bool {
 	case *ast.CallExpr:
 		made := callee(value)
 		sentinel := strings.HasPrefix(strings.ToLower(name.Name), "err") && (made == "errors.New" || made == "fmt.Errorf")
-		return sentinel || made == "reflect.TypeFor"
+		return sentinel || made == "reflect.TypeFor" || made == "flag.String" && strings.HasSuffix(name.Name, "Flag")
 	case *ast.CompositeLit: // nobody outside may write to it, so that it is enough to look at this package
 		switch value.Type.(type) {
 		case *ast.ArrayType, *ast.MapType:

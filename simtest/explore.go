@@ -3,6 +3,8 @@ package simtest
 import (
 	"flag"
 	"fmt"
+	"log"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -71,9 +73,13 @@ func (x *explorer) try(plan Plan, steps []int) *Failure {
 }
 
 // Explore tries every single fault at every position, and then pairs of faults, and returns what came of it. It does not fail t.
+//
+// Until it returns, slog.Default discards: hundreds of runs would log what is in no timeline that anybody reads. [Replay] leaves the
+// log alone.
 func Explore(t *testing.T, world func() World) *Report {
 	t.Helper()
 	began := time.Now()
+	defer silence()()
 	x := &explorer{t: t, world: world, fair: make(map[string]*run)}
 	steps := x.allSteps()
 	report := &Report{}
@@ -133,6 +139,17 @@ func Explore(t *testing.T, world func() World) *Report {
 	return report
 }
 
+// silence has the default loggers discard what they get, until the function that it returns is called.
+func silence() (end func()) {
+	was, out, flags := slog.Default(), log.Writer(), log.Flags()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	return func() {
+		slog.SetDefault(was)
+		log.SetOutput(out) // SetDefault takes it, and does not give it back
+		log.SetFlags(flags)
+	}
+}
+
 // Replay runs one plan, and returns the failure, or nil.
 func Replay(t *testing.T, world func() World, plan Plan) *Failure {
 	t.Helper()
@@ -146,7 +163,7 @@ func Replay(t *testing.T, world func() World, plan Plan) *Failure {
 
 // singles returns every fault that can happen to the run without faults.
 func singles(fair *run, steps int) (faults []Fault) {
-	log := fair.db.log
+	commits := fair.db.log
 	for _, p := range fair.positions {
 		f := Fault{System: p.system, Op: p.op, Object: p.object, Nth: p.nth}
 		with := func(do Do) Fault { f.Do = do; return f }
@@ -169,7 +186,7 @@ func singles(fair *run, steps int) (faults []Fault) {
 		// The past begins right before each change that the system can see. The version after the write is one more than that
 		// before it.
 		for v := p.before; v > 0; v-- {
-			if !slices.Contains(s.kinds, log[v-1].kind) {
+			if !slices.Contains(s.kinds, commits[v-1].kind) {
 				continue
 			}
 			travel := with(Travel)

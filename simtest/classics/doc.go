@@ -8,4 +8,9 @@
 //	ack-2062        a call of a cloud whose result is lost with the process
 //	kuberay-715     children that are counted in a cache that does not show the controller's own writes
 //	knative-8539    a condition that holds for a moment, and is gone when the controller looks
+//
+// # Guarantees
+//
+//  1. The kit finds each bug, by the kind of fault that its report names.
+//  2. It is silent on each fix, under every single fault and 500 pairs of faults.
 package classics
