@@ -184,7 +184,7 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 
 func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(400, 10_000), func(t *testing.T, seed int) {
+	lanes(t, effort(250, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), absent)
 		w.requireLeader(t)
 		w.finish(t)
@@ -231,7 +231,7 @@ func TestOneLeaderWhileClocksKeepToTheSkewAndTwoIfNot(t *testing.T) {
 
 func TestNoRestoredBackupMakesTwoLeadersOfOneTerm(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(300, 10_000), func(t *testing.T, seed int) {
+	lanes(t, effort(150, 10_000), func(t *testing.T, seed int) {
 		w := restores(t, uint64(seed))
 		w.requireLeader(t)
 		w.finish(t)

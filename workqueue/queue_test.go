@@ -353,7 +353,7 @@ func TestADelayTooLongToCountIsNever(t *testing.T) {
 
 func TestMemoryOfABurstIsGivenBack(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[int]{}))
-	const n = 200_000
+	const n = 50_000
 	for i := range n {
 		q.Add(i)
 		q.AddAfter(i, time.Hour)
