@@ -21,13 +21,14 @@ const (
 
 // Opener opens the database at an address, as the user has given it to -store, and returns what closes it. The name, of
 // lower-case letters and underscores, is for its tables, or whatever it has instead: one database may hold what belongs to
-// several names, and none sees that of the others. The context is for the call alone.
+// several names, and none sees that of the others. The context is for the call alone. Unless closeDB is nil, it is called at
+// the end, also after an error.
 type Opener func(ctx context.Context, address, name string) (db backend.Backend, closeDB func(), err error)
 
 // openDatabase opens the database at an address. That in memory is nil.
 func openDatabase(ctx context.Context, openers map[string]Opener, address, name string) (backend.Backend, func(), error) {
 	if address == inMemory {
-		return nil, func() {}, nil
+		return nil, nil, nil
 	}
 	scheme, _, _ := strings.Cut(address, ":")
 	open, ok := openers[scheme]

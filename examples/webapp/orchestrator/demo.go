@@ -58,6 +58,7 @@ func runDemo(ctx context.Context, cfg Config) (err error) {
 	rejected := make(chan struct{}, 1)
 	o, err := New(Config{
 		Manifests: manifests, State: stateOf(dir), Database: cfg.Database, Out: cfg.Out, Logger: cfg.Logger,
+		Lease: 10 * time.Second, // nobody waits for it, and a busy machine does not lose it
 		Observe: func(e events.Event) {
 			if e.Reason == reasonRejected {
 				select {

@@ -98,10 +98,12 @@ func do(ctx context.Context, demo, status bool, openers map[string]Opener, addre
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	db, closeDB, err := openDatabase(opening, openers, address, name)
+	if closeDB != nil {
+		defer closeDB()
+	}
 	if err != nil {
 		return err
 	}
-	defer closeDB()
 	cfg.Database = db
 	return task(ctx, cfg)
 }

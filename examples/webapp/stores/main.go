@@ -3,7 +3,8 @@
 //
 //	go run ./examples/webapp/stores -store sqlite:webapp.db                                in three terminals
 //	go run ./examples/webapp/stores -store sqlite:webapp.db -status                        the tables of the copy that leads
-//	go run ./examples/webapp/stores -store postgres://postgres@localhost/postgres -demo    as with any -store
+//	go run ./examples/webapp/stores -store postgres://postgres@localhost/postgres -demo    as with any store
+//	go run ./examples/webapp/stores -store etcd://localhost:2379 -demo
 //
 // The copies run on one machine, with the same -manifests, -state and -store: processes are of a machine, and stay in the
 // state directory.
@@ -13,11 +14,15 @@ import (
 	"context"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/orchestrator"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/etcd"
 	"github.com/setpoint-go/setpoint/store/postgres"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
@@ -29,18 +34,25 @@ func main() {
 // openers returns the databases, by what an address of each begins with.
 func openers() map[string]orchestrator.Opener {
 	return map[string]orchestrator.Opener{
+		"etcd":     openEtcd,
 		"postgres": openPostgres,
 		"sqlite":   openSQLite,
 	}
 }
 
-// openSQLite opens sqlite:FILE.
-func openSQLite(ctx context.Context, address, name string) (backend.Backend, func(), error) {
-	db, err := sqlite.Open(ctx, strings.TrimPrefix(address, "sqlite:"), sqlite.Config{TablePrefix: name + "_"})
+// openEtcd opens etcd://HOST:PORT,HOST:PORT,HOST:PORT.
+func openEtcd(ctx context.Context, address, name string) (backend.Backend, func(), error) {
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            strings.Split(strings.TrimPrefix(address, "etcd://"), ","),
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 3 * time.Second,
+		Logger:               zap.NewNop(), // errors are returned too
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return db, func() { _ = db.Close() }, nil // everything that was acknowledged is on disk
+	db, err := etcd.Open(ctx, client, etcd.Config{Prefix: name})
+	return db, func() { _ = client.Close() }, err
 }
 
 // openPostgres opens postgres://USER:PASSWORD@HOST:PORT/DATABASE.
@@ -51,13 +63,17 @@ func openPostgres(ctx context.Context, address, name string) (backend.Backend, f
 	}
 	cfg := postgres.Config{Schema: name}
 	if err := postgres.Migrate(ctx, pool, cfg); err != nil {
-		pool.Close()
-		return nil, nil, err
+		return nil, pool.Close, err
 	}
 	db, err := postgres.Open(ctx, pool, cfg)
+	return db, pool.Close, err
+}
+
+// openSQLite opens sqlite:FILE.
+func openSQLite(ctx context.Context, address, name string) (backend.Backend, func(), error) {
+	db, err := sqlite.Open(ctx, strings.TrimPrefix(address, "sqlite:"), sqlite.Config{TablePrefix: name + "_"})
 	if err != nil {
-		pool.Close()
 		return nil, nil, err
 	}
-	return db, pool.Close, nil
+	return db, func() { _ = db.Close() }, nil
 }

@@ -7,41 +7,17 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/orchestrator"
-	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store"
 )
-
-// databases start each kind of database, and return a function that makes an empty one and returns its address.
-var databases = map[string]func(t *testing.T) (empty func() string){
-	"postgres": func(t *testing.T) func() string {
-		server := servertest.Postgres(t, "fsync=off")
-		n := 0
-		return func() string {
-			n++
-			name := fmt.Sprintf("test%d", n)
-			admin, err := pgx.Connect(t.Context(), "postgres://postgres@"+server.Addr()+"/postgres")
-			require.NoError(t, err)
-			_, err = admin.Exec(t.Context(), "CREATE DATABASE "+name)
-			require.NoError(t, err)
-			require.NoError(t, admin.Close(t.Context()))
-			return "postgres://postgres@" + server.Addr() + "/" + name
-		}
-	},
-	"sqlite": func(t *testing.T) func() string {
-		return func() string { return "sqlite:" + filepath.Join(t.TempDir(), "webapp.db") }
-	},
-}
 
 func TestEachDatabase(t *testing.T) {
 	require.Len(t, databases, len(openers()))
@@ -140,8 +116,8 @@ func (r *rig) serves() {
 
 func TestAnAddressOfNoDatabaseIsRefused(t *testing.T) {
 	for address, says := range map[string]string{
-		"":             `webapp: open -store "": it begins with none of memory:, postgres:, sqlite:`,
-		"mysql://host": `webapp: open -store "mysql://host": it begins with none of memory:, postgres:, sqlite:`,
+		"":             `webapp: open -store "": it begins with none of memory:, etcd:, postgres:, sqlite:`,
+		"mysql://host": `webapp: open -store "mysql://host": it begins with none of memory:, etcd:, postgres:, sqlite:`,
 		"sqlite:":      "the path is empty",
 		"postgres://127.0.0.1:1/x?connect_timeout=1": "connect",
 	} {
