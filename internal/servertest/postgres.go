@@ -3,22 +3,62 @@
 package servertest
 
 import (
+	"errors"
+	"fmt"
+	"hash/crc32"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 )
 
+// Cluster says how a Postgres server runs. The zero value is ready for use.
+type Cluster struct {
+	Settings []string // parameters, each as "fsync=off"
+	Env      []string // of the process, besides those of this one
+	Dir      string   // where it keeps its files; defaults to a temporary directory
+}
+
 // Postgres starts a Postgres server on an empty cluster. The user is postgres, who needs no password. Each of settings is
 // a parameter, as "fsync=off".
 func Postgres(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	initdb := Program(t, "initdb", "postgresql")
+	return Cluster{Settings: settings}.Start(t)
+}
+
+// Start starts a Postgres server on an empty cluster. All such servers have one system identifier.
+func (c Cluster) Start(t testing.TB) *Server {
+	t.Helper()
 	dir, attr := DaemonDir(t)
+	if c.Dir != "" {
+		dir = c.Dir
+	}
 	data := filepath.Join(dir, "data")
-	runAs(t, attr, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	return postgresOn(t, data, attr, settings)
+	runAs(t, attr, "cp", "-R", "--preserve=mode", emptyCluster(t), data)
+	return postgresOn(t, data, attr, c)
+}
+
+// emptyCluster returns the directory of an empty cluster. It takes seconds to make, so it stays for the tests to come.
+func emptyCluster(t testing.TB) string {
+	t.Helper()
+	initdb := Program(t, "initdb", "postgresql")
+	is, err := os.Stat(initdb)
+	must(t, err)
+	dir, attr := DaemonDir(t)
+	name := fmt.Sprintf("servertest-cluster-1mb-%d-%d-%08x", os.Geteuid(), is.ModTime().UnixNano(), crc32.ChecksumIEEE([]byte(initdb)))
+	path := filepath.Join(fastDir(), name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	data := filepath.Join(dir, "data")
+	runAs(t, attr, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
+		"--wal-segsize=1") // megabytes; the default would be most of the copy
+	if err := os.Rename(data, path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrExist) { // another was faster
+		t.Fatal(err)
+	}
+	return path
 }
 
 // PostgresStandby copies a running Postgres server and starts the copy as a standby, which replicates from it. It reaches
@@ -31,7 +71,7 @@ func PostgresStandby(t testing.TB, primary string, settings ...string) *Server {
 	data := filepath.Join(dir, "data")
 	runAs(t, attr, Program(t, "pg_basebackup", "postgresql"),
 		"-h", host, "-p", port, "-U", "postgres", "-D", data, "-c", "fast", "--no-sync", "--write-recovery-conf")
-	return postgresOn(t, data, attr, settings)
+	return postgresOn(t, data, attr, Cluster{Settings: settings})
 }
 
 // PromotePostgres makes a standby a primary, and returns when it takes writes.
@@ -41,7 +81,7 @@ func PromotePostgres(t testing.TB, standby *Server) {
 }
 
 // postgresOn starts a server on a cluster.
-func postgresOn(t testing.TB, data string, attr *syscall.SysProcAttr, settings []string) *Server {
+func postgresOn(t testing.TB, data string, attr *syscall.SysProcAttr, cluster Cluster) *Server {
 	t.Helper()
 	addr := FreeAddr(t)
 	_, port, err := net.SplitHostPort(addr)
@@ -49,11 +89,11 @@ func postgresOn(t testing.TB, data string, attr *syscall.SysProcAttr, settings [
 	postgres, isReady := Program(t, "postgres", "postgresql"), Program(t, "pg_isready", "postgresql")
 	s := Start(t, addr, func() *exec.Cmd {
 		args := []string{"-D", data, "-h", "127.0.0.1", "-p", port, "-k", "", "-c", "shared_buffers=16MB", "-c", "max_connections=200"}
-		for _, setting := range settings {
+		for _, setting := range cluster.Settings {
 			args = append(args, "-c", setting)
 		}
 		c := exec.Command(postgres, args...)
-		c.SysProcAttr = attr
+		c.SysProcAttr, c.Env = attr, append(os.Environ(), cluster.Env...)
 		return c
 	}, func() error {
 		return exec.Command(isReady, "-q", "-h", "127.0.0.1", "-p", port).Run()
@@ -62,7 +102,7 @@ func postgresOn(t testing.TB, data string, attr *syscall.SysProcAttr, settings [
 	return s
 }
 
-// runAs runs a program of the server to its end, as the user of the server.
+// runAs runs a program to its end, as the user of the server.
 func runAs(t testing.TB, attr *syscall.SysProcAttr, program string, args ...string) {
 	t.Helper()
 	c := exec.Command(program, args...)

@@ -29,6 +29,7 @@ type Proxy struct {
 type link struct {
 	client, server net.Conn // server is nil until it is connected
 	victim         bool     // the next reply is cut
+	hung           bool     // nothing arrives any more, and neither side is told
 }
 
 // NewProxy returns a network to a server. It is closed when the test is over.
@@ -93,6 +94,15 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// Hang makes all connections half-open: each side believes in it, and nothing arrives. New connections work.
+func (p *Proxy) Hang() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.hung = true
+	}
+}
+
 // CutNextReply closes the connection of the next request when its reply comes.
 func (p *Proxy) CutNextReply() {
 	p.mu.Lock()
@@ -149,18 +159,15 @@ func (p *Proxy) serve(l *link) {
 	l.server = server
 	p.mu.Unlock()
 	var back sync.WaitGroup
-	// The way back. It ends when either side does.
+	// The way back. It ends when either side does, or, of a connection that is half-open, when the client does.
 	back.Go(func() {
-		p.copy(l.client, server, func() bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return !l.victim
-		})
-		_ = l.client.Close()
+		p.copy(l, l.client, server, func() bool { return !l.victim })
+		if p.mu.Lock(); !l.hung {
+			_ = l.client.Close()
+		}
+		p.mu.Unlock()
 	})
-	p.copy(server, l.client, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+	p.copy(l, server, l.client, func() bool {
 		if p.cutReply {
 			p.cutReply, l.victim = false, true
 		}
@@ -179,19 +186,25 @@ func (p *Proxy) pass() time.Duration {
 	return delay
 }
 
-// copy copies until one side ends, or until passes says no.
-func (p *Proxy) copy(dst io.Writer, src io.Reader, passes func() bool) {
+// copy copies until one side ends, or until passes, which is called under the lock, says no.
+func (p *Proxy) copy(l *link, dst io.Writer, src io.Reader, passes func() bool) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buffer)
 		if n > 0 {
 			time.Sleep(p.pass())
 			p.pass() // it may have been stalled meanwhile
-			if !passes() {
+			p.mu.Lock()
+			hung := l.hung
+			ok := hung || passes()
+			p.mu.Unlock()
+			if !ok {
 				return
 			}
-			if _, err := dst.Write(buffer[:n]); err != nil {
-				return
+			if !hung {
+				if _, err := dst.Write(buffer[:n]); err != nil {
+					return
+				}
 			}
 		}
 		if err != nil {

@@ -5,6 +5,8 @@ package servertest_test
 import (
 	"net"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,4 +93,27 @@ func TestTheProxyFailsAsItIsTold(t *testing.T) {
 	_, err = c.Read(make([]byte, 1))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+
+	c = dial()
+	_, err = ask(c, "open", 10*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, "again", <-arrived)
+	assert.Equal(t, "open", <-arrived)
+	p.Hang()
+	_, err = ask(c, "half-open", 50*time.Millisecond)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	got, err = ask(dial(), "new", 10*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, "new", got)
+	assert.Equal(t, "new", <-arrived, "and not what was lost")
+}
+
+func TestASmallDiskIsFullUntilItIsFreed(t *testing.T) {
+	d := servertest.NewDisk(t, 1<<20)
+	write := func(name string) error { return os.WriteFile(filepath.Join(d.Dir, name), make([]byte, 100_000), 0o600) }
+	require.NoError(t, write("a"))
+	d.Fill()
+	require.ErrorIs(t, write("b"), syscall.ENOSPC)
+	d.Free()
+	require.NoError(t, write("b"))
 }

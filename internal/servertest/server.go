@@ -46,12 +46,29 @@ func Program(t testing.TB, name, install string) string {
 	if paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(paths) > 0 {
 		return paths[len(paths)-1]
 	}
+	missing(t, name, install)
+	return ""
+}
+
+// Library returns the path of an installed library that is loaded into a program. If it is not installed, the test is skipped
+// or fails; install is the name of the package that has it.
+func Library(t testing.TB, name, install string) string {
+	t.Helper()
+	if paths, _ := filepath.Glob("/usr/lib/*/*/" + name); len(paths) > 0 {
+		return paths[0]
+	}
+	missing(t, name, install)
+	return ""
+}
+
+// missing skips the test, or ends it.
+func missing(t testing.TB, name, install string) {
+	t.Helper()
 	why := fmt.Sprintf("%s is not installed: apt-get install %s", name, install)
 	if os.Getenv("CI") != "" {
 		t.Fatal(why)
 	}
 	t.Skip(why)
-	return ""
 }
 
 // FreeAddr returns an address of this host at which nobody listens.
@@ -76,7 +93,7 @@ func Start(t testing.TB, addr string, command func() *exec.Cmd, ready func() err
 // process needs to run as that user and to end with the test.
 func DaemonDir(t testing.TB) (string, *syscall.SysProcAttr) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "servertest")
+	dir, err := os.MkdirTemp(fastDir(), "servertest")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -95,6 +112,16 @@ func DaemonDir(t testing.TB) (string, *syscall.SysProcAttr) {
 	must(t, os.Chown(dir, uid, gid))
 	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	return dir, attr
+}
+
+// fastDir returns the directory for temporary files: one in memory, if that has room for many servers, since no test cuts the power.
+func fastDir() string {
+	const memory, room = "/dev/shm", 4 << 30
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(memory, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < room {
+		return os.TempDir()
+	}
+	return memory
 }
 
 // Start starts a server that was killed, and waits until it is ready. A server that has just been killed may refuse to
@@ -151,6 +178,16 @@ func (s *Server) Stop() {
 		_ = s.running.Process.Signal(syscall.SIGINT)
 		<-s.exited
 		s.running = nil
+	}
+}
+
+// Revive starts the server if it has ended by itself.
+func (s *Server) Revive() {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+		s.Start()
+	default:
 	}
 }
 

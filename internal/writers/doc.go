@@ -13,4 +13,7 @@
 //  3. A counter that all writers raise has lost no raise.
 //  4. The cache of the informer equals what is stored.
 //  5. A handler was told of every deletion, once.
+//
+// If the backend forgets changes, so that watches expire, the last states are what can be compared: each is that of the last
+// acknowledged write, and the handler believes in the objects that are there and in no other. [NewAway] makes watches miss changes.
 package writers

@@ -32,7 +32,8 @@ type World struct {
 	db       backend.Backend
 	informer *store.Informer[App]
 	handler  *informer.Registration
-	deleted  map[string]int // by key; of the goroutine of the handler, until the informer has stopped
+	deleted  map[string]int  // by key; of the goroutine of the handler, until the informer has stopped
+	live     map[string]bool // as the handler was told; of the same goroutine
 	stop     func()
 	done     chan error
 	started  int
@@ -61,7 +62,7 @@ type Process struct {
 // with target.
 func Begin(t testing.TB, db backend.Backend, target string) *World {
 	t.Helper()
-	w := &World{t: t, target: target, db: db, deleted: map[string]int{}, done: make(chan error, 1)}
+	w := &World{t: t, target: target, db: db, deleted: map[string]int{}, live: map[string]bool{}, done: make(chan error, 1)}
 	var err error
 	if w.store, err = store.Open(db, Kind, store.Config[App]{}); err != nil {
 		t.Fatal(err)
@@ -74,7 +75,11 @@ func Begin(t testing.TB, db backend.Backend, target string) *World {
 	}
 	w.handler, err = w.informer.AddHandler(informer.Handler[string, store.Object[App]]{
 		EveryEvent: true,
-		OnDelete:   func(d cache.Tombstone[string, store.Object[App]]) { w.deleted[d.Key]++ },
+		OnAdd:      func(o store.Object[App], _ bool) { w.live[o.Key] = true },
+		OnDelete: func(d cache.Tombstone[string, store.Object[App]]) {
+			w.deleted[d.Key]++
+			delete(w.live, d.Key)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +175,9 @@ func (w *World) KillWriter() {
 
 // Check ends the processes and compares what they were told with what is there. history is a backend that has just been
 // opened. It returns the number of changes in the history.
+//
+// If the backend has forgotten changes, history is nil. Then Check compares with the last state alone, and a handler need not
+// have been told of objects that have come and gone while the informer was away. No process may have been killed.
 func (w *World) Check(history backend.Backend) (changes int) {
 	w.t.Helper()
 	for _, p := range []*Process{w.steady, w.victim} {
@@ -196,13 +204,27 @@ func (w *World) Check(history backend.Backend) (changes int) {
 		w.t.Fatalf("the cache is at version %d, the store at %d: %v", w.informer.Version(), l.Version, err)
 	}
 	w.compareCache(l.Items)
-	lives := w.compareHistory(ctx, history, l.Version)
+	var lives map[string]*life
+	if history != nil {
+		lives = w.compareHistory(ctx, history, l.Version)
+	} else {
+		w.compareLast(l.Items)
+	}
 	if err := w.handler.WaitIdle(ctx); err != nil {
 		w.t.Fatal(err)
 	}
 	w.stop()
 	if err := <-w.done; err != nil {
 		w.t.Error(err)
+	}
+	for _, o := range l.Items {
+		if !w.live[o.Key] {
+			w.t.Errorf("the handler was not told of %s", o.Key)
+		}
+		delete(w.live, o.Key)
+	}
+	for key := range w.live {
+		w.t.Errorf("%s was deleted, and the handler was not told of it", key)
 	}
 	for key, l := range lives {
 		if w.deleted[key] != l.deletions {
@@ -221,6 +243,36 @@ func (w *World) compareCache(stored []store.Object[App]) {
 	for _, o := range stored {
 		if cached, ok := w.informer.Get(o.Key); !ok || !reflect.DeepEqual(cached, o) {
 			w.t.Errorf("the cache has %+v, the store %+v", cached, o)
+		}
+	}
+}
+
+// compareLast compares what is stored with what the processes were told.
+func (w *World) compareLast(stored []store.Object[App]) {
+	w.t.Helper()
+	last := map[string]acknowledged{}
+	raises := 0
+	for _, a := range w.writes {
+		if a.version > last[a.key].version {
+			last[a.key] = a
+		}
+		if a.what == "raise" {
+			raises++
+		}
+	}
+	there := map[string]bool{}
+	for _, o := range stored {
+		there[o.Key] = true
+		switch a := last[o.Key]; {
+		case o.Key == shared && o.Value.Image != strconv.Itoa(raises):
+			w.t.Errorf("the counter is %s, and was raised %d times", o.Value.Image, raises)
+		case a.version != o.Version && (o.Key != shared || raises > 0):
+			w.t.Errorf("%s is at version %d, and its last write was acknowledged at %d", o.Key, o.Version, a.version)
+		}
+	}
+	for key, a := range last {
+		if there[key] == (a.what == "delete") {
+			w.t.Errorf("%s %s was acknowledged, and that it is there is %v", a.what, key, there[key])
 		}
 	}
 }

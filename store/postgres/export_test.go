@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,3 +17,9 @@ func (t *Table[T]) Installed(ctx context.Context) (v informer.Version, err error
 	})
 	return v, err
 }
+
+// SetPatience limits the reads of watches.
+func (b *Backend) SetPatience(d time.Duration) { b.patience = d }
+
+// SetPatience limits the reads of watches.
+func (t *Table[T]) SetPatience(d time.Duration) { t.patience = d }

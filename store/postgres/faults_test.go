@@ -5,8 +5,12 @@ package postgres_test
 import (
 	"context"
 	"flag"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,56 +23,144 @@ import (
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
-var cycles = flag.Int("cycles", 3, "how often each fault happens")
+var cycles = flag.Int("cycles", 1, "how often each fault happens")
 
-// manyChanges is a history that holds a whole test.
-var manyChanges = postgres.Config{History: 1_000_000}
+// manyChanges is a history that holds a whole test, and fewChanges one that does not.
+var (
+	manyChanges = postgres.Config{History: 1_000_000}
+	fewChanges  = postgres.Config{History: 50}
+)
 
 // TestMain makes the test binary a writer process if the environment says so.
 func TestMain(m *testing.M) {
-	writers.Main(func(ctx context.Context, addr string) (backend.Backend, error) {
+	writers.Main(func(ctx context.Context, target string) (backend.Backend, error) {
+		addr, trim := strings.CutPrefix(target, "trim ")
+		cfg := manyChanges
+		if trim {
+			cfg = fewChanges
+		}
 		pool, err := pgxpool.New(ctx, "postgres://postgres@"+addr+"/postgres?sslmode=disable")
 		if err != nil {
 			return nil, err
 		}
-		return postgres.Open(ctx, pool, manyChanges)
+		return postgres.Open(ctx, pool, cfg)
 	})
 	os.Exit(m.Run())
+}
+
+// broken is what a fault breaks.
+type broken struct {
+	w      *writers.World
+	server *servertest.Server
+	proxy  *servertest.Proxy
+	near   *pgxpool.Pool // past the proxy
+	disk   *servertest.Disk
+	clock  string // a file that says by how much the clock of the server is wrong
 }
 
 // While four writers in two processes write and an informer watches, something fails again and again. See package writers
 // for what holds at the end.
 func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
-	for name, fault := range map[string]func(w *writers.World, s *servertest.Server, p *servertest.Proxy){
-		"a writer is killed":      func(w *writers.World, _ *servertest.Server, _ *servertest.Proxy) { w.KillWriter() },
-		"the server is killed":    func(_ *writers.World, s *servertest.Server, _ *servertest.Proxy) { s.Restart() },
-		"the server is restarted": func(_ *writers.World, s *servertest.Server, _ *servertest.Proxy) { s.Stop(); s.Start() },
-		"all connections are cut": func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) { p.Cut() },
-		"a reply is lost":         func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) { p.CutNextReply() },
-		"the network stalls": func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) {
-			p.Stall()
-			time.Sleep(100 * time.Millisecond)
-			p.Heal()
+	stall := func(d time.Duration) func(*testing.T, *broken) {
+		return func(_ *testing.T, b *broken) {
+			b.proxy.Stall()
+			time.Sleep(d)
+			b.proxy.Heal()
+		}
+	}
+	const clock, disk, standby = "the clock of the server is an hour off", "the disk is full", "the primary is killed and its synchronous standby promoted"
+	for name, fault := range map[string]func(*testing.T, *broken){
+		"a writer is killed":        func(_ *testing.T, b *broken) { b.w.KillWriter() },
+		"the server is killed":      func(_ *testing.T, b *broken) { b.server.Restart() },
+		"the server is restarted":   func(_ *testing.T, b *broken) { b.server.Stop(); b.server.Start() },
+		"all connections are cut":   func(_ *testing.T, b *broken) { b.proxy.Cut() },
+		"a reply is lost":           func(_ *testing.T, b *broken) { b.proxy.CutNextReply() },
+		"connections are half-open": func(_ *testing.T, b *broken) { b.proxy.Hang() },
+		"the network stalls":        stall(100 * time.Millisecond),
+		"the network stalls longer": stall(3 * time.Second),
+		clock: func(t *testing.T, b *broken) {
+			hours := rand.IntN(3) - 1
+			require.NoError(t, os.WriteFile(b.clock, fmt.Appendf(nil, "%+dh", hours), 0o644))
+			var now time.Time
+			require.NoError(t, b.near.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now))
+			require.WithinDuration(t, time.Now().Add(time.Duration(hours)*time.Hour), now, 10*time.Minute)
 		},
-		"the network stalls longer": func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) {
-			p.Stall()
-			time.Sleep(3 * time.Second)
-			p.Heal()
+		disk: func(t *testing.T, b *broken) {
+			b.disk.Fill()
+			stuck := func() bool { // nobody has written anything for a while
+				before := b.w.Writes()
+				time.Sleep(50 * time.Millisecond)
+				return b.w.Writes() == before
+			}
+			require.Eventually(t, stuck, time.Minute, time.Millisecond)
+			b.disk.Free()
+			b.server.Revive() // it has ended if there was no space for its log
+		},
+		standby: func(t *testing.T, b *broken) {
+			next := servertest.PostgresStandby(t, b.server.Addr(), "fsync=off")
+			direct := connect(t, b.server.Addr())
+			exec(t, direct, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
+			exec(t, direct, `SELECT pg_reload_conf()`)
+			direct.Close()
+			b.w.AwaitWrites(20) // of which the standby has all that are acknowledged from now on
+			b.server.Kill()
+			servertest.PromotePostgres(t, next)
+			b.proxy.Redirect(next.Addr())
+			b.proxy.Cut()
+			b.server = next
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := servertest.Postgres(t, "fsync=off") // a server that is killed has given its writes to the system
-			proxy := servertest.NewProxy(t, server.Addr())
-			near := connect(t, server.Addr())
-			require.NoError(t, postgres.Migrate(t.Context(), near, manyChanges))
-			w := writers.Begin(t, open(t, connect(t, proxy.Addr()), manyChanges), proxy.Addr())
-			w.Repeat(*cycles, func() { fault(w, server, proxy) })
-			near.Reset() // its connections may be of a server that was killed
-			changes := w.Check(open(t, near, manyChanges))
-			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, w.Writes(), changes)
+			cluster := servertest.Cluster{Settings: []string{"fsync=off"}} // a server that is killed has given its writes to the system
+			var b broken
+			switch name {
+			case clock:
+				lib := servertest.Library(t, "libfaketime.so.1", "libfaketime")
+				b.clock = filepath.Join(t.TempDir(), "offset")
+				require.NoError(t, os.WriteFile(b.clock, []byte("+0h"), 0o644))
+				for dir := b.clock; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) { // the server is another user
+					_ = os.Chmod(dir, 0o755)
+				}
+				cluster.Env = []string{
+					"LD_PRELOAD=" + lib, "FAKETIME_TIMESTAMP_FILE=" + b.clock, "FAKETIME_NO_CACHE=1", "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_RESET=1",
+				}
+			case disk:
+				b.disk = servertest.NewDisk(t, 120<<20)
+				cluster.Dir = b.disk.Dir
+			}
+			b.server = cluster.Start(t)
+			b.proxy = servertest.NewProxy(t, b.server.Addr())
+			b.near = connect(t, b.server.Addr())
+			require.NoError(t, postgres.Migrate(t.Context(), b.near, manyChanges))
+			db := open(t, connect(t, b.proxy.Addr()), manyChanges)
+			db.SetPatience(500 * time.Millisecond)
+			b.w = writers.Begin(t, db, b.proxy.Addr())
+			b.w.Repeat(*cycles, func() { fault(t, &b) })
+			changes := b.w.Check(open(t, connect(t, b.server.Addr()), manyChanges))
+			b.proxy.Cut() // or closing the pool would wait for those that are half-open
+			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, b.w.Writes(), changes)
 		})
 	}
+}
+
+// The watches are away while the history is trimmed. Each ends then, and the informer lists again.
+func TestNothingIsMissedWhenTheHistoryIsTrimmedWhileTheWatchIsAway(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t, "fsync=off")
+	pool := connect(t, server.Addr())
+	require.NoError(t, postgres.Migrate(t.Context(), pool, fewChanges))
+	away := writers.NewAway(open(t, pool, fewChanges))
+	w := writers.Begin(t, away, "trim "+server.Addr())
+	w.Repeat(*cycles, func() {
+		expired := away.Expired()
+		away.Leave()
+		w.AwaitWrites(2 * fewChanges.History)
+		away.Return()
+		require.Eventually(t, func() bool { return away.Expired() > expired }, time.Minute, time.Millisecond)
+	})
+	w.Check(nil)
+	t.Logf("%d times, %d writes acknowledged, %d watches expired", *cycles, w.Writes(), away.Expired())
 }
 
 // A server that accepts connections and never answers: a call ends with its context.

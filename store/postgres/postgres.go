@@ -65,6 +65,7 @@ type Backend struct {
 	pool       *pgxpool.Pool
 	statements statements
 	listener   listener
+	patience   time.Duration // how long a read of a watch, or of a page, may take
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -80,7 +81,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error)
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
-	b := &Backend{cfg: cfg, pool: pool, statements: newStatements(cfg.Schema)}
+	b := &Backend{cfg: cfg, pool: pool, statements: newStatements(cfg.Schema), patience: patience}
 	b.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: b.statements.channel, retry: cfg.Poll}
 	if err := b.check(ctx); err != nil {
 		return nil, fmt.Errorf("postgres: open schema %q: %w", cfg.Schema, err)
@@ -90,6 +91,10 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error)
 
 // Capabilities implements [backend.Backend].
 func (b *Backend) Capabilities() backend.Capabilities { return backend.Capabilities{Joins: true} }
+
+// patience limits one read of a watch, which is of a few hundred rows. A connection of which the other side is gone without a
+// word would hold the watch for a quarter of an hour otherwise.
+const patience = 30 * time.Second
 
 // txKey is the key of a context under which WithTx keeps the transaction.
 type txKey struct{}

@@ -53,9 +53,11 @@ func inTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, t
 }
 
 func TestTheSuiteThroughTwoHandles(t *testing.T) {
+	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	for name, poll := range map[string]time.Duration{"notified": 5 * time.Second, "polling": 5 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			one, two := connect(t, server.Addr()), connect(t, server.Addr())
 			storetest.Run(t, func(t *testing.T) storetest.Database {
 				cfg := postgres.Config{Schema: newSchema(t, one), History: 2000, Poll: poll}

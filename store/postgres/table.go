@@ -43,6 +43,7 @@ type Table[T any] struct {
 	cfg      TableConfig
 	scan     func(pgx.CollectableRow) (T, error)
 	log      logID
+	patience time.Duration // how long a read of a watch may take
 	listener listener
 	queries  tableQueries
 }
@@ -123,7 +124,7 @@ func NewTable[T any](
 	if err != nil {
 		return nil, fmt.Errorf("postgres: new table %s: %w", cfg.source(), err)
 	}
-	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, queries: newTableQueries(cfg)}
+	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, patience: patience, queries: newTableQueries(cfg)}
 	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll}
 	return t, nil
 }
@@ -336,6 +337,13 @@ type batch[T any] struct {
 // read reads the next entries of the log, and what the rows were after each of them: those after a version, or, if that is not
 // nil, those after an entry that was read at a moment.
 func (t *Table[T]) read(ctx context.Context, at informer.Version, after *entry, begin moment) (b batch[T], err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, t.patience, errNoAnswer)
+	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}()
 	err = t.snapshot(ctx, func(tx pgx.Tx, m moment) error {
 		if uint64(at) < uint64(m.base) || after != nil && m.base != begin.base {
 			return fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, at)

@@ -68,6 +68,7 @@ func sitesIn(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig) *postgr
 }
 
 func TestTable(t *testing.T) {
+	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "max_prepared_transactions=2")
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
 		"a table is a source":               aTableIsASource,

@@ -59,9 +59,10 @@ func overlappingTransaction(ctx context.Context, pool *pgxpool.Pool, table strin
 
 // Eight writers change five rows in transactions that overlap. Informers that list at any moment end up with the table.
 func TestCachesOfATableAgreeWithItWhateverOverlaps(t *testing.T) {
+	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "deadlock_timeout=10ms")
 	pool := connect(t, server.Addr())
-	const tables, writers, transactions = 4, 8, 50
+	const tables, writers, transactions = 4, 8, 20
 	for i := range tables {
 		cfg := newTable(t, pool)
 		caches := []*informer.Informer[string, site]{follow(t, sitesIn(t, pool, cfg))}
@@ -69,7 +70,7 @@ func TestCachesOfATableAgreeWithItWhateverOverlaps(t *testing.T) {
 		for w := range writers {
 			go func() { // the test waits for its error
 				random := rand.New(rand.NewPCG(uint64(i), uint64(w)))
-				for range transactions * (*cycles) / 3 {
+				for range transactions * (*cycles) {
 					if err := overlappingTransaction(t.Context(), pool, sqlName(cfg), random); err != nil {
 						errs <- err
 						return

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -28,35 +29,42 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 
 // list calls yield with page after page, all of one snapshot, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
-	tx, err := b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only reads
+	var tx pgx.Tx
 	var version int64
-	if err := tx.QueryRow(ctx, b.statements.version).Scan(&version); err != nil {
+	err := b.inTime(ctx, func(ctx context.Context) (err error) {
+		if tx, err = b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, b.statements.version).Scan(&version)
+	})
+	if tx != nil {
+		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only reads
+	}
+	if err != nil {
 		return err
 	}
 	after := "" // no key is empty
 	for {
 		page := backend.Page{Version: informer.Version(version)}
-		rows, err := tx.Query(ctx, b.statements.list, kind, after, q.Prefix, q.Prefix, pageSize)
-		if err != nil {
-			return err
-		}
 		n := 0
-		var key string
-		var object row
-		_, err = pgx.ForEachRow(rows, append([]any{&key}, object.columns()...), func() error {
-			n++
-			r, err := object.decode(key)
+		err := b.inTime(ctx, func(ctx context.Context) error {
+			rows, err := tx.Query(ctx, b.statements.list, kind, after, q.Prefix, q.Prefix, pageSize)
 			if err != nil {
 				return err
 			}
-			if !r.Deleted && q.Matches(r.Key, r.Labels) {
-				page.Records = append(page.Records, r)
-			}
-			return nil
+			var object row
+			_, err = pgx.ForEachRow(rows, append([]any{&after}, object.columns()...), func() error {
+				n++
+				r, err := object.decode(after)
+				if err != nil {
+					return err
+				}
+				if !r.Deleted && q.Matches(r.Key, r.Labels) {
+					page.Records = append(page.Records, r)
+				}
+				return nil
+			})
+			return err
 		})
 		if err != nil {
 			return err
@@ -64,8 +72,21 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 		if !yield(page) || n < pageSize {
 			return nil
 		}
-		after = key
 	}
+}
+
+// errNoAnswer is why a read has ended.
+var errNoAnswer = errors.New("the server has not answered in time")
+
+// inTime calls a function that reads from the server, under a context that ends after patience.
+func (b *Backend) inTime(ctx context.Context, read func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.patience, errNoAnswer)
+	defer cancel()
+	err := read(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // Watch implements [backend.Backend].
@@ -101,25 +122,28 @@ func (b *Backend) Watch(
 func (b *Backend) changes(
 	ctx context.Context, kind string, after informer.Version,
 ) (records []backend.Record, upTo informer.Version, err error) {
-	rows, err := b.pool.Query(ctx, b.statements.changes, kind, int64(after), batchSize)
-	if err != nil {
-		return nil, 0, err
-	}
 	var version, horizon int64
-	var key *string
-	var object row
 	var found, lost bool
-	_, err = pgx.ForEachRow(rows, append([]any{&version, &horizon, &lost, &key}, object.columns()...), func() error {
-		found = true
-		if !object.there() {
-			return nil
-		}
-		r, err := object.decode(*key)
+	err = b.inTime(ctx, func(ctx context.Context) error {
+		rows, err := b.pool.Query(ctx, b.statements.changes, kind, int64(after), batchSize)
 		if err != nil {
 			return err
 		}
-		records = append(records, r)
-		return nil
+		var key *string
+		var object row
+		_, err = pgx.ForEachRow(rows, append([]any{&version, &horizon, &lost, &key}, object.columns()...), func() error {
+			found = true
+			if !object.there() {
+				return nil
+			}
+			r, err := object.decode(*key)
+			if err != nil {
+				return err
+			}
+			records = append(records, r)
+			return nil
+		})
+		return err
 	})
 	switch {
 	case err != nil:

@@ -15,7 +15,7 @@ import (
 
 // A watch that polls once an hour is still not silent for longer than BookmarkInterval.
 func TestBookmarksDoNotWaitForPoll(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, path, sqlite.Config{Poll: time.Hour})
 		last, bookmarks := time.Now(), 0

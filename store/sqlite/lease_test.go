@@ -11,8 +11,9 @@ import (
 )
 
 func TestTheFileHoldsLeases(t *testing.T) {
+	t.Parallel()
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
-		path := filepath.Join(t.TempDir(), "x.db")
+		path := filepath.Join(tempDir(t), "x.db")
 		leases := func() leaderelect.LeaseStore { return dbtest.Leases(t, open(t, path, sqlite.Config{})) }
 		return leasetest.Backend{Store: leases(), Reopen: leases}
 	})

@@ -5,7 +5,9 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,29 +17,71 @@ import (
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
-var cycles = flag.Int("cycles", 5, "how often each fault happens")
+var cycles = flag.Int("cycles", 3, "how often each fault happens")
 
-// manyChanges is a history that holds a whole test.
-var manyChanges = sqlite.Config{History: 1_000_000}
+// manyChanges is a history that holds a whole test, and fewChanges one that does not.
+var (
+	manyChanges = sqlite.Config{History: 1_000_000}
+	fewChanges  = sqlite.Config{History: 50}
+)
 
 // TestMain makes the test binary a writer process if the environment says so.
 func TestMain(m *testing.M) {
-	writers.Main(func(ctx context.Context, path string) (backend.Backend, error) {
-		return sqlite.Open(ctx, path, manyChanges)
+	writers.Main(func(ctx context.Context, target string) (backend.Backend, error) {
+		if path, trim := strings.CutPrefix(target, "trim "); trim {
+			return sqlite.Open(ctx, path, fewChanges)
+		}
+		return sqlite.Open(ctx, target, manyChanges)
 	})
 	os.Exit(m.Run())
+}
+
+// tempDir returns a directory until the test ends. It is in memory if the system has that, because a commit waits for a disk: what
+// these tests break are processes, not the machine.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "sqlite")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // Two processes with two writers each write, and one of them is killed again and again. See package writers for what
 // holds at the end.
 func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	t.Parallel()
+	path := filepath.Join(tempDir(t), "x.db")
 	db := open(t, path, manyChanges)
 	w := writers.Begin(t, db, path)
 	w.Repeat(*cycles, w.KillWriter)
 	changes := w.Check(open(t, path, manyChanges))
+	sound(t, db)
+	t.Logf("%d kills, %d writes acknowledged, %d changes", *cycles, w.Writes(), changes)
+}
+
+// sound checks the file.
+func sound(t testing.TB, db *sqlite.Backend) {
+	t.Helper()
 	var sound string
 	require.NoError(t, db.DB().QueryRow("PRAGMA integrity_check").Scan(&sound))
 	assert.Equal(t, "ok", sound)
-	t.Logf("%d kills, %d writes acknowledged, %d changes", *cycles, w.Writes(), changes)
+}
+
+// The watches are away while the history is trimmed. Each ends then, and the informer lists again.
+func TestNothingIsMissedWhenTheHistoryIsTrimmedWhileTheWatchIsAway(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(tempDir(t), "x.db")
+	away := writers.NewAway(open(t, path, fewChanges))
+	w := writers.Begin(t, away, "trim "+path)
+	w.Repeat(*cycles, func() {
+		expired := away.Expired()
+		away.Leave()
+		w.AwaitWrites(2 * fewChanges.History)
+		away.Return()
+		require.Eventually(t, func() bool { return away.Expired() > expired }, time.Minute, time.Millisecond)
+	})
+	w.Check(nil)
+	t.Logf("%d times, %d writes acknowledged, %d watches expired", *cycles, w.Writes(), away.Expired())
 }

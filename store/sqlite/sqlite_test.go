@@ -63,7 +63,7 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 }
 
 func TestAnOpenThatFailsChangesNothing(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "half.db")
+	path := filepath.Join(tempDir(t), "half.db")
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
@@ -77,7 +77,7 @@ func TestAnOpenThatFailsChangesNothing(t *testing.T) {
 }
 
 func TestAPathMayContainAnyCharacter(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a b?c#d%20e&mode=memory;'\"ö")
+	dir := filepath.Join(tempDir(t), "a b?c#d%20e&mode=memory;'\"ö")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, "x?y=z#%41.db")
 	_, err := dbtest.Put(t.Context(), open(t, path, sqlite.Config{}), "a", "1")
@@ -93,7 +93,7 @@ func TestAPathMayContainAnyCharacter(t *testing.T) {
 }
 
 func TestTwoPrefixesAreTwoDatabases(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	one, two := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{TablePrefix: "other_"})
 	_, err := dbtest.Put(t.Context(), one, "a", "1", backend.Fence{Lease: "shop", Term: 7})
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestTwoPrefixesAreTwoDatabases(t *testing.T) {
 }
 
 func TestObjectsSurviveAReopen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	db, err := sqlite.Open(t.Context(), path, sqlite.Config{})
 	require.NoError(t, err)
 	const greatest = ^uint64(0)
@@ -127,7 +127,7 @@ func TestObjectsSurviveAReopen(t *testing.T) {
 }
 
 func TestObjectsAndRowsCommitTogether(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	_, err := db.DB().Exec("CREATE TABLE orders (id TEXT)")
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 
 // A transaction of another pool that has read before somebody else writes cannot write any more.
 func TestATransactionOnAnOldSnapshotWritesNothing(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	db := open(t, path, sqlite.Config{})
 	s := dbtest.Apps(t, db)
 	deferred, err := sql.Open("sqlite", path)
@@ -199,7 +199,7 @@ func TestATransactionOnAnOldSnapshotWritesNothing(t *testing.T) {
 }
 
 func TestAWaitForTheWriterEndsWithItsContext(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	tx, err := other.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -219,7 +219,7 @@ func TestAWaitForTheWriterEndsWithItsContext(t *testing.T) {
 }
 
 func TestABusyWriterIsNamedAfterBusyTimeout(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{BusyTimeout: 20 * time.Millisecond}), open(t, path, sqlite.Config{})
 	tx, err := other.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -237,13 +237,13 @@ func rows(t *testing.T, db *sqlite.Backend) (n int) {
 
 func TestHistoryIsTrimmed(t *testing.T) {
 	const history = 10
-	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{History: history})
+	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{History: history})
 	dbtest.HistoryIsTrimmed(t, db, history, func() int { return rows(t, db) })
 }
 
 // A file may be replaced by an older copy. A watch that has seen more than the copy has to start over.
 func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
 	r, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 	for _, err := range db.Watch(t.Context(), "app", backend.Query{}, r.Version+1) {
@@ -253,7 +253,7 @@ func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
 }
 
 func TestAFullDiskLosesNothing(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "before", "1")
 	require.NoError(t, err)
 	var pages int
@@ -277,7 +277,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 }
 
 func TestAWatchSeesAJoinedTransactionAndAnotherHandle(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	var writes []func() error
 	writes = append(writes,
@@ -305,7 +305,7 @@ func TestAWatchSeesAJoinedTransactionAndAnotherHandle(t *testing.T) {
 }
 
 func TestARecordThatIsDamagedIsNamed(t *testing.T) {
-	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 	_, err = db.DB().Exec("UPDATE setpoint_log SET record = x'ff'")
@@ -323,7 +323,7 @@ func TestARecordThatIsDamagedIsNamed(t *testing.T) {
 
 // Every page of a list is of one snapshot, whoever writes in between.
 func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
+	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	const n = 2500
 	require.NoError(t, inTx(t.Context(), db, func(ctx context.Context) error {
@@ -356,7 +356,7 @@ func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
 
 func TestProcessesMayCreateOneFileAtOnce(t *testing.T) {
 	for range 10 {
-		path := filepath.Join(t.TempDir(), "x.db")
+		path := filepath.Join(tempDir(t), "x.db")
 		errs := make(chan error)
 		const handles = 8
 		for i := range handles {
@@ -374,5 +374,15 @@ func TestProcessesMayCreateOneFileAtOnce(t *testing.T) {
 		for range handles {
 			require.NoError(t, <-errs)
 		}
+	}
+}
+
+// A clock that is wrong changes nothing: no statement reads it, and the spans that the package measures are of the
+// monotonic clock.
+func TestNoStatementReadsTheClock(t *testing.T) {
+	statements := strings.ToLower(sqlite.Statements())
+	require.Contains(t, statements, "insert into")
+	for _, clock := range []string{"date", "time", "now", "julianday", "current_"} {
+		assert.NotContains(t, strings.ReplaceAll(statements, "update", ""), clock)
 	}
 }

@@ -24,8 +24,9 @@ func open(t testing.TB, path string, cfg sqlite.Config) *sqlite.Backend {
 }
 
 func TestTheSuiteThroughTwoHandles(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Database {
-		path := filepath.Join(t.TempDir(), "state.db")
+		path := filepath.Join(tempDir(t), "state.db")
 		cfg := sqlite.Config{History: 2000, Poll: 5 * time.Millisecond}
 		one, two := open(t, path, cfg), open(t, path, cfg)
 		return storetest.Database{
