@@ -1,0 +1,238 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// Config is the configuration of a [Backend]. The zero value is ready for use.
+type Config struct {
+	// Stream is the name of the stream, and the first token of all its subjects. It consists of letters, digits, - and _, up to
+	// 64 of them. Defaults to "setpoint".
+	Stream string
+
+	// History is the number of changes that the stream remembers, over all kinds, for watches that resume. If processes
+	// differ, each trims to its own number. Defaults to 100,000.
+	History int
+
+	// Poll is how often a watch asks the server how far the stream is. Changes of the watched kind do not wait for it; bookmarks
+	// about other kinds do. Watches of one Backend share the requests. Defaults to 100 ms.
+	Poll time.Duration
+
+	// Timeout limits the time for which a request waits for the reply of the server. Defaults to 5 s.
+	Timeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.Stream = cmp.Or(c.Stream, "setpoint")
+	c.History = cmp.Or(c.History, 100_000)
+	c.Poll = cmp.Or(c.Poll, 100*time.Millisecond)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if !regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`).MatchString(c.Stream) {
+		errs = append(errs, fmt.Errorf("Config.Stream is %q, must be 1 to 64 letters, digits, - and _", c.Stream))
+	}
+	if c.History < 0 {
+		errs = append(errs, fmt.Errorf("Config.History is %d, must not be negative", c.History))
+	}
+	if c.Poll < 0 {
+		errs = append(errs, fmt.Errorf("Config.Poll is %v, must not be negative", c.Poll))
+	}
+	if c.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("Config.Timeout is %v, must not be negative", c.Timeout))
+	}
+	return errors.Join(errs...)
+}
+
+// Backend is a [backend.Backend] in one stream of JetStream. All methods are safe for concurrent use.
+type Backend struct {
+	backend.Kinds
+	cfg      Config
+	nc       *natsgo.Conn
+	stream   jetstream.Stream
+	subjects subjects
+	maxBytes int
+	progress progress
+	trimmer  trimmer
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// StreamConfig returns the configuration of the stream that [Create] creates: file storage, one replica, no limits. Change
+// the replicas, the placement, the storage, the compression or the greatest number of bytes as you like, and create the
+// stream with the result. Open refuses a stream that loses objects or cannot keep the promises of a backend.
+//
+// The sequence begins at the microseconds since 1970, so that a stream that is deleted and created again goes on above the
+// versions of the one before.
+func StreamConfig(cfg Config) (jetstream.StreamConfig, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return jetstream.StreamConfig{}, fmt.Errorf("nats: StreamConfig: %w", err)
+	}
+	return streamConfig(cfg), nil
+}
+
+func streamConfig(cfg Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:               cfg.Stream,
+		Description:        "objects of github.com/setpoint-go/setpoint/store/nats",
+		Subjects:           []string{cfg.Stream + ".>"},
+		Retention:          jetstream.LimitsPolicy,
+		Discard:            jetstream.DiscardNew,
+		MaxMsgs:            -1,
+		MaxBytes:           -1,
+		MaxMsgsPerSubject:  -1,
+		MaxMsgSize:         -1,
+		MaxConsumers:       -1,
+		Storage:            jetstream.FileStorage,
+		Replicas:           1,
+		FirstSeq:           uint64(time.Now().UnixMicro()),
+		AllowAtomicPublish: true,
+	}
+}
+
+// Create creates the stream of cfg, as [StreamConfig] has it. If the stream is there and Open would take it, it changes
+// nothing. Several processes may call it at once.
+func Create(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	if js == nil {
+		panic("nats: Create called with a nil JetStream")
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return fmt.Errorf("nats: create: %w", err)
+	}
+	err := within(ctx, cfg.Timeout, func(ctx context.Context) error {
+		stream, err := js.Stream(ctx, cfg.Stream)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			stream, err = js.CreateStream(ctx, streamConfig(cfg))
+		}
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
+			stream, err = js.Stream(ctx, cfg.Stream)
+		}
+		if err != nil {
+			return err
+		}
+		return checkStream(stream.CachedInfo().Config, cfg)
+	})
+	if err != nil {
+		return failed(ctx, fmt.Sprintf("create stream %q", cfg.Stream), err)
+	}
+	return nil
+}
+
+// Open returns the backend in a stream that [Create] has created. It returns an error if a field of cfg is invalid, if the
+// stream is missing, or if the stream or the server cannot keep the promises of a backend. nats-server has to be 2.12 or
+// newer: an older one cannot check a term together with a write. Open starts nothing. The connection stays yours; close it
+// when all calls have returned.
+func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Backend, error) {
+	if js == nil {
+		panic("nats: Open called with a nil JetStream")
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("nats: open: %w", err)
+	}
+	b := &Backend{cfg: cfg, nc: js.Conn(), subjects: newSubjects(cfg.Stream)}
+	b.progress.turn = make(chan struct{}, 1)
+	b.trimmer.grace = grace
+	err := within(ctx, cfg.Timeout, func(ctx context.Context) (err error) {
+		if b.stream, err = js.Stream(ctx, cfg.Stream); err != nil {
+			return err
+		}
+		return checkStream(b.stream.CachedInfo().Config, cfg)
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = errors.New("it is not there: call nats.Create once")
+	}
+	if err == nil {
+		b.maxBytes = int(b.nc.MaxPayload()) - overhead
+		if b.maxBytes < overhead {
+			err = fmt.Errorf("the server takes messages of %d bytes at most, must be %d: see max_payload", b.nc.MaxPayload(), 2*overhead)
+		}
+	}
+	if err == nil {
+		_, err = b.position(ctx, time.Now())
+	}
+	if err != nil {
+		return nil, failed(ctx, fmt.Sprintf("open stream %q", cfg.Stream), err)
+	}
+	return b, nil
+}
+
+// overhead is what a message has beside what counts for Capabilities.MaxBytes: headers, the key, and lengths.
+const overhead = 8 << 10
+
+// checkStream returns an error if a stream could lose objects, or lacks what a backend needs.
+func checkStream(have jetstream.StreamConfig, cfg Config) error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(len(have.Subjects) != 1 || have.Subjects[0] != cfg.Stream+".>",
+		"its subjects are %q, must be %q", have.Subjects, []string{cfg.Stream + ".>"})
+	refuse(!have.AllowAtomicPublish,
+		"it has no atomic publishes (allow_atomic), without which a former leader could write after its successor; nats-server has them since 2.12")
+	refuse(have.Retention != jetstream.LimitsPolicy, "its retention is %v, must be limits", have.Retention)
+	refuse(have.MaxMsgs > 0, "it keeps %d messages (max_msgs), must have no limit: it would forget objects", have.MaxMsgs)
+	refuse(have.MaxAge > 0, "it keeps messages for %v (max_age), must have no limit: it would forget objects", have.MaxAge)
+	refuse(have.MaxMsgsPerSubject > 0,
+		"it keeps %d messages of a subject (max_msgs_per_subject), must have no limit: it would forget deletions", have.MaxMsgsPerSubject)
+	refuse(have.MaxBytes > 0 && have.Discard != jetstream.DiscardNew,
+		"it discards the oldest of more than %d bytes (max_bytes), must refuse new ones: it would forget objects", have.MaxBytes)
+	refuse(have.DenyPurge, "it denies purges (deny_purge), which remove what is older than the history")
+	refuse(have.AllowDirect, "it allows direct gets (allow_direct), with which a replica that lags could answer a read")
+	refuse(have.NoAck, "it acknowledges nothing (no_ack)")
+	refuse(have.Sealed, "it is sealed")
+	refuse(have.Mirror != nil || len(have.Sources) > 0 || have.SubjectTransform != nil, "it mirrors, sources or transforms messages")
+	return errors.Join(errs...)
+}
+
+// Capabilities implements [backend.Backend].
+func (b *Backend) Capabilities() backend.Capabilities {
+	return backend.Capabilities{MaxBytes: b.maxBytes}
+}
+
+// errSilent says that the server has not answered in time.
+var errSilent = errors.New("the server has not answered")
+
+// within calls f with a context that ends after d.
+func within(ctx context.Context, d time.Duration, f func(ctx context.Context) error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, d, errSilent)
+	defer cancel()
+	err := f(limited)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w within %v: %w", errSilent, d, err)
+	}
+	return err
+}
+
+// request calls f with a context that ends after Config.Timeout.
+func (b *Backend) request(ctx context.Context, f func(ctx context.Context) error) error {
+	return within(ctx, b.cfg.Timeout, f)
+}
+
+// failed words the error of a call. A call that ctx has ended returns the cause of that.
+func failed(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("nats: %s: %w", doing, context.Cause(ctx))
+	}
+	if errors.Is(err, natsgo.ErrMaxPayload) || errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum) {
+		return fmt.Errorf("nats: %s: %w: %w", doing, backend.ErrTooLarge, err)
+	}
+	return fmt.Errorf("nats: %s: %w", doing, err)
+}

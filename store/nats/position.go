@@ -1,0 +1,198 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// mark says how much of the history was forgotten. It is the last message of its subject.
+type mark struct {
+	// Horizon is the version from which on all changes are remembered: a watch can start from it, and from nothing before.
+	Horizon uint64 `json:"horizon"`
+
+	// Trimmed is the sequence up to which superseded messages and tombstones were removed. What is between it and Horizon is
+	// being removed, by anybody who writes.
+	Trimmed uint64 `json:"trimmed"`
+
+	// Epoch is the first Horizon of this history. It changes when the history was lost, by a purge.
+	Epoch uint64 `json:"epoch"`
+
+	// Lost says that there was something before Epoch, so that a watch cannot start from 0.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// position is how far the stream is.
+type position struct {
+	asked time.Time // the server has answered after that
+
+	created   time.Time // the stream
+	sequences sequences
+	version   informer.Version // of the last change of a record
+	mark      mark
+	marked    uint64 // the sequence of the mark
+}
+
+// sequences change with everything that happens to a stream.
+type sequences struct {
+	first, last, messages uint64
+	deleted               int
+}
+
+// progress is the last position that a Backend has asked for.
+type progress struct {
+	turn chan struct{} // holds one token while somebody asks
+
+	mu sync.Mutex
+	// mu guards the following.
+	known position
+}
+
+// position returns a position that the server has had at or after a time. Those who ask at once share one answer.
+func (b *Backend) position(ctx context.Context, since time.Time) (position, error) {
+	select {
+	case b.progress.turn <- struct{}{}:
+	case <-ctx.Done():
+		return position{}, context.Cause(ctx)
+	}
+	defer func() { <-b.progress.turn }()
+	known := b.progress.get()
+	if !known.asked.Before(since) {
+		return known, nil
+	}
+	p, err := b.ask(ctx, known)
+	if err != nil {
+		return position{}, err
+	}
+	b.progress.set(p)
+	return p, nil
+}
+
+func (p *progress) get() position {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known
+}
+
+func (p *progress) set(known position) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known = known
+}
+
+// ask asks the server for the position. What has not changed since known is not read again.
+func (b *Backend) ask(ctx context.Context, known position) (position, error) {
+	for {
+		p := position{asked: time.Now()}
+		var info *jetstream.StreamInfo
+		if err := b.request(ctx, func(ctx context.Context) (err error) {
+			info, err = b.stream.Info(ctx)
+			return err
+		}); err != nil {
+			return p, err
+		}
+		if err := checkStream(info.Config, b.cfg); err != nil {
+			return p, err
+		}
+		s := info.State
+		p.created, p.sequences = info.Created, sequences{s.FirstSeq, s.LastSeq, s.Msgs, s.NumDeleted}
+		if !known.asked.IsZero() && p.created.Equal(known.created) && p.sequences == known.sequences {
+			known.asked = p.asked
+			return known, nil
+		}
+		var err error
+		if p.mark, p.marked, err = b.readMark(ctx); err != nil {
+			return p, err
+		}
+		if p.marked == 0 {
+			if err := b.restoreMark(ctx, info); err != nil && !errors.Is(err, errConflict) {
+				return p, err
+			}
+			continue
+		}
+		p.version = informer.Version(p.mark.Horizon)
+		if known.mark.Epoch == p.mark.Epoch && p.created.Equal(known.created) && uint64(known.version) <= s.LastSeq {
+			p.version = max(p.version, known.version)
+		}
+		// The last message is that of a record, unless a term, a comparison or a mark was written last.
+		for at := s.LastSeq; at > uint64(p.version); at-- {
+			msg, err := b.first(ctx, at, "")
+			if err != nil {
+				return p, err
+			}
+			if msg != nil && strings.HasPrefix(msg.Subject, b.subjects.objects) {
+				p.version = informer.Version(at)
+			}
+		}
+		return p, nil
+	}
+}
+
+// readMark returns the mark and its sequence, which is 0 if there is none.
+func (b *Backend) readMark(ctx context.Context) (m mark, sequence uint64, err error) {
+	msg, err := b.last(ctx, b.subjects.mark)
+	if err != nil || msg == nil {
+		return m, 0, err
+	}
+	if err := json.Unmarshal(msg.Data, &m); err != nil {
+		return m, 0, fmt.Errorf("the mark of version %d: %w", msg.Sequence, err)
+	}
+	return m, msg.Sequence, nil
+}
+
+// restoreMark writes a mark into a stream that has none: it is new, or was purged.
+func (b *Backend) restoreMark(ctx context.Context, info *jetstream.StreamInfo) error {
+	last := info.State.LastSeq
+	m := mark{Horizon: last, Trimmed: last, Epoch: last}
+	if last > max(info.Config.FirstSeq, 1)-1 {
+		// The mark itself has the next sequence. No watch can have been there.
+		m = mark{Horizon: last + 1, Trimmed: max(info.State.FirstSeq, 1) - 1, Epoch: last + 1, Lost: true}
+	}
+	_, err := b.writeMark(ctx, m, headerExpectLast, last)
+	return err
+}
+
+// writeMark writes a mark, unless what header says is not at a sequence.
+func (b *Backend) writeMark(ctx context.Context, m mark, header string, sequence uint64) (uint64, error) {
+	msg := natsgo.NewMsg(b.subjects.mark)
+	msg.Header.Set(header, strconv.FormatUint(sequence, 10))
+	var err error
+	if msg.Data, err = json.Marshal(m); err != nil {
+		return 0, err
+	}
+	return b.publish(ctx, []*natsgo.Msg{msg})
+}
+
+// expired returns ErrExpired if a watch that began at a position begin and has come to a version cannot go on at p.
+func (p *position) expired(begin *position, at informer.Version) error {
+	switch {
+	case !p.created.Equal(begin.created):
+		return fmt.Errorf("%w: the stream was created anew at %v", backend.ErrExpired, p.created)
+	case p.mark.Epoch != begin.mark.Epoch:
+		return fmt.Errorf("%w: the stream was purged before version %d", backend.ErrExpired, p.mark.Epoch)
+	case uint64(at) < p.mark.Horizon:
+		return fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, p.mark.Horizon)
+	case at > p.version:
+		return fmt.Errorf("%w: the stream is at version %d, not at %d", backend.ErrExpired, p.version, at)
+	}
+	return nil
+}
+
+// start returns the version at which a watch after a version begins.
+func (p *position) start(after informer.Version) informer.Version {
+	if after == 0 && p.mark.Horizon == p.mark.Epoch && !p.mark.Lost {
+		return informer.Version(p.mark.Epoch)
+	}
+	return after
+}

@@ -1,0 +1,128 @@
+//go:build linux
+
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/internal/writers"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/nats"
+)
+
+// manyChanges is a history that holds a whole test.
+var manyChanges = nats.Config{History: 1_000_000, Timeout: 2 * time.Second}
+
+const (
+	envAddr = "SETPOINT_NATS_ADDR" // at which the process listens
+	envDir  = "SETPOINT_NATS_DIR"  // in which it keeps its files
+)
+
+// TestMain makes the test binary a server or a writer process if the environment says so.
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(envAddr); addr != "" {
+		if err := runServer(addr, os.Getenv(envDir)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	writers.Main(func(ctx context.Context, addr string) (backend.Backend, error) {
+		js, err := dial(addr)
+		if err != nil {
+			return nil, err
+		}
+		return nats.Open(ctx, js, manyChanges)
+	})
+	os.Exit(m.Run())
+}
+
+// dial connects as often as it takes.
+func dial(addr string) (jetstream.JetStream, error) {
+	nc, err := natsgo.Connect("nats://"+addr,
+		natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond),
+		natsgo.PingInterval(time.Second), natsgo.MaxPingsOutstanding(2))
+	if err != nil {
+		return nil, err
+	}
+	return jetstream.New(nc)
+}
+
+// runServer is a server until SIGINT.
+func runServer(addr, dir string) error {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return err
+	}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	s, err := server.NewServer(&server.Options{Host: host, Port: port, JetStream: true, StoreDir: dir, NoSigs: true})
+	if err != nil {
+		return err
+	}
+	s.ConfigureLogger()
+	s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		return errors.New("the server is not ready")
+	}
+	<-interrupted
+	s.Shutdown()
+	s.WaitForShutdown()
+	return nil
+}
+
+// process starts a server as a process of its own.
+func process(t testing.TB) *servertest.Server {
+	t.Helper()
+	addr := servertest.FreeAddr(t)
+	dir, attr := servertest.DaemonDir(t)
+	attr.Credential = nil // the test binary may be where nobody else may read
+	return servertest.Start(t, addr, func() *exec.Cmd {
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), envAddr+"="+addr, envDir+"="+dir)
+		c.SysProcAttr = attr
+		return c
+	}, func() error {
+		nc, err := natsgo.Connect("nats://"+addr, natsgo.Timeout(time.Second))
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err = js.AccountInfo(ctx)
+		return err
+	})
+}
+
+// reach returns a connection to an address that survives every fault, until the test ends.
+func reach(t testing.TB, addr string) jetstream.JetStream {
+	t.Helper()
+	js, err := dial(addr)
+	require.NoError(t, err)
+	t.Cleanup(js.Conn().Close)
+	return js
+}
