@@ -9,10 +9,12 @@ import (
 
 // NewCollector returns a controller that deletes children when all their owners are gone: background collection, for children
 // whose owners are in one store. Its keys are those of the children, and its name is their kind and " collector". It looks at
-// each child when it starts, when the child changes, and when its owner disappears. seen mirrors the owners.
+// each child when it starts, when the child changes, and when its owner disappears or is another life of the same key. seen mirrors
+// the owners.
 //
 // For owners of several kinds, call [owner.Children.Collect] in a reconcile, with the inputs that this function has: the children,
-// by [For], and the owners of each kind, by [Watches], mapped with [owner.Children.Keys].
+// by [For], and the owners of each kind, by [Watches], mapped with [owner.Children.Keys]. Do not filter out updates that change the
+// UID: an owner that is deleted and created again may arrive as one update.
 func NewCollector[C, T any](
 	children *owner.Children[C], owners store.Store[T], seen *store.Informer[T], cfg Config[string],
 ) (*Controller[string], error) {
@@ -24,5 +26,5 @@ func NewCollector[C, T any](
 		return Result{}, err
 	}, cfg, For(children.Informer()), Watches(seen, func(_ context.Context, o store.Object[T]) ([]string, error) {
 		return children.Keys(o.Ref()), nil
-	}).When(func(_, _ store.Object[T]) bool { return false }))
+	}).When(func(old, new store.Object[T]) bool { return old.UID != new.UID })) // a list may merge a deletion with what follows
 }

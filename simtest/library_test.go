@@ -1,0 +1,147 @@
+package simtest_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/simtest"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// farm is what somebody wants, machine what the controller makes for it.
+type (
+	farm struct {
+		Machines int
+		Status   store.Conditions `store:"status"`
+	}
+	machine struct{ Size int }
+)
+
+// farms is a world with all that package owner has: children that are applied, a finalizer for what is outside of the store, and a
+// collector, under a lease.
+func farms(lease string, policy owner.Policy) func() simtest.World {
+	return func() simtest.World {
+		entries := make(map[string]bool) // outside of the store
+		open := func(env *simtest.Env) (store.Store[farm], *store.Informer[farm], *owner.Children[machine]) {
+			farms, machines := simtest.Open[farm](env, "farm"), simtest.Open[machine](env, "machine")
+			quiet := slog.New(slog.DiscardHandler)
+			seenFarms, err1 := informer.New(farms, store.Key, informer.Config{Name: "farm", Logger: quiet})
+			seenMachines, err2 := informer.New(machines, store.Key, informer.Config{Name: "machine", Logger: quiet})
+			if err1 != nil || err2 != nil {
+				panic(fmt.Sprint(err1, err2))
+			}
+			return farms, seenFarms, owner.NewChildren(machines, seenMachines)
+		}
+		count := func(v *simtest.View) (farms, machines int, err error) {
+			f, err1 := simtest.Open[farm](v, "farm").List(context.Background())
+			m, err2 := simtest.Open[machine](v, "machine").List(context.Background())
+			if err1 != nil {
+				err2 = err1
+			}
+			return len(f.Items), len(m.Items), err2
+		}
+		return simtest.World{
+			Systems: []simtest.System{{Name: "farms", Lease: lease, New: func(env *simtest.Env) ([]simtest.Part, error) {
+				farms, seen, children := open(env)
+				entry := owner.Finalizer[farm]{
+					Name: "example.com/entry",
+					Apply: func(ctx context.Context, f store.Object[farm]) error {
+						return env.Effect(ctx, "put-entry", func(context.Context) error { entries[f.Key] = true; return nil })
+					},
+					Cleanup: func(ctx context.Context, f store.Object[farm]) error {
+						return env.Effect(ctx, "remove-entry", func(context.Context) error { delete(entries, f.Key); return nil })
+					},
+				}
+				quiet := slog.New(slog.DiscardHandler)
+				c, err := controller.New("farms", func(ctx context.Context, key string) (controller.Result, error) {
+					if left, err := owner.Cascade(ctx, farms, key, children); err != nil {
+						return controller.Result{}, err
+					} else if left > 0 {
+						return controller.Result{}, retry.NotYet(fmt.Errorf("%d machines are left", left), 0)
+					}
+					f, live, err := entry.Reconcile(ctx, farms, key)
+					if err != nil || !live {
+						return controller.Result{}, err
+					}
+					want := make(map[string]machine)
+					for i := range f.Value.Machines {
+						want[fmt.Sprintf("%s-%d", key, i)] = machine{Size: 1}
+					}
+					have, err := children.Apply(ctx, f.Ref(), want)
+					if err != nil {
+						return controller.Result{}, err
+					}
+					f.Value.Status.Set(store.Condition{Type: "Ready", OK: len(have) == len(want)})
+					_, err = farms.UpdateStatus(ctx, f)
+					return controller.Result{}, err
+				}, controller.Config[string]{Logger: quiet}, controller.For(seen), controller.Owns(children.Informer(), "farm"))
+				if err != nil {
+					return nil, err
+				}
+				collector, err := controller.NewCollector(children, farms, seen, controller.Config[string]{Logger: quiet})
+				return []simtest.Part{simtest.Loop(c), simtest.Loop(collector)}, err
+			}}},
+			Steps: []simtest.Step{
+				{Name: "create", Do: func(ctx context.Context, user *simtest.User) error {
+					_, err := simtest.Open[farm](user, "farm").Create(ctx, store.Object[farm]{Key: "a", Value: farm{Machines: 2}})
+					return err
+				}},
+				{Name: "scale down", Do: func(ctx context.Context, user *simtest.User) error {
+					_, err := store.Patch(ctx, simtest.Open[farm](user, "farm"), "a", func(o *store.Object[farm]) error {
+						o.Value.Machines = 1
+						return nil
+					})
+					return err
+				}},
+				{Name: "delete", Do: func(ctx context.Context, user *simtest.User) error {
+					return owner.Delete(ctx, simtest.Open[farm](user, "farm"), "a", policy)
+				}},
+				{Name: "create again", Do: func(ctx context.Context, user *simtest.User) error {
+					_, err := simtest.Open[farm](user, "farm").Create(ctx, store.Object[farm]{Key: "a", Value: farm{Machines: 1}})
+					if err != nil {
+						return fmt.Errorf("%w: %w", simtest.ErrNotYet, err)
+					}
+					return nil
+				}},
+				{Name: "delete again", Do: func(ctx context.Context, user *simtest.User) error {
+					return owner.Delete(ctx, simtest.Open[farm](user, "farm"), "a", policy)
+				}},
+			},
+			Goal: func(v *simtest.View) error {
+				farms, machines, err := count(v)
+				if err == nil && (farms != 0 || machines != 0 || len(entries) != 0) {
+					err = fmt.Errorf("%d farms, %d machines and %d entries are left", farms, machines, len(entries))
+				}
+				return err
+			},
+			Always: func(v *simtest.View) error {
+				_, machines, err := count(v)
+				if err == nil && machines > 2 {
+					err = fmt.Errorf("there are %d machines", machines)
+				}
+				return err
+			},
+		}
+	}
+}
+
+// The collector once missed an owner that was deleted and created again, if a list merged the two: a gap found it.
+func TestOwnersSurviveEveryFault(t *testing.T) {
+	for lease, policy := range map[string]owner.Policy{"": owner.Background, "main": owner.Foreground} {
+		t.Run(fmt.Sprintf("policy=%s lease=%q", policy, lease), func(t *testing.T) {
+			report := simtest.Explore(t, farms(lease, policy))
+			for _, f := range report.Failures {
+				t.Error(f)
+			}
+			require.Greater(t, report.Plans, 300)
+		})
+	}
+}
