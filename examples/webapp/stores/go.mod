@@ -5,14 +5,18 @@ go 1.26.0
 replace (
 	github.com/setpoint-go/setpoint => ../../..
 	github.com/setpoint-go/setpoint/store/etcd => ../../../store/etcd
+	github.com/setpoint-go/setpoint/store/nats => ../../../store/nats
 	github.com/setpoint-go/setpoint/store/postgres => ../../../store/postgres
 	github.com/setpoint-go/setpoint/store/sqlite => ../../../store/sqlite
 )
 
 require (
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/nats-io/nats-server/v2 v2.15.2
+	github.com/nats-io/nats.go v1.55.0
 	github.com/setpoint-go/setpoint v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/etcd v0.0.0-00010101000000-000000000000
+	github.com/setpoint-go/setpoint/store/nats v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/postgres v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/sqlite v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
@@ -22,6 +26,7 @@ require (
 )
 
 require (
+	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -33,6 +38,7 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus v1.1.0 // indirect
@@ -44,7 +50,11 @@ require (
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/prometheus/client_golang v1.23.2 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect

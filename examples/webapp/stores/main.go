@@ -5,6 +5,7 @@
 //	go run ./examples/webapp/stores -store sqlite:webapp.db -status                        the tables of the copy that leads
 //	go run ./examples/webapp/stores -store postgres://postgres@localhost/postgres -demo    as with any store
 //	go run ./examples/webapp/stores -store etcd://localhost:2379 -demo
+//	go run ./examples/webapp/stores -store nats://localhost:4222 -demo
 //
 // The copies run on one machine, with the same -manifests, -state and -store: processes are of a machine, and stay in the
 // state directory.
@@ -17,12 +18,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/orchestrator"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/etcd"
+	"github.com/setpoint-go/setpoint/store/nats"
 	"github.com/setpoint-go/setpoint/store/postgres"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
@@ -35,6 +39,7 @@ func main() {
 func openers() map[string]orchestrator.Opener {
 	return map[string]orchestrator.Opener{
 		"etcd":     openEtcd,
+		"nats":     openNATS,
 		"postgres": openPostgres,
 		"sqlite":   openSQLite,
 	}
@@ -53,6 +58,24 @@ func openEtcd(ctx context.Context, address, name string) (backend.Backend, func(
 	}
 	db, err := etcd.Open(ctx, client, etcd.Config{Prefix: name})
 	return db, func() { _ = client.Close() }, err
+}
+
+// openNATS opens nats://HOST:PORT, a server with JetStream.
+func openNATS(ctx context.Context, address, name string) (backend.Backend, func(), error) {
+	conn, err := natsgo.Connect(address, natsgo.MaxReconnects(-1))
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return nil, conn.Close, err
+	}
+	cfg := nats.Config{Stream: name}
+	if err := nats.Create(ctx, js, cfg); err != nil {
+		return nil, conn.Close, err
+	}
+	db, err := nats.Open(ctx, js, cfg)
+	return db, conn.Close, err
 }
 
 // openPostgres opens postgres://USER:PASSWORD@HOST:PORT/DATABASE.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
 
@@ -21,6 +22,9 @@ import (
 var databases = map[string]func(t *testing.T) (empty func() string){
 	"etcd": func(t *testing.T) func() string {
 		return func() string { return "etcd://" + startEtcd(t) }
+	},
+	"nats": func(t *testing.T) func() string {
+		return func() string { return "nats://" + startNATS(t) }
 	},
 	"postgres": func(t *testing.T) func() string {
 		server := servertest.Postgres(t, "fsync=off")
@@ -60,4 +64,20 @@ func startEtcd(t *testing.T) string {
 		t.Fatal("the server is not ready")
 	}
 	return etcd.Clients[0].Addr().String()
+}
+
+// startNATS starts a server in this process, and returns its address.
+func startNATS(t *testing.T) string {
+	t.Helper()
+	nats, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	})
+	require.NoError(t, err)
+	nats.Start()
+	t.Cleanup(func() {
+		nats.Shutdown()
+		nats.WaitForShutdown()
+	})
+	require.True(t, nats.ReadyForConnections(generous), "the server is not ready")
+	return nats.Addr().String()
 }
