@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer/internal/delivery"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
 // maxBatch is the highest number of inputs that are applied to the cache before their changes go to the handlers.
-const maxBatch = 256
+const maxBatch = delivery.Batch
 
 // applier changes the cache. Only the goroutine of Run uses it.
 //
@@ -27,8 +28,8 @@ type applier[K comparable, T any] struct {
 	onError func(error)
 	seed    maphash.Seed
 
-	heard   bool           // there are handlers; otherwise changes need not be recorded
-	changes []change[K, T] // applied, but not passed to the handlers yet
+	heard   bool                    // there are handlers; otherwise changes need not be recorded
+	changes []delivery.Change[K, T] // applied, but not passed to the handlers yet
 	at      Version
 	failed  map[K]Version
 	broke   bool // something has failed since the last request for a list
@@ -67,8 +68,9 @@ func (a *applier[K, T]) try(it *input[K, T]) {
 func (a *applier[K, T]) upsert(it *input[K, T]) {
 	old, existed := a.indexer.Upsert(it.object)
 	if a.heard {
-		a.changes = append(a.changes, change[K, T]{
-			key: it.key, hash: maphash.Comparable(a.seed, it.key), old: state[T]{old, existed}, new: state[T]{it.object, true},
+		a.changes = append(a.changes, delivery.Change[K, T]{
+			Key: it.key, Hash: maphash.Comparable(a.seed, it.key),
+			Old: delivery.State[T]{Object: old, Present: existed}, New: delivery.State[T]{Object: it.object, Present: true},
 		})
 	}
 	a.healed(it.key)
@@ -79,8 +81,9 @@ func (a *applier[K, T]) delete(it *input[K, T]) {
 	old, existed := a.indexer.Delete(it.key)
 	a.healed(it.key)
 	if existed && a.heard {
-		a.changes = append(a.changes, change[K, T]{
-			key: it.key, hash: maphash.Comparable(a.seed, it.key), old: state[T]{old, true}, last: it.object, missed: it.missed,
+		a.changes = append(a.changes, delivery.Change[K, T]{
+			Key: it.key, Hash: maphash.Comparable(a.seed, it.key),
+			Old: delivery.State[T]{Object: old, Present: true}, Last: it.object, Missed: it.missed,
 		})
 	}
 }

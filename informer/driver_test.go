@@ -2,10 +2,11 @@ package informer
 
 import (
 	"context"
-	"hash/maphash"
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/setpoint-go/setpoint/informer/internal/delivery"
 )
 
 // Driver looks inside an informer that its Steps drive. It numbers the handlers from 0, as they joined.
@@ -15,14 +16,6 @@ type Driver[K comparable, T any] struct {
 	steps     *steps[K, T]
 	listeners []*listener[K, T] // that have joined, also those that were removed
 	resyncs   int
-}
-
-// Item is what waits for a handler under a key.
-type Item[T any] struct {
-	Known, Now    T
-	Knows, Is     bool // there is a Known, and a Now
-	Gone, Unknown bool // Known was deleted; how is not known
-	Initial       bool
 }
 
 // Steps returns the steps of the informer. They end with Stop.
@@ -62,7 +55,7 @@ func (d *Driver[K, T]) Apply() {
 	case <-d.In.wake:
 	default:
 	}
-	d.In.step(d.In.feed.take(d.In.spare), d.Steps().started)
+	d.In.step(d.In.feed.take(d.In.spare), (*listener[K, T]).Leave)
 	d.note()
 }
 
@@ -98,7 +91,7 @@ func (d *Driver[K, T]) Handlers() int { return len(d.listeners) }
 func (d *Driver[K, T]) Deliver(i int) bool {
 	l := d.listeners[i]
 	delivered := d.Steps().Deliver(l.reg)
-	for l.owes && d.Steps().Deliver(l.reg) {
+	for l.Owes() && d.Steps().Deliver(l.reg) {
 	}
 	return delivered
 }
@@ -112,51 +105,4 @@ func (d *Driver[K, T]) Waits(i int) bool {
 }
 
 // Backlog yields what waits for handler i, the first one first.
-func (d *Driver[K, T]) Backlog(i int) iter.Seq2[K, Item[T]] {
-	return func(yield func(K, Item[T]) bool) {
-		l := d.listeners[i]
-		if isClosed(l.gone) {
-			return
-		}
-		initial := make(map[*item[K, T]]bool)
-		for _, o := range l.initial.rest() {
-			it := Item[T]{Now: o.obj, Is: true, Initial: true}
-			if waits := l.backlog.find(maphash.Comparable(l.seed, o.key), o.key); waits != nil {
-				initial[waits] = true
-				it.Now = waits.now.object
-				if waits.gone {
-					continue
-				}
-			}
-			if !yield(o.key, it) {
-				return
-			}
-		}
-		for it := l.backlog.first; it != nil; it = it.after {
-			item := Item[T]{
-				Known: it.known.object, Knows: it.known.present, Now: it.now.object, Is: it.now.present,
-				Gone: it.gone, Unknown: it.missed,
-			}
-			if initial[it] {
-				if !it.gone || !it.now.present {
-					continue
-				}
-				item = Item[T]{Now: it.now.object, Is: true}
-			}
-			if !yield(it.key, item) {
-				return
-			}
-		}
-	}
-}
-
-// rest returns the objects whose turn is still to come.
-func (p *present[K, T]) rest() []object[K, T] {
-	for p.next != nil {
-		piece, ok := p.next()
-		if p.piece = slices.Concat(p.piece, piece); !ok {
-			p.next = nil
-		}
-	}
-	return p.piece
-}
+func (d *Driver[K, T]) Backlog(i int) iter.Seq2[K, delivery.Item[T]] { return d.listeners[i].Pending() }

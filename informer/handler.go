@@ -1,11 +1,13 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer/internal/delivery"
 )
 
 // Handler has the functions that an informer calls for each object that appears, changes, or disappears. Every field may be
@@ -101,4 +103,25 @@ func (r *Registration) WaitIdle(ctx context.Context) error {
 		return fmt.Errorf("informer: wait for %s to be idle: %w", r.name, err)
 	}
 	return nil
+}
+
+// listener is a handler of an informer, which is called by its delivery.
+type listener[K comparable, T any] struct {
+	*delivery.Listener[K, T]
+	in  *Informer[K, T]
+	reg *Registration // set by AddHandler
+
+	period    time.Duration // of resyncs; 0 for none
+	due       time.Time     // of the next resync; used by the goroutine of Run only
+	resyncing bool          // used by the goroutine of Run only
+}
+
+func newListener[K comparable, T any](in *Informer[K, T], name string, h Handler[K, T]) *listener[K, T] {
+	calls := delivery.Handler[K, T]{
+		OnAdd: h.OnAdd, OnUpdate: h.OnUpdate, OnResync: h.OnResync, OnDelete: h.OnDelete, Filter: h.Filter, EveryEvent: h.EveryEvent,
+	}
+	return &listener[K, T]{
+		Listener: delivery.New(name, calls, in.applier.seed, in.cfg.OnError),
+		in:       in, period: max(cmp.Or(h.ResyncPeriod, in.cfg.ResyncPeriod), 0),
+	}
 }

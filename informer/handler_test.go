@@ -312,30 +312,3 @@ func TestTheDeletionIsToldWithTheStateThatTheSourceGave(t *testing.T) {
 		assert.Equal(t, []string{"add a.1 initial=true", "delete a.2"}, r.take())
 	})
 }
-
-func TestWhatHasWaitedGivesItsMemoryBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := newSource()
-		in := must(informer.New(src, nameOf, informer.Config{}))
-		r := newRecorder(t)
-		r.gate = make(chan struct{})
-		r.add(in)
-		start(t, in)
-		for i := range 20 * informer.MaxBatch {
-			src.Put(site{Name: fmt.Sprint(i), Rev: i})
-		}
-		synctest.Wait()
-		assert.Equal(t, []int{20*informer.MaxBatch - 1}, informer.Waiting(in))
-		close(r.gate)
-		synctest.Wait()
-		assert.Equal(t, []int{0}, informer.Waiting(in))
-		items, chains := informer.Kept(in)
-		assert.LessOrEqual(t, items, informer.MaxBatch)
-		assert.LessOrEqual(t, chains, 2*informer.MaxBatch)
-	})
-}
-
-func TestWhatWaitsIsHardlyEverAllocated(t *testing.T) {
-	allocs := testing.AllocsPerRun(3, func() { informer.FillAndDrain(4096) })
-	assert.Less(t, allocs, 4096./20+20)
-}

@@ -124,7 +124,7 @@ type Informer[K comparable, T any] struct {
 	added     int  // handlers so far
 	joining   []*listener[K, T]
 	listeners []*listener[K, T] // joined; never changed in place
-	asks      []*ask[K, T]      // of WaitIdle, for the next step to pass on
+	asks      []ask[K, T]       // of WaitIdle, for the next step to pass on
 }
 
 // New returns an informer of src. key returns the key of an object. The informer does nothing before Run. The error names each
@@ -199,7 +199,7 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	start := func(l *listener[K, T]) {
 		// A handler may block, and shall block no one else. It ends with ctx, or when the handler is removed;
 		// goroutines.Wait waits for it, and so does Remove.
-		goroutines.Go(func() { l.run(ctx) })
+		goroutines.Go(func() { l.Run(ctx) })
 	}
 
 	defer in.stopScans()
@@ -240,7 +240,7 @@ func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
 	in.joining = append(in.joining, l)
 	in.poke()
 	l.reg = &Registration{
-		name: l.name, synced: l.synced, listener: l,
+		name: l.Name(), synced: l.Synced(), listener: l,
 		remove: func() <-chan struct{} { return in.remove(l) },
 		idle:   func(ctx context.Context) error { return in.waitIdle(ctx, l) },
 	}

@@ -3,10 +3,12 @@ package informer
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/setpoint-go/setpoint/informer/internal/delivery"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -56,7 +58,7 @@ func (in *Informer[K, T]) apply(inputs []input[K, T]) {
 	in.applier.apply(inputs)
 	if changes := in.applier.changes; len(changes) > 0 {
 		for _, l := range listeners {
-			l.tell(changes)
+			l.Tell(changes)
 		}
 	}
 	in.applier.forget()
@@ -98,7 +100,7 @@ func (in *Informer[K, T]) join(start func(*listener[K, T])) bool {
 			l.due = time.Now().Add(l.period)
 			in.rescheduled = true
 		}
-		l.initial = presentOf(snapshot)
+		l.Begin(snapshot)
 		start(l)
 	}
 	return true
@@ -113,10 +115,27 @@ func (in *Informer[K, T]) joinLists() (joined []*listener[K, T]) {
 	}
 	joined, in.joining = in.joining, nil
 	for _, l := range joined {
-		l.enter() // for start; it cannot fail, since Remove takes the listener from joining before it dismisses it
+		l.Enter() // for start; it cannot fail, since Remove takes the listener from joining before it dismisses it
 	}
 	in.listeners = slices.Concat(in.listeners, joined)
 	return joined
+}
+
+// pieceSize is the number of objects of the cache that a resync reports together.
+const pieceSize = 128
+
+// scan is a resync in progress: it reports every object of the cache to handlers again, in pieces.
+type scan[K comparable, T any] struct {
+	listeners []*listener[K, T]
+	next      func() ([]delivery.Change[K, T], bool)
+	stop      func()
+}
+
+// newScan returns a scan of the cache of in for ls.
+func newScan[K comparable, T any](in *Informer[K, T], ls []*listener[K, T]) *scan[K, T] {
+	s := &scan[K, T]{listeners: ls}
+	s.next, s.stop = iter.Pull(delivery.Resync(in.indexer.All(), in.applier.seed, in.piece))
+	return s
 }
 
 // scanFor takes the first piece of a scan, and leaves the rest to later steps.
@@ -135,15 +154,17 @@ func (in *Informer[K, T]) scan() {
 	}
 }
 
-// advance advances a scan by one piece, and reports whether there is more of it.
+// advance passes the next objects of a scan to its handlers, and reports whether there is more of it.
 func (in *Informer[K, T]) advance(s *scan[K, T]) (more bool) {
-	if s.advance() {
-		return true
-	}
+	changes, more := s.next()
 	for _, l := range s.listeners {
-		l.resyncing = false
+		if more {
+			l.Tell(changes)
+		} else {
+			l.resyncing = false
+		}
 	}
-	return false
+	return more
 }
 
 // stopScans ends the scans that Run leaves unfinished.
@@ -196,8 +217,7 @@ func (in *Informer[K, T]) remove(l *listener[K, T]) <-chan struct{} {
 	in.joining = without(in.joining, l)
 	in.listeners = without(in.listeners, l)
 	in.mu.Unlock()
-	l.dismiss()
-	return l.done
+	return l.Dismiss()
 }
 
 // without returns a copy of list without elem, or list if elem is not in it.

@@ -192,29 +192,26 @@ func (p *progress) lastHeard() time.Time {
 	return p.heard
 }
 
-// ask is a call of [Registration.WaitIdle]. It takes two steps, so that it misses no object of the cache:
-//
-//  1. Run, or Steps.Apply, passes it to the listener at the end of a step. By then the changes of everything in the cache have
-//     been added to the backlogs of all handlers that have joined.
-//  2. The listener answers it when the calls for all of these have returned.
+// ask is a call of [Registration.WaitIdle]. It takes two steps, so that it misses no object of the cache: at the end of a step, Run or
+// Steps.Apply passes it to the listener. By then the listener has been told the changes of everything in the cache. The listener
+// answers it when the calls for all of these have returned.
 type ask[K comparable, T any] struct {
 	l    *listener[K, T]
-	done chan struct{} // closed by the listener, with its mu held
-	till uint64        // guarded by mu of l: the answer is due when so many items of the backlog are done
+	done chan struct{}
 }
 
 // waitIdle waits until the calls of l for everything in the cache have returned.
 func (in *Informer[K, T]) waitIdle(ctx context.Context, l *listener[K, T]) error {
 	select {
-	case <-l.synced: // so l has joined
-	case <-l.gone:
+	case <-l.Synced(): // so l has joined
+	case <-l.Gone():
 		return ErrEnded
 	case <-in.ended: // l never joined
 		return ErrEnded
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	a := &ask[K, T]{l: l, done: make(chan struct{})}
+	a := ask[K, T]{l, make(chan struct{})}
 	in.mu.Lock()
 	in.asks = append(in.asks, a)
 	in.mu.Unlock()
@@ -223,7 +220,7 @@ func (in *Informer[K, T]) waitIdle(ctx context.Context, l *listener[K, T]) error
 	var err error
 	select {
 	case <-a.done:
-	case <-l.gone:
+	case <-l.Gone():
 		err = ErrEnded
 	case <-ctx.Done():
 		err = context.Cause(ctx)
@@ -241,46 +238,24 @@ func (in *Informer[K, T]) passAsks() {
 	in.asks = nil
 	in.mu.Unlock()
 	for _, a := range asks {
-		a.l.ask(a)
+		a.l.Ask(a.done)
 	}
 }
 
 // dropAsk removes a, unless it was answered.
-func (in *Informer[K, T]) dropAsk(a *ask[K, T]) {
-	without := func(asks []*ask[K, T]) []*ask[K, T] {
-		return slices.DeleteFunc(asks, func(other *ask[K, T]) bool { return other == a })
-	}
+func (in *Informer[K, T]) dropAsk(a ask[K, T]) {
 	in.mu.Lock()
-	in.asks = without(in.asks)
+	in.asks = slices.DeleteFunc(in.asks, func(other ask[K, T]) bool { return other == a })
 	in.mu.Unlock()
-	a.l.mu.Lock()
-	defer a.l.mu.Unlock()
-	a.l.asks = without(a.l.asks)
+	a.l.Withdraw(a.done)
 }
 
-// ask makes the listener answer a when the calls for the present items of the backlog have returned.
-func (l *listener[K, T]) ask(a *ask[K, T]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a.till = l.taken + uint64(l.backlog.n)
-	l.asks = append(l.asks, a)
-	if !l.busy && !l.owes && !l.dismissed { // without Run, the next Deliver may never come
-		l.answerLocked()
+// isClosed reports whether ch, on which nobody sends, is closed.
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
-	l.signal()
-}
-
-// answerLocked answers the calls of WaitIdle that are due. The calls for each item that was taken have returned. Merging may remove
-// items, so they are also due if the backlog is empty.
-func (l *listener[K, T]) answerLocked() {
-	if len(l.asks) == 0 { // nearly always
-		return
-	}
-	l.asks = slices.DeleteFunc(l.asks, func(a *ask[K, T]) bool {
-		due := l.taken >= a.till || l.backlog.n == 0
-		if due {
-			close(a.done)
-		}
-		return due
-	})
 }

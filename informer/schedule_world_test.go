@@ -473,10 +473,10 @@ func (w *schedule) checkView(i int, v *view) string {
 		waits[name] = true
 		initial = initial || it.Initial
 		known, ok := v.known[name]
-		if ok != (it.Knows && v.passes(it.Known)) || ok && known != it.Known {
+		if ok != (it.Known.Present && v.passes(it.Known.Object)) || ok && known != it.Known.Object {
 			return fmt.Sprintf("it knows %v, and %v waits to be told that of %v", known, name, it.Known)
 		}
-		if now, is := w.in.Get(name); is != it.Is || is && now != it.Now {
+		if now, is := w.in.Get(name); is != it.Now.Present || is && now != it.Now.Object {
 			return fmt.Sprintf("the cache holds %v, and %v waits to be told", now, it.Now)
 		}
 		if _, was := v.initial[name]; it.Initial && !was {
@@ -511,11 +511,11 @@ func (w *schedule) checkView(i int, v *view) string {
 func (w *schedule) checkEvery(i int, v *view) string {
 	state, initial := maps.Clone(v.known), false
 	for name, it := range w.driver.Backlog(i) {
-		if known, ok := state[name]; ok != it.Knows || ok && known != it.Known {
+		if known, ok := state[name]; ok != it.Known.Present || ok && known != it.Known.Object {
 			return fmt.Sprintf("it will know %v, and %v waits to be told that of %v", known, name, it.Known)
 		}
 		initial = initial || it.Initial
-		if state[name] = it.Now; !it.Is {
+		if state[name] = it.Now.Object; !it.Now.Present {
 			delete(state, name)
 		}
 	}

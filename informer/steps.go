@@ -138,16 +138,10 @@ func (s *steps[K, T]) Apply() (applied bool) {
 	}
 	select {
 	case <-s.in.wake:
-		applied = s.in.step(s.in.feed.takeOne(s.in.spare), s.started) || applied
+		applied = s.in.step(s.in.feed.takeOne(s.in.spare), (*listener[K, T]).Leave) || applied
 	default:
 	}
 	return applied
-}
-
-// started ends the join of a handler.
-func (s *steps[K, T]) started(l *listener[K, T]) {
-	l.syncIfTold()
-	l.leave()
 }
 
 // Handlers implements [Steps].
@@ -169,13 +163,7 @@ func (s *steps[K, T]) Deliver(handler *Registration) bool {
 	if !ok || l.in != s.in {
 		panic("informer: Deliver called with a handler of another informer")
 	}
-	if !s.in.joined(l) || !l.enter() {
-		return false
-	}
-	defer l.leave()
-	delivered := l.deliver()
-	l.syncIfTold()
-	return delivered
+	return s.in.joined(l) && l.Deliver()
 }
 
 // Stop implements [Steps].
@@ -189,7 +177,7 @@ func (s *steps[K, T]) Stop() {
 	s.due.stop()
 	s.in.stopScans()
 	for _, l := range s.in.heardBy() {
-		l.dismiss()
+		l.Dismiss()
 	}
 	s.in.end()
 }

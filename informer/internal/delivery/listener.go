@@ -1,41 +1,46 @@
-package informer
+package delivery
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
 	"math"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// listener calls one handler. The handler's pending changes are in a backlog, and a goroutine of the listener makes the calls for
-// them. Without Run, [Steps.Deliver] makes the calls in the goroutine of its caller.
+// Handler has the functions that a [Listener] calls. Each may be nil. Those of informer.Handler have the same names, and say what
+// they mean.
+type Handler[K comparable, T any] struct {
+	OnAdd      func(obj T, inInitialList bool)
+	OnUpdate   func(old, new T)
+	OnResync   func(obj T)
+	OnDelete   func(cache.Tombstone[K, T])
+	Filter     func(T) bool
+	EveryEvent bool
+}
+
+// Listener calls one handler. The handler's pending changes are in a backlog. [Listener.Run] makes the calls for them, or
+// [Listener.Deliver], one at a time.
 //
 // The objects that were in the cache when the handler joined come first, from a snapshot of the cache. If such an object has
 // changed meanwhile, its change in the backlog is merged with it: the handler gets the present state as initial, or nothing if the
 // object is gone. A new object under the key of a deleted one stays in the backlog.
-type listener[K comparable, T any] struct {
+//
+// Several goroutines may call its methods concurrently, except where a method says that it needs [Listener.Enter].
+type Listener[K comparable, T any] struct {
 	name    string
 	handler Handler[K, T]
 	onError func(error)
 	seed    maphash.Seed // of the hashes of the backlog
 
-	synced chan struct{} // closed by run when OnAdd has returned for every initial object
-	wake   chan struct{} // holds a token if the backlog may have something; sent when something is added, received by run
-	gone   chan struct{} // closed, with mu held, by dismiss
+	synced chan struct{} // closed when OnAdd has returned for every initial object
+	wake   chan struct{} // holds a token if the backlog may have something; sent when something is added, received by Run
+	gone   chan struct{} // closed, with mu held, by Dismiss
 	done   chan struct{} // closed, with mu held, when the listener is dismissed and not busy
-	in     *Informer[K, T]
-	reg    *Registration // of the handler; set by AddHandler
-
-	period    time.Duration // of resyncs; 0 for none
-	due       time.Time     // of the next resync; used by the goroutine of Run only
-	resyncing bool          // used by the goroutine of Run only
 
 	// Used only by the goroutine that is busy with the listener.
 	initial   present[K, T] // comes before backlog
@@ -50,22 +55,41 @@ type listener[K comparable, T any] struct {
 	// mu guards the following. Invariant: done is closed if and only if the listener is dismissed and not busy.
 	backlog   backlog[K, T]
 	taken     uint64 // items of the backlog so far
-	asks      []*ask[K, T]
+	asks      []ask
 	dismissed bool
-	busy      bool // a goroutine makes calls, or is about to: run, from the join to its end, or a Deliver
+	busy      bool // a goroutine makes calls, or is about to
 }
 
-func newListener[K comparable, T any](in *Informer[K, T], name string, h Handler[K, T]) *listener[K, T] {
-	cfg, seed := in.cfg, in.applier.seed
-	return &listener[K, T]{
-		in: in, name: name, handler: h, onError: cfg.OnError, seed: seed, period: max(cmp.Or(h.ResyncPeriod, cfg.ResyncPeriod), 0),
+// New returns a listener that calls h. Its errors have its name. seed is that of the hashes of all changes that it will be told.
+func New[K comparable, T any](name string, h Handler[K, T], seed maphash.Seed, onError func(error)) *Listener[K, T] {
+	return &Listener[K, T]{
+		name: name, handler: h, onError: onError, seed: seed,
 		synced: make(chan struct{}), wake: make(chan struct{}, 1), gone: make(chan struct{}), done: make(chan struct{}),
 		backlog: backlog[K, T]{every: h.EveryEvent},
 	}
 }
 
-// tell adds changes to the backlog.
-func (l *listener[K, T]) tell(changes []change[K, T]) {
+// Name returns the name from New.
+func (l *Listener[K, T]) Name() string { return l.name }
+
+// Synced returns a channel that is closed when OnAdd has returned for every initial object.
+func (l *Listener[K, T]) Synced() <-chan struct{} { return l.synced }
+
+// Gone returns a channel that is closed when l is dismissed.
+func (l *Listener[K, T]) Gone() <-chan struct{} { return l.gone }
+
+// Begin makes the objects of a snapshot the initial ones. Changes that were made after it have to be told after Begin. The caller has
+// entered l.
+func (l *Listener[K, T]) Begin(s *cache.Snapshot[K, T]) {
+	if s.Len() > 0 {
+		l.initial = presentOf(s)
+	} else if !isClosed(l.gone) {
+		l.sync() // here, because the first Deliver may never come
+	}
+}
+
+// Tell adds changes to the backlog.
+func (l *Listener[K, T]) Tell(changes []Change[K, T]) {
 	if len(changes) == 0 {
 		return
 	}
@@ -80,13 +104,13 @@ func (l *listener[K, T]) tell(changes []change[K, T]) {
 	l.signal()
 }
 
-// run calls the handler until ctx ends or the listener is dismissed. At its end the backlog is empty, also if the handler has ended
-// the goroutine.
-func (l *listener[K, T]) run(ctx context.Context) {
-	defer l.leave()
+// Run makes calls until ctx ends or l is dismissed. Then l is dismissed, also if the handler has ended the goroutine. The caller has
+// entered l; Run leaves it.
+func (l *Listener[K, T]) Run(ctx context.Context) {
+	defer l.Leave()
 	returned := false
 	defer func() {
-		l.dismiss()
+		l.Dismiss()
 		if !returned {
 			l.onError(fmt.Errorf("informer: call %s of %s: it has called runtime.Goexit, and is called no more", l.calling, l.name))
 		}
@@ -103,17 +127,24 @@ func (l *listener[K, T]) run(ctx context.Context) {
 	returned = true
 }
 
-// deliver makes one call, and reports whether it did. The caller has entered l.
-func (l *listener[K, T]) deliver() bool {
+// Deliver makes one call, and reports whether it did. It returns false if another goroutine has entered l, or l is dismissed.
+func (l *Listener[K, T]) Deliver() bool {
+	if !l.Enter() {
+		return false
+	}
+	defer l.Leave()
 	until := l.calls + 1
 	for l.work(context.Background(), until) && l.calls < until {
+	}
+	if !l.hasSynced && !l.owes && !isClosed(l.gone) && l.initial.first() == nil {
+		l.sync() // without a look at the next item, which a later Deliver may never take
 	}
 	return l.calls == until
 }
 
 // work makes calls until their number is until, no change is pending, or ctx ends. It returns true if a call has panicked: more may
 // be pending.
-func (l *listener[K, T]) work(ctx context.Context, until uint64) (panicked bool) {
+func (l *Listener[K, T]) work(ctx context.Context, until uint64) (panicked bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			l.report(v)
@@ -127,12 +158,12 @@ func (l *listener[K, T]) work(ctx context.Context, until uint64) (panicked bool)
 
 // step makes the call that is owed, or begins the next item, which is at most one call. It returns false if no call is owed and
 // there is no next item, or if ctx has ended.
-func (l *listener[K, T]) step(ctx context.Context) bool {
+func (l *Listener[K, T]) step(ctx context.Context) bool {
 	if l.owes {
 		l.owes = false
 		if !isClosed(l.gone) {
 			l.call("OnAdd")
-			l.handler.OnAdd(l.current.now.object, l.current.initial)
+			l.handler.OnAdd(l.current.now.Object, l.current.initial)
 		}
 		return true
 	}
@@ -144,17 +175,17 @@ func (l *listener[K, T]) step(ctx context.Context) bool {
 }
 
 // call records that a function of the handler is called.
-func (l *listener[K, T]) call(function string) {
+func (l *Listener[K, T]) call(function string) {
 	l.calling = function
 	l.calls++
 }
 
-// dismiss empties the backlog, and prevents further calls.
-func (l *listener[K, T]) dismiss() {
+// Dismiss drops what is pending, and prevents further calls. It returns a channel that is closed when none runs.
+func (l *Listener[K, T]) Dismiss() (done <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dismissed {
-		return
+		return l.done
 	}
 	l.dismissed = true
 	l.backlog.clear()
@@ -162,11 +193,11 @@ func (l *listener[K, T]) dismiss() {
 	if !l.busy {
 		l.endLocked()
 	}
+	return l.done
 }
 
-// enter makes the listener busy for the caller, until it calls leave. It returns false if another goroutine has entered l, or l is
-// dismissed.
-func (l *listener[K, T]) enter() bool {
+// Enter makes l busy for the caller, until it calls Leave. It returns false if another goroutine has entered l, or l is dismissed.
+func (l *Listener[K, T]) Enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.busy || l.dismissed {
@@ -176,8 +207,8 @@ func (l *listener[K, T]) enter() bool {
 	return true
 }
 
-// leave ends enter.
-func (l *listener[K, T]) leave() {
+// Leave ends Enter.
+func (l *Listener[K, T]) Leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.busy = false
@@ -189,7 +220,7 @@ func (l *listener[K, T]) leave() {
 }
 
 // endLocked releases everything, when no further call is made.
-func (l *listener[K, T]) endLocked() {
+func (l *Listener[K, T]) endLocked() {
 	l.initial.end()
 	l.current, l.object = nil, item[K, T]{} // the Registration keeps l alive
 	close(l.done)
@@ -197,7 +228,7 @@ func (l *listener[K, T]) endLocked() {
 
 // take makes the next item the current one. The calls for the previous one have returned or panicked. It returns false if there is
 // no item.
-func (l *listener[K, T]) take() bool {
+func (l *Listener[K, T]) take() bool {
 	if !l.hasSynced {
 		if l.takeInitial() {
 			return true
@@ -218,27 +249,20 @@ func (l *listener[K, T]) take() bool {
 }
 
 // sync records that no initial object is left.
-func (l *listener[K, T]) sync() {
+func (l *Listener[K, T]) sync() {
 	l.hasSynced = true
 	close(l.synced)
 }
 
-// syncIfTold calls sync if no initial object is left, without taking the next item. The caller has entered l.
-func (l *listener[K, T]) syncIfTold() {
-	if !l.hasSynced && !l.owes && !isClosed(l.gone) && l.initial.first() == nil {
-		l.sync()
-	}
-}
-
 // takeInitial makes the next initial object the current item. It skips objects that are gone: they are not reported. It returns
 // false if there are no more.
-func (l *listener[K, T]) takeInitial() bool {
+func (l *Listener[K, T]) takeInitial() bool {
 	for {
 		o := l.initial.first()
 		if o == nil {
 			return false
 		}
-		l.object = item[K, T]{key: o.key, hash: maphash.Comparable(l.seed, o.key), now: state[T]{o.obj, true}, initial: true}
+		l.object = item[K, T]{key: o.key, hash: maphash.Comparable(l.seed, o.key), now: State[T]{o.obj, true}, initial: true}
 		l.initial.pass()
 		if l.merge(&l.object) {
 			l.current = &l.object
@@ -248,7 +272,7 @@ func (l *listener[K, T]) takeInitial() bool {
 }
 
 // merge merges an initial object with its later changes. It returns false if the object is gone.
-func (l *listener[K, T]) merge(it *item[K, T]) bool {
+func (l *Listener[K, T]) merge(it *item[K, T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waits := l.backlog.find(it.hash, it.key)
@@ -266,7 +290,7 @@ func (l *listener[K, T]) merge(it *item[K, T]) bool {
 }
 
 // signal wakes run. It never blocks.
-func (l *listener[K, T]) signal() {
+func (l *Listener[K, T]) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default: // a token is there
@@ -274,10 +298,10 @@ func (l *listener[K, T]) signal() {
 }
 
 // begin makes the call for an item. It leaves a call of OnAdd to step, so that OnAdd is called even if OnDelete panics.
-func (l *listener[K, T]) begin(it *item[K, T]) {
+func (l *Listener[K, T]) begin(it *item[K, T]) {
 	h := &l.handler
 	had, has := l.passes(&it.known), l.passes(&it.now)
-	left := had && !(it.gone && l.passes(&state[T]{it.last, true})) // the filter; if the object was deleted, before the deletion
+	left := had && !(it.gone && l.passes(&State[T]{it.last, true})) // the filter; if the object was deleted, before the deletion
 	if h.Filter != nil && isClosed(l.gone) {
 		return // a call removed the handler, which may be a call of Filter: no call follows it
 	}
@@ -285,10 +309,10 @@ func (l *listener[K, T]) begin(it *item[K, T]) {
 		switch {
 		case it.resync && h.OnResync != nil:
 			l.call("OnResync")
-			h.OnResync(it.now.object)
+			h.OnResync(it.now.Object)
 		case h.OnUpdate != nil:
 			l.call("OnUpdate")
-			h.OnUpdate(it.known.object, it.now.object)
+			h.OnUpdate(it.known.Object, it.now.Object)
 		}
 		return
 	}
@@ -296,7 +320,7 @@ func (l *listener[K, T]) begin(it *item[K, T]) {
 	if had && h.OnDelete != nil {
 		tombstone := cache.Tombstone[K, T]{Key: it.key, Object: it.last, FinalStateUnknown: it.missed}
 		if left {
-			tombstone = cache.Tombstone[K, T]{Key: it.key, Object: it.known.object}
+			tombstone = cache.Tombstone[K, T]{Key: it.key, Object: it.known.Object}
 		}
 		l.call("OnDelete")
 		h.OnDelete(tombstone)
@@ -304,14 +328,14 @@ func (l *listener[K, T]) begin(it *item[K, T]) {
 }
 
 // passes reports whether s is present and passes the Filter.
-func (l *listener[K, T]) passes(s *state[T]) bool {
-	if !s.present || l.handler.Filter == nil {
-		return s.present
+func (l *Listener[K, T]) passes(s *State[T]) bool {
+	if !s.Present || l.handler.Filter == nil {
+		return s.Present
 	}
-	return !isClosed(l.gone) && l.filter(s.object)
+	return !isClosed(l.gone) && l.filter(s.Object)
 }
 
-func (l *listener[K, T]) filter(obj T) (pass bool) {
+func (l *Listener[K, T]) filter(obj T) (pass bool) {
 	l.calling = "Filter"
 	defer func() {
 		if v := recover(); v != nil {
@@ -323,7 +347,7 @@ func (l *listener[K, T]) filter(obj T) (pass bool) {
 }
 
 // report reports a panic of the handler.
-func (l *listener[K, T]) report(v any) {
+func (l *Listener[K, T]) report(v any) {
 	err := &wait.PanicError{Value: v, Stack: debug.Stack()}
 	l.onError(fmt.Errorf("informer: call %s of %s: %w", l.calling, l.name, err))
 }

@@ -1,28 +1,21 @@
-package informer
+package delivery
 
-import (
-	"hash/maphash"
-	"iter"
+// Change is a change of a key in the cache: its state before and after. A resync is a change too.
+type Change[K comparable, T any] struct {
+	Key  K
+	Hash uint64 // of Key, by the seed of the listeners
+	Old  State[T]
+	New  State[T]
 
-	"github.com/setpoint-go/setpoint/cache"
-)
-
-// change is a change of a key in the cache: its state before and after. A resync is a change too.
-type change[K comparable, T any] struct {
-	key  K
-	hash uint64 // of key
-	old  state[T]
-	new  state[T]
-
-	last   T    // the final state, if the object is deleted
-	missed bool // last may not be the final state, because the deletion was missed
-	resync bool // old and new are the same state, which is reported again
+	Last   T    // the final state, if the object is deleted
+	Missed bool // Last may not be the final state, because the deletion was missed
+	Resync bool // Old and New are the same state, which is reported again
 }
 
-// state is an object, or its absence.
-type state[T any] struct {
-	object  T
-	present bool
+// State is an object, or its absence.
+type State[T any] struct {
+	Object  T
+	Present bool
 }
 
 // backlog is the pending changes of a handler, merged to at most one item for each key, in the order in which the items were added.
@@ -42,15 +35,18 @@ type backlog[K comparable, T any] struct {
 	nfree       int
 }
 
+// Batch is the number of changes that are usually told together.
+const Batch = 256
+
 const (
 	// minChains is the size of the smallest table.
 	minChains = 64
 
 	// keptChains is the size up to which a table does not shrink: that for a batch.
-	keptChains = 2 * maxBatch
+	keptChains = 2 * Batch
 
 	// maxFree is the number of unused items that an empty backlog keeps.
-	maxFree = maxBatch
+	maxFree = Batch
 
 	// madeItems is the number of items that are allocated together: 2 KiB if keys are strings and objects pointers. Their memory is
 	// freed together, when none of them is used or kept.
@@ -66,8 +62,8 @@ const (
 type item[K comparable, T any] struct {
 	key     K
 	hash    uint64   // of key
-	known   state[T] // the last state that was reported to the handler, or is in an earlier item
-	now     state[T]
+	known   State[T] // the last state that was reported to the handler, or is in an earlier item
+	now     State[T]
 	last    T    // the final state of known; only if gone
 	gone    bool // known has been deleted since
 	missed  bool // the deletion was missed
@@ -79,40 +75,40 @@ type item[K comparable, T any] struct {
 }
 
 // add merges c into the item of its key.
-func (b *backlog[K, T]) add(c *change[K, T]) {
+func (b *backlog[K, T]) add(c *Change[K, T]) {
 	var it *item[K, T]
 	if !b.every {
-		it = b.find(c.hash, c.key)
+		it = b.find(c.Hash, c.Key)
 	}
 	if it == nil {
 		it = b.alloc()
-		it.key, it.hash, it.known, it.resync = c.key, c.hash, c.old, c.resync
+		it.key, it.hash, it.known, it.resync = c.Key, c.Hash, c.Old, c.Resync
 		b.append(it)
-	} else if !c.resync {
+	} else if !c.Resync {
 		it.resync = false
 	}
 	switch {
-	case c.new.present:
-		it.now = c.new
-	case !it.known.present: // it was created and deleted
+	case c.New.Present:
+		it.now = c.New
+	case !it.known.Present: // it was created and deleted
 		b.remove(it)
 		b.release(it)
 	case it.gone:
-		it.now = state[T]{} // a second object was created and deleted; last stays that of the known one
+		it.now = State[T]{} // a second object was created and deleted; last stays that of the known one
 	default:
-		it.now, it.gone, it.last, it.missed = state[T]{}, true, c.last, c.missed
+		it.now, it.gone, it.last, it.missed = State[T]{}, true, c.Last, c.Missed
 	}
 }
 
 // forgetKnown records that the handler never knew the deleted object.
 func (b *backlog[K, T]) forgetKnown(it *item[K, T]) {
-	if !it.now.present {
+	if !it.now.Present {
 		b.remove(it)
 		b.release(it)
 		return
 	}
 	var none T
-	it.known, it.gone, it.last, it.missed = state[T]{}, false, none, false
+	it.known, it.gone, it.last, it.missed = State[T]{}, false, none, false
 }
 
 // take removes and returns the first item, or nil. The caller releases it.
@@ -218,103 +214,4 @@ func (b *backlog[K, T]) rehash(size int) {
 		place := &b.chains[it.hash&uint64(size-1)]
 		it.chain, *place = *place, it
 	}
-}
-
-// pieceSize is the number of objects of the cache that are read together.
-const pieceSize = 128
-
-// object is an object of the cache, with its key.
-type object[K comparable, T any] struct {
-	key K
-	obj T
-}
-
-// pieces yields objects in pieces of n. A piece is read when it is yielded, and is valid until the next one.
-func pieces[K comparable, T any](objects iter.Seq2[K, T], n int) iter.Seq[[]object[K, T]] {
-	return func(yield func([]object[K, T]) bool) {
-		piece := make([]object[K, T], 0, n)
-		for key, obj := range objects {
-			if piece = append(piece, object[K, T]{key, obj}); len(piece) == n {
-				if !yield(piece) {
-					return
-				}
-				piece = piece[:0]
-			}
-		}
-		if len(piece) > 0 {
-			yield(piece)
-		}
-	}
-}
-
-// present is the objects that were in the cache when a handler joined, and that the handler has yet to get. The zero value has no
-// objects. It is not safe for concurrent use.
-type present[K comparable, T any] struct {
-	piece []object[K, T] // objects that were read; the first one is next
-	next  func() ([]object[K, T], bool)
-	stop  func()
-}
-
-// presentOf returns all objects of s. The caller has to end it.
-func presentOf[K comparable, T any](s *cache.Snapshot[K, T]) present[K, T] {
-	var p present[K, T]
-	p.next, p.stop = iter.Pull(pieces(s.All(), min(s.Len(), pieceSize)))
-	return p
-}
-
-// first returns the next object, or nil. It is valid until pass is called.
-func (p *present[K, T]) first() *object[K, T] {
-	if len(p.piece) == 0 && p.next != nil {
-		piece, ok := p.next()
-		if !ok {
-			p.end()
-			return nil
-		}
-		p.piece = piece
-	}
-	if len(p.piece) == 0 {
-		return nil
-	}
-	return &p.piece[0]
-}
-
-// pass advances to the next object.
-func (p *present[K, T]) pass() { p.piece = p.piece[1:] }
-
-// end drops the remaining objects.
-func (p *present[K, T]) end() {
-	if p.stop != nil {
-		p.stop()
-	}
-	*p = present[K, T]{}
-}
-
-// scan is a resync: it reports every object of the cache to handlers again, in pieces, so that changes need not wait for the whole
-// cache. Only the goroutine of Run uses it.
-type scan[K comparable, T any] struct {
-	seed      maphash.Seed
-	listeners []*listener[K, T]
-	next      func() ([]object[K, T], bool)
-	stop      func()
-}
-
-// newScan returns a scan of the cache of in for ls.
-func newScan[K comparable, T any](in *Informer[K, T], ls []*listener[K, T]) *scan[K, T] {
-	s := &scan[K, T]{seed: in.applier.seed, listeners: ls}
-	s.next, s.stop = iter.Pull(pieces(in.indexer.All(), in.piece))
-	return s
-}
-
-// advance passes the next objects to the listeners. It returns false if there are no more.
-func (s *scan[K, T]) advance() (more bool) {
-	objects, more := s.next()
-	changes := make([]change[K, T], len(objects))
-	for i, o := range objects {
-		is := state[T]{o.obj, true}
-		changes[i] = change[K, T]{key: o.key, hash: maphash.Comparable(s.seed, o.key), old: is, new: is, resync: true}
-	}
-	for _, l := range s.listeners {
-		l.tell(changes)
-	}
-	return more
 }
