@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/setpoint-go/setpoint/informer"
 )
 
@@ -36,3 +38,20 @@ func (b *Backend) SetGrace(d time.Duration) { b.trimmer.grace = d }
 
 // Stream returns the name of the stream.
 func (b *Backend) Stream() string { return b.cfg.Stream }
+
+// intercepted calls a function after a consumer was created.
+type intercepted struct {
+	jetstream.Stream
+	created func(name string)
+}
+
+func (s intercepted) CreateConsumer(ctx context.Context, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	c, err := s.Stream.CreateConsumer(ctx, cfg)
+	if err == nil {
+		s.created(c.CachedInfo().Name)
+	}
+	return c, err
+}
+
+// AfterConsumer calls f whenever the backend has created a consumer, and before it reads from it.
+func (b *Backend) AfterConsumer(f func(name string)) { b.stream = intercepted{b.stream, f} }

@@ -69,7 +69,7 @@ func (w *watch) run(ctx context.Context, kind string) (err error) {
 			return err
 		}
 		select { // what fails at once would fail again
-		case <-time.After(max(0, w.b.cfg.Poll-time.Since(begun))):
+		case <-time.After(max(0, retryPause-time.Since(begun))):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -182,6 +182,9 @@ func (w *watch) bookmark(ctx context.Context) error {
 	}
 	return nil
 }
+
+// retryPause is the least time between two consumers of a watch.
+const retryPause = 100 * time.Millisecond
 
 // missingFor is how long a consumer may take to send what the leader has, before another one takes its place.
 const missingFor = time.Second

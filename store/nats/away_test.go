@@ -1,0 +1,206 @@
+//go:build linux
+
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/nats"
+)
+
+// The watcher is cut off, objects are deleted, and the history in which that stands is removed. The handler hears of the
+// deletions all the same, since the informer lists again.
+func TestDeletionsAreToldAfterTheHistoryWasTrimmedWhileTheWatcherWasAway(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	proxy := servertest.NewProxy(t, s.Addr().String())
+	near := connect(t, s.ClientURL())
+	cfg := nats.Config{Stream: newStream(t, near), History: 50, Poll: 10 * time.Millisecond, Timeout: 500 * time.Millisecond}
+	db := open(t, near, cfg)
+	db.SetGrace(5 * time.Millisecond)
+	apps := dbtest.Apps(t, db)
+	far := dbtest.Apps(t, open(t, connect(t, "nats://"+proxy.Addr()), cfg))
+	inf, err := informer.New(far, store.Key[dbtest.App], informer.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	var deleted sync.Map
+	handler, err := inf.AddHandler(informer.Handler[string, store.Object[dbtest.App]]{
+		OnDelete: func(d cache.Tombstone[string, store.Object[dbtest.App]]) { deleted.Store(d.Key, true) },
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }() // ends with stop; the test waits for it
+	var want []string
+	for i := range min(*cycles, 20) {
+		key := fmt.Sprint("gone", i)
+		_, err := apps.Create(ctx, store.Object[dbtest.App]{Key: key})
+		require.NoError(t, err)
+		kept, err := apps.Create(ctx, store.Object[dbtest.App]{Key: fmt.Sprint("kept", i)})
+		require.NoError(t, err)
+		require.NoError(t, inf.WaitForVersion(ctx, kept.Version))
+		proxy.Stall()
+		_, err = apps.Delete(ctx, key)
+		require.NoError(t, err)
+		want = append(want, key)
+		var filler store.Object[dbtest.App]
+		for n := range 60 {
+			filler, err = apps.Create(ctx, store.Object[dbtest.App]{Key: fmt.Sprint("filler", i, "/", n)})
+			require.NoError(t, err)
+		}
+		require.NoError(t, db.Forget(ctx, filler.Version-1))
+		gone, err := db.Get(ctx, "App", key)
+		require.NoError(t, err)
+		require.Zero(t, gone, "nobody remembers the deletion")
+		proxy.Cut()
+		proxy.Heal()
+		require.NoError(t, inf.WaitForVersion(ctx, filler.Version))
+	}
+	require.NoError(t, handler.WaitIdle(ctx))
+	for _, key := range want {
+		_, told := deleted.Load(key)
+		assert.True(t, told, key)
+	}
+	l, err := apps.List(ctx)
+	require.NoError(t, err)
+	assert.Len(t, l.Items, inf.Indexer().Len())
+	stop()
+	require.NoError(t, <-done)
+}
+
+// Objects that were deleted and forgotten do not come back when the server is killed.
+func TestNothingComesBackAfterAKill(t *testing.T) {
+	t.Parallel()
+	s := process(t)
+	js := reach(t, s.Addr())
+	cfg := nats.Config{History: 40, Timeout: 2 * time.Second}
+	require.NoError(t, nats.Create(t.Context(), js, cfg))
+	db := open(t, js, cfg)
+	db.SetGrace(time.Millisecond)
+	var last backend.Record
+	for i := range 40 {
+		key := fmt.Sprint(i)
+		for _, value := range []string{"1", "2"} {
+			_, err := put(t.Context(), db, "app", key, value, backend.Fence{Lease: "shop", Term: uint64(i / 10)})
+			require.NoError(t, err)
+		}
+		_, err := remove(t.Context(), db, "app", key)
+		require.NoError(t, err)
+		last, err = put(t.Context(), db, "app", "kept", key)
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Forget(t.Context(), last.Version-1))
+	before := state(t, js, "setpoint").Msgs
+	assert.Less(t, before, uint64(10))
+	for range *cycles {
+		s.Restart()
+		again := reach(t, s.Addr())
+		assert.Equal(t, before, state(t, again, "setpoint").Msgs)
+		all, version := read(t, open(t, again, cfg), "app")
+		assert.Equal(t, map[string]string{"kept": "39"}, all)
+		assert.Equal(t, last.Version, version)
+		_, err := put(t.Context(), open(t, again, cfg), "app", "late", "", backend.Fence{Lease: "shop", Term: 2})
+		require.ErrorIs(t, err, backend.ErrFenced)
+	}
+}
+
+// A server that takes one atomic publish at a time makes the others wait, and loses none.
+func TestAtomicPublishesWaitForTheirTurn(t *testing.T) {
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: 1},
+	})
+	require.NoError(t, err)
+	s.Start()
+	defer s.WaitForShutdown()
+	defer s.Shutdown()
+	require.True(t, s.ReadyForConnections(10*time.Second))
+	js := connect(t, s.ClientURL())
+	cfg := nats.Config{Stream: newStreamInMemory(t, js)}
+	var g sync.WaitGroup
+	for i := range 8 {
+		db := open(t, connect(t, s.ClientURL()), cfg)
+		g.Go(func() { // ends after its writes; the test waits for it
+			for n := range 5 {
+				if _, err := put(t.Context(), db, "app", fmt.Sprint(i, "/", n), "1", backend.Fence{Lease: "shop", Term: 1}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	g.Wait()
+	all, _ := read(t, open(t, js, cfg), "app")
+	assert.Len(t, all, 8*5)
+}
+
+// hooked calls a function between the decision and the write.
+type hooked struct {
+	backend.Backend
+	decided func()
+}
+
+func (h hooked) Transact(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
+	return h.Backend.Transact(ctx, kind, key, fences, func(have backend.Record) (*backend.Record, error) {
+		next, err := decide(have)
+		if next != nil && err == nil {
+			h.decided()
+		}
+		return next, err
+	})
+}
+
+// A write whose acknowledgment was lost is applied once, when it is repeated under its id.
+func TestAWriteWhoseReplyIsLostIsAppliedOnce(t *testing.T) {
+	s := serve(t)
+	proxy := servertest.NewProxy(t, s.Addr().String())
+	near := connect(t, s.ClientURL())
+	cfg := nats.Config{Stream: newStreamInMemory(t, near), Timeout: 300 * time.Millisecond}
+	apps := dbtest.Apps(t, open(t, near, cfg))
+	cuts := 0
+	far := dbtest.Apps(t, hooked{open(t, connect(t, "nats://"+proxy.Addr()), cfg), func() {
+		cuts++
+		proxy.CutNextReply()
+	}})
+	_, err := far.Create(t.Context(), store.Object[dbtest.App]{Key: "a"}, store.RequestID("once"))
+	require.Error(t, err)
+	require.Equal(t, 1, cuts)
+	var created store.Object[dbtest.App]
+	for created.Version == 0 { // while the client reconnects
+		if created, err = far.Create(t.Context(), store.Object[dbtest.App]{Key: "a"}, store.RequestID("once")); err != nil {
+			require.NotErrorIs(t, err, store.ErrExists)
+		}
+	}
+	require.Equal(t, 1, cuts, "the repetition has nothing to write")
+	stored, err := apps.Get(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, stored, created)
+
+	created.Value.Image = "new"
+	_, err = far.Update(t.Context(), created)
+	require.Error(t, err)
+	for err != nil && !errors.Is(err, store.ErrConflict) {
+		_, err = far.Update(t.Context(), created)
+	}
+	require.ErrorIs(t, err, store.ErrConflict, "without an id")
+	stored, err = apps.Get(t.Context(), "a")
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, stored.Generation)
+}

@@ -1,0 +1,204 @@
+package nats_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/nats"
+)
+
+var image = strings.Repeat("registry.example/app:", 10)
+
+// bare is the floor: the same stream, used through the client alone.
+type bare struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+}
+
+func newBare(b *testing.B, url string) bare {
+	js := connect(b, url)
+	stream, err := js.Stream(b.Context(), newStream(b, js))
+	require.NoError(b, err)
+	return bare{js, stream}
+}
+
+func (f *bare) subject(key string) string { return f.stream.CachedInfo().Config.Name + ".o.App." + key }
+
+// update reads the last message of a subject, and writes another one if nobody was faster.
+func (f *bare) update(ctx context.Context, key string, data []byte) error {
+	last, err := f.stream.GetLastMsgForSubject(ctx, f.subject(key))
+	if err != nil {
+		return err
+	}
+	m := natsgo.NewMsg(last.Subject)
+	m.Data = data
+	_, err = f.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(last.Sequence))
+	return err
+}
+
+// BenchmarkWrite compares updates by one writer and by sixteen, each of an object of its own.
+func BenchmarkWrite(b *testing.B) {
+	for _, writers := range []int{1, 16} {
+		each := func(b *testing.B, write func(writer, i int) error) {
+			var g sync.WaitGroup
+			var next atomic.Int64
+			b.ResetTimer()
+			for w := range writers {
+				g.Go(func() {
+					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+						if err := write(w, int(i)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			g.Wait()
+		}
+		b.Run(fmt.Sprintf("writers=%d/bare", writers), func(b *testing.B) {
+			f := newBare(b, serve(b).ClientURL())
+			for w := range writers {
+				_, err := f.js.Publish(b.Context(), f.subject(strconv.Itoa(w)), nil)
+				require.NoError(b, err)
+			}
+			each(b, func(w, i int) error {
+				return f.update(b.Context(), strconv.Itoa(w), fmt.Appendf(nil, `{"Image":"%s%d"}`, image, i))
+			})
+		})
+		b.Run(fmt.Sprintf("writers=%d/setpoint", writers), func(b *testing.B) {
+			js := connect(b, serve(b).ClientURL())
+			s := dbtest.Apps(b, open(b, js, nats.Config{Stream: newStream(b, js)}))
+			objects := make([]store.Object[dbtest.App], writers)
+			for w := range objects {
+				var err error
+				objects[w], err = s.Create(b.Context(), store.Object[dbtest.App]{Key: strconv.Itoa(w)})
+				require.NoError(b, err)
+			}
+			each(b, func(w, i int) (err error) {
+				objects[w].Value.Image = fmt.Sprint(image, i)
+				objects[w], err = s.Update(b.Context(), objects[w])
+				return err
+			})
+		})
+	}
+}
+
+// BenchmarkHandler compares the time from the acknowledgment of a write to the handler of an informer with that to a consumer
+// of the client.
+func BenchmarkHandler(b *testing.B) {
+	measure := func(b *testing.B, seen <-chan time.Time, write func(i int) error) {
+		var longest, all time.Duration
+		n := 0
+		for ; b.Loop(); n++ {
+			require.NoError(b, write(n))
+			written := time.Now()
+			latency := max((<-seen).Sub(written), 0) // it may be seen before the acknowledgment
+			longest, all = max(longest, latency), all+latency
+		}
+		b.ReportMetric(float64(longest.Microseconds()), "µs-max")
+		b.ReportMetric(float64(all.Microseconds())/float64(n), "µs-mean")
+	}
+	b.Run("bare", func(b *testing.B) {
+		url := serve(b).ClientURL()
+		f, seen := newBare(b, url), make(chan time.Time, 1)
+		_, err := f.js.Publish(b.Context(), f.subject("a"), nil)
+		require.NoError(b, err)
+		reader, err := connect(b, url).OrderedConsumer(b.Context(), f.stream.CachedInfo().Config.Name,
+			jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
+		require.NoError(b, err)
+		consuming, err := reader.Consume(func(jetstream.Msg) { seen <- time.Now() })
+		require.NoError(b, err)
+		defer consuming.Stop()
+		measure(b, seen, func(i int) error { return f.update(b.Context(), "a", strconv.AppendInt(nil, int64(i), 10)) })
+	})
+	b.Run("setpoint", func(b *testing.B) {
+		url := serve(b).ClientURL()
+		js := connect(b, url)
+		cfg := nats.Config{Stream: newStream(b, js)}
+		inf, err := informer.New(dbtest.Apps(b, open(b, connect(b, url), cfg)), store.Key[dbtest.App], informer.Config{})
+		require.NoError(b, err)
+		seen := make(chan time.Time, 1)
+		_, err = inf.AddHandler(informer.Handler[string, store.Object[dbtest.App]]{
+			OnAdd:    func(store.Object[dbtest.App], bool) { seen <- time.Now() },
+			OnUpdate: func(_, _ store.Object[dbtest.App]) { seen <- time.Now() },
+			OnDelete: func(cache.Tombstone[string, store.Object[dbtest.App]]) {},
+		})
+		require.NoError(b, err)
+		ctx, stop := context.WithCancel(b.Context())
+		done := make(chan error)
+		go func() { done <- inf.Run(ctx) }() // ends with stop
+		s := dbtest.Apps(b, open(b, js, cfg))
+		o, err := s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
+		require.NoError(b, err)
+		<-seen
+		measure(b, seen, func(i int) (err error) {
+			o.Value.Image = strconv.Itoa(i)
+			o, err = s.Update(ctx, o)
+			return err
+		})
+		stop()
+		require.NoError(b, <-done)
+	})
+}
+
+// BenchmarkList compares a list of 100,000 objects, decoded, with the same number of messages read by a consumer of the client.
+func BenchmarkList(b *testing.B) {
+	const n = 100_000
+	fill := func(b *testing.B, url string) (jetstream.JetStream, nats.Config) {
+		js := connect(b, url)
+		cfg := nats.Config{Stream: newStream(b, js)}
+		s := dbtest.Apps(b, open(b, js, cfg))
+		var g sync.WaitGroup
+		for w := range 16 {
+			g.Go(func() { // ends after its writes
+				for i := w; i < n; i += 16 {
+					_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprintf("%06d", i), Value: dbtest.App{Image: image}})
+					if err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		g.Wait()
+		return js, cfg
+	}
+	b.Run("bare", func(b *testing.B) {
+		js, cfg := fill(b, serve(b).ClientURL())
+		for b.Loop() {
+			consumer, err := js.OrderedConsumer(b.Context(), cfg.Stream, jetstream.OrderedConsumerConfig{
+				FilterSubjects: []string{cfg.Stream + ".o.App.*"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+			})
+			require.NoError(b, err)
+			messages, err := consumer.Messages()
+			require.NoError(b, err)
+			for range n {
+				_, err := messages.Next()
+				require.NoError(b, err)
+			}
+			messages.Stop()
+		}
+	})
+	b.Run("setpoint", func(b *testing.B) {
+		js, cfg := fill(b, serve(b).ClientURL())
+		s := dbtest.Apps(b, open(b, js, cfg))
+		for b.Loop() {
+			l, err := s.List(b.Context())
+			require.NoError(b, err)
+			require.Len(b, l.Items, n)
+		}
+	})
+}

@@ -1,0 +1,139 @@
+//go:build linux
+
+package nats_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/nats"
+)
+
+// A list has begun to read when an object is deleted, and the deletion is trimmed before the list comes to it.
+func TestAListThatWasOvertakenByTheTrimmerBeginsAgain(t *testing.T) {
+	url := serve(t).ClientURL()
+	js := connect(t, url)
+	cfg := nats.Config{Stream: newStream(t, js), Poll: time.Hour}
+	db, other := open(t, js, cfg), open(t, connect(t, url), cfg)
+	other.SetGrace(time.Millisecond)
+	for _, key := range []string{"gone", "kept"} {
+		_, err := put(t.Context(), other, "app", key, "1")
+		require.NoError(t, err)
+	}
+	begun := 0
+	db.AfterConsumer(func(string) {
+		if begun++; begun > 1 {
+			return
+		}
+		_, err := remove(t.Context(), other, "app", "gone")
+		require.NoError(t, err)
+		last, err := put(t.Context(), other, "app", "kept", "2")
+		require.NoError(t, err)
+		require.NoError(t, other.Forget(t.Context(), last.Version-1))
+	})
+	all, _ := read(t, db, "app")
+	assert.Equal(t, map[string]string{"kept": "2"}, all)
+	assert.Equal(t, 2, begun)
+}
+
+// A consumer is held up while an object is deleted and the deletion is trimmed. The watch tells the deletion, or expires.
+func TestAWatchThatWasOvertakenByTheTrimmerExpires(t *testing.T) {
+	for _, grace := range []time.Duration{time.Millisecond, time.Second} {
+		t.Run(fmt.Sprint("grace ", grace), func(t *testing.T) {
+			url := serve(t).ClientURL()
+			js := connect(t, url)
+			cfg := nats.Config{Stream: newStream(t, js), Poll: time.Hour}
+			db, other := open(t, js, cfg), open(t, connect(t, url), cfg)
+			db.SetGrace(grace)
+			other.SetGrace(grace)
+			stream, err := js.Stream(t.Context(), cfg.Stream)
+			require.NoError(t, err)
+			consumer := ""
+			db.AfterConsumer(func(name string) { consumer = name })
+			_, err = put(t.Context(), other, "app", "gone", "1")
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			var last error
+			told := 0
+			for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+				if last = err; err != nil {
+					break
+				}
+				if told++; told > 1 {
+					assert.True(t, c.Record.Deleted, "the watch tells of %q and has left out the deletion", c.Record.Key)
+					break
+				}
+				_, err := stream.PauseConsumer(ctx, consumer, time.Now().Add(time.Hour))
+				require.NoError(t, err)
+				_, err = remove(ctx, other, "app", "gone")
+				require.NoError(t, err)
+				late, err := put(ctx, other, "app", "late", "1")
+				require.NoError(t, err)
+				require.NoError(t, other.Forget(ctx, late.Version-1))
+				_, err = stream.ResumeConsumer(ctx, consumer)
+				require.NoError(t, err)
+			}
+			if told == 1 {
+				require.ErrorIs(t, last, backend.ErrExpired)
+			}
+		})
+	}
+}
+
+// Messages are lost with a connection, after the server has sent them. The watch tells them before anything later.
+func TestAWatchTellsWhatWasLostOnTheWay(t *testing.T) {
+	s := serve(t)
+	proxy := servertest.NewProxy(t, s.Addr().String())
+	near := connect(t, s.ClientURL())
+	cfg := nats.Config{Stream: newStream(t, near), Poll: time.Hour}
+	js := connect(t, "nats://"+proxy.Addr())
+	db, far := open(t, near, cfg), open(t, js, cfg)
+	stream, err := near.Stream(t.Context(), cfg.Stream)
+	require.NoError(t, err)
+	name := ""
+	far.AfterConsumer(func(n string) { name = n })
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var written, told []informer.Version
+	write := func() {
+		r, err := put(ctx, db, "app", fmt.Sprint(len(written)), "1")
+		require.NoError(t, err)
+		written = append(written, r.Version)
+	}
+	write()
+	for c, err := range far.Watch(ctx, "app", backend.Query{}, 0) {
+		require.NoError(t, err)
+		if told = append(told, c.Version); len(told) == 4 {
+			break
+		}
+		if len(told) > 1 {
+			continue
+		}
+		proxy.Stall()
+		write()
+		write()
+		for { // the server sends them, into a network that loses them
+			consumer, err := stream.Consumer(ctx, name)
+			require.NoError(t, err)
+			if consumer.CachedInfo().Delivered.Consumer == 3 {
+				break
+			}
+		}
+		proxy.Cut()
+		proxy.Heal()
+		for js.Conn().Stats().Reconnects == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		write()
+	}
+	assert.Equal(t, written, told)
+}
