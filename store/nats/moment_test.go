@@ -137,3 +137,31 @@ func TestAWatchTellsWhatWasLostOnTheWay(t *testing.T) {
 	}
 	assert.Equal(t, written, told)
 }
+
+// The stream is purged and written again before the watch asks for anything. What it is sent is above all marks.
+func TestAWatchThatIsSentTheChangesAfterAPurgeExpires(t *testing.T) {
+	url := serve(t).ClientURL()
+	js := connect(t, url)
+	cfg := nats.Config{Stream: newStream(t, js), Poll: 50 * time.Millisecond}
+	db, other := open(t, js, cfg), open(t, connect(t, url), cfg)
+	stream, err := js.Stream(t.Context(), cfg.Stream)
+	require.NoError(t, err)
+	_, err = put(t.Context(), other, "app", "a", "1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var last error
+	purged := false
+	for _, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+		if last = err; purged || err != nil {
+			continue
+		}
+		purged = true
+		require.NoError(t, stream.Purge(ctx))
+		_, version := read(t, other, "app")
+		r, err := put(ctx, other, "app", "b", "1")
+		require.NoError(t, err)
+		require.Greater(t, r.Version, version)
+	}
+	require.ErrorIs(t, last, backend.ErrExpired)
+}
