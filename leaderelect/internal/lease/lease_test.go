@@ -1,9 +1,12 @@
 package lease_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,4 +87,63 @@ func TestTheClocksOfTheKernelAreReadCloseToEachOther(t *testing.T) {
 	assert.GreaterOrEqual(t, most, time.Duration(0))
 	again, _ := lease.Asleep()
 	assert.InDelta(t, most, again, float64(time.Second), "nobody has suspended the machine")
+}
+
+func TestAllWhoWaitForCallsAreToldWhenTheLastHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls lease.Calls
+		began := time.Now()
+		for _, d := range []time.Duration{time.Second, time.Minute} {
+			go func() {
+				_, _ = lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) {
+					time.Sleep(d)
+					return 0, nil
+				})
+			}()
+		}
+		synctest.Wait()
+		waited := make(chan time.Duration)
+		for range 3 {
+			go func() {
+				assert.Zero(t, calls.Wait(time.Hour))
+				waited <- time.Since(began)
+			}()
+		}
+		for range 3 {
+			require.Equal(t, time.Minute, <-waited)
+		}
+		assert.Zero(t, calls.Wait(0), "none is left to wait for")
+	})
+}
+
+func TestAWarningIsLoggedOnceInTenSecondsAndSaysHowManyWereSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := lease.NewWarnings(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+					return slog.Attr{}
+				}
+				return a
+			},
+		})))
+		down := errors.New("down")
+		warn := func(d time.Duration, message string) {
+			time.Sleep(d)
+			w.Warn(t.Context(), message, down)
+		}
+		warn(0, "read")
+		warn(10*time.Second-1, "read") // skipped
+		warn(0, "write")               // another message
+		warn(1, "read")
+		warn(10*time.Second, "read") // none was skipped
+		for range 3 {
+			warn(time.Second, "read")
+		}
+		warn(7*time.Second, "read")
+		assert.Equal(t, []string{
+			"msg=read error=down", "msg=write error=down", "msg=read error=down skipped=1", "msg=read error=down",
+			"msg=read error=down skipped=3",
+		}, strings.Split(strings.TrimSpace(log.String()), "\n"))
+	})
 }
