@@ -11,6 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/wait"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -189,6 +190,15 @@ func TestAStopWithoutALimitWaits(t *testing.T) {
 		hear()
 		require.NoError(t, r.stop())
 		assert.Contains(t, s.events.take(), "hook")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{StopTimeout: -1})
+		s.hook = func(ctx context.Context) error { return wait.Sleep(ctx, 24*time.Hour) }
+		r := start(t, s.manager.Run)
+		synctest.Wait()
+		began := time.Now()
+		require.NoError(t, r.stop(), "nor does the context of BeforeRelease end")
+		assert.GreaterOrEqual(t, time.Since(began), 24*time.Hour)
 	})
 }
 
