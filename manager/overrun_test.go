@@ -153,6 +153,18 @@ func TestTheProcessDoesNotEndWhenNoPartGoesOn(t *testing.T) {
 		s.manager.Overrun(l)
 		assert.Zero(t, s.exits.Load())
 		_ = s.stop()
+		assert.NotContains(t, s.out.String(), "OnStoppedLeading")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		called := 0
+		s := newLedStage(t, func(cfg *leaderelect.Config) {
+			cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { called++ }
+		}, func(ctx context.Context) { <-ctx.Done() })
+		l := s.lose()
+		s.manager.Overrun(l)
+		assert.Equal(t, 1, called)
+		assert.Zero(t, s.exits.Load())
+		_ = s.stop()
 	})
 }
 

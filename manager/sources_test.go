@@ -197,3 +197,14 @@ func TestTheLastStageThatAPartIsGivenCounts(t *testing.T) {
 		assert.EqualValues(t, 1, c.asked.Load(), "the methods of the part are found")
 	})
 }
+
+func TestAPartThatIsNoSourceIsNoneForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := &log[string]{}
+		late := newFakeSource("late", events)
+		m := must(manager.New(manager.Config{Logger: quiet}, manager.At(manager.Always, late)))
+		require.ErrorIs(t, m.Add(newFakePart("reads", events, late)), manager.ErrExists, "it runs after the sources")
+		require.Len(t, m.Stats().Parts, 1)
+		m.CheckInvariants(t)
+	})
+}

@@ -48,6 +48,12 @@ var branches = []struct {
 	{name: "unfinished inside of permanent", err: retry.Permanent(retry.NotYet(errBusy, time.Second)), permanent: true, notYet: true, delay: time.Second},
 }
 
+// several are errors of which some may be nil.
+type several []error
+
+func (several) Error() string     { return "several" }
+func (s several) Unwrap() []error { return s }
+
 func TestAFailureDoesNotHideBehindAWait(t *testing.T) {
 	joins := map[string]func(a, b, c error) error{
 		"flat": func(a, b, c error) error { return errors.Join(a, b, c) },
@@ -58,6 +64,7 @@ func TestAFailureDoesNotHideBehindAWait(t *testing.T) {
 			return errors.Join(a, fmt.Errorf("more: %w", errors.Join(b, c)))
 		},
 		"text": func(a, b, c error) error { return fmt.Errorf("all: %w, %w, %w", a, b, c) },
+		"a type of its own, which keeps what is nil": func(a, b, c error) error { return several{a, b, c} },
 	}
 	for _, a := range branches {
 		for _, b := range branches {
