@@ -20,9 +20,10 @@
 //     deletion of a bad object is noticed as usual.
 //  3. Polls do not overlap, and all watchers share them. A Source starts no goroutine: it polls only in List and while it is
 //     watched.
-//  4. A Source counts versions, one for each change that it finds. They mean nothing to another Source. The changes of one poll
-//     are in the order of the list, followed by the deletions in the order in which the keys first appeared. A watcher that misses
-//     the changes of two polls gets [informer.ErrExpired].
+//  4. A Source counts versions, one for each change that it finds, and they mean nothing to another Source; or Config.Version
+//     returns them, and a cache at a version shows every change up to it. The changes of one poll are in the order of the list,
+//     followed by the deletions in the order in which the keys first appeared. A watcher that misses the changes of two polls gets
+//     [informer.ErrExpired].
 //  5. After a poll without changes, watchers get an [informer.Bookmark]. So an informer whose polls fail becomes stale: see
 //     [informer.Informer.Stale].
 //  6. A nudge is never lost: each one is followed by a poll that begins after it, as soon as there is a watcher or a List.

@@ -37,7 +37,11 @@ type Source[K comparable, T any] struct {
 	mu sync.Mutex
 	// mu guards the following.
 	version informer.Version
-	history []informer.Event[T] // the changes of the last poll that found any; the last has version
+	history []informer.Event[T] // the changes of the last poll that found any
+	rounds  uint64              // polls that found any
+	told    informer.Version    // of the last change in history
+	low     informer.Version    // what has changed after it, or after a later version, is in history
+	vague   bool                // the version of the poll before history was told too
 	due     time.Time           // of the next poll
 	polled  chan struct{}       // closed, with mu held, and replaced, after each good poll
 }
@@ -58,6 +62,15 @@ type Config[T any] struct {
 	// Valid returns an error for an object that must not be used, such as one that is half written. The error is reported with
 	// the key of the object. Defaults to no check.
 	Valid func(T) error
+
+	// Version returns the version of the source, so that versions mean something outside: a writer can tell whether a cache shows
+	// its write. It is called right before each list. The list must show every change up to the version that it returns, and may show
+	// later ones. An error is a failed poll. A version that is less than one before counts as that one.
+	//
+	// Right are a counter that each writer locks until its commit, the revision of an API, and the first transaction of a database
+	// that is still open. A greatest id or updated_at is wrong if writers overlap: see [informer.Version]. Defaults to a count of
+	// the changes that this Source has found, which means nothing to anybody else.
+	Version func(ctx context.Context) (informer.Version, error)
 
 	// OnError is called for each poll of a watch that failed, and for the bad objects of a poll, all in one error. It runs in the
 	// goroutine of a watcher, or of a List that found bad objects. (List returns other errors to its caller.) Several goroutines
@@ -168,39 +181,59 @@ func (s *Source[K, T]) BookmarkPeriod() time.Duration {
 // Watch yields the changes after a version that came from List or Watch of this Source.
 func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
-		for first := true; ; first = false {
-			events, polled, known := s.since(after)
-			if !known {
-				yield(informer.Event[T]{}, informer.ErrExpired)
-				return
-			}
-			if !first && len(events) == 0 {
-				events = []informer.Event[T]{{Type: informer.Bookmark, Version: after}}
-			}
-			for _, ev := range events {
+		news, known := s.since(after)
+		for known {
+			for _, ev := range news.events {
 				if !yield(ev, nil) {
 					return
 				}
-				after = ev.Version
 			}
-			if err := s.await(ctx, polled); err != nil {
+			if err := s.await(ctx, news.polled); err != nil {
 				yield(informer.Event[T]{}, err)
 				return
 			}
+			if news, known = s.next(news.round); known && len(news.events) == 0 {
+				news.events = []informer.Event[T]{{Type: informer.Bookmark, Version: news.version}}
+			}
 		}
+		yield(informer.Event[T]{}, informer.ErrExpired)
 	}
 }
 
-// since returns the changes after a version, and a channel that is closed after the next good poll. It reports whether
-// the version is in the history.
-func (s *Source[K, T]) since(after informer.Version) (events []informer.Event[T], polled <-chan struct{}, known bool) {
+// news is what a watcher has not told yet.
+type news[T any] struct {
+	events  []informer.Event[T]
+	version informer.Version
+	round   uint64          // it includes that of so many polls with changes
+	polled  <-chan struct{} // closed after the next good poll
+}
+
+// since returns the changes after a version. It reports whether they are in the history.
+func (s *Source[K, T]) since(after informer.Version) (n news[T], known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := informer.Version(len(s.history))
-	if after > s.version || after < s.version-n {
-		return nil, nil, false
+	n = news[T]{version: s.version, round: s.rounds, polled: s.polled}
+	switch {
+	case after > s.told || after == s.told && !s.vague:
+	case after < s.low:
+		return n, false
+	case s.cfg.Version == nil: // each change has a version of its own
+		n.events = s.history[informer.Version(len(s.history))-(s.told-after):]
+	default:
+		n.events = s.history
 	}
-	return s.history[n-(s.version-after):], s.polled, true
+	return n, after <= s.version
+}
+
+// next returns the changes after those of so many polls. It reports whether they are in the history.
+func (s *Source[K, T]) next(round uint64) (n news[T], known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = news[T]{version: s.version, round: s.rounds, polled: s.polled}
+	if s.rounds != round {
+		n.events = s.history
+	}
+	return n, s.rounds <= round+1
 }
 
 // await returns nil when polled is closed, for which it polls itself whenever it is time or someone nudges. Its error is
@@ -261,7 +294,13 @@ func (s *Source[K, T]) poll(ctx context.Context) (items []T, bad, err error) {
 	}
 	var changes []informer.Event[T]
 	var refused []error
-	err = wait.Call(ctx, func(ctx context.Context) error {
+	var version informer.Version
+	err = wait.Call(ctx, func(ctx context.Context) (err error) {
+		if s.cfg.Version != nil {
+			if version, err = s.cfg.Version(ctx); err != nil {
+				return fmt.Errorf("version: %w", err)
+			}
+		}
 		listed, err := s.list(ctx)
 		if err != nil {
 			return err
@@ -279,16 +318,38 @@ func (s *Source[K, T]) poll(ctx context.Context) (items []T, bad, err error) {
 	if len(refused) > 0 {
 		bad = fmt.Errorf("poll: %w", errors.Join(refused...))
 	}
-	for i := range changes {
-		s.version++
-		changes[i].Version = s.version
-	}
-	if len(changes) > 0 {
-		s.history = changes
-	}
+	s.noteLocked(changes, version)
 	close(s.polled)
 	s.polled = make(chan struct{})
 	return items, bad, nil
+}
+
+// noteLocked keeps what a poll has found, and the version of the source right before it.
+func (s *Source[K, T]) noteLocked(changes []informer.Event[T], version informer.Version) {
+	before := s.version
+	if s.cfg.Version == nil {
+		version = before + informer.Version(len(changes))
+	}
+	s.version = max(before, version)
+	if len(changes) == 0 {
+		return
+	}
+	for i := range changes {
+		changes[i].Version = before
+		if s.cfg.Version == nil {
+			changes[i].Version += informer.Version(i + 1)
+		}
+	}
+	changes[len(changes)-1].Version = s.version
+	s.low = s.told
+	switch {
+	case s.cfg.Version == nil:
+		s.low = before
+	case s.vague:
+		s.low++ // whoever is at told may lack the changes before these
+	}
+	s.history, s.told, s.vague = changes, s.version, s.version == before
+	s.rounds++
 }
 
 // compare returns the good states of what is listed, how they differ from what is known, and what is wrong with the
