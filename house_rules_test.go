@@ -302,15 +302,16 @@ func links(t *tree) (problems []string) {
 	return problems
 }
 
-// readmeCode checks that each Go program in the README, and in the first page on elections, is an example, to the letter, so
-// that it is compiled and tested.
+// readmeCode checks that each Go program in the README, in the first page on elections, and in the page on your database is an
+// example, to the letter, so that it is compiled and tested. The last one shows its program piece by piece.
 func readmeCode(t *tree) (problems []string) {
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
-	for _, name := range []string{"README.md", "docs/leaderelection.md"} {
+	for _, name := range []string{"README.md", "docs/leaderelection.md", "docs/your-database.md"} {
 		for _, m := range block.FindAllStringSubmatch(t.files[name], -1) {
 			same := func(f *goFile) bool {
-				example := within(f.dir, "examples") || f.test && strings.HasPrefix(path.Base(f.path), "example_")
-				return example && strings.HasSuffix(string(f.src), m[1])
+				example := strings.Contains("/"+f.dir+"/", "/examples/") || f.test && strings.HasPrefix(path.Base(f.path), "example_")
+				whole := strings.HasSuffix(string(f.src), m[1])
+				return example && (whole || name == "docs/your-database.md" && strings.Contains("\n"+string(f.src), "\n"+m[1]))
 			}
 			if !slices.ContainsFunc(t.code, same) {
 				first, _, _ := strings.Cut(m[1], "\n")

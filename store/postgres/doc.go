@@ -19,7 +19,22 @@
 // [informer.Informer.Reset] afterwards. Writes that go directly to a partition fire no trigger of the partitioned table: install
 // the partition.
 //
-// Without the right to create triggers, poll a query of yours: see package informer/poll.
+// A reconcile that writes the table does it in a transaction that begins with two calls. [Guard] refuses the transaction of a
+// leader that was replaced. [Table.VersionOf] makes the controller wait until its caches show the transaction:
+//
+//	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+//		if err := postgres.Guard(ctx, tx, leases); err != nil {
+//			return err
+//		}
+//		if _, err := tenants.VersionOf(ctx, tx); err != nil {
+//			return err
+//		}
+//		_, err := tx.Exec(ctx, "UPDATE tenants SET ...")
+//		return err
+//	})
+//
+// Without the right to create triggers, use [NewQuery], which polls. docs/your-database.md in the repository has a whole program,
+// and says what each way costs.
 //
 // # Objects
 //

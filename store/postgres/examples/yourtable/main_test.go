@@ -1,0 +1,172 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store/postgres"
+)
+
+// TestMain makes the test binary the program, in a process that a test has started.
+func TestMain(m *testing.M) {
+	if os.Getenv("YOURTABLE") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// program returns a process of the program that ends with the test.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	c := exec.Command(os.Args[0], args...)
+	c.Env, c.Stderr = append(os.Environ(), "YOURTABLE=1"), os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return c
+}
+
+// running is a copy of the program.
+type running struct {
+	process *exec.Cmd
+	lines   chan string // what it prints; closed when it has ended
+}
+
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := &running{process: program(t, args...), lines: make(chan string, 100)}
+	out, err := r.process.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.process.Start())
+	t.Cleanup(func() { _ = r.process.Process.Kill() })
+	go func() { // ends with the process
+		defer close(r.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			r.lines <- s.Text()
+		}
+	}()
+	return r
+}
+
+// next returns the next line.
+func (r *running) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case line := <-r.lines:
+		return line
+	case <-time.After(30 * time.Second):
+		t.Fatal("the program prints nothing")
+		return ""
+	}
+}
+
+// The page, from the beginning to the end: a table with rows, the log, two copies of the program, and a leader that is killed.
+func TestTwoCopiesKeepTheTableAndOneTakesOver(t *testing.T) {
+	url := "postgres://postgres@" + servertest.Postgres(t, "fsync=off").Addr() + "/postgres?sslmode=disable"
+	pool, err := pgxpool.New(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	do := func(sql string) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	do(`CREATE TABLE tenants (name text PRIMARY KEY, email text, servers integer NOT NULL, running integer NOT NULL DEFAULT 0)`)
+	do(`INSERT INTO tenants (name, email, servers) VALUES ('acme', 'a@example.com', 3)`)
+
+	out, err := program(t, url).CombinedOutput()
+	require.Error(t, err, "nothing is installed yet: %s", out)
+	require.NoError(t, program(t, "-install", url).Run())
+	require.NoError(t, program(t, "-install", url).Run(), "again")
+
+	table, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByName[Tenant], tenants())
+	require.NoError(t, err)
+	states := make(chan Tenant, 100)
+	tell := informer.Handler[string, Tenant]{
+		OnAdd: func(s Tenant, _ bool) { states <- s }, OnUpdate: func(_, s Tenant) { states <- s }, EveryEvent: true,
+	}
+	seen, err := informer.New(table, func(s Tenant) string { return s.Name }, informer.Config{})
+	require.NoError(t, err)
+	_, err = seen.AddHandler(tell)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- seen.Run(ctx) }() // ends with stop
+	defer func() {
+		stop()
+		require.NoError(t, <-ended)
+	}()
+	await := func(want Tenant) {
+		t.Helper()
+		deadline := time.After(30 * time.Second)
+		for {
+			select {
+			case got := <-states:
+				if got == want {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("%v does not come", want)
+			}
+		}
+	}
+
+	first := start(t, "-lease=2s", url)
+	assert.Equal(t, "acme: from 0 servers to 3", first.next(t))
+	await(Tenant{"acme", 3, 3})
+	do(`UPDATE tenants SET servers = 5`)
+	assert.Equal(t, "acme: from 3 servers to 5", first.next(t))
+	await(Tenant{"acme", 5, 5})
+	second := start(t, "-lease=2s", url)
+
+	require.NoError(t, first.process.Process.Kill())
+	do(`UPDATE tenants SET servers = 7; INSERT INTO tenants (name, servers) VALUES ('globex', 1)`)
+	lines := []string{second.next(t), second.next(t)}
+	assert.ElementsMatch(t, []string{"acme: from 5 servers to 7", "globex: from 0 servers to 1"}, lines)
+	await(Tenant{"globex", 1, 1})
+	do(`DELETE FROM tenants WHERE name = 'globex'`)
+	assert.Equal(t, "globex: gone", second.next(t))
+
+	require.NoError(t, second.process.Process.Signal(syscall.SIGTERM))
+	for line := range second.lines {
+		t.Errorf("it prints %q, must do nothing twice", line)
+	}
+	require.NoError(t, second.process.Wait())
+	for line := range first.lines {
+		t.Errorf("it prints %q, must do nothing twice", line)
+	}
+	require.ErrorContains(t, first.process.Wait(), "killed")
+	var term int
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT term FROM setpoint.leases WHERE name = 'tenants'`).Scan(&term))
+	assert.GreaterOrEqual(t, term, 2)
+}
+
+// Whoever copies all pieces from the page has this program.
+func TestThePageShowsThisProgram(t *testing.T) {
+	source, err := os.ReadFile("main.go")
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../../../docs/your-database.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(page), "\n## Ten minutes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var pieces strings.Builder
+	for _, m := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		pieces.WriteString(m[1])
+	}
+	require.Equal(t, string(source), pieces.String())
+}

@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
+	"github.com/setpoint-go/setpoint/internal/written"
+)
+
+// Query makes a source of a query, for informer.New. It needs the right to SELECT and nothing else: it runs the query at
+// intervals and compares, so it also suits views and joins. It is a [poll.Source].
+//
+// A cache at a version shows every transaction up to it, and [Query.VersionOf] returns the version of a transaction of yours.
+// Versions of all queries of one server can be compared, and not with those of a [Table]. What a Table does not need, a Query costs: it reads all rows in every interval, does not see what
+// changes and changes back between two polls, and sees a change after up to an interval.
+//
+// The version of a poll is below every transaction that was open when the poll began. So one writing transaction that stays open,
+// in any database of the server, holds versions back, as it does for a Table. It does not hold back changes.
+//
+// All methods are safe for concurrent use.
+type Query[K comparable, T any] struct {
+	*poll.Source[K, T]
+	server queryClock
+}
+
+// queryClock identifies a server and its replicas: the system identifier, which initdb has drawn.
+type queryClock string
+
+// queryKind is the kind of the clock of all queries of a server.
+const queryKind = "postgres query"
+
+// NewQuery returns the source of the rows that a query returns. sql has no parameters. scan reads a row, such as
+// pgx.RowToStructByName, and key tells the rows apart. Version of cfg must be nil: NewQuery sets it. NewQuery returns an
+// error if a field of cfg is out of its bounds, or if the server cannot be asked who it is.
+func NewQuery[K comparable, T any](
+	ctx context.Context, pool *pgxpool.Pool, sql string, scan func(pgx.CollectableRow) (T, error), key cache.KeyFunc[K, T], cfg poll.Config[T],
+) (*Query[K, T], error) {
+	if pool == nil || scan == nil || key == nil {
+		panic("postgres: NewQuery called with a nil pool, scan, or key")
+	}
+	if cfg.Version != nil {
+		return nil, errors.New("postgres: new query: Config.Version is set, must be nil")
+	}
+	cfg.Version = func(ctx context.Context) (informer.Version, error) {
+		var first string
+		if err := pool.QueryRow(ctx, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text").Scan(&first); err != nil {
+			return 0, err
+		}
+		horizon, err := parseXID(first)
+		return moment{horizon: horizon}.last(), err
+	}
+	var server queryClock
+	if err := pool.QueryRow(ctx, "SELECT system_identifier::text FROM pg_control_system()").Scan(&server); err != nil {
+		return nil, failed(ctx, "new query", err)
+	}
+	list := func(ctx context.Context) ([]T, error) {
+		rows, err := pool.Query(ctx, sql)
+		if err != nil {
+			return nil, err
+		}
+		return pgx.CollectRows(rows, scan)
+	}
+	source, err := poll.New(list, key, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: new query: %w", err)
+	}
+	return &Query[K, T]{source, server}, nil
+}
+
+// Clock says what the versions of q count: see [Table.Clock].
+func (q *Query[K, T]) Clock() written.Clock { return written.Clock{Kind: queryKind, DB: q.server} }
+
+// VersionOf is [Table.VersionOf] for the queries of a server. It needs no rights. The number of a transaction may be given again after
+// a crash or a failover of the server; then a controller may reconcile a key too early, and the caches are right nevertheless.
+func (q *Query[K, T]) VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, error) {
+	var text string
+	err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text").Scan(&text)
+	xid := uint64(0)
+	if err == nil {
+		xid, err = parseXID(text)
+	}
+	if err != nil {
+		return 0, failed(ctx, "read the version of a transaction", err)
+	}
+	v := moment{}.versionOf(xid)
+	written.Tell(ctx, queryKind, q.server, uint64(v))
+	return v, nil
+}

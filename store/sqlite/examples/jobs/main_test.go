@@ -1,0 +1,127 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/storelease"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/sqlite"
+)
+
+// TestMain makes the test binary the program, in a process that a test has started.
+func TestMain(m *testing.M) {
+	if os.Getenv("JOBS") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// running is a process of the program.
+type running struct {
+	process *exec.Cmd
+	lines   chan string // what it prints; closed when it has ended
+}
+
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := &running{process: exec.Command(os.Args[0], args...), lines: make(chan string, 1000)}
+	r.process.Env, r.process.Stderr = append(os.Environ(), "JOBS=1"), os.Stderr
+	r.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := r.process.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.process.Start())
+	t.Cleanup(func() { _ = r.process.Process.Kill() })
+	go func() { // ends with the process
+		defer close(r.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			r.lines <- s.Text()
+		}
+	}()
+	return r
+}
+
+// A process is killed again and again while its jobs run. Each run is done, in order; the one that was under way is repeated at most.
+func TestJobsGoOnWhereTheyWereAfterAKill(t *testing.T) {
+	const runs, kills = 40, 2
+	file := filepath.Join(t.TempDir(), "jobs.db")
+	args := []string{"-db", file, "-interval=1ms", "-lease=1s"}
+	done, repeated := map[string]int{}, 0
+	var r *running
+	note := func(line string) {
+		name, text, _ := strings.Cut(line, ": ")
+		var run, of int
+		_, err := fmt.Sscanf(text, "run %d of %d", &run, &of)
+		require.NoError(t, err, line)
+		if run == done[name] {
+			repeated++
+			return
+		}
+		require.Equal(t, done[name]+1, run, line)
+		done[name] = run
+	}
+	read := func(lines int) {
+		t.Helper()
+		for range lines {
+			select {
+			case line, ok := <-r.lines:
+				require.True(t, ok, "the program has ended")
+				note(line)
+			case <-time.After(30 * time.Second):
+				t.Fatal("the program prints nothing")
+			}
+		}
+	}
+	for i := range kills {
+		r = start(t, append(args, "backup=40", "report=40")[:4+2*min(1, kills-1-i)]...) // the jobs are there already in the last
+		read(10)
+		require.NoError(t, r.process.Process.Kill())
+		for line := range r.lines {
+			note(line)
+		}
+		require.ErrorContains(t, r.process.Wait(), "killed")
+	}
+	r = start(t, args...)
+	for done["backup"] < runs || done["report"] < runs {
+		read(1)
+	}
+	assert.LessOrEqual(t, repeated, 2*kills, "one of each job")
+
+	db, err := sqlite.Open(t.Context(), file, sqlite.Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	records, err := store.Open(db, "Lease", store.Config[storelease.Record]{})
+	require.NoError(t, err)
+	leases, err := storelease.New(records, storelease.Config{})
+	require.NoError(t, err)
+	leader, err := leaderelect.Holder(t.Context(), leases, "jobs")
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, leader.Term, uint64(kills+1), "the terms grow from one process to the next")
+
+	require.NoError(t, r.process.Process.Signal(syscall.SIGTERM))
+	for line := range r.lines {
+		t.Errorf("it prints %q after the last run", line)
+	}
+	require.NoError(t, r.process.Wait())
+	jobs, err := store.Open(db, "Job", store.Config[Job]{})
+	require.NoError(t, err)
+	for _, name := range []string{"backup", "report"} {
+		job, err := jobs.Get(t.Context(), name)
+		require.NoError(t, err)
+		assert.Equal(t, runs, job.Value.Status.Done)
+	}
+}
