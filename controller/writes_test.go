@@ -198,6 +198,18 @@ func TestAKeyIsHeldUntilTheCacheShowsWhatItHasWritten(t *testing.T) {
 	})
 }
 
+func TestAControllerThatHasDisconnectedHearsOfNoVersions(t *testing.T) {
+	for _, stale := range []bool{false, true} {
+		r := &restarted{}
+		c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{r}, StaleReads: stale}, noop)
+		disconnect, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, stale, r.tell == nil)
+		disconnect()
+		assert.Nil(t, r.tell)
+	}
+}
+
 // late is a store whose watches are behind.
 type late struct {
 	store.Store[int]
