@@ -14,6 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
+	"github.com/setpoint-go/setpoint/controller/internal/waiters"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -44,7 +45,7 @@ type Controller[K comparable] struct {
 
 	slots atomic.Pointer[Slots] // nil unless the keys are shared
 
-	waiters waiters[K]
+	waiters waiters.Keys[K]
 	streaks streak.Book[K]
 
 	ids      atomic.Uint64 // the number of the last reconcile
@@ -78,7 +79,7 @@ type Controller[K comparable] struct {
 // differs. How often it is called, and why, must not matter. The controller calls it concurrently for different keys if it has
 // several workers, never concurrently for the same key.
 //
-// The context of reconcile ends when it has to stop: see [Config.Timeout] and the shutdown in the package documentation.
+// The context of reconcile ends when it has to stop: see [Config.Timeout] and [Controller.Run].
 // [Controller.Run] does not return before reconcile does.
 func New[K comparable](
 	name string, reconcile func(context.Context, K) (Result, error), cfg Config[K], inputs ...Input[K],

@@ -4,7 +4,8 @@
 // A [Controller] has a queue of keys and calls a reconcile function for each of them. Keys come from informers
 // ([For], [Owns], [Watches]), and from whoever else calls [Controller.Add]. The function is told a key and nothing else: not what happened,
 // or how often. It reads what is desired and what is there, and changes what differs. So an event that was missed, repeated,
-// merged or late never changes the result.
+// merged or late never changes the result. [Outcome] says what follows from what the function returns, and [Controller.Run] how a
+// controller ends.
 //
 // # Usage
 //
@@ -20,42 +21,6 @@
 //
 //	m, err := manager.New(manager.Config{}, apps, c)
 //	err = m.Run(ctx)
-//
-// # Outcomes
-//
-// Each reconcile has one [Outcome], which is counted in [Stats] and reported to [Hooks].
-//
-//	reconcile                            outcome     its key is reconciled again   attempt  backoff  logged
-//	---------                            -------     ---------------------------   -------  -------  ------
-//	returns no error                     Succeeded   when it is added              1        reset    Debug
-//	returns no error, RequeueAfter: d    Succeeded   after d                       1        reset    Debug
-//	returns an error of retry.NotYet     Unfinished  after its delay, if positive  stays    stays    Debug
-//	returns a conflict                   Unfinished  after 5 ms, 10 ms, 20 ms ...  stays    stays    Debug
-//	returns another error                Failed      after the backoff             +1       grows    Warn
-//	returns an error with a delay d      Failed      after d                       +1       grows    Warn
-//	returns an error after the timeout   TimedOut    as after Failed               +1       grows    Warn
-//	panics, or calls runtime.Goexit      Panicked    after the backoff             +1       grows    Error, with the stack
-//	one of these four, budget spent      Parked      when it is added              1        reset    Error
-//	is unfinished for MaxElapsed         Parked      when it is added              1        reset    Error
-//	returns an error of retry.Permanent  Parked      when it is added              1        reset    Error
-//	returns an error after ErrSuperseded Superseded  at once                       stays    stays    Debug
-//	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
-//	returns an error of a fenced write   Canceled    as after a stop               stays    stays    Warn
-//
-// Whenever a key is added, it is reconciled again at once; the delay that the reconcile before asked for counts no more. A
-// Result beside an error is ignored.
-//
-// The first of these that applies decides about an error: it is permanent; the timeout, a newer event, or a stop has ended
-// the context; the write was fenced; it is unfinished; it is a conflict. Errors that are joined are read as package retry says:
-// a failure does not hide behind a wait. An error is a conflict if [retry.IsConflict] says so, such as that of a write to an
-// object that has changed. The cache was behind, then, and most likely is not for long. After eight conflicts in a row the next
-// ones are failures. A write was fenced if the error wraps [store.ErrFenced], or has a method Fenced() bool that returns true: a
-// later leader has written, and this one must not try again. The timeout is [Config.Timeout], and only it: a context that
-// reconcile itself has derived and ended makes its error Failed. A stop is what the section on shutdown says ends the context.
-//
-// The budget is MaxAttempts and MaxElapsed of Config.Queue. All keys that were given up are in one list, [Controller.Parked]. An event
-// or [Controller.Add] revives one, with a whole budget; [Controller.Drop] removes it. Config.GaveUp has the last word about each,
-// and a key is parked only when GaveUp has worked.
 //
 // # Guarantees
 //
@@ -89,20 +54,6 @@
 //  12. With Config.Resync, each key that a watch knows, and each parked key, is added once in every period of a Run, at a random
 //     moment that is the same in all periods. When cannot cancel that. It is no news: it waits behind news, and supersedes no
 //     reconcile. A parked key gets one attempt; it is parked again if that fails.
-//
-// # Shutdown
-//
-// When the context of [Controller.Run] ends, the controller
-//
-//  1. removes its handlers from the informers,
-//  2. leaves to the next Run what waits for another try or for the time that a Result names, what is held, and what is added
-//     from now on,
-//  3. reconciles what is ready, is in flight, or was added while it was in flight, unless it is paused,
-//  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout]; if there is
-//     a leadership, at once when it is lost or its own time to drain is over, with the cause of the leadership,
-//  5. returns when every Reconcile has returned: one that ignores its context holds up everything.
-//
-// The context of a reconcile does not end with that of Run, so work in flight is not disturbed by a stop that has time.
 //
 // # Testing
 //

@@ -56,11 +56,5 @@ func (c *Controller[K]) Streaks() int { return c.streaks.Len() }
 
 // Waiters returns the number of those who wait in WaitReconciled.
 func (c *Controller[K]) Waiters() int {
-	c.waiters.mu.Lock()
-	defer c.waiters.mu.Unlock()
-	n := 0
-	for _, ws := range c.waiters.keys {
-		n += len(ws)
-	}
-	return max(n, int(c.waiters.n.Load()))
+	return c.waiters.Len()
 }

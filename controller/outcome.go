@@ -5,7 +5,39 @@ import (
 	"time"
 )
 
-// Outcome says how one reconcile ended. The table in the package documentation says what follows from each.
+// Outcome says how one reconcile ended. Each reconcile has one, which is counted in [Stats] and reported to [Hooks].
+//
+//	reconcile                            outcome     its key is reconciled again   attempt  backoff  logged
+//	---------                            -------     ---------------------------   -------  -------  ------
+//	returns no error                     Succeeded   when it is added              1        reset    Debug
+//	returns no error, RequeueAfter: d    Succeeded   after d                       1        reset    Debug
+//	returns an error of retry.NotYet     Unfinished  after its delay, if positive  stays    stays    Debug
+//	returns a conflict                   Unfinished  after 5 ms, 10 ms, 20 ms ...  stays    stays    Debug
+//	returns another error                Failed      after the backoff             +1       grows    Warn
+//	returns an error with a delay d      Failed      after d                       +1       grows    Warn
+//	returns an error after the timeout   TimedOut    as after Failed               +1       grows    Warn
+//	panics, or calls runtime.Goexit      Panicked    after the backoff             +1       grows    Error, with the stack
+//	one of these four, budget spent      Parked      when it is added              1        reset    Error
+//	is unfinished for MaxElapsed         Parked      when it is added              1        reset    Error
+//	returns an error of retry.Permanent  Parked      when it is added              1        reset    Error
+//	returns an error after ErrSuperseded Superseded  at once                       stays    stays    Debug
+//	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
+//	returns an error of a fenced write   Canceled    as after a stop               stays    stays    Warn
+//
+// Whenever a key is added, it is reconciled again at once; the delay that the reconcile before asked for counts no more. A
+// Result beside an error is ignored.
+//
+// The first of these that applies decides about an error: it is permanent; the timeout, a newer event, or a stop has ended
+// the context; the write was fenced; it is unfinished; it is a conflict. Errors that are joined are read as package retry says:
+// a failure does not hide behind a wait. An error is a conflict if [retry.IsConflict] says so, such as that of a write to an
+// object that has changed. The cache was behind, then, and most likely is not for long. After eight conflicts in a row the next
+// ones are failures. A write was fenced if the error wraps [store.ErrFenced], or has a method Fenced() bool that returns true: a
+// later leader has written, and this one must not try again. The timeout is [Config.Timeout], and only it: a context that
+// reconcile itself has derived and ended makes its error Failed. What a stop is, [Controller.Run] says.
+//
+// The budget is MaxAttempts and MaxElapsed of Config.Queue. All keys that were given up are in one list, [Controller.Parked]. An event
+// or [Controller.Add] revives one, with a whole budget; [Controller.Drop] removes it. Config.GaveUp has the last word about each,
+// and a key is parked only when GaveUp has worked.
 type Outcome int
 
 const (

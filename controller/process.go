@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
+	"github.com/setpoint-go/setpoint/controller/internal/waiters"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -21,10 +22,10 @@ const never = time.Duration(1 << 62)
 // process reconciles the key of item, and decides what becomes of it. It returns false if the key has to wait for something
 // before. The hand is that of the worker, nil if there is none.
 func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *hand[K]) (report Report[K], ok bool) {
-	var told verdict // after Done: who hears that a key is parked finds it parked
+	var told waiters.Verdict // after Done: who hears that a key is parked finds it parked
 	defer func() {
 		item.Done()
-		told.tell()
+		told.Tell()
 	}()
 	if c.scheduled.Load() {
 		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
@@ -37,7 +38,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 		c.putBack(item.Key)
 		return report, false
 	}
-	c.waiters.begin(item.Key)
+	c.waiters.Begin(item.Key)
 	t := h.newTry()
 	*t = try[K]{Context: ctx, work: ctx, key: item.Key, began: time.Since(c.started), of: c, info: Info{
 		Controller: c.name, Reconcile: c.ids.Add(1),
@@ -143,7 +144,7 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 }
 
 // finish books how a reconcile has ended. It returns what to tell those who have waited for that.
-func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) (Report[K], verdict) {
+func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) (Report[K], waiters.Verdict) {
 	ended := time.Since(c.started)
 	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
@@ -182,7 +183,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	if c.cfg.Hooks.Reconciled != nil {
 		c.cfg.Hooks.Reconciled(r)
 	}
-	return r, c.waiters.end(r.Key, r.Outcome, r.Err)
+	return r, c.answer(r.Key, r.Outcome, r.Err)
 }
 
 // schedule makes key, which a worker has in hand, be reconciled after d, or by the next Run if this one drains.

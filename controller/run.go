@@ -14,12 +14,20 @@ import (
 )
 
 // Run connects the watches, waits until the caches have synced, and then reconciles what is added, until ctx ends. Then it
-// drains: it disconnects the watches and reconciles what is left, for at most Config.DrainTimeout. It returns when all its
-// goroutines have ended and no Reconcile runs any more.
+// drains, and returns when all its goroutines have ended and no Reconcile runs any more.
 //
-// The context of a reconcile has the values of ctx, but does not end with it: it ends when the drain has taken too long.
-// If ctx belongs to a leadership (see leaderelect.FromContext), it also ends, at once, when the leadership is lost, and
-// then nothing is drained.
+// The context of a reconcile has the values of ctx, but does not end with it, so work in flight is not disturbed by a stop that has
+// time. If ctx belongs to a leadership (see leaderelect.FromContext), it ends at once when that is lost, and then nothing is drained.
+//
+// When ctx ends, Run
+//
+//  1. removes its handlers from the informers,
+//  2. leaves to the next Run what waits for another try or for the time that a Result names, what is held, and what is added
+//     from now on,
+//  3. reconciles what is ready, is in flight, or was added while it was in flight, unless it is paused,
+//  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout]; if there is
+//     a leadership, at once when it is lost or its own time to drain is over, with the cause of the leadership,
+//  5. returns when every Reconcile has returned: one that ignores its context holds up everything.
 //
 // Run returns nil when ctx ends and all is done, or the leadership is lost; an error that names the keys that were left,
 // and wraps [ErrDrainTimeout], or that of package leaderelect if the election allows less time; an error that names the

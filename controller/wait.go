@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
+	"github.com/setpoint-go/setpoint/controller/internal/waiters"
 	"github.com/setpoint-go/setpoint/informer"
 )
 
@@ -65,19 +64,19 @@ func (c *Controller[K]) shows(wrote []Written) (seen []cacheAt, err error) {
 }
 
 func (c *Controller[K]) waitReconciled(ctx context.Context, key K, seen []cacheAt) error {
-	w := &waiter{seen: seen, done: make(chan error, 1)}
-	c.waiters.enter(key, w)
-	defer c.waiters.leave(key, w)
+	w := waiters.New(func() bool { return !slices.ContainsFunc(seen, cacheAt.behind) })
+	c.waiters.Enter(key, w)
+	defer c.waiters.Leave(key, w)
 	for _, s := range seen {
 		if err := s.WaitForVersion(ctx, s.version); err != nil {
 			return err
 		}
 	}
-	if !c.waiters.served(w) {
+	if !c.waiters.Served(w) {
 		c.add(key, AddOptions{}, false)
 	}
 	select {
-	case err := <-w.done:
+	case err := <-w.Done():
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -93,104 +92,16 @@ type cacheAt struct {
 // behind reports whether the cache does not show the version yet.
 func (s cacheAt) behind() bool { return s.Version() < s.version }
 
-// waiters are those who wait until a key is reconciled.
-type waiters[K comparable] struct {
-	n atomic.Int64 // of all; written with mu held
-
-	mu sync.Mutex
-	// mu guards the following, and the fields of each waiter that say so.
-	keys map[K][]*waiter
-}
-
-// waiter is one who waits until a key is reconciled.
-type waiter struct {
-	seen []cacheAt  // before a reconcile that counts begins
-	done chan error // gets one value, when a reconcile has decided; has room for it
-
-	rides   bool // guarded by mu: the reconcile under way began late enough
-	decided bool // guarded by mu
-}
-
-func (ws *waiters[K]) enter(key K, w *waiter) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.keys == nil {
-		ws.keys = make(map[K][]*waiter)
+// answer returns what those who have waited for a reconcile of key are told of how it has ended.
+func (c *Controller[K]) answer(key K, o Outcome, err error) waiters.Verdict {
+	if !c.waiters.Any() {
+		return waiters.Verdict{}
 	}
-	ws.keys[key] = append(ws.keys[key], w)
-	ws.n.Add(1)
-}
-
-func (ws *waiters[K]) leave(key K, w *waiter) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.n.Add(-1)
-	ws.keys[key] = slices.DeleteFunc(ws.keys[key], func(other *waiter) bool { return other == w })
-	if len(ws.keys[key]) == 0 {
-		delete(ws.keys, key)
-	}
-}
-
-// served tells whether the reconcile under way decides for w, or one has.
-func (ws *waiters[K]) served(w *waiter) bool {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	return w.rides || w.decided
-}
-
-// begin says that a reconcile of key begins.
-func (ws *waiters[K]) begin(key K) {
-	if ws.n.Load() == 0 {
-		return
-	}
-	ws.mu.Lock()
-	waiting := slices.Clone(ws.keys[key])
-	ws.mu.Unlock()
-	for _, w := range waiting {
-		rides := !slices.ContainsFunc(w.seen, cacheAt.behind)
-		ws.mu.Lock()
-		w.rides = rides
-		ws.mu.Unlock()
-	}
-}
-
-// verdict is how a reconcile has ended, for those who have waited for that.
-type verdict struct {
-	waiters []*waiter
-	err     error
-}
-
-func (v verdict) tell() {
-	for _, w := range v.waiters {
-		w.done <- v.err // it has room
-	}
-}
-
-// end says how a reconcile of key has ended. The caller tells the verdict.
-func (ws *waiters[K]) end(key K, o Outcome, err error) (told verdict) {
-	if ws.n.Load() == 0 {
-		return verdict{}
-	}
-	switch o {
-	case Succeeded:
-	case Parked:
+	decides := o == Succeeded || o == Parked || errors.Is(err, errNotOwned)
+	if o == Parked {
 		err = fmt.Errorf("%w: %w", ErrParked, err)
-	default:
-		if !errors.Is(err, errNotOwned) {
-			o = 0
-		}
 	}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for _, w := range ws.keys[key] {
-		if w.rides && o != 0 && !w.decided {
-			w.decided = true
-			told.waiters = append(told.waiters, w)
-		}
-		w.rides = false
-	}
-	told.err = err
-	return told
+	return c.waiters.End(key, decides, err)
 }
 
 // WaitIdle waits until everything that the caches of the watched informers hold when it is called has been mapped, and its
