@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -133,20 +134,30 @@ func TestAtomicPublishesWaitForTheirTurn(t *testing.T) {
 	require.True(t, s.ReadyForConnections(10*time.Second))
 	js := connect(t, s.ClientURL())
 	cfg := nats.Config{Stream: newStreamInMemory(t, js)}
-	var g sync.WaitGroup
-	for i := range 8 {
-		db := open(t, connect(t, s.ClientURL()), cfg)
-		g.Go(func() { // ends after its writes; the test waits for it
-			for n := range 5 {
-				if _, err := put(t.Context(), db, "app", fmt.Sprint(i, "/", n), "1", backend.Fence{Lease: "shop", Term: 1}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+	begin, rest := natsgo.NewMsg(cfg.Stream+".other"), natsgo.NewMsg(cfg.Stream+".other")
+	for i, m := range []*natsgo.Msg{begin, rest} { // a batch that takes the only place
+		m.Header.Set("Nats-Batch-Id", "other")
+		m.Header.Set("Nats-Batch-Sequence", fmt.Sprint(i+1))
 	}
-	g.Wait()
+	rest.Header.Set("Nats-Batch-Commit", "1")
+	_, err = js.Conn().RequestMsgWithContext(t.Context(), begin)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	db := open(t, connect(t, s.ClientURL()), cfg)
+	go func() { // ends after its write; the test waits for it
+		_, err := put(t.Context(), db, "app", "a", "1", backend.Fence{Lease: "shop", Term: 1})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Fatal("the write did not wait for its turn: ", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	_, err = js.Conn().RequestMsgWithContext(t.Context(), rest)
+	require.NoError(t, err)
+	require.NoError(t, <-ended)
 	all, _ := read(t, open(t, js, cfg), "app")
-	assert.Len(t, all, 8*5)
+	assert.Len(t, all, 1)
 }
 
 // hooked calls a function between the decision and the write.

@@ -78,7 +78,9 @@ func TestAWatchThatWasOvertakenByTheTrimmerExpires(t *testing.T) {
 				require.NoError(t, err)
 				late, err := put(ctx, other, "app", "late", "1")
 				require.NoError(t, err)
+				begin := time.Now()
 				require.NoError(t, other.Forget(ctx, late.Version-1))
+				require.GreaterOrEqual(t, time.Since(begin), grace, "it was removed before the grace was over")
 				_, err = stream.ResumeConsumer(ctx, consumer)
 				require.NoError(t, err)
 			}

@@ -75,19 +75,26 @@ func open(t testing.TB, js jetstream.JetStream, cfg nats.Config) *nats.Backend {
 }
 
 func TestTheSuiteThroughTwoHandles(t *testing.T) {
-	for name, create := range map[string]func(testing.TB, jetstream.JetStream) string{"in memory": newStreamInMemory, "in files": newStream} {
+	one := func(t testing.TB) string { return serve(t).ClientURL() }
+	for name, c := range map[string]struct {
+		serve  func(testing.TB) string
+		create func(testing.TB, jetstream.JetStream) string
+	}{
+		"in memory":  {one, newStreamInMemory},
+		"in files":   {one, newStream},
+		"in cluster": {func(t testing.TB) string { return serveCluster(t)[0].ClientURL() }, newReplicatedStream},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "in files" && *cycles < 10 {
-				t.Skip("an atomic publish takes some fsyncs; with -cycles=10 this runs")
+			if name != "in memory" && *cycles < 10 {
+				t.Skip("it takes a minute; with -cycles=10 it runs")
 			}
 			t.Parallel()
-			runSuite(t, create)
+			runSuite(t, c.serve(t), c.create)
 		})
 	}
 }
 
-func runSuite(t *testing.T, create func(testing.TB, jetstream.JetStream) string) {
-	url := serve(t).ClientURL()
+func runSuite(t *testing.T, url string, create func(testing.TB, jetstream.JetStream) string) {
 	one, two := connect(t, url), connect(t, url)
 	storetest.Run(t, func(t *testing.T) storetest.Database {
 		cfg := nats.Config{Stream: create(t, one), History: 2000, Poll: 5 * time.Millisecond}
