@@ -5,6 +5,7 @@ package servertest
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -71,13 +72,19 @@ func missing(t testing.TB, name, install string) {
 	t.Skip(why)
 }
 
-// FreeAddr returns an address of this host at which nobody listens.
+// FreeAddr returns an address of this host at which nobody listens. Its port is not one that the system gives to outgoing
+// connections and to listeners without a port: those would take it before the server does, or while it is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
-	return l.Addr().String()
+	for range 1000 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.N(20_000)))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			must(t, l.Close())
+			return addr
+		}
+	}
+	t.Fatal("no port between 10000 and 30000 is free")
+	return ""
 }
 
 // Start starts a server and waits until ready returns nil. command returns a new command for each start.
