@@ -32,7 +32,7 @@
 //
 // # Order
 //
-// A watch delivers changes in the order of their revisions, which is that of the commits. A bookmark of version v comes after
+// A watch delivers changes in the order of their revisions, which is that of the commits. No clock has a part in it. A bookmark of version v comes after
 // all changes up to v. What one process has written is visible to every later Get, List and Transact of all processes. A cache is
 // behind by the time that a watch takes.
 //
@@ -60,8 +60,8 @@
 //
 // # History and compaction
 //
-// etcd keeps all revisions until somebody compacts it, and refuses all writes when its quota is full (2 GiB by default). So do one of
-// two things:
+// etcd keeps all revisions until somebody compacts it. When its quota is full (2 GiB by default), it refuses all writes, deletions
+// too; the write that has filled it may have happened although it failed. So do one of two things:
 //
 //   - Start the members with --auto-compaction-mode=periodic --auto-compaction-retention=1h. This is the way to choose for a
 //     cluster that others use too.
@@ -94,5 +94,6 @@
 // A page of a list has about 4 MiB and at most 10,000 records. A watch is one stream with one goroutine. It reads the next
 // changes when the consumer has taken the last ones, so it holds no more than one response of the server in memory: a slow consumer
 // costs the client nothing. A watch sends a request for the progress every [Config.Poll], and when this Backend has written.
-// One that begins in the past gets its first change after up to 100 ms, because etcd reads the history ten times a second.
+// One that begins in the past gets its first change after up to 100 ms, and then at most 10,000 changes per second: etcd reads the
+// history ten times a second, and 1,000 revisions each time.
 package etcd

@@ -85,6 +85,9 @@ type Backend struct {
 	cluster cluster
 	latest  latest
 	trim    trim
+
+	// How long a watch bears the silence of its server, and how long before the first answer.
+	silence, silenceAtFirst time.Duration
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -104,7 +107,7 @@ func Open(ctx context.Context, client *clientv3.Client, cfg Config) (*Backend, e
 		return nil, fmt.Errorf("etcd: open: %w", err)
 	}
 	b := &Backend{
-		cfg: cfg, keys: keys{cfg.Prefix},
+		cfg: cfg, keys: keys{cfg.Prefix}, silence: silence, silenceAtFirst: silenceAtFirst,
 		kv: clientv3.NewKV(client), watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
 	}
 	b.latest.changed = make(chan struct{})

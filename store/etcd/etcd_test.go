@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
@@ -440,6 +443,127 @@ func TestABookmarkComesForWhateverChangesTheCluster(t *testing.T) {
 		want, err = writes[0]()
 		require.NoError(t, err)
 	}
+}
+
+// The process that waits for its own write to another kind does not wait for Config.Poll.
+func TestAWatchHearsOfItsOwnHandleAtOnce(t *testing.T) {
+	t.Parallel()
+	db := open(t, startServer(t).addr, etcd.Config{Poll: time.Hour})
+	_, version := list(t, db, "app")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	write := func() informer.Version {
+		r, err := putInto(t.Context(), db, "other", "a", backend.Record{})
+		require.NoError(t, err)
+		return r.Version
+	}
+	begin, rounds, want := time.Now(), 0, write()
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, version) {
+		require.NoError(t, err)
+		if c.Version < want {
+			continue
+		}
+		if rounds++; rounds == 10 {
+			break
+		}
+		want = write()
+	}
+	require.Equal(t, 10, rounds)
+	assert.Less(t, time.Since(begin), 10*time.Second, "without a wake-up it takes 25s")
+}
+
+// A server reads a long history in parts. Nothing that it says in between of its own revision is a bookmark.
+func TestNoBookmarkPassesAChangeOfALongHistory(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	db := open(t, s.addr, quick)
+	_, before := list(t, db, "app")
+	const n = 1500
+	versions := make([]informer.Version, n)
+	var g sync.WaitGroup
+	for w := range 10 {
+		g.Go(func() { // writes a tenth
+			for i := w; i < n; i += 10 {
+				r, err := dbtest.Put(t.Context(), db, fmt.Sprint(i), "1")
+				assert.NoError(t, err)
+				versions[i] = r.Version
+			}
+		})
+	}
+	g.Wait()
+	slices.Sort(versions)
+	next := 0
+	for c, err := range db.Watch(t.Context(), "app", backend.Query{}, before) {
+		require.NoError(t, err)
+		if c.Record.Key != "" {
+			require.Equal(t, versions[next], c.Version)
+			next++
+		} else if next < n {
+			require.Less(t, c.Version, versions[next], "a bookmark passes a change that is still to come")
+		}
+		if next == n {
+			break
+		}
+	}
+}
+
+// When nothing happens in the whole cluster, the server answers all the same, so a watch can tell it from a dead one.
+func TestAWatchOfAnIdleClusterLasts(t *testing.T) {
+	t.Parallel()
+	db := open(t, startServer(t).addr, quick)
+	db.SetSilence(time.Second)
+	_, version := list(t, db, "app")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Second, errEnough)
+	defer cancel()
+	bookmarks := 0
+	var end error
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, version) {
+		if end = err; err == nil {
+			bookmarks++
+			require.Equal(t, version, c.Version)
+		}
+	}
+	require.ErrorIs(t, end, errEnough)
+	assert.Positive(t, bookmarks)
+}
+
+var errEnough = errors.New("enough")
+
+// The quota is the disk of etcd. When it is full, nothing is written, nothing is lost, and what is there can be read.
+func TestAFullQuotaLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })
+	db, c := open(t, s.addr, quick), connect(t, s.addr)
+	before, err := dbtest.Put(t.Context(), db, "before", "1")
+	require.NoError(t, err)
+	written := 0
+	for err == nil {
+		if _, err = dbtest.Put(t.Context(), db, "large", strings.Repeat("x", 500_000), backend.Fence{Lease: "shop", Term: uint64(written + 1)}); err == nil {
+			written++
+		}
+	}
+	require.ErrorContains(t, err, `etcd: write app "large": `)
+	require.ErrorContains(t, err, "database space exceeded")
+	_, err = remove(t.Context(), db, "before")
+	require.ErrorContains(t, err, "database space exceeded", "a deletion writes a tombstone")
+	r, err := db.Get(t.Context(), "app", "before")
+	require.NoError(t, err)
+	assert.Equal(t, before, r)
+	keys, version := list(t, db, "app")
+	assert.Equal(t, []string{"before", "large"}, keys)
+	assert.Len(t, changes(t, db, "app", before.Version, written), written)
+
+	_, err = c.Compact(t.Context(), int64(version))
+	require.NoError(t, err)
+	_, err = c.Defragment(t.Context(), s.addr)
+	require.NoError(t, err)
+	_, err = c.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+	require.NoError(t, err)
+	// The write that has filled the quota failed, and may have happened.
+	_, err = dbtest.Put(t.Context(), db, "large", "1", backend.Fence{Lease: "shop", Term: uint64(written + 1)})
+	require.NoError(t, err)
+	_, err = remove(t.Context(), db, "before")
+	require.NoError(t, err)
 }
 
 func TestACallWhoseContextHasEndedReturnsItsCause(t *testing.T) {

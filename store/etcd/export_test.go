@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 )
@@ -13,3 +14,6 @@ var CheckVersion = checkVersion
 func (b *Backend) Forget(ctx context.Context, now informer.Version) error {
 	return b.forget(ctx, int64(now))
 }
+
+// SetSilence sets how long the server of a watch may be silent.
+func (b *Backend) SetSilence(d time.Duration) { b.silence, b.silenceAtFirst = d, d }

@@ -67,7 +67,22 @@ func startProcesses(t testing.TB, n int) *processes {
 			return err
 		}))
 	}
+	for _, s := range p.servers {
+		p.await(s.Addr(), func(res *clientv3.StatusResponse) bool { return res.Leader != 0 })
+	}
 	return p
+}
+
+// await waits until the member at an address answers what holds says.
+func (p *processes) await(addr string, holds func(res *clientv3.StatusResponse) bool) {
+	p.t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if res, err := p.status(addr); err == nil && holds(res) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // an election takes longer
+	}
+	p.t.Fatalf("the member at %s is not ready after a minute", addr)
 }
 
 // near returns the addresses of the members themselves.
@@ -168,7 +183,6 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			}
 			t.Parallel()
 			p := startProcesses(t, c.members)
-			p.leader()
 			w := writers.Begin(t, open(t, p.far(), quick), p.far())
 			for range *cycles {
 				w.AwaitWrites(20)
@@ -185,7 +199,6 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 func TestTheClusterHoldsLeasesWhenThingsGoWrong(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
-	p.leader()
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		cfg := etcd.Config{Prefix: newPrefix()}
 		proxy := servertest.NewProxy(t, p.near())

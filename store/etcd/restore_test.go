@@ -51,7 +51,6 @@ func follow(t testing.TB, db *etcd.Backend, handler informer.Handler[string, sto
 func TestNoWatchGoesOnAfterTheClusterWasRestored(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
-	p.leader()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	db := open(t, p.near(), quick)
@@ -151,7 +150,6 @@ func TestNoWatchGoesOnInAnotherCluster(t *testing.T) {
 func TestACacheThatWasAwayDuringACompactionRecovers(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
-	p.leader()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	db, c := open(t, p.near(), quick), connect(t, p.near())
@@ -170,8 +168,8 @@ func TestACacheThatWasAwayDuringACompactionRecovers(t *testing.T) {
 		p.clients[0].Cut()
 		_, err := s.Delete(ctx, key)
 		require.NoError(t, err)
-		passing := create(t, db, "passing") // comes and goes unseen
-		_, err = s.Delete(ctx, "passing")
+		passing := create(t, db, fmt.Sprint("passing", i)) // comes and goes unseen
+		_, err = s.Delete(ctx, passing.Key)
 		require.NoError(t, err)
 		require.Greater(t, passing.Version, o.Version)
 		next := create(t, db, fmt.Sprint("next", i))
@@ -189,4 +187,78 @@ func TestACacheThatWasAwayDuringACompactionRecovers(t *testing.T) {
 	}
 	assert.Empty(t, deleted)
 	t.Logf("%d compactions", compacted)
+}
+
+// A server that falls silent ends the watch, whatever the system believes of the connection.
+func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
+	t.Parallel()
+	addr := startServer(t).addr
+	p := servertest.NewProxy(t, addr)
+	db := open(t, p.Addr(), quick)
+	db.SetSilence(time.Second)
+	_, version := list(t, db, "app")
+	_, err := putInto(t.Context(), db, "other", "a", backend.Record{}) // for a bookmark at once
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	bookmarks := 0
+	var end error
+	for _, err := range db.Watch(ctx, "app", backend.Query{}, version) {
+		if end = err; err == nil {
+			bookmarks++
+			p.Stall()
+		}
+	}
+	require.ErrorContains(t, end, "etcd: watch app: the server has not answered for 1s")
+	assert.Equal(t, 1, bookmarks, "after a bookmark, nothing is told without an answer of the server")
+}
+
+// A slow consumer is not a silent server.
+func TestAWatchGoesOnAfterItsConsumerWasSlow(t *testing.T) {
+	t.Parallel()
+	db := open(t, startServer(t).addr, quick)
+	db.SetSilence(200 * time.Millisecond)
+	_, version := list(t, db, "app")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err := dbtest.Put(t.Context(), db, "0", "1")
+	require.NoError(t, err)
+	n := 0
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, version) {
+		require.NoError(t, err)
+		if c.Record.Key == "" {
+			continue
+		}
+		if n++; n == 4 {
+			break
+		}
+		_, err = dbtest.Put(t.Context(), db, fmt.Sprint(n), "1")
+		require.NoError(t, err)
+		time.Sleep(500 * time.Millisecond) // longer than the server may be silent
+	}
+	assert.Equal(t, 4, n)
+}
+
+// Members without a majority know nothing new. A watch of one of them ends, so that its informer looks for another one.
+func TestAWatchOfAMemberWithoutALeaderEnds(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t, 3)
+	addr := p.servers[0].Addr()
+	db := open(t, addr, quick)
+	_, version := list(t, db, "app")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	bookmarks := 0
+	var end error
+	for _, err := range db.Watch(ctx, "app", backend.Query{}, version) {
+		if end = err; err == nil {
+			if bookmarks++; bookmarks == 1 {
+				p.servers[1].Kill()
+				p.servers[2].Kill()
+			}
+		}
+	}
+	require.Error(t, end)
+	require.NoError(t, ctx.Err())
+	require.ErrorContains(t, end, "no leader")
 }

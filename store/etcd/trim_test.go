@@ -126,12 +126,12 @@ func TestManyTombstonesOfManyKindsAreForgottenStepByStep(t *testing.T) {
 func TestWritesCompactTheClusterToItsHistory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	const history = 200
+	const history = 100
 	db, c := open(t, s.addr, etcd.Config{History: history}), connect(t, s.addr)
 	first, err := dbtest.Put(t.Context(), db, "first", "1")
 	require.NoError(t, err)
 	var versions []informer.Version
-	for i := range 700 {
+	for i := range 350 {
 		key := fmt.Sprint(i)
 		r, err := dbtest.Put(t.Context(), db, key, "1")
 		require.NoError(t, err)
@@ -155,6 +155,6 @@ func TestWritesCompactTheClusterToItsHistory(t *testing.T) {
 	}
 	from, _ := slices.BinarySearch(versions, after+1)
 	assert.Equal(t, versions[from:], told)
-	assert.Less(t, tombstones(t, c, "app"), int64(500))
-	t.Logf("%d tombstones are left of 700", tombstones(t, c, "app"))
+	assert.Less(t, tombstones(t, c, "app"), int64(250))
+	t.Logf("%d tombstones are left of 350", tombstones(t, c, "app"))
 }

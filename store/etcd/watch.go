@@ -26,10 +26,10 @@ const (
 	// askPause is the time between two requests for the progress after own writes, at least.
 	askPause = 100 * time.Millisecond
 
-	// patience is how long a server may not answer a request for the progress; catchUp is that of one that still reads the
-	// history for this watch, during which it answers none.
-	patience = 2 * backend.BookmarkInterval
-	catchUp  = time.Minute
+	// silence is how long a server may not answer a request for the progress; silenceAtFirst is that of one that still reads
+	// the history for this watch, during which it answers none.
+	silence        = 2 * backend.BookmarkInterval
+	silenceAtFirst = time.Minute
 )
 
 // Watch implements [backend.Backend].
@@ -115,7 +115,7 @@ func (b *Backend) watch(
 	defer cancel()
 	w := &watcher{
 		b: b, stream: stream, prefix: prefix, query: q, cluster: cluster, yield: yield,
-		after: from, told: after, last: time.Now(), soon: time.NewTimer(time.Hour), lost: time.NewTimer(catchUp),
+		after: from, told: after, last: time.Now(), soon: time.NewTimer(time.Hour), lost: time.NewTimer(b.silenceAtFirst),
 	}
 	defer w.soon.Stop()
 	defer w.lost.Stop()
@@ -194,9 +194,9 @@ func (w *watcher) run(ctx context.Context, answers <-chan answer) error {
 // limit is how long the server may be silent.
 func (w *watcher) limit() time.Duration {
 	if w.synced {
-		return patience
+		return w.b.silence
 	}
-	return catchUp
+	return w.b.silenceAtFirst
 }
 
 // tick asks for the progress. As long as the server reads the history, it answers nothing, and the consumer is told so: what

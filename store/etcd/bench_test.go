@@ -1,0 +1,226 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/etcd"
+)
+
+// durable is a server that waits for its disk, as those of users do.
+func durable(b *testing.B) server {
+	return startServer(b, func(c *embed.Config) { c.UnsafeNoFsync, c.TickMs, c.ElectionMs = false, 100, 1000 })
+}
+
+var image = strings.Repeat("registry.example/app:", 10)
+
+// BenchmarkWrite compares updates by one writer and by sixteen, each of a key of its own. The floor reads a key and writes it if
+// its revision is the same, through the client alone.
+func BenchmarkWrite(b *testing.B) {
+	for _, writers := range []int{1, 16} {
+		each := func(b *testing.B, write func(writer, i int) error) {
+			var g sync.WaitGroup
+			var next atomic.Int64
+			b.ResetTimer()
+			for w := range writers {
+				g.Go(func() {
+					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+						if err := write(w, int(i)); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			g.Wait()
+		}
+		b.Run(fmt.Sprintf("writers=%d/bare", writers), func(b *testing.B) {
+			c := connect(b, durable(b).addr)
+			each(b, func(w, i int) error {
+				key := fmt.Sprint("bare/", w)
+				res, err := c.Get(b.Context(), key)
+				if err != nil {
+					return err
+				}
+				var at int64
+				if len(res.Kvs) > 0 {
+					at = res.Kvs[0].ModRevision
+				}
+				_, err = c.Txn(b.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", at)).
+					Then(clientv3.OpPut(key, fmt.Sprintf(`{"Image":"%s%d"}`, image, i))).Commit()
+				return err
+			})
+		})
+		b.Run(fmt.Sprintf("writers=%d/setpoint", writers), func(b *testing.B) {
+			s := dbtest.Apps(b, open(b, durable(b).addr, etcd.Config{}))
+			objects := make([]store.Object[dbtest.App], writers)
+			for w := range objects {
+				var err error
+				objects[w], err = s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprint(w)})
+				require.NoError(b, err)
+			}
+			each(b, func(w, i int) (err error) {
+				objects[w].Value.Image = fmt.Sprint(image, i)
+				objects[w], err = s.Update(b.Context(), objects[w])
+				return err
+			})
+		})
+	}
+}
+
+// BenchmarkHandler measures the time from a commit to a reader that waits: the watch of the client alone, and the handler of an
+// informer.
+func BenchmarkHandler(b *testing.B) {
+	run := func(b *testing.B, seen <-chan time.Time, write func(i int)) {
+		write(0)
+		<-seen
+		var longest, all time.Duration
+		for i := 1; b.Loop(); i++ {
+			write(i)
+			committed := time.Now()
+			latency := max((<-seen).Sub(committed), 0) // the reader may be told before the write returns
+			longest, all = max(longest, latency), all+latency
+		}
+		b.ReportMetric(float64(longest.Microseconds()), "µs-max")
+		b.ReportMetric(float64(all.Microseconds())/float64(b.N), "µs-mean")
+	}
+	b.Run("bare", func(b *testing.B) {
+		addr, seen := durable(b).addr, make(chan time.Time, 1)
+		reader, writer := connect(b, addr), connect(b, addr)
+		ctx, stop := context.WithCancel(b.Context())
+		events := reader.Watch(ctx, "a")
+		var reading sync.WaitGroup
+		reading.Go(func() { // ends with stop
+			for range events {
+				select {
+				case seen <- time.Now():
+				case <-ctx.Done():
+				}
+			}
+		})
+		run(b, seen, func(i int) {
+			_, err := writer.Put(b.Context(), "a", fmt.Sprint(i))
+			require.NoError(b, err)
+		})
+		stop()
+		reading.Wait()
+	})
+	b.Run("setpoint", func(b *testing.B) {
+		addr, seen := durable(b).addr, make(chan time.Time, 1)
+		reader, s := open(b, addr, etcd.Config{}), dbtest.Apps(b, open(b, addr, etcd.Config{}))
+		o, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: "a"})
+		require.NoError(b, err)
+		inf, err := informer.New(dbtest.Apps(b, reader), store.Key, informer.Config{})
+		require.NoError(b, err)
+		_, err = inf.AddHandler(informer.Handler[string, store.Object[dbtest.App]]{
+			OnUpdate: func(_, _ store.Object[dbtest.App]) { seen <- time.Now() },
+		})
+		require.NoError(b, err)
+		ctx, stop := context.WithCancel(b.Context())
+		done := make(chan error)
+		go func() { done <- inf.Run(ctx) }() // ends with stop, below
+		<-inf.Synced()
+		run(b, seen, func(i int) {
+			o.Value.Image = fmt.Sprint(i + 1)
+			o, err = s.Update(b.Context(), o)
+			require.NoError(b, err)
+		})
+		stop()
+		require.NoError(b, <-done)
+	})
+}
+
+// many writes n objects, several in a transaction, and returns the revision before.
+func many(b *testing.B, addr string, n int) int64 {
+	c, db := connect(b, addr), open(b, addr, etcd.Config{})
+	_, err := dbtest.Apps(b, db).Create(b.Context(), store.Object[dbtest.App]{Key: "model", Value: dbtest.App{Image: image}})
+	require.NoError(b, err)
+	model, err := c.Get(b.Context(), "setpoint/objects/App/live/model")
+	require.NoError(b, err)
+	for i := 0; i < n; {
+		var ops []clientv3.Op
+		for ; len(ops) < 100; i++ {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("setpoint/objects/App/live/%06d", i), string(model.Kvs[0].Value)))
+		}
+		_, err := c.Txn(b.Context()).Then(ops...).Commit()
+		require.NoError(b, err)
+	}
+	return model.Header.Revision
+}
+
+// BenchmarkList compares a list of 100,000 objects, decoded, with reading the same keys in pages through the client alone.
+func BenchmarkList(b *testing.B) {
+	const n = 100_000
+	addr := durable(b).addr
+	many(b, addr, n)
+	b.Run("bare", func(b *testing.B) {
+		c := connect(b, addr)
+		for b.Loop() {
+			count, from, to := 0, "setpoint/objects/App/live/", "setpoint/objects/App/live0"
+			for more := true; more; {
+				res, err := c.Get(b.Context(), from, clientv3.WithRange(to), clientv3.WithLimit(10_000))
+				require.NoError(b, err)
+				count += len(res.Kvs)
+				more, from = res.More, string(res.Kvs[len(res.Kvs)-1].Key)+"\x00"
+			}
+			require.Equal(b, n+1, count)
+		}
+	})
+	b.Run("setpoint", func(b *testing.B) {
+		s := dbtest.Apps(b, open(b, addr, etcd.Config{}))
+		for b.Loop() {
+			l, err := s.List(b.Context())
+			require.NoError(b, err)
+			require.Len(b, l.Items, n+1)
+		}
+	})
+}
+
+// BenchmarkDrain compares reading 20,000 changes of the past through the watch of the client alone and through the store, decoded.
+func BenchmarkDrain(b *testing.B) {
+	const n = 20_000
+	addr := durable(b).addr
+	before := many(b, addr, n)
+	b.Run("bare", func(b *testing.B) {
+		c := connect(b, addr)
+		for b.Loop() {
+			ctx, stop := context.WithCancel(b.Context())
+			count := 0
+			for res := range c.Watch(ctx, "setpoint/objects/App/", clientv3.WithPrefix(), clientv3.WithRev(before+1)) {
+				require.NoError(b, res.Err())
+				if count += len(res.Events); count >= n {
+					break
+				}
+			}
+			stop()
+		}
+	})
+	b.Run("backend", func(b *testing.B) {
+		db := open(b, addr, etcd.Config{})
+		for b.Loop() {
+			count := 0
+			for c, err := range db.Watch(b.Context(), "App", backend.Query{}, informer.Version(before)) {
+				require.NoError(b, err)
+				if c.Record.Key != "" {
+					count++
+				}
+				if count >= n {
+					break
+				}
+			}
+		}
+	})
+}
