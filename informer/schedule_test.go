@@ -198,6 +198,7 @@ func inFullSwing(w *schedule) {
 // It leaves out steps that would do nothing, schedules that differ from a played one only in the order of independent steps,
 // and schedules in which a and b are exchanged. Shorter schedules are the beginnings of these.
 func TestEveryShortSchedule(t *testing.T) {
+	t.Parallel()
 	fresh := func(w *schedule) { w.join(nil) }
 	for _, c := range []struct {
 		name            string
@@ -209,6 +210,7 @@ func TestEveryShortSchedule(t *testing.T) {
 		{"in full swing", inFullSwing, full, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			if text := os.Getenv("SCHEDULE_DEPTH"); text != "" {
 				var err error
 				c.depth, err = strconv.Atoi(text)
@@ -272,6 +274,7 @@ func advance(steps []byte, alphabet, i int) (same int, ok bool) {
 
 // TestRandomSchedules plays 1,500 schedules of 60 steps. SCHEDULE_SEED plays one again.
 func TestRandomSchedules(t *testing.T) {
+	t.Parallel()
 	schedules := 1500
 	if testing.Short() || underRace {
 		schedules = 200
