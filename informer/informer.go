@@ -172,8 +172,9 @@ func (in *Informer[K, T]) All() iter.Seq2[K, T] { return in.indexer.All() }
 // Key returns the key of obj, as the function given to New does.
 func (in *Informer[K, T]) Key(obj T) K { return in.key(obj) }
 
-// Run mirrors the source until ctx ends. It returns nil after every goroutine that it started has ended. It waits for callbacks in
-// flight, and drops pending changes of handlers.
+// Run mirrors the source until ctx ends. It returns nil after every goroutine that it started has ended: by then the source and all
+// callbacks have returned, and no callback runs after that. Pending changes are dropped, because handlers consume states, and whoever
+// starts again gets the current ones. The cache can still be read.
 //
 // A second Run returns an error at once: [ErrRunning] while the first Run, or [Informer.Steps], is in progress, [ErrEnded] after
 // that. Run panics if New has not made the informer.
