@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/servertest"
@@ -99,6 +100,10 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 		standby: func(t *testing.T, b *broken) {
 			next := servertest.PostgresStandby(t, b.server.Addr(), "fsync=off")
 			direct := connect(t, b.server.Addr())
+			require.Eventually(t, func() (streams bool) { // a commit that waits for nobody is cancelled, and then seen and lost
+				err := direct.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')`).Scan(&streams)
+				return err == nil && streams
+			}, time.Minute, time.Millisecond)
 			exec(t, direct, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
 			exec(t, direct, `SELECT pg_reload_conf()`)
 			direct.Close()
@@ -135,11 +140,15 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			require.NoError(t, postgres.Migrate(t.Context(), b.near, manyChanges))
 			db := open(t, connect(t, b.proxy.Addr()), manyChanges)
 			db.SetPatience(500 * time.Millisecond)
-			b.w = writers.Begin(t, db, b.proxy.Addr())
+			away := writers.NewAway(db)
+			b.w = writers.Begin(t, away, b.proxy.Addr())
 			b.w.Repeat(*cycles, func() { fault(t, &b) })
 			changes := b.w.Check(open(t, connect(t, b.server.Addr()), manyChanges))
 			b.proxy.Cut() // or closing the pool would wait for those that are half-open
-			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, b.w.Writes(), changes)
+			t.Logf("%d times, %d writes acknowledged, %d changes, %d watches expired", *cycles, b.w.Writes(), changes, away.Expired())
+			if name != standby { // where a commit whose wait was cancelled is seen, and may be lost
+				assert.Zero(t, away.Expired())
+			}
 		})
 	}
 }
