@@ -69,6 +69,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			b.proxy.Heal()
 		}
 	}
+	const halfOpen = "connections are half-open"
 	const clock, disk, standby = "the clock of the server is an hour off", "the disk is full", "the primary is killed and its synchronous standby promoted"
 	for name, fault := range map[string]func(*testing.T, *broken){
 		"a writer is killed":        func(_ *testing.T, b *broken) { b.w.KillWriter() },
@@ -76,7 +77,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 		"the server is restarted":   func(_ *testing.T, b *broken) { b.server.Stop(); b.server.Start() },
 		"all connections are cut":   func(_ *testing.T, b *broken) { b.proxy.Cut() },
 		"a reply is lost":           func(_ *testing.T, b *broken) { b.proxy.CutNextReply() },
-		"connections are half-open": func(_ *testing.T, b *broken) { b.proxy.Hang() },
+		halfOpen:                    func(_ *testing.T, b *broken) { b.proxy.Hang() },
 		"the network stalls":        stall(100 * time.Millisecond),
 		"the network stalls longer": stall(3 * time.Second),
 		clock: func(t *testing.T, b *broken) {
@@ -139,7 +140,9 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			b.near = connect(t, b.server.Addr())
 			require.NoError(t, postgres.Migrate(t.Context(), b.near, manyChanges))
 			db := open(t, connect(t, b.proxy.Addr()), manyChanges)
-			db.SetPatience(500 * time.Millisecond)
+			if name == halfOpen {
+				db.SetPatience(500 * time.Millisecond)
+			}
 			away := writers.NewAway(db)
 			b.w = writers.Begin(t, away, b.proxy.Addr())
 			b.w.Repeat(*cycles, func() { fault(t, &b) })
