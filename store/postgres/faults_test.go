@@ -107,6 +107,13 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			}, time.Minute, time.Millisecond)
 			exec(t, direct, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
 			exec(t, direct, `SELECT pg_reload_conf()`)
+			require.Eventually(t, func() bool {
+				direct.Reset() // a new connection knows what the postmaster has told all others to read
+				var names string
+				err := direct.QueryRow(t.Context(), `SHOW synchronous_standby_names`).Scan(&names)
+				return err == nil && names == "*"
+			}, time.Minute, time.Millisecond)
+			exec(t, direct, `CHECKPOINT`) // by the process that makes commits wait from now on
 			direct.Close()
 			b.w.AwaitWrites(20) // of which the standby has all that are acknowledged from now on
 			b.server.Kill()
