@@ -23,7 +23,7 @@
 //  4. A Source counts versions, one for each change that it finds, and they mean nothing to another Source; or Config.Version
 //     returns them, and a cache at a version shows every change up to it. The changes of one poll are in the order of the list,
 //     followed by the deletions in the order in which the keys first appeared. A watcher that misses the changes of two polls gets
-//     [informer.ErrExpired].
+//     [informer.ErrExpired]. With Config.Version, a watch may tell again what a list has shown already.
 //  5. After a poll without changes, watchers get an [informer.Bookmark]. So an informer whose polls fail becomes stale: see
 //     [informer.Informer.Stale].
 //  6. A nudge is never lost: each one is followed by a poll that begins after it, as soon as there is a watcher or a List.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/informer/informertest"
 	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/postgres"
@@ -34,34 +33,6 @@ func newQuery(t testing.TB, server *servertest.Server, pool *pgxpool.Pool, table
 	q, err := postgres.NewQuery(t.Context(), reader, `SELECT name, rev FROM `+table, pgx.RowToStructByName[site], siteName, poll.Config[site]{Interval: -1})
 	require.NoError(t, err)
 	return q
-}
-
-func TestAQueryIsASource(t *testing.T) {
-	server := servertest.Postgres(t, "fsync=off")
-	pool := connect(t, server.Addr())
-	informertest.Run(t, func(t *testing.T) informertest.Subject[site] {
-		exec(t, pool, `DROP TABLE IF EXISTS sites`)
-		exec(t, pool, `CREATE TABLE sites (name text PRIMARY KEY, rev integer NOT NULL)`)
-		q := newQuery(t, server, pool, "sites")
-		ctx := context.WithoutCancel(t.Context())
-		apply := func(sql string, args ...any) error {
-			_, err := pool.Exec(ctx, sql, args...)
-			if err == nil {
-				_, err = q.List(ctx) // so that each change is an event of its own
-			}
-			return err
-		}
-		return informertest.Subject[site]{
-			Source: q,
-			Put: func(name string, rev int) error {
-				return apply(`INSERT INTO sites VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET rev = excluded.rev`, name, rev)
-			},
-			Delete:   func(name string) error { return apply(`DELETE FROM sites WHERE name = $1`, name) },
-			Read:     func(s site) (string, int) { return s.Name, s.Rev },
-			History:  1,
-			Bookmark: func() error { q.Nudge(); return nil },
-		}
-	})
 }
 
 // An older transaction stays open. A query shows what a younger one has committed, but its version does not tell, so the key that
