@@ -78,6 +78,7 @@ func main() {
 			check(err)
 		}
 	}
+	check(c.WaitIdle(ctx)) // an event may revive a key that is put aside, once more
 	fmt.Println("put aside:", c.Parked())
 
 	stop() // no more events, the queue drained, the work in flight done
