@@ -65,14 +65,15 @@ func TestASourceWithVersionsOfItsOwnKeepsTheContract(t *testing.T) {
 		}
 		p := must(poll.New(func(context.Context) ([]site, error) { return shot, nil }, nameOf, cfg))
 		change := func(name string, with ...site) error {
-			items, _ := n.list(context.Background())
-			i := slices.IndexFunc(items, func(s site) bool { return s.Name == name })
-			if i < 0 {
+			n.mu.Lock()
+			items := slices.Clone(n.items)
+			if i := slices.IndexFunc(items, func(s site) bool { return s.Name == name }); i < 0 {
 				items = append(items, with...)
 			} else {
 				items = slices.Replace(items, i, i+1, with...)
 			}
-			n.set(n.number+3, items...)
+			n.items, n.number = items, n.number+3
+			n.mu.Unlock()
 			_, err := p.List(context.Background())
 			return err
 		}
