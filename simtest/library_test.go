@@ -137,7 +137,13 @@ func farms(lease string, policy owner.Policy) func() simtest.World {
 func TestOwnersSurviveEveryFault(t *testing.T) {
 	for lease, policy := range map[string]owner.Policy{"": owner.Background, "main": owner.Foreground} {
 		t.Run(fmt.Sprintf("policy=%s lease=%q", policy, lease), func(t *testing.T) {
-			report := simtest.Explore(t, farms(lease, policy))
+			report := simtest.Explore(t, func() simtest.World {
+				w := farms(lease, policy)()
+				if raceEnabled {
+					w.Pairs = 20
+				}
+				return w
+			})
 			for _, f := range report.Failures {
 				t.Error(f)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,13 +19,16 @@ import (
 
 // log is a database: its changes are at the versions that it holds, and its version may be beyond them.
 type log struct {
+	mu sync.Mutex
+	// mu guards changes and version.
 	changes []informer.Version
 	version informer.Version
-	batch   int
-	reads   int
-	asked   int
-	during  func() // happens after each read, before its reader goes on
-	err     error
+
+	batch  int
+	reads  int
+	asked  int
+	during func() // happens after each read, before its reader goes on
+	err    error
 }
 
 func (l *log) read(_ context.Context, after informer.Version, tell func(informer.Version, string) bool) (informer.Version, bool, error) {
@@ -32,8 +36,11 @@ func (l *log) read(_ context.Context, after informer.Version, tell func(informer
 	if l.during != nil {
 		defer l.during()
 	}
+	l.mu.Lock()
+	changes, version := l.changes, l.version
+	l.mu.Unlock()
 	n := 0
-	for _, v := range l.changes {
+	for _, v := range changes {
 		if v <= after {
 			continue
 		}
@@ -44,10 +51,20 @@ func (l *log) read(_ context.Context, after informer.Version, tell func(informer
 			return v, true, nil
 		}
 	}
-	return l.version, false, l.err
+	return version, false, l.err
 }
 
-func (l *log) write(v informer.Version) { l.changes, l.version = append(l.changes, v), v }
+func (l *log) write(v informer.Version) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes, l.version = append(l.changes, v), v
+}
+
+func (l *log) latest() informer.Version {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.version
+}
 
 func (l *log) loop(poll time.Duration, wake *follow.Signal) follow.Loop[string] {
 	return follow.Loop[string]{
@@ -127,7 +144,7 @@ func TestAWatchOfOneThatIsAsked(t *testing.T) {
 			loop := l.loop(time.Millisecond, new(follow.Signal))
 			loop.Changed = func(_ context.Context, after informer.Version) (bool, error) {
 				l.asked++
-				return l.version > after, nil
+				return l.latest() > after, nil
 			}
 			time.AfterFunc(9500*time.Microsecond, func() { l.write(1) })
 			var told []string

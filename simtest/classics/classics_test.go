@@ -33,7 +33,13 @@ var classics = []classic{
 func TestEachClassicIsFoundAndItsFixIsSilent(t *testing.T) {
 	for _, c := range classics {
 		t.Run(c.name, func(t *testing.T) {
-			buggy := simtest.Explore(t, func() simtest.World { return c.world(false) })
+			buggy := simtest.Explore(t, func() simtest.World {
+				w := c.world(false)
+				if raceEnabled {
+					w.Pairs = -1
+				}
+				return w
+			})
 			require.NotEmpty(t, buggy.Failures, "the bug is not found")
 			require.NotEmpty(t, buggy.Failures[0].Plan, "it fails without faults: %v", buggy.Failures[0])
 			byFault := false
@@ -46,6 +52,9 @@ func TestEachClassicIsFoundAndItsFixIsSilent(t *testing.T) {
 			fixed := simtest.Explore(t, func() simtest.World {
 				w := c.world(true)
 				w.Pairs = 500
+				if raceEnabled {
+					w.Pairs = 20
+				}
 				return w
 			})
 			for _, f := range fixed.Failures {

@@ -1,0 +1,5 @@
+//go:build race
+
+package classics_test
+
+const raceEnabled = true
