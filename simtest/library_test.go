@@ -139,8 +139,9 @@ func TestOwnersSurviveEveryFault(t *testing.T) {
 		t.Run(fmt.Sprintf("policy=%s lease=%q", policy, lease), func(t *testing.T) {
 			report := simtest.Explore(t, func() simtest.World {
 				w := farms(lease, policy)()
+				w.Pairs = 40
 				if raceEnabled {
-					w.Pairs = 20
+					w.Pairs = 10
 				}
 				return w
 			})
