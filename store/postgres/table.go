@@ -23,8 +23,9 @@ import (
 // [informer.Bookmarker]. All methods are safe for concurrent use.
 //
 // The version of a change is made of the number of its transaction. A watch reports a transaction when every transaction
-// with a lower number has ended, so it misses none, however they overlap, and your writers never wait for each other. The
-// price: one writing transaction that stays open, in any database of the server, delays what all watches report until it ends.
+// with a lower number has ended, so it misses none, however they overlap, and your writers do not wait for each other, unless
+// the server has their commits with notifications take turns ([TableConfig.WithoutNotify]). The price: one writing transaction that
+// stays open, in any database of the server, delays what all watches report until it ends.
 // [Table.Delay] names it.
 //
 // Versions of all tables with one log ([TableConfig.Schema]) can be compared. [Table.VersionOf] returns that of a transaction of
