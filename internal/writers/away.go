@@ -5,6 +5,8 @@ import (
 	"errors"
 	"iter"
 	"sync"
+	"testing"
+	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -46,6 +48,24 @@ func (a *Away) Return() {
 	defer a.mu.Unlock()
 	a.present, a.leave = context.WithCancelCause(context.Background())
 	close(a.back)
+}
+
+// Miss has all watches away while f runs, again and again until one has missed changes that are forgotten. The first time may not
+// do: if an informer lists while its watch is away, its next watch begins in the present.
+func (a *Away) Miss(t testing.TB, f func()) {
+	t.Helper()
+	expired := a.Expired()
+	for end := time.Now().Add(time.Minute); a.Expired() == expired; {
+		if time.Now().After(end) {
+			t.Fatal("no watch has expired")
+		}
+		a.Leave()
+		f()
+		a.Return()
+		for wait := time.Now().Add(time.Second); a.Expired() == expired && time.Now().Before(wait); {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // Expired returns how many watches have ended because their changes were forgotten.
