@@ -218,9 +218,9 @@ func TestAnObjectThatAResyncCannotMapIsMappedAgain(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, w.c.Stats().Unmapped)
 		w.source.set(object{Key: "a", Owner: "y"})
-		assert.Equal(t, []string{"y"}, w.keys())
+		assert.Contains(t, w.keys(), "y") // and x, if the turn of its resync comes now
 		w.source.set(object{Key: "a", Owner: "z"})
-		assert.Equal(t, []string{"y", "z"}, w.keys(), "y has lost it")
+		assert.Subset(t, w.keys(), []string{"y", "z"}, "y has lost it")
 		w.break_()
 		time.Sleep(2 * time.Minute)
 		assert.Contains(t, w.keys(), "x")
