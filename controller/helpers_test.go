@@ -214,9 +214,11 @@ func assertNoWorkers(t *testing.T) {
 	synctest.Wait()
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
+	head, _, _ := strings.Cut(string(stacks), "\n") // of this goroutine, and so its bubble: "goroutine 7 [running, synctest bubble 3]:"
+	bubble := head[strings.Index(head, "synctest bubble"):]
 	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
-		if strings.Contains(stack, "created by time.goFunc") {
-			continue // a timer of another test, which has ended
+		if head, _, _ := strings.Cut(stack, "\n"); !strings.HasSuffix(head, bubble) {
+			continue // of another test
 		}
 		assert.NotContains(t, stack, "github.com/setpoint-go/setpoint/controller.")
 		assert.NotContains(t, stack, "github.com/setpoint-go/setpoint/workqueue.")
