@@ -240,7 +240,7 @@ func (w *world[T]) keepWatching(ctx context.Context, f *follower) error {
 		if err != nil {
 			return err
 		}
-		if ev.Version < f.seen { // equal if a version changes several objects: see informer.Event
+		if ev.Version < f.seen || ev.Version == f.seen && ev.Type != informer.Bookmark {
 			return fmt.Errorf("an event is of version %d, but version %d was seen", ev.Version, f.seen)
 		}
 		c := Change{Delete: ev.Type == informer.Deleted}
