@@ -59,7 +59,7 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 	case told:
 		c.told = time.Now()
 		e.noteTold(v.Held())
-		if e.seen.regressed(v) { // or it was told late
+		if e.seen.Regressed(v) { // or it was told late
 			c.look = time.Now()
 			return nil
 		}
@@ -79,8 +79,8 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 		c.look = time.Now().Add(e.pollPeriod())
 		return nil
 	}
-	if e.watching.isLive() && !c.told.IsZero() && time.Since(c.told) > e.cfg.RetryPeriod && c.seen.Version != v.Version {
-		e.watching.restart() // it should have told
+	if e.watch.Live() && !c.told.IsZero() && time.Since(c.told) > e.cfg.RetryPeriod && c.seen.Version != v.Version {
+		e.watch.Restart() // it should have told
 	}
 	return e.follow(ctx, c, v)
 }
@@ -93,9 +93,9 @@ func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v l
 	select {
 	case <-ctx.Done():
 		return lease.View{}, false, ctx.Err()
-	case v := <-e.watching.news():
+	case v := <-e.watch.News():
 		return v, true, nil
-	case c.gone = <-e.presence.ends():
+	case c.gone = <-e.presence.Ends():
 		c.goneAt = time.Now()
 		c.look = c.goneAt
 		return lease.View{}, false, nil
@@ -113,7 +113,7 @@ func (e *Elector) follow(ctx context.Context, c *candidacy, v lease.View) *tenur
 	}
 	e.observe(ctx, &c.seen, v)
 	c.look = time.Now().Add(e.pollPeriod())
-	if e.watching.isLive() {
+	if e.watch.Live() {
 		// A leader renews every RetryPeriod. If that is not told, something is wrong, with it or with the watch.
 		c.look = c.look.Add(e.cfg.RetryPeriod)
 	}
@@ -133,7 +133,7 @@ func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
 	case t != nil:
 		return t
 	case err != nil && !definite(err):
-		c.unsure = e.attempts.term
+		c.unsure = e.attempts.Term
 		e.warnings.Warn(ctx, "leaderelect: taking the lease failed", err)
 	}
 	return nil
@@ -149,21 +149,21 @@ func (e *Elector) observe(ctx context.Context, seen *observation, v lease.View) 
 			e.noteTold(true)
 		}
 		*seen = observation{Observation: lease.Observation{Since: v.At}, jitter: time.Duration(e.random() * float64(min(takeoverJitter, e.cfg.RetryPeriod)))}
-		if e.seen.regressed(v) {
+		if e.seen.Regressed(v) {
 			seen.regressed = true
 			e.log.WarnContext(ctx, "leaderelect: the record is not followed", "error", ErrStoreRegressed,
-				"term", v.Record.Term, "seen", e.seen.term)
+				"term", v.Record.Term, "seen", e.seen.Term)
 		}
 	}
 	seen.View = v
 	if v.Exists && !seen.regressed {
-		e.seen.raise(v.Record)
+		e.seen.Raise(v.Record)
 	}
 	e.publish(v)
 	if v.Held() && !seen.regressed && v.Record.Incarnation != e.incarnation {
-		e.presence.want(v.Record.Session)
+		e.presence.Want(v.Record.Session)
 	} else {
-		e.presence.want("")
+		e.presence.Want("")
 	}
 }
 
@@ -206,7 +206,7 @@ func (e *Elector) expiresAt(o observation) time.Time {
 		return o.Since
 	case o.regressed || o.Exists && !o.Readable:
 		// Who leads is not known, nor since when. Nobody leads for longer than the longest lease that we know of.
-		return o.Since.Add(max(o.Record.Lease(), e.seen.lease, e.cfg.LeaseDuration) + o.jitter)
+		return o.Since.Add(max(o.Record.Lease(), e.seen.Lease, e.cfg.LeaseDuration) + o.jitter)
 	case o.Record.Released && !outlived && o.Record.Preferred != "" && o.Record.Preferred != e.cfg.Identity && o.Record.Preferred != e.incarnation:
 		return o.Since.Add(e.headStart + o.jitter)
 	case !o.Exists, o.Record.Released && !outlived, o.Record.Incarnation == e.incarnation:
@@ -219,7 +219,7 @@ func (e *Elector) expiresAt(o observation) time.Time {
 
 // take claims the next term, in place of what v shows. It returns nil and no error if the reply came too late.
 func (e *Elector) take(ctx context.Context, v lease.View) (*tenure, error) {
-	last := max(e.seen.term, v.Record.Term)
+	last := max(e.seen.Term, v.Record.Term)
 	if last == math.MaxUint64 {
 		return nil, errNoTerm
 	}
@@ -247,16 +247,16 @@ func (e *Elector) tooLow(rec lease.Record, floor uint64) bool {
 		return false
 	}
 	e.done, e.floor = rec.Term, floor
-	e.seen.raise(rec)
+	e.seen.Raise(rec)
 	return true
 }
 
 // adopt begins the term of a claim whose reply was lost, if v shows that it was successful.
 func (e *Elector) adopt(ctx context.Context, v lease.View) *tenure {
-	if !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term <= e.done || e.seen.regressed(v) {
+	if !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term <= e.done || e.seen.Regressed(v) {
 		return nil
 	}
-	sent, ok := e.attempts.sentAt(v.Record)
+	sent, ok := e.attempts.SentAt(v.Record)
 	if !ok || e.tooLow(v.Record, v.Floor) {
 		return nil
 	}
@@ -266,7 +266,7 @@ func (e *Elector) adopt(ctx context.Context, v lease.View) *tenure {
 // begin begins the term that rec, our own, has claimed with a write that was sent at the given time. It returns nil if
 // that is too long ago.
 func (e *Elector) begin(ctx context.Context, rec lease.Record, version string, sent lease.Moment) *tenure {
-	e.seen.raise(rec)
+	e.seen.Raise(rec)
 	if sent.Left(e.cfg.RenewDeadline, lease.Present()) <= 0 {
 		return nil
 	}
@@ -281,7 +281,7 @@ func (e *Elector) begin(ctx context.Context, rec lease.Record, version string, s
 	}
 	e.setCurrent(t.Leadership)
 	e.publish(lease.View{Exists: true, Readable: true, Record: rec})
-	e.presence.want("")
+	e.presence.Want("")
 	e.log.InfoContext(ctx, "leaderelect: leadership began", "term", rec.Term)
 	return t
 }
@@ -305,14 +305,14 @@ func (e *Elector) read(ctx context.Context) (lease.View, error) {
 // write numbers rec, completes it, and stores it in place of the given version; "" is no record.
 func (e *Elector) write(ctx context.Context, version string, rec lease.Record, sent lease.Moment) (lease.Record, Entry, error) {
 	rec.Incarnation = e.incarnation
-	rec.Renewal = e.attempts.next(rec.Term, sent, sent.Add(-e.cfg.RenewDeadline))
+	rec.Renewal = e.attempts.Next(rec.Term, sent, sent.Add(-e.cfg.RenewDeadline))
 	rec.LeaseMillis = lease.Millis(e.cfg.LeaseDuration)
 	rec.RenewTime = sent.UTC()
 	rec.AcquireTime = rec.AcquireTime.UTC()
 	rec.Metadata = e.cfg.Metadata
 	rec.Released, rec.Fenced = rec.Holder == "", e.cfg.Fenced
 	if !rec.Released {
-		rec.Session = e.presence.session()
+		rec.Session = e.presence.Session()
 	}
 	if amend := e.link.Amend; amend != nil {
 		amend(&rec)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/leaderelect/internal/hint"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
@@ -42,7 +43,7 @@ type Elector struct {
 	outUntil  time.Time     // it does not take the lease before
 	outFor    time.Duration // how long it stays out after a term that was resigned
 	successor string        // for whom it resigned last; "" is anyone
-	watching  *watching     // of this run; nil if the store cannot watch
+	watch     *hint.Watch   // of this run; nil if the store cannot watch
 	terms     uint64        // that have begun
 	lost      uint64        // of them
 	health    health        // of the store, in this run or the last one
@@ -53,14 +54,14 @@ type Elector struct {
 	callbacks *callbacks
 	working   sync.WaitGroup // the work of a term, with its callbacks
 	prior     observation    // what was known before the first read; zero is nothing
-	seen      seen
+	seen      lease.Seen
 	foreign   error // the record is not that of a lease, so this elector must not take it
-	attempts  attempts
-	done      uint64    // the last term of ours that must not be led (again)
-	created   uint64    // the term of a Create whose reply may be lost; 0 if there is none
-	floor     uint64    // terms begin here, because the record was created anew
-	presence  *presence // of this run; nil without Config.Sessions
-	notEarly  time.Time // no lease is taken before its end, until then
+	attempts  lease.Attempts
+	done      uint64         // the last term of ours that must not be led (again)
+	created   uint64         // the term of a Create whose reply may be lost; 0 if there is none
+	floor     uint64         // terms begin here, because the record was created anew
+	presence  *hint.Presence // of this run; nil without Config.Sessions
+	notEarly  time.Time      // no lease is taken before its end, until then
 }
 
 // Leader is who leads, as the record says.
@@ -222,20 +223,20 @@ func (e *Elector) run(ctx context.Context, f func() error) (err error) {
 	}()
 
 	e.callbacks = startCallbacks(e.log, e.cfg.OnNewLeader)
-	watching := e.startWatching(ctx)
-	e.setWatching(watching)
+	watch := e.startWatch(ctx)
+	e.setWatch(watch)
 	e.presence = e.startPresence(ctx)
 	defer func() { // also after a panic, which only a Logger can cause
-		if left := e.cleanUp(watching); left != nil {
+		if left := e.cleanUp(watch); left != nil {
 			err = errors.Join(err, left)
 		}
 	}()
-	e.presence.await(ctx, e.cfg.RetryPeriod)
+	e.presence.Await(ctx, e.cfg.RetryPeriod)
 	return f()
 }
 
 // cleanUp ends all that a run has started. It returns an error that wraps ErrStoreStuck for what it leaves behind.
-func (e *Elector) cleanUp(watching *watching) error {
+func (e *Elector) cleanUp(watch *hint.Watch) error {
 	e.mu.Lock()
 	l := cmp.Or(e.current, e.ending)
 	e.mu.Unlock()
@@ -246,15 +247,15 @@ func (e *Elector) cleanUp(watching *watching) error {
 		e.setEnded(l)
 	}
 	e.callbacks.stop()
-	e.setWatching(nil)
+	e.setWatch(nil)
 	var errs []error
 	stuck := func(what string) {
 		errs = append(errs, fmt.Errorf("leaderelect: run %q: %s not returned: %w", e.cfg.Key, what, ErrStoreStuck))
 	}
-	if !watching.stop(e.cfg.RequestTimeout) {
+	if !watch.Stop(e.cfg.RequestTimeout) {
 		stuck("a watch has")
 	}
-	if !e.presence.stop(e.cfg.RequestTimeout) {
+	if !e.presence.Stop(e.cfg.RequestTimeout) {
 		stuck("calls of Sessions have")
 	}
 	if left := e.calls.Wait(e.cfg.RequestTimeout); left > 0 {
@@ -270,11 +271,11 @@ func (e *Elector) leadership() *Leadership {
 	return e.current
 }
 
-// setWatching makes w what Stats looks at.
-func (e *Elector) setWatching(w *watching) {
+// setWatch sets the watch of this run, for Stats.
+func (e *Elector) setWatch(w *hint.Watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.watching = w
+	e.watch = w
 }
 
 // publish makes what was read of the record known to others.

@@ -1,10 +1,6 @@
 package leaderelect
 
-import (
-	"time"
-
-	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
-)
+import "time"
 
 // StopTimer does to the leadership what a pause of the process does: no timer is served.
 func (l *Leadership) StopTimer() {
@@ -26,12 +22,3 @@ func (l *Leadership) Suspend(d time.Duration) {
 // Revoke is what shard.Slots do to the elector of a slot that another is to own, and Admit undoes it.
 func (e *Elector) Revoke(successor string) { e.revoke(successor) }
 func (e *Elector) Admit()                  { e.admit() }
-
-// SeenAfter returns the term and the renewal that an elector knows of after it has seen records in this order.
-func SeenAfter(records ...lease.Record) (term, renewal uint64) {
-	var s seen
-	for _, r := range records {
-		s.raise(r)
-	}
-	return s.term, s.renewal
-}

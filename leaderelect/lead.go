@@ -88,7 +88,7 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 	ours := out.lost == nil || errors.Is(out.lost, ErrDrainTimeout)
 	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil || t.hasResigned()) {
 		e.release(ctx, t, false)
-		e.presence.letGo() // it tells followers to look
+		e.presence.Renew() // it tells followers to look
 	}
 	e.setEnded(t.Leadership)
 	return out
@@ -143,12 +143,12 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 			return out
 		case <-t.ctx.Done():
 			return e.awaitStepDown(t.Leadership, done)
-		case v := <-e.watching.news():
-			if (!e.wrote(t, v) || e.seen.regressed(v)) && len(done) == 0 {
+		case v := <-e.watch.News():
+			if (!e.wrote(t, v) || e.seen.Regressed(v)) && len(done) == 0 {
 				e.verify(t)
 			}
-		case <-e.presence.changes():
-			if t.session != e.presence.session() && len(done) == 0 && t.Err() == nil {
+		case <-e.presence.Changes():
+			if t.session != e.presence.Session() && len(done) == 0 && t.Err() == nil {
 				e.renew(t) // the record must not name a session for longer than it is held
 				tick.Reset(e.untilRenewal(t))
 			}
@@ -203,7 +203,7 @@ func (e *Elector) renew(t *tenure) {
 	rec, entry, err := e.write(t.ctx, t.version, lease.Record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
 	if err == nil {
 		t.version, t.session = entry.Version, rec.Session
-		e.seen.raise(rec)
+		e.seen.Raise(rec)
 		t.extend(t.sent)
 		return
 	}
@@ -215,7 +215,7 @@ func (e *Elector) renew(t *tenure) {
 
 // wrote reports whether v is a write of this term.
 func (e *Elector) wrote(t *tenure, v lease.View) bool {
-	return v.Held() && v.Record.Incarnation == e.incarnation && v.Record.Term == t.term && v.Record.Renewal <= e.attempts.last
+	return v.Held() && v.Record.Incarnation == e.incarnation && v.Record.Term == t.term && v.Record.Renewal <= e.attempts.Last
 }
 
 // verify reads the record to find out what became of the writes of this term. It ends the term if the record is not ours
@@ -228,12 +228,12 @@ func (e *Elector) verify(t *tenure) {
 		}
 		return
 	}
-	regressed := e.seen.regressed(v)
+	regressed := e.seen.Regressed(v)
 	if !regressed && e.wrote(t, v) {
-		if sent, ok := e.attempts.sentAt(v.Record); ok {
+		if sent, ok := e.attempts.SentAt(v.Record); ok {
 			t.extend(sent)
 		}
-		e.seen.raise(v.Record)
+		e.seen.Raise(v.Record)
 		t.version, t.session = v.Version, v.Record.Session
 		return
 	}
@@ -244,7 +244,7 @@ func (e *Elector) verify(t *tenure) {
 		t.end(ErrLeaseTaken)
 	}
 	if !regressed {
-		e.seen.raise(v.Record)
+		e.seen.Raise(v.Record)
 	}
 	e.publish(v)
 }

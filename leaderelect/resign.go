@@ -121,9 +121,9 @@ func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 			if v, err = e.read(ctx); err != nil {
 				break
 			}
-			regressed := e.seen.regressed(v)
+			regressed := e.seen.Regressed(v)
 			if v.Exists && !regressed {
-				e.seen.raise(v.Record)
+				e.seen.Raise(v.Record)
 			}
 			if regressed || !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term != t.term {
 				e.publish(v)
@@ -135,7 +135,7 @@ func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 		sent := lease.Beginning()
 		rec, _, err = e.write(ctx, t.version, lease.Record{Term: t.term, AcquireTime: t.acquired, Preferred: successor}, sent)
 		if err == nil {
-			e.seen.raise(rec)
+			e.seen.Raise(rec)
 			e.publish(lease.View{Exists: true, Readable: true, Record: rec})
 			return
 		}

@@ -20,7 +20,7 @@ type Stats struct {
 func (e *Elector) Stats() Stats {
 	e.mu.Lock()
 	l := e.current
-	s := Stats{Terms: e.terms, Lost: e.lost, Watching: e.watching.isLive(), LastError: e.health.lastError()}
+	s := Stats{Terms: e.terms, Lost: e.lost, Watching: e.watch.Live(), LastError: e.health.lastError()}
 	e.mu.Unlock()
 	if l != nil {
 		s.Leading, s.Term, s.Deadline = l.Err() == nil, l.term, l.Deadline()

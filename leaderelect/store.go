@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
-	"sync/atomic"
+	"maps"
 	"time"
 
+	"github.com/setpoint-go/setpoint/leaderelect/internal/hint"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
-	"github.com/setpoint-go/setpoint/wait"
 )
 
 // Entry is a record as a [LeaseStore] keeps it.
@@ -80,6 +79,25 @@ type Watcher interface {
 	Watch(ctx context.Context, key string) iter.Seq2[Entry, error]
 }
 
+// Sessions tell that a process is gone, or has released, long before its lease has expired: see [Config.Sessions]. A
+// session is held by one process at most and ends with that process, as a connection to a database or a lock on a file
+// does. A process that is only stopped still holds its session.
+//
+// A session is a hint. Whether it is held says nothing about who leads, and an implementation that fails or hangs costs
+// time alone. With Config.Fenced, one that reports the end of a session that is held makes leaders change for nothing, at
+// most once in a LeaseDuration for each elector.
+//
+// Both methods may be called concurrently. A call returns soon after its ctx has ended.
+type Sessions interface {
+	// Hold opens a session, calls held, and holds the session until ctx ends or the session is lost. It returns why. The
+	// name is a random text that no session has had before, and none will have again.
+	Hold(ctx context.Context, name string, held func()) error
+
+	// Gone returns nil when nobody holds the session. It blocks while somebody does. It is called only with the names of
+	// sessions that have been held.
+	Gone(ctx context.Context, name string) error
+}
+
 // Holder reads who holds the lease of a key, for those who want to ask the leader and do not compete themselves: its
 // Metadata can carry an address. It returns an error that wraps [ErrNotFound] when nobody holds the lease. A holder that
 // was killed is returned until another has taken over; Holder cannot tell.
@@ -98,110 +116,45 @@ func Holder(ctx context.Context, s LeaseStore, key string) (Leader, error) {
 	return leaderOf(v.Record), nil
 }
 
-// watching follows one record by a [Watcher], for as long as a run lasts. What it tells is a hint: it comes at once, but
-// may be missing, so its owner reads the record when it has heard nothing for a while.
-type watching struct {
-	elector  *Elector
-	warnings *lease.Warnings // of its goroutine
-	events   chan lease.View // capacity 1, the newest; run sends, the goroutine of Run receives, nobody closes
-
-	cancel  context.CancelFunc
-	stopped chan struct{} // closed by run when it returns
-	live    atomic.Bool   // the present watch has told something
-
-	mu sync.Mutex
-	// mu guards the following.
-	again context.CancelFunc // ends the present watch; nil when there is none
-}
-
-// startWatching returns nil if the store cannot watch. Its owner calls stop.
-func (e *Elector) startWatching(ctx context.Context) *watching {
+// startWatch follows the record by the watch of the store. It returns nil if the store cannot watch.
+func (e *Elector) startWatch(ctx context.Context) *hint.Watch {
 	watcher, ok := e.cfg.Store.(Watcher)
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it goes on while the work drains
-	w := &watching{
-		elector: e, warnings: lease.NewWarnings(e.log), events: make(chan lease.View, 1), cancel: cancel, stopped: make(chan struct{}),
-	}
-
-	// This goroutine exists because a watch blocks. It ends after stop, which waits for it.
-	go func() {
-		defer close(w.stopped)
-		for ctx.Err() == nil {
-			w.run(ctx, watcher)
-			_ = wait.Sleep(ctx, e.pollPeriod())
-		}
-	}()
-	return w
-}
-
-// run watches until the watch ends or is given up.
-func (w *watching) run(ctx context.Context, watcher Watcher) {
-	e := w.elector
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	w.mu.Lock()
-	w.again = cancel
-	w.mu.Unlock()
-	defer w.live.Store(false)
-
-	err := lease.Guard(ctx, func(ctx context.Context) error {
+	return hint.StartWatch(ctx, e.log, e.pollPeriod, func(ctx context.Context, report func(lease.View)) error {
 		for entry, err := range iter.Seq2[Entry, error](watcher.Watch(ctx, e.cfg.Key)) {
 			if err != nil || ctx.Err() != nil {
 				return err
 			}
-			w.tell(entry)
+			v := lease.View{At: time.Now()}
+			if entry.Version != "" {
+				v = viewOf(entry, v.At)
+			}
+			// The leader is stopped right here, because its goroutine may be in a call that hangs.
+			if l := e.leadership(); l != nil && v.Record.Term > l.term {
+				l.end(ErrLeaseTaken)
+			}
+			report(v)
 		}
 		return nil
 	})
-	if err != nil && ctx.Err() == nil {
-		w.warnings.Warn(ctx, "leaderelect: watching the record failed", err)
-	}
 }
 
-// tell hands an event on. A leader that it shows to be replaced is stopped right here, for its goroutine may be busy
-// with a call that hangs.
-func (w *watching) tell(entry Entry) {
-	e := w.elector
-	v := lease.View{At: time.Now()}
-	if entry.Version != "" {
-		v = viewOf(entry, v.At)
-	}
-	w.live.Store(true)
-	if l := e.leadership(); l != nil && v.Record.Term > l.term {
-		l.end(ErrLeaseTaken)
-	}
-	lease.Tell(w.events, v)
-}
-
-// restart gives the present watch up, because it has missed a change.
-func (w *watching) restart() {
-	w.live.Store(false)
-	w.mu.Lock()
-	again := w.again
-	w.mu.Unlock()
-	if again != nil {
-		again()
-	}
-}
-
-// stop ends the watch. It reports whether it has ended within timeout.
-func (w *watching) stop(timeout time.Duration) bool {
-	if w == nil {
-		return true
-	}
-	w.cancel()
-	return lease.ClosedWithin(w.stopped, timeout)
-}
-
-// news returns the channel of events: nil, which never has any, if the store cannot watch.
-func (w *watching) news() <-chan lease.View {
-	if w == nil {
+// startPresence returns nil without Config.Sessions.
+func (e *Elector) startPresence(ctx context.Context) *hint.Presence {
+	if e.cfg.Sessions == nil {
 		return nil
 	}
-	return w.events
+	return hint.StartPresence(ctx, e.cfg.Sessions, e.log, e.pollPeriod)
 }
 
-// isLive reports whether changes are told, as far as is known.
-func (w *watching) isLive() bool { return w != nil && w.live.Load() }
+// viewOf decodes e, which was read by the given time.
+func viewOf(e Entry, at time.Time) lease.View {
+	return lease.ViewOf(e.Value, e.Version, e.Term, e.Floor, at)
+}
+
+// leaderOf returns what a record says to followers.
+func leaderOf(r lease.Record) Leader {
+	return Leader{Identity: r.Holder, Incarnation: r.Incarnation, Term: r.Term, Metadata: maps.Clone(r.Metadata)}
+}

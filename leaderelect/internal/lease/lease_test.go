@@ -147,3 +147,19 @@ func TestAWarningIsLoggedOnceInTenSecondsAndSaysHowManyWereSkipped(t *testing.T)
 		}, strings.Split(strings.TrimSpace(log.String()), "\n"))
 	})
 }
+
+func TestAnOlderRecordLowersNothingThatWasSeen(t *testing.T) {
+	newest := lease.Record{Term: 3, Renewal: 7, Incarnation: "a"}
+	next := lease.Record{Term: 4, Renewal: 1, Incarnation: "b"}
+	for _, older := range []lease.Record{{Term: 2, Renewal: 9}, {Term: 3, Renewal: 6, Incarnation: "a"}, {}} {
+		var seen lease.Seen
+		seen.Raise(newest)
+		seen.Raise(older)
+		assert.EqualValues(t, 3, seen.Term)
+		assert.True(t, seen.Regressed(lease.View{Record: older}))
+		assert.False(t, seen.Regressed(lease.View{Record: newest}))
+		seen.Raise(next)
+		assert.EqualValues(t, 4, seen.Term)
+		assert.True(t, seen.Regressed(lease.View{Record: newest}))
+	}
+}
