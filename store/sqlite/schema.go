@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"strings"
 )
 
@@ -52,6 +54,28 @@ func newTables(prefix string) (t tables) {
 	t.term = name(`SELECT term FROM {fences} WHERE lease = ?`)
 	t.recordTerm = name(`INSERT INTO {fences} (lease, term) VALUES (?, ?) ON CONFLICT (lease) DO UPDATE SET term = excluded.term`)
 	return t
+}
+
+// checkExisting returns an error if the file at an absolute path or its tables are missing. It changes neither, also if the
+// file belongs to another program.
+func (b *Backend) checkExisting(ctx context.Context, path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	busy := fmt.Sprintf("busy_timeout(%d)", b.cfg.BusyTimeout.Milliseconds())
+	pool, err := openPool(path, url.Values{"mode": {"rw"}, "_pragma": {busy, "query_only(1)"}}) // rw creates no file
+	if err != nil {
+		return err
+	}
+	var tables int
+	err = pool.QueryRowContext(ctx, b.tables.exists, b.cfg.TablePrefix+"state").Scan(&tables)
+	if err = errors.Join(err, pool.Close()); err != nil {
+		return err
+	}
+	if tables == 0 {
+		return fmt.Errorf("the file has no table %sstate, and Config.Existing is set", b.cfg.TablePrefix)
+	}
+	return nil
 }
 
 // setUp creates the tables, or checks that they are those of this layout.

@@ -38,6 +38,10 @@ type Config struct {
 	// BusyTimeout limits the time for which a write waits for other processes, and for transactions of [Backend.DB], that
 	// are writing. Defaults to 10 s.
 	BusyTimeout time.Duration
+
+	// Existing makes Open return an error if the file or its tables are missing, instead of creating them. Set it in programs
+	// that only read: a mistyped path then leaves no file behind. The error wraps fs.ErrNotExist if the file is missing.
+	Existing bool
 }
 
 func (c Config) validate() error {
@@ -75,8 +79,8 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Open opens the file at path, and creates it and the tables if they are not there. It returns an error if a field of cfg is
-// invalid, if the file cannot be used, or if its tables have another layout.
+// Open opens the file at path, and creates it and the tables if they are missing and [Config.Existing] is false. It returns an
+// error if a field of cfg is invalid, if the file cannot be used, or if its tables have another layout.
 //
 // path is a file name, not a URI. A database in memory is refused: store.NewMemory is the one to use.
 func Open(ctx context.Context, path string, cfg Config) (*Backend, error) {
@@ -109,6 +113,11 @@ func open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 		return nil, err // SQLite says no more than that it cannot open the file
 	}
 	b := &Backend{cfg: cfg, tables: newTables(cfg.TablePrefix)}
+	if cfg.Existing {
+		if err := b.checkExisting(ctx, abs); err != nil {
+			return nil, err
+		}
+	}
 	busy := "busy_timeout(" + strconv.FormatInt(cfg.BusyTimeout.Milliseconds(), 10) + ")"
 	durable := []string{"journal_mode(WAL)", "synchronous(FULL)"}
 	for _, p := range []struct {

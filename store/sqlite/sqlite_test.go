@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,43 @@ func TestAnOpenThatFailsChangesNothing(t *testing.T) {
 	var tables int
 	require.NoError(t, db.QueryRow("SELECT count(*) FROM sqlite_schema").Scan(&tables))
 	assert.Equal(t, 1, tables)
+}
+
+func TestOpenOfAnExistingFileCreatesAndChangesNothing(t *testing.T) {
+	dir := tempDir(t)
+	existing := sqlite.Config{Existing: true}
+	missing := filepath.Join(dir, "typo.db")
+	_, err := sqlite.Open(t.Context(), missing, existing)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, missing)
+
+	foreign := filepath.Join(dir, "foreign.db")
+	db, err := sql.Open("sqlite", foreign)
+	require.NoError(t, err)
+	_, err = db.Exec("CREATE TABLE a (b)")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	empty := filepath.Join(dir, "empty.db")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	for _, path := range []string{foreign, empty} {
+		before, err := os.ReadFile(path)
+		require.NoError(t, err)
+		_, err = sqlite.Open(t.Context(), path, existing)
+		require.ErrorContains(t, err, fmt.Sprintf("sqlite: open %q: the file has no table setpoint_state", path))
+		after, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, before, after)
+	}
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, files, 2)
+
+	path := filepath.Join(dir, "x.db")
+	_, err = dbtest.Put(t.Context(), open(t, path, sqlite.Config{}), "a", "1")
+	require.NoError(t, err)
+	r, err := open(t, path, existing).Get(t.Context(), "app", "a")
+	require.NoError(t, err)
+	assert.Equal(t, "a", r.Key)
 }
 
 func TestAPathMayContainAnyCharacter(t *testing.T) {

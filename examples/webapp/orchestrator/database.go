@@ -21,12 +21,14 @@ const (
 
 // Opener opens the database at an address, as the user has given it to -store, and returns what closes it. The name, of
 // lower-case letters and underscores, is for its tables, or whatever it has instead: one database may hold what belongs to
-// several names, and none sees that of the others. The context is for the call alone. Unless closeDB is nil, it is called at
-// the end, also after an error.
-type Opener func(ctx context.Context, address, name string) (db backend.Backend, closeDB func(), err error)
+// several names, and none sees that of the others. Unless create is true, an Opener creates nothing, and returns an error that
+// names what is missing. The context is for the call alone. Unless closeDB is nil, it is called at the end, also after an error.
+type Opener func(ctx context.Context, address, name string, create bool) (db backend.Backend, closeDB func(), err error)
 
 // openDatabase opens the database at an address. That in memory is nil.
-func openDatabase(ctx context.Context, openers map[string]Opener, address, name string) (backend.Backend, func(), error) {
+func openDatabase(
+	ctx context.Context, openers map[string]Opener, address, name string, create bool,
+) (backend.Backend, func(), error) {
 	if address == inMemory {
 		return nil, nil, nil
 	}
@@ -34,7 +36,7 @@ func openDatabase(ctx context.Context, openers map[string]Opener, address, name 
 	open, ok := openers[scheme]
 	switch {
 	case ok:
-		return open(ctx, address, name)
+		return open(ctx, address, name, create)
 	case len(openers) == 0:
 		return nil, nil, fmt.Errorf("webapp: open -store %q: this program has no databases, but go run ./examples/webapp/stores does", address)
 	}

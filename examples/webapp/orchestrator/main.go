@@ -86,7 +86,8 @@ func Main(args []string, stdout, stderr io.Writer, openers map[string]Opener) in
 	return 0
 }
 
-// do does what the flags ask for. In a database, a demo keeps out of the way of the other copies of the program.
+// do does what the flags ask for. In a database, a demo keeps out of the way of the other copies of the program, and a status
+// creates nothing.
 func do(ctx context.Context, demo, status bool, openers map[string]Opener, address string, cfg Config) error {
 	name, task := "webapp", orchestrate
 	switch {
@@ -97,7 +98,7 @@ func do(ctx context.Context, demo, status bool, openers map[string]Opener, addre
 	}
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	db, closeDB, err := openDatabase(opening, openers, address, name)
+	db, closeDB, err := openDatabase(opening, openers, address, name, demo || !status)
 	if closeDB != nil {
 		defer closeDB()
 	}

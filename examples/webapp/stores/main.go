@@ -45,8 +45,8 @@ func openers() map[string]orchestrator.Opener {
 	}
 }
 
-// openEtcd opens etcd://HOST:PORT,HOST:PORT,HOST:PORT.
-func openEtcd(ctx context.Context, address, name string) (backend.Backend, func(), error) {
+// openEtcd opens etcd://HOST:PORT,HOST:PORT,HOST:PORT. It creates nothing in any case: the first write does.
+func openEtcd(ctx context.Context, address, name string, _ bool) (backend.Backend, func(), error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            strings.Split(strings.TrimPrefix(address, "etcd://"), ","),
 		DialKeepAliveTime:    10 * time.Second,
@@ -61,7 +61,7 @@ func openEtcd(ctx context.Context, address, name string) (backend.Backend, func(
 }
 
 // openNATS opens nats://HOST:PORT, a server with JetStream.
-func openNATS(ctx context.Context, address, name string) (backend.Backend, func(), error) {
+func openNATS(ctx context.Context, address, name string, create bool) (backend.Backend, func(), error) {
 	conn, err := natsgo.Connect(address, natsgo.MaxReconnects(-1))
 	if err != nil {
 		return nil, nil, err
@@ -71,30 +71,35 @@ func openNATS(ctx context.Context, address, name string) (backend.Backend, func(
 		return nil, conn.Close, err
 	}
 	cfg := nats.Config{Stream: name}
-	if err := nats.Create(ctx, js, cfg); err != nil {
-		return nil, conn.Close, err
+	if create {
+		if err := nats.Create(ctx, js, cfg); err != nil {
+			return nil, conn.Close, err
+		}
 	}
 	db, err := nats.Open(ctx, js, cfg)
 	return db, conn.Close, err
 }
 
 // openPostgres opens postgres://USER:PASSWORD@HOST:PORT/DATABASE.
-func openPostgres(ctx context.Context, address, name string) (backend.Backend, func(), error) {
+func openPostgres(ctx context.Context, address, name string, create bool) (backend.Backend, func(), error) {
 	pool, err := pgxpool.New(ctx, address)
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg := postgres.Config{Schema: name}
-	if err := postgres.Migrate(ctx, pool, cfg); err != nil {
-		return nil, pool.Close, err
+	if create {
+		if err := postgres.Migrate(ctx, pool, cfg); err != nil {
+			return nil, pool.Close, err
+		}
 	}
 	db, err := postgres.Open(ctx, pool, cfg)
 	return db, pool.Close, err
 }
 
 // openSQLite opens sqlite:FILE.
-func openSQLite(ctx context.Context, address, name string) (backend.Backend, func(), error) {
-	db, err := sqlite.Open(ctx, strings.TrimPrefix(address, "sqlite:"), sqlite.Config{TablePrefix: name + "_"})
+func openSQLite(ctx context.Context, address, name string, create bool) (backend.Backend, func(), error) {
+	cfg := sqlite.Config{TablePrefix: name + "_", Existing: !create}
+	db, err := sqlite.Open(ctx, strings.TrimPrefix(address, "sqlite:"), cfg)
 	if err != nil {
 		return nil, nil, err
 	}

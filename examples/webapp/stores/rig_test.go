@@ -76,7 +76,7 @@ func newRig(t *testing.T, address string) *rig {
 	}
 	r.write()
 	scheme, _, _ := strings.Cut(address, ":")
-	db, closeDB, err := openers()[scheme](ctx, address, "webapp")
+	db, closeDB, err := openers()[scheme](ctx, address, "webapp", true)
 	require.NoError(t, err)
 	t.Cleanup(closeDB)
 	r.apps, err = store.Open(db, "WebApp", store.Config[orchestrator.WebApp]{})

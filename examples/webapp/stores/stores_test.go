@@ -127,3 +127,28 @@ func TestAnAddressOfNoDatabaseIsRefused(t *testing.T) {
 		assert.Contains(t, out.String(), says, address)
 	}
 }
+
+// A command that only reads finds nothing in an empty database, and leaves nothing there: the second one finds the same.
+func TestStatusCreatesNothing(t *testing.T) {
+	for name, missing := range map[string]string{
+		"etcd":     "nobody leads",
+		"nats":     `stream "webapp"`,
+		"postgres": `schema "webapp"`,
+		"sqlite":   "no such file",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := databases[name](t)()
+			for range 2 {
+				var out strings.Builder
+				args := []string{"-status", "-store", address, "-manifests", t.TempDir(), "-state", t.TempDir()}
+				require.Equal(t, 1, orchestrator.Main(args, io.Discard, &out, openers()))
+				require.Contains(t, out.String(), missing)
+				if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
+					require.Contains(t, out.String(), path)
+					require.NoFileExists(t, path)
+				}
+			}
+		})
+	}
+}

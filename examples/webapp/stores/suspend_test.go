@@ -57,8 +57,8 @@ func (db *suspending) deletes(ctx context.Context, kind, key string, decide back
 // suspended returns the databases for a program that suspends itself.
 func suspended(openers map[string]orchestrator.Opener) map[string]orchestrator.Opener {
 	for scheme, open := range openers {
-		openers[scheme] = func(ctx context.Context, address, name string) (backend.Backend, func(), error) {
-			db, closeDB, err := open(ctx, address, name)
+		openers[scheme] = func(ctx context.Context, address, name string, create bool) (backend.Backend, func(), error) {
+			db, closeDB, err := open(ctx, address, name, create)
 			return &suspending{Backend: db}, closeDB, err
 		}
 	}
