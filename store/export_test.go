@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/setpoint-go/setpoint/internal/statustag"
+	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 )
 
 // CheckInvariants returns an error that says which invariant of db does not hold.
@@ -47,7 +48,7 @@ func viewOf(it item) view {
 		return v.view()
 	}
 	rec, _ := it.record()
-	st, _ := (&codec[any]{"", encodeJSON[any], decodeJSON[any]}).state(&rec)
+	st, _ := (&codec[any]{"", strictjson.Encode[any], strictjson.Decode[any]}).state(&rec)
 	return view{st.Object, st.hidden, it}
 }
 

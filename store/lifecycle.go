@@ -44,9 +44,9 @@ type write[T any] struct {
 
 // values copies and compares the values of a kind.
 type values[T any] interface {
-	// adopt makes v, which a caller has given, a value to be stored, which nobody else can change. It reports whether it
+	// Adopt makes v, which a caller has given, a value to be stored, which nobody else can change. It reports whether it
 	// is the same as base, a stored one, or nil. The error says which part of v cannot be stored.
-	adopt(v, base *T) (same bool, err error)
+	Adopt(v, base *T) (same bool, err error)
 }
 
 // lifecycle is what a write makes of an object. It is the one place that knows: all backends go through it.
@@ -173,7 +173,7 @@ func (l lifecycle[T]) create(w *write[T], obj *Object[T], vs values[T]) (*state[
 	next.deepenEnvelope()
 	next.Kind = w.kind
 	next.UID, next.Version, next.Generation, next.Created, next.Deleting = w.uid, 0, 1, now(), time.Time{}
-	if _, err := vs.adopt(&next.Value, nil); err != nil {
+	if _, err := vs.Adopt(&next.Value, nil); err != nil {
 		return nil, err
 	}
 	return next, nil
@@ -182,7 +182,7 @@ func (l lifecycle[T]) create(w *write[T], obj *Object[T], vs values[T]) (*state[
 // update returns what an Update or an UpdateStatus makes of old, or nil if that is nothing new.
 func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], vs values[T]) (*state[T], error) {
 	next := &state[T]{}
-	switch { // adopt copies what next is given here
+	switch { // Adopt copies what next is given here
 	case l.status == nil:
 		next.Value = obj.Value
 	case w.op == opUpdateStatus:
@@ -193,7 +193,7 @@ func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], vs valu
 		next.Value = obj.Value
 		l.status.Set(reflect.ValueOf(&next.Value), reflect.ValueOf(&old.Value))
 	}
-	sameValue, err := vs.adopt(&next.Value, &old.Value)
+	sameValue, err := vs.Adopt(&next.Value, &old.Value)
 	if err != nil {
 		return nil, err
 	}

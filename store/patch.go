@@ -3,11 +3,11 @@ package store
 import (
 	"context"
 	"errors"
-	"reflect"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store/internal/plain"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -161,14 +161,13 @@ func writeSeen[T any](
 	cached, ok := seen.Get(key)
 	next := Object[T]{Key: key}
 	if ok {
-		t := reflect.TypeFor[T]()
-		p, err := plainOf(t, t.String(), make(map[reflect.Type]*plain))
-		if err != nil {
+		values, ok := plain.Of[T]()
+		if !ok {
 			return result, false, nil
 		}
 		next = cached
 		next.deepenEnvelope()
-		next.Value = newPlainValues[T](p).copyOf(&cached.Value)
+		next.Value = values.Copy(&cached.Value)
 	}
 	if err := change(&next); err != nil {
 		return result, false, nil

@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"fmt"
-	"math"
 	oldrand "math/rand"
 	"math/rand/v2"
 	"reflect"
@@ -355,59 +354,6 @@ func TestAnUpdateIsWrittenIfAndOnlyIfAnythingDiffers(t *testing.T) {
 		require.NoError(t, err)
 	})
 	require.Greater(t, changes, 30)
-}
-
-func TestWhatCountsAsAChange(t *testing.T) {
-	type V struct {
-		F float64
-		C complex128
-		T time.Time
-		L []int
-		M map[string]*int
-
-		Args []string
-		Env  Env
-	}
-	noon := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
-	one := 1
-	other := 1
-	for name, c := range map[string]struct {
-		from, to V
-		changed  bool
-	}{
-		"NaN for the same NaN":         {V{F: math.NaN()}, V{F: math.NaN()}, false},
-		"another NaN":                  {V{F: math.NaN()}, V{F: math.Float64frombits(math.Float64bits(math.NaN()) ^ 2)}, true},
-		"minus zero":                   {V{F: 0}, V{F: math.Copysign(0, -1)}, true},
-		"an imaginary part":            {V{C: 1}, V{C: 1 + 1i}, true},
-		"a real part":                  {V{C: 1i}, V{C: 1 + 1i}, true},
-		"an empty slice for nil":       {V{}, V{L: []int{}}, true},
-		"an empty map for nil":         {V{}, V{M: map[string]*int{}}, true},
-		"an empty list for nil":        {V{}, V{Args: []string{}}, true},
-		"nil for an empty list":        {V{Args: []string{}}, V{}, true},
-		"another text":                 {V{Args: []string{"a", "b"}}, V{Args: []string{"a", "c"}}, true},
-		"one text less":                {V{Args: []string{"a", "b"}}, V{Args: []string{"a"}}, true},
-		"an empty table for nil":       {V{}, V{Env: Env{}}, true},
-		"nil for an empty table":       {V{Env: Env{}}, V{}, true},
-		"an empty text under a key":    {V{Env: Env{"a": ""}}, V{Env: Env{"b": ""}}, true},
-		"the same table":               {V{Env: Env{"a": "1"}}, V{Env: Env{"a": "1"}}, false},
-		"spare capacity":               {V{L: []int{1}}, V{L: []int{1, 2}[:1]}, false},
-		"another key":                  {V{M: map[string]*int{"a": &one}}, V{M: map[string]*int{"b": &one}}, true},
-		"a pointer to an equal value":  {V{M: map[string]*int{"a": &one}}, V{M: map[string]*int{"a": &other}}, false},
-		"nil for a pointer":            {V{M: map[string]*int{"a": &one}}, V{M: map[string]*int{"a": nil}}, true},
-		"the same instant elsewhere":   {V{T: noon}, V{T: noon.In(time.FixedZone("", 3600))}, true},
-		"the same offset by all names": {V{T: noon}, V{T: noon.In(time.FixedZone("X", 0))}, false},
-		"a nanosecond":                 {V{T: noon}, V{T: noon.Add(1)}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := open[V](t, must(store.NewMemory(store.MemoryConfig{})), "v")
-			o, err := s.Create(t.Context(), store.Object[V]{Key: "x", Value: c.from})
-			require.NoError(t, err)
-			o.Value = c.to
-			after, err := s.Update(t.Context(), o)
-			require.NoError(t, err)
-			assert.Equal(t, c.changed, after.Version != o.Version)
-		})
-	}
 }
 
 func TestAnEmptyListOfOwnersOrFinalizersIsNone(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/statustag"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/internal/plain"
+	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 )
 
 // Store is a system of record for the objects of one kind. Every Store is an informer.ListWatcher, Pager, Equaler and
@@ -156,7 +158,7 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 	}
 	memory, isMemory := b.(*Memory)
 	if b == nil || isMemory && memory == nil {
-		return fail(errNoBackend)
+		return fail(errors.New("the backend is nil"))
 	}
 	if err := cfg.validate(); err != nil {
 		return fail(err)
@@ -171,15 +173,15 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 	s.hasStatus = status != nil
 	c := &codec[T]{kind, s.cfg.Encode, s.cfg.Decode}
 	if c.encode == nil {
-		c.encode, c.decode = encodeJSON[T], decodeJSON[T]
+		c.encode, c.decode = strictjson.Encode[T], strictjson.Decode[T]
 	}
-	p, errPlain := plainOf(t, t.String(), make(map[reflect.Type]*plain))
+	values, isPlain := plain.Of[T]()
 	switch {
-	case memory != nil && s.cfg.Encode == nil && errPlain == nil:
-		s.direct = &direct[T]{memory, memory.kind(kind), newPlainValues[T](p), c, life}
+	case memory != nil && s.cfg.Encode == nil && isPlain:
+		s.direct = &direct[T]{memory, memory.kind(kind), values, c, life}
 		s.keeper = s.direct
 	case s.cfg.Encode == nil:
-		if err := checkJSON(t, t.String(), make(map[reflect.Type]bool)); err != nil {
+		if err := strictjson.Check(t); err != nil {
 			return fail(err)
 		}
 		fallthrough

@@ -1,0 +1,90 @@
+package strictjson_test
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/store/internal/strictjson"
+)
+
+// Rates has parts that not every value of can be encoded.
+type Rates struct {
+	ByZone map[string][]*Rate
+	Note   any
+	Since  time.Time
+	Secret func() `json:"-"`
+	Next   *Rates
+}
+
+type Rate struct{ PerSecond float64 }
+
+type (
+	onlyEncodes struct{ Done chan int }
+	onlyDecodes struct{ Done chan int }
+)
+
+func (onlyEncodes) MarshalText() ([]byte, error) { return nil, nil }
+func (*onlyDecodes) UnmarshalText([]byte) error  { return nil }
+
+func TestATypeThatJSONDoesNotKeepIsRefusedWithThePathOfTheField(t *testing.T) {
+	type hidden struct{ Shown, hidden int }
+	for _, c := range []struct {
+		typ  reflect.Type
+		want string
+	}{
+		{reflect.TypeFor[Rates](), ""},
+		{reflect.TypeFor[map[time.Time]int](), ""},
+		{reflect.TypeFor[struct{ hidden }](), "struct { strictjson_test.hidden }.hidden.hidden: an unexported field is not plain data"},
+		{reflect.TypeFor[error](), "error: error is not plain data"},
+		{reflect.TypeFor[[]map[string]*hidden](), "[]map[string]*strictjson_test.hidden[][].hidden: an unexported field is not plain data"},
+		{reflect.TypeFor[struct{ F [2]func() }](), "struct { F [2]func() }.F[]: func() is not plain data"},
+		{reflect.TypeFor[map[float64]int](), "map[float64]int[key]: float64 is not plain data for the key of a map"},
+		{reflect.TypeFor[map[onlyDecodes]int](), "map[strictjson_test.onlyDecodes]int[key]: strictjson_test.onlyDecodes is not plain data for the key of a map"},
+		{reflect.TypeFor[onlyEncodes](), "strictjson_test.onlyEncodes.Done: chan int is not plain data"},
+		{reflect.TypeFor[onlyDecodes](), "strictjson_test.onlyDecodes.Done: chan int is not plain data"},
+		{reflect.TypeFor[complex64](), "complex64: complex64 is not plain data"},
+	} {
+		err := strictjson.Check(c.typ)
+		if c.want == "" {
+			assert.NoError(t, err, c.typ)
+		} else {
+			assert.EqualError(t, err, c.want)
+		}
+	}
+}
+
+func TestAValueThatJSONDoesNotKeepIsRefusedWithThePathOfThePart(t *testing.T) {
+	self := &Rates{}
+	self.Next = self
+	for _, c := range []struct {
+		value Rates
+		want  string
+	}{
+		{Rates{ByZone: map[string][]*Rate{"a": {{1}, {math.NaN()}}}}, "strictjson_test.Rates.ByZone[a][1].PerSecond: json: unsupported value: NaN"},
+		{Rates{Note: map[string]any{"f": func() {}}}, "strictjson_test.Rates.Note[f]: json: unsupported type: func()"},
+		{Rates{Note: []string{"fine", "\xff"}}, "strictjson_test.Rates.Note[1]: a string is not UTF-8"},
+		{Rates{ByZone: map[string][]*Rate{"\xff": nil}}, "a string is not UTF-8"},
+		{*self, "json: unsupported value: encountered a cycle via *strictjson_test.Rates"},
+	} {
+		_, err := strictjson.Encode(c.value)
+		assert.ErrorContains(t, err, c.want)
+	}
+}
+
+func TestWhatIsEncodedDecodesToTheSame(t *testing.T) {
+	want := Rates{
+		ByZone: map[string][]*Rate{"a": {{1}, nil}}, Note: "\ufffd \\ufffd \x00 is text", Since: time.Unix(1, 2).UTC(), Next: &Rates{},
+	}
+	b, err := strictjson.Encode(want)
+	require.NoError(t, err)
+	got, err := strictjson.Decode[Rates](b)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	_, err = strictjson.Decode[Rates]([]byte(`{"Next":1}`))
+	assert.ErrorContains(t, err, "Rates.Next")
+}
