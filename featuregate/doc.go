@@ -1,0 +1,63 @@
+// Package featuregate turns features of a program on and off while they mature.
+//
+// A program ships a feature before it trusts the feature, and keeps a switch for as long as somebody may need it. The switch
+// follows the life of the feature. Its stage decides the default, and who may change it:
+//
+//	stage         default             may be set    a setting
+//	[Alpha]       off                 yes           is logged as a warning: the feature may change or go
+//	[Beta]        on                  yes           is logged as a warning: the setting will lose its effect
+//	[GA]          on                  only to true  is logged as a warning: it has no effect
+//	[Deprecated]  as the stage before yes           is logged as a warning: the feature will be removed
+//	[Removed]     on after GA, or off no            is an error that names the version that removed the feature
+//
+// The words are those of Kubernetes
+// (https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/).
+//
+// # Usage
+//
+// Declare a type for the features of the program, and a constant for each. So the compiler finds a misspelled feature, and a
+// feature of another set:
+//
+//	type Feature int
+//
+//	const (
+//		CrashLoop Feature = iota
+//		Shards
+//	)
+//
+//	gates, err := featuregate.New(featuregate.Config[Feature]{
+//		Version: "1.4",
+//		Features: []featuregate.Feature[Feature]{
+//			CrashLoop: {
+//				Name:        "CrashLoop",
+//				Description: "Back off when an instance crashes again and again.",
+//				History:     []featuregate.Phase{{Since: "1.2", Stage: featuregate.Alpha}, {Since: "1.4", Stage: featuregate.Beta}},
+//			},
+//			Shards: {
+//				Name:     "Shards",
+//				History:  []featuregate.Phase{{Since: "1.4", Stage: featuregate.Alpha}},
+//				Requires: []Feature{CrashLoop},
+//			},
+//		},
+//	})
+//	...
+//	flag.Var(gates, "feature-gates", gates.Usage())
+//	...
+//	err = gates.SetFromEnv("SHOP_FEATURE_GATES") // before flag.Parse, so that the flag wins
+//	flag.Parse()
+//	err = gates.Lock() // checks the dependencies and logs what is on
+//	...
+//	if gates.Enabled(CrashLoop) {
+//
+// The flag then takes -feature-gates=CrashLoop=false,Shards=true. The names AllAlpha and AllBeta stand for all features of
+// the stage that have no setting of their own.
+//
+// # Guarantees
+//
+//  1. Every setting is checked as a whole. If one name or value in it is wrong, nothing of it takes effect.
+//  2. A later setting of a feature replaces an earlier one. A setting of a feature wins over AllAlpha and AllBeta, in any order.
+//  3. After [Gates.Lock], only [Gates.Override] changes anything, for the duration of a test.
+//  4. While a program emulates an older version, each feature has the stage that it had in that version. A feature that is newer
+//     than that version is off, and cannot be set. A feature that the program has removed stays removed.
+//  5. No state is global. Two Gates share nothing, so tests and embedded programs do not disturb each other.
+package featuregate

@@ -1,0 +1,335 @@
+package featuregate_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/featuregate"
+)
+
+// one returns the gates of a program with one feature.
+func one(t *testing.T, version string, phases ...featuregate.Phase) (*featuregate.Gates[Feature], error) {
+	t.Helper()
+	return featuregate.New(featuregate.Config[Feature]{
+		Version:  version,
+		Features: []featuregate.Feature[Feature]{{Name: "X", History: phases}},
+		Logger:   slog.New(slog.DiscardHandler),
+	})
+}
+
+func TestTheStageDecidesTheDefaultAndWhoMayChangeIt(t *testing.T) {
+	const a, b, ga, d, r = featuregate.Alpha, featuregate.Beta, featuregate.GA, featuregate.Deprecated, featuregate.Removed
+	for _, c := range []struct {
+		stages []featuregate.Stage // since 1.1, 1.2, ...; the program is of the last of these versions
+		on     bool
+		off    string // the error of turning it off
+		turnOn string // the error of turning it on
+	}{
+		{stages: []featuregate.Stage{a}},
+		{stages: []featuregate.Stage{a, b}, on: true},
+		{stages: []featuregate.Stage{b}, on: true},
+		{stages: []featuregate.Stage{a, ga}, on: true, off: "X is always on since version 1.2"},
+		{stages: []featuregate.Stage{a, d}},
+		{stages: []featuregate.Stage{b, d}, on: true},
+		{stages: []featuregate.Stage{ga, d}, on: true},
+		{stages: []featuregate.Stage{d}, on: true},
+		{stages: []featuregate.Stage{a, r}, off: "X was removed in version 1.2", turnOn: "X was removed in version 1.2"},
+		{stages: []featuregate.Stage{b, r}, off: "X was removed in version 1.2", turnOn: "X was removed in version 1.2"},
+		{stages: []featuregate.Stage{b, ga, r}, on: true, off: "X was removed in version 1.3", turnOn: "X was removed in version 1.3"},
+		{stages: []featuregate.Stage{ga, d, r}, off: "X was removed in version 1.3", turnOn: "X was removed in version 1.3"},
+	} {
+		t.Run(fmt.Sprint(c.stages), func(t *testing.T) {
+			var phases []featuregate.Phase
+			for i, s := range c.stages {
+				phases = append(phases, featuregate.Phase{Since: fmt.Sprintf("1.%d", i+1), Stage: s})
+			}
+			for on, want := range map[bool]string{false: c.off, true: c.turnOn} {
+				gates, err := one(t, "", phases...)
+				require.NoError(t, err)
+				assert.Equal(t, c.on, gates.Enabled(0))
+				err = gates.SetMap(map[string]bool{"X": on})
+				if want != "" {
+					assert.EqualError(t, err, "featuregate: "+want)
+					assert.Equal(t, c.on, gates.Enabled(0))
+					continue
+				}
+				require.NoError(t, err)
+				assert.Equal(t, on, gates.Enabled(0))
+			}
+		})
+	}
+}
+
+func TestADeclarationThatIsWrongIsNamed(t *testing.T) {
+	since := func(v string, s featuregate.Stage) featuregate.Phase { return featuregate.Phase{Since: v, Stage: s} }
+	alpha := []featuregate.Phase{since("1.0", featuregate.Alpha)}
+	type f = featuregate.Feature[Feature]
+	for want, cfg := range map[string]featuregate.Config[Feature]{
+		"Config.Features[0]: Feature.Name is empty":                                    {Features: []f{{History: alpha}}},
+		`Config.Features[0]: Feature.Name is "A=b", must have letters and digits only`: {Features: []f{{Name: "A=b", History: alpha}}},
+		`Config.Features[0]: Feature.Name is "AllBeta", which is taken`:                {Features: []f{{Name: "AllBeta", History: alpha}}},
+		`Config.Features[1]: Feature.Name is "A", which is taken`:                      {Features: []f{{Name: "A", History: alpha}, {Name: "A", History: alpha}}},
+		"Config.Features[0]: Feature.History of A is empty":                            {Features: []f{{Name: "A"}}},
+		`Config.Features[0]: Phase.Since of A: "next" is not a version such as 1.4`: {
+			Features: []f{{Name: "A", History: []featuregate.Phase{since("next", featuregate.Beta)}}}},
+		"Config.Features[0]: Phase.Stage of A is Stage(0), must be a stage": {
+			Features: []f{{Name: "A", History: []featuregate.Phase{since("1.0", 0)}}}},
+		"Config.Features[0]: Feature.History of A: version 1.9 does not come after version 1.10": {
+			Features: []f{{Name: "A", History: []featuregate.Phase{since("1.10", featuregate.Alpha), since("1.9", featuregate.Beta)}}}},
+		"Config.Features[0]: Feature.History of A: stage Beta cannot follow stage GA": {
+			Features: []f{{Name: "A", History: []featuregate.Phase{since("1.1", featuregate.GA), since("1.2", featuregate.Beta)}}}},
+		"Config.Features[0]: Feature.Requires of A: no feature 5 is declared": {Features: []f{{Name: "A", History: alpha, Requires: []Feature{5}}}},
+		"Config.Features[0]: Feature.Requires of A: it requires itself":       {Features: []f{{Name: "A", History: alpha, Requires: []Feature{0}}}},
+		"Feature.Requires: the defaults in version 1.2 do not fit: A requires B, which is off": {Features: []f{
+			{Name: "A", History: []featuregate.Phase{since("1.1", featuregate.Alpha), since("1.2", featuregate.Beta)}, Requires: []Feature{1}},
+			{Name: "B", History: []featuregate.Phase{since("1.1", featuregate.Alpha), since("1.3", featuregate.Beta)}}}},
+		"Feature.Requires: the defaults in version 1.1 do not fit: A requires B, which is newer than version 1.1": {Features: []f{
+			{Name: "A", History: []featuregate.Phase{since("1.1", featuregate.Beta)}, Requires: []Feature{1}},
+			{Name: "B", History: []featuregate.Phase{since("1.2", featuregate.Beta)}}}},
+		`Config.Version: "1.2.3.4" is not a version such as 1.4`: {Version: "1.2.3.4", Features: []f{{Name: "A", History: alpha}}},
+	} {
+		_, err := featuregate.New(cfg)
+		assert.EqualError(t, err, "featuregate: new gates: "+want)
+	}
+}
+
+func TestASettingIsTakenAsAWhole(t *testing.T) {
+	gates := newGates("1.4")
+	err := gates.Set("CrashLoop=false,Shards,OldAPI=perhaps,,CrashLoop=true,CrashLop=true,Zebra=true")
+	assert.EqualError(t, err, `featuregate: "Shards" has no value: write Shards=true or Shards=false
+OldAPI is "perhaps", must be true or false
+CrashLoop is set to true and to false`)
+	assert.True(t, gates.Enabled(CrashLoop))
+
+	err = gates.Set("CrashLoop=false,CrashLop=true,Zebra=true,allalpha=true")
+	assert.EqualError(t, err, `featuregate: unknown feature "CrashLop": did you mean CrashLoop?
+unknown feature "Zebra"
+unknown feature "allalpha": did you mean AllAlpha?`)
+	assert.True(t, gates.Enabled(CrashLoop))
+	assert.Empty(t, gates.String())
+}
+
+func TestAFeaturesOwnSettingWins(t *testing.T) {
+	for _, sets := range [][]string{{"CrashLoop=true,AllBeta=false"}, {"CrashLoop=true", "AllBeta=false"}, {"AllBeta=false", "CrashLoop=true"}} {
+		gates := newGates("1.4")
+		for _, s := range sets {
+			require.NoError(t, gates.Set(s))
+		}
+		assert.True(t, gates.Enabled(CrashLoop), "%v", sets)
+		assert.True(t, gates.Enabled(OldAPI), "it is neither")
+	}
+	gates := newGates("1.4")
+	require.NoError(t, gates.Set("AllBeta=false,AllAlpha=true"))
+	assert.False(t, gates.Enabled(CrashLoop))
+	assert.True(t, gates.Enabled(Shards))
+	require.NoError(t, gates.Set("AllBeta=true"), "the later one wins")
+	assert.True(t, gates.Enabled(CrashLoop))
+}
+
+func TestAFlagWinsOverTheEnvironment(t *testing.T) {
+	t.Setenv("GATES", "Shards=true,OldAPI=false")
+	gates := newGates("1.4")
+	require.NoError(t, gates.SetFromEnv("GATES"))
+	require.NoError(t, gates.SetFromEnv("GATES_THAT_ARE_NOT_SET"))
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.Var(gates, "gates", "")
+	require.NoError(t, flags.Parse([]string{"-gates=OldAPI=true", "-gates", " CrashLoop = 1 "}))
+	assert.Equal(t, "CrashLoop=true,OldAPI=true,Shards=true", gates.String())
+	assert.True(t, gates.Enabled(OldAPI))
+}
+
+func TestLockRefusesWhatComesLater(t *testing.T) {
+	gates := newGates("1.4")
+	require.NoError(t, gates.Lock())
+	require.NoError(t, gates.Lock())
+	assert.EqualError(t, gates.Set("Shards=true"), "featuregate: the gates are locked: set features before Lock")
+	assert.NoError(t, gates.Set(""))
+	assert.EqualError(t, gates.Emulate("1.2"), "featuregate: emulate version 1.2: the gates are locked")
+	assert.False(t, gates.Enabled(Shards))
+}
+
+func TestALockThatFailsLocksNothing(t *testing.T) {
+	gates := newGates("1.4")
+	require.NoError(t, gates.Set("Shards=true,CrashLoop=false"))
+	require.Error(t, gates.Lock())
+	require.NoError(t, gates.Set("CrashLoop=true"))
+	require.NoError(t, gates.Lock())
+}
+
+func TestLockLogsSettingsAndState(t *testing.T) {
+	var out bytes.Buffer
+	drop := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	gates, err := featuregate.New(featuregate.Config[Feature]{
+		Version: "v1.4.0-rc.2", Features: features, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: drop})),
+	})
+	require.NoError(t, err)
+	require.NoError(t, gates.Set("AllAlpha=true,OldAPI=false"))
+	require.NoError(t, gates.Lock())
+	require.NoError(t, gates.Lock())
+	assert.Equal(t, `level=WARN msg="feature gate is set: this feature is deprecated and will be removed" feature=OldAPI enabled=false stage=Deprecated
+level=WARN msg="feature gate is set: this feature may change or be removed in any version" feature=Shards enabled=true stage=Alpha
+level=INFO msg="feature gates" version=1.4 features.CrashLoop=true features.OldAPI=false features.Shards=true
+`, out.String())
+}
+
+func TestAnEmulatedVersionDecidesTheStages(t *testing.T) {
+	gates, err := one(t, "1.4", featuregate.Phase{Since: "1.2", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.4", Stage: featuregate.GA})
+	require.NoError(t, err)
+	assert.EqualError(t, gates.Emulate("1.5"), "featuregate: emulate version 1.5: it is newer than this program, which is version 1.4")
+	assert.EqualError(t, gates.Emulate("old"), `featuregate: emulate: "old" is not a version such as 1.4`)
+	require.NoError(t, gates.Emulate("1.3.9"))
+	assert.False(t, gates.Enabled(0))
+	assert.Equal(t, "1.3.9", gates.Version())
+	require.NoError(t, gates.Set("X=false"), "it is alpha there")
+	assert.EqualError(t, gates.Emulate("1.4"), "featuregate: emulate version 1.4: X is always on since version 1.4")
+	assert.EqualError(t, gates.Emulate("1.1"), "featuregate: emulate version 1.1: X is new in version 1.2, and this is version 1.1")
+	assert.Equal(t, "1.3.9", gates.Version(), "a refusal changes nothing")
+}
+
+func TestARemovedFeatureStaysRemovedInEmulation(t *testing.T) {
+	for stage, on := range map[featuregate.Stage]bool{featuregate.Beta: false, featuregate.GA: true} {
+		gates, err := one(t, "1.4", featuregate.Phase{Since: "1.0", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.2", Stage: stage},
+			featuregate.Phase{Since: "1.4", Stage: featuregate.Removed})
+		require.NoError(t, err)
+		for _, v := range []string{"1.4", "1.3", "1.1"} {
+			require.NoError(t, gates.Emulate(v))
+			assert.Equal(t, on, gates.Enabled(0), "emulating %s", v)
+			assert.EqualError(t, gates.Set("X=true"), "featuregate: X was removed in version 1.4")
+		}
+		gates, err = one(t, "1.3", featuregate.Phase{Since: "1.2", Stage: stage}, featuregate.Phase{Since: "1.4", Stage: featuregate.Removed})
+		require.NoError(t, err)
+		assert.True(t, gates.Enabled(0), "not removed yet")
+	}
+}
+
+func TestAFeatureThatWasNotDeclaredPanics(t *testing.T) {
+	gates := newGates("1.4")
+	for _, f := range []Feature{-1, 3} {
+		want := fmt.Sprintf("featuregate: no feature %d is declared", f)
+		assert.PanicsWithValue(t, want, func() { gates.Enabled(f) })
+		assert.PanicsWithValue(t, want, func() { gates.Override(t, f, true) })
+	}
+}
+
+func TestGatesShareNothingWithTheirConfig(t *testing.T) {
+	phases := []featuregate.Phase{{Since: "1.0", Stage: featuregate.Alpha}}
+	gates, err := one(t, "1.0", phases...)
+	require.NoError(t, err)
+	phases[0] = featuregate.Phase{Since: "1.0", Stage: featuregate.GA}
+	require.NoError(t, gates.Set("X=false"))
+}
+
+func TestTheZeroConfigHasNoFeatures(t *testing.T) {
+	gates, err := featuregate.New(featuregate.Config[Feature]{})
+	require.NoError(t, err)
+	assert.EqualError(t, gates.Set("X=true"), `featuregate: unknown feature "X"`)
+	require.NoError(t, gates.Set("AllAlpha=true"))
+	require.NoError(t, gates.Lock())
+	assert.Empty(t, new(featuregate.Gates[Feature]).String(), "package flag calls it")
+}
+
+// fatal is a test that notes its failure.
+type fatal struct {
+	*testing.T
+	name    string
+	failure string
+	cleanup []func()
+}
+
+func (f *fatal) Name() string                      { return f.name }
+func (f *fatal) Fatalf(format string, args ...any) { f.failure = fmt.Sprintf(format, args...) }
+func (f *fatal) Cleanup(c func())                  { f.cleanup = append(f.cleanup, c) }
+func (f *fatal) end() {
+	for i := len(f.cleanup) - 1; i >= 0; i-- {
+		f.cleanup[i]()
+	}
+}
+
+func TestAnOverrideEndsWithItsTest(t *testing.T) {
+	gates := newGates("1.4")
+	require.NoError(t, gates.Lock())
+	outer, inner := &fatal{T: t, name: "TestA"}, &fatal{T: t, name: "TestA/sub"}
+	gates.Override(outer, Shards, true)
+	gates.Override(outer, Shards, false)
+	gates.Override(inner, Shards, true)
+	assert.True(t, gates.Enabled(Shards))
+	inner.end()
+	assert.False(t, gates.Enabled(Shards))
+	outer.end()
+	assert.False(t, gates.Enabled(Shards))
+	assert.Empty(t, outer.failure+inner.failure)
+}
+
+func TestAnOverrideThatDisturbsAnotherTestFails(t *testing.T) {
+	gates := newGates("1.4")
+	a, b := &fatal{T: t, name: "TestA"}, &fatal{T: t, name: "TestAB"}
+	gates.Override(a, CrashLoop, false)
+	gates.Override(b, CrashLoop, true)
+	assert.Equal(t, "featuregate: override: TestA overrides CrashLoop now: tests that run in parallel need Gates of their own", b.failure)
+	assert.False(t, gates.Enabled(CrashLoop))
+	require.NoError(t, gates.Set("CrashLoop=true"))
+	assert.False(t, gates.Enabled(CrashLoop), "until the test ends")
+	a.end()
+	assert.True(t, gates.Enabled(CrashLoop))
+	gates.Override(&fatal{T: t, name: "TestC"}, OldAPI, false)
+}
+
+func TestAnOverrideKeepsToTheRules(t *testing.T) {
+	test := &fatal{T: t, name: "Test"}
+	gates := newGates("1.5")
+	gates.Override(test, OldAPI, true)
+	assert.Equal(t, "featuregate: override: OldAPI was removed in version 1.5", test.failure)
+	gates.Override(test, CrashLoop, false)
+	gates.Override(test, Shards, true)
+	assert.Equal(t, "featuregate: override: Shards requires CrashLoop, which is off", test.failure)
+	test.end()
+	assert.True(t, gates.Enabled(CrashLoop))
+}
+
+func TestEnabledRunsConcurrentlyWithSettings(t *testing.T) {
+	gates := newGates("1.4")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 100 {
+				assert.NoError(t, gates.Set("Shards=true,CrashLoop=true"))
+				gates.Enabled(Shards)
+				for range gates.All() {
+					_ = gates.String() + gates.Usage()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, gates.Lock())
+	assert.Zero(t, testing.AllocsPerRun(100, func() { gates.Enabled(Shards) }))
+}
+
+func FuzzSet(f *testing.F) {
+	f.Add("CrashLoop=false,Shards=true")
+	f.Add("AllAlpha=1, =,")
+	f.Fuzz(func(t *testing.T, s string) {
+		gates := newGates("1.4")
+		before := fmt.Sprint(gates.LogValue())
+		if err := gates.Set(s); err != nil {
+			assert.Equal(t, before, fmt.Sprint(gates.LogValue()), "nothing of it is in force")
+			assert.Empty(t, gates.String())
+			return
+		}
+		again := newGates("1.4")
+		require.NoError(t, again.Set(gates.String()))
+		assert.Equal(t, fmt.Sprint(gates.LogValue()), fmt.Sprint(again.LogValue()), "String is what Set reads")
+	})
+}

@@ -1,0 +1,247 @@
+package featuregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The names of settings that stand for all features of a stage.
+const (
+	allAlpha = "AllAlpha"
+	allBeta  = "AllBeta"
+)
+
+// allOf returns the name that stands for all features of a stage, or "".
+func allOf(s Stage) string {
+	switch s {
+	case Alpha:
+		return allAlpha
+	case Beta:
+		return allBeta
+	}
+	return ""
+}
+
+// Set reads settings in the form "CrashLoop=false,Shards=true". Values are those of strconv.ParseBool. Spaces around names and
+// values are ignored. It implements flag.Value, so a flag that appears twice adds to the settings.
+//
+// The error names what is wrong: a name that is unknown (with the name that the user may have meant), removed or too new, a value
+// that is not a bool, a name with two values, or a feature that is locked on. Nothing takes effect then.
+func (g *Gates[F]) Set(s string) error {
+	if err := g.setList(s); err != nil {
+		return fmt.Errorf("featuregate: %w", err)
+	}
+	return nil
+}
+
+// SetFromEnv calls Set with the value of an environment variable. A variable that is unset or empty changes nothing.
+func (g *Gates[F]) SetFromEnv(variable string) error {
+	if err := g.setList(os.Getenv(variable)); err != nil {
+		return fmt.Errorf("featuregate: %s: %w", variable, err)
+	}
+	return nil
+}
+
+// SetMap is Set for settings that come from elsewhere, such as a configuration file.
+func (g *Gates[F]) SetMap(settings map[string]bool) error {
+	if err := g.set(settings); err != nil {
+		return fmt.Errorf("featuregate: %w", err)
+	}
+	return nil
+}
+
+func (g *Gates[F]) setList(s string) error {
+	settings := make(map[string]bool)
+	var errs []error
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(part, "=")
+		if !ok {
+			errs = append(errs, fmt.Errorf("%q has no value: write %s=true or %[2]s=false", part, name))
+			continue
+		}
+		name = strings.TrimSpace(name)
+		on, err := strconv.ParseBool(strings.TrimSpace(value))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s is %q, must be true or false", name, value))
+			continue
+		}
+		if before, ok := settings[name]; ok && before != on {
+			errs = append(errs, fmt.Errorf("%s is set to true and to false", name))
+		}
+		settings[name] = on
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return g.set(settings)
+}
+
+// set adds settings, or returns an error for each that is wrong.
+func (g *Gates[F]) set(settings map[string]bool) error {
+	if len(settings) == 0 {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.locked {
+		return errors.New("the gates are locked: set features before Lock")
+	}
+	merged := maps.Clone(g.settings)
+	if merged == nil {
+		merged = make(map[string]bool, len(settings))
+	}
+	maps.Copy(merged, settings)
+	if err := g.allowed(g.version, settings); err != nil {
+		return err
+	}
+	g.settings = merged
+	g.update()
+	return nil
+}
+
+// allowed returns an error for each setting that is not allowed in a version.
+func (g *Gates[F]) allowed(v version, settings map[string]bool) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if name == allAlpha || name == allBeta {
+			continue
+		}
+		i := slices.IndexFunc(g.features, func(f Feature[F]) bool { return f.Name == name })
+		if i < 0 {
+			errs = append(errs, g.unknown(name))
+			continue
+		}
+		switch now, _ := g.phase(F(i), v); {
+		case now.Stage == 0:
+			errs = append(errs, fmt.Errorf("%s is new in version %s, and this is version %v", name, g.features[i].History[0].Since, v))
+		case now.Stage == Removed:
+			errs = append(errs, fmt.Errorf("%s was removed in version %s", name, now.Since))
+		case now.Stage == GA && !settings[name]:
+			errs = append(errs, fmt.Errorf("%s is always on since version %s", name, now.Since))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unknown returns the error for a name that no feature has.
+func (g *Gates[F]) unknown(name string) error {
+	nearest, least := "", len(name)/2+1
+	names := []string{allAlpha, allBeta}
+	for _, f := range g.features {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < least {
+			nearest, least = n, d
+		}
+	}
+	if nearest == "" {
+		return fmt.Errorf("unknown feature %q", name)
+	}
+	return fmt.Errorf("unknown feature %q: did you mean %s?", name, nearest)
+}
+
+// Emulate makes the program behave as an older version of itself, as far as its features go: each has the stage that it had in that
+// version. Call it before Lock, usually with the value of a flag. Earlier settings must be allowed in that version too.
+func (g *Gates[F]) Emulate(older string) error {
+	v, err := parseVersion(older)
+	if err != nil {
+		return fmt.Errorf("featuregate: emulate: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.locked {
+		return fmt.Errorf("featuregate: emulate version %s: the gates are locked", older)
+	}
+	if v.compare(g.program) > 0 {
+		return fmt.Errorf("featuregate: emulate version %s: it is newer than this program, which is version %v", older, g.program)
+	}
+	if err := g.allowed(v, g.settings); err != nil {
+		return fmt.Errorf("featuregate: emulate version %s: %w", older, err)
+	}
+	g.version = v
+	g.update()
+	return nil
+}
+
+// Lock ends the time of settings: Set, SetMap, SetFromEnv and Emulate return errors from now on. It logs which features are on, and a
+// warning for each setting. If a feature is on without one that it requires, Lock returns an error that names both, and locks
+// nothing. A second call does nothing.
+func (g *Gates[F]) Lock() error {
+	g.mu.Lock()
+	locked := g.locked
+	err := g.missing(g.version, g.resolve(g.version, g.settings))
+	g.locked = locked || err == nil
+	g.mu.Unlock()
+	if locked {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("featuregate: %w", err)
+	}
+	for s := range g.All() {
+		if s.Set {
+			g.logger.LogAttrs(context.Background(), slog.LevelWarn, "feature gate is set: "+warning(s),
+				slog.String("feature", s.Name), slog.Bool("enabled", s.Enabled), slog.String("stage", s.Stage.String()))
+		}
+	}
+	g.logger.LogAttrs(context.Background(), slog.LevelInfo, "feature gates",
+		slog.String("version", g.Version()), slog.Any("features", g))
+	return nil
+}
+
+// warning says why a setting may surprise its author later.
+func warning(s Status) string {
+	switch s.Stage {
+	case Alpha:
+		return "this feature may change or be removed in any version"
+	case Beta:
+		return "this setting loses its effect when the feature is generally available"
+	case GA:
+		return "this setting has no effect, because the feature is always on"
+	default:
+		return "this feature is deprecated and will be removed"
+	}
+}
+
+// isName reports whether a name needs no quotes in a flag: letters and digits, a letter first.
+func isName(s string) bool {
+	for i, r := range s {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// distance returns the number of characters to insert, delete or replace to turn a into b (Levenshtein, 1966).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
