@@ -21,6 +21,7 @@
 //   - [github.com/setpoint-go/setpoint/workqueue]: the keys to do, each once, later or again after a backoff
 //   - [github.com/setpoint-go/setpoint/retry]: tries again what may succeed
 //   - [github.com/setpoint-go/setpoint/wait]: backoff, loops, polling, groups of goroutines, captured panics
+//   - [github.com/setpoint-go/setpoint/featuregate]: features of a program that are on or off while they mature
 //
 // Whoever writes a controller begins with controller and informer; whoever needs one primitive, with its package. The
 // words are client-go's, where it has one.

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/featuregate"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -85,6 +86,9 @@ func configs(t *testing.T) map[string]configured {
 		"events.Config":  taking(events.Config{}, func(cfg events.Config) error { return errorOf(events.NewRecorder(cfg)) }),
 		"expectations.Config": taking(expectations.Config[string]{}, func(cfg expectations.Config[string]) error {
 			return errorOf(expectations.NewVersions(cfg))
+		}),
+		"featuregate.Config": taking(featuregate.Config[int]{}, func(cfg featuregate.Config[int]) error {
+			return errorOf(featuregate.New(cfg))
 		}),
 		"informer.Config": taking(informer.Config{}, func(cfg informer.Config) error {
 			return errorOf(informer.New(records, store.Key[storelease.Record], cfg))

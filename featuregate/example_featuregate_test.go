@@ -111,13 +111,14 @@ func ExampleGates_SetFromEnv() {
 }
 
 func ExampleGates_All() {
+	alpha := func(s featuregate.Status) bool { return s.Stage == featuregate.Alpha }
 	for s := range newGates("1.4").All() {
-		fmt.Println(s.Name, s.Stage, s.Since, s.Enabled)
+		fmt.Println(s.Name, s.Since, s.Enabled, alpha(s))
 	}
 	// Output:
-	// CrashLoop Beta 1.4 true
-	// OldAPI Deprecated 1.3 true
-	// Shards Alpha 1.4 false
+	// CrashLoop 1.4 true false
+	// OldAPI 1.3 true false
+	// Shards 1.4 false true
 }
 
 func ExampleGates_Usage() {
@@ -128,3 +129,27 @@ func ExampleGates_Usage() {
 	// OldAPI (Deprecated since 1.3, default on)
 	// Shards (Alpha since 1.4, default off): Share the tenants among all replicas.
 }
+
+// In a test, t is a *testing.T.
+func ExampleGates_Override() {
+	gates := newGates("1.4")
+	testShards := func(t featuregate.TB) {
+		gates.Override(t, Shards, true)
+		fmt.Println(gates.Enabled(Shards))
+	}
+	t := &aTest{}
+	testShards(t)
+	t.end()
+	fmt.Println(gates.Enabled(Shards))
+	// Output:
+	// true
+	// false
+}
+
+// aTest is as much of a *testing.T as Override needs.
+type aTest struct{ end func() }
+
+func (t *aTest) Helper()                           {}
+func (t *aTest) Name() string                      { return "TestShards" }
+func (t *aTest) Cleanup(end func())                { t.end = end }
+func (t *aTest) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
