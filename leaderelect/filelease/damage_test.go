@@ -33,7 +33,8 @@ func (f files) newest(t testing.TB, key string) string {
 func damages(whole []byte) map[string][]byte {
 	damaged := map[string][]byte{
 		"a byte more": append(bytes.Clone(whole), 'x'), "null": []byte("null"), "empty object": []byte("{}"),
-		"another format": bytes.Replace(whole, []byte(`"format":1`), []byte(`"format":2`), 1),
+		"another format":        bytes.Replace(whole, []byte(`"format":1`), []byte(`"format":2`), 1),
+		"a field of no meaning": bytes.Replace(whole, []byte(`"term":7`), []byte(`"term":"7"`), 1),
 	}
 	for n := 0; n < len(whole); n += 7 {
 		damaged[fmt.Sprintf("cut at %d", n)] = whole[:n]

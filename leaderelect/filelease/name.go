@@ -40,5 +40,5 @@ func fileName(key string) string {
 // keyOfFileName is the reverse of fileName. It is false for a name that is cut, or that fileName does not return.
 func keyOfFileName(name string) (string, bool) {
 	key, err := url.PathUnescape(name)
-	return key, err == nil && !strings.Contains(name, "~") && fileName(key) == name
+	return key, err == nil && fileName(key) == name
 }

@@ -60,6 +60,7 @@ func TestAWriterThatIsSuspendedAnywhereBlocksNobodyAndOverwritesNothing(t *testi
 				first, err := there.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
 				require.NoError(t, err)
 				all, have := chain{}, first
+				reached := false
 
 				// All that the others do happens between two steps of one write.
 				here.OnStep(func(now string) {
@@ -67,6 +68,7 @@ func TestAWriterThatIsSuspendedAnywhereBlocksNobodyAndOverwritesNothing(t *testi
 						return
 					}
 					here.OnStep(nil)
+					reached = true
 					for range writes {
 						now, err := there.Get(t.Context(), "lease")
 						require.NoError(t, err)
@@ -87,6 +89,7 @@ func TestAWriterThatIsSuspendedAnywhereBlocksNobodyAndOverwritesNothing(t *testi
 				case errors.Is(err, leaderelect.ErrConflict):
 					require.NotEmpty(t, all[first.Version], "a conflict with nobody")
 				}
+				require.True(t, reached)
 				now, err := there.Get(t.Context(), "lease")
 				require.NoError(t, err)
 				assert.Equal(t, all.end(first.Version), now.Version, "the record is the last that was acknowledged")

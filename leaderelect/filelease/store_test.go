@@ -5,6 +5,7 @@ package filelease_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -126,6 +127,51 @@ func TestADirectoryThatCannotBeMadeIsAnError(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	_, err := filelease.New(filepath.Join(file, "leases"))
 	require.ErrorContains(t, err, "leases")
+}
+
+func TestADirectoryThatIsGoneIsAnErrorThatNamesIt(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
+	require.NoError(t, err)
+	s.OnStep(func(string) {
+		s.OnStep(nil) // "looked": the write has found the record, and cannot find it again
+		require.NoError(t, os.RemoveAll(s.dir))
+	})
+	_, err = s.Update(t.Context(), have)
+	require.Error(t, err)
+	_, err = s.List(t.Context(), "")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, s.dir)
+	_, err = s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, "mkdir")
+}
+
+func TestAFileInThePlaceOfARecordsDirectoryIsNotAMissingRecord(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "lease.d"), nil, 0o644))
+	_, err := s.Get(t.Context(), "lease")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, leaderelect.ErrNotFound)
+}
+
+func TestFilesThatAreNoRecordsAreIgnored(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 3})
+	require.NoError(t, err)
+	for _, name := range []string{"00000000000000000007", "99999999999999999999999.lease", "x.lease", "0.lease"} {
+		require.NoError(t, os.WriteFile(filepath.Join(s.dir, "lease.d", name), nil, 0o644))
+	}
+	got, err := s.Get(t.Context(), "lease")
+	require.NoError(t, err)
+	assert.Equal(t, have.Version, got.Version)
+}
+
+func TestAFileThatCannotBeWrittenIsAnErrorThatSaysWhy(t *testing.T) {
+	s := openFiles(t, t.TempDir())
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(s.dir, "lease.d")))
+	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 // files is a Store that knows its directory.

@@ -454,6 +454,16 @@ func TestMembersAreTakenAgainAndBounded(t *testing.T) {
 	})
 }
 
+func TestMembersAreAllThatTakePartEvenIfThereAreFewerSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		a, b, c := w.join(t, "a", nil), w.join(t, "b", nil), w.join(t, "c", nil)
+		w.settle(t, 4*retry, a, b, c)
+		require.Len(t, a.Members(), 3)
+		w.checkNow(t)
+	})
+}
+
 func TestWhatSlotsCost(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		const slots, replicas, periods = 8, 3, 50

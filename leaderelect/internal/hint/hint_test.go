@@ -41,8 +41,9 @@ func (o *output) String() string {
 
 // sessions is Sessions in memory.
 type sessions struct {
-	mu   sync.Mutex
-	ends map[string]chan struct{} // of sessions that are held
+	waits atomic.Int32 // calls of Gone
+	mu    sync.Mutex
+	ends  map[string]chan struct{} // of sessions that are held
 }
 
 func newSessions() *sessions { return &sessions{ends: make(map[string]chan struct{})} }
@@ -63,6 +64,7 @@ func (s *sessions) Hold(ctx context.Context, name string, held func()) error {
 }
 
 func (s *sessions) Gone(ctx context.Context, name string) error {
+	s.waits.Add(1)
 	s.mu.Lock()
 	end := s.ends[name]
 	s.mu.Unlock()
@@ -173,6 +175,24 @@ func TestAWatchThatFailsOrIsRestartedIsCalledAgainAfterAPause(t *testing.T) {
 	})
 }
 
+func TestAWatchThatEndsIsCalledAgainWithoutAWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+		var calls atomic.Int32
+		w := hint.StartWatch(t.Context(), slog.New(slog.NewTextHandler(&out, nil)), second, func(ctx context.Context, _ func(lease.View)) error {
+			if calls.Add(1) > 1 {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 2, calls.Load())
+		assert.True(t, w.Stop(time.Second))
+		assert.Empty(t, out.String())
+	})
+}
+
 func TestStopWaitsOnlySoLongForCallsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -255,6 +275,10 @@ func TestTheEndOfTheWantedSessionIsReportedOnce(t *testing.T) {
 		p.Want("b")
 		endA()
 		synctest.Wait()
+		waits := held.waits.Load()
+		p.Want("b")
+		synctest.Wait()
+		assert.Equal(t, waits, held.waits.Load(), "the call continues")
 		_, ok := has(p.Ends())
 		assert.False(t, ok, "it is not wanted anymore")
 
