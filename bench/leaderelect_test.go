@@ -260,7 +260,7 @@ func handOver(w *leaseWorld) measure {
 // both runs: from the call of OnStartedLeading until it returns, which it does as soon as its context ends. So a replica
 // that stops late is one whose elector has told it late. Each scenario is played from many random moments.
 //
-// LEADERELECT_MODEL=full plays each more often and prints, with -v, the table of docs/leaderelection.md: bad runs, and for how long
+// LEADERELECT_MODEL=full plays each more often and prints, with -v, the table of README.md: bad runs, and for how long
 // those were bad, median and maximum. Runs of client-go differ a little, because its jitter cannot be seeded.
 func TestTheSameFaultsOnBothElectors(t *testing.T) {
 	cells := make([][]cell, len(scenarios))
