@@ -15,6 +15,10 @@ import (
 //
 // This holds as long as one goroutine at a time reconciles a key, as in a controller, and nobody else removes the finalizer.
 // Reconcile may be called for several keys concurrently if Apply and Cleanup may.
+//
+// A call of Apply that is on its way when its process loses the lease can arrive after the Cleanup of the next leader, and what it
+// makes is left behind. No order of calls in this process prevents that. Send the term of the leadership along
+// (leaderelect.FromContext), and have the receiver refuse lower terms, as package leaderelect/fence does.
 type Finalizer[T any] struct {
 	// Name is the entry in the Finalizers of an object. It is required, and no other finalizer has it.
 	Name string

@@ -33,10 +33,15 @@
 //	conflict                    somebody writes the object right before
 //	slow                        a write takes a minute; everything else goes on
 //	zombie                      the process hangs; a new one takes over; then the old one finishes its reconcile
+//	lose-lease                  the process loses its lease and does not know; a new one takes over; both go on until the old one
+//	                            notices, 10 s later or after the next step of the user
+//	late                        the process ends while an effect is on its way; the effect arrives when a new one has taken over
 //	lag                         from a write on, the caches of a kind hear nothing until nothing else is left to do
 //	travel                      as crash-after; the caches of the new process begin in the past, and then catch up
 //	gap                         a watch breaks, and the list after it merges several changes of an object
 //	read-fails                  a read of the store fails
+//
+// lose-lease and late are for systems with a Lease: each process of such a system has a leadership with the next term.
 //
 // Each of these happens to real systems, and each is within the contract of a store and of its watches: per kind, changes arrive in
 // order, none is lost but by a list that replaces it, the last state always arrives, and a read of a store sees every write.

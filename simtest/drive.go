@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -27,12 +27,15 @@ type position struct {
 	nth                int
 	write              bool             // a write or an effect, and not a read
 	before             informer.Version // of the database
+	step               int              // how many steps of the user have begun
 }
 
 // system is a [System] in one run.
 type system struct {
 	System
-	p       *process // nil while it is down
+	run     *run
+	p       *process   // nil while it is down
+	former  []*process // that have lost their lease and do not know, in the order in which they did
 	started int
 	counts  map[position]int
 	down    bool     // until the next step of the user
@@ -52,6 +55,8 @@ type run struct {
 	began   time.Time
 	final   end
 	steps   int // reconciles since the last step of the user
+	begun   int // steps of the user
+	late    []*lateCall
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -88,7 +93,7 @@ func play(world World, plan Plan, steps []int) *run {
 		r.world.MaxReconciles = maxReconciles
 	}
 	for _, s := range world.Systems {
-		r.systems = append(r.systems, &system{System: s, counts: make(map[position]int)})
+		r.systems = append(r.systems, &system{System: s, run: r, counts: make(map[position]int)})
 	}
 	defer r.end()
 	r.settle()
@@ -96,7 +101,10 @@ func play(world World, plan Plan, steps []int) *run {
 		if r.failed() {
 			return r
 		}
+		r.begun++
 		r.userStep(i)
+		r.settle()
+		r.arrive(false)
 		r.settle()
 	}
 	for {
@@ -111,13 +119,27 @@ func play(world World, plan Plan, steps []int) *run {
 
 // end ends every process.
 func (r *run) end() {
-	for _, s := range r.systems {
-		if s.p != nil {
-			s.p.dead.Store(true)
-			s.p.stop()
-		}
+	for p := range r.processes() {
+		p.dead.Store(true)
+		p.stop()
 	}
 	synctest.Wait()
+}
+
+// processes yields every process that acts, in the order in which they do.
+func (r *run) processes() iter.Seq[*process] {
+	return func(yield func(*process) bool) {
+		for _, s := range r.systems {
+			for _, p := range s.former {
+				if !yield(p) {
+					return
+				}
+			}
+			if s.p != nil && !yield(s.p) {
+				return
+			}
+		}
+	}
 }
 
 func (r *run) failed() bool {
@@ -161,7 +183,7 @@ func (r *run) at(p *process, pos position) *Fault {
 	if p.system.Trusted {
 		return nil
 	}
-	pos.system, pos.before = p.system.Name, r.db.version()
+	pos.system, pos.before, pos.step = p.system.Name, r.db.version(), r.begun
 	same := position{op: pos.op, object: pos.object}
 	r.mu.Lock()
 	p.system.counts[same]++
@@ -262,49 +284,6 @@ func (r *run) view() *View {
 	return &View{&truth{database: r.db, actor: "a view", newUID: r.newUID}}
 }
 
-// start starts a process of a system.
-func (r *run) start(s *system) {
-	s.started++
-	p := &process{run: r, system: s, name: fmt.Sprintf("%s.%d", s.Name, s.started)}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	if s.Lease != "" {
-		ctx = store.WithFence(ctx, store.Fence{Lease: s.Lease, Term: uint64(s.started)})
-	}
-	p.ctx, p.cancel = ctx, cancel
-	s.p = p
-	parts, err := s.New(&Env{p})
-	if err != nil {
-		r.fail("new", "%s cannot be made: %v", p.name, err)
-		return
-	}
-	for _, part := range parts {
-		if err := part.join(p); err != nil {
-			r.fail("new", "%s cannot be made: %v", p.name, err)
-			return
-		}
-	}
-	synctest.Wait()
-	if s.travel > 0 {
-		at := r.db.version() - min(informer.Version(s.travel), r.db.version())
-		s.travel = 0
-		r.note(p.name, "FAULT it starts, and its caches begin at version %d", at)
-		p.freeze("", at)
-	} else if s.started > 1 {
-		r.note(p.name, "starts")
-	}
-}
-
-// stop ends a process that is dead, or that nothing calls.
-func (p *process) stop() {
-	p.cancel(errEnded)
-	for _, end := range slices.Backward(p.ends) {
-		end()
-	}
-	synctest.Wait()
-}
-
-var errEnded = errors.New("simtest: the process has ended")
-
 // userStep does a step of the user.
 func (r *run) userStep(i int) {
 	step := r.world.Steps[i]
@@ -356,14 +335,15 @@ func (r *run) heal() bool {
 	for r.thaw(true) {
 		did = true
 	}
-	return did
+	did = r.notice(true) || did
+	return r.arrive(true) || did
 }
 
 // settle runs the systems until nothing is left to do: no key is ready, every cache is up to date, and no key becomes ready
 // until the horizon.
 func (r *run) settle() {
 	for !r.failed() {
-		if r.turn(nil) {
+		if r.turn() {
 			continue
 		}
 		if r.thaw(false) {
@@ -382,35 +362,32 @@ func (r *run) settle() {
 }
 
 // turn does one thing: it starts or ends a process, has caches read what there is, or reconciles the first key that is ready.
-// It returns false if there is nothing to do. It leaves the controllers of a process alone that is busy.
-func (r *run) turn(busy *process) bool {
+// It returns false if there is nothing to do. It leaves the controllers of a process alone that is in a call.
+func (r *run) turn() bool {
+	if r.notice(false) {
+		return true
+	}
 	for _, s := range r.systems {
-		if s.p != nil && s.p.dead.Load() && s.p != busy {
-			s.p.stop()
-			s.p = nil
-			return true
-		}
-		if s.p == nil && !s.down {
-			r.start(s)
+		if s.replace() {
 			return true
 		}
 	}
-	for _, s := range r.systems {
-		if s.p != nil && s.p.deliver() {
+	for p := range r.processes() {
+		if p.deliver() {
 			return true
 		}
 	}
-	for _, s := range r.systems {
-		if s.p == nil || s.p == busy || s.p.dead.Load() {
+	for p := range r.processes() {
+		if p.inFlight.Load() || p.dead.Load() {
 			continue
 		}
-		for _, l := range s.p.loops {
+		for _, l := range p.loops {
 			for _, key := range l.ready() {
 				if r.steps++; r.steps > r.world.MaxReconciles {
-					r.fail("quiet", "%s does not become quiet: %d reconciles, and there is still work", s.Name, r.world.MaxReconciles)
+					r.fail("quiet", "%s does not become quiet: %d reconciles, and there is still work", p.system.Name, r.world.MaxReconciles)
 					return false
 				}
-				if r.reconcile(s.p, l, key) {
+				if r.reconcile(p, l, key) {
 					return true
 				}
 			}
@@ -456,19 +433,16 @@ func (v *view) apply() (did bool) {
 
 // thaw ends a lag, and with all a gap too: the change that ends it has not come. It returns false if there was none.
 func (r *run) thaw(all bool) bool {
-	for _, s := range r.systems {
-		if s.p == nil {
-			continue
-		}
+	for p := range r.processes() {
 		var did bool
-		for _, v := range s.p.views {
+		for _, v := range p.views {
 			if v.frozen && (all || !v.gap) {
 				v.frozen, v.expire, v.gap = false, v.gap, false
 				did = true
 			}
 		}
 		if did {
-			r.note(s.p.name, "its caches catch up")
+			r.note(p.name, "its caches catch up")
 			return true
 		}
 	}
@@ -477,11 +451,8 @@ func (r *run) thaw(all bool) bool {
 
 // next returns when the first key becomes ready that is delayed, or zero.
 func (r *run) next() (next time.Time) {
-	for _, s := range r.systems {
-		if s.p == nil {
-			continue
-		}
-		for _, l := range s.p.loops {
+	for p := range r.processes() {
+		for _, l := range p.loops {
 			if t := l.next(); !t.IsZero() && (next.IsZero() || t.Before(next)) {
 				next = t
 			}
@@ -531,20 +502,25 @@ func (r *run) reconcile(p *process, l looper, key string) bool {
 
 // park runs everything else while a call of p waits, and has it go on.
 func (r *run) park(p *process, waits *park) {
-	s := p.system
-	if waits.fault.Do == Zombie {
+	switch waits.fault.Do {
+	case Zombie:
 		r.note(p.name, "FAULT it hangs, and another process takes over")
-		s.p = nil
-		for !r.failed() && (r.turn(nil) || r.thaw(false)) {
-		}
+		p.system.p = nil
+		r.turnAll()
 		r.note(p.name, "goes on where it hung")
 		p.zombie = true
+		close(waits.resume)
+		return
+	case LoseLease:
+		r.loseLease(p)
+		r.turnAll()
+		r.note(p.name, "its call goes on")
 		close(waits.resume)
 		return
 	}
 	r.note(p.name, "FAULT the call takes %v", slowness)
 	for end := time.Now().Add(slowness); !r.failed(); {
-		for r.turn(p) {
+		for r.turn() {
 		}
 		next := r.next()
 		if next.IsZero() || !next.Before(end) || !next.After(time.Now()) {
@@ -557,6 +533,12 @@ func (r *run) park(p *process, waits *park) {
 		synctest.Wait()
 	}
 	close(waits.resume)
+}
+
+// turnAll has everything happen that can without that time passes.
+func (r *run) turnAll() {
+	for !r.failed() && (r.turn() || r.thaw(false)) {
+	}
 }
 
 // seen returns up to where the caches of a process have heard, if that is not the present.

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
@@ -24,7 +23,10 @@ func (e *Env) stores() (backend.Backend, func() string) { return (*gate)(e.p), e
 func (e *Env) Backend() backend.Backend { return (*gate)(e.p) }
 
 // Effect does something that is no write to a store, such as a call of a cloud: fn does it. The kit can end the process before
-// or after it, lose the reply, or have it take long. The name says in plans and timelines what it is: "create vpc".
+// or after it, lose the reply, have it take long, or have it arrive when another process has taken over. The name says in plans and
+// timelines what it is: "create vpc". The context of fn has the leadership of a [System] with a Lease: send its term along
+// (leaderelect.FromContext) if the receiver can refuse calls of leaders of the past. A call that arrives late is made in another
+// goroutine.
 func (e *Env) Effect(ctx context.Context, name string, fn func(context.Context) error) error {
 	p := e.p
 	p.enter()
@@ -32,6 +34,9 @@ func (e *Env) Effect(ctx context.Context, name string, fn func(context.Context) 
 		return err
 	}
 	f := p.run.at(p, position{op: "effect", object: name, write: true})
+	if f != nil && f.Do == Late {
+		p.run.delay(p, name, f.N, func() error { return fn(context.WithoutCancel(ctx)) })
+	}
 	if err := p.before(f); err != nil {
 		return err
 	}
@@ -118,24 +123,6 @@ type mirror struct{ in any }
 
 func (m mirror) join(p *process) error { return p.watch(m.in) }
 
-// process is one incarnation of a system.
-type process struct {
-	run    *run
-	system *system
-	name   string // of the system, and its number
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	ends   []func() // in the order of the parts
-	loops  []looper
-	views  []*view
-
-	viewing  *view // whose Read is in progress
-	dead     atomic.Bool
-	inFlight atomic.Bool // a reconcile is
-	zombie   bool        // another process has taken over
-	parked   chan *park  // a call of the reconcile in flight waits
-}
-
 // park is a call that waits until resume is closed.
 type park struct {
 	fault  Fault
@@ -214,7 +201,7 @@ func (p *process) before(f *Fault) error {
 	case LoseRequest:
 		p.run.note(p.name, "FAULT the request is lost")
 		return ErrLost
-	case Slow, Zombie:
+	case Slow, Zombie, LoseLease:
 		if p.inFlight.Load() {
 			waits := &park{*f, make(chan struct{})}
 			p.parked <- waits

@@ -178,6 +178,14 @@ func singles(fair *run, steps int) (faults []Fault) {
 			faults = append(faults, with(Conflict))
 		}
 		s := fair.systemOf(p.system)
+		if s.Lease != "" {
+			faults = append(faults, with(LoseLease))
+		}
+		for n := 1; s.Lease != "" && p.op == "effect" && n <= steps-p.step+1; n++ {
+			late := with(Late)
+			late.N = n
+			faults = append(faults, late)
+		}
 		for _, kind := range s.kinds {
 			lag := with(Lag)
 			lag.Kind = kind

@@ -31,6 +31,8 @@ const (
 	Conflict    Do = "conflict"     // somebody else writes the object right before
 	Slow        Do = "slow"         // the call takes a minute, and everything else goes on
 	Zombie      Do = "zombie"       // the process hangs; a new one takes over; then the old one finishes its reconcile
+	LoseLease   Do = "lose-lease"   // the process loses its lease and does not know; a new one takes over; both go on
+	Late        Do = "late"         // the process ends while an effect is on its way, which arrives when a new one has taken over
 	Lag         Do = "lag"          // from this write on the caches of a kind hear nothing, until nothing else is left to do
 	Travel      Do = "travel"       // as crash-after, and the caches of the new process begin in the past
 	Gap         Do = "gap"          // a watch breaks between two changes of an object, and a new list merges them
@@ -51,7 +53,8 @@ type Fault struct {
 	// Kind is the kind whose caches lag.
 	Kind string
 
-	// N is how many commits the caches go back by Travel, and the last change that a Gap merges.
+	// N is how many commits the caches go back by Travel, the last change that a Gap merges, and, for a Late effect, how many
+	// times nothing is left to do before it arrives: 1 is within the step of the user, 2 is after the next.
 	N int
 }
 
@@ -70,6 +73,8 @@ func (f Fault) String() string {
 	switch f.Do {
 	case Travel:
 		words = append(words, "back", strconv.Itoa(f.N))
+	case Late:
+		words = append(words, "by", strconv.Itoa(f.N))
 	case Lag:
 		words = append(words, "of", quote(f.Kind))
 	}
@@ -142,7 +147,7 @@ func scan(text string) (words []string, after string, err error) {
 // forms are the words of each fault: s is the system, o the operation, x the object, n a number, m another, k a kind.
 var forms = map[Do]string{
 	CrashBefore: "s o x # n", CrashAfter: "s o x # n", Down: "s o x # n", LoseRequest: "s o x # n", LoseReply: "s o x # n",
-	Conflict: "s o x # n", Slow: "s o x # n", Zombie: "s o x # n", ReadFails: "s o x # n",
+	Conflict: "s o x # n", Slow: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n", Late: "s o x # n by m", ReadFails: "s o x # n",
 	Lag: "s o x # n of k", Travel: "s o x # n back m", Gap: "s x # n to m", Restart: "s step # n",
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -177,6 +178,85 @@ func overwrite(ctx context.Context, s stores, key string) error {
 	have.Value = o.Value
 	_, err = s.to.Update(ctx, have)
 	return err
+}
+
+// A leader that has lost its lease goes on beside the next one. Its writes carry the old term, until it notices.
+func TestALeaderThatLosesItsLeaseGoesOnUntilItNotices(t *testing.T) {
+	terms := make(map[string]bool)
+	world := func() simtest.World {
+		return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
+			o, ok := s.from.Get(key)
+			if !ok {
+				return nil
+			}
+			return s.env.Effect(ctx, "tell", func(ctx context.Context) error {
+				l, ok := leaderelect.FromContext(ctx)
+				require.True(t, ok)
+				terms[fmt.Sprintf("%d by term %d: %v", o.Value.N, l.Term(), l.Err())] = true
+				return nil
+			})
+		})
+	}
+	text := simtest.Timeline(t, world, "lose-lease(s effect tell#1)")
+	t.Log("\n" + text)
+	inOrder(t, text, "STEP create", "s.1 FAULT it loses its lease", "s.2 starts", "s.2 copy: reconcile a", "s.2 tell", "s.1 its call goes on",
+		"s.1 tell", "STEP change", "s.1 copy: reconcile a", "s.1 tell", "s.2 copy: reconcile a", "s.2 tell",
+		"s.1 learns that it has lost its lease, and ends")
+	require.Equal(t, map[string]bool{
+		"1 by term 1: <nil>": true, "1 by term 2: <nil>": true, "2 by term 1: <nil>": true, "2 by term 2: <nil>": true,
+	}, terms)
+
+	text = simtest.Timeline(t, func() simtest.World { return worldOf(simtest.System{Lease: "main"}, overwrite) }, "lose-lease(s update to/a#1)")
+	inOrder(t, text, "s.2 update to/a", "s.1 its call goes on", "refused: to/a", "term 1", "s.1 learns")
+}
+
+// It notices when the time has come, even while a call is on its way.
+func TestALeaderThatHasLostItsLeaseNoticesInTime(t *testing.T) {
+	world := func() simtest.World {
+		return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
+			if l, _ := leaderelect.FromContext(ctx); l.Term() == 1 {
+				if err := s.env.Effect(ctx, "first", func(context.Context) error { return nil }); err != nil {
+					return err
+				}
+				if err := s.env.Effect(ctx, "second", func(context.Context) error { return nil }); err != nil {
+					return err
+				}
+				return s.env.Effect(ctx, "third", func(context.Context) error { return nil })
+			}
+			return nil
+		})
+	}
+	text := simtest.Timeline(t, world, "lose-lease(s effect first#1) slow(s effect second#1)")
+	t.Log("\n" + text)
+	inOrder(t, text, "s.1 its call goes on", "s.1 first", "FAULT the call takes 1m7s", "s.1 learns that it has lost its lease", "s.1 second", "s.1 ends", "STEP change")
+	require.NotContains(t, text, "third", "the context has ended")
+}
+
+func TestAnEffectOfAFormerLeaderArrivesLate(t *testing.T) {
+	world := func() simtest.World {
+		return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
+			return s.env.Effect(ctx, "tell", func(ctx context.Context) error {
+				_, err := s.to.Create(ctx, store.Object[number]{Key: "by-a-dead-process"})
+				return err
+			})
+		})
+	}
+	by := func(n int) []string {
+		text := simtest.Timeline(t, world, fmt.Sprintf("late(s effect tell#1 by %d)", n))
+		require.Equal(t, 1, strings.Count(text, "arrives"))
+		var order []string
+		for _, line := range strings.Split(text, "\n") {
+			for _, word := range []string{"STEP create", "CRASH", "STEP change", "arrives"} {
+				if strings.Contains(line, word) {
+					order = append(order, word)
+				}
+			}
+		}
+		return order
+	}
+	require.Equal(t, []string{"STEP create", "CRASH", "arrives", "STEP change"}, by(1))
+	require.Equal(t, []string{"STEP create", "CRASH", "STEP change", "arrives"}, by(2))
+	require.Equal(t, []string{"STEP create", "CRASH", "STEP change", "arrives"}, by(100), "at the end, at the latest")
 }
 
 func TestALeaseFencesTheProcessThatHung(t *testing.T) {
@@ -357,6 +437,7 @@ func TestAPlanThatCannotBeReadIsNamed(t *testing.T) {
 
 func FuzzParsePlan(f *testing.F) {
 	f.Add("crash-after(rmq update sts/a#1)")
+	f.Add("late(s effect tell#1 by 2) lose-lease(s update to/a#1)")
 	f.Add(`lag("my system" create "pods/a b#\"#\""#2 of pods) gap(s x/y#1 to 3) restart(s step#2) travel(s effect vpc#1 back 4)`)
 	f.Fuzz(func(t *testing.T, text string) {
 		plan, err := simtest.ParsePlan(text)
