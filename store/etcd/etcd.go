@@ -38,6 +38,10 @@ type Config struct {
 	// MaxRequestBytes is the value of --max-request-bytes of the servers. A record has to be smaller: see the section on limits.
 	// At least 256 KiB. Defaults to 1.5 MiB, as it does in etcd.
 	MaxRequestBytes int
+
+	// Existing makes Open return an error if the layout key of the prefix is missing, instead of writing it. Set it in programs
+	// that only read: a mistyped prefix then leaves nothing behind.
+	Existing bool
 }
 
 // What a record may not use of MaxRequestBytes.
@@ -92,8 +96,8 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Open returns the backend under a prefix of the cluster of client. It writes the layout key if that is not there. It returns an
-// error if a field of cfg is invalid, if the keys under the prefix have another layout, if no endpoint of client answers, or if
+// Open returns the backend under a prefix of the cluster of client. It writes the layout key if that is missing and
+// [Config.Existing] is false. It returns an error if a field of cfg is invalid, if the keys under the prefix have another layout, if no endpoint of client answers, or if
 // one of them is a version of etcd with a defect that makes watches wrong.
 //
 // It starts nothing. The client stays yours; close it when all calls have returned. Its namespace, if you have given it one, is
@@ -128,6 +132,9 @@ func (b *Backend) setUp(ctx context.Context, client *clientv3.Client) error {
 		return err
 	}
 	kvs := found.Kvs
+	if len(kvs) == 0 && b.cfg.Existing {
+		return fmt.Errorf("the key %q is missing, and Config.Existing is set", key)
+	}
 	if len(kvs) == 0 {
 		// Others may be creating it at the same time.
 		created, err := b.kv.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).

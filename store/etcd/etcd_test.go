@@ -95,12 +95,18 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 		{etcd.Config{Poll: -1}, "Config.Poll is -1ns, must not be negative"},
 		{etcd.Config{MaxRequestBytes: 1}, "Config.MaxRequestBytes is 1, must not be less than 262144"},
 		{etcd.Config{Prefix: "later"}, `open prefix "later": the keys have layout "2", this version of the library needs "1"`},
+		{etcd.Config{Prefix: "typo", Existing: true}, `open prefix "typo": the key "typo/layout" is missing, and Config.Existing is set`},
 	} {
 		_, err := etcd.Open(t.Context(), c, test.cfg)
 		require.ErrorContains(t, err, test.want)
 		require.ErrorContains(t, err, "etcd: open")
 	}
 	require.PanicsWithValue(t, "etcd: Open called with a nil client", func() { _, _ = etcd.Open(t.Context(), nil, etcd.Config{}) })
+	found, err := c.Get(t.Context(), "typo", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Empty(t, found.Kvs)
+	open(t, s.addr, etcd.Config{Prefix: "typo"})
+	open(t, s.addr, etcd.Config{Prefix: "typo", Existing: true})
 	down := connect(t, "127.0.0.1:1")
 	_, err = etcd.Open(t.Context(), down, etcd.Config{})
 	require.ErrorContains(t, err, "no endpoint answers: 127.0.0.1:1: ")

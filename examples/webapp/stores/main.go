@@ -45,8 +45,8 @@ func openers() map[string]orchestrator.Opener {
 	}
 }
 
-// openEtcd opens etcd://HOST:PORT,HOST:PORT,HOST:PORT. It creates nothing in any case: the first write does.
-func openEtcd(ctx context.Context, address, name string, _ bool) (backend.Backend, func(), error) {
+// openEtcd opens etcd://HOST:PORT,HOST:PORT,HOST:PORT.
+func openEtcd(ctx context.Context, address, name string, create bool) (backend.Backend, func(), error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            strings.Split(strings.TrimPrefix(address, "etcd://"), ","),
 		DialKeepAliveTime:    10 * time.Second,
@@ -56,7 +56,7 @@ func openEtcd(ctx context.Context, address, name string, _ bool) (backend.Backen
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := etcd.Open(ctx, client, etcd.Config{Prefix: name})
+	db, err := etcd.Open(ctx, client, etcd.Config{Prefix: name, Existing: !create})
 	return db, func() { _ = client.Close() }, err
 }
 

@@ -131,7 +131,7 @@ func TestAnAddressOfNoDatabaseIsRefused(t *testing.T) {
 // A command that only reads finds nothing in an empty database, and leaves nothing there: the second one finds the same.
 func TestStatusCreatesNothing(t *testing.T) {
 	for name, missing := range map[string]string{
-		"etcd":     "nobody leads",
+		"etcd":     `the key "webapp/layout" is missing`,
 		"nats":     `stream "webapp"`,
 		"postgres": `schema "webapp"`,
 		"sqlite":   "no such file",
