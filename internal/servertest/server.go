@@ -29,6 +29,8 @@ type Server struct {
 	running *exec.Cmd
 	exited  chan struct{} // closed when running has ended
 	log     string        // a file
+	wrong   time.Duration // the wall clock, of a command of OwnClock
+	clockAt int64         // where the process has the number of seconds
 
 	data string               // the directory of a Postgres cluster
 	attr *syscall.SysProcAttr // of the programs that work on it
@@ -161,7 +163,11 @@ func (s *Server) launch() {
 	must(s.t, err)
 	c := s.command()
 	c.Dir, c.Stdout, c.Stderr = "/", log, log
-	must(s.t, errors.Join(c.Start(), log.Close()))
+	start := c.Start
+	if c.SysProcAttr != nil && c.SysProcAttr.Ptrace {
+		start = func() error { return s.startStopped(c) }
+	}
+	must(s.t, errors.Join(start(), log.Close()))
 	exited := make(chan struct{})
 	go func() { // reaps the process, and ends with it
 		_ = c.Wait()
@@ -185,6 +191,16 @@ func (s *Server) Stop() {
 		_ = s.running.Process.Signal(syscall.SIGINT)
 		<-s.exited
 		s.running = nil
+	}
+}
+
+// AwaitEnd waits until the server has ended by itself.
+func (s *Server) AwaitEnd() {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		s.t.Fatalf("the server still runs after %v", patience)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
@@ -34,20 +37,32 @@ type processes struct {
 	servers []*servertest.Server
 	clients []*servertest.Proxy // what clients dial
 	peers   []*servertest.Proxy // what the other members dial
+	disk    *servertest.Disk    // of a cluster that was started on one
+	clocks  bool                // each server has a clock of its own
 }
 
 // startProcesses starts a cluster of n members.
 func startProcesses(t testing.TB, n int) *processes {
 	t.Helper()
 	p := &processes{t: t}
-	members := make([]member, n)
+	for range n {
+		p.dirs = append(p.dirs, filepath.Join(t.TempDir(), "data"))
+	}
+	p.start()
+	return p
+}
+
+// start starts a member in each of the directories.
+func (p *processes) start() {
+	t := p.t
+	t.Helper()
+	members := make([]member, len(p.dirs))
 	var all []string
 	for i := range members {
 		m := &members[i]
-		*m = member{Name: fmt.Sprint("m", i), Dir: filepath.Join(t.TempDir(), "data"), Client: servertest.FreeAddr(t), Peer: servertest.FreeAddr(t)}
+		*m = member{Name: fmt.Sprint("m", i), Dir: p.dirs[i], Client: servertest.FreeAddr(t), Peer: servertest.FreeAddr(t)}
 		p.clients, p.peers = append(p.clients, servertest.NewProxy(t, m.Client)), append(p.peers, servertest.NewProxy(t, m.Peer))
 		m.DialPeer = p.peers[i].Addr()
-		p.dirs = append(p.dirs, m.Dir)
 		all = append(all, m.Name+"=http://"+m.DialPeer)
 	}
 	for _, m := range members {
@@ -58,6 +73,9 @@ func startProcesses(t testing.TB, n int) *processes {
 			c := exec.Command(os.Args[0])
 			c.Env = append(os.Environ(), envServer+"="+string(text))
 			c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if p.clocks {
+				return servertest.OwnClock(t, c)
+			}
 			return c
 		}, func() error { // it listens; what it is asked waits until there is a leader
 			c, err := net.Dial("tcp", m.Client)
@@ -70,7 +88,6 @@ func startProcesses(t testing.TB, n int) *processes {
 	for _, s := range p.servers {
 		p.await(s.Addr(), func(res *clientv3.StatusResponse) bool { return res.Leader != 0 })
 	}
-	return p
 }
 
 // await waits until the member at an address answers what holds says.
@@ -144,6 +161,36 @@ func (p *processes) moveLeader() {
 	}
 }
 
+// useUpQuota raises the alarm that a server raises when its database has reached --quota-backend-bytes, and ends it when the server
+// has refused a write.
+func (p *processes) useUpQuota() {
+	p.t.Helper()
+	ctx, c := p.t.Context(), connect(p.t, p.near())
+	alarm := func(action etcdserverpb.AlarmRequest_AlarmAction) {
+		p.t.Helper()
+		_, err := etcdserverpb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &etcdserverpb.AlarmRequest{
+			Action: action, Alarm: etcdserverpb.AlarmType_NOSPACE,
+		})
+		require.NoError(p.t, err)
+	}
+	alarm(etcdserverpb.AlarmRequest_ACTIVATE)
+	_, err := c.Put(ctx, "another", "program")
+	require.ErrorIs(p.t, err, rpctypes.ErrNoSpace)
+	time.Sleep(50 * time.Millisecond) // some writes of each writer are refused too
+	alarm(etcdserverpb.AlarmRequest_DEACTIVATE)
+}
+
+// clock returns what the first member says the time is.
+func (p *processes) clock() time.Time {
+	p.t.Helper()
+	res, err := http.Get("http://" + p.servers[0].Addr() + "/version")
+	require.NoError(p.t, err)
+	require.NoError(p.t, res.Body.Close())
+	now, err := http.ParseTime(res.Header.Get("Date"))
+	require.NoError(p.t, err)
+	return now
+}
+
 // While four writers in two processes write and an informer watches, something fails again and again. See package writers
 // for what holds at the end.
 func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
@@ -156,12 +203,25 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			p.Heal()
 		}
 	}
+	const fullDisk, wrongClock = "the disk is full", "the clock of the server is an hour off"
 	for _, c := range []struct {
 		name    string
 		members int
 		slow    bool // only with many cycles
 		fault   func(w *writers.World, p *processes)
 	}{
+		{fullDisk, 1, false, func(_ *writers.World, p *processes) {
+			p.disk.Fill()
+			p.servers[0].AwaitEnd() // an etcd that cannot write ends
+			p.disk.Free()
+			p.servers[0].Start()
+		}},
+		{"the quota is used up", 1, false, func(_ *writers.World, p *processes) { p.useUpQuota() }},
+		{wrongClock, 1, false, func(_ *writers.World, p *processes) {
+			wrong := time.Duration(2*rand.IntN(2)-1) * time.Hour
+			p.servers[0].SetClock(wrong)
+			require.WithinDuration(t, time.Now().Add(wrong), p.clock(), 10*time.Minute)
+		}},
 		{"a writer is killed", 1, false, func(w *writers.World, _ *processes) { w.KillWriter() }},
 		{"the server is killed", 1, false, func(_ *writers.World, p *processes) { p.servers[0].Restart() }},
 		{"the server is restarted", 1, false, func(_ *writers.World, p *processes) { p.servers[0].Stop(); p.servers[0].Start() }},
@@ -182,7 +242,15 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 				t.Skip("it takes longer; run it with -cycles=2 or more")
 			}
 			t.Parallel()
-			p := startProcesses(t, c.members)
+			p := &processes{t: t, clocks: c.name == wrongClock}
+			for range c.members {
+				p.dirs = append(p.dirs, filepath.Join(t.TempDir(), "data"))
+			}
+			if c.name == fullDisk {
+				p.disk = servertest.NewDisk(t, (48+*cycles)<<20)
+				p.dirs = []string{filepath.Join(p.disk.Dir, "data")}
+			}
+			p.start()
 			w := writers.Begin(t, open(t, p.far(), quick), p.far())
 			for range *cycles {
 				w.AwaitWrites(20)

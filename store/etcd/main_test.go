@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"github.com/setpoint-go/setpoint/internal/writers"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -61,6 +62,7 @@ func serve(text string) error {
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		return err
 	}
+	wal.SegmentSizeBytes = 4 << 20 // the disk of a test may be small
 	e, err := embed.StartEtcd(m.config())
 	if err != nil {
 		return err

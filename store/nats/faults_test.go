@@ -3,9 +3,13 @@
 package nats_test
 
 import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/servertest"
@@ -13,42 +17,74 @@ import (
 	"github.com/setpoint-go/setpoint/store/nats"
 )
 
+// broken is what a fault breaks.
+type broken struct {
+	w      *writers.World
+	server *servertest.Server
+	proxy  *servertest.Proxy
+	near   jetstream.JetStream // past the proxy
+	disk   *servertest.Disk
+}
+
 // While four writers in two processes write and an informer watches, something fails again and again. See package writers
 // for what holds at the end.
 func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
-	for name, fault := range map[string]func(w *writers.World, s *servertest.Server, p *servertest.Proxy){
-		"a writer is killed":      func(w *writers.World, _ *servertest.Server, _ *servertest.Proxy) { w.KillWriter() },
-		"the server is killed":    func(_ *writers.World, s *servertest.Server, _ *servertest.Proxy) { s.Restart() },
-		"the server is restarted": func(_ *writers.World, s *servertest.Server, _ *servertest.Proxy) { s.Stop(); s.Start() },
-		"all connections are cut": func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) { p.Cut() },
-		"a reply is lost":         func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) { p.CutNextReply() },
-		"the network stalls": func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) {
-			p.Stall()
-			time.Sleep(100 * time.Millisecond)
-			p.Heal()
+	stall := func(d time.Duration, then func(b *broken)) func(*testing.T, *broken) {
+		return func(_ *testing.T, b *broken) {
+			b.proxy.Stall()
+			time.Sleep(d)
+			then(b)
+			b.proxy.Heal()
+		}
+	}
+	const disk, clock = "the disk is full", "the clock of the server is an hour off"
+	for name, fault := range map[string]func(*testing.T, *broken){
+		"a writer is killed":        func(_ *testing.T, b *broken) { b.w.KillWriter() },
+		"the server is killed":      func(_ *testing.T, b *broken) { b.server.Restart() },
+		"the server is restarted":   func(_ *testing.T, b *broken) { b.server.Stop(); b.server.Start() },
+		"all connections are cut":   func(_ *testing.T, b *broken) { b.proxy.Cut() },
+		"a reply is lost":           func(_ *testing.T, b *broken) { b.proxy.CutNextReply() },
+		"the network stalls":        stall(100*time.Millisecond, func(*broken) {}),
+		"the network stalls longer": stall(3*time.Second, func(*broken) {}),
+		// What was sent while the network stalled never arrives.
+		"a connection is half open": stall(100*time.Millisecond, func(b *broken) { b.proxy.Cut() }),
+		disk: func(t *testing.T, b *broken) {
+			db := open(t, b.near, manyChanges)
+			b.disk.Fill()
+			require.Eventually(t, func() bool { // a stream that cannot write refuses writes until a restart
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				_, err := put(ctx, db, "Other", "x", "1")
+				return err != nil
+			}, time.Minute, time.Millisecond)
+			b.disk.Free()
+			b.server.Stop()
+			b.server.Start()
 		},
-		"a connection is half open": func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) {
-			p.Stall()
-			time.Sleep(100 * time.Millisecond)
-			p.Cut() // what was sent meanwhile never arrives
-			p.Heal()
-		},
-		"the network stalls longer": func(_ *writers.World, _ *servertest.Server, p *servertest.Proxy) {
-			p.Stall()
-			time.Sleep(3 * time.Second)
-			p.Heal()
+		clock: func(t *testing.T, b *broken) {
+			wrong := time.Duration(2*rand.IntN(2)-1) * time.Hour
+			b.server.SetClock(wrong)
+			stream, err := b.near.Stream(t.Context(), "setpoint")
+			require.NoError(t, err)
+			require.WithinDuration(t, time.Now().Add(wrong), stream.CachedInfo().TimeStamp, 10*time.Minute)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := process(t)
-			proxy := servertest.NewProxy(t, server.Addr())
-			near := reach(t, server.Addr())
-			require.NoError(t, nats.Create(t.Context(), near, manyChanges))
-			w := writers.Begin(t, open(t, reach(t, proxy.Addr()), manyChanges), proxy.Addr())
-			w.Repeat(*cycles, func() { fault(w, server, proxy) })
-			changes := w.Check(open(t, near, manyChanges))
-			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, w.Writes(), changes)
+			var b broken
+			how := daemon{clock: name == clock}
+			if name == disk {
+				b.disk = servertest.NewDisk(t, (48+*cycles)<<20)
+				how.dir = filepath.Join(b.disk.Dir, "data")
+			}
+			b.server = how.start(t)
+			b.proxy = servertest.NewProxy(t, b.server.Addr())
+			b.near = reach(t, b.server.Addr())
+			require.NoError(t, nats.Create(t.Context(), b.near, manyChanges))
+			b.w = writers.Begin(t, open(t, reach(t, b.proxy.Addr()), manyChanges), b.proxy.Addr())
+			b.w.Repeat(*cycles, func() { fault(t, &b) })
+			changes := b.w.Check(open(t, b.near, manyChanges))
+			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, b.w.Writes(), changes)
 		})
 	}
 }

@@ -93,13 +93,30 @@ func runServer(addr, dir string) error {
 // process starts a server as a process of its own.
 func process(t testing.TB) *servertest.Server {
 	t.Helper()
+	return daemon{}.start(t)
+}
+
+// daemon says how a server runs in a process of its own.
+type daemon struct {
+	dir   string // where it keeps its files; defaults to a temporary directory
+	clock bool   // it has a clock of its own
+}
+
+func (d daemon) start(t testing.TB) *servertest.Server {
+	t.Helper()
 	addr := servertest.FreeAddr(t)
 	dir, attr := servertest.DaemonDir(t)
 	attr.Credential = nil // the test binary may be where nobody else may read
+	if d.dir != "" {
+		dir = d.dir
+	}
 	return servertest.Start(t, addr, func() *exec.Cmd {
 		c := exec.Command(os.Args[0])
 		c.Env = append(os.Environ(), envAddr+"="+addr, envDir+"="+dir)
 		c.SysProcAttr = attr
+		if d.clock {
+			return servertest.OwnClock(t, c)
+		}
 		return c
 	}, func() error {
 		nc, err := natsgo.Connect("nats://"+addr, natsgo.Timeout(time.Second))
