@@ -48,10 +48,10 @@ type Controller[K comparable] struct {
 	waiters waiters.Keys[K]
 	streaks streak.Book[K]
 
-	ids      atomic.Uint64 // the number of the last reconcile
-	started  time.Time
-	ended    atomic.Int64 // when the last reconcile ended: nanoseconds after started
-	outcomes [Canceled + 1]atomic.Uint64
+	ids     atomic.Uint64 // the number of the last reconcile
+	started time.Time
+	ended   atomic.Int64 // when the last reconcile ended: nanoseconds after started
+	counts  counts
 
 	mu sync.Mutex
 	// mu guards the following. Invariants:

@@ -20,7 +20,7 @@ type Expectations[K comparable] interface {
 // awaits tells whether key waits for its expectations. Then it is held: the event that meets them adds it, or the time at
 // which they expire.
 func (c *Controller[K]) awaits(t context.Context, key K) bool {
-	until, waiting := c.expires(key)
+	until, on, waiting := c.expires(key)
 	if !waiting {
 		if h, ok := c.holds.Unwait(key); ok && !h.Until.IsZero() && !time.Now().Before(h.Until) {
 			c.cfg.Logger.LogAttrs(t, slog.LevelWarn, "expectations expired, reconciled all the same",
@@ -28,9 +28,9 @@ func (c *Controller[K]) awaits(t context.Context, key K) bool {
 		}
 		return false
 	}
-	number := c.holds.Wait(key, until)
+	number := c.holds.Wait(key, until, on)
 	// It may have been told before there was something to release.
-	if until, waiting = c.expires(key); !waiting {
+	if until, _, waiting = c.expires(key); !waiting {
 		// If it has been released since, it is in the queue once more, and comes back.
 		return !c.holds.UnwaitIf(key, number)
 	}
@@ -40,25 +40,22 @@ func (c *Controller[K]) awaits(t context.Context, key K) bool {
 	return true
 }
 
-// expires asks all expectations. A key waits for the last of them.
-func (c *Controller[K]) expires(key K) (until time.Time, waiting bool) {
+// expires asks all expectations. A key waits for the last of them, whose place among the holders it returns.
+func (c *Controller[K]) expires(key K) (until time.Time, on int, waiting bool) {
+	until, on, waiting = c.mirrors.Expires(key)
+	on += len(c.cfg.Expectations)
 	never := false
-	until, waiting = c.mirrors.Expires(key)
-	for _, e := range c.cfg.Expectations {
+	for i, e := range c.cfg.Expectations {
 		at, waits := e.Expires(key)
-		if !waits {
+		if !waits || never {
 			continue
 		}
-		waiting = true
-		never = never || at.IsZero()
-		if at.After(until) {
-			until = at
+		if never = at.IsZero(); never || at.After(until) {
+			until, on = at, i
 		}
+		waiting = true
 	}
-	if never {
-		return time.Time{}, true
-	}
-	return until, waiting
+	return until, on, waiting
 }
 
 // subscribe makes c hear of what its expectations have seen.
@@ -89,7 +86,7 @@ func (c *Controller[K]) releaseMet() {
 		c.mirrors.CatchUp() // nobody follows them
 	}
 	for _, key := range c.holds.AllWaiting() {
-		if _, waiting := c.expires(key); !waiting {
+		if _, _, waiting := c.expires(key); !waiting {
 			c.released(key)
 		}
 	}

@@ -177,7 +177,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 		c.retry(t, &r)
 	}
 	t.endCalls()
-	c.outcomes[r.Outcome].Add(1)
+	c.counts.note(r.Outcome, r.Retry, r.Err, outcome == Panicked, r.Duration)
 	c.ended.Store(int64(ended))
 	c.log(t, r)
 	if c.cfg.Hooks.Reconciled != nil {

@@ -27,7 +27,8 @@ func (k kinded) Clock() written.Clock { return k.clock }
 // writer is a controller, driven step by step, whose reconciles tell versions of writes at the moment that a test chooses.
 type writer struct {
 	*stepped
-	tell func(ctx context.Context) // called by the next reconcile
+	tell       func(ctx context.Context) // called by the next reconcile
+	disconnect func()
 }
 
 var objects = written.Clock{Kind: "Object", DB: 1}
@@ -47,7 +48,7 @@ func newWriter(t *testing.T, cfg controller.Config[string], reads ...controller.
 		}
 		return controller.Result{}, nil
 	}, controller.For(w.inf))
-	w.connect(t)
+	w.disconnect = w.connect(t)
 	w.sync(t)
 	for _, ok := next(t.Context(), w.c); ok; _, ok = next(t.Context(), w.c) {
 	}

@@ -75,6 +75,9 @@ func (c *Counted[K]) LowerExpectations(key K, creations, deletions int) {
 // DeleteExpectations forgets key. Call it when the object of key is gone.
 func (c *Counted[K]) DeleteExpectations(key K) { c.book.forget(key) }
 
+// Name returns Config.Name.
+func (c *Counted[K]) Name() string { return c.book.cfg.Name }
+
 // Expires reports whether key waits, and when its expectations expire. It is the opposite of SatisfiedExpectations. If the TTL
 // is negative, the time is zero.
 func (c *Counted[K]) Expires(key K) (at time.Time, waiting bool) { return c.book.ask(key) }

@@ -77,6 +77,9 @@ func (t *Tracked[K, ID]) DeletionObserved(key K, id ID) { t.observe(key, sight[I
 // DeleteExpectations forgets key. Call it when the object of key is gone.
 func (t *Tracked[K, ID]) DeleteExpectations(key K) { t.book.forget(key) }
 
+// Name returns Config.Name.
+func (t *Tracked[K, ID]) Name() string { return t.book.cfg.Name }
+
 // Expires reports whether key waits, and when its expectations expire. It is the opposite of SatisfiedExpectations. If the TTL
 // is negative, the time is zero.
 func (t *Tracked[K, ID]) Expires(key K) (at time.Time, waiting bool) { return t.book.ask(key) }

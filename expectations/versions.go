@@ -101,6 +101,9 @@ func (v *Versions[K]) Reset() {
 	}
 }
 
+// Name returns Config.Name.
+func (v *Versions[K]) Name() string { return v.book.cfg.Name }
+
 // Expires reports whether key waits, and when its expectations expire. It is the opposite of SatisfiedExpectations. If the TTL
 // is negative, the time is zero.
 func (v *Versions[K]) Expires(key K) (at time.Time, waiting bool) { return v.book.ask(key) }

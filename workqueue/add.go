@@ -143,6 +143,9 @@ func (q *Queue[K]) add(key K, d time.Duration, how addition, opts AddOptions) bo
 	default:
 		w, added = q.makeReadyLocked(e)
 	}
+	if how == delayed {
+		q.delayed++
+	}
 	q.mu.Unlock()
 	w.wake()
 	if how == delayed && q.cfg.Hooks.Delayed != nil {

@@ -125,6 +125,8 @@ func notNegative[N int | time.Duration](field string, n N) error {
 //	workqueue_retries_total                  Delayed
 //	workqueue_unfinished_work_seconds        Stats: Unfinished
 //	workqueue_longest_running_processor_seconds  Stats: LongestRunning
+//
+// [Queue.Totals] gives the same without hooks.
 type Hooks[K comparable] struct {
 	// Added reports that an addition made a key ready or dirty. An addition that changes nothing is not reported. A delayed or
 	// debounced addition is reported when it is due. So Added calls minus Dispatched calls are the depth, except for keys

@@ -101,6 +101,9 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 	default:
 		w, added = q.makeReadyLocked(e)
 	}
+	if !spent {
+		q.delayed++
+	}
 	q.mu.Unlock()
 	w.wake()
 	if spent {

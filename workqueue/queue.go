@@ -121,6 +121,10 @@ type Queue[K comparable] struct {
 	dirty     int
 	quiet     int
 	changes   uint64 // the number of changes of any key's state
+	added     uint64 // for Totals, as the three that follow
+	delayed   uint64
+	waited    tally
+	worked    tally
 	waiters   waitlist
 	idle      chan struct{} // removed, and closed, when the queue is idle; nil without callers that wait for it
 	released  chan struct{} // removed, and closed, by ShutDown, which releases drains; nil while there is none
@@ -210,6 +214,7 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 		q.lineUpLocked(e)
 		w = q.waiterToWakeLocked()
 	}
+	q.added++
 	if e.retryAt != 0 || e.quietAt != 0 { // both wait for the attempt that now comes
 		e.retryAt = 0
 		q.endQuietLocked(e)

@@ -151,6 +151,7 @@ func (q *Queue[K]) dispatch(e *entry[K], item *Item[K]) K {
 	if q.cfg.Timestamps {
 		now := q.now()
 		waited, e.since = now-e.since, now
+		q.waited.add(time.Duration(waited))
 		q.busy.push(e)
 	}
 	var w *waiter
@@ -174,6 +175,7 @@ func (q *Queue[K]) done(e *entry[K]) {
 	if q.cfg.Timestamps {
 		now := q.now()
 		took, e.since = now-e.since, now
+		q.worked.add(time.Duration(took))
 		q.busy.remove(e)
 	}
 	q.inProcess--

@@ -23,10 +23,13 @@ type Keys[K comparable] struct {
 	//  2. n counts the keys of later and of waiting, those of paused that are true, and those that are just being added
 	//     to the queue.
 	//  3. empty is nil when n is 0.
+	//  4. due and on say what their comments do.
 	later   []Later[K]
 	places  map[K]int
 	paused  map[K]bool // true if the key is to be reconciled
 	waiting map[K]Wait
+	due     int   // those of paused that are true
+	on      []int // of the keys of waiting, by what they wait for
 	n       int
 	changes uint64        // of n
 	empty   chan struct{} // closed, and dropped, when n falls to 0; nil while nobody waits for that
@@ -43,6 +46,30 @@ type Later[K comparable] struct {
 type Wait struct {
 	Number uint64    // no other wait has it
 	Until  time.Time // when the expectations expire; zero for never
+	On     int       // the expectation that it waits for, as the caller numbers them
+}
+
+// Held counts the keys that are held, by what holds them.
+type Held struct {
+	All    int   // with those that are just being added to the queue
+	Paused int   // to be reconciled, and paused
+	Later  int   // left to the next Run
+	On     []int // by the number of the expectation that they wait for; a number that is missing has none
+}
+
+// Held returns the counts, all of one moment.
+func (h *Keys[K]) Held() Held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Held{All: h.n, Paused: h.due, Later: len(h.later), On: slices.Clone(h.on)}
+}
+
+// onLocked counts a key that waits for an expectation, or does so no more.
+func (h *Keys[K]) onLocked(on, delta int) {
+	for len(h.on) <= on {
+		h.on = append(h.on, 0)
+	}
+	h.on[on] += delta
 }
 
 // Len returns the number of keys that are held.
@@ -118,6 +145,7 @@ func (h *Keys[K]) Pausing(key K) bool {
 	held, paused := h.paused[key]
 	if paused && !held {
 		h.paused[key] = true
+		h.due++
 		h.countLocked(+1)
 	}
 	return paused
@@ -128,6 +156,9 @@ func (h *Keys[K]) Unpause(key K) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.paused[key]
+	if held {
+		h.due--
+	}
 	delete(h.paused, key)
 	h.pausing.Store(len(h.paused) > 0)
 	return held
@@ -176,19 +207,21 @@ func (h *Keys[K]) Undivert() []Later[K] {
 	return keys
 }
 
-// Wait holds key, which waits for expectations that expire at a time, and returns the number of the wait.
-func (h *Keys[K]) Wait(key K, until time.Time) (number uint64) {
+// Wait holds key, which waits for an expectation that expires at a time, and returns the number of the wait.
+func (h *Keys[K]) Wait(key K, until time.Time, on int) (number uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiting == nil {
 		h.waiting = make(map[K]Wait)
 	}
 	delta := +1
-	if _, ok := h.waiting[key]; ok {
+	if old, ok := h.waiting[key]; ok {
 		delta = 0
+		h.onLocked(old.On, -1)
 	}
 	h.countLocked(delta)
-	h.waiting[key] = Wait{h.changes, until}
+	h.onLocked(on, +1)
+	h.waiting[key] = Wait{h.changes, until, on}
 	return h.changes
 }
 
@@ -199,6 +232,7 @@ func (h *Keys[K]) Unwait(key K) (Wait, bool) {
 	old, ok := h.waiting[key]
 	if ok {
 		delete(h.waiting, key)
+		h.onLocked(old.On, -1)
 		h.countLocked(-1)
 	}
 	return old, ok
@@ -208,10 +242,12 @@ func (h *Keys[K]) Unwait(key K) (Wait, bool) {
 func (h *Keys[K]) UnwaitIf(key K, number uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if old, ok := h.waiting[key]; !ok || old.Number != number {
+	old, ok := h.waiting[key]
+	if !ok || old.Number != number {
 		return false
 	}
 	delete(h.waiting, key)
+	h.onLocked(old.On, -1)
 	h.countLocked(-1)
 	return true
 }
@@ -241,12 +277,17 @@ func (h *Keys[K]) AllWaiting() []K {
 func (h *Keys[K]) CheckInvariants() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n := len(h.later) + len(h.waiting)
+	due := 0
 	for _, held := range h.paused {
 		if held {
-			n++
+			due++
 		}
 	}
+	on := make([]int, len(h.on))
+	for _, w := range h.waiting {
+		on[w.On]++
+	}
+	n := len(h.later) + len(h.waiting) + due
 	for i, k := range h.later {
 		if h.places[k.Key] != i {
 			return fmt.Errorf("hold: the place of %v is %d, not %d", k.Key, h.places[k.Key], i)
@@ -259,6 +300,8 @@ func (h *Keys[K]) CheckInvariants() error {
 		return errors.New("hold: keys for the next Run, and none drains")
 	case h.pausing.Load() != (len(h.paused) > 0):
 		return errors.New("hold: pausing is wrong")
+	case due != h.due || !slices.Equal(on, h.on):
+		return fmt.Errorf("hold: %d paused and %v waiting, counted %d and %v", due, on, h.due, h.on)
 	case n != h.n:
 		return fmt.Errorf("hold: %d keys are held, counted %d", n, h.n)
 	case n == 0 && h.empty != nil:

@@ -83,9 +83,9 @@ func TestAPausedKeyIsHeldOnceItIsToBeReconciled(t *testing.T) {
 func TestAWaitIsEndedByWhoKnowsItsNumber(t *testing.T) {
 	var l hold.Keys[string]
 	until := time.Now()
-	first := l.Wait("a", until)
-	l.Wait("b", time.Time{})
-	second := l.Wait("a", until.Add(1))
+	first := l.Wait("a", until, 0)
+	l.Wait("b", time.Time{}, 0)
+	second := l.Wait("a", until.Add(1), 0)
 	assert.NotEqual(t, first, second)
 	assert.Equal(t, 2, l.Len())
 	assert.Equal(t, []string{"b", "a"}, l.AllWaiting(), "as they were held")
@@ -113,8 +113,8 @@ func TestWaitEmptyReturnsWhenNothingIsHeldAndUnchangedSaysWhetherThatHasLasted(t
 		before, err := l.WaitEmpty(t.Context())
 		require.NoError(t, err)
 		assert.True(t, l.Unchanged(before))
-		l.Wait("a", time.Time{})
-		l.Wait("b", time.Time{})
+		l.Wait("a", time.Time{}, 0)
+		l.Wait("b", time.Time{}, 0)
 		assert.False(t, l.Unchanged(before))
 		returned := make(chan uint64, 2)
 		for range 2 {
@@ -133,7 +133,7 @@ func TestWaitEmptyReturnsWhenNothingIsHeldAndUnchangedSaysWhetherThatHasLasted(t
 		assert.True(t, l.Unchanged(<-returned))
 		require.NoError(t, l.CheckInvariants())
 
-		l.Wait("a", time.Time{})
+		l.Wait("a", time.Time{}, 0)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(errors.New("no more")) })
 		_, err = l.WaitEmpty(ctx)

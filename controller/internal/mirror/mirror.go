@@ -34,6 +34,7 @@ type mirror[K comparable] struct {
 	clock written.Clock
 	cache Cache
 	seen  *expectations.Versions[K] // the versions for which keys wait
+	lag   *lag
 }
 
 // New returns the mirrors among sources.
@@ -54,7 +55,7 @@ func New[K comparable, S any](sources []S) *Mirrors[K] {
 		if err != nil {
 			panic(err) // nothing in this Config comes from the caller
 		}
-		ms.all = append(ms.all, &mirror[K]{clock, cache, seen})
+		ms.all = append(ms.all, &mirror[K]{clock, cache, seen, newLag()})
 	}
 	return ms
 }
@@ -78,24 +79,46 @@ func (ms *Mirrors[K]) Wrote(key K, clock written.Clock, version uint64) {
 		if m.clock.Is(clock) {
 			ms.active.Store(true)
 			m.seen.ExpectVersion(key, version)
+			m.lag.wrote(version)
+			m.lag.saw(uint64(m.cache.Version())) // which it may show already
 		}
 	}
 }
 
-// Expires reports whether key waits, and until when at most.
-func (ms *Mirrors[K]) Expires(key K) (until time.Time, waiting bool) {
+// Expires reports whether key waits, until when at most, and for which of the mirrors until then.
+func (ms *Mirrors[K]) Expires(key K) (until time.Time, on int, waiting bool) {
 	if !ms.Active() {
-		return until, false
+		return until, 0, false
 	}
-	for _, m := range ms.all {
+	for i, m := range ms.all {
 		if at, waits := m.seen.Expires(key); waits {
 			waiting = true
 			if at.After(until) {
-				until = at
+				until, on = at, i
 			}
 		}
 	}
-	return until, waiting
+	return until, on, waiting
+}
+
+// Names returns the names of the mirrors, in the order of the numbers that [Mirrors.Expires] returns.
+func (ms *Mirrors[K]) Names() []string {
+	names := make([]string, len(ms.all))
+	for i, m := range ms.all {
+		if named, ok := m.cache.(interface{ Name() string }); ok {
+			names[i] = named.Name()
+		}
+	}
+	return names
+}
+
+// Lags returns how far the mirrors are behind, in the order of their names: see lag.
+func (ms *Mirrors[K]) Lags() []time.Duration {
+	lags := make([]time.Duration, len(ms.all))
+	for i, m := range ms.all {
+		lags[i] = m.lag.now()
+	}
+	return lags
 }
 
 // Notify has f called for each key that waits for one of the caches no more, until stop is called.
@@ -108,7 +131,10 @@ func (ms *Mirrors[K]) Follow() (stop func()) {
 	return ms.each(func(m *mirror[K]) func() {
 		stop := m.cache.OnVersion(m.observe)
 		m.catchUp()
-		return stop
+		return func() {
+			stop()
+			m.lag.forget()
+		}
 	})
 }
 
@@ -141,4 +167,7 @@ func (m *mirror[K]) catchUp() {
 	}
 }
 
-func (m *mirror[K]) observe(v informer.Version) { m.seen.VersionObserved(uint64(v)) }
+func (m *mirror[K]) observe(v informer.Version) {
+	m.seen.VersionObserved(uint64(v))
+	m.lag.saw(uint64(v))
+}

@@ -46,7 +46,7 @@ type source struct{ clock written.Clock }
 func (s source) Clock() written.Clock { return s.clock }
 
 func waits(ms *mirror.Mirrors[string], key string) bool {
-	_, waiting := ms.Expires(key)
+	_, _, waiting := ms.Expires(key)
 	return waiting
 }
 
@@ -115,7 +115,7 @@ func TestAKeyWaitsForTheSlowestOfSeveralCachesAndNoLongerThanTheLimit(t *testing
 		clock := written.Clock{Kind: "Site"}
 		ms := mirror.New[string]([]*cache{{clock: clock}, {clock: clock}})
 		ms.Wrote("k", clock, 5)
-		until, waiting := ms.Expires("k")
+		until, _, waiting := ms.Expires("k")
 		assert.True(t, waiting)
 		assert.Equal(t, mirror.MaxBehind, time.Until(until))
 		time.Sleep(mirror.MaxBehind)

@@ -1,0 +1,187 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/internal/written"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+func TestStatsCountReconcilesByWhatTheyDid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		once := map[string]bool{}
+		c, _ := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 2}, Logger: quiet},
+			func(_ context.Context, key string) (controller.Result, error) {
+				first := !once[key]
+				once[key] = true
+				switch key {
+				case "later":
+					if first {
+						return controller.Result{RequeueAfter: time.Second}, nil
+					}
+				case "panics":
+					panic("boom")
+				case "slow":
+					time.Sleep(5 * time.Millisecond) // a bound belongs to its bucket
+				case "slower":
+					time.Sleep(5*time.Millisecond + 1)
+				case "slowest":
+					time.Sleep(time.Hour)
+				case "fenced":
+					return controller.Result{}, errors.Join(errBoom, store.ErrFenced)
+				case "permanent":
+					return controller.Result{}, retry.Permanent(errBoom)
+				}
+				return controller.Result{}, nil
+			})
+		r := start(t, c.Run)
+		for _, key := range []string{"later", "panics", "slow", "slower", "slowest", "fenced", "permanent", "nothing"} {
+			c.Add(key)
+			time.Sleep(2 * time.Hour)
+		}
+		s := c.Stats()
+		assert.EqualValues(t, 1, s.Requeued)
+		assert.EqualValues(t, 2, s.Panics, "also the one that has parked the key")
+		assert.EqualValues(t, 1, s.Outcomes[controller.Panicked])
+		assert.EqualValues(t, 1, s.Fenced)
+		assert.EqualValues(t, 10, s.Durations.Count())
+		assert.Equal(t, time.Hour+10*time.Millisecond+1, s.Durations.Sum)
+		assert.EqualValues(t, 8, s.Durations.Counts[0], "up to 5 ms")
+		assert.EqualValues(t, 1, s.Durations.Counts[1], "up to 10 ms")
+		assert.EqualValues(t, 1, s.Durations.Counts[40], "more than all bounds")
+		require.Len(t, s.Durations.Bounds, 40)
+		assert.Equal(t, 5*time.Millisecond, s.Durations.Bounds[0])
+		assert.Equal(t, time.Minute, s.Durations.Bounds[39])
+		assert.IsIncreasing(t, s.Durations.Bounds)
+		assert.EqualValues(t, 10, s.Totals.Worked.Count())
+		require.NoError(t, r.stop())
+	})
+}
+
+func TestStatsSayForHowLongTheOldestKeyIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newController(t, controller.Config[string]{}, noop)
+		c.Add("a")
+		time.Sleep(time.Minute)
+		c.Add("b")
+		assert.Equal(t, time.Minute, c.Stats().OldestReady)
+		_, ok := c.Step(t.Context(), "a")
+		require.True(t, ok)
+		time.Sleep(time.Second)
+		assert.Equal(t, time.Second, c.Stats().OldestReady)
+	})
+}
+
+func TestStatsSayWhatHoldsTheKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		children := must(expectations.NewCounted(expectations.Config[string]{Name: "children", TTL: time.Hour}))
+		disks := must(expectations.NewVersions(expectations.Config[string]{TTL: time.Second, Logger: quiet}))
+		w := newWriter(t, controller.Config[string]{Expectations: []controller.Expectations[string]{children, disks}, Logger: quiet})
+		none := map[string]int{"pause": 0, "drain": 0, "cache things": 0, "expectations children": 0, "expectations 2": 0}
+		with := func(held map[string]int) map[string]int {
+			all := map[string]int{}
+			for reason := range none {
+				all[reason] = held[reason]
+			}
+			return all
+		}
+		assert.Equal(t, none, w.c.Stats().HeldBy)
+
+		w.c.PauseKey("p")
+		w.c.Add("p")
+		assert.Equal(t, none, w.c.Stats().HeldBy, "nobody has tried it")
+		w.c.Step(t.Context(), "p")
+		assert.Equal(t, with(map[string]int{"pause": 1}), w.c.Stats().HeldBy)
+		assert.Equal(t, 1, w.c.Stats().Held)
+
+		w.write(t, objects, 4)
+		assert.False(t, w.runs(t))
+		children.ExpectCreations("c", 1)
+		disks.ExpectVersion("c", 9) // expires first
+		w.c.Add("c")
+		w.c.Step(t.Context(), "c")
+		assert.Equal(t, with(map[string]int{"pause": 1, "cache things": 1, "expectations children": 1}), w.c.Stats().HeldBy)
+
+		children.CreationObserved("c") // so that it is tried again, and waits for the other
+		w.c.Step(t.Context(), "c")
+		assert.Equal(t, with(map[string]int{"pause": 1, "cache things": 1, "expectations 2": 1}), w.c.Stats().HeldBy)
+		assert.Equal(t, 3, w.c.Stats().Held)
+
+		time.Sleep(time.Minute) // all but the pause expires
+		assert.True(t, w.runs(t))
+		w.c.Step(t.Context(), "c")
+		w.c.ResumeKey("p")
+		w.c.Step(t.Context(), "p")
+		assert.Equal(t, none, w.c.Stats().HeldBy)
+		w.c.CheckInvariants(t)
+	})
+}
+
+func TestStatsCountWhatADrainLeavesToTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			time.Sleep(time.Second)
+			return controller.Result{}, nil
+		})
+		r := start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		r.cancel()
+		synctest.Wait()
+		c.Add("b")
+		assert.Equal(t, 1, c.Stats().HeldBy["drain"])
+		require.NoError(t, r.stop())
+		assert.Zero(t, c.Stats().HeldBy["drain"])
+	})
+}
+
+func TestCacheLagIsTheTimeFromAWriteUntilTheCacheShowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t, controller.Config[string]{})
+		assert.Empty(t, w.c.Stats().CacheLag, "nothing was written")
+		w.write(t, objects, 2)
+		assert.Equal(t, map[string]time.Duration{"things": 0}, w.c.Stats().CacheLag, "the cache shows it already")
+
+		w.write(t, objects, 4)
+		time.Sleep(2 * time.Second)
+		w.tell = func(ctx context.Context) { written.Tell(ctx, objects.Kind, objects.DB, 5) }
+		w.c.Add("b")
+		_, ok := w.c.Step(t.Context(), "b")
+		require.True(t, ok)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]time.Duration{"things": 3 * time.Second}, w.c.Stats().CacheLag, "so far, and of the oldest write")
+		w.src.set(object{Key: "x"})
+		w.read(t)
+		assert.Equal(t, 3*time.Second, w.c.Stats().CacheLag["things"], "version 3 shows nothing of it")
+		w.src.set(object{Key: "x", Value: 1})
+		w.read(t)
+		time.Sleep(time.Hour)
+		assert.Equal(t, 3*time.Second, w.c.Stats().CacheLag["things"], "of the last write that was followed")
+
+		w.write(t, objects, 9)
+		time.Sleep(time.Minute)
+		assert.Equal(t, time.Minute, w.c.Stats().CacheLag["things"])
+		w.disconnect()
+		assert.Equal(t, 3*time.Second, w.c.Stats().CacheLag["things"], "nobody follows the cache any more")
+	})
+}
+
+func TestWithStaleReadsThereIsNoCacheLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t, controller.Config[string]{StaleReads: true})
+		w.write(t, objects, 4)
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.c.Stats().CacheLag)
+	})
+}
