@@ -162,7 +162,7 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 
 		{"files are small", "wait/x.go", "package wait\n" + strings.Repeat("\n", 600), "wait/x.go: has 601 lines, more than 600"},
 		{"files are small", "bench/x_test.go", "package bench\n" + strings.Repeat("\n", 600), "bench/x_test.go: has 601 lines"},
-		{"files are small", "README.md", strings.Repeat("\n", 121), "README.md: has 121 lines, more than 120"},
+		{"files are small", "README.md", strings.Repeat("\n", 191), "README.md: has 191 lines, more than 190"},
 		{"files are small", "ARCHITECTURE.md", strings.Repeat("\n", 231), "ARCHITECTURE.md: has 231 lines, more than 230"},
 
 		{"packages have", "store/x.go", "package store\n\n/* a\nb */\n\nvar s = `\n\n\n\n`\n", "store: has 11 lines of code, more than 10"},
