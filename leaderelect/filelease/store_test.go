@@ -112,7 +112,7 @@ func TestADirectoryThatCannotBeWrittenToIsAnErrorAtConstruction(t *testing.T) {
 		}
 	}
 	_, err := filelease.New(dir)
-	require.ErrorContains(t, err, fmt.Sprintf("filelease: open %q: ", dir))
+	require.ErrorContains(t, err, fmt.Sprintf("filelease: open %q: open ", dir))
 }
 
 func TestANewStoreLeavesNothingBehindInItsDirectory(t *testing.T) {
@@ -126,7 +126,7 @@ func TestADirectoryThatCannotBeMadeIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	_, err := filelease.New(filepath.Join(file, "leases"))
-	require.ErrorContains(t, err, "leases")
+	require.ErrorContains(t, err, "mkdir")
 }
 
 func TestADirectoryThatIsGoneIsAnErrorThatNamesIt(t *testing.T) {
@@ -172,6 +172,33 @@ func TestAFileThatCannotBeWrittenIsAnErrorThatSaysWhy(t *testing.T) {
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(s.dir, "lease.d")))
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestTheLastOldRecordsStay(t *testing.T) {
+	s := openFiles(t, fastDir(t))
+	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
+	require.NoError(t, err)
+	update := func(times int) {
+		for range times {
+			have, err = s.Update(t.Context(), have)
+			require.NoError(t, err)
+		}
+	}
+	left := func() []string {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(s.dir, "lease.d", "*"))
+		require.NoError(t, err)
+		return files
+	}
+	update(99)
+	assert.Len(t, left(), 1+64)
+
+	old := time.Now().Add(-time.Minute)
+	for _, file := range left() {
+		require.NoError(t, os.Chtimes(file, old, old))
+	}
+	update(1)
+	assert.Len(t, left(), 1+4, "old ones that are older than ten seconds")
 }
 
 // files is a Store that knows its directory.

@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 func TestASlotThatItsOwnerCannotAcquireGoesToAnother(t *testing.T) {
@@ -81,6 +83,61 @@ func TestASlotThatNobodyCanAcquireIsTriedByAllLessAndLessOften(t *testing.T) {
 		w.mu.Unlock()
 		w.settle(t, 80*retry, a, b)
 		w.checkNow(t)
+	})
+}
+
+func TestWorkThatFailsAfterALeaseIsTriedAgainAsAfterAFirstFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		w := newWorld(t, 2)
+		w.join(t, "a", func(cfg *shard.Config) {
+			cfg.OnAcquired = func(ctx context.Context, slot int) error {
+				if slot == 0 {
+					return nil
+				}
+				tries.Add(1)
+				_ = wait.Sleep(ctx, lease+1)
+				return errExpected
+			}
+			cfg.OnRevoked = nil
+		})
+		after(time.Hour)
+		assert.Greater(t, tries.Load(), int32(100), "in an hour: 15s of work, and 8s for others")
+	})
+}
+
+func TestASlotThatWasAcquiredForgetsEarlierFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int32
+		var fails atomic.Bool
+		w := newWorld(t, 2)
+		a := w.join(t, "a", func(cfg *shard.Config) {
+			cfg.OnAcquired = func(_ context.Context, slot int) error {
+				if slot == 0 {
+					return nil
+				}
+				tries.Add(1)
+				if fails.Load() {
+					return errExpected
+				}
+				return nil
+			}
+			cfg.OnRevoked = nil
+		})
+		fails.Store(true)
+		after(time.Hour)
+		assert.Len(t, a.Owned(), 1)
+		fails.Store(false)
+		after(80 * retry)
+		assert.Len(t, a.Owned(), 2)
+
+		a.cut(lease)
+		after(renew)
+		assert.Empty(t, a.Owned())
+		fails.Store(true)
+		before := tries.Load()
+		after(lease + time.Minute)
+		assert.Greater(t, tries.Load(), before+2, "after 8s, 16s, and 32s")
 	})
 }
 

@@ -41,7 +41,8 @@ func (o *output) String() string {
 
 // sessions is Sessions in memory.
 type sessions struct {
-	waits atomic.Int32 // calls of Gone
+	waits atomic.Int32  // calls of Gone
+	delay time.Duration // of each call of Hold
 	mu    sync.Mutex
 	ends  map[string]chan struct{} // of sessions that are held
 }
@@ -49,6 +50,7 @@ type sessions struct {
 func newSessions() *sessions { return &sessions{ends: make(map[string]chan struct{})} }
 
 func (s *sessions) Hold(ctx context.Context, name string, held func()) error {
+	time.Sleep(s.delay)
 	end := make(chan struct{})
 	s.mu.Lock()
 	s.ends[name] = end
@@ -229,6 +231,7 @@ func TestASessionIsHeldUntilItIsRenewedOrLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		held := newSessions()
+		held.delay = time.Second
 		p := hint.StartPresence(ctx, held, slog.New(slog.DiscardHandler), second)
 		p.Await(ctx, time.Hour)
 		cancel() // the work may still drain
@@ -239,11 +242,14 @@ func TestASessionIsHeldUntilItIsRenewedOrLost(t *testing.T) {
 
 		p.Renew()
 		assert.Empty(t, p.Session())
+		_, changed := has(p.Changes())
+		assert.True(t, changed)
+		time.Sleep(time.Second)
 		synctest.Wait()
 		second := p.Session()
 		assert.NotEmpty(t, second)
 		assert.NotEqual(t, first, second)
-		_, changed := has(p.Changes())
+		_, changed = has(p.Changes())
 		assert.True(t, changed)
 		assert.NoError(t, held.Gone(t.Context(), first))
 
@@ -252,7 +258,7 @@ func TestASessionIsHeldUntilItIsRenewedOrLost(t *testing.T) {
 		assert.Empty(t, p.Session())
 		_, changed = has(p.Changes())
 		assert.True(t, changed)
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		assert.NotEmpty(t, p.Session())
 		assert.True(t, p.Stop(time.Second))
