@@ -51,12 +51,13 @@ type database struct {
 	mu sync.Mutex
 	// mu guards the following.
 	log   []change
-	now   map[string]backend.Record // by kind and key, with tombstones
-	terms map[string]uint64         // of each lease, the greatest that was accepted
+	now   map[string]backend.Record   // by kind and key, with tombstones
+	terms map[string]uint64           // of each lease, the greatest that was accepted
+	lasts map[string]informer.Version // of each kind
 }
 
 func newDatabase() *database {
-	return &database{now: make(map[string]backend.Record), terms: make(map[string]uint64)}
+	return &database{now: make(map[string]backend.Record), terms: make(map[string]uint64), lasts: make(map[string]informer.Version)}
 }
 
 func nameOf(kind, key string) string { return kind + "/" + key }
@@ -103,7 +104,15 @@ func (db *database) commit(actor, kind, key string, next backend.Record) change 
 	c := change{actor: actor, kind: kind, record: next, before: db.now[name]}
 	db.log = append(db.log, c)
 	db.now[name] = next
+	db.lasts[kind] = next.Version
 	return c
+}
+
+// last returns the version of the last change of a kind.
+func (db *database) last(kind string) informer.Version {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.lasts[kind]
 }
 
 // at returns the records of a kind as they were at a version, in order of key.
@@ -146,6 +155,19 @@ func (db *database) all() iter.Seq2[string, backend.Record] {
 			}
 		}
 	}
+}
+
+// changes returns the last change of each object that is there at a version, by name.
+func (db *database) changes(at informer.Version) map[string]change {
+	there := make(map[string]change)
+	for _, c := range db.after(0, at) {
+		if c.record.Deleted {
+			delete(there, c.object())
+		} else {
+			there[c.object()] = c
+		}
+	}
+	return there
 }
 
 // list yields the records that q selects at a version, as one page.

@@ -43,15 +43,22 @@
 //
 // lose-lease and late are for systems with a Lease: each process of such a system has a leadership with the next term.
 //
+// In the text of a plan, skip(step#2) means that the user leaves out the second step.
+//
 // Each of these happens to real systems, and each is within the contract of a store and of its watches: per kind, changes arrive in
 // order, none is lost but by a list that replaces it, the last state always arrives, and a read of a store sees every write.
 //
 // # Failures
 //
-// A plan fails if Always or Goal returns an error; if, without a Goal, the state at the end differs from that without faults; if an
-// object is left whose owners are gone, or one whose finalizers nobody removes, and that is not so without faults; or if the
-// systems do not become quiet. The kit then looks for a smaller plan that fails in the same way: with fewer faults, fewer steps of
-// the user, and earlier faults. It reports one plan of each sort, and counts the others.
+// A plan fails if it breaks one of the [Rules]. Some are yours: Always and Goal. The others hold for every controller: the objects
+// at the end are those of the run without faults, unless there is a Goal; no object is left whose owners are gone; the systems become
+// quiet; and so on. Each [Rule] says what it means if it is broken. One that is a [Bug] fails the test, one that is an [Advisory] is
+// logged.
+//
+// Of each sort of failure, the kit reports one plan and counts the others. It makes that plan smaller as long as it fails in the same
+// way: with fewer faults, fewer steps of the user, and earlier faults. It runs each failing plan twice, and says so if the runs differ.
+//
+// Faults end. If a rule is broken only while a cache lags for more than 100 reconciles or a minute, the failure is an advisory.
 //
 // The kit never proves that there is no bug. It tries every single fault of the runs that your steps lead to. A short script
 // with few objects finds most bugs (the systems are deterministic, so nothing is gained by repetition).

@@ -21,6 +21,9 @@ const (
 	slowness      = time.Minute + 7*time.Second
 )
 
+// userName is the actor of what a [Step] does.
+const userName = "user"
+
 // position is a place at which a fault can happen: the nth operation on an object by a system.
 type position struct {
 	system, op, object string
@@ -54,9 +57,10 @@ type run struct {
 	systems []*system
 	began   time.Time
 	final   end
-	steps   int // reconciles since the last step of the user
+	steps   int // reconciles since the last step of the user, or since the end of a fault
 	begun   int // steps of the user
 	late    []*lateCall
+	settled []informer.Version // of the database, whenever nothing was left to do after a step
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -65,26 +69,27 @@ type run struct {
 	positions []position
 	hits      []bool // of the faults of the plan
 	uids      int
-	events    map[string]int // commits of each object
-	problem   *problem       // the first
+	events    map[string]int              // commits of each object
+	problem   *problem                    // the first
+	advice    []problem                   // what is doubtful, one of each sort
+	commits   int                         // when steps was zero
+	wrote     map[string]informer.Version // the last write of each system, by its name and the kind
 }
-
-// problem is what is wrong with a run.
-type problem struct{ sort, text string }
 
 // entry is a line of the timeline.
 type entry struct {
-	at    time.Duration
-	actor string
-	text  string
-	wrote *change // its text is made when somebody reads it
+	at      time.Duration
+	actor   string
+	text    string
+	wrote   *change // its text is made when somebody reads it
+	settled int     // nothing is left to do; the place in run.settled, counted from 1
 }
 
-// play runs the world under a plan, with the given steps of the user, and returns the run. It has to be called in a bubble.
-func play(world World, plan Plan, steps []int) *run {
+// play runs the world under a plan, and returns the run. It has to be called in a bubble.
+func play(world World, plan Plan) *run {
 	r := &run{
 		world: world, plan: plan, db: newDatabase(), began: time.Now(), quiet: time.Now(),
-		hits: make([]bool, len(plan)), events: make(map[string]int),
+		hits: make([]bool, len(plan)), events: make(map[string]int), wrote: make(map[string]informer.Version),
 	}
 	if r.world.Horizon == 0 {
 		r.world.Horizon = horizon
@@ -97,7 +102,10 @@ func play(world World, plan Plan, steps []int) *run {
 	}
 	defer r.end()
 	r.settle()
-	for _, i := range steps {
+	for i := range world.Steps {
+		if plan.skips(i + 1) {
+			continue
+		}
 		if r.failed() {
 			return r
 		}
@@ -106,6 +114,7 @@ func play(world World, plan Plan, steps []int) *run {
 		r.settle()
 		r.arrive(false)
 		r.settle()
+		r.noteSettled()
 	}
 	for {
 		r.settle()
@@ -113,8 +122,19 @@ func play(world World, plan Plan, steps []int) *run {
 			break
 		}
 	}
+	r.noteSettled()
 	r.judge()
 	return r
+}
+
+// noteSettled notes that nothing is left to do.
+func (r *run) noteSettled() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.problem == nil {
+		r.settled = append(r.settled, r.db.version())
+		r.entries = append(r.entries, entry{at: time.Since(r.began), settled: len(r.settled)})
+	}
 }
 
 // end ends every process.
@@ -149,11 +169,11 @@ func (r *run) failed() bool {
 }
 
 // fail records what is wrong, if nothing was before.
-func (r *run) fail(sort, format string, args ...any) {
+func (r *run) fail(rule Rule, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.problem == nil {
-		r.problem = &problem{sort, fmt.Sprintf(format, args...)}
+		r.problem = &problem{rule: rule, text: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -223,7 +243,7 @@ func (r *run) at(p *process, pos position) *Fault {
 func (p *process) freeze(kind string, at informer.Version) {
 	for _, v := range p.views {
 		if (v.kind == kind || kind == "") && !v.frozen {
-			v.frozen, v.at = true, at
+			v.frozen, v.at, v.since, v.sinceSteps = true, at, time.Now(), p.run.steps
 		}
 	}
 }
@@ -235,6 +255,7 @@ func (r *run) commit(actor, kind, key string, next backend.Record) backend.Recor
 	r.quiet = time.Now()
 	r.entries = append(r.entries, entry{at: time.Since(r.began), actor: actor, wrote: &c})
 	r.events[c.object()]++
+	r.commits++
 	nth := r.events[c.object()]
 	r.mu.Unlock()
 	for _, f := range r.plan {
@@ -256,7 +277,13 @@ func (r *run) commit(actor, kind, key string, next backend.Record) backend.Recor
 	}
 	if r.world.Always != nil && !r.failed() {
 		if err := r.world.Always(r.view()); err != nil {
-			r.fail("always", "after this commit by %s: %v", actor, err)
+			p := problem{rule: ruleAlways, text: fmt.Sprintf("after this commit by %s: %v", actor, err)}
+			if unfair := r.unfair(); unfair != "" {
+				p.about, p.text = "unfair", p.text+"; "+unfair
+				r.advise(p)
+			} else {
+				r.fail(p.rule, "%s", p.text)
+			}
 		}
 	}
 	return c.record
@@ -287,16 +314,16 @@ func (r *run) view() *View {
 // userStep does a step of the user.
 func (r *run) userStep(i int) {
 	step := r.world.Steps[i]
-	user := &User{&truth{database: r.db, actor: "user", newUID: r.newUID, commit: r.commit}}
-	r.note("user", "STEP %s", step.Name)
-	r.steps = 0
+	user := &User{&truth{database: r.db, actor: userName, newUID: r.newUID, commit: r.commit}}
+	r.note(userName, "STEP %s", step.Name)
+	r.calm()
 	for began := time.Now(); ; {
 		err := step.Do(context.Background(), user)
 		if err == nil {
 			break
 		}
 		if !errors.Is(err, ErrNotYet) || time.Since(began) > r.world.Horizon {
-			r.fail("step", "step %q: %v", step.Name, err)
+			r.fail(ruleWorld, "step %q: %v", step.Name, err)
 			return
 		}
 		r.heal()
@@ -384,8 +411,7 @@ func (r *run) turn() bool {
 		for _, l := range p.loops {
 			for _, key := range l.ready() {
 				if r.steps++; r.steps > r.world.MaxReconciles {
-					r.fail("quiet", "%s does not become quiet: %d reconciles, and there is still work", p.system.Name, r.world.MaxReconciles)
-					return false
+					return r.restless(p.system)
 				}
 				if r.reconcile(p, l, key) {
 					return true
@@ -401,7 +427,7 @@ func (p *process) deliver() (did bool) {
 	for _, v := range p.views {
 		for tries := 0; v.behind() && !p.dead.Load(); tries++ {
 			if tries > 100+len(p.run.db.log) {
-				p.run.fail("cache", "the cache of %s by %s cannot catch up: is its source a store of the Env?", v.kind, p.name)
+				p.run.fail(ruleWorld, "the cache of %s by %s cannot catch up: is its source a store of the Env?", v.kind, p.name)
 				return false
 			}
 			p.viewing = v
@@ -465,6 +491,7 @@ func (r *run) next() (next time.Time) {
 // ready after all.
 func (r *run) reconcile(p *process, l looper, key string) bool {
 	r.note(p.name, "%s: reconcile %s%s", l.name(), key, p.seen())
+	p.beginReading()
 	var outcome string
 	done := make(chan struct{})
 	p.parked = make(chan *park)
@@ -505,7 +532,9 @@ func (r *run) park(p *process, waits *park) {
 	switch waits.fault.Do {
 	case Zombie:
 		r.note(p.name, "FAULT it hangs, and another process takes over")
-		p.system.p = nil
+		if p.system.p == p { // it may hang for the second time
+			p.system.p = nil
+		}
 		r.turnAll()
 		r.note(p.name, "goes on where it hung")
 		p.zombie = true
@@ -539,32 +568,4 @@ func (r *run) park(p *process, waits *park) {
 func (r *run) turnAll() {
 	for !r.failed() && (r.turn() || r.thaw(false)) {
 	}
-}
-
-// seen returns up to where the caches of a process have heard, if that is not the present.
-func (p *process) seen() (text string) {
-	now := p.run.db.version()
-	for _, v := range p.views {
-		if seen := v.version(); seen < now {
-			text += fmt.Sprintf(" %s@%d", v.kind, seen)
-		}
-	}
-	if text != "" {
-		text = fmt.Sprintf(", seeing%s of %d", text, now)
-	}
-	return text
-}
-
-// state returns the text of each object at the end.
-func (r *run) state() map[string]string {
-	state := make(map[string]string)
-	for name, rec := range r.db.all() {
-		kind := name[:len(name)-len(rec.Key)-1]
-		text := describe(rec)
-		if r.world.Same != nil {
-			text = r.world.Same(kind, rec.Key, text)
-		}
-		state[name] = text
-	}
-	return state
 }

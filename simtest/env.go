@@ -140,7 +140,10 @@ type view struct {
 	frozen  bool
 	at      informer.Version // of a view that is frozen
 	gap     bool             // of a view that is frozen: its watch breaks when it thaws
-	expire  bool             // the watch has to break
+	since   time.Time        // of a view that is frozen
+	// sinceSteps is run.steps when the view froze.
+	sinceSteps int
+	expire     bool // the watch has to break
 }
 
 // limit is the version up to which the view may hear.
@@ -242,6 +245,7 @@ func (g *gate) Get(ctx context.Context, kind, key string) (backend.Record, error
 		p.run.note(p.name, "FAULT get %s fails", nameOf(kind, key))
 		return backend.Record{}, errRead
 	}
+	p.reading.sees(nameOf(kind, key))
 	return p.run.db.get(kind, key), nil
 }
 
@@ -264,6 +268,7 @@ func (g *gate) List(ctx context.Context, kind string, q backend.Query) iter.Seq2
 			yield(backend.Page{}, errRead)
 			return
 		}
+		p.reading.sees(kind)
 		yield(p.run.db.list(p.run.db.version(), kind, q), nil)
 	}
 }
@@ -351,6 +356,7 @@ func (g *gate) Transact(
 				continue // decides again, on what is there now
 			}
 		}
+		p.judgeWrite(kind, key, have, *next, decide)
 		db.accept(fences)
 		written := p.run.commit(p.name, kind, key, *next)
 		if err := p.after(f, nil); err != nil {

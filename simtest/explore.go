@@ -2,7 +2,6 @@ package simtest
 
 import (
 	"flag"
-	"fmt"
 	"log"
 	"log/slog"
 	"math/rand/v2"
@@ -10,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/setpoint-go/setpoint/informer"
 )
 
 // planFlag is a package variable because go test reads flags before any test runs.
@@ -29,47 +26,78 @@ func planOfFlag() (Plan, error) {
 type explorer struct {
 	t     *testing.T
 	world func() World
-	fair  map[string]*run // without faults, by the steps of the user
+	fair  map[string]*run // without faults, by the steps that the user leaves out
 	plans int
+
+	report *Report
+	seen   map[string]*Failure // by sort
+	silent []Fault             // that fail alone under no rule
 }
 
-// allSteps returns the numbers of all steps of the user.
-func (x *explorer) allSteps() []int {
-	steps := make([]int, len(x.world().Steps))
-	for i := range steps {
-		steps[i] = i
-	}
-	return steps
+func newExplorer(t *testing.T, world func() World) *explorer {
+	return &explorer{t: t, world: world, fair: make(map[string]*run), report: &Report{}, seen: make(map[string]*Failure)}
 }
 
 // play runs a plan in a bubble.
-func (x *explorer) play(plan Plan, steps []int) (r *run) {
+func (x *explorer) play(plan Plan) (r *run) {
 	x.plans++
-	synctest.Test(x.t, func(*testing.T) { r = play(x.world(), plan, steps) })
+	synctest.Test(x.t, func(*testing.T) { r = play(x.world(), plan) })
 	return r
 }
 
-// without returns the run without faults.
-func (x *explorer) without(steps []int) *run {
-	name := fmt.Sprint(steps)
+// without returns the run without the faults of a plan.
+func (x *explorer) without(plan Plan) *run {
+	_, skips := plan.split()
+	name := skips.String()
 	if x.fair[name] == nil {
-		x.fair[name] = x.play(nil, steps)
+		x.fair[name] = x.play(skips)
 	}
 	return x.fair[name]
 }
 
-// try returns a failure, not shrunk, or nil.
-func (x *explorer) try(plan Plan, steps []int) *Failure {
-	fair := x.without(steps)
+// try runs a plan. It returns the failure, or nil, and then what is doubtful; none of them is shrunk.
+func (x *explorer) try(plan Plan) (failed *Failure, doubts []*Failure) {
+	fair := x.without(plan)
 	if fair.problem != nil {
-		return nil // these steps do not work by themselves
+		return nil, nil // these steps do not work by themselves
 	}
-	r := x.play(plan, steps)
-	p := verdict(r, fair)
-	if p == nil {
-		return nil
+	r := x.play(plan)
+	for i := range r.advice {
+		if p := &r.advice[i]; !fair.doubts(p.sort()) {
+			doubts = append(doubts, r.failure(fair, p, Advisory))
+		}
 	}
-	return &Failure{Plan: plan, Steps: steps, Problem: p.text, Timeline: r.timeline(), sort: p.sort}
+	if p := verdict(r, fair); p != nil {
+		failed = r.failure(fair, p, p.rule.Severity())
+	}
+	return failed, doubts
+}
+
+// doubts reports whether the advice of the run has this sort.
+func (r *run) doubts(sort string) bool {
+	return slices.ContainsFunc(r.advice, func(p problem) bool { return p.sort() == sort })
+}
+
+// failure returns what a problem of the run is to a report. The fair run may be nil.
+func (r *run) failure(fair *run, p *problem, s Severity) *Failure {
+	return &Failure{Rule: p.rule, Severity: s, Plan: r.plan, Problem: p.text, run: r, fair: fair, sort: p.sort()}
+}
+
+// settle makes the timelines of the failures, and forgets their runs.
+func (x *explorer) settle() {
+	for _, f := range append(slices.Clone(x.report.Failures), x.report.Advice...) {
+		f.tell()
+	}
+	x.report.Plans = x.plans
+}
+
+// tell makes the timeline of the failure.
+func (f *Failure) tell() {
+	if f.run == nil {
+		return
+	}
+	f.Timeline = f.run.timeline(f.fair)
+	f.run, f.fair = nil, nil
 }
 
 // Explore tries every single fault at every position, and then pairs of faults, and returns what came of it. It does not fail t.
@@ -80,63 +108,96 @@ func Explore(t *testing.T, world func() World) *Report {
 	t.Helper()
 	began := time.Now()
 	defer silence()()
-	x := &explorer{t: t, world: world, fair: make(map[string]*run)}
-	steps := x.allSteps()
-	report := &Report{}
-	defer func() { report.Plans, report.Elapsed = x.plans, time.Since(began) }()
+	x := newExplorer(t, world)
+	defer func() {
+		x.settle()
+		x.report.Elapsed = time.Since(began)
+	}()
+	fair := x.without(nil)
+	if f := x.unfit(fair); f != nil {
+		x.report.Failing = 1
+		x.report.Failures = []*Failure{f}
+		return x.report
+	}
+	for i := range fair.advice {
+		f := fair.failure(nil, &fair.advice[i], Advisory)
+		f.Problem = "without any fault: " + f.Problem
+		x.report.Advice = append(x.report.Advice, f)
+	}
+	for _, f := range singles(fair) {
+		x.attempt(Plan{f})
+	}
+	x.pairs(fair)
+	return x.report
+}
 
-	fair := x.without(steps)
-	if fair.problem != nil {
-		report.Failing = 1
-		report.Failures = []*Failure{{Problem: "without any fault: " + fair.problem.text, Timeline: fair.timeline(), Steps: steps}}
-		return report
+// unfit returns why no plan can be tried, or nil.
+func (x *explorer) unfit(fair *run) *Failure {
+	if p := fair.problem; p != nil {
+		f := fair.failure(nil, p, p.rule.Severity())
+		f.Problem = "without any fault: " + p.text
+		return f
 	}
-	if again := x.play(nil, steps); again.order() != fair.order() {
-		report.Failing = 1
-		report.Failures = []*Failure{{
-			Problem: "two runs without faults differ, so no plan can be repeated: " +
-				"does a system range over a map, or use a random number?",
-			Timeline: fair.timeline() + "  and again:\n" + again.timeline(), Steps: steps,
-		}}
-		return report
+	if again := x.play(nil); again.order() != fair.order() {
+		f := fair.failure(nil, &problem{rule: ruleUnrepeated}, Bug)
+		f.Problem = "two runs without faults differ, so no plan can be repeated: does a system range over a map, or use a random number?"
+		f.tell()
+		f.Timeline += "  and again:\n" + again.timeline(nil)
+		return f
 	}
-	var silent []Fault
-	seen := make(map[string]*Failure)
-	attempt := func(plan Plan) {
-		f := x.try(plan, steps)
-		if f == nil {
-			if len(plan) == 1 {
-				silent = append(silent, plan[0])
-			}
-			return
+	return nil
+}
+
+// attempt tries a plan, and puts what comes of it into the report.
+func (x *explorer) attempt(plan Plan) {
+	f, doubts := x.try(plan)
+	for _, d := range doubts {
+		x.add(&x.report.Advice, d)
+	}
+	if f == nil {
+		if len(plan) == 1 {
+			x.silent = append(x.silent, plan[0])
 		}
-		report.Failing++
-		if before := seen[f.sort]; before != nil {
-			before.More = append(before.More, plan)
-			return
-		}
-		seen[f.sort] = x.shrink(f)
-		report.Failures = append(report.Failures, seen[f.sort])
+		return
 	}
-	for _, f := range singles(fair, len(steps)) {
-		attempt(Plan{f})
+	x.report.Failing++
+	first := f.run.order()
+	if again, _ := x.try(plan); again == nil || again.sort != f.sort || again.run.order() != first {
+		p := problem{rule: ruleUnrepeated, text: "a second run of this plan differs: does a system range over a map, or use a random number?"}
+		x.add(&x.report.Advice, f.run.failure(f.fair, &p, Advisory))
 	}
+	x.add(&x.report.Failures, f)
+}
+
+// add adds a failure to a list. It shrinks the first of each sort, and counts the others.
+func (x *explorer) add(list *[]*Failure, f *Failure) {
+	key := string(f.Severity) + " " + f.sort
+	if before := x.seen[key]; before != nil {
+		before.More = append(before.More, f.Plan)
+		return
+	}
+	x.seen[key] = x.shrink(f)
+	x.seen[key].tell()
+	*list = append(*list, x.seen[key])
+}
+
+// pairs tries random pairs of the faults that fail under no rule alone.
+func (x *explorer) pairs(fair *run) {
 	n := fair.world.Pairs
 	if n == 0 {
 		n = pairs
 	}
 	random := rand.New(rand.NewPCG(fair.world.Seed, 0))
 	for range n {
-		if len(silent) < 2 {
+		if len(x.silent) < 2 {
 			break
 		}
-		i, j := random.IntN(len(silent)), random.IntN(len(silent)-1)
+		i, j := random.IntN(len(x.silent)), random.IntN(len(x.silent)-1)
 		if j >= i {
 			j++
 		}
-		attempt(Plan{silent[min(i, j)], silent[max(i, j)]})
+		x.attempt(Plan{x.silent[min(i, j)], x.silent[max(i, j)]})
 	}
-	return report
 }
 
 // silence has the default loggers discard what they get, until the function that it returns is called.
@@ -150,123 +211,56 @@ func silence() (end func()) {
 	}
 }
 
-// Replay runs one plan, and returns the failure, or nil.
+// Replay runs one plan, and returns the failure. If it breaks no rule but something is doubtful, that is the failure, and its
+// severity is [Advisory]. Replay returns nil if all is well.
 func Replay(t *testing.T, world func() World, plan Plan) *Failure {
 	t.Helper()
-	x := &explorer{t: t, world: world, fair: make(map[string]*run)}
-	steps := x.allSteps()
-	if fair := x.without(steps); fair.problem != nil {
-		return &Failure{Problem: "without any fault: " + fair.problem.text, Timeline: fair.timeline(), Steps: steps}
+	x := newExplorer(t, world)
+	if fair := x.without(plan); fair.problem != nil {
+		f := fair.failure(nil, fair.problem, fair.problem.rule.Severity())
+		f.Problem = "without any fault: " + f.Problem
+		f.tell()
+		return f
 	}
-	return x.try(plan, steps)
-}
-
-// singles returns every fault that can happen to the run without faults.
-func singles(fair *run, steps int) (faults []Fault) {
-	commits := fair.db.log
-	for _, p := range fair.positions {
-		f := Fault{System: p.system, Op: p.op, Object: p.object, Nth: p.nth}
-		with := func(do Do) Fault { f.Do = do; return f }
-		if !p.write {
-			faults = append(faults, with(ReadFails))
-			continue
-		}
-		for _, do := range []Do{CrashBefore, CrashAfter, Down, LoseRequest, LoseReply, Slow, Zombie} {
-			faults = append(faults, with(do))
-		}
-		if p.op == "update" || p.op == "delete" {
-			faults = append(faults, with(Conflict))
-		}
-		s := fair.systemOf(p.system)
-		if s.Lease != "" {
-			faults = append(faults, with(LoseLease))
-		}
-		for n := 1; s.Lease != "" && p.op == "effect" && n <= steps-p.step+1; n++ {
-			late := with(Late)
-			late.N = n
-			faults = append(faults, late)
-		}
-		for _, kind := range s.kinds {
-			lag := with(Lag)
-			lag.Kind = kind
-			faults = append(faults, lag)
-		}
-		// The past begins right before each change that the system can see. The version after the write is one more than that
-		// before it.
-		for v := p.before; v > 0; v-- {
-			if !slices.Contains(s.kinds, commits[v-1].kind) {
-				continue
-			}
-			travel := with(Travel)
-			travel.N = int(p.before - (v - 1))
-			if p.op != "effect" {
-				travel.N++
-			}
-			faults = append(faults, travel)
-		}
+	f, doubts := x.try(plan)
+	if f == nil && len(doubts) > 0 {
+		f = doubts[0]
 	}
-	for _, s := range fair.systems {
-		if s.Trusted {
-			continue
-		}
-		for step := 1; step <= steps; step++ {
-			faults = append(faults, Fault{Do: Restart, System: s.Name, Nth: step})
-		}
-		faults = append(faults, gaps(fair, s)...)
+	if f != nil {
+		f.tell()
 	}
-	return faults
-}
-
-// gaps returns the gaps of a system: each pair of changes of an object, where the second follows the first, or is the last.
-func gaps(fair *run, s *system) (faults []Fault) {
-	last := make(map[string]int)
-	kinds := make(map[string]string)
-	var order []string
-	for _, c := range fair.db.after(0, informer.Version(len(fair.db.log))) {
-		if !slices.Contains(s.kinds, c.kind) {
-			continue
-		}
-		if last[c.object()] == 0 {
-			order = append(order, c.object())
-		}
-		last[c.object()]++
-		kinds[c.object()] = c.kind
-	}
-	for _, object := range order {
-		for n := 1; n < last[object]; n++ {
-			gap := Fault{Do: Gap, System: s.Name, Object: object, Nth: n, N: n + 1}
-			faults = append(faults, gap)
-			if n+1 < last[object] {
-				gap.N = last[object]
-				faults = append(faults, gap)
-			}
-		}
-	}
-	return faults
+	return f
 }
 
 // shrink returns the failure with as few faults and steps of the user as possible, and each fault as early as possible. What is
 // left fails in the same way.
 func (x *explorer) shrink(f *Failure) *Failure {
-	smaller := func(plan Plan, steps []int) bool {
-		g := x.try(plan, steps)
-		if g == nil || g.sort != f.sort {
-			return false
+	smaller := func(plan Plan) bool {
+		g, doubts := x.try(plan)
+		for _, d := range append(doubts, g) {
+			if d != nil && d.sort == f.sort && d.Severity == f.Severity {
+				f = d
+				return true
+			}
 		}
-		f = g
-		return true
+		return false
 	}
 	for i := len(f.Plan) - 1; i >= 0 && len(f.Plan) > 1; i-- {
-		smaller(slices.Delete(slices.Clone(f.Plan), i, i+1), f.Steps)
+		smaller(slices.Delete(slices.Clone(f.Plan), i, i+1))
 	}
-	for i := len(f.Steps) - 1; i >= 0; i-- {
-		smaller(f.Plan, slices.Delete(slices.Clone(f.Steps), i, i+1))
+	for step := len(f.fair.world.Steps); step > 0; step-- {
+		if restarts := slices.ContainsFunc(f.Plan, func(g Fault) bool { return g.Do == Restart && g.Nth == step }); !restarts {
+			smaller(slices.Insert(slices.Clone(f.Plan), 0, Fault{Do: Skip, Nth: step}))
+		}
 	}
 	for i := range f.Plan {
-		for n := 1; n < f.Plan[i].Nth && f.Plan[i].Do != Gap; n++ {
+		if g := f.Plan[i]; g.Do == Gap || g.Do == Restart || g.Do == Skip {
+			continue
+		}
+		for n := 1; n < f.Plan[i].Nth; n++ {
 			plan := slices.Clone(f.Plan)
 			plan[i].Nth = n
-			if smaller(plan, f.Steps) {
+			if smaller(plan) {
 				break
 			}
 		}

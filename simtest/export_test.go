@@ -9,8 +9,8 @@ func Timeline(t *testing.T, world func() World, plan string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explorer{t: t, world: world, fair: make(map[string]*run)}
-	return x.play(p, x.allSteps()).timeline()
+	x := newExplorer(t, world)
+	return x.play(p).timeline(nil)
 }
 
 // Order returns what happens under a plan, without times.
@@ -20,15 +20,15 @@ func Order(t *testing.T, world func() World, plan string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &explorer{t: t, world: world, fair: make(map[string]*run)}
-	return x.play(p, x.allSteps()).order()
+	x := newExplorer(t, world)
+	return x.play(p).order()
 }
 
 // Singles returns the plans of one fault of a world.
 func Singles(t *testing.T, world func() World) (plans []string) {
 	t.Helper()
-	x := &explorer{t: t, world: world, fair: make(map[string]*run)}
-	for _, f := range singles(x.without(x.allSteps()), len(x.allSteps())) {
+	x := newExplorer(t, world)
+	for _, f := range singles(x.without(nil)) {
 		plans = append(plans, f.String())
 	}
 	return plans

@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,6 +17,23 @@ func (p Plan) String() string {
 		texts[i] = f.String()
 	}
 	return strings.Join(texts, " ")
+}
+
+// skips reports whether the user leaves out the step of this number, counted from 1.
+func (p Plan) skips(step int) bool {
+	return slices.ContainsFunc(p, func(f Fault) bool { return f.Do == Skip && f.Nth == step })
+}
+
+// split returns the faults of the plan, and the steps that the user leaves out.
+func (p Plan) split() (faults, skips Plan) {
+	for _, f := range p {
+		if f.Do == Skip {
+			skips = append(skips, f)
+		} else {
+			faults = append(faults, f)
+		}
+	}
+	return faults, skips
 }
 
 // Do is what a [Fault] does.
@@ -38,6 +56,7 @@ const (
 	Gap         Do = "gap"          // a watch breaks between two changes of an object, and a new list merges them
 	ReadFails   Do = "read-fails"   // a read of the store fails
 	Restart     Do = "restart"      // the process ends, and a new one starts, after a step of the user
+	Skip        Do = "skip"         // the user leaves out a step; it makes a plan smaller, and is no fault
 )
 
 // Fault is one thing that goes wrong, once.
@@ -46,7 +65,8 @@ type Fault struct {
 	System string
 
 	// Op, Object and Nth say where: at the Nth "update" of "sts/a" by the system, counted from 1. For a Gap, Object is that
-	// whose changes are merged, Nth is the first of them, and Op is empty. For a Restart, Nth is the step, and both are empty.
+	// whose changes are merged, Nth is the first of them, and Op is empty. For a Restart and a Skip, Nth is the step, and both are
+	// empty; a Skip has no System either.
 	Op, Object string
 	Nth        int
 
@@ -60,6 +80,9 @@ type Fault struct {
 
 // String returns the text of the fault.
 func (f Fault) String() string {
+	if f.Do == Skip {
+		return fmt.Sprintf("%s(step#%d)", f.Do, f.Nth)
+	}
 	words := []string{quote(f.System)}
 	at := quote(f.Object) + "#" + strconv.Itoa(f.Nth)
 	switch f.Do {
@@ -149,6 +172,7 @@ var forms = map[Do]string{
 	CrashBefore: "s o x # n", CrashAfter: "s o x # n", Down: "s o x # n", LoseRequest: "s o x # n", LoseReply: "s o x # n",
 	Conflict: "s o x # n", Slow: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n", Late: "s o x # n by m", ReadFails: "s o x # n",
 	Lag: "s o x # n of k", Travel: "s o x # n back m", Gap: "s x # n to m", Restart: "s step # n",
+	Skip: "step # n",
 }
 
 func parseFault(do Do, words []string) (Fault, error) {

@@ -1,12 +1,12 @@
 package simtest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -16,6 +16,7 @@ type end struct {
 	state   map[string]string // the text of each object
 	orphans []string          // objects whose owners are all gone
 	stuck   []string          // objects that are being deleted, and whose finalizers nobody removes
+	shared  []string          // objects that two living owners controlled at one time
 }
 
 // judge looks at the state at the end.
@@ -25,14 +26,14 @@ func (r *run) judge() {
 	}
 	if r.world.Goal != nil {
 		if err := r.world.Goal(r.view()); err != nil {
-			r.fail("goal", "at the end: %v", err)
+			r.fail(ruleGoal, "at the end: %v", err)
 		}
 	}
 	alive := make(map[string]bool)
 	for _, rec := range r.db.all() {
 		alive[envelopeOf(rec).UID] = true
 	}
-	r.final.state = r.state()
+	r.final.state = r.state(r.db.version())
 	for name, rec := range r.db.all() {
 		e := envelopeOf(rec)
 		gone := len(e.Owners) > 0
@@ -46,6 +47,44 @@ func (r *run) judge() {
 			r.final.stuck = append(r.final.stuck, name)
 		}
 	}
+	r.final.shared = r.sharedObjects()
+}
+
+// sharedObjects returns the objects that two owners controlled which lived at that time.
+func (r *run) sharedObjects() (shared []string) {
+	alive := make(map[string]bool)
+	uids := make(map[string]string) // by object
+	for _, c := range r.db.after(0, r.db.version()) {
+		name := c.object()
+		if c.record.Deleted {
+			delete(alive, uids[name])
+			delete(uids, name)
+			continue
+		}
+		e := envelopeOf(c.record)
+		uids[name] = e.UID
+		alive[e.UID] = true
+		controllers := controllersOf(e)
+		if c.op() == "update" && len(controllers) == 1 {
+			controllers = append(controllers, controllersOf(envelopeOf(c.before))...)
+		}
+		controllers = slices.DeleteFunc(controllers, func(uid string) bool { return !alive[uid] })
+		slices.Sort(controllers)
+		if len(slices.Compact(controllers)) > 1 && !slices.Contains(shared, name) {
+			shared = append(shared, name)
+		}
+	}
+	return shared
+}
+
+// controllersOf returns the UIDs of the owners that control an object.
+func controllersOf(e envelope) (uids []string) {
+	for _, o := range e.Owners {
+		if o.Controller {
+			uids = append(uids, o.UID)
+		}
+	}
+	return uids
 }
 
 // verdict returns what is wrong with a run, beside the run without faults, or nil.
@@ -53,34 +92,117 @@ func verdict(r, fair *run) *problem {
 	if r.problem != nil {
 		return r.problem
 	}
-	for _, name := range r.final.orphans {
-		if !slices.Contains(fair.final.orphans, name) {
-			return &problem{"orphan " + name, name + " is left at the end, and its owners are gone"}
+	for _, left := range []struct {
+		rule       Rule
+		have, fair []string
+		says       string
+	}{
+		{ruleOrphan, r.final.orphans, fair.final.orphans, "is left at the end, and its owners are gone"},
+		{ruleFinalizer, r.final.stuck, fair.final.stuck, "is being deleted at the end, and nobody removes its finalizers"},
+		{ruleTwoOwners, r.final.shared, fair.final.shared, "was controlled by two owners that lived at the same time"},
+	} {
+		for _, name := range left.have {
+			if !slices.Contains(left.fair, name) {
+				return &problem{rule: left.rule, about: name, text: name + " " + left.says}
+			}
 		}
 	}
-	for _, name := range r.final.stuck {
-		if !slices.Contains(fair.final.stuck, name) {
-			return &problem{"finalizer " + name, name + " is being deleted at the end, and nobody removes its finalizers"}
+	differences := compare(r.final.state, fair.final.state)
+	for _, d := range differences {
+		if lost := r.lostWrite(d.name); lost != "" && lost != fair.lostWrite(d.name) {
+			return &problem{rule: ruleLostWrite, about: d.name, text: lost}
 		}
 	}
-	if r.world.Goal != nil {
+	if r.world.Goal != nil || len(differences) == 0 {
 		return nil
 	}
-	names := maps.Clone(fair.final.state)
-	maps.Copy(names, r.final.state)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		want, expected := fair.final.state[name]
-		have, there := r.final.state[name]
-		switch {
-		case !there:
-			return &problem{"missing " + name, fmt.Sprintf("%s is missing at the end; without faults it is there: %s", name, want)}
-		case !expected:
-			return &problem{"extra " + name, fmt.Sprintf("%s is there at the end, and not without faults: %s", name, have)}
-		case have != want:
-			return &problem{"differs " + name, fmt.Sprintf("%s differs at the end from the run without faults: %s", name, diff(want, have))}
+	d := differences[0]
+	switch {
+	case d.have == "":
+		return &problem{rule: ruleEndState, about: "missing " + d.name, text: d.name + " is missing at the end; without faults it is there: " + d.want}
+	case d.want == "":
+		return &problem{rule: ruleEndState, about: "extra " + d.name, text: d.name + " is there at the end, and not without faults: " + d.have}
+	default:
+		return &problem{rule: ruleEndState, about: "differs " + d.name,
+			text: d.name + " differs at the end from the run without faults: " + diff(d.want, d.have)}
+	}
+}
+
+// difference is an object that is not as it has to be. A text is empty if the object is not there.
+type difference struct{ name, have, want string }
+
+// String returns a line of a timeline.
+func (d difference) String() string {
+	switch {
+	case d.have == "":
+		return "- " + d.name + " " + d.want
+	case d.want == "":
+		return "+ " + d.name + " " + d.have
+	default:
+		return "~ " + d.name + " " + diff(d.want, d.have)
+	}
+}
+
+// compare returns the objects that differ, in order of name.
+func compare(have, want map[string]string) (all []difference) {
+	for name, text := range have {
+		if want[name] != text {
+			all = append(all, difference{name, text, want[name]})
 		}
 	}
-	return nil
+	for name, text := range want {
+		if _, ok := have[name]; !ok {
+			all = append(all, difference{name, "", text})
+		}
+	}
+	slices.SortFunc(all, func(a, b difference) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// lostWrite returns how the end undoes what the user wrote to an object, or nothing: a field that the user changed has again the value
+// from before, or the object that the user created is not there, although the user has not deleted it.
+func (r *run) lostWrite(name string) string {
+	var created bool
+	var user *change // the last write of the user
+	end := backend.Record{Deleted: true}
+	for _, c := range r.db.after(0, r.db.version()) {
+		if c.object() != name {
+			continue
+		}
+		end = c.record
+		if c.actor != userName {
+			continue
+		}
+		switch c.op() {
+		case "create":
+			created = true
+		case "delete":
+			created, user = false, nil
+			continue
+		}
+		user = &c
+	}
+	switch {
+	case user == nil:
+		return ""
+	case end.Deleted && created:
+		return fmt.Sprintf("%s was created by the user, who has not deleted it, and it is gone", name)
+	case end.Deleted || user.op() != "update" || bytes.Equal(end.Value, user.record.Value):
+		return ""
+	}
+	before, written, left := fieldsOf(user.before), fieldsOf(user.record), fieldsOf(end)
+	for _, f := range slices.Sorted(maps.Keys(written)) {
+		if w, was, is := string(written[f]), string(before[f]), string(left[f]); w != was && is == was {
+			return fmt.Sprintf("the user set %s of %s to %s, and at the end it is %s again", f, name, w, is)
+		}
+	}
+	return ""
+}
+
+// fieldsOf returns the fields of a value that is a JSON object.
+func fieldsOf(rec backend.Record) (fields map[string]json.RawMessage) {
+	_ = json.Unmarshal(rec.Value, &fields) // another codec, or no object: it has no fields
+	return fields
 }
 
 // describe returns the text of an object: its value, and what of its envelope is the same in every run.
@@ -147,34 +269,4 @@ func decodeFirst(text string, into any) (rest string, err error) {
 		return "", err
 	}
 	return text[d.InputOffset():], nil
-}
-
-// timeline returns what happened and when, one line each.
-func (r *run) timeline() string {
-	return r.lines(func(e entry) string { return e.at.Round(time.Millisecond).String() })
-}
-
-// order returns what happened, without times: pauses between attempts are random.
-func (r *run) order() string { return r.lines(func(entry) string { return "" }) }
-
-func (r *run) lines(when func(entry) string) string {
-	var b strings.Builder
-	width := 0
-	for _, e := range r.entries {
-		width = max(width, len(e.actor))
-	}
-	for _, e := range r.entries {
-		text := e.text
-		if c := e.wrote; c != nil {
-			text = fmt.Sprintf("%s %s @%d", c.op(), c.object(), c.record.Version)
-			switch c.op() {
-			case "create":
-				text += " " + describe(c.record)
-			case "update":
-				text += " " + diff(describe(c.before), describe(c.record))
-			}
-		}
-		fmt.Fprintf(&b, "  %8s  %-*s  %s\n", when(e), width, e.actor, text)
-	}
-	return b.String()
 }

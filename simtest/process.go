@@ -26,7 +26,8 @@ type process struct {
 	loops  []looper
 	views  []*view
 
-	viewing  *view // whose Read is in progress
+	viewing  *view   // whose Read is in progress
+	reading  reading // of the reconcile in progress
 	dead     atomic.Bool
 	inFlight atomic.Bool // a reconcile is
 	zombie   bool        // another process has taken over: it ends with the reconcile in flight
@@ -44,12 +45,12 @@ func (r *run) start(s *system) {
 	s.p = p
 	parts, err := s.New(&Env{p})
 	if err != nil {
-		r.fail("new", "%s cannot be made: %v", p.name, err)
+		r.fail(ruleWorld, "%s cannot be made: %v", p.name, err)
 		return
 	}
 	for _, part := range parts {
 		if err := part.join(p); err != nil {
-			r.fail("new", "%s cannot be made: %v", p.name, err)
+			r.fail(ruleWorld, "%s cannot be made: %v", p.name, err)
 			return
 		}
 	}

@@ -108,26 +108,29 @@ func (v *View) stores() (backend.Backend, func() string) { return v.handle, v.ha
 
 // Report is what came of a world.
 type Report struct {
-	Plans    int           // that were run, without those of shrinking
+	Plans    int           // that were run, with those of shrinking
 	Failing  int           // plans that failed
-	Failures []*Failure    // one of each sort, the first and shrunk
+	Failures []*Failure    // that fail the test: one of each sort, the first and shrunk
+	Advice   []*Failure    // that do not: one of each sort, the first and shrunk
 	Elapsed  time.Duration // real time
 }
 
-// Failure is a plan that failed.
+// Failure is a plan under which a rule is broken.
 type Failure struct {
-	Plan     Plan   // shrunk; empty if the run without faults failed
-	Steps    []int  // of the user, that were left after shrinking
+	Rule     Rule
+	Severity Severity
+	Plan     Plan   // shrunk, with the steps that the user leaves out; empty if the run without faults failed
 	Problem  string // in a sentence
-	Timeline string // what happened, one line each
+	Timeline string // what happened, one line each; lines of "state" say how the objects differ from those of the run without faults
 	More     []Plan // other plans that failed in the same way, not shrunk
 
-	sort string // of the problem
+	sort      string // of the problem
+	run, fair *run   // until the timeline is made
 }
 
-// String returns the problem, the timeline, and how to run the plan again.
+// String returns the problem, what it means, the timeline, and how to run the plan again.
 func (f *Failure) String() string {
-	text := "simtest: " + f.Problem + "\n" + f.Timeline
+	text := fmt.Sprintf("simtest: %s\n  %s %s: %s\n%s", f.Problem, f.Severity, f.Rule, f.Rule.Means(), f.Timeline)
 	if len(f.Plan) > 0 {
 		text += fmt.Sprintf("  run again: -simtest.plan='%s'\n", f.Plan)
 	}
@@ -137,8 +140,18 @@ func (f *Failure) String() string {
 	return text
 }
 
+// brief returns what an advisory says in one line.
+func (f *Failure) brief() string {
+	text := fmt.Sprintf("simtest: %s %s: %s", f.Severity, f.Rule, f.Problem)
+	if len(f.Plan) > 0 {
+		text += fmt.Sprintf(" (%d plans, such as -simtest.plan='%s')", 1+len(f.More), f.Plan)
+	}
+	return text
+}
+
 // Run explores the world, and fails t with the timeline of each sort of failure. The function makes the world: it is called for
-// every run, so that what it holds beside the stores, such as a fake of a cloud, is new in each.
+// every run, so that what it holds beside the stores, such as a fake of a cloud, is new in each. What is [Advisory] is logged in a
+// line, which go test -v shows.
 //
 // If the flag -simtest.plan is set, Run runs that plan alone.
 func Run(t *testing.T, world func() World) {
@@ -148,14 +161,19 @@ func Run(t *testing.T, world func() World) {
 		t.Fatal(err)
 	}
 	if plan != nil {
-		if f := Replay(t, world, plan); f != nil {
+		if f := Replay(t, world, plan); f != nil && f.Severity == Bug {
 			t.Error(f)
+		} else if f != nil {
+			t.Log(f)
 		}
 		return
 	}
 	report := Explore(t, world)
 	for _, f := range report.Failures {
 		t.Error(f)
+	}
+	for _, f := range report.Advice {
+		t.Log(f.brief())
 	}
 	t.Logf("simtest: %d of %d plans failed, in %v", report.Failing, report.Plans, report.Elapsed.Round(time.Millisecond))
 }

@@ -410,11 +410,10 @@ func TestAFailureIsShrunk(t *testing.T) {
 	i := slices.IndexFunc(report.Failures, func(f *simtest.Failure) bool { return strings.Contains(f.Problem, "mistake") })
 	require.NotEqual(t, -1, i)
 	f := report.Failures[i]
-	require.Equal(t, "lose-request(s create to/second1#1)", f.Plan.String())
-	require.Equal(t, []int{0}, f.Steps)
+	require.Equal(t, "skip(step#2) lose-request(s create to/second1#1)", f.Plan.String())
 	require.Len(t, f.More, 3)
 	require.Contains(t, f.String(), "to/mistake is there at the end, and not without faults")
-	require.Contains(t, f.String(), "run again: -simtest.plan='lose-request(s create to/second1#1)'")
+	require.Contains(t, f.String(), "run again: -simtest.plan='skip(step#2) lose-request(s create to/second1#1)'")
 	require.Contains(t, f.String(), "3 more plans fail in the same way, such as lose-reply(s create to/second2#1)")
 }
 
