@@ -33,7 +33,7 @@
 //		return err
 //	})
 //
-// Without the right to create triggers, use [NewQuery], which polls. docs/your-database.md in the repository has a whole program,
+// Without the right to create triggers, use [NewQuery], which polls, and read the limits of [Query]. docs/your-database.md in the repository has a whole program,
 // and says what each way costs.
 //
 // # Objects

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store"
@@ -148,6 +150,52 @@ func TestACacheOfATableIsRightAfterAFailoverThatLosesWrites(t *testing.T) {
 	require.NoError(t, err)
 	assert.Greater(t, again.Version, listed.Version)
 	agree(t, direct, cfg, inf)
+}
+
+// The same of a query. The poll after the failover compares all rows, so the cache is right. The version tells nothing until the
+// numbers of transactions have passed those that were lost.
+func TestACacheOfAQueryIsRightAfterAFailoverThatLosesWrites(t *testing.T) {
+	t.Parallel()
+	l := newLoss(t)
+	pool := connect(t, l.proxy.Addr())
+	exec(t, pool, `CREATE TABLE sites (name text PRIMARY KEY, rev integer NOT NULL)`)
+	exec(t, pool, `INSERT INTO sites VALUES ('kept', 1)`)
+	q, err := postgres.NewQuery(t.Context(), pool, `SELECT name, rev FROM sites`, pgx.RowToStructByName[site], siteName, poll.Config[site]{Interval: -1})
+	require.NoError(t, err)
+	inf, err := informer.New(q, siteName, informer.Config{})
+	require.NoError(t, err)
+	steps, err := inf.Steps(t.Context())
+	require.NoError(t, err)
+	defer steps.Stop()
+	read := func() { // polls, and applies what the poll has found: at most five events
+		t.Helper()
+		for range 5 {
+			q.Nudge() // so that there is an event, if only a bookmark
+			require.True(t, steps.Read(t.Context()))
+			for steps.Apply() {
+			}
+		}
+	}
+	l.lag(t)
+	for i := range 3 {
+		exec(t, pool, `INSERT INTO sites VALUES ($1, 1)`, fmt.Sprint("lost ", i))
+	}
+	exec(t, pool, `UPDATE sites SET rev = 2 WHERE name = 'kept'`)
+	read()
+	require.Len(t, cached(inf), 4)
+	before := inf.Version()
+	l.failOver(t)
+	pool.Reset()
+	exec(t, pool, `INSERT INTO sites VALUES ('later', 1)`)
+	read()
+	assert.Equal(t, map[string]site{"kept": {"kept", 1}, "later": {"later", 1}}, sitesNow(t, pool))
+	assert.Equal(t, sitesNow(t, pool), cached(inf))
+	assert.Equal(t, before, inf.Version(), "it never goes back")
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		v, err := q.VersionOf(t.Context(), tx)
+		assert.LessOrEqual(t, v, before, "so nobody waits for this transaction")
+		return err
+	}))
 }
 
 // A server that crashes gives the numbers of transactions again that have left no trace on its disk: those that were rolled

@@ -14,15 +14,30 @@ import (
 	"github.com/setpoint-go/setpoint/internal/written"
 )
 
-// Query makes a source of a query, for informer.New. It needs the right to SELECT and nothing else: it runs the query at
-// intervals and compares, so it also suits views and joins. It is a [poll.Source].
+// Query makes a source of a query, for informer.New. It needs the right to SELECT and nothing else. A Query runs the query at
+// intervals and compares the rows, so it also suits views and joins. It is a [poll.Source].
 //
-// A cache at a version shows every transaction up to it, and [Query.VersionOf] returns the version of a transaction of yours.
-// Versions of all queries of one server can be compared, and not with those of a [Table]. What a Table does not need, a Query costs: it reads all rows in every interval, does not see what
-// changes and changes back between two polls, and sees a change after up to an interval.
+// # Guarantees
 //
-// The version of a poll is below every transaction that was open when the poll began. So one writing transaction that stays open,
-// in any database of the server, holds versions back, as it does for a Table. It does not hold back changes.
+//  1. After a poll, a cache has the rows that the query returned, whatever has happened before: overlapping transactions, a
+//     TRUNCATE, a failover that has lost writes. Deletions are found by comparison.
+//  2. A cache at a version shows every transaction up to that version. [Query.VersionOf] returns the version of your transaction.
+//     Versions of all queries of one server can be compared, but not with those of a [Table].
+//  3. The version of a poll is below every transaction that was open when the poll began. So a writing transaction that stays
+//     open, in any database of the server, holds versions back, as it does for a Table. It holds back no changes: a cache may show
+//     a transaction before its version says so.
+//
+// # Limits
+//
+// A Query reads all rows in every interval. It reports a change after up to an interval, and does not report a row that changes
+// and changes back between two polls.
+//
+// After a crash or a failover, the server may give numbers of transactions again. A Table notices that by a row that it has
+// installed; a Query has installed nothing, and does not notice. Guarantee 1 still holds. Versions do not go back: they stand
+// still until the server has passed the lost numbers. Until then guarantee 2 does not hold for new transactions. VersionOf
+// returns a version that the caches have already reached, so a controller does not wait for its own write and may reconcile a key
+// against the state before that write. The next poll makes the controller reconcile the key again. If a reconcile must not run
+// twice on the same state, restart the processes after a failover, or use a Table.
 //
 // All methods are safe for concurrent use.
 type Query[K comparable, T any] struct {
@@ -77,8 +92,8 @@ func NewQuery[K comparable, T any](
 // Clock says what the versions of q count: see [Table.Clock].
 func (q *Query[K, T]) Clock() written.Clock { return written.Clock{Kind: queryKind, DB: q.server} }
 
-// VersionOf is [Table.VersionOf] for the queries of a server. It needs no rights. The number of a transaction may be given again after
-// a crash or a failover of the server; then a controller may reconcile a key too early, and the caches are right nevertheless.
+// VersionOf is [Table.VersionOf] for the queries of a server. It needs no rights. After a crash or a failover of the server, the
+// version may be one that caches have already reached: see the limits of [Query].
 func (q *Query[K, T]) VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, error) {
 	var text string
 	err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text").Scan(&text)

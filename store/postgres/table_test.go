@@ -143,9 +143,9 @@ func channelOf(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig) (chan
 }
 
 // follow runs an informer of a table until the test ends.
-func follow(t testing.TB, table *postgres.Table[site]) *informer.Informer[string, site] {
+func follow(t testing.TB, source informer.ListWatcher[site]) *informer.Informer[string, site] {
 	t.Helper()
-	inf, err := informer.New(table, func(s site) string { return s.Name }, informer.Config{})
+	inf, err := informer.New(source, siteName, informer.Config{})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
