@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -14,8 +13,8 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
+	"github.com/setpoint-go/setpoint/controller/internal/turns"
 	"github.com/setpoint-go/setpoint/controller/internal/waiters"
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -32,15 +31,17 @@ type Controller[K comparable] struct {
 	name       string
 	reconciler func(context.Context, K) (Result, error)
 	cfg        Config[K]
-	feeds      []*input.Feed[K] // of the inputs; never changed after New
-	seed       maphash.Seed     // of the turns of keys in a resync
-	tooLong    error            // the cause of a context that Config.Timeout ended; no other controller has it
-	notDrained error            // the cause of a context that Config.DrainTimeout ended; no other controller has it
+	inputs     *input.Feeds[K]
+	resyncs    *turns.Turns[K] // nil without Config.Resync
+	budget     streak.Budget
+	tooLong    error // the cause of a context that Config.Timeout ended; no other controller has it
+	notDrained error // the cause of a context that Config.DrainTimeout ended; no other controller has it
 
 	queue     *workqueue.Queue[K] // of all runs; never shut down
 	holds     hold.Keys[K]
 	flights   *streak.Flights[K] // nil unless Config.CancelSuperseded
-	mirrors   *mirror.Mirrors[K] // the sources of stores; never changed after New
+	mirrors   *mirror.Mirrors[K] // the sources of stores
+	expected  hold.All[K]        // Config.Expectations, and then each of mirrors
 	scheduled atomic.Bool        // something was scheduled at least once, other than a retry
 
 	slots atomic.Pointer[Slots] // nil unless the keys are shared
@@ -58,13 +59,10 @@ type Controller[K comparable] struct {
 	//
 	//  1. running excludes connected, and steps > 0.
 	//  2. working and stopDrain are not nil only while running.
-	//  3. attached is not nil only while running or connected. Then attaching is nil.
+	//  3. inputs are started only while running or connected.
 	running   bool
-	connected bool              // from Connect to disconnect
-	syncing   []informer.Syncer // what the steps wait for; nil unless connected
-	steps     int               // calls of Step under way
-	attached  *attachment       // of the feeds; nil while they are not started
-	attaching chan struct{}     // closed, and dropped, when attached is set; nil while nobody waits for that
+	connected bool // from Connect to disconnect
+	steps     int  // calls of Step under way
 	workers   int
 	paused    bool
 	working   *workers[K]        // nil before the caches have synced
@@ -99,7 +97,10 @@ func New[K comparable](
 		return nil, fmt.Errorf("controller: new %q: %w", name, err)
 	}
 	cfg = cfg.withDefaults()
-	c := &Controller[K]{name: name, reconciler: reconcile, cfg: cfg, workers: cfg.Workers, started: time.Now(), seed: maphash.MakeSeed()}
+	c := &Controller[K]{name: name, reconciler: reconcile, cfg: cfg, workers: cfg.Workers, started: time.Now()}
+	if cfg.Resync > 0 {
+		c.resyncs = turns.New[K](cfg.Resync)
+	}
 	if cfg.CancelSuperseded {
 		c.flights = streak.NewFlights[K]()
 	}
@@ -107,6 +108,7 @@ func New[K comparable](
 	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
 	var err error
 	queue := cfg.Queue
+	c.budget = streak.Budget{Attempts: queue.MaxAttempts, Elapsed: queue.MaxElapsed}
 	queue.Name, queue.MaxAttempts, queue.MaxElapsed = name, 0, 0 // the controller counts: GaveUp comes before a key is parked
 	if c.queue, err = workqueue.New(queue); err != nil {
 		return nil, fmt.Errorf("controller: new %q: Config.Queue: %w", name, err)
@@ -115,10 +117,18 @@ func New[K comparable](
 		Name: name, Background: cfg.Background, Reasons: cfg.Reasons, Logger: cfg.Logger, Check: checkError,
 		Add: func(key K, priority int, reason string, news bool) { c.add(key, AddOptions{priority, reason}, news) },
 	}
+	var feeds []*input.Feed[K]
 	for _, in := range inputs {
-		c.feeds = append(c.feeds, in.feed(to))
+		feeds = append(feeds, in.feed(to))
 	}
-	c.mirrors = mirror.New[K](c.Sources())
+	c.inputs = input.NewFeeds(feeds, cfg.Reads)
+	c.mirrors = mirror.New[K](c.inputs.Sources())
+	for _, e := range cfg.Expectations {
+		c.expected = append(c.expected, e)
+	}
+	for _, m := range c.mirrors.Each() {
+		c.expected = append(c.expected, m)
+	}
 	return c, nil
 }
 

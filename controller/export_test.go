@@ -13,11 +13,10 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	assert.False(t, c.running && (c.steps > 0 || c.connected), "running and stepping at once")
-	assert.True(t, c.connected || c.syncing == nil)
 	assert.False(t, c.working != nil && !c.running, "workers without a run")
 	running := c.running
-	assert.False(t, c.attached != nil && !running && !c.connected, "feeds are started without a run or steps")
-	assert.False(t, c.attached != nil && c.attaching != nil, "somebody waits for what is there")
+	assert.False(t, c.inputs.Started() && !running && !c.connected, "inputs are started without a run or steps")
+	require.NoError(t, c.inputs.CheckInvariants())
 	if c.working != nil {
 		require.NoError(t, c.working.CheckInvariants())
 	}
@@ -48,7 +47,6 @@ var (
 	ErrNotOwned      = errNotOwned
 	ErrSilent        = errSilent
 	ErrSyncTimeout   = errSyncTimeout
-	WorkContext      = workContext
 )
 
 // Streaks returns the number of keys that are unfinished and remembered.

@@ -1,14 +1,19 @@
 package controller_test
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func value(o object) int { return o.Value }
@@ -195,5 +200,138 @@ func TestThePriorityOfAWatchIsThatOfItsNews(t *testing.T) {
 		synctest.Wait()
 		c.AddWith("low", controller.AddOptions{Priority: -7})
 		assert.Contains(t, c.Ready()[3:], "low", "the higher priority counts")
+	})
+}
+
+func TestOfSeveralWhenEachIsAskedOfTheOldAndTheNewObjectUntilOneFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a"})
+		inf := newInformer("things", s)
+		start(t, inf.Run)
+		asked := &log[string]{}
+		when := func(name string) func(old, new object) bool {
+			return func(old, new object) bool {
+				asked.add(fmt.Sprintf("%s %d%d", name, old.Value, new.Value))
+				return new.Owner != name
+			}
+		}
+		two := controller.For(inf).When(when("x")).When(when("y"))
+		three := two.When(when("z"))
+		c, reports := newController(t, controller.Config[string]{}, noop, three)
+		start(t, c.Run)
+		synctest.Wait()
+		reports.take()
+		for i, step := range []struct {
+			owner string
+			asked []string
+			news  []string
+		}{
+			{"x", []string{"x 01"}, nil},
+			{"y", []string{"x 12", "y 12"}, nil},
+			{"z", []string{"x 23", "y 23", "z 23"}, nil},
+			{"w", []string{"x 34", "y 34", "z 34"}, []string{"a"}},
+		} {
+			s.set(object{Key: "a", Owner: step.owner, Value: i + 1})
+			synctest.Wait()
+			assert.Equal(t, step.asked, asked.take())
+			assert.Equal(t, step.news, keysOf(reports.take()), step.owner)
+		}
+		c, reports = newController(t, controller.Config[string]{}, noop, two)
+		start(t, c.Run)
+		synctest.Wait()
+		reports.take()
+		s.set(object{Key: "a", Owner: "z", Value: 9})
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, keysOf(reports.take()), "two was not changed by the third When")
+	})
+}
+
+func TestEachKindOfWatchHasThePriorityOfItsNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parents := func(key string) []store.OwnerRef {
+			return []store.OwnerRef{{Ref: store.Ref{Kind: "Parent", Key: key, UID: "1"}, Controller: true}}
+		}
+		children := must(store.Open[string](must(store.NewMemory(store.MemoryConfig{})), "Child", store.Config[string]{}))
+		create := func(name string) {
+			must(children.Create(t.Context(), store.Object[string]{Key: name, Owners: parents(name + " owned")}))
+		}
+		create("old")
+		inf := must(informer.New(children, store.Key, informer.Config{Name: "children"}))
+		start(t, inf.Run)
+		c, _ := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{Aging: -1}, Background: -9}, noop,
+			controller.For(inf).Priority(1),
+			controller.Owns(inf, "Parent").Priority(3),
+			controller.Watches(inf, func(_ context.Context, o store.Object[string]) ([]string, error) {
+				return []string{o.Key + " mapped"}, nil
+			}).Priority(2),
+			controller.Watches(inf, func(_ context.Context, o store.Object[string]) ([]string, error) {
+				return []string{o.Key + " below"}, nil
+			}).Priority(-10),
+			controller.Handles(inf, func(add func(string)) informer.Handler[string, store.Object[string]] {
+				return informer.Handler[string, store.Object[string]]{OnAdd: func(o store.Object[string], initial bool) { add(o.Key + " handled") }}
+			}).Priority(4))
+		disconnect, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		defer disconnect()
+		synctest.Wait()
+		create("new")
+		synctest.Wait()
+		ready := c.Ready()
+		require.Len(t, ready, 10)
+		assert.Equal(t, []string{"old handled", "new handled", "new owned", "new mapped", "new"}, ready[:5])
+		assert.ElementsMatch(t, []string{"old", "old owned", "old mapped"}, ready[5:8], "what was there has the priority of the background")
+		assert.Equal(t, []string{"old below", "new below"}, ready[8:], "and no higher one than its news")
+	})
+}
+
+func TestTheContextOfAMapperHasTheValuesOfRunAndEndsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type valueKey struct{}
+		inf := newInformer("things", newSource(object{Key: "a"}))
+		start(t, inf.Run)
+		mapped := make(chan error, 1)
+		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, func(ctx context.Context, _ object) ([]string, error) {
+			assert.Equal(t, "value", ctx.Value(valueKey{}))
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Hour):
+				t.Error("the context of the mapper does not end")
+			}
+			mapped <- context.Cause(ctx)
+			return nil, ctx.Err()
+		}))
+		r := startIn(t, context.WithValue(t.Context(), valueKey{}, "value"), c.Run)
+		synctest.Wait()
+		assert.Empty(t, mapped)
+		require.NoError(t, r.stop())
+		require.ErrorIs(t, <-mapped, context.Canceled)
+		assert.Empty(t, reports.take())
+		assert.Equal(t, 1, c.Stats().Unmapped, "the next Run maps it")
+	})
+}
+
+func TestAStopWaitsForWhoeverAddsTheKeysOfASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
+		start(t, inf.Run)
+		var acquiring, mapping atomic.Bool
+		began := make(chan struct{})
+		c, _ := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, func(_ context.Context, o object) ([]string, error) {
+			if acquiring.Load() && mapping.CompareAndSwap(false, true) {
+				close(began)
+				time.Sleep(time.Second) // although its context has ended
+				mapping.Store(false)
+				acquiring.Store(false)
+			}
+			return []string{o.Key}, nil
+		}))
+		c.Share(&lendable{})
+		r := start(t, c.Run)
+		synctest.Wait()
+		acquiring.Store(true)
+		go c.Acquired(0)
+		<-began
+		require.NoError(t, r.stop())
+		assert.False(t, mapping.Load(), "no mapper runs when Run has returned")
 	})
 }

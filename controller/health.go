@@ -101,7 +101,7 @@ func (c *Controller[K]) checkProgress(working *workers[K], paused bool) error {
 
 // checkSources returns an error for each source that is silent.
 func (c *Controller[K]) checkSources() (errs []error) {
-	check := func(source any) {
+	for _, source := range c.inputs.Sources() {
 		s, ok := source.(interface {
 			Name() string
 			Stale(d time.Duration) bool
@@ -109,9 +109,6 @@ func (c *Controller[K]) checkSources() (errs []error) {
 		if ok && s.Stale(c.cfg.SilentAfter) {
 			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, s.Name(), after(errSilent, c.cfg.SilentAfter)))
 		}
-	}
-	for _, s := range c.Sources() {
-		check(s)
 	}
 	return errs
 }

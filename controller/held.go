@@ -20,7 +20,7 @@ type Expectations[K comparable] interface {
 // awaits tells whether key waits for its expectations. Then it is held: the event that meets them adds it, or the time at
 // which they expire.
 func (c *Controller[K]) awaits(t context.Context, key K) bool {
-	until, on, waiting := c.expires(key)
+	until, on, waiting := c.expected.Expires(key)
 	if !waiting {
 		if h, ok := c.holds.Unwait(key); ok && !h.Until.IsZero() && !time.Now().Before(h.Until) {
 			c.cfg.Logger.LogAttrs(t, slog.LevelWarn, "expectations expired, reconciled all the same",
@@ -30,7 +30,7 @@ func (c *Controller[K]) awaits(t context.Context, key K) bool {
 	}
 	number := c.holds.Wait(key, until, on)
 	// It may have been told before there was something to release.
-	if until, _, waiting = c.expires(key); !waiting {
+	if until, _, waiting = c.expected.Expires(key); !waiting {
 		// If it has been released since, it is in the queue once more, and comes back.
 		return !c.holds.UnwaitIf(key, number)
 	}
@@ -38,38 +38,6 @@ func (c *Controller[K]) awaits(t context.Context, key K) bool {
 		c.schedule(key, time.Until(until), "")
 	}
 	return true
-}
-
-// expires asks all expectations. A key waits for the last of them, whose place among the holders it returns.
-func (c *Controller[K]) expires(key K) (until time.Time, on int, waiting bool) {
-	until, on, waiting = c.mirrors.Expires(key)
-	on += len(c.cfg.Expectations)
-	never := false
-	for i, e := range c.cfg.Expectations {
-		at, waits := e.Expires(key)
-		if !waits || never {
-			continue
-		}
-		if never = at.IsZero(); never || at.After(until) {
-			until, on = at, i
-		}
-		waiting = true
-	}
-	return until, on, waiting
-}
-
-// subscribe makes c hear of what its expectations have seen.
-func (c *Controller[K]) subscribe() (stop func()) {
-	var stops []func()
-	for _, e := range c.cfg.Expectations {
-		stops = append(stops, e.Notify(c.released))
-	}
-	stops = append(stops, c.mirrors.Notify(c.released))
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
 }
 
 // released adds key to the queue if it is held.
@@ -82,11 +50,11 @@ func (c *Controller[K]) released(key K) {
 
 // releaseMet adds those keys that wait for nothing any more.
 func (c *Controller[K]) releaseMet() {
-	if c.mirrors.Active() && !c.isAttached() {
+	if c.mirrors.Active() && !c.inputs.Started() {
 		c.mirrors.CatchUp() // nobody follows them
 	}
 	for _, key := range c.holds.AllWaiting() {
-		if _, _, waiting := c.expires(key); !waiting {
+		if _, _, waiting := c.expected.Expires(key); !waiting {
 			c.released(key)
 		}
 	}

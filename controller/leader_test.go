@@ -3,7 +3,6 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -119,30 +118,6 @@ func TestAnElectionThatDoesNotWaitForTheDrainLeavesTheRestNamed(t *testing.T) {
 		r.stop()
 		require.ErrorIs(t, err, leaderelect.ErrDrainTimeout)
 		assert.Contains(t, err.Error(), "3 keys left: k2, k3, k1")
-	})
-}
-
-func TestTheContextOfTheWorkEndsBeforeThatOfRunWhenTheLeadershipIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
-		r := lead(t, store, func(ctx context.Context) error {
-			work, stop := controller.WorkContext(ctx)
-			defer stop(nil)
-			child, cancel := context.WithTimeout(work, time.Hour)
-			defer cancel()
-			stacks := make([]byte, 1<<20)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			assert.NotContains(t, string(stacks), "created by context.(*cancelCtx).propagateCancel", "no goroutine passes the end on")
-			_, hasDeadline := work.Deadline()
-			assert.False(t, hasDeadline)
-			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(child), leaderelect.ErrLeaseExpired)
-			return nil
-		})
-		synctest.Wait()
-		store.cut.Store(true)
-		time.Sleep(15 * time.Second)
-		r.stop()
 	})
 }
 

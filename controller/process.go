@@ -1,23 +1,144 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
+	"github.com/setpoint-go/setpoint/controller/internal/term"
 	"github.com/setpoint-go/setpoint/controller/internal/waiters"
+	"github.com/setpoint-go/setpoint/internal/caller"
+	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// never is the time until something that is not to happen in this Run.
-const never = time.Duration(1 << 62)
+// Info is what the context of a reconcile says about it. [FromContext] returns it.
+type Info struct {
+	// Controller is the name of the controller.
+	Controller string
+
+	// Key is the key, as fmt prints it.
+	Key string
+
+	// Reconcile is the number of this reconcile. No other one of the controller has it.
+	Reconcile uint64
+
+	// Attempt is 1 for a key that did not fail before. It grows with each failure, panic or timeout until the key succeeds
+	// or is parked.
+	Attempt int
+
+	// FirstFailure is when the first of these attempts failed, zero at the first attempt.
+	FirstFailure time.Time
+
+	// Reasons are why the key was added, the oldest first, as far as somebody said why: the errors of the attempts before,
+	// what [Controller.AddWith] was told, and the events, if Config.Reasons is set. They are for people. A Reconcile whose
+	// result depends on them is wrong as soon as an event is merged or missed.
+	Reasons []workqueue.Reason
+}
+
+// FromContext returns what is known of the reconcile that ctx belongs to. It returns false outside of a reconcile.
+func FromContext(ctx context.Context) (Info, bool) {
+	if t, ok := ctx.Value(contextKey{}).(described); ok {
+		return t.describe(), true
+	}
+	return Info{}, false
+}
+
+// Logger returns a logger that names the controller, the key, the reconcile, its attempt and, after a failure, when the
+// first attempt failed and why the key was added. Outside of a reconcile it is slog.Default().
+func Logger(ctx context.Context) *slog.Logger {
+	if t, ok := ctx.Value(contextKey{}).(described); ok {
+		return t.logger()
+	}
+	return slog.Default()
+}
+
+// contextKey is the key of the try in the context of a reconcile.
+type contextKey struct{}
+
+// described is a try of any key.
+type described interface {
+	describe() Info
+	logger() *slog.Logger
+}
+
+// try is one reconcile, and its context: it is one thing so that it takes one allocation.
+type try[K comparable] struct {
+	context.Context
+	work  context.Context // ends when the controller has to stop; Context is below it
+	info  Info
+	key   K
+	began time.Duration // after Controller.started
+	of    *Controller[K]
+	calls atomic.Pointer[caller.Attempt] // by which a limiter knows the key; nil if none has asked
+
+	lastWord bool // Config.GaveUp was called, and has not returned
+}
+
+// Value has the try in it beside the values of the context.
+func (t *try[K]) Value(key any) any {
+	switch key.(type) {
+	case contextKey:
+		return t
+	case caller.Key:
+		return t.attempt()
+	case written.Key:
+		if !t.of.cfg.StaleReads {
+			return t
+		}
+		return nil // nor does a reconcile around this one hear of it
+	}
+	return t.Context.Value(key)
+}
+
+// Wrote is called by a store whose write under the context of t was accepted: the key of t is not reconciled again before the
+// caches of the controller show that.
+func (t *try[K]) Wrote(clock written.Clock, version uint64) {
+	t.of.mirrors.Wrote(t.key, clock, version)
+}
+
+// attempt returns that by which a limiter knows the attempt.
+func (t *try[K]) attempt() *caller.Attempt {
+	if t.calls.Load() == nil {
+		t.calls.CompareAndSwap(nil, &caller.Attempt{ID: caller.ID{Controller: t.of, Key: t.key}})
+	}
+	return t.calls.Load()
+}
+
+// endCalls tells the limiters that the attempt calls no more.
+func (t *try[K]) endCalls() {
+	if a := t.calls.Load(); a != nil {
+		a.End()
+	}
+}
+
+func (t *try[K]) describe() Info {
+	info := t.info
+	info.Key = fmt.Sprint(t.key)
+	return info
+}
+
+func (t *try[K]) logger() *slog.Logger {
+	attrs := []any{"controller", t.info.Controller, "key", t.key, "attempt", t.info.Attempt, "reconcile", t.info.Reconcile}
+	if !t.info.FirstFailure.IsZero() {
+		attrs = append(attrs, "first_failure", t.info.FirstFailure)
+	}
+	if len(t.info.Reasons) > 0 {
+		texts := make([]string, len(t.info.Reasons))
+		for i, r := range t.info.Reasons {
+			texts[i] = r.Text
+		}
+		attrs = append(attrs, "reasons", texts)
+	}
+	return t.of.cfg.Logger.With(attrs...)
+}
 
 // process reconciles the key of item, and decides what becomes of it. It returns false if the key has to wait for something
 // before. The hand is that of the worker, nil if there is none.
@@ -66,7 +187,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 // of all workers ends here, and so the worker does not come back for the next key.
 func (c *Controller[K]) notLeading(ctx context.Context, h *hand[K]) error {
 	if h == nil {
-		return leadershipErr(ctx)
+		return term.Err(ctx)
 	}
 	if h.of.leads == nil {
 		return nil
@@ -120,7 +241,7 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 	checkError(err)
 	cause := context.Cause(t.Context)
 	if cause == nil {
-		cause = leadershipErr(t.Context)
+		cause = term.Err(t.Context)
 	}
 	switch {
 	case retry.IsPermanent(err):
@@ -141,153 +262,4 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 		return Unfinished, err
 	}
 	return Failed, err
-}
-
-// finish books how a reconcile has ended. It returns what to tell those who have waited for that.
-func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) (Report[K], waiters.Verdict) {
-	ended := time.Since(c.started)
-	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
-	switch {
-	case outcome == Succeeded:
-		c.streaks.End(t.key)
-		if t.info.Attempt > 1 {
-			c.queue.Forget(t.key)
-		}
-		if r.Retry = result.RequeueAfter; r.Retry < 0 {
-			r.Retry = 1 // the time has passed
-		}
-		if r.Retry > 0 {
-			c.schedule(t.key, r.Retry, "")
-		}
-	case outcome == Unfinished:
-		c.resume(t, &r)
-	case outcome == Parked:
-		c.park(t, &r)
-	case outcome == Canceled && errors.Is(err, errNotOwned):
-		c.streaks.End(t.key)
-		if t.info.Attempt > 1 {
-			c.queue.Forget(t.key)
-		}
-	case outcome == Canceled && isFenced(err):
-		// Not in this Run, whose leader was replaced: it would be refused again and again until the election notices.
-		c.schedule(t.key, never, "")
-	case outcome == Canceled:
-		c.putBack(t.key)
-	case outcome.failure():
-		c.retry(t, &r)
-	}
-	t.endCalls()
-	c.counts.note(r.Outcome, r.Retry, r.Err, outcome == Panicked, r.Duration)
-	c.ended.Store(int64(ended))
-	c.log(t, r)
-	if c.cfg.Hooks.Reconciled != nil {
-		c.cfg.Hooks.Reconciled(r)
-	}
-	return r, c.answer(r.Key, r.Outcome, r.Err)
-}
-
-// schedule makes key, which a worker has in hand, be reconciled after d, or by the next Run if this one drains.
-func (c *Controller[K]) schedule(key K, d time.Duration, reason string) {
-	if !c.scheduled.Load() {
-		c.scheduled.Store(true)
-	}
-	c.queue.AddWith(key, workqueue.AddOptions{After: c.inThisRun(d), Policy: workqueue.Replace, Reason: reason})
-}
-
-// putBack makes key, which a worker has in hand, be reconciled again at once.
-func (c *Controller[K]) putBack(key K) {
-	c.queue.AddWith(key, workqueue.AddOptions{After: -1}) // which Debounce does not delay
-}
-
-// inThisRun returns d, or never for what a Run that drains leaves to the next: Run brings it forward in the end.
-func (c *Controller[K]) inThisRun(d time.Duration) time.Duration {
-	if c.holds.Diverting() { // also what is to be at once, or a key that fails at once each time would keep Run from ending
-		return never
-	}
-	return d
-}
-
-// resume makes the key of r, which is unfinished, be reconciled again when its error says, or parks it if it has been
-// unfinished for too long.
-func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
-	d, own := retry.Delay(r.Err)
-	conflict := !retry.IsNotYet(r.Err)
-	n, since := c.streaks.Unfinished(r.Key, conflict, c.cfg.Queue.MaxElapsed > 0)
-	if conflict && !own {
-		d = streak.ConflictDelay << (n - 1)
-	}
-	if limit := c.cfg.Queue.MaxElapsed; limit > 0 {
-		left := limit - time.Since(earlier(since, t.info.FirstFailure))
-		if left <= 0 {
-			c.park(t, r)
-			return
-		}
-		if d <= 0 || d > left { // the last attempt comes when the time is over
-			d = left
-		}
-	}
-	if r.Retry = max(d, 0); r.Retry > 0 {
-		c.schedule(r.Key, r.Retry, r.Err.Error())
-	}
-}
-
-// retry makes the key of r, which has failed, be tried again, unless its budget is spent.
-func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
-	since := c.streaks.Failed(r.Key, retry.IsConflict(r.Err))
-	if c.spent(t, since) || c.streaks.IsProbe(r.Key) {
-		c.park(t, r)
-		return
-	}
-	d, own := time.Duration(0), false
-	if r.Outcome != Panicked {
-		d, own = retry.Delay(r.Err)
-	}
-	if !own {
-		d = max(workqueue.Backoff(c.cfg.Queue.RateLimiter, r.Key, r.Attempt), 0)
-	}
-	r.Retry = d
-	// A negative delay is none, one of zero would be up to the queue.
-	c.queue.AddWith(r.Key, workqueue.AddOptions{
-		RateLimited: true, After: cmp.Or(c.inThisRun(d), -1), Policy: workqueue.Replace, Reason: r.Err.Error(),
-	})
-}
-
-// log reports what nobody receives as an error.
-func (c *Controller[K]) log(t *try[K], r Report[K]) {
-	level, message := slog.LevelDebug, "reconciled"
-	switch r.Outcome {
-	case Unfinished:
-		message = "reconcile unfinished"
-	case Failed:
-		level, message = slog.LevelWarn, "reconcile failed"
-	case TimedOut:
-		level, message = slog.LevelWarn, "reconcile timed out"
-	case Panicked:
-		level, message = slog.LevelError, "reconcile panicked"
-	case Parked:
-		level, message = slog.LevelError, "reconcile failed, parked"
-	case Superseded:
-		message = "reconcile superseded"
-	case Canceled:
-		switch level, message = slog.LevelInfo, "reconcile stopped, left to the next run"; {
-		case errors.Is(r.Err, errNotOwned):
-			level, message = slog.LevelDebug, "reconcile left to another replica"
-		case isFenced(r.Err):
-			level, message = slog.LevelWarn, "reconcile fenced, left to the next run"
-		}
-	}
-	if !c.cfg.Logger.Enabled(t, level) {
-		return
-	}
-	attrs := []slog.Attr{slog.Duration("duration", r.Duration)}
-	if r.Err != nil {
-		attrs = append(attrs, slog.Any("error", r.Err))
-	}
-	if r.Retry > 0 || r.Outcome.failure() {
-		attrs = append(attrs, slog.Duration("retry", r.Retry))
-	}
-	if p, ok := r.Err.(*wait.PanicError); ok { // that of the reconcile: one that it has returned is wrapped, or has been handled
-		attrs = append(attrs, slog.String("stack", string(p.Stack)))
-	}
-	t.logger().LogAttrs(t, level, message, attrs...)
 }

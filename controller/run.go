@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller/internal/crew"
+	"github.com/setpoint-go/setpoint/controller/internal/term"
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -64,17 +66,17 @@ func (c *Controller[K]) leave() {
 
 // run is Run without its guard.
 func (c *Controller[K]) run(ctx context.Context) error {
-	syncers, stopFeeds, err := c.startFeeds(ctx)
+	syncers, stopInputs, err := c.startInputs(ctx)
 	if err == nil {
 		err = waitForSync(ctx, c.cfg.SyncTimeout, syncers)
 	}
 	if err != nil || ctx.Err() != nil {
-		stopFeeds()
+		stopInputs()
 		return err
 	}
 
 	defer c.beginWork()()
-	work, stopWork := workContext(ctx)
+	work, stopWork := term.Context(ctx)
 	defer stopWork(nil)
 	workers := c.startWorkers(work, stopWork)
 	select {
@@ -84,8 +86,8 @@ func (c *Controller[K]) run(ctx context.Context) error {
 
 	limit, cancel := context.WithTimeoutCause(context.Background(), c.cfg.DrainTimeout, c.notDrained)
 	defer cancel()
-	defer stopWith(limit, stopWork)()
-	stopFeeds()
+	defer term.StopWith(limit, stopWork)()
+	stopInputs()
 	c.holds.Divert()
 	c.postpone()
 	c.drain(work)
@@ -99,9 +101,81 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	return nil
 }
 
+// startInputs starts the inputs, and returns what to wait for. stop ends them; the caller calls it also after an error.
+func (c *Controller[K]) startInputs(ctx context.Context) (syncers []informer.Syncer, stop func(), err error) {
+	unfollow := func() {}
+	if !c.cfg.StaleReads {
+		unfollow = c.mirrors.Follow()
+	}
+	var beside func(context.Context, []informer.Syncer)
+	if c.resyncs != nil {
+		beside = c.resync
+	}
+	syncers, stopFeeds, err := c.inputs.Start(ctx, beside)
+	return syncers, func() {
+		stopFeeds()
+		unfollow()
+	}, err
+}
+
+// waitForSync waits until every one of syncers has synced, for at most limit. The end of ctx is no error.
+func waitForSync(ctx context.Context, limit time.Duration, syncers []informer.Syncer) error {
+	limited, cancel := context.WithTimeoutCause(ctx, limit, after(errSyncTimeout, limit))
+	defer cancel()
+	err := informer.WaitForSync(limited, syncers...)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	if silent := unheard(syncers); len(silent) > 0 {
+		return fmt.Errorf("%w; nothing was heard from the source of %s: without a manager, call Run of the informer",
+			err, strings.Join(silent, ", "))
+	}
+	return err
+}
+
+// unheard returns the names of those of syncers that have never heard from their source.
+func unheard(syncers []informer.Syncer) (names []string) {
+	for _, s := range syncers {
+		if s, ok := s.(interface {
+			Name() string
+			LastHeard() time.Time
+		}); ok && s.LastHeard().IsZero() {
+			names = append(names, s.Name())
+		}
+	}
+	return names
+}
+
+// resync adds each key again in its turn, until ctx ends: those that the inputs know, and those that are parked.
+func (c *Controller[K]) resync(ctx context.Context, syncers []informer.Syncer) {
+	if informer.WaitForSync(ctx, syncers...) != nil {
+		return
+	}
+	c.resyncs.Run(ctx, func(add func(K)) {
+		c.inputs.Present(add)
+		for _, key := range c.queue.Parked() {
+			add(key)
+		}
+	}, c.probe)
+}
+
+// probe adds key once more. If it is parked, it gets one attempt, not a whole budget: unless news comes before the attempt has
+// failed, it is parked again then.
+func (c *Controller[K]) probe(key K) {
+	c.streaks.SetProbe(key, true) // before it can be taken
+	if !c.queue.DropParked(key) {
+		c.streaks.SetProbe(key, false)
+	}
+	opts := AddOptions{Priority: c.cfg.Background}
+	if c.cfg.Reasons {
+		opts.Reason = "resync"
+	}
+	c.add(key, opts, false)
+}
+
 // beginWork makes ready what steps before this have left, and has c hear of its expectations until end is called.
 func (c *Controller[K]) beginWork() (end func()) {
-	end = c.subscribe()
+	end = c.expected.Notify(c.released)
 	c.releaseMet() // what was met when nobody heard of it
 	c.readmit()
 	return end
@@ -292,54 +366,5 @@ func (c *Controller[K]) SetWorkers(n int) {
 	c.workers = n
 	if c.working != nil && !c.paused {
 		c.working.Resize(n)
-	}
-}
-
-// workContext returns a context for work that is to be finished although ctx has ended. It ends when stop is called, and
-// when the leadership that ctx belongs to, if any, is lost. It has the values of ctx.
-func workContext(ctx context.Context) (work context.Context, stop context.CancelCauseFunc) {
-	parent := context.WithoutCancel(ctx)
-	if l, ok := leaderelect.FromContext(ctx); ok {
-		parent = joined{Context: l.Context(), values: parent}
-	}
-	return context.WithCancelCause(parent)
-}
-
-// leadershipErr returns why the leadership that ctx belongs to is over, by the clock. It is nil if there is none.
-func leadershipErr(ctx context.Context) error {
-	if l, ok := leaderelect.FromContext(ctx); ok {
-		return l.Err()
-	}
-	return nil
-}
-
-// joined is a context that ends with one context and has the values of another before its own.
-type joined struct {
-	context.Context
-	values context.Context
-}
-
-// Value asks the ending context as well. So the context package finds in it what it needs to end children without a
-// goroutine, and with the cause.
-func (j joined) Value(key any) any {
-	if v := j.values.Value(key); v != nil {
-		return v
-	}
-	return j.Context.Value(key)
-}
-
-// stopWith calls stop with the cause of ctx when ctx ends. The caller has to call release, after which that happens no
-// more.
-func stopWith(ctx context.Context, stop context.CancelCauseFunc) (release func()) {
-	ended := make(chan struct{})
-	// The goroutine of AfterFunc exists for the one call after ctx has ended. release waits for it.
-	cancel := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		stop(context.Cause(ctx))
-	})
-	return func() {
-		if !cancel() {
-			<-ended
-		}
 	}
 }

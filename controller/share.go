@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/setpoint-go/setpoint/controller/internal/term"
 	"github.com/setpoint-go/setpoint/retry"
 )
 
@@ -40,32 +41,18 @@ func (c *Controller[K]) Share(slots Slots) {
 // c does not run, Acquired does nothing: all keys are added when a Run begins.
 func (c *Controller[K]) Acquired(slot int) {
 	slots := c.slots.Load()
-	made := c.acquiring()
-	if slots == nil || made == nil {
+	if slots == nil {
 		return
 	}
-	defer made.users.Done()
 	opts := AddOptions{Priority: c.cfg.Background}
 	if c.cfg.Reasons {
 		opts.Reason = fmt.Sprintf("slot %d acquired", slot)
 	}
-	for _, f := range c.feeds {
-		f.Present(made.ctx, func(key K) {
-			if (*slots).Slot(c.cfg.ShardKey(key)) == slot {
-				c.add(key, opts, false)
-			}
-		})
-	}
-}
-
-// acquiring returns the present attachment with one more user, or nil if there is none.
-func (c *Controller[K]) acquiring() *attachment {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.attached != nil {
-		c.attached.users.Add(1)
-	}
-	return c.attached
+	c.inputs.Present(func(key K) {
+		if (*slots).Slot(c.cfg.ShardKey(key)) == slot {
+			c.add(key, opts, false)
+		}
+	})
 }
 
 // callOwned calls the reconcile function, if this replica owns the slot of key.
@@ -85,7 +72,7 @@ func (c *Controller[K]) callOwned(ctx context.Context, key K) (Result, error) {
 	}
 	lost := context.Cause(work)
 	if lost == nil {
-		lost = leadershipErr(work) // whose timer may not have fired yet
+		lost = term.Err(work) // whose timer may not have fired yet
 	}
 	if lost != nil {
 		err = fmt.Errorf("%w: the slot was lost: %w: %w", errNotOwned, lost, err)

@@ -69,9 +69,7 @@ func (c *Controller[K]) Stats() Stats {
 	c.mu.Lock()
 	s := Stats{Running: c.running, Paused: c.paused, Workers: c.workers}
 	c.mu.Unlock()
-	for _, f := range c.feeds {
-		s.Unmapped += f.Unmapped()
-	}
+	s.Unmapped = c.inputs.Unmapped()
 	s.Queue, s.Totals, s.OldestReady = c.queue.Stats(), c.queue.Totals(), c.queue.OldestReady()
 	c.statHeld(&s)
 	c.counts.stat(&s)
@@ -83,7 +81,7 @@ func (c *Controller[K]) statHeld(s *Stats) {
 	held := c.holds.Held()
 	s.Held = held.All
 	s.HeldBy = map[string]int{"pause": held.Paused, "drain": held.Later}
-	var reasons []string // in the order of expires
+	var reasons []string // in the order of expected
 	for i, e := range c.cfg.Expectations {
 		name := fmt.Sprint(i + 1)
 		if named, ok := e.(interface{ Name() string }); ok && named.Name() != "" {

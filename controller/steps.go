@@ -3,10 +3,9 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
-	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/controller/internal/term"
 )
 
 // Connect attaches the watches of c to their informers, as Run does when it begins, and starts no worker. It is for tests and
@@ -31,18 +30,15 @@ func (c *Controller[K]) Connect(ctx context.Context) (disconnect func(), err err
 	if !c.enterConnect() {
 		return nil, fmt.Errorf("controller: connect %q: %w", c.name, ErrRunning)
 	}
-	syncers, stopFeeds, err := c.startFeeds(ctx)
+	_, stopInputs, err := c.startInputs(ctx)
 	if err != nil {
-		stopFeeds()
+		stopInputs()
 		c.leaveConnect()
 		return nil, fmt.Errorf("controller: connect %q: %w", c.name, err)
 	}
 	unsubscribe := c.beginWork()
-	c.mu.Lock()
-	c.syncing = syncers
-	c.mu.Unlock()
 	return sync.OnceFunc(func() {
-		stopFeeds()
+		stopInputs()
 		unsubscribe()
 		c.leaveConnect()
 	}), nil
@@ -62,7 +58,7 @@ func (c *Controller[K]) enterConnect() bool {
 func (c *Controller[K]) leaveConnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.connected, c.syncing = false, nil
+	c.connected = false
 }
 
 // Ready returns the keys that may be reconciled now, in the order in which Run would begin them: by priority, with aging, and
@@ -84,7 +80,7 @@ func (c *Controller[K]) Ready() []K {
 func (c *Controller[K]) Step(ctx context.Context, key K) (report Report[K], ok bool) {
 	c.enterStep()
 	defer c.leaveStep()
-	if !c.mayStep() || ctx.Err() != nil || leadershipErr(ctx) != nil {
+	if !c.mayStep() || ctx.Err() != nil || term.Err(ctx) != nil {
 		return report, false
 	}
 	c.releaseMet() // what a Run hears, a step has to ask for
@@ -113,7 +109,7 @@ func (c *Controller[K]) leaveStep() {
 // mayStep reports whether c is not paused, and has synced if it is connected.
 func (c *Controller[K]) mayStep() bool {
 	c.mu.Lock()
-	paused, syncing := c.paused, c.syncing
+	paused, connected := c.paused, c.connected
 	c.mu.Unlock()
-	return !paused && !slices.ContainsFunc(syncing, func(s informer.Syncer) bool { return !isClosed(s.Synced()) })
+	return !paused && (!connected || c.inputs.Synced())
 }

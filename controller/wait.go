@@ -121,7 +121,7 @@ func (c *Controller[K]) answer(key K, o Outcome, err error) waiters.Verdict {
 // WaitIdle returns an error that wraps the cause of ctx when ctx ends first, and one that wraps [informer.ErrEnded] when an
 // informer ends while c watches it. A mapper must not call WaitIdle, nor must a Reconcile: each would wait for itself.
 func (c *Controller[K]) WaitIdle(ctx context.Context) error {
-	err := c.waitMapped(ctx)
+	err := c.inputs.WaitMapped(ctx)
 	if err == nil {
 		err = c.waitIdle(ctx)
 	}
@@ -130,43 +130,6 @@ func (c *Controller[K]) WaitIdle(ctx context.Context) error {
 	}
 	return nil
 }
-
-// waitMapped waits until what the caches hold has been mapped.
-func (c *Controller[K]) waitMapped(ctx context.Context) error {
-	for c.watches() {
-		made, attaching := c.attachment()
-		if made == nil {
-			select {
-			case <-attaching:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			continue
-		}
-		err := made.wait(ctx)
-		if err == nil {
-			return nil
-		}
-		if now, _ := c.attachment(); now == made || ctx.Err() != nil {
-			return err
-		}
-		// The handler was removed because the Run ended.
-	}
-	return nil
-}
-
-// wait waits until the handlers are done with what the caches hold.
-func (made *attachment) wait(ctx context.Context) error {
-	for _, handler := range made.handlers {
-		if err := handler.WaitIdle(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// watches reports whether c watches an informer.
-func (c *Controller[K]) watches() bool { return len(c.feeds) > 0 }
 
 // waitIdle waits until there is a moment at which no key is ready, in flight or held.
 func (c *Controller[K]) waitIdle(ctx context.Context) error {

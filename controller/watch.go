@@ -140,6 +140,27 @@ func (w Watch[K, T]) feed(to *input.Target[K]) *input.Feed[K] {
 	return w.make(input.Origin[K]{To: to, Name: w.source.Name(), Priority: w.priority}, w.rules)
 }
 
+// Source fills a cache, and continues until its context ends. An *informer.Informer is a source.
+//
+// If a source has a method Check() error, the manager calls it.
+type Source interface {
+	informer.Syncer
+
+	// Run blocks until ctx ends. A manager calls it once, unless the source fails and the manager starts it again.
+	Run(ctx context.Context) error
+}
+
+// Sources returns the informers of the inputs of c, and Config.Reads, each once. A manager runs them. Without a manager, the
+// program calls Run of each: Run of c does not, because it is called once for each term, an informer runs once, and two
+// controllers may watch one informer.
+func (c *Controller[K]) Sources() []Source {
+	sources := make([]Source, len(c.inputs.Sources()))
+	for i, s := range c.inputs.Sources() {
+		sources[i] = s
+	}
+	return sources
+}
+
 // mustHave panics if an argument of a call is nil.
 func mustHave(call, argument string, isNil bool) {
 	if isNil {

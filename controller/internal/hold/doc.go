@@ -1,5 +1,5 @@
 // Package hold has the keys of a controller that are to be reconciled and are not in its queue: those that are paused, those that
-// wait for expectations, and those that a Run leaves to the next.
+// wait for expectations, and those that a Run leaves to the next. [All] says for what, and for how long, a key waits.
 //
 // # Guarantees
 //

@@ -1,5 +1,5 @@
-// Package input turns what informers tell into keys of a controller. A [Feed] is one input of one controller: a handler of an
-// informer, what it makes of objects, and what it does when that fails.
+// Package input turns events of informers into keys of a controller. A [Feed] is one input of one controller: a handler of an
+// informer, the mapping from objects to keys, and the retries of that mapping. [Feeds] are all inputs of one controller.
 //
 // # Guarantees
 //
@@ -8,5 +8,6 @@
 //  2. What [Mapped] could not map is mapped again, after a backoff from 5 ms to a minute, and so is each state that the object takes
 //     on meanwhile, up to 100 of them. If the feed stops before, the next start goes on at once.
 //  3. A function of the user that panics ends nothing: the change counts.
-//  4. When Stop has returned, no key is added, no function of the user runs, and the goroutines of the feed have ended.
+//  4. When a stop has returned, no key is added, no function of the user runs, no [Feeds.Present] is under way, and the goroutines
+//     of the feeds have ended.
 package input

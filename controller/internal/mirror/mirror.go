@@ -25,12 +25,13 @@ type Cache interface {
 
 // Mirrors are the sources of one controller that mirror stores. Their methods may be called by several goroutines at once.
 type Mirrors[K comparable] struct {
-	all    []*mirror[K] // never changed after New
+	all    []*Mirror[K] // never changed after New
 	active atomic.Bool
 }
 
-// mirror is one source.
-type mirror[K comparable] struct {
+// Mirror is one source.
+type Mirror[K comparable] struct {
+	of    *Mirrors[K]
 	clock written.Clock
 	cache Cache
 	seen  *expectations.Versions[K] // the versions for which keys wait
@@ -55,7 +56,7 @@ func New[K comparable, S any](sources []S) *Mirrors[K] {
 		if err != nil {
 			panic(err) // nothing in this Config comes from the caller
 		}
-		ms.all = append(ms.all, &mirror[K]{clock, cache, seen, newLag()})
+		ms.all = append(ms.all, &Mirror[K]{ms, clock, cache, seen, newLag()})
 	}
 	return ms
 }
@@ -85,23 +86,21 @@ func (ms *Mirrors[K]) Wrote(key K, clock written.Clock, version uint64) {
 	}
 }
 
-// Expires reports whether key waits, until when at most, and for which of the mirrors until then.
-func (ms *Mirrors[K]) Expires(key K) (until time.Time, on int, waiting bool) {
-	if !ms.Active() {
-		return until, 0, false
+// Each returns the mirrors.
+func (ms *Mirrors[K]) Each() []*Mirror[K] { return ms.all }
+
+// Expires reports whether key waits, and until when at most.
+func (m *Mirror[K]) Expires(key K) (until time.Time, waiting bool) {
+	if !m.of.Active() {
+		return until, false
 	}
-	for i, m := range ms.all {
-		if at, waits := m.seen.Expires(key); waits {
-			waiting = true
-			if at.After(until) {
-				until, on = at, i
-			}
-		}
-	}
-	return until, on, waiting
+	return m.seen.Expires(key)
 }
 
-// Names returns the names of the mirrors, in the order of the numbers that [Mirrors.Expires] returns.
+// Notify has f called for each key that waits for the cache no more, until stop is called.
+func (m *Mirror[K]) Notify(f func(key K)) (stop func()) { return m.seen.Notify(f) }
+
+// Names returns the names of the mirrors, in the order of [Mirrors.Each].
 func (ms *Mirrors[K]) Names() []string {
 	names := make([]string, len(ms.all))
 	for i, m := range ms.all {
@@ -121,31 +120,17 @@ func (ms *Mirrors[K]) Lags() []time.Duration {
 	return lags
 }
 
-// Notify has f called for each key that waits for one of the caches no more, until stop is called.
-func (ms *Mirrors[K]) Notify(f func(key K)) (stop func()) {
-	return ms.each(func(m *mirror[K]) func() { return m.seen.Notify(f) })
-}
-
 // Follow hears of each version that a cache reaches, until stop is called.
 func (ms *Mirrors[K]) Follow() (stop func()) {
-	return ms.each(func(m *mirror[K]) func() {
-		stop := m.cache.OnVersion(m.observe)
-		m.catchUp()
-		return func() {
-			stop()
-			m.lag.forget()
-		}
-	})
-}
-
-func (ms *Mirrors[K]) each(begin func(*mirror[K]) (stop func())) (stop func()) {
 	stops := make([]func(), len(ms.all))
 	for i, m := range ms.all {
-		stops[i] = begin(m)
+		stops[i] = m.cache.OnVersion(m.observe)
+		m.catchUp()
 	}
 	return func() {
-		for _, stop := range stops {
+		for i, stop := range stops {
 			stop()
+			ms.all[i].lag.forget()
 		}
 	}
 }
@@ -157,7 +142,7 @@ func (ms *Mirrors[K]) CatchUp() {
 	}
 }
 
-func (m *mirror[K]) catchUp() {
+func (m *Mirror[K]) catchUp() {
 	// If a new history begins meanwhile, the version that was read belongs to the old one.
 	for v := m.cache.Version(); v > 0; v = m.cache.Version() {
 		if m.observe(v); m.cache.Version() >= v {
@@ -167,7 +152,7 @@ func (m *mirror[K]) catchUp() {
 	}
 }
 
-func (m *mirror[K]) observe(v informer.Version) {
+func (m *Mirror[K]) observe(v informer.Version) {
 	m.seen.VersionObserved(uint64(v))
 	m.lag.saw(uint64(v))
 }

@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,8 +47,10 @@ type source struct{ clock written.Clock }
 func (s source) Clock() written.Clock { return s.clock }
 
 func waits(ms *mirror.Mirrors[string], key string) bool {
-	_, _, waiting := ms.Expires(key)
-	return waiting
+	return slices.ContainsFunc(ms.Each(), func(m *mirror.Mirror[string]) bool {
+		_, waiting := m.Expires(key)
+		return waiting
+	})
 }
 
 func TestAKeyWaitsForTheCachesThatMirrorWhatItHasWritten(t *testing.T) {
@@ -58,7 +61,8 @@ func TestAKeyWaitsForTheCachesThatMirrorWhatItHasWritten(t *testing.T) {
 	assert.Empty(t, ms.Of("Server"))
 
 	var heard []string
-	stopNotify := ms.Notify(func(key string) { heard = append(heard, key) })
+	hear := func(key string) { heard = append(heard, key) }
+	stopFirst, stopSecond := ms.Each()[0].Notify(hear), ms.Each()[1].Notify(hear)
 	stop := ms.Follow()
 	assert.False(t, ms.Active())
 	ms.Wrote("k", written.Clock{Kind: "Server", DB: 1}, 9)
@@ -73,7 +77,8 @@ func TestAKeyWaitsForTheCachesThatMirrorWhatItHasWritten(t *testing.T) {
 	first.tell(5)
 	assert.False(t, waits(ms, "k"))
 	assert.Equal(t, []string{"k"}, heard)
-	stopNotify()
+	stopFirst()
+	stopSecond()
 	stop()
 	assert.Nil(t, first.tell)
 	assert.Nil(t, second.tell)
@@ -115,9 +120,11 @@ func TestAKeyWaitsForTheSlowestOfSeveralCachesAndNoLongerThanTheLimit(t *testing
 		clock := written.Clock{Kind: "Site"}
 		ms := mirror.New[string]([]*cache{{clock: clock}, {clock: clock}})
 		ms.Wrote("k", clock, 5)
-		until, _, waiting := ms.Expires("k")
-		assert.True(t, waiting)
-		assert.Equal(t, mirror.MaxBehind, time.Until(until))
+		for _, m := range ms.Each() {
+			until, waiting := m.Expires("k")
+			assert.True(t, waiting)
+			assert.Equal(t, mirror.MaxBehind, time.Until(until))
+		}
 		time.Sleep(mirror.MaxBehind)
 		assert.False(t, waits(ms, "k"))
 	})

@@ -1,5 +1,5 @@
 // Package streak remembers what happens to a key of a controller several times in a row, as far as it has to: conflicts, reconciles
-// that do not finish, an attempt that a resync gives to a parked key, and reconciles that a newer event has ended.
+// that do not finish, an attempt that a resync gives to a parked key, and reconciles that a newer event has ended. A [Budget] limits it.
 //
 // # Guarantees
 //

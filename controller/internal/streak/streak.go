@@ -15,6 +15,35 @@ const MaxConflicts = 8
 // ConflictDelay is how long a key waits after its first conflict. It doubles with each conflict in a row.
 const ConflictDelay = 5 * time.Millisecond
 
+// Budget limits how often, and for how long, a key is tried before it is given up. A zero limit is none.
+type Budget struct {
+	Attempts int
+	Elapsed  time.Duration
+}
+
+// Spent reports whether a failure of this attempt is the last one that the budget allows. The key has not finished since the
+// earlier of since and first. The zero time is unknown.
+func (b Budget) Spent(attempt int, since, first time.Time) bool {
+	if b.Attempts > 0 && attempt >= b.Attempts {
+		return true
+	}
+	began := earlier(since, first)
+	return b.Elapsed > 0 && !began.IsZero() && time.Since(began) >= b.Elapsed
+}
+
+// Left returns how much of Elapsed is left to a key that has not finished since the earlier of since and first.
+func (b Budget) Left(since, first time.Time) time.Duration {
+	return b.Elapsed - time.Since(earlier(since, first))
+}
+
+// earlier returns the earlier of two times. The zero time is unknown.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // Book has the keys whose last reconciles did not finish, or that were parked, as far as that has to be remembered. The
 // zero value is ready for use.
 type Book[K comparable] struct {

@@ -99,3 +99,24 @@ func TestAReconcileIsEndedByAnEventUntilItHappensTooOften(t *testing.T) {
 	f.End("a", false)
 	assert.Nil(t, f.UnderWay("a"))
 }
+
+func TestABudgetLimitsAttemptsAndTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var unknown time.Time
+		now := time.Now()
+		ago := func(d time.Duration) time.Time { return now.Add(-d) }
+		assert.False(t, streak.Budget{}.Spent(1000, ago(time.Hour), ago(time.Hour)), "zero is no limit")
+		assert.False(t, streak.Budget{Attempts: 3}.Spent(2, unknown, ago(time.Hour)))
+		assert.True(t, streak.Budget{Attempts: 3}.Spent(3, unknown, unknown))
+		b := streak.Budget{Elapsed: time.Minute}
+		assert.False(t, b.Spent(1, unknown, unknown), "the first failure is not the last one")
+		for _, known := range [][2]time.Time{
+			{ago(time.Minute), unknown}, {unknown, ago(time.Minute)}, {ago(time.Minute), now}, {now, ago(time.Minute)},
+		} {
+			assert.True(t, b.Spent(1, known[0], known[1]))
+			assert.Zero(t, b.Left(known[0], known[1]))
+		}
+		assert.False(t, b.Spent(1, ago(time.Minute-1), unknown))
+		assert.Equal(t, time.Nanosecond, b.Left(ago(time.Minute-1), now))
+	})
+}

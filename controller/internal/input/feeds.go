@@ -1,0 +1,208 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/setpoint-go/setpoint/informer"
+)
+
+// Feeds are the inputs of one controller, and its sources. Start starts them together; a stop ends them together. All methods
+// are safe for concurrent use, but Start is called again only after stop has returned.
+type Feeds[K comparable] struct {
+	feeds   []*Feed[K]
+	sources []Source
+
+	mu sync.Mutex
+	// mu guards the following. Invariant: attaching is nil while attached is not.
+	attached  *attachment   // nil while the feeds are not started
+	attaching chan struct{} // closed, and dropped, when attached is set; nil while nobody waits for that
+}
+
+// attachment is what one Start has made of the feeds.
+type attachment struct {
+	ctx      context.Context
+	users    sync.WaitGroup // of what is present; Feeds.mu guards Add
+	handlers []*informer.Registration
+	syncers  []informer.Syncer // of all sources and handlers
+}
+
+// NewFeeds returns Feeds that are not started. Their sources are those of feeds, and others, each once.
+func NewFeeds[K comparable, S Source](feeds []*Feed[K], others []S) *Feeds[K] {
+	fs := &Feeds[K]{feeds: feeds}
+	add := func(s Source) {
+		if !reflect.TypeOf(s).Comparable() || !slices.Contains(fs.sources, s) {
+			fs.sources = append(fs.sources, s)
+		}
+	}
+	for _, f := range feeds {
+		add(f.Source())
+	}
+	for _, s := range others {
+		add(s)
+	}
+	return fs
+}
+
+// Sources returns the sources. The caller must not change the slice.
+func (fs *Feeds[K]) Sources() []Source { return fs.sources }
+
+// Start starts the feeds, and returns what to wait for before their keys can be reconciled. If beside is not nil, Start calls it
+// in a goroutine; it has to return when its context ends. stop ends all of this. The caller calls stop also if Start returns an
+// error, which names the source that has ended.
+func (fs *Feeds[K]) Start(
+	ctx context.Context, beside func(ctx context.Context, syncers []informer.Syncer),
+) (syncers []informer.Syncer, stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	made := &attachment{ctx: ctx}
+	started := 0
+	stop = func() {
+		fs.attach(nil) // before the handlers are removed: so a waiter for one knows why it has ended
+		cancel()
+		made.users.Wait() // before the feeds, whose mappings they use
+		for _, f := range fs.feeds[:started] {
+			f.Stop()
+		}
+	}
+	for _, s := range fs.sources {
+		made.syncers = append(made.syncers, s)
+	}
+	for _, f := range fs.feeds {
+		started++
+		handler, err := f.Start(ctx)
+		if err != nil {
+			return nil, stop, fmt.Errorf("watch %s: %w", f.Source().Name(), err)
+		}
+		made.syncers = append(made.syncers, handler)
+		made.handlers = append(made.handlers, handler)
+	}
+	fs.attach(made)
+	if beside != nil {
+		// It ends with ctx; stop waits for it.
+		made.users.Go(func() { beside(ctx, made.syncers) })
+	}
+	return made.syncers, stop, nil
+}
+
+// attach notes that the feeds are started, or, if made is nil, that they are not.
+func (fs *Feeds[K]) attach(made *attachment) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.attached = made
+	if made != nil && fs.attaching != nil {
+		close(fs.attaching)
+		fs.attaching = nil
+	}
+}
+
+// attachment returns the present attachment, or nil if there is none, and a channel that is closed when there is one.
+func (fs *Feeds[K]) attachment() (*attachment, <-chan struct{}) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.attached == nil && fs.attaching == nil {
+		fs.attaching = make(chan struct{})
+	}
+	return fs.attached, fs.attaching
+}
+
+// Started reports whether the feeds are started.
+func (fs *Feeds[K]) Started() bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.attached != nil
+}
+
+// Synced reports whether the feeds are started, and all sources and handlers have synced.
+func (fs *Feeds[K]) Synced() bool {
+	fs.mu.Lock()
+	made := fs.attached
+	fs.mu.Unlock()
+	return made != nil && !slices.ContainsFunc(made.syncers, func(s informer.Syncer) bool {
+		select {
+		case <-s.Synced():
+			return false
+		default:
+			return true
+		}
+	})
+}
+
+// Present adds the keys of all objects that count and are there. It returns early when the feeds are stopped, and adds no key if
+// they are not started. A stop waits for it.
+func (fs *Feeds[K]) Present(add func(K)) {
+	made := fs.use()
+	if made == nil {
+		return
+	}
+	defer made.users.Done()
+	for _, f := range fs.feeds {
+		f.Present(made.ctx, add)
+	}
+}
+
+// use returns the present attachment with one more user, or nil if there is none.
+func (fs *Feeds[K]) use() *attachment {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.attached != nil {
+		fs.attached.users.Add(1)
+	}
+	return fs.attached
+}
+
+// WaitMapped waits until everything that the caches hold now has been mapped. If the feeds are not started, or are stopped
+// meanwhile, it waits for the next Start. Without a feed it returns at once.
+func (fs *Feeds[K]) WaitMapped(ctx context.Context) error {
+	for len(fs.feeds) > 0 {
+		made, attaching := fs.attachment()
+		if made == nil {
+			select {
+			case <-attaching:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		err := made.wait(ctx)
+		if err == nil {
+			return nil
+		}
+		if now, _ := fs.attachment(); now == made || ctx.Err() != nil {
+			return err
+		}
+		// The handler was removed because the feeds were stopped.
+	}
+	return nil
+}
+
+// wait waits until the handlers are done with what the caches hold.
+func (made *attachment) wait(ctx context.Context) error {
+	for _, handler := range made.handlers {
+		if err := handler.WaitIdle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unmapped returns the number of objects that could not be mapped yet.
+func (fs *Feeds[K]) Unmapped() (n int) {
+	for _, f := range fs.feeds {
+		n += f.Unmapped()
+	}
+	return n
+}
+
+// CheckInvariants returns an error if what is written at the fields does not hold. It is for tests.
+func (fs *Feeds[K]) CheckInvariants() error {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.attached != nil && fs.attaching != nil {
+		return errors.New("input: a waiter was not told that the feeds are started")
+	}
+	return nil
+}

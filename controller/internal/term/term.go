@@ -1,0 +1,56 @@
+package term
+
+import (
+	"context"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+)
+
+// Context returns a context for work that has to be finished although ctx has ended. It ends when stop is called, and when the
+// leadership that ctx belongs to, if any, is lost. It has the values of ctx.
+func Context(ctx context.Context) (work context.Context, stop context.CancelCauseFunc) {
+	parent := context.WithoutCancel(ctx)
+	if l, ok := leaderelect.FromContext(ctx); ok {
+		parent = joined{Context: l.Context(), values: parent}
+	}
+	return context.WithCancelCause(parent)
+}
+
+// Err returns why the leadership that ctx belongs to is over. It returns nil if the leadership holds, or if there is none.
+func Err(ctx context.Context) error {
+	if l, ok := leaderelect.FromContext(ctx); ok {
+		return l.Err()
+	}
+	return nil
+}
+
+// joined is a context that ends with one context and has the values of another before its own.
+type joined struct {
+	context.Context
+	values context.Context
+}
+
+// Value asks the ending context as well. So the context package finds in it what it needs to end children without a
+// goroutine, and with the cause.
+func (j joined) Value(key any) any {
+	if v := j.values.Value(key); v != nil {
+		return v
+	}
+	return j.Context.Value(key)
+}
+
+// StopWith calls stop with the cause of ctx when ctx ends. The caller has to call release. When release has returned, stop is
+// not called any more.
+func StopWith(ctx context.Context, stop context.CancelCauseFunc) (release func()) {
+	ended := make(chan struct{})
+	// The goroutine of AfterFunc exists for the one call after ctx has ended. release waits for it.
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		stop(context.Cause(ctx))
+	})
+	return func() {
+		if !cancel() {
+			<-ended
+		}
+	}
+}
