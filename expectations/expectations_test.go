@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/stretchr/testify/require"
@@ -230,4 +232,31 @@ func TestASecondBeginForgetsWhatTheFirstHasSeen(t *testing.T) {
 	tr.ExpectCreations("a", 1)
 	tr.End("a")
 	require.False(t, tr.SatisfiedExpectations("a"))
+}
+
+func TestEndForgetsWhatBeginHasSeen(t *testing.T) {
+	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
+	tr.Begin("a")
+	tr.CreationObserved("a", 1)
+	tr.ExpectCreations("a", 2)
+	tr.End("a")
+
+	tr.ExpectCreations("a", 1) // another object under the same name
+	tr.CreationObserved("a", 2)
+	require.False(t, tr.SatisfiedExpectations("a"), "the first object stands for the second")
+	tr.CreationObserved("a", 1)
+	require.True(t, tr.SatisfiedExpectations("a"))
+}
+
+func TestAKeyThatNoLongerWaitsIsNotKeptAlive(t *testing.T) {
+	v := must(expectations.NewVersions(expectations.Config[*[64]byte]{}))
+	waits, gone := new([64]byte), new([64]byte)
+	v.ExpectVersion(waits, 1)
+	v.ExpectVersion(gone, 2)
+	v.DeleteExpectations(gone)
+	collected := weak.Make(gone)
+	gone = nil
+	runtime.GC()
+	require.Nil(t, collected.Value())
+	require.False(t, v.SatisfiedExpectations(waits))
 }

@@ -103,7 +103,6 @@ func (t *Tracked[K, ID]) expect(key K, gone bool, ids []ID) {
 			p.expected.expected[s] = struct{}{}
 		}
 	}
-	t.settleLocked(p)
 }
 
 func (t *Tracked[K, ID]) observe(key K, s sight[ID]) {

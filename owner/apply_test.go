@@ -294,3 +294,59 @@ func TestApplyStopsWhenItsContextEndsOrItsTermIsOver(t *testing.T) {
 	assert.Len(t, c.calls.Writes(), 1, "nothing is tried after a write was refused")
 	assert.True(t, slices.Contains(keysOf(c.all()), "surplus"))
 }
+
+func TestApplyLooksAgainAfterEachChangeByOthers(t *testing.T) {
+	c := newCrew(t)
+	c.create("a", "v1", c.web)
+	c.sync()
+	c.calls.Inject(storetest.Rule{Op: "update", Fault: storetest.Before(func(context.Context) error {
+		return errOf(c.workers.Delete(t.Context(), "a"))
+	})})
+	c.calls.Inject(storetest.Rule{Op: "create", Fault: storetest.Before(func(context.Context) error {
+		c.create("a", "v1", c.web)
+		return nil
+	})})
+	have, err := c.apply("v2", "a")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a"}, have)
+	assert.Equal(t, "v2", c.now("a").Value.Image)
+}
+
+func TestApplyGivesUpOnChildrenThatOthersKeepChanging(t *testing.T) {
+	c := newCrew(t)
+	c.create("surplus", "v1", c.web)
+	c.create("wanted", "v1", c.web)
+	c.sync()
+	c.calls.Inject(storetest.Rule{Op: "update", Times: 100, Fault: storetest.Fail(store.ErrConflict)})
+	c.calls.Inject(storetest.Rule{Op: "delete", Times: 100, Fault: storetest.Fail(store.ErrConflict)})
+	_, err := c.apply("v2", "wanted")
+	require.ErrorIs(t, err, store.ErrConflict)
+	assert.ErrorContains(t, err, `owner: apply worker "surplus": `)
+	assert.ErrorContains(t, err, `owner: apply worker "wanted": `)
+	assert.Len(t, c.calls.Writes(), 8)
+}
+
+func TestApplyDoesNotGuessWhatItCannotRead(t *testing.T) {
+	down := errors.New("down")
+	c := newCrew(t)
+	c.create("a", "v1", c.web)
+	c.sync()
+	c.calls.Inject(storetest.Rule{Op: "update", Fault: storetest.Fail(store.ErrConflict)})
+	c.calls.Inject(storetest.Rule{Op: "get", Fault: storetest.Fail(down)})
+	have, err := c.apply("v2", "a")
+	require.ErrorIs(t, err, down)
+	assert.Empty(t, have)
+	assert.Len(t, c.calls.Writes(), 1)
+}
+
+func TestASurplusChildThatDisappearsIsNoError(t *testing.T) {
+	c := newCrew(t)
+	c.create("surplus", "v1", c.web)
+	c.sync()
+	c.calls.Inject(storetest.Rule{Op: "delete", Fault: storetest.Before(func(context.Context) error {
+		must(c.workers.Delete(t.Context(), "surplus"))
+		return store.ErrConflict // as if somebody had changed it first
+	})})
+	_, err := c.apply("v1")
+	require.NoError(t, err)
+}

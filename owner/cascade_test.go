@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
 // keys returns the keys of all replicas, those that are being deleted with a minus, those without a controller with a star.
@@ -352,4 +353,44 @@ func TestTheNextLifeOfAKeyIsNotTouched(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestACascadeCountsAChildWhoseDeletionFailed(t *testing.T) {
+	f, _ := family(t)
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
+	calls := storetest.NewInterceptor(f.replicas)
+	calls.Inject(storetest.Rule{Op: "delete", Key: "a", Fault: storetest.Fail(errBroken)})
+	n, err := cascading(f.apps, f.children(calls))(t.Context(), "web")
+	require.ErrorIs(t, err, errBroken)
+	require.Equal(t, 3, n, "a failed; b and c are being deleted")
+}
+
+func TestACascadeOfAnOwnerThatSomebodyElseLetsGoIsNoError(t *testing.T) {
+	f := newFixture(t)
+	f.app("web")
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
+	calls := storetest.NewInterceptor(f.replicas)
+	calls.Inject(storetest.Rule{Op: "list", Fault: storetest.Before(func(context.Context) error {
+		return errOf(store.Patch(t.Context(), f.apps, "web", func(o *store.Object[App]) error { o.Finalizers = nil; return nil }))
+	})})
+	require.Zero(t, left(t, cascading(f.apps, f.children(calls))))
+	require.False(t, f.hasApp("web"))
+}
+
+func TestForegroundWaitsForAChildThatIsBeingDeletedWhoeverElseOwnsIt(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	f.shared("a", web, shop)
+	require.NoError(t, errOf(store.Patch(t.Context(), f.replicas, "a", func(o *store.Object[Replica]) error {
+		o.Finalizers = []string{"disk"}
+		return nil
+	})))
+	require.NoError(t, errOf(f.replicas.Delete(t.Context(), "a")))
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
+	cascade := cascading(f.apps, f.children(f.replicas))
+	require.Equal(t, 1, left(t, cascade))
+	require.Equal(t, []string{"web*", "shop"}, f.ownersOf("a"))
+	f.finish("a")
+	require.Zero(t, left(t, cascade))
+	require.False(t, f.hasApp("web"))
 }

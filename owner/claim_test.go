@@ -19,6 +19,7 @@ func (f *fixture) claim(in owner.Owners, ref store.Ref, shown ...store.Object[Re
 	for _, o := range mine {
 		has, _ := owner.ControllerOf(o)
 		assert.Equal(f.t, ref.UID, has.UID)
+		assert.Equal(f.t, f.now(o.Key), o, "as it is now, so that an update is no conflict")
 		keys = append(keys, o.Key)
 	}
 	return keys, err
@@ -47,15 +48,25 @@ func TestClaimAdoptsReleasesAndLeavesAlone(t *testing.T) {
 	candidates := []store.Object[Replica]{
 		f.child("mine", "m", &web), f.child("mine-no-more", "x", &web), f.child("orphan", "m", nil), f.child("orphan-2", "m", nil),
 		f.child("orphan-x", "x", nil), f.child("other", "m", &shop), f.child("other-x", "x", &shop), f.now(dying.Key),
+		f.child("adopted", "m", nil),
 	}
+	shared, err := f.replicas.Create(t.Context(), store.Object[Replica]{
+		Key: "shared", Value: Replica{Machine: "m"}, Owners: []store.OwnerRef{{Ref: shop.Ref(), Controller: true}, {Ref: web.Ref()}},
+	})
+	require.NoError(t, err)
+	nameless, err := f.replicas.Create(t.Context(), store.Object[Replica]{
+		Key: "no-uid", Value: Replica{Machine: "m"}, Owners: []store.OwnerRef{{Ref: store.Ref{Kind: "app", Key: "web"}, Controller: true}},
+	})
+	require.NoError(t, err)
+	candidates = append(candidates, shared, nameless)
 	asked := 0
 	in := before(owner.In(f.apps), func(string) error { asked++; return nil })
 	keys, err := f.claim(in, web.Ref(), candidates...)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"mine", "orphan", "orphan-2"}, keys)
+	assert.Equal(t, []string{"adopted", "mine", "orphan", "orphan-2"}, keys)
 	assert.Equal(t, 1, asked)
 	assert.Empty(t, f.now("mine-no-more").Owners)
-	for _, i := range []int{0, 4, 5, 6, 7} {
+	for _, i := range []int{0, 4, 5, 6, 7, 9, 10} {
 		assert.Equal(t, candidates[i], f.now(candidates[i].Key), "untouched")
 	}
 }

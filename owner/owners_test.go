@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
 // shared creates a child of the given owners. The first one controls it.
@@ -41,7 +42,8 @@ func TestAChildIsNotCollectedWhileOneOfItsOwnersLives(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("a", web, shop)
-	collector := collecting(f.children(f.replicas), owner.In(f.apps))
+	calls := storetest.NewInterceptor(f.replicas)
+	collector := collecting(f.children(calls), owner.In(f.apps))
 	collect := func() bool {
 		t.Helper()
 		deleted, err := collector(t.Context(), "a")
@@ -50,7 +52,8 @@ func TestAChildIsNotCollectedWhileOneOfItsOwnersLives(t *testing.T) {
 	}
 	before := f.now("a")
 	require.False(t, collect())
-	require.Equal(t, before, f.now("a"), "both live: nothing is written")
+	require.Equal(t, before, f.now("a"))
+	require.Empty(t, calls.Writes(), "both live")
 
 	f.deleteApp("web")
 	require.False(t, collect())
@@ -288,4 +291,14 @@ func TestAfterEveryShortHistoryOfTwoOwnersChildrenFollowTheirLastOwner(t *testin
 	}
 	require.Greater(t, collected, 100)
 	require.Greater(t, thinned, 100)
+}
+
+func TestOfAndKeysAreInOrderAndOfHasWhatTheOwnerControls(t *testing.T) {
+	f := newFixture(t)
+	web, shop := f.app("web"), f.app("shop")
+	b, c, a := f.replica("b", &web), f.shared("c", shop, web), f.replica("a", &web)
+	children := f.stale(f.replicas, b, c, a)
+	require.Equal(t, []store.Object[Replica]{a, b}, children.Of(web.Ref()))
+	require.Equal(t, []string{"a", "b", "c"}, children.Keys(web.Ref()))
+	require.Equal(t, []store.Object[Replica]{c}, children.Of(shop.Ref()))
 }

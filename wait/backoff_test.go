@@ -35,6 +35,8 @@ func TestDelayGrowsByTheFactorUpToTheCap(t *testing.T) {
 		{"a negative duration is 0", wait.Backoff{Duration: -ms, Factor: 2}, []time.Duration{0, 0, 0}},
 		{"a negative cap is none", wait.Backoff{Duration: ms, Factor: 2, Cap: -1}, []time.Duration{ms, 2 * ms, 4 * ms}},
 		{"a long constant delay is exact", wait.Backoff{Duration: math.MaxInt64 - 1}, []time.Duration{math.MaxInt64 - 1, math.MaxInt64 - 1}},
+		{"also with a factor of 1", wait.Backoff{Duration: math.MaxInt64 - 1, Factor: 1}, []time.Duration{math.MaxInt64 - 1, math.MaxInt64 - 1}},
+		{"the first delay is exact", wait.Backoff{Duration: math.MaxInt64 - 1, Factor: 0.5}, []time.Duration{math.MaxInt64 - 1, 1 << 62}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []time.Duration

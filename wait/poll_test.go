@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,4 +231,22 @@ func TestForSlowsDownToOnceASecond(t *testing.T) {
 		assert.GreaterOrEqual(t, last, time.Second)
 		assert.LessOrEqual(t, last, 1100*time.Millisecond)
 	})
+}
+
+func TestACauseThatTheConditionReportsIsNotAddedAgain(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := wait.For(ctx, func(ctx context.Context) (bool, error) {
+		cancel(errStop)
+		return false, wait.Sleep(ctx, time.Second)
+	})
+	require.ErrorIs(t, err, errStop)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, 1, strings.Count(err.Error(), errStop.Error()), err)
+}
+
+func TestTheContextOfAConditionEndsWithThePoll(t *testing.T) {
+	var lasting context.Context
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), time.Second, time.Hour, wait.Immediate,
+		func(ctx context.Context) (bool, error) { lasting = ctx; return true, nil }))
+	assert.Error(t, lasting.Err(), "its timer is left behind")
 }
