@@ -47,10 +47,13 @@ func ExampleSteps() {
 	show()
 	steps.Apply()
 	show()
+	var stats informer.Stats = sites.Stats()
+	fmt.Println("waiting for handlers:", stats.Backlog)
 	steps.Deliver(handler)
 	// Output:
 	// added: {ulm south}
 	// in the cache: {ulm south}
 	// in the cache: {ulm north}
+	// waiting for handlers: 1
 	// updated: {ulm south} {ulm north}
 }

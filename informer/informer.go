@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
@@ -109,6 +110,7 @@ type Informer[K comparable, T any] struct {
 
 	synced chan struct{} // closed by Run when the cache holds the first list
 	ended  chan struct{} // closed by Run when it returns
+	errors atomic.Uint64 // that were reported
 	wake   chan struct{} // holds a token when Run has something to do; sent by the reflector, AddHandler and Run
 
 	// Used by Run's goroutine only.
@@ -145,6 +147,11 @@ func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg C
 		synced:  make(chan struct{}),
 		ended:   make(chan struct{}),
 		wake:    make(chan struct{}, 1),
+	}
+	report := in.cfg.OnError
+	in.cfg.OnError = func(err error) {
+		in.errors.Add(1)
+		report(err)
 	}
 	in.feed.wake, in.feed.room = in.poke, make(chan struct{}, 1)
 	in.reflector = &reflector[K, T]{src: src, pages: pagesOf(src), key: key, feed: &in.feed, told: &in.progress, cfg: in.cfg}

@@ -269,6 +269,51 @@ func TestLastHeardIsTheTimeOfTheLastListEventOrBookmark(t *testing.T) {
 	})
 }
 
+func TestStatsSayHowFarTheCacheAndTheHandlersAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Fail(errOutage)
+		src.Put(site{Name: "a"})
+		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
+		assert.Equal(t, informer.Stats{}, in.Stats())
+		busy := make(chan struct{})
+		must(in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { <-busy }}))
+		start(t, in)
+		synctest.Wait()
+		assert.Equal(t, informer.Stats{Errors: 1}, in.Stats())
+		src.Fail(nil)
+		time.Sleep(time.Minute)
+		src.Put(site{Name: "b"})
+		src.Put(site{Name: "c"})
+		src.Put(site{Name: "c", Rev: 1}) // merged
+		synctest.Wait()
+		s := in.Stats()
+		assert.Positive(t, s.Errors)
+		s.Errors = 0
+		assert.Equal(t, informer.Stats{
+			Objects: 3, Version: src.Version(), Heard: time.Now(), Watching: true, Handlers: 1, Backlog: 2, Lists: 1,
+		}, s)
+		in.Reset()
+		synctest.Wait()
+		assert.EqualValues(t, 2, in.Stats().Lists)
+		close(busy)
+		synctest.Wait()
+		assert.Zero(t, in.Stats().Backlog)
+	})
+}
+
+func TestStatsCountWhatTheCacheHasYetToApply(t *testing.T) {
+	src := newSource()
+	src.Put(site{Name: "a"})
+	in := must(informer.New(src, nameOf, informer.Config{}))
+	steps := must(in.Steps(t.Context()))
+	defer steps.Stop()
+	steps.Read(t.Context())
+	assert.Equal(t, 1, in.Stats().Pending)
+	steps.Apply()
+	assert.Zero(t, in.Stats().Pending)
+}
+
 func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]

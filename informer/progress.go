@@ -60,6 +60,7 @@ type progress struct {
 	heard   time.Time
 	opened  time.Time                   // when the open watch began; zero if none is open
 	closed  time.Time                   // when the last watch of at least shortWatch ended
+	lists   uint64                      // so far
 	waiters map[chan<- struct{}]Version // each is closed and removed when version reaches its value
 
 	followers []*follower // never changed in place

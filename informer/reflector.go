@@ -165,6 +165,7 @@ func (r *reflector[K, T]) list(ctx context.Context) error {
 		return err
 	}
 	r.current, r.starts, r.listed, r.seen, r.failures = true, false, time.Now(), version, 0
+	r.told.listed()
 	return nil
 }
 

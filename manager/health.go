@@ -110,6 +110,10 @@ type PartStats struct {
 
 	// Err is the last failure, or nil. It stays when the part runs again.
 	Err error
+
+	// Value is the part itself, for code that looks at parts: what New, Add, At, or the Sources of another part was given, such as a
+	// *controller.Controller, or an *informer.Informer. Of the election it is the *leaderelect.Elector or the *shard.Slots.
+	Value any
 }
 
 // Stats returns what m does. The caller may keep and change what it gets.
@@ -119,7 +123,7 @@ func (m *Manager) Stats() Stats {
 	s := Stats{Stage: m.stageLocked()}
 	for _, p := range m.everythingLocked() {
 		s.Parts = append(s.Parts, PartStats{
-			Kind: p.kind, Name: p.name, State: p.stateLocked(), Since: p.sinceLocked(), Restarts: p.restarts, Err: p.err,
+			Kind: p.kind, Name: p.name, State: p.stateLocked(), Since: p.sinceLocked(), Restarts: p.restarts, Err: p.err, Value: p.value,
 		})
 	}
 	return s

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +35,7 @@ func TestASourceAddedLaterSyncsBeforeAControllerThatIsAddedAfterIt(t *testing.T)
 		assert.ElementsMatch(t, []string{"before starts", "late starts"}, s.events.take())
 		s.manager.CheckInvariants(t)
 		assert.Equal(t, manager.PartStats{
-			Kind: "source", Name: "late", State: "syncing", Since: time.Now().Add(-time.Minute),
+			Kind: "source", Name: "late", State: "syncing", Since: time.Now().Add(-time.Minute), Value: late,
 		}, s.manager.Stats().Parts[3])
 		assert.Equal(t, "waiting", s.manager.Stats().Parts[4].State)
 
@@ -58,6 +61,21 @@ func TestAllThatIsAddedBeforeRunWaitsForAllSourcesWhateverTheOrder(t *testing.T)
 		synctest.Wait()
 		assert.Equal(t, []string{"part starts"}, s.events.take())
 	})
+}
+
+func TestStatsHaveThePartsThemselves(t *testing.T) {
+	events := &log[string]{}
+	source := newFakeSource("source", events)
+	part := newFakePart("part", events, source)
+	m := must(manager.New(manager.Config{Election: election(newLeases())}, manager.At(manager.Always, manager.At(manager.Leading, part))))
+	parts := m.Stats().Parts
+	require.Len(t, parts, 3)
+	assert.Same(t, source, parts[0].Value)
+	assert.Same(t, part, parts[1].Value, "without its stage")
+	assert.Same(t, m.Elector(), parts[2].Value)
+
+	m = must(manager.New(manager.Config{Shards: &shard.Config{Lease: leaderelect.Config{Store: memlease.New(), Key: "k"}}}))
+	assert.Same(t, m.Slots(), m.Stats().Parts[0].Value)
 }
 
 func TestAControllerOfEveryReplicaRunsInStandbyAndThroughAllTerms(t *testing.T) {

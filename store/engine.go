@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -53,6 +54,7 @@ type engine[T any] struct {
 	hasStatus bool       // of T
 	skips     bool       // watches may leave states out
 	bad       bad
+	fenced    atomic.Uint64 // writes that were refused
 }
 
 func (s *engine[T]) Kind() string { return s.kind }
@@ -244,6 +246,9 @@ func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Ob
 		o, err = s.keeper.transact(ctx, &there, given, fences)
 	}
 	if err != nil {
+		if errors.Is(err, ErrFenced) {
+			s.fenced.Add(1)
+		}
 		return Object[T]{}, s.fail(w.op, w.key, err)
 	}
 	written.Tell(ctx, s.kind, s.db, uint64(o.Version))

@@ -182,4 +182,6 @@ func (s *engine[T]) report(op string, r unread) {
 	}
 }
 
-func (s *engine[T]) Stats() Stats { return Stats{Undecodable: s.bad.all()} }
+func (s *engine[T]) Stats() Stats {
+	return Stats{Undecodable: s.bad.all(), Fenced: s.fenced.Load()}
+}

@@ -66,6 +66,7 @@ func TestAFencedWriteIsToldBothTerms(t *testing.T) {
 	assert.Zero(t, e.HaveTerm, "only of a fenced write")
 	assert.Zero(t, e.Lease)
 	assert.Zero(t, e.WantTerm)
+	assert.EqualValues(t, 1, apps.Stats().Fenced, "the other write has not the UID")
 }
 
 func TestOnlyAConflictIsAConflict(t *testing.T) {

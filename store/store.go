@@ -224,6 +224,9 @@ type Stats struct {
 	// Undecodable has an error for each record that lists and watches have met and that did not decode, in order of key. It
 	// no longer has one for a record that was repaired or deleted, once a list or a watch of this Store has seen that.
 	Undecodable []*Error
+
+	// Fenced is the number of writes through this Store that were refused because a later leader has written: see ErrFenced.
+	Fenced uint64
 }
 
 // withDefaults returns c with every zero value replaced, but for the codec.

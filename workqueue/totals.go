@@ -101,6 +101,3 @@ func (q *Queue[K]) OldestReady() time.Duration {
 	}
 	return time.Duration(max(q.now()-oldest, 0))
 }
-
-// Name returns Config.Name.
-func (q *Queue[K]) Name() string { return q.cfg.Name }

@@ -34,6 +34,8 @@ func ExampleSlots() {
 	var replica sync.WaitGroup
 	replica.Go(func() { fmt.Println(slots.Run(ctx)) })
 	acquired.Wait()
+	var stats shard.Stats = slots.Stats()
+	fmt.Println("slots:", stats.Owned, "of", stats.Slots)
 
 	for _, key := range []string{"tenant-1", "tenant-2"} {
 		work, done, ok := slots.Begin(ctx, key)
@@ -45,6 +47,7 @@ func ExampleSlots() {
 	replica.Wait()
 	fmt.Println("tenant-1", slots.Owns("tenant-1"))
 	// Output:
+	// slots: 4 of 4
 	// tenant-1 true in term 1
 	// tenant-2 true in term 1
 	// <nil>

@@ -17,13 +17,6 @@ type Item[T any] struct {
 	Initial       bool
 }
 
-// Waiting returns the number of keys that are pending, without initial objects.
-func (l *Listener[K, T]) Waiting() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.backlog.n
-}
-
 // Asks returns the number of calls of Ask that are not answered.
 func (l *Listener[K, T]) Asks() int {
 	l.mu.Lock()

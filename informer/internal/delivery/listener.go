@@ -69,6 +69,13 @@ func New[K comparable, T any](name string, h Handler[K, T], seed maphash.Seed, o
 	}
 }
 
+// Waiting returns the number of changes that are pending, without initial objects.
+func (l *Listener[K, T]) Waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.backlog.n
+}
+
 // Name returns the name from New.
 func (l *Listener[K, T]) Name() string { return l.name }
 

@@ -1,0 +1,44 @@
+package shard
+
+import "time"
+
+// Stats is what [Slots] have done, and own, at one moment.
+type Stats struct {
+	Slots   int // there are
+	Owned   int // by this replica: see Slots.Owned
+	Members int // replicas that took part when the store was read last; 0 with one slot
+
+	// Deadline is when the first of the slots that are owned is lost, unless its lease is renewed. Zero if none is owned.
+	Deadline time.Time
+
+	Acquired uint64 // how often this replica has acquired a slot
+	Lost     uint64 // how many of these were lost, and not handed over or released
+
+	// LastError is why a call of the store had no clear answer, of the slot with the lowest number that has such an error; nil if
+	// none has.
+	LastError error
+}
+
+// Stats returns the numbers of s. The cost is linear in the number of slots.
+func (s *Slots) Stats() Stats {
+	stats := Stats{Slots: len(s.slots)}
+	if len(s.slots) > 1 {
+		stats.Members = len(s.Members())
+	}
+	for _, one := range s.slots {
+		e := one.elector.Stats()
+		stats.Acquired += e.Terms
+		stats.Lost += e.Lost
+		if stats.LastError == nil {
+			stats.LastError = e.LastError
+		}
+		if !e.Leading {
+			continue
+		}
+		stats.Owned++
+		if stats.Deadline.IsZero() || e.Deadline.Before(stats.Deadline) {
+			stats.Deadline = e.Deadline
+		}
+	}
+	return stats
+}
