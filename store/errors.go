@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/internal/memdb"
 )
 
 var (
@@ -111,9 +112,9 @@ func failed(op, kind, key string, err error) error {
 	if errors.As(err, &bad) {
 		e.Have = bad.version
 	}
-	var expired *expiredError
+	var expired *memdb.ExpiredError
 	if errors.As(err, &expired) {
-		e.Have, e.Want = expired.first, expired.asked
+		e.Have, e.Want = expired.First, expired.Asked
 	}
 	return e
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -178,7 +177,7 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 	values, isPlain := plain.Of[T]()
 	switch {
 	case memory != nil && s.cfg.Encode == nil && isPlain:
-		s.direct = &direct[T]{memory, memory.kind(kind), values, c, life}
+		s.direct = &direct[T]{memory.items.Kind(kind), values, c, life}
 		s.keeper = s.direct
 	case s.cfg.Encode == nil:
 		if err := strictjson.Check(t); err != nil {
@@ -248,21 +247,4 @@ func (c *Config[T]) validate() error {
 		return errors.New("Config.Decode is set without Config.Encode")
 	}
 	return nil
-}
-
-// MemoryConfig is the configuration of a [Memory]. Its zero value is ready to use; there is no invalid one.
-type MemoryConfig struct {
-	// History is how many changes of each kind are kept for those who watch. A watch that falls back further, or
-	// starts further back, ends with [informer.ErrExpired]. Each kind has a history of its own, so that a busy kind does not
-	// expire the watches of a quiet one. Ids of [RequestID] outlive a deletion for as long. Defaults to 4096; a negative number
-	// keeps none.
-	History int
-
-	_ [0]func()
-}
-
-// withDefaults returns c with every zero value replaced.
-func (c MemoryConfig) withDefaults() MemoryConfig {
-	c.History = max(cmp.Or(c.History, 4096), 0)
-	return c
 }
