@@ -66,6 +66,9 @@ type staged struct {
 	stage Stage
 }
 
+// Stage returns the stage, for those who run parts without a Manager.
+func (s staged) Stage() Stage { return s.stage }
+
 // Func returns a part of the given name that calls run. It panics if run is nil.
 func Func(name string, run func(ctx context.Context) error) Part {
 	if run == nil {

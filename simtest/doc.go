@@ -72,13 +72,20 @@
 //  3. Faults end: a cache that lags catches up when nothing else is left to do, and a process that is down comes back. So a system
 //     that does nothing wrong reaches its goal under every plan.
 //  4. A Trusted system, the user, and Always and Goal suffer no fault, and see the truth.
-//  5. Time is simulated: a run takes as long as its work. Retries, timeouts, and delays happen when they are due.
+//  5. Both modes have the same faults, and find the same failures with them.
+//  6. Time is simulated: a run takes as long as its work. Retries, timeouts, and delays happen when they are due.
 //
 // # How it works
 //
 // Each run is a bubble of testing/synctest, with one log of commits. The kit steps the real informers (informer.Steps) and
 // controllers (controller.Controller.Step): first every cache reads what it may, then the first key that is ready is reconciled.
 // No goroutine of the kit runs beside the one that acts.
+//
+// In run mode (World.Mode, or the flag -simtest.mode=run), manager.Manager runs the same systems: with the goroutines of informers and
+// workers, an election for each process of a system with a Lease, and a stop in order at the end and at a restart. The kit still
+// decides what happens when. Each call of the Env waits for its turn, and controllers are paused until it is theirs. Run mode
+// tests more, and takes about twice as long. A failure in one mode is one in the other, except for what only run mode has: a part
+// that ends by itself or does not stop, and several workers.
 //
 // The idea is that of Sieve (Sun and others, OSDI 2022), which found 46 bugs in ten Kubernetes controllers with three of these
 // faults.

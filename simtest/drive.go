@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -61,6 +62,14 @@ type run struct {
 	begun   int // steps of the user
 	late    []*lateCall
 	settled []informer.Version // of the database, whenever nothing was left to do after a step
+	mode    string
+	over    bool          // the run is: no process is started
+	wake    chan struct{} // ends a sleep; of capacity 1
+
+	concurrent bool            // several goroutines make calls: in run mode, and with parts in the background
+	leases     *memlease.Store // of run mode
+	launched   []*process      // of run mode
+	leftBehind bool            // a part has not ended in time
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -74,6 +83,8 @@ type run struct {
 	advice    []problem                   // what is doubtful, one of each sort
 	commits   int                         // when steps was zero
 	wrote     map[string]informer.Version // the last write of each system, by its name and the kind
+	calls     []*waiting                  // that wait for their turn
+	parks     []*park                     // that a fault has hit, in run mode and in the background
 }
 
 // entry is a line of the timeline.
@@ -90,7 +101,14 @@ func play(world World, plan Plan) *run {
 	r := &run{
 		world: world, plan: plan, db: newDatabase(), began: time.Now(), quiet: time.Now(),
 		hits: make([]bool, len(plan)), events: make(map[string]int), wrote: make(map[string]informer.Version),
+		wake: make(chan struct{}, 1), leases: memlease.New(),
 	}
+	var err error
+	if r.mode, err = modeOf(world); err != nil {
+		r.fail(ruleWorld, "%v", err)
+		return r
+	}
+	r.concurrent = r.mode == runMode
 	if r.world.Horizon == 0 {
 		r.world.Horizon = horizon
 	}
@@ -123,7 +141,9 @@ func play(world World, plan Plan) *run {
 		}
 	}
 	r.noteSettled()
+	r.checkViews()
 	r.judge()
+	r.quitAll()
 	return r
 }
 
@@ -140,8 +160,14 @@ func (r *run) noteSettled() {
 // end ends every process.
 func (r *run) end() {
 	for p := range r.processes() {
-		p.dead.Store(true)
 		p.stop()
+	}
+	for _, p := range r.launched {
+		p.life.kill(p)
+		<-p.life.ended
+	}
+	if r.leftBehind {
+		time.Sleep(time.Hour) // a part may end after all, and nothing may outlast the bubble
 	}
 	synctest.Wait()
 }
@@ -242,9 +268,7 @@ func (r *run) at(p *process, pos position) *Fault {
 // freeze stops the views of a kind at a version.
 func (p *process) freeze(kind string, at informer.Version) {
 	for _, v := range p.views {
-		if (v.kind == kind || kind == "") && !v.frozen {
-			v.frozen, v.at, v.since, v.sinceSteps = true, at, time.Now(), p.run.steps
-		}
+		v.freeze(kind, at, false)
 	}
 }
 
@@ -267,12 +291,13 @@ func (r *run) commit(actor, kind, key string, next backend.Record) backend.Recor
 		case s == nil || s.p == nil:
 		case nth == f.Nth:
 			r.note(s.p.name, "FAULT its watch of %s breaks", kind)
-			s.p.freeze(kind, c.record.Version-1)
 			for _, v := range s.p.views {
-				v.gap = v.gap || v.frozen && v.kind == kind
+				v.freeze(kind, c.record.Version-1, true)
 			}
 		case nth == f.N:
-			s.p.relist(kind)
+			for _, v := range s.p.views {
+				v.relist(kind)
+			}
 		}
 	}
 	if r.world.Always != nil && !r.failed() {
@@ -287,15 +312,6 @@ func (r *run) commit(actor, kind, key string, next backend.Record) backend.Recor
 		}
 	}
 	return c.record
-}
-
-// relist thaws the views of a kind, and has them list again.
-func (p *process) relist(kind string) {
-	for _, v := range p.views {
-		if v.kind == kind && v.frozen {
-			v.frozen, v.expire, v.gap = false, true, false
-		}
-	}
 }
 
 func (r *run) systemOf(name string) *system {
@@ -335,14 +351,22 @@ func (r *run) userStep(i int) {
 		}
 	}
 	r.bringBack()
+	var restart []*process
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.quiet = time.Now()
 	for j, f := range r.plan {
 		if s := r.systemOf(f.System); f.Do == Restart && f.Nth == i+1 && !r.hits[j] && s != nil && s.p != nil {
 			r.hits[j] = true
-			s.p.dead.Store(true)
-			r.entries = append(r.entries, entry{at: time.Since(r.began), actor: s.p.name, text: "CRASH"})
+			restart = append(restart, s.p)
+		}
+	}
+	r.mu.Unlock()
+	for _, p := range restart {
+		if p.life != nil {
+			r.note(p.name, "FAULT it is told to stop")
+			r.quit(p)
+		} else {
+			p.die("CRASH")
 		}
 	}
 }
@@ -381,16 +405,19 @@ func (r *run) settle() {
 		r.mu.Unlock()
 		next := r.next()
 		if next.IsZero() || next.After(end) {
-			return
+			if !r.unsettled() || !time.Now().Before(end) {
+				return
+			}
+			next = end
 		}
-		time.Sleep(max(time.Until(next), time.Nanosecond))
-		synctest.Wait()
+		r.sleep(next)
 	}
 }
 
 // turn does one thing: it starts or ends a process, has caches read what there is, or reconciles the first key that is ready.
 // It returns false if there is nothing to do. It leaves the controllers of a process alone that is in a call.
 func (r *run) turn() bool {
+	r.reap()
 	if r.notice(false) {
 		return true
 	}
@@ -399,10 +426,16 @@ func (r *run) turn() bool {
 			return true
 		}
 	}
+	if r.concurrent && r.release() {
+		return true
+	}
 	for p := range r.processes() {
 		if p.deliver() {
 			return true
 		}
+	}
+	if r.mode == runMode {
+		return r.beginOne()
 	}
 	for p := range r.processes() {
 		if p.inFlight.Load() || p.dead.Load() {
@@ -424,24 +457,35 @@ func (r *run) turn() bool {
 
 // deliver has every cache of the process read what it may hear, and calls the handlers. It returns false if there was nothing.
 func (p *process) deliver() (did bool) {
+	if p.life != nil && p.zombie {
+		return false // as in step mode, where it is not delivered to
+	}
 	for _, v := range p.views {
+		if p.life != nil {
+			did = v.hear() || did
+			p.sees(v.of())
+			continue
+		}
 		for tries := 0; v.behind() && !p.dead.Load(); tries++ {
 			if tries > 100+len(p.run.db.log) {
-				p.run.fail(ruleWorld, "the cache of %s by %s cannot catch up: is its source a store of the Env?", v.kind, p.name)
+				p.run.fail(ruleWorld, "the cache of %s by %s cannot catch up: is its source a store of the Env?", v.of(), p.name)
 				return false
 			}
-			p.viewing = v
 			v.steps.Read(p.ctx)
-			p.viewing = nil
-			if v.kind != "" && !slices.Contains(p.system.kinds, v.kind) {
-				p.system.kinds = append(p.system.kinds, v.kind)
-			}
+			p.sees(v.of())
 			v.apply()
 			did = true
 		}
 		did = v.apply() || did
 	}
 	return did
+}
+
+// sees notes that a cache of the process is of a kind, unless that is empty.
+func (p *process) sees(kind string) {
+	if kind != "" && !slices.Contains(p.system.kinds, kind) {
+		p.system.kinds = append(p.system.kinds, kind)
+	}
 }
 
 // apply applies what was read, and calls the handlers.
@@ -462,10 +506,7 @@ func (r *run) thaw(all bool) bool {
 	for p := range r.processes() {
 		var did bool
 		for _, v := range p.views {
-			if v.frozen && (all || !v.gap) {
-				v.frozen, v.expire, v.gap = false, v.gap, false
-				did = true
-			}
+			did = v.thaw(all) || did
 		}
 		if did {
 			r.note(p.name, "its caches catch up")
@@ -524,48 +565,5 @@ func (r *run) reconcile(p *process, l looper, key string) bool {
 		case waits := <-p.parked:
 			r.park(p, waits)
 		}
-	}
-}
-
-// park runs everything else while a call of p waits, and has it go on.
-func (r *run) park(p *process, waits *park) {
-	switch waits.fault.Do {
-	case Zombie:
-		r.note(p.name, "FAULT it hangs, and another process takes over")
-		if p.system.p == p { // it may hang for the second time
-			p.system.p = nil
-		}
-		r.turnAll()
-		r.note(p.name, "goes on where it hung")
-		p.zombie = true
-		close(waits.resume)
-		return
-	case LoseLease:
-		r.loseLease(p)
-		r.turnAll()
-		r.note(p.name, "its call goes on")
-		close(waits.resume)
-		return
-	}
-	r.note(p.name, "FAULT the call takes %v", slowness)
-	for end := time.Now().Add(slowness); !r.failed(); {
-		for r.turn() {
-		}
-		next := r.next()
-		if next.IsZero() || !next.Before(end) || !next.After(time.Now()) {
-			next = end
-		}
-		if !time.Now().Before(end) {
-			break
-		}
-		time.Sleep(time.Until(next))
-		synctest.Wait()
-	}
-	close(waits.resume)
-}
-
-// turnAll has everything happen that can without that time passes.
-func (r *run) turnAll() {
-	for !r.failed() && (r.turn() || r.thaw(false)) {
 	}
 }

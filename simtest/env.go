@@ -11,7 +11,9 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 // Env is the environment of one process of a system.
@@ -29,7 +31,7 @@ func (e *Env) Backend() backend.Backend { return (*gate)(e.p) }
 // goroutine.
 func (e *Env) Effect(ctx context.Context, name string, fn func(context.Context) error) error {
 	p := e.p
-	p.enter()
+	p.await(ctx)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -37,7 +39,7 @@ func (e *Env) Effect(ctx context.Context, name string, fn func(context.Context) 
 	if f != nil && f.Do == Late {
 		p.run.delay(p, name, f.N, func() error { return fn(context.WithoutCancel(ctx)) })
 	}
-	if err := p.before(f); err != nil {
+	if err := p.before(ctx, f); err != nil {
 		return err
 	}
 	err := fn(ctx)
@@ -45,9 +47,10 @@ func (e *Env) Effect(ctx context.Context, name string, fn func(context.Context) 
 	return p.after(f, err)
 }
 
-// Part is a part of a system, that the kit drives: see [Loop] and [Cache].
+// Part is a part of a system, that the kit drives: see [Loop], [Cache], and [Background].
 type Part interface {
-	join(p *process) error
+	join(p *process) error // of step mode
+	live(p *process) error // of run mode
 }
 
 // Loop is a controller, with the informers that it watches.
@@ -62,6 +65,13 @@ type looper interface {
 	ready() (keys []string)
 	step(ctx context.Context, key string) string // returns what came of it
 	next() time.Time                             // when a key becomes ready; zero if none does
+
+	// Of run mode.
+	pause()
+	resume()
+	waits() bool // a key is ready
+	works() bool // a reconcile is in flight
+	begun() int  // reconciles so far
 }
 
 type loop[K comparable] struct{ c *controller.Controller[K] }
@@ -119,63 +129,91 @@ func (l *loop[K]) next() (next time.Time) {
 	return next
 }
 
+func (l *loop[K]) live(p *process) error {
+	d := driven[K]{Controller: l.c}
+	for _, src := range l.c.Sources() {
+		s, err := p.sourceOf(src)
+		if err != nil {
+			return err
+		}
+		d.sources = append(d.sources, s)
+	}
+	l.c.Pause()
+	p.loops = append(p.loops, l)
+	return p.life.manager.Add(d)
+}
+
+func (l *loop[K]) pause()  { l.c.Pause() }
+func (l *loop[K]) resume() { l.c.Resume() }
+
+func (l *loop[K]) waits() bool { return l.has(workqueue.Ready) }
+func (l *loop[K]) works() bool { return l.has(workqueue.InProcess) }
+
+func (l *loop[K]) has(state workqueue.State) bool {
+	return slices.ContainsFunc(l.c.Snapshot(), func(k workqueue.KeyInfo[K]) bool { return k.State == state })
+}
+
+func (l *loop[K]) begun() (n int) {
+	for _, k := range l.c.Snapshot() {
+		if k.State == workqueue.InProcess {
+			n++
+		}
+	}
+	for _, ended := range l.c.Stats().Outcomes {
+		n += int(ended)
+	}
+	return n
+}
+
 type mirror struct{ in any }
 
 func (m mirror) join(p *process) error { return p.watch(m.in) }
 
-// park is a call that waits until resume is closed.
-type park struct {
-	fault  Fault
-	resume chan struct{}
-}
-
-// view is an informer of a process, and what it may hear.
-type view struct {
-	p       *process
-	in      any    // the informer
-	kind    string // empty until it has listed
-	steps   informer.Steps
-	version func() informer.Version
-	listed  bool
-	frozen  bool
-	at      informer.Version // of a view that is frozen
-	gap     bool             // of a view that is frozen: its watch breaks when it thaws
-	since   time.Time        // of a view that is frozen
-	// sinceSteps is run.steps when the view froze.
-	sinceSteps int
-	expire     bool // the watch has to break
-}
-
-// limit is the version up to which the view may hear.
-func (v *view) limit() informer.Version {
-	if v.frozen {
-		return v.at
-	}
-	return v.p.run.db.version()
-}
-
-// behind reports whether there is something to read.
-func (v *view) behind() bool { return !v.listed || v.expire || v.version() < v.limit() }
-
-// watch drives an informer, once.
-func (p *process) watch(src any) error {
-	in, ok := src.(interface {
-		Steps(ctx context.Context) (informer.Steps, error)
-		Version() informer.Version
-	})
-	if !ok {
-		return fmt.Errorf("simtest: %T is no informer, and cannot be driven", src)
-	}
-	if slices.ContainsFunc(p.views, func(v *view) bool { return v.in == src }) {
-		return nil
-	}
-	steps, err := in.Steps(p.ctx)
+func (m mirror) live(p *process) error {
+	s, err := p.sourceOf(m.in)
 	if err != nil {
 		return err
 	}
-	p.views = append(p.views, &view{p: p, in: src, steps: steps, version: in.Version})
-	p.ends = append(p.ends, steps.Stop)
+	return p.life.manager.Add(s)
+}
+
+// Background is a part with a Run that makes calls by itself, such as an *events.Recorder. Each of its calls waits until no
+// reconcile is in flight. Stages are those of the manager ([manager.At]): only a part of stage Leading has the leadership of a
+// System with a Lease.
+func Background(part manager.Part) Part { return runner{part} }
+
+type runner struct{ part manager.Part }
+
+func (b runner) join(p *process) error {
+	ctx := p.base
+	if s, ok := b.part.(interface{ Stage() manager.Stage }); !ok || s.Stage() == manager.Leading {
+		ctx = p.ctx
+	}
+	p.background++
+	p.run.concurrent = true
+	ended := make(chan struct{})
+	// Ends with its context, or when it makes a call after the end of the process. The end of the process waits for it.
+	go func() {
+		defer close(ended)
+		err := b.part.Run(context.WithValue(ctx, background{}, true))
+		if !p.dead.Load() {
+			p.run.fail(ruleStop, "%s: %s has ended by itself: %v", p.name, b.part.Name(), err)
+		}
+	}()
+	p.ends = append(p.ends, func() { <-ended })
 	return nil
+}
+
+func (b runner) live(p *process) error {
+	p.background++
+	return p.life.manager.Add(b.part)
+}
+
+// park is a call that waits until resume is closed.
+type park struct {
+	p      *process
+	fault  Fault
+	resume chan struct{}
 }
 
 // enter ends the goroutine of a process that is dead: nothing that it does after its end has an effect.
@@ -193,7 +231,7 @@ func (p *process) die(why string) {
 }
 
 // before does what a fault does before a call.
-func (p *process) before(f *Fault) error {
+func (p *process) before(ctx context.Context, f *Fault) error {
 	if f == nil {
 		return nil
 	}
@@ -205,11 +243,7 @@ func (p *process) before(f *Fault) error {
 		p.run.note(p.name, "FAULT the request is lost")
 		return ErrLost
 	case Slow, Zombie, LoseLease:
-		if p.inFlight.Load() {
-			waits := &park{*f, make(chan struct{})}
-			p.parked <- waits
-			<-waits.resume
-		}
+		p.hold(ctx, f)
 		p.enter()
 	}
 	return nil
@@ -237,7 +271,7 @@ type gate process
 // Get implements [backend.Backend].
 func (g *gate) Get(ctx context.Context, kind, key string) (backend.Record, error) {
 	p := (*process)(g)
-	p.enter()
+	p.await(ctx)
 	if err := context.Cause(ctx); err != nil {
 		return backend.Record{}, err
 	}
@@ -253,14 +287,17 @@ func (g *gate) Get(ctx context.Context, kind, key string) (backend.Record, error
 func (g *gate) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
 	return func(yield func(backend.Page, error) bool) {
 		p := (*process)(g)
+		v := viewOf(ctx)
+		if v == nil {
+			p.await(ctx)
+		}
 		p.enter()
 		if err := context.Cause(ctx); err != nil {
 			yield(backend.Page{}, err)
 			return
 		}
-		if v := p.viewing; v != nil {
-			v.kind, v.listed, v.expire = kind, true, false
-			yield(p.run.db.list(v.limit(), kind, q), nil)
+		if v != nil {
+			yield(p.run.db.list(v.lists(kind), kind, q), nil)
 			return
 		}
 		if f := p.run.at(p, position{op: "list", object: kind}); f != nil {
@@ -279,40 +316,29 @@ func (g *gate) Watch(
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
 		p := (*process)(g)
-		v := p.viewing
+		v := viewOf(ctx)
 		if v == nil {
 			yield(backend.Change{}, fmt.Errorf("simtest: watch %s: only an informer that the kit drives can watch", kind))
 			return
 		}
 		for at := after; ; {
-			switch limit := v.limit(); {
-			case ctx.Err() != nil:
-				yield(backend.Change{}, context.Cause(ctx))
+			limit, err := v.next(ctx, at)
+			if err != nil {
+				yield(backend.Change{}, err)
 				return
-			case v.expire:
-				v.expire = false
-				yield(backend.Change{}, fmt.Errorf("%w: a fault has broken the watch", backend.ErrExpired))
-				return
-			case at > p.run.db.version():
-				yield(backend.Change{}, fmt.Errorf("%w: version %d is in the future", backend.ErrExpired, at))
-				return
-			case at >= limit:
-				yield(backend.Change{}, fmt.Errorf("simtest: watch %s: there is nothing to hear", kind))
-				return
-			default:
-				told := at
-				for _, c := range p.run.db.after(at, limit) {
-					at = c.record.Version
-					if c.kind == kind && q.Concern(&c.record) {
-						if told = at; !yield(backend.Change{Record: c.record, Version: at}, nil) {
-							return
-						}
-						break // limit may have changed
+			}
+			told := at
+			for _, c := range p.run.db.after(at, limit) {
+				at = c.record.Version
+				if c.kind == kind && q.Concern(&c.record) {
+					if told = at; !yield(backend.Change{Record: c.record, Version: at}, nil) {
+						return
 					}
+					break // limit may have changed
 				}
-				if told != at && !yield(backend.Change{Version: at}, nil) {
-					return
-				}
+			}
+			if told != at && !yield(backend.Change{Version: at}, nil) {
+				return
 			}
 		}
 	}
@@ -324,7 +350,7 @@ func (g *gate) Transact(
 ) (backend.Record, error) {
 	p := (*process)(g)
 	db := p.run.db
-	p.enter()
+	p.await(ctx)
 	if err := context.Cause(ctx); err != nil {
 		return backend.Record{}, err
 	}
@@ -347,7 +373,7 @@ func (g *gate) Transact(
 		if !asked {
 			f = p.run.at(p, position{op: opOf(have, *next), object: nameOf(kind, key), write: true})
 			if f != nil {
-				if err := p.before(f); err != nil {
+				if err := p.before(ctx, f); err != nil {
 					return backend.Record{}, err
 				}
 				if f.Do == Conflict {

@@ -3,6 +3,7 @@ package simtest
 import (
 	"runtime"
 	"slices"
+	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -15,6 +16,9 @@ const oblivious = 10*time.Second + 3*time.Millisecond
 func (r *run) loseLease(p *process) {
 	r.note(p.name, "FAULT it loses its lease, and does not know; its call is on its way")
 	s := p.system
+	if p.life != nil {
+		p.life.depose(p, false)
+	}
 	if s.p == p {
 		s.p = nil
 	}
@@ -33,8 +37,13 @@ func (r *run) notice(all bool) (did bool) {
 				continue
 			}
 			did = true
-			p.depose(leaderelect.ErrLeaseTaken)
-			if p.inFlight.Load() {
+			if p.life != nil {
+				close(p.life.told)
+				synctest.Wait()
+			} else {
+				p.depose(leaderelect.ErrLeaseTaken)
+			}
+			if p.inFlight.Load() || p.works() {
 				r.note(p.name, "learns that it has lost its lease")
 				p.zombie = true
 			} else {

@@ -26,8 +26,11 @@ type process struct {
 	loops  []looper
 	views  []*view
 
-	viewing  *view   // whose Read is in progress
-	reading  reading // of the reconcile in progress
+	reading    reading         // of the reconcile in progress
+	base       context.Context // without the leadership
+	life       *live           // of run mode
+	background int             // parts that run in the background
+
 	dead     atomic.Bool
 	inFlight atomic.Bool // a reconcile is
 	zombie   bool        // another process has taken over: it ends with the reconcile in flight
@@ -38,8 +41,9 @@ type process struct {
 func (r *run) start(s *system) {
 	s.started++
 	p := &process{run: r, system: s, name: fmt.Sprintf("%s.%d", s.Name, s.started)}
-	p.ctx, p.cancel = context.WithCancelCause(context.Background())
-	if s.Lease != "" {
+	p.base, p.cancel = context.WithCancelCause(context.Background())
+	p.ctx = p.base
+	if s.Lease != "" && r.mode == stepMode {
 		p.ctx, p.depose = leaderelect.Appoint(p.ctx, s.Lease, uint64(s.started))
 	}
 	s.p = p
@@ -48,11 +52,9 @@ func (r *run) start(s *system) {
 		r.fail(ruleWorld, "%s cannot be made: %v", p.name, err)
 		return
 	}
-	for _, part := range parts {
-		if err := part.join(p); err != nil {
-			r.fail(ruleWorld, "%s cannot be made: %v", p.name, err)
-			return
-		}
+	if err := p.join(parts); err != nil {
+		r.fail(ruleWorld, "%s cannot be made: %v", p.name, err)
+		return
 	}
 	synctest.Wait()
 	if s.travel > 0 {
@@ -63,11 +65,32 @@ func (r *run) start(s *system) {
 	} else if s.started > 1 {
 		r.note(p.name, "starts")
 	}
+	if p.life != nil {
+		p.life.begin(p)
+	}
+}
+
+// join makes the parts those of the process.
+func (p *process) join(parts []Part) error {
+	if p.run.mode == runMode {
+		return p.launch(parts)
+	}
+	for _, part := range parts {
+		if err := part.join(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stop ends a process that is dead, or that nothing calls.
 func (p *process) stop() {
+	p.dead.Store(true)
+	if p.life != nil {
+		p.life.kill(p)
+	}
 	p.cancel(errEnded)
+	p.run.releaseAll(p)
 	if p.depose != nil {
 		p.depose(errEnded)
 	}
@@ -77,7 +100,11 @@ func (p *process) stop() {
 	synctest.Wait()
 }
 
-var errEnded = errors.New("simtest: the process has ended")
+// Why the context of a process has ended.
+var (
+	errEnded   = errors.New("simtest: the process has ended")
+	errStopped = errors.New("simtest: the process was told to stop")
+)
 
 // replace ends a process of the system that is dead, or starts one if there is none. It returns false if there was nothing to do.
 func (s *system) replace() bool {
@@ -93,7 +120,7 @@ func (s *system) replace() bool {
 		s.p = nil
 		return true
 	}
-	if s.p == nil && !s.down {
+	if s.p == nil && !s.down && !s.run.over {
 		s.run.start(s)
 		return true
 	}

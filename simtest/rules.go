@@ -28,6 +28,7 @@ const (
 	ruleTwoOwners   Rule = "two-owners"
 	ruleFinalizer   Rule = "finalizer"
 	ruleLostWrite   Rule = "lost-write"
+	ruleStop        Rule = "stop"
 	ruleStaleWrite  Rule = "stale-write"
 	ruleStaleDelete Rule = "stale-delete"
 	ruleUnrepeated  Rule = "nondeterminism"
@@ -49,6 +50,7 @@ var rules = []struct {
 	{ruleTwoOwners, Bug, "Two owners that live control one object, or one took it from the other: both will change and delete it."},
 	{ruleFinalizer, Bug, "An object is being deleted and a finalizer is left: it stays for ever, and so does its name."},
 	{ruleLostWrite, Bug, "A write of the user was acknowledged, and the systems have undone it."},
+	{ruleStop, Bug, "A part has ended by itself, returned an error when it was told to stop, or has not stopped in time: the program would end, or hang."},
 	{ruleStaleWrite, Advisory, "A reconcile wrote on the basis of a cache that did not show the last write of the same system: it may do its work twice."},
 	{ruleStaleDelete, Advisory, "A reconcile deleted on the basis of a cache that shows the past: it may delete what has just been made. Read the store first, or delete with store.IfUID."},
 	{ruleUnrepeated, Advisory, "Two runs of one plan differ: a map, a random number, or a goroutine decides what happens, and no plan can be trusted."},

@@ -39,6 +39,11 @@ type World struct {
 	// may differ, such as a generated name. The text is the JSON of the value, and of labels, owners and finalizers.
 	Same func(kind, key, text string) string
 
+	// Mode is how the kit drives the systems: "step", the default, or "run". In step mode it steps informers and controllers in one
+	// goroutine. In run mode, the real manager.Manager runs them, each process has an elector if its system has a Lease, and
+	// processes stop in order at the end. The flag -simtest.mode takes precedence.
+	Mode string
+
 	// Horizon is how long the systems may stay silent before nothing is left to do, in simulated time: what they want to do
 	// later than that does not count. It should differ from every delay of the systems. Defaults to 7m3s.
 	Horizon time.Duration

@@ -340,7 +340,7 @@ func TestEachRuleFindsWhatItIsFor(t *testing.T) {
 				in, err := informer.New(s, store.Key, informer.Config{Name: "n"})
 				return []simtest.Part{simtest.Cache(in)}, err
 			},
-		}}}, "cannot catch up: is its source a store of the Env?"},
+		}}}, "is its source a store of the Env?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := simtest.Explore(t, func() simtest.World { return c.world })

@@ -41,10 +41,11 @@ func (p *process) beginReading() {
 	p.reading.live = p.reading.live[:0]
 	p.reading.mu.Unlock()
 	for _, v := range p.views {
-		seen, now := v.version(), p.run.db.last(v.kind)
+		kind := v.of()
+		seen, now := v.version(), p.run.db.last(kind)
 		if seen < now {
-			own := p.run.lastWrite(p.system.Name, v.kind)
-			p.reading.behind = append(p.reading.behind, staleKind{v.kind, seen, now, seen < own})
+			own := p.run.lastWrite(p.system.Name, kind)
+			p.reading.behind = append(p.reading.behind, staleKind{kind, seen, now, seen < own})
 		}
 	}
 }
@@ -128,16 +129,26 @@ func guarded(have backend.Record, decide backend.Decide) bool {
 func (r *run) unfair() string {
 	for p := range r.processes() {
 		for _, v := range p.views {
-			if !v.frozen {
-				continue
-			}
-			if n := r.steps - v.sinceSteps; n > fairReconciles {
-				return fmt.Sprintf("only while the cache of %s by %s lags, by then for %d reconciles", v.kind, p.name, n)
-			}
-			if d := time.Since(v.since); d > fairTime {
-				return fmt.Sprintf("only while the cache of %s by %s lags, by then for %v", v.kind, p.name, d.Round(time.Second))
+			if text := v.unfair(); text != "" {
+				return text
 			}
 		}
+	}
+	return ""
+}
+
+// unfair returns why the view lags for longer than real caches do, or empty.
+func (v *view) unfair() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.frozen {
+		return ""
+	}
+	if n := v.p.run.steps - v.steps0; n > fairReconciles {
+		return fmt.Sprintf("only while the cache of %s by %s lags, by then for %d reconciles", v.kind, v.p.name, n)
+	}
+	if d := time.Since(v.since); d > fairTime {
+		return fmt.Sprintf("only while the cache of %s by %s lags, by then for %v", v.kind, v.p.name, d.Round(time.Second))
 	}
 	return ""
 }
@@ -149,7 +160,9 @@ func (r *run) calm() {
 	r.mu.Unlock()
 	for p := range r.processes() {
 		for _, v := range p.views {
-			v.sinceSteps = 0
+			v.mu.Lock()
+			v.steps0 = 0
+			v.mu.Unlock()
 		}
 	}
 }

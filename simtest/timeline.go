@@ -97,7 +97,7 @@ func (p *process) seen() (text string) {
 	now := p.run.db.version()
 	for _, v := range p.views {
 		if seen := v.version(); seen < now {
-			text += fmt.Sprintf(" %s@%d", v.kind, seen)
+			text += fmt.Sprintf(" %s@%d", v.of(), seen)
 		}
 	}
 	if text != "" {
