@@ -110,7 +110,7 @@ func (c *Controller[K]) statHeld(s *Stats) {
 
 // counts are of the reconciles of a controller. Workers change them concurrently.
 type counts struct {
-	outcomes                 [Canceled + 1]atomic.Uint64
+	outcomes                 [Canceled + 1]atomic.Uint64 // without those of requeued, so that the difference never decreases
 	requeued, panics, fenced atomic.Uint64
 
 	durations [durationBounds + 1]atomic.Uint64 // by the place of the bound
@@ -135,9 +135,10 @@ func bounds() [durationBounds]time.Duration {
 
 // note counts a reconcile. It panicked if the reconcile function, and not GaveUp, did.
 func (n *counts) note(outcome Outcome, retry time.Duration, err error, panicked bool, took time.Duration) {
-	n.outcomes[outcome].Add(1)
 	if outcome == Succeeded && retry > 0 {
 		n.requeued.Add(1)
+	} else {
+		n.outcomes[outcome].Add(1)
 	}
 	if err != nil && isFenced(err) {
 		n.fenced.Add(1)
@@ -161,6 +162,7 @@ func (n *counts) stat(s *Stats) {
 		s.Outcomes[o] = n.outcomes[o].Load()
 	}
 	s.Requeued, s.Panics, s.Fenced = n.requeued.Load(), n.panics.Load(), n.fenced.Load()
+	s.Outcomes[Succeeded] += s.Requeued
 	all := bounds()
 	s.Durations = workqueue.Histogram{Bounds: all[:], Sum: time.Duration(n.total.Load())}
 	for i := range n.durations {

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -9,59 +8,49 @@ import (
 // lag measures the time from a write to the moment at which the cache shows it. It follows one write at a time, the oldest that
 // the cache does not show, so its cost does not depend on how many there are.
 type lag struct {
-	awaits atomic.Uint64 // the version of the write that it follows; 0 if there is none; written with mu held
-
-	mu sync.Mutex
-	// mu guards the following.
-	since time.Time     // of the write
-	last  time.Duration // of the write before; negative if there is none
+	followed atomic.Pointer[write]
+	last     atomic.Int64 // nanoseconds that the write before took; negative if there is none
 }
 
-func newLag() *lag { return &lag{last: -1} }
+// write is a write that the cache does not show yet.
+type write struct {
+	version uint64
+	at      time.Time
+}
+
+func newLag() *lag {
+	l := &lag{}
+	l.last.Store(-1)
+	return l
+}
 
 // wrote notes that a version was written, which the cache may show already.
 func (l *lag) wrote(version uint64) {
-	if l.awaits.Load() != 0 {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.awaits.Load() == 0 {
-		l.since = time.Now()
-		l.awaits.Store(version)
+	if l.followed.Load() == nil {
+		l.followed.CompareAndSwap(nil, &write{version, time.Now()})
 	}
 }
 
 // saw notes that the cache shows a version. 0 is the beginning of a new history, in which no version of the old one comes.
 func (l *lag) saw(version uint64) {
-	awaited := l.awaits.Load()
-	if awaited == 0 || version != 0 && version < awaited {
+	w := l.followed.Load()
+	if w == nil || version != 0 && version < w.version {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.awaits.Load() != awaited {
-		return
-	}
-	if l.awaits.Store(0); version != 0 {
-		l.last = time.Since(l.since)
+	if l.followed.CompareAndSwap(w, nil) && version != 0 {
+		l.last.Store(int64(time.Since(w.at)))
 	}
 }
 
 // forget ends the wait for a write: nobody tells any more what the cache shows.
-func (l *lag) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.awaits.Store(0)
-}
+func (l *lag) forget() { l.followed.Store(nil) }
 
 // now returns how long the last write took, or how long the one has taken that the cache does not show yet, if that is more. It is
 // negative if there was no write.
 func (l *lag) now() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.awaits.Load() == 0 {
-		return l.last
+	last := time.Duration(l.last.Load())
+	if w := l.followed.Load(); w != nil {
+		return max(last, time.Since(w.at))
 	}
-	return max(l.last, time.Since(l.since))
+	return last
 }
