@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// observation is the record as a follower sees it, and since when.
+// observation is the record as a follower has seen it, and since when.
 type observation struct {
 	lease.Observation
 	jitter    time.Duration // drawn once per version
@@ -23,11 +23,11 @@ type observation struct {
 type candidacy struct {
 	seen      observation
 	look      time.Time // when the record is read next
-	told      time.Time // when the watch has told something last
-	notBefore time.Time // when it may be written next: once per RetryPeriod
+	told      time.Time // when the watch last reported the record
+	notBefore time.Time // when the record may be written next: once per RetryPeriod
 	unsure    uint64    // the last term that was claimed without a clear reply
-	gone      string    // the last session that a holder has lost; "" is none
-	goneAt    time.Time // when that was told
+	gone      string    // the last session of a holder that has ended; "" is none
+	goneAt    time.Time // when that was reported
 }
 
 // campaign follows the record until this elector has taken it. It returns nil when ctx ends first.
@@ -45,8 +45,8 @@ func (e *Elector) campaign(ctx context.Context) *tenure {
 	return nil
 }
 
-// step waits until there is something to do, and does it: take the record when it is free, see what was told of it, or
-// read it.
+// step waits for the next event, and handles it: it takes the record if it is free, uses a report of the watch, or reads the
+// record.
 func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 	next, free := c.look, e.freeAt(c)
 	if !free.IsZero() && free.Before(next) {
@@ -59,13 +59,13 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 	case told:
 		c.told = time.Now()
 		e.noteTold(v.Held())
-		if e.seen.Regressed(v) { // or it was told late
+		if e.seen.Regressed(v) { // or the report is late
 			c.look = time.Now()
 			return nil
 		}
 		return e.follow(ctx, c, v)
 	case time.Now().Before(c.look):
-		if free = e.freeAt(c); free.IsZero() || time.Now().Before(free) { // it wants the lease no more
+		if free = e.freeAt(c); free.IsZero() || time.Now().Before(free) { // it has resigned meanwhile
 			return nil
 		}
 		return e.claim(ctx, c)
@@ -80,13 +80,13 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 		return nil
 	}
 	if e.watch.Live() && !c.told.IsZero() && time.Since(c.told) > e.cfg.RetryPeriod && c.seen.Version != v.Version {
-		e.watch.Restart() // it should have told
+		e.watch.Restart() // it has missed a change
 	}
 	return e.follow(ctx, c, v)
 }
 
-// await waits until the given time, or until there is news of the record, which it returns, or of the process of its
-// holder: then the record is to be read, for it may have been renewed since it was seen.
+// await waits until the given time, or until a hint arrives. It returns a report of the watch. After the end of the holder's
+// session, it makes the record due for a read, because the record may have been renewed since it was seen.
 func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v lease.View, told bool, err error) {
 	due, stop := lease.Alarm(time.Until(until))
 	defer stop()
@@ -106,7 +106,7 @@ func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v l
 	}
 }
 
-// follow notes what the record is now, and begins the term of a claim that turns out to have been successful.
+// follow notes the present record. If the record shows that an earlier claim was successful, follow begins its term.
 func (e *Elector) follow(ctx context.Context, c *candidacy, v lease.View) *tenure {
 	if t := e.adopt(ctx, v); t != nil {
 		return t
@@ -114,7 +114,7 @@ func (e *Elector) follow(ctx context.Context, c *candidacy, v lease.View) *tenur
 	e.observe(ctx, &c.seen, v)
 	c.look = time.Now().Add(e.pollPeriod())
 	if e.watch.Live() {
-		// A leader renews every RetryPeriod. If that is not told, something is wrong, with it or with the watch.
+		// A leader renews every RetryPeriod. If the watch does not report that, the leader or the watch has failed.
 		c.look = c.look.Add(e.cfg.RetryPeriod)
 	}
 	return nil
@@ -139,13 +139,13 @@ func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
 	return nil
 }
 
-// observe notes what was read: a version that was not there before counts from now.
+// observe notes a record that was read or reported. The lease of a new version counts from now.
 func (e *Elector) observe(ctx context.Context, seen *observation, v lease.View) {
 	if e.foreign = notOfElector(v); e.foreign != nil {
 		return
 	}
 	if seen.Since.IsZero() || seen.Exists != v.Exists || seen.Version != v.Version {
-		if !seen.Since.IsZero() && v.Held() { // somebody else can write
+		if !seen.Since.IsZero() && v.Held() { // another elector can write
 			e.noteTold(true)
 		}
 		*seen = observation{Observation: lease.Observation{Since: v.At}, jitter: time.Duration(e.random() * float64(min(takeoverJitter, e.cfg.RetryPeriod)))}
@@ -167,8 +167,8 @@ func (e *Elector) observe(ctx context.Context, seen *observation, v lease.View) 
 	}
 }
 
-// freeAt returns from when on this elector may take the record, if its version stays as it is; zero if nothing is known
-// of it.
+// freeAt returns the time from which this elector may take the record, if its version does not change. It is zero if the
+// record was not read yet.
 func (e *Elector) freeAt(c *candidacy) time.Time {
 	free := e.expiresAt(c.seen)
 	if free.IsZero() {
@@ -188,36 +188,36 @@ func (e *Elector) freeAt(c *candidacy) time.Time {
 	return free
 }
 
-// orphaned reports whether the record may be taken early: its holder declares fenced work, and had lost the session that the
-// record names before the record was read last. A tombstone, or the same holder with another session or none, is not that
-// record any more.
+// orphaned reports whether the record may be taken early. Its holder must have declared fenced work, and the session that it
+// names must have ended before the record was read last. A tombstone does not count, and neither does a record that names
+// another session or none.
 func (c *candidacy) orphaned() bool {
 	return c.gone != "" && c.seen.Held() && c.seen.Record.Fenced && !c.seen.regressed &&
 		c.seen.Record.Session == c.gone && !c.seen.At.Before(c.goneAt)
 }
 
-// expiresAt returns from when on nobody holds the record, if its version stays as it is.
+// expiresAt returns the time from which no elector holds the record, if its version does not change.
 func (e *Elector) expiresAt(o observation) time.Time {
-	// Fenced work may have begun beside that of a leader before. Until that leader's lease is over, a release by the new
-	// one frees the lease for fenced work only.
+	// Fenced work may have begun while the previous leader still worked. Until the lease of that leader is over, a release
+	// by its successor frees the lease for fenced work only.
 	outlived := o.Record.Fenced && !e.cfg.Fenced
 	switch {
 	case o.Since.IsZero():
 		return o.Since
 	case o.regressed || o.Exists && !o.Readable:
-		// Who leads is not known, nor since when. Nobody leads for longer than the longest lease that we know of.
+		// The leader is not known. It leads at most for the longest lease that this elector knows.
 		return o.Since.Add(max(o.Record.Lease(), e.seen.Lease, e.cfg.LeaseDuration) + o.jitter)
 	case o.Record.Released && !outlived && o.Record.Preferred != "" && o.Record.Preferred != e.cfg.Identity && o.Record.Preferred != e.incarnation:
 		return o.Since.Add(e.headStart + o.jitter)
 	case !o.Exists, o.Record.Released && !outlived, o.Record.Incarnation == e.incarnation:
-		// The last is a term of ours that is over, for our work has returned.
+		// The last case is a term of ours, which is over because our work has returned.
 		return o.Since
 	default:
 		return o.Since.Add(cmp.Or(o.Record.Lease(), e.cfg.LeaseDuration) + o.jitter)
 	}
 }
 
-// take claims the next term, in place of what v shows. It returns nil and no error if the reply came too late.
+// take claims the next term by replacing v. It returns nil and no error if the reply came too late.
 func (e *Elector) take(ctx context.Context, v lease.View) (*tenure, error) {
 	last := max(e.seen.Term, v.Record.Term)
 	if last == math.MaxUint64 {
@@ -229,7 +229,7 @@ func (e *Elector) take(ctx context.Context, v lease.View) (*tenure, error) {
 	if v.Version == "" {
 		e.created = term
 	}
-	// The caller's cancel does not end this call: a lease that we hold without knowing it serves nobody.
+	// The caller's cancel does not end this call: otherwise we could hold the lease without knowing it.
 	rec, entry, err := e.write(context.WithoutCancel(ctx), v.Version, lease.Record{Holder: e.cfg.Identity, Term: term, AcquireTime: sent.Time}, sent)
 	if err != nil {
 		return nil, err
@@ -240,8 +240,8 @@ func (e *Elector) take(ctx context.Context, v lease.View) (*tenure, error) {
 	return e.begin(ctx, rec, entry.Version, sent), nil
 }
 
-// tooLow reports whether rec, our own, was created with a term that may have been led before the record was deleted,
-// because the backend has numbers that are greater. Then it is not led, and the next claim begins there.
+// tooLow reports whether rec, which this elector has created, has a term below the floor of the backend. Such a term may have
+// been used before the record was deleted. It does not begin, and the next claim begins at the floor.
 func (e *Elector) tooLow(rec lease.Record, floor uint64) bool {
 	if rec.Term != e.created || floor <= rec.Term {
 		return false
@@ -251,7 +251,7 @@ func (e *Elector) tooLow(rec lease.Record, floor uint64) bool {
 	return true
 }
 
-// adopt begins the term of a claim whose reply was lost, if v shows that it was successful.
+// adopt begins the term of a claim whose reply was lost, if v shows that the claim was successful.
 func (e *Elector) adopt(ctx context.Context, v lease.View) *tenure {
 	if !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term <= e.done || e.seen.Regressed(v) {
 		return nil
@@ -263,8 +263,8 @@ func (e *Elector) adopt(ctx context.Context, v lease.View) *tenure {
 	return e.begin(ctx, v.Record, v.Version, sent)
 }
 
-// begin begins the term that rec, our own, has claimed with a write that was sent at the given time. It returns nil if
-// that is too long ago.
+// begin begins the term of rec, which this elector has written with a request that was sent at the given time. It returns nil
+// if that is too long ago.
 func (e *Elector) begin(ctx context.Context, rec lease.Record, version string, sent lease.Moment) *tenure {
 	e.seen.Raise(rec)
 	if sent.Left(e.cfg.RenewDeadline, lease.Present()) <= 0 {
@@ -302,7 +302,7 @@ func (e *Elector) read(ctx context.Context) (lease.View, error) {
 	}
 }
 
-// write numbers rec, completes it, and stores it in place of the given version; "" is no record.
+// write numbers rec, completes it, and stores it in place of the given version. If version is "", it creates the record.
 func (e *Elector) write(ctx context.Context, version string, rec lease.Record, sent lease.Moment) (lease.Record, Entry, error) {
 	rec.Incarnation = e.incarnation
 	rec.Renewal = e.attempts.Next(rec.Term, sent, sent.Add(-e.cfg.RenewDeadline))
@@ -335,7 +335,7 @@ func (e *Elector) call(ctx context.Context, operation string, f func(context.Con
 	begin := time.Now()
 	entry, err := lease.Do(ctx, &e.calls, e.cfg.RequestTimeout, f)
 	took := time.Since(begin)
-	if err == nil || definite(err) || ctx.Err() == nil { // else the caller gave up
+	if err == nil || definite(err) || ctx.Err() == nil { // otherwise the caller has canceled
 		e.noteCall(operation, err)
 	}
 	if hook := e.cfg.Hooks.Request; hook != nil {
@@ -344,17 +344,17 @@ func (e *Elector) call(ctx context.Context, operation string, f func(context.Con
 	return entry, err
 }
 
-// definite reports whether a write that returned err has certainly not happened.
+// definite reports whether err proves that a write has not happened.
 func definite(err error) bool {
 	return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound)
 }
 
-// pollPeriod returns how long a follower waits between two looks.
+// pollPeriod returns the time between two reads of a follower.
 func (e *Elector) pollPeriod() time.Duration {
 	return e.cfg.RetryPeriod + time.Duration(e.random()*pollJitter*float64(e.cfg.RetryPeriod))
 }
 
-// random returns what Config.Rand does, and a half if that panics or is not in [0, 1).
+// random returns the result of Config.Rand, or 0.5 if Rand panics or its result is not in [0, 1).
 func (e *Elector) random() float64 {
 	r := -1.0
 	if err := lease.Guard(context.Background(), func(context.Context) error { r = e.cfg.Rand(); return nil }); err != nil {
@@ -366,7 +366,7 @@ func (e *Elector) random() float64 {
 	return 0.5
 }
 
-// notOfElector returns an error if v is the record of the slots of package shard, which no Elector may take.
+// notOfElector returns an error if v is the record of the number of slots of package shard, which no Elector may take.
 func notOfElector(v lease.View) error {
 	if v.Record.Slots == 0 {
 		return nil
@@ -374,7 +374,7 @@ func notOfElector(v lease.View) error {
 	return fmt.Errorf("the record is that of %d slots: give the Elector a key of its own: %w", v.Record.Slots, ErrMismatch)
 }
 
-// refusal returns why this elector must not compete for its key; nil if it may.
+// refusal returns the reason why this elector must not compete for its key, or nil.
 func (e *Elector) refusal() error {
 	if e.foreign == nil {
 		return nil

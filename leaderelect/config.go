@@ -14,11 +14,11 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Config is what an [Elector] needs to know. Store, Key and OnStartedLeading are required. The zero value of every other
-// field is a good default.
+// Config configures an [Elector]. Store, Key, and OnStartedLeading are required. The zero value of every other field is a
+// good default.
 //
-// The three durations of client-go keep their meaning and its defaults: 15s, 10s and 2s. Electors of one record may have
-// different ones, because a follower goes by the LeaseDuration in the record.
+// The three durations of client-go keep their meaning and their defaults: 15s, 10s, and 2s. Electors of one record may have
+// different durations, because a follower uses the LeaseDuration in the record.
 //
 // OnStartedLeading and OnStoppedLeading are called one after the other. OnNewLeader and OnStepDownOverrun may run
 // concurrently with them. A panic in a callback is captured.
@@ -29,106 +29,105 @@ type Config struct {
 	// Key names the record in the store. Electors that have the same store and the same key compete.
 	Key string
 
-	// Identity names this elector to people. Nothing is decided by it, so it need not be unique. Defaults to host_pid.
+	// Identity names this elector to people. It decides nothing, so it need not be unique. Defaults to host_pid.
 	Identity string
 
-	// LeaseDuration is how long a follower waits after the last change that it has seen before it takes over. From 100ms
-	// to 24h. Defaults to 15s.
+	// LeaseDuration is how long a follower waits after the last change of the record before it takes over. From 100ms to
+	// 24h. Defaults to 15s.
 	LeaseDuration time.Duration
 
-	// RenewDeadline is how long after its last good renewal a leader stops leading, counted from before that renewal
-	// was sent. Less than LeaseDuration. Defaults to two thirds of it: 10s.
+	// RenewDeadline is how long a leader leads without a successful renewal. It counts from before the last successful
+	// renewal was sent. Less than LeaseDuration. Defaults to two thirds of LeaseDuration: 10s.
 	RenewDeadline time.Duration
 
 	// RetryPeriod is the time between two renewals, and between two reads of a follower, which adds up to 20% of jitter.
-	// If the store is a [Watcher] and reports the renewals, a follower reads only after two periods of silence. At least 10ms, and at most half of RenewDeadline. Defaults to a fifth of it: 2s.
+	// If the store is a [Watcher] and reports the renewals, a follower reads only after two periods of silence. At least
+	// 10ms, and at most half of RenewDeadline. Defaults to a fifth of RenewDeadline: 2s.
 	RetryPeriod time.Duration
 
-	// RequestTimeout ends a call of the store. Each call runs in a goroutine of its own. If it does not return in time,
-	// the elector leaves it alone and drops its result. A store that ignores the end of its context has up to eight such
-	// calls; then the elector makes no more until one returns.
+	// RequestTimeout is the timeout of each call of the store. Calls run in goroutines of their own. If a call does not
+	// return in time, the elector stops waiting and drops the result. If a store ignores its contexts, at most eight calls
+	// are left behind. The elector then makes no more until one of them returns.
 	//
-	// A shorter timeout leaves a leader more attempts before its deadline; a longer one suits a slow store. With a quarter
-	// of RenewDeadline, a leader survives outages of three quarters of it; with a half, of one half. At least 1ms, and
-	// less than RenewDeadline. Defaults to a quarter of it: 2.5s.
+	// A short timeout gives a leader more attempts before its deadline. A long one suits a slow store. With a quarter of
+	// RenewDeadline, a leader survives outages of three quarters of it. With a half, it survives outages of one half. At
+	// least 1ms, and less than RenewDeadline. Defaults to a quarter of RenewDeadline: 2.5s.
 	RequestTimeout time.Duration
 
-	// StepDownTimeout is how long the work may take to return once the lease is lost. RenewDeadline and StepDownTimeout
-	// together must fit in LeaseDuration, with MaxClockRateSkew to spare. Defaults to all that is left: 2.5s.
+	// StepDownTimeout is how long the work may take to return after the lease is lost. RenewDeadline and StepDownTimeout
+	// together must fit in LeaseDuration, with MaxClockRateSkew to spare. Defaults to all the time that is left: 2.5s.
 	StepDownTimeout time.Duration
 
-	// DrainTimeout is how long the elector keeps the lease while the work drains, after the caller of Run has canceled or
-	// after a Resign. Then [Leadership.Context] ends and the elector renews no more. Defaults to 30s. Negative is no
-	// limit: until the work returns.
+	// DrainTimeout is how long the elector keeps the lease while the work drains, after the caller of Run cancels or after
+	// Resign. Then [Leadership.Context] ends and the elector stops renewing. Defaults to 30s. A negative value means no
+	// limit.
 	DrainTimeout time.Duration
 
-	// MaxClockRateSkew is how much the clocks of two machines may differ in speed. The times that they show do not matter.
-	// The default allows for two machines whose chrony, at its default maxslewrate, corrects them by 8.3% in opposite
-	// directions: 1.083/0.917 = 1.18. Machines whose clocks are stepped, or slewed by ntpd or systemd-timesyncd (0.05%),
-	// can do with 0.01 and have more time for StepDownTimeout. Less than 1. Defaults to 0.2, twenty percent. Negative is
-	// none.
+	// MaxClockRateSkew is how much the clocks of two machines may differ in speed. Their time of day does not matter. The
+	// default covers two clocks that chrony slews in opposite directions. docs/leaderelection.md says when a smaller value
+	// is safe; it leaves more time for StepDownTimeout. Less than 1. Defaults to 0.2, which is 20%. A negative value means
+	// no skew.
 	MaxClockRateSkew float64
 
-	// ReleaseOnCancel releases the lease when the caller of Run has canceled and the work has returned, so that another
-	// elector need not wait for the lease to expire. When the work returns by itself the lease is released in any case.
+	// ReleaseOnCancel releases the lease after the caller of Run has canceled and the work has returned. Then another
+	// elector need not wait until the lease expires. If the work returns by itself, the lease is always released.
 	ReleaseOnCancel bool
 
-	// Metadata is shown to followers in [Leader], for example an address.
+	// Metadata is shown to followers in [Leader]. It can carry an address, for example.
 	Metadata map[string]string
 
-	// OnStartedLeading is the work of the leader. It has a goroutine of its own, blocks for as long as there is work, and
-	// must return soon after ctx has ended. When the caller of Run cancels, ctx ends and the lease is kept while the work
-	// drains. When the lease is lost, ctx ends and every moment counts: see [Leadership.Context].
+	// OnStartedLeading is the work of the leader. It runs in its own goroutine, blocks while there is work, and must return
+	// soon after ctx ends. If the caller of Run cancels, ctx ends and the elector keeps the lease while the work drains. If
+	// the lease is lost, ctx ends and the work must stop at once: see [Leadership.Context].
 	//
 	// If it returns by itself, or panics, the term is over and the lease is released. Required.
 	OnStartedLeading func(ctx context.Context, l *Leadership) error
 
-	// OnStoppedLeading is called after each OnStartedLeading, before the lease is released. The cause is why the lease was
-	// lost, or the cause of the end of the caller's context. Either is joined with the error of the work if that says
-	// more. If the work has returned by itself, the cause is what it returned: nil, an error, or a *wait.PanicError.
+	// OnStoppedLeading is called after each OnStartedLeading, before the lease is released. Its cause is the reason why the
+	// lease was lost, or the cause of the caller's context. Either is joined with the error of the work, unless that only
+	// repeats it. If the work has returned by itself, the cause is its result: nil, an error, or a *wait.PanicError.
 	// Optional.
 	OnStoppedLeading func(l *Leadership, cause error)
 
-	// OnNewLeader is called when the record shows another leadership than before, also one of this elector. It has a
-	// goroutine of its own: it may run concurrently with the other callbacks, and delays none of them. It is not called
-	// for leaders that came and went during a call. Run returns only after it has returned. Optional.
+	// OnNewLeader is called when the record shows a new leadership, including one of this elector. Its calls run one at a
+	// time, in their own goroutine, concurrently with the other callbacks. It is not called for leaders that came and went
+	// during a call. Run returns only after it has returned. Optional.
 	OnNewLeader func(Leader)
 
-	// OnStepDownOverrun is called when the work has not returned StepDownTimeout after the lease was lost, so another
-	// elector may lead at the same time. It runs concurrently with OnStartedLeading, once per term. A process that cannot
-	// stop its work otherwise should exit here: see [ExitOnOverrun]. Defaults to an error in the log.
+	// OnStepDownOverrun is called if the work has not returned within StepDownTimeout after the lease was lost. Another
+	// elector may then lead at the same time. It is called once per term, concurrently with OnStartedLeading. A process
+	// that cannot stop its work otherwise should exit here: see [ExitOnOverrun]. By default, an error is logged.
 	OnStepDownOverrun func(l *Leadership)
 
-	// Sessions tell followers at once that the process of the leader is gone, or that it has released. Each elector holds a
-	// session while it runs, and another one after a release. A leader names its session in the record. A follower that
-	// sees that session end reads the record, so it takes a lease that was released within milliseconds, also in a store
-	// that is no [Watcher]. Run waits up to RetryPeriod for its first session before it competes. Sessions that fail cost
-	// time and change nothing else. Optional.
+	// Sessions let followers notice within milliseconds that the leader has released the lease or that its process has
+	// ended, even if the store is not a [Watcher]. Each elector holds a session while it runs, and opens a new one after a
+	// release. A leader names its session in the record. A follower that sees the session end reads the record. Run waits
+	// up to RetryPeriod for its first session before it competes. If sessions fail, followers wait for the lease. Optional.
 	Sessions Sessions
 
-	// Fenced is your word that every effect of the work carries the term of its [Leadership], and that the receiver
-	// refuses a term that is out of date: by a guarded transaction, a store.Store, or package fence. A leader declares it
-	// in its record. If the session of a fenced leader has ended, a fenced follower replaces the record at once, released
-	// or not, at most once in a LeaseDuration. So the next leader follows within milliseconds after a crash. While a
-	// deployment turns the flag on, no leader that lacks it is replaced early.
+	// Fenced asserts that every effect of the work carries the term of its [Leadership], and that every receiver rejects
+	// stale terms: with a guarded transaction, a store.Store, or package fence. A leader declares this in its record. If the
+	// session of a fenced leader ends, a fenced follower replaces the record at once, even if it was not released. So a new
+	// leader follows within milliseconds after a crash. This happens at most once per LeaseDuration. A leader that does
+	// not declare Fenced is never replaced early, so a rolling deployment can turn the flag on.
 	//
-	// A leader that lives can lose its session too, when its connection is cut. Then two leaders work concurrently, until
-	// a watch or its next renewal tells the old one. Only the fence makes that safe. Fenced requires Sessions.
+	// A leader can also lose its session while it lives, if its connection is cut. Then two leaders work until a watch or
+	// the next renewal stops the old one. Only the fence makes that safe. Fenced requires Sessions.
 	Fenced bool
 
-	// Rand returns random numbers in [0, 1), for jitter. Goroutines call it concurrently. If it panics, or returns another
-	// number, one half is used. Defaults to math/rand/v2's Float64.
+	// Rand returns random numbers in [0, 1) for jitter. It is called concurrently. If it panics or returns any other number,
+	// 0.5 is used. Defaults to Float64 of math/rand/v2.
 	Rand func() float64
 
 	// Hooks observe the elector, for metrics.
 	Hooks Hooks
 
-	// Logger gets changes of leadership and failures of the store. Failures of one kind are logged once in ten seconds.
-	// Defaults to slog.Default().
+	// Logger receives changes of leadership and failures of the store. Failures of one kind are logged at most once in ten
+	// seconds. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// The jitter of followers: on each look, and before taking over a lease that has expired.
+// The jitter of followers: in each period between reads, and before they take over a lease that has expired.
 const (
 	pollJitter     = 0.2
 	takeoverJitter = 50 * time.Millisecond
@@ -162,13 +161,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// usableLease is the part of LeaseDuration that has passed on no follower's clock before it has passed on ours.
+// usableLease is the part of LeaseDuration that ends on our clock before LeaseDuration ends on any follower's clock.
 func (c Config) usableLease() time.Duration {
 	return time.Duration(float64(c.LeaseDuration) / (1 + c.MaxClockRateSkew))
 }
 
-// validate returns an error that names each field of c, with its defaults in place, that is out of its bounds. name is what
-// the caller calls c.
+// validate returns an error that names each field of c that is out of its bounds. c has its defaults. name is the caller's
+// name for c.
 func (c Config) validate(name string) error {
 	var errs []error
 	check := func(ok bool, field, format string, args ...any) {
@@ -192,7 +191,7 @@ func (c Config) validate(name string) error {
 	check(c.RequestTimeout >= time.Millisecond, "RequestTimeout", "is %s, must be at least 1ms", c.RequestTimeout)
 	check(c.RequestTimeout < c.RenewDeadline, "RequestTimeout", "is %s, must be less than RenewDeadline, which is %s",
 		c.RequestTimeout, c.RenewDeadline)
-	check(c.Sessions != nil || !c.Fenced, "Sessions", "are required with Fenced, which has no meaning without")
+	check(c.Sessions != nil || !c.Fenced, "Sessions", "are required with Fenced")
 	check(c.MaxClockRateSkew < 1, "MaxClockRateSkew", "is %v, must be less than 1", c.MaxClockRateSkew)
 	check(c.StepDownTimeout > 0, "StepDownTimeout",
 		"is %s, must be positive; LeaseDuration leaves %s after RenewDeadline, with MaxClockRateSkew to spare",

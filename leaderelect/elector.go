@@ -15,59 +15,58 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Elector competes for one lease and runs the work of the leader while it holds it. The package documentation has the
-// rules and the guarantees.
+// Elector competes for one lease, and runs the work of the leader while it holds the lease. The package documentation has
+// the guarantees.
 //
-// [Elector.Run] is for a process that stays: it campaigns again after a loss. [Elector.RunOnce] leads for at most one
-// term, as client-go does.
+// [Elector.Run] competes again after a loss. [Elector.RunOnce] leads for at most one term, as client-go does.
 //
-// The other methods may be called concurrently, also while nothing runs.
+// All methods may be called concurrently, even if the elector does not run.
 type Elector struct {
 	cfg         Config
 	log         *slog.Logger
-	incarnation string        // random: two electors of one identity are two
-	headStart   time.Duration // which it leaves to a preferred successor
-	link        *lease.Link   // to the slots of package shard, if this elector is one of theirs; empty if not
+	incarnation string        // random: tells electors of one identity apart
+	headStart   time.Duration // how long it leaves the lease to a preferred successor
+	link        *lease.Link   // to the slots of package shard, if this elector belongs to one; otherwise empty
 
 	calls lease.Calls
-	wake  chan struct{} // capacity 1; who has changed outUntil sends, the goroutine of Run receives, nobody closes
+	wake  chan struct{} // capacity 1; the code that changes outUntil sends, the goroutine of Run receives, never closed
 
 	mu sync.Mutex
 	// mu guards the following.
 	running   bool
 	current   *Leadership   // from its acquisition until its callbacks have returned; else nil
-	ending    *Leadership   // from then until it was released, if it is to be; else nil
-	leader    Leader        // as it was last seen
+	ending    *Leadership   // from then until the lease is released or kept; else nil
+	leader    Leader        // the leader in the record that was read last
 	known     bool          // leader is set
-	barred    bool          // it does not take the lease, until it is admitted
-	outUntil  time.Time     // it does not take the lease before
-	outFor    time.Duration // how long it stays out after a term that was resigned
-	successor string        // for whom it resigned last; "" is anyone
+	barred    bool          // the elector does not take the lease until it is admitted
+	outUntil  time.Time     // the elector does not take the lease before this time
+	outFor    time.Duration // how long it stays out after it has resigned
+	successor string        // the elector for which it resigned last; "" is any
 	watch     *hint.Watch   // of this run; nil if the store cannot watch
-	terms     uint64        // that have begun
-	lost      uint64        // of them
+	terms     uint64        // how many have begun
+	lost      uint64        // how many of them were lost
 	health    health        // of the store, in this run or the last one
 
-	// The following belong to the goroutine of Run. Outside of a run they remember the last one.
+	// The following belong to the goroutine of Run. They stay as they are between two runs.
 
 	warnings  *lease.Warnings
 	callbacks *callbacks
 	working   sync.WaitGroup // the work of a term, with its callbacks
-	prior     observation    // what was known before the first read; zero is nothing
+	prior     observation    // the record as it was known before the first read; zero is unknown
 	seen      lease.Seen
-	foreign   error // the record is not that of a lease, so this elector must not take it
+	foreign   error // set if the record is not a lease, so that this elector must not take it
 	attempts  lease.Attempts
-	done      uint64         // the last term of ours that must not be led (again)
+	done      uint64         // the last term of this elector that must not begin, or not again
 	created   uint64         // the term of a Create whose reply may be lost; 0 if there is none
 	floor     uint64         // terms begin here, because the record was created anew
 	presence  *hint.Presence // of this run; nil without Config.Sessions
-	notEarly  time.Time      // no lease is taken before its end, until then
+	notEarly  time.Time      // until then, no lease is taken before it has expired
 }
 
-// Leader is who leads, as the record says.
+// Leader describes the leader in a record.
 type Leader struct {
 	Identity    string            // Config.Identity of the leader
-	Incarnation string            // tells electors of the same identity apart
+	Incarnation string            // random: tells electors of one identity apart
 	Term        uint64            // the fencing token of this leadership
 	Metadata    map[string]string // Config.Metadata of the leader
 }
@@ -89,7 +88,7 @@ func New(cfg Config) (*Elector, error) {
 	return e, nil
 }
 
-// join makes e one of the electors of a replica.
+// join links e to the slots of its replica.
 func (e *Elector) join(l *lease.Link) {
 	l.Timing = lease.Timing{
 		LeaseDuration: e.cfg.LeaseDuration, RetryPeriod: e.cfg.RetryPeriod,
@@ -100,13 +99,14 @@ func (e *Elector) join(l *lease.Link) {
 	e.link = l
 }
 
-// Run competes for the lease until ctx ends. While this elector leads, the work runs; when the term is over and the work
-// has returned, it competes again, after work that returned by itself only when others had a chance.
+// Run competes for the lease until ctx ends. While this elector leads, the work runs. When the term is over and the work has
+// returned, the elector competes again. If the work returned by itself, the elector waits for two RetryPeriods first, so that
+// others have a chance.
 //
-// Run returns nil after ctx has ended, the work has returned, and the lease was released if it is to be. It does not
-// return before the work does, and waits for a store that hangs at most RequestTimeout for a write under way, for
-// the release, and for calls that are left. If calls are left even then, the error wraps ErrStoreStuck. It is ErrRunning,
-// at once, if the elector is running already. It may be run again after it has returned.
+// After ctx ends, Run waits for the work, releases the lease if ReleaseOnCancel is set, and returns nil. If the store hangs, Run
+// waits at most RequestTimeout for each of: a write in flight, the release, and the calls that are left. If calls are left
+// after that, the error wraps ErrStoreStuck. If the elector is running already, Run returns ErrRunning at once. Run may be
+// called again after it has returned.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.run(ctx, func() error {
 		for {
@@ -123,11 +123,9 @@ func (e *Elector) Run(ctx context.Context) error {
 	})
 }
 
-// RunOnce competes for the lease until it has led for one term, or ctx ends. It returns when the work has returned and
-// the lease was released if it is to be: nil if ctx has ended or the work returned nil by itself, otherwise an error that
-// wraps why the lease was lost and what the work returned, if that says more than why its context ended.
-//
-// In everything else it is like Run.
+// RunOnce is like Run, but returns after one term. It returns nil if ctx has ended or if the work returned nil by itself.
+// Otherwise the error wraps the reason why the lease was lost, and the error of the work unless that only repeats why its
+// context ended.
 func (e *Elector) RunOnce(ctx context.Context) error {
 	return e.run(ctx, func() error {
 		l := e.campaign(ctx)
@@ -141,14 +139,14 @@ func (e *Elector) RunOnce(ctx context.Context) error {
 	})
 }
 
-// IsLeader reports whether this elector may act as the leader now. It reads the clock, as [Leadership.Err] does.
+// IsLeader reports whether this elector may act as the leader now. Like [Leadership.Err], it reads the clock.
 func (e *Elector) IsLeader() bool {
 	l := e.leadership()
 	return l != nil && l.Err() == nil
 }
 
-// Leader returns the leader that was last seen, and false if there is none: nothing was read yet, the lease was released,
-// or the record is gone. A leader that is dead stays until another takes over.
+// Leader returns the leader in the record that was read last. It returns false if nothing was read yet, if the lease was
+// released, or if the record is gone. A leader that has crashed is returned until another one takes over.
 func (e *Elector) Leader() (Leader, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,12 +155,13 @@ func (e *Elector) Leader() (Leader, bool) {
 	return l, e.known
 }
 
-// Check returns an error if this elector needs help, for longer than LeaseDuration and the given tolerance:
+// Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance:
 //
-//   - The lease is lost, and the work of the leader still runs. This process should be ended.
-//   - It leads, and the work has not begun, or has returned and OnStoppedLeading has not: it holds the lease for nothing.
-//   - It runs, and no read of the store was ever answered; or reads are answered and no writes: a directory that cannot
-//     be written, or a table that is not there. An outage of a store that has worked is no error.
+//   - The lease is lost, and the work still runs. This process should end.
+//   - The elector leads, but a hook delays the work, or the work has returned and OnStoppedLeading has not. The lease is held
+//     for nothing.
+//   - The store has never answered a read, or answers reads and no writes: the directory is read-only, or the table is
+//     missing. An outage of a store that has worked before is not reported.
 //
 // Check is for a liveness probe.
 func (e *Elector) Check(tolerance time.Duration) error {
@@ -173,7 +172,7 @@ func (e *Elector) Check(tolerance time.Duration) error {
 	return nil
 }
 
-// check returns what is wrong with the leadership, and what is wrong with the store.
+// check returns the error of the leadership and the error of the store.
 func (e *Elector) check(tolerance time.Duration) (own, store error) {
 	patience := e.cfg.LeaseDuration + tolerance
 	own = e.checkLeadership(patience)
@@ -185,7 +184,7 @@ func (e *Elector) check(tolerance time.Duration) (own, store error) {
 	return own, store
 }
 
-// checkLeadership is Check of the leadership that lasts, if there is one.
+// checkLeadership is Check of the present leadership, if there is one.
 func (e *Elector) checkLeadership(patience time.Duration) error {
 	l := e.leadership()
 	if l == nil {
@@ -205,7 +204,7 @@ func (e *Elector) checkLeadership(patience time.Duration) error {
 	return nil
 }
 
-// run runs f between the begin and the end of a run.
+// run starts what a run needs, calls f, and cleans up.
 func (e *Elector) run(ctx context.Context, f func() error) (err error) {
 	e.mu.Lock()
 	busy := e.running
@@ -235,12 +234,12 @@ func (e *Elector) run(ctx context.Context, f func() error) (err error) {
 	return f()
 }
 
-// cleanUp ends all that a run has started. It returns an error that wraps ErrStoreStuck for what it leaves behind.
+// cleanUp ends everything that run has started. It returns an error that wraps ErrStoreStuck if a call does not end.
 func (e *Elector) cleanUp(watch *hint.Watch) error {
 	e.mu.Lock()
 	l := cmp.Or(e.current, e.ending)
 	e.mu.Unlock()
-	if l != nil { // f did not get to its end
+	if l != nil { // f has panicked
 		l.end(ErrTermEnded)
 		e.working.Wait()
 		e.setEnding(l)
@@ -264,7 +263,7 @@ func (e *Elector) cleanUp(watch *hint.Watch) error {
 	return errors.Join(errs...)
 }
 
-// leadership returns the leadership that lasts, or nil.
+// leadership returns the present leadership, or nil.
 func (e *Elector) leadership() *Leadership {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -278,7 +277,7 @@ func (e *Elector) setWatch(w *hint.Watch) {
 	e.watch = w
 }
 
-// publish makes what was read of the record known to others.
+// publish updates Leader from a record that was read or written, and calls OnNewLeader if the leadership is new.
 func (e *Elector) publish(v lease.View) {
 	e.mu.Lock()
 	was, wasKnown := e.leader, e.known
@@ -293,8 +292,8 @@ func (e *Elector) publish(v lease.View) {
 	}
 }
 
-// setCurrent makes l what IsLeader and Check look at. If this elector has resigned since it claimed the lease, l is over
-// before its work begins.
+// setCurrent makes l the present leadership. If this elector has resigned since it claimed the lease, l resigns before its
+// work begins.
 func (e *Elector) setCurrent(l *Leadership) {
 	e.mu.Lock()
 	out := e.barred || time.Now().Before(e.outUntil)
@@ -309,14 +308,14 @@ func (e *Elector) setCurrent(l *Leadership) {
 	}
 }
 
-// setEnding makes l, whose callbacks have returned, what nobody but Resign looks at.
+// setEnding notes that the callbacks of l have returned. Only Resign still uses l.
 func (e *Elector) setEnding(l *Leadership) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.current, e.ending = nil, l
 }
 
-// setEnded notes that l was released, if it is to be. It stays out if somebody has resigned from it.
+// setEnded notes that l is over and the lease was released or kept. If l has resigned, the elector stays out.
 func (e *Elector) setEnded(l *Leadership) {
 	e.mu.Lock()
 	e.ending = nil
@@ -335,7 +334,7 @@ func (e *Elector) countLost() {
 	e.lost++
 }
 
-// logEnd logs the end of a term whose error nobody receives.
+// logEnd logs the end of a term, because no caller receives its error.
 func (e *Elector) logEnd(ctx context.Context, term uint64, out outcome) {
 	if err := out.err(); err != nil {
 		e.log.WarnContext(ctx, "leaderelect: leadership ended", "term", term, "cause", err)

@@ -9,10 +9,10 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Hooks observe an [Elector]. Each may be nil. They are called without locks and should be fast: the work begins when
+// Hooks observe an [Elector]. Each may be nil. They are called without locks and should be fast: the work begins after
 // StartedLeading returns, and a renewal waits for Request. A panic in a hook is captured and logged. StartedLeading and
-// StoppedLeading are called one at a time, Request concurrently with them. With [Elector.Stats] they give the two metrics of
-// client-go's leaderelection:
+// StoppedLeading are called one at a time, Request concurrently with them. Together with [Elector.Stats], they provide the two
+// metrics of client-go's leaderelection:
 //
 //	leader_election_master_status    StartedLeading and StoppedLeading, or Stats: Leading
 //	leader_election_slowpath_total   Request, with the operation "get", while the elector leads
@@ -20,12 +20,12 @@ type Hooks struct {
 	// StartedLeading is called when a term begins, before its work does.
 	StartedLeading func(term uint64)
 
-	// StoppedLeading is called when the work of a term has returned, and before the lease is released, with the cause that
-	// OnStoppedLeading gets.
+	// StoppedLeading is called after the work of a term has returned and before the lease is released. It receives the same
+	// cause as OnStoppedLeading.
 	StoppedLeading func(term uint64, cause error)
 
-	// Request is called after each call of the store, or when it was given up, with the operation ("get", "create" or
-	// "update") and how long it took.
+	// Request is called when a call of the store has returned or has timed out. The operation is "get", "create", or
+	// "update".
 	Request func(operation string, took time.Duration, err error)
 }
 
@@ -36,21 +36,21 @@ func (e *Elector) notify(hook string, f func()) {
 	}
 }
 
-// callbacks calls OnNewLeader, one call after the other, in a goroutine of its own. It keeps only the newest leader that
-// still waits for its call, so a slow callback costs no memory, and a callback that hangs delays nothing else.
+// callbacks calls OnNewLeader in its own goroutine, one call at a time. While a call runs, it keeps only the newest leader. So
+// a slow callback costs no memory, and a callback that hangs delays nothing else.
 type callbacks struct {
 	log         *slog.Logger
 	onNewLeader func(Leader)
-	wake        chan struct{} // capacity 1; newLeader and stop send after a change, nobody closes
+	wake        chan struct{} // capacity 1; newLeader and stop send after a change, never closed
 	stopped     chan struct{} // closed by run when it returns
 
 	mu sync.Mutex
 	// mu guards the following.
-	leader *Leader // newest that was not called back yet; nil if there is none
+	leader *Leader // the newest leader that was not reported yet; nil if there is none
 	closed bool
 }
 
-// startCallbacks returns callbacks that wait for a new leader. Its owner calls stop.
+// startCallbacks returns callbacks that wait for a new leader. The caller calls stop.
 func startCallbacks(log *slog.Logger, onNewLeader func(Leader)) *callbacks {
 	c := &callbacks{log: log, onNewLeader: onNewLeader, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 
@@ -60,7 +60,7 @@ func startCallbacks(log *slog.Logger, onNewLeader func(Leader)) *callbacks {
 	return c
 }
 
-// newLeader has OnNewLeader called. It replaces a leader that still waits for its call.
+// newLeader makes l the next leader to report, in place of any that was not reported yet.
 func (c *callbacks) newLeader(l Leader) {
 	if c.onNewLeader == nil {
 		return
@@ -71,7 +71,7 @@ func (c *callbacks) newLeader(l Leader) {
 	lease.Wake(c.wake)
 }
 
-// stop makes the call that still waits, and returns when that call has returned.
+// stop reports a leader that was not reported yet, and returns when OnNewLeader has returned.
 func (c *callbacks) stop() {
 	c.mu.Lock()
 	c.closed = true
@@ -98,7 +98,7 @@ func (c *callbacks) run() {
 	}
 }
 
-// take returns the leader that waits for its call, or nil.
+// take returns the leader to report next, or nil.
 func (c *callbacks) take() (leader *Leader, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -125,5 +125,5 @@ func TestExitOnOverrunEndsTheProcess(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, child.Run(), &exit)
 	assert.Equal(t, 1, exit.ExitCode())
-	assert.Contains(t, log.String(), "exit: the work goes on although another may lead")
+	assert.Contains(t, log.String(), "exit: the work continues although another elector may lead")
 }

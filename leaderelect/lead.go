@@ -12,23 +12,23 @@ import (
 
 // tenure is what the goroutine of Run knows of the record while it leads.
 type tenure struct {
-	*Leadership // nil for a claim whose outcome is not known
+	*Leadership // nil for a claim whose outcome is unknown
 
 	term     uint64
 	acquired time.Time
 	version  string       // of the last write that is known to have happened
-	sent     lease.Moment // when the last write was sent, whatever became of it
+	sent     lease.Moment // when the last write was sent, whether it succeeded or not
 	session  string       // in the record of that version
 }
 
 // outcome is how a term ended.
 type outcome struct {
 	lost     error // why the lease was lost; nil if it was not
-	canceled error // why the caller's context ended, or ErrResigned; nil if it goes on
-	work     error // what the callbacks returned, unless it only says why their context ended
+	canceled error // the cause of the caller's context, or ErrResigned; nil if neither
+	work     error // the error of the callbacks, unless it only repeats why their context ended
 }
 
-// cause is what OnStoppedLeading gets.
+// cause returns the cause for OnStoppedLeading.
 func (o outcome) cause() error {
 	why := o.lost
 	if why == nil {
@@ -43,7 +43,7 @@ func (o outcome) cause() error {
 	return errors.Join(why, o.work)
 }
 
-// err is what is wrong with the term: that the caller has canceled is not.
+// err returns the error of the term. The caller's cancel is no error.
 func (o outcome) err() error {
 	if o.lost == nil {
 		return o.work
@@ -52,7 +52,7 @@ func (o outcome) err() error {
 	return o.cause()
 }
 
-// byItself reports whether the work returned although it could have gone on.
+// byItself reports whether the work returned although it could have continued.
 func (o outcome) byItself() bool {
 	return o.lost == nil && o.canceled == nil
 }
@@ -88,7 +88,7 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 	ours := out.lost == nil || errors.Is(out.lost, ErrDrainTimeout)
 	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil || t.hasResigned()) {
 		e.release(ctx, t, false)
-		e.presence.Renew() // it tells followers to look
+		e.presence.Renew() // so that followers read the record
 	}
 	e.setEnded(t.Leadership)
 	return out
@@ -96,7 +96,7 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 
 // perform runs the callbacks of a term.
 func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
-	if !l.takesWork() { // it has resigned since it claimed the lease
+	if !l.takesWork() { // the elector has resigned since it claimed the lease
 		return judge(ctx, l, nil)
 	}
 	if hook := e.cfg.Hooks.StartedLeading; hook != nil {
@@ -117,7 +117,7 @@ func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
 	return out
 }
 
-// judge tells why the work returned err.
+// judge returns the outcome of work that returned err.
 func judge(ctx context.Context, l *Leadership, err error) outcome {
 	out := outcome{lost: l.Err(), canceled: context.Cause(ctx)}
 	if out.canceled == nil && l.hasResigned() {
@@ -133,7 +133,7 @@ func judge(ctx context.Context, l *Leadership, err error) outcome {
 	return out
 }
 
-// renewUntil renews the lease every RetryPeriod until the callbacks are done. When the term is over it only waits.
+// renewUntil renews the lease every RetryPeriod until the callbacks are done. After the term is over, it only waits.
 func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 	tick := time.NewTimer(e.untilRenewal(t))
 	defer tick.Stop()
@@ -149,11 +149,11 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 			}
 		case <-e.presence.Changes():
 			if t.session != e.presence.Session() && len(done) == 0 && t.Err() == nil {
-				e.renew(t) // the record must not name a session for longer than it is held
+				e.renew(t) // the record must not name a session that is not held
 				tick.Reset(e.untilRenewal(t))
 			}
 		case <-tick.C:
-			switch { // select takes any that is ready, and after a pause the timer of the lease may come last
+			switch { // select picks any case that is ready, and after a pause the timer of the lease may come last
 			case len(done) > 0:
 			case t.Err() != nil:
 				t.end(ErrLeaseExpired)
@@ -165,7 +165,7 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 	}
 }
 
-// untilRenewal returns how long it is until the next renewal. The last attempt before the deadline is not left to chance.
+// untilRenewal returns the time until the next renewal. One attempt is always made a quarter of RetryPeriod before the deadline.
 func (e *Elector) untilRenewal(t *tenure) time.Duration {
 	next := time.Until(t.sent.Add(e.cfg.RetryPeriod))
 	last := time.Until(t.Deadline().Add(-e.cfg.RetryPeriod / 4))
@@ -184,20 +184,19 @@ func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
 		return out
 	case <-overrun.C:
 	}
-	if len(done) > 0 { // it came in time, and select took the timer
+	if len(done) > 0 { // the work returned in time, and select picked the timer
 		return <-done
 	}
 	if e.cfg.OnStepDownOverrun == nil {
-		e.log.ErrorContext(l.ctx, "leaderelect: the work goes on although another may lead", "term", l.term, "cause", l.Err())
+		e.log.ErrorContext(l.ctx, "leaderelect: the work continues although another elector may lead", "term", l.term, "cause", l.Err())
 	} else if err := lease.Guard(l.ctx, func(context.Context) error { e.cfg.OnStepDownOverrun(l); return nil }); err != nil {
 		e.log.ErrorContext(l.ctx, "leaderelect: OnStepDownOverrun failed", "term", l.term, "error", err)
 	}
 	return <-done
 }
 
-// renew extends the lease by one write, if it can. Only a definite answer ends the term; silence does not, for that there
-// is the deadline. After a write whose outcome is not known, the next may replace a version that is old: then it conflicts,
-// and the record is read.
+// renew extends the lease by one write. A write without a reply does not end the term: the deadline does. After a write with an
+// unknown outcome, the next write may conflict with it. Then the record is read.
 func (e *Elector) renew(t *tenure) {
 	t.sent = lease.Beginning()
 	rec, entry, err := e.write(t.ctx, t.version, lease.Record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
@@ -218,8 +217,8 @@ func (e *Elector) wrote(t *tenure, v lease.View) bool {
 	return v.Held() && v.Record.Incarnation == e.incarnation && v.Record.Term == t.term && v.Record.Renewal <= e.attempts.Last
 }
 
-// verify reads the record to find out what became of the writes of this term. It ends the term if the record is not ours
-// any more. If it cannot be read nothing changes.
+// verify reads the record to find out which writes of this term have happened. It ends the term if the record is no longer
+// ours. If the read fails, nothing changes.
 func (e *Elector) verify(t *tenure) {
 	v, err := e.read(t.ctx)
 	if err != nil {
@@ -249,9 +248,9 @@ func (e *Elector) verify(t *tenure) {
 	e.publish(v)
 }
 
-// ExitOnOverrun is a [Config.OnStepDownOverrun] that ends the process, with exit code 1 and an error in slog's default
-// log, for work that cannot be stopped otherwise: another may lead already, and what this process still does is wrong.
+// ExitOnOverrun is a [Config.OnStepDownOverrun] for work that cannot be stopped otherwise. It logs an error to slog's default
+// logger and ends the process with exit code 1, because another process may already lead.
 func ExitOnOverrun(l *Leadership) {
-	slog.Error("leaderelect: exit: the work goes on although another may lead", "term", l.term, "cause", l.Err())
+	slog.Error("leaderelect: exit: the work continues although another elector may lead", "term", l.term, "cause", l.Err())
 	os.Exit(1)
 }

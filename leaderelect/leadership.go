@@ -10,15 +10,14 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Leadership is one term of this elector as the leader. Config.OnStartedLeading gets it, and finds it in its context
+// Leadership is one term of an elector as the leader. Config.OnStartedLeading receives it, and its context carries it
 // ([FromContext]).
 //
-// Work that lasts long watches a context. Work that has effects outside of the process asks [Leadership.Err] right before
-// each of them, and sends the term along so that the receiver can refuse a leader of the past.
+// Work that takes long watches a context. Before each effect outside of the process, call [Leadership.Err]. Send the term
+// along, so that the receiver can refuse an earlier leader. Writes to a store.Store under one of the contexts of a leadership
+// carry the term by themselves: see store.WithFence.
 //
-// Writes to a store.Store under one of its contexts carry the term by themselves: see store.WithFence.
-//
-// All methods may be called concurrently, also after the term.
+// All methods may be called concurrently, even after the term.
 type Leadership struct {
 	key     string
 	term    uint64
@@ -43,7 +42,7 @@ type Leadership struct {
 	since    time.Time    // when stage began
 }
 
-// stage is how far the callbacks of a term have come.
+// stage is the progress of the callbacks of a term.
 type stage int
 
 const (
@@ -52,8 +51,8 @@ const (
 	workReturned              // OnStoppedLeading is, and its hook
 )
 
-// newLeadership returns a leadership that ends at sent+RenewDeadline at the latest. ctx is that of the caller of Run.
-// Its owner calls end when the work has returned.
+// newLeadership returns a leadership that ends at sent+RenewDeadline unless it is extended. ctx is the context of Run. The
+// caller calls end when the work has returned.
 func newLeadership(ctx context.Context, cfg *Config, term uint64, sent lease.Moment) *Leadership {
 	l := &Leadership{
 		key:           cfg.Key,
@@ -73,14 +72,14 @@ func newLeadership(ctx context.Context, cfg *Config, term uint64, sent lease.Mom
 	return l
 }
 
-// Key returns the key of the record. Terms of one key are comparable, those of two are not.
+// Key returns the key of the record. Only terms of the same key can be compared.
 func (l *Leadership) Key() string { return l.key }
 
-// Term returns the fencing token: greater than that of every leadership before, of any elector of the same record.
+// Term returns the fencing token. It is greater than the term of every earlier leadership of any elector of the record.
 func (l *Leadership) Term() uint64 { return l.term }
 
-// Deadline returns the time at which the lease is lost unless it is renewed. It moves with every renewal, and back by as
-// long as the machine was suspended since.
+// Deadline returns the time at which the lease is lost unless it is renewed. Every renewal moves it forward. If the machine
+// was suspended since the last renewal, the deadline is earlier by that time.
 func (l *Leadership) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,37 +87,39 @@ func (l *Leadership) Deadline() time.Time {
 	return l.sent.Add(l.renewDeadline - l.sent.Slept(now))
 }
 
-// Err returns nil while this elector may act as the leader, and otherwise why not: [ErrLeaseExpired], [ErrLeaseTaken],
-// [ErrStoreRegressed], [ErrDrainTimeout] or [ErrTermEnded]. It reads the clock, so it is right even if the
-// process was stopped and no timer has fired yet. On Linux it also counts the time that the machine was suspended, for
-// which no timer fires. It costs about a microsecond.
+// Err returns nil while this elector may act as the leader. Otherwise it returns the reason why not: [ErrLeaseExpired],
+// [ErrLeaseTaken], [ErrStoreRegressed], [ErrDrainTimeout], or [ErrTermEnded]. Err reads the clock, so it is right even if the
+// process was suspended and no timer has fired yet. On Linux it also counts the time that the machine was suspended, which
+// timers do not. A call takes about a microsecond.
 func (l *Leadership) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.errLocked(lease.Present())
 }
 
-// Context ends when the work must stop now, because the lease is lost or DrainTimeout is over; its cause is what Err
-// returns. Unlike the context of OnStartedLeading it continues while the work drains after the caller of Run has canceled,
-// so it is the one for the last writes.
+// Context returns a context that ends when the work must stop at once, because the lease is lost or DrainTimeout has passed.
+// Its cause is the error of Err. Unlike the context of OnStartedLeading, it continues while the work drains, so use it for
+// the last writes.
 func (l *Leadership) Context() context.Context { return l.ctx }
 
 type leadershipKey struct{}
 
 // NewContext returns a copy of ctx that carries this leadership, for work of the leader that began elsewhere, such as a
-// request: [FromContext] finds it there, and writes to a store.Store carry the term. It does not end with the leadership.
+// request. [FromContext] returns the leadership, and writes to a store.Store carry the term. The copy does not end with the
+// leadership.
 func (l *Leadership) NewContext(ctx context.Context) context.Context {
 	return store.WithFence(context.WithValue(ctx, leadershipKey{}, l), store.Fence{Lease: l.key, Term: l.term})
 }
 
-// FromContext returns the leadership whose work has ctx: one of its two contexts, or one derived from them.
+// FromContext returns the leadership that ctx carries. Both contexts of a leadership carry it, and so do those of
+// [Leadership.NewContext] and those derived from any of them.
 func FromContext(ctx context.Context) (*Leadership, bool) {
 	l, ok := ctx.Value(leadershipKey{}).(*Leadership)
 	return l, ok
 }
 
-// extend moves the deadline for a write that was acknowledged, or is proven to have happened, and was sent at the given
-// moment. A term that is over stays over, even if its timer is late.
+// extend moves the deadline after a write that is known to have happened and was sent at the given moment. A term that is
+// over stays over, even if its timer is late.
 func (l *Leadership) extend(sent lease.Moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +133,7 @@ func (l *Leadership) extend(sent lease.Moment) {
 	}
 }
 
-// expire is what the expiry timer runs.
+// expire is the function of the expiry timer.
 func (l *Leadership) expire() {
 	l.mu.Lock()
 	now := lease.Present()
@@ -143,7 +144,7 @@ func (l *Leadership) expire() {
 	}
 }
 
-// startDrain bounds the time that the work has from now on. A negative timeout is no bound.
+// startDrain ends the term after timeout, unless the work returns before. A negative timeout is no limit.
 func (l *Leadership) startDrain(timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +153,7 @@ func (l *Leadership) startDrain(timeout time.Duration) {
 	}
 }
 
-// resign has the work drain, as the end of the caller's context does.
+// resign makes the work drain, as the end of the caller's context does.
 func (l *Leadership) resign(drain time.Duration) {
 	l.mu.Lock()
 	l.resigned = true
@@ -161,21 +162,21 @@ func (l *Leadership) resign(drain time.Duration) {
 	l.endWork(ErrResigned)
 }
 
-// proceed notes that the callbacks have come to the given stage.
+// proceed notes that the callbacks have reached a stage.
 func (l *Leadership) proceed(to stage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stage, l.since = to, time.Now()
 }
 
-// progress returns how far the callbacks have come, and when they came there.
+// progress returns the stage that the callbacks have reached, and when they reached it.
 func (l *Leadership) progress() (stage, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stage, l.since
 }
 
-// takesWork reports whether the work may begin: the term lasts, and is not to end.
+// takesWork reports whether the work may begin: the term is not over, and nobody has canceled or resigned.
 func (l *Leadership) takesWork() bool {
 	return l.work.Err() == nil && l.Err() == nil
 }

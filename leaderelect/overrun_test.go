@@ -151,7 +151,7 @@ func TestAnOverrunThatNobodyAsksForIsLogged(t *testing.T) {
 		w.cut("a", time.Hour)
 		after(2 * lease)
 		require.NoError(t, a.stop())
-		assert.Contains(t, log.String(), `level=ERROR msg="leaderelect: the work goes on although another may lead" key=lease identity=a term=1`)
+		assert.Contains(t, log.String(), `level=ERROR msg="leaderelect: the work continues although another elector may lead" key=lease identity=a term=1`)
 		w.finish(t)
 	})
 }

@@ -9,32 +9,28 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Resign gives the lease up, if this elector leads. The elector then stays out for stayOut, or for two RetryPeriods if that
-// is longer, so that others have a chance. Resign is for a drain, an upgrade or a rebalancing: the elector continues to
-// run and to follow.
+// Resign ends the leadership of this elector, if it leads. The elector continues to run and to follow, for example during an
+// upgrade or a rebalancing. It does not take the lease for stayOut, but at least two RetryPeriods, so that others have a chance.
 //
-// The context of the work ends with [ErrResigned], and the lease is kept while the work drains, as when the caller of Run
-// cancels: DrainTimeout applies, and after OnStoppedLeading the lease is released, whatever ReleaseOnCancel says. Resign
-// returns when it was, or is lost, or with an error when ctx ends: then the work still goes on to drain. RunOnce returns
-// nil for a term that was resigned.
+// The context of the work ends with [ErrResigned], and the elector keeps the lease while the work drains, for DrainTimeout at
+// most. After OnStoppedLeading it releases the lease, even without ReleaseOnCancel. Resign returns when the lease was released
+// or lost. If ctx ends first, Resign returns an error and the work continues to drain. RunOnce returns nil after a Resign.
 //
-// An elector that does not lead just stays out. If a claim of it is in flight, it gives the lease back before its work
-// begins.
+// If a claim of this elector is in flight, it gives the lease back before its work begins.
 //
-// No callback of this elector may call Resign, which waits for them. The work returns instead.
+// Resign waits for the callbacks of this elector, so they must not call it. The work can return instead.
 func (e *Elector) Resign(ctx context.Context, stayOut time.Duration) error {
 	return e.resign(ctx, stayOut, "")
 }
 
-// HandOver resigns in favor of the elector with the given identity or incarnation: all others hold back for four
-// RetryPeriods after the release. If that elector has not taken the lease by then, any may. In everything else HandOver is
-// like Resign.
+// HandOver is like Resign, in favor of the elector with the given identity or incarnation. All other electors wait for four
+// RetryPeriods after the release. If the successor has not taken the lease by then, any elector may.
 func (e *Elector) HandOver(ctx context.Context, successor string) error {
 	return e.resign(ctx, 0, successor)
 }
 
-// headStart is how many RetryPeriods others leave to a preferred successor, and minStayOut how many one that has resigned
-// leaves to all.
+// headStart is how many RetryPeriods the others wait for a preferred successor. minStayOut is how many an elector that has
+// resigned waits for all others.
 const (
 	headStart  = 4
 	minStayOut = 2
@@ -67,8 +63,8 @@ func (e *Elector) stayOut(d time.Duration) {
 	}
 }
 
-// revoke is HandOver without waiting, and for good: until it is admitted, this elector does not take the lease. It may be
-// called again, with another successor.
+// revoke is HandOver without waiting. This elector does not take the lease again until admit is called. revoke may be called
+// again with another successor.
 func (e *Elector) revoke(successor string) {
 	e.mu.Lock()
 	e.barred = true
@@ -91,7 +87,7 @@ func (e *Elector) admit() {
 	}
 }
 
-// mayTake returns from when on this elector wants the lease.
+// mayTake returns the time from which this elector competes.
 func (e *Elector) mayTake() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,16 +97,16 @@ func (e *Elector) mayTake() time.Time {
 	return e.outUntil
 }
 
-// releaseAttempts bounds the writes of a release: one, and one after each look at what became of the one before.
+// releaseAttempts is the maximum number of writes of a release. Between two writes, the record is read.
 const releaseAttempts = 3
 
-// release replaces our record by a tombstone with the same term. The work must have returned. It replaces only the version
-// that was last seen to be ours, so it cannot touch the record of a successor. If that version is not known, release reads
-// the record first. It writes nothing if the store went back to an older record.
+// release replaces our record by a tombstone with the same term, after the work has returned. It replaces only the version
+// that was last known to be ours, so it cannot replace the record of a successor. If read is true, that version is not known,
+// and release reads the record first. It writes nothing if the store has gone back to an older record.
 func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.RequestTimeout, lease.ErrNoReply)
 	defer cancel()
-	e.done = max(e.done, t.term) // a tombstone that is under way may replace a record of this term, and only of this
+	e.done = max(e.done, t.term) // a tombstone in flight may still replace a record of this term, and of no other
 	e.mu.Lock()
 	successor := e.successor
 	e.mu.Unlock()
@@ -127,7 +123,7 @@ func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 			}
 			if regressed || !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term != t.term {
 				e.publish(v)
-				return // it is not ours; if the store went back to one of ours, another may lead a later term
+				return // not our record; or an older one of ours, and another elector may lead a later term
 			}
 			t.version, t.acquired = v.Version, v.Record.AcquireTime
 		}

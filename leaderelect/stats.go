@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Stats is what an [Elector] has done so far.
+// Stats is a snapshot of an [Elector].
 type Stats struct {
-	Leading   bool      // it may act as the leader
-	Term      uint64    // of the leadership that lasts; 0 if there is none
-	Deadline  time.Time // when it is lost unless it is renewed; zero if there is none
-	Terms     uint64    // how many terms it has begun
-	Lost      uint64    // how many of them were lost, and not ended by the work, by Resign or by the caller
-	Watching  bool      // the store tells of changes; if not, the record is polled
-	LastError error     // why the last write, or else the last read of the store had no clear answer; nil if both had
+	Leading   bool      // whether it may act as the leader
+	Term      uint64    // of the present leadership; 0 if there is none
+	Deadline  time.Time // when the present leadership is lost unless it is renewed; zero if there is none
+	Terms     uint64    // how many terms have begun
+	Lost      uint64    // how many terms were lost; those that the work, Resign, or the caller has ended do not count
+	Watching  bool      // whether the store reports changes; otherwise the elector polls
+	LastError error     // of the last write, or else of the last read, if it had no clear reply; nil if both had one
 }
 
-// Stats returns what the elector has done so far.
+// Stats returns a snapshot of the elector.
 func (e *Elector) Stats() Stats {
 	e.mu.Lock()
 	l := e.current
@@ -28,21 +28,21 @@ func (e *Elector) Stats() Stats {
 	return s
 }
 
-// health is what the store has answered in this run. An answer is a reply that is clear: a record, a success, or a
-// definite error. The zero value is that of a run in which the store has not been called.
+// health records how the store has replied in this run. A clear reply is a record, a success, or a definite error. The zero
+// value is that of a run in which the store was not called yet.
 type health struct {
-	answered bool    // some read was
-	reads    failing // the last read, and those before it
-	writes   failing // the same for writes; none if the last read has failed, for then nothing is known of writes
+	answered bool    // some read had a clear reply
+	reads    failing // the last reads, if they have failed
+	writes   failing // the last writes, if they have failed; empty if the last read has failed too
 }
 
-// failing is a series of calls without an answer.
+// failing is a series of calls without a clear reply.
 type failing struct {
 	err         error // of the last one; nil if there are none
 	first, last time.Time
 }
 
-// lasts returns for how long calls have been made without an answer.
+// lasts returns the time from the first to the last call of the series.
 func (f *failing) lasts() time.Duration { return f.last.Sub(f.first) }
 
 // note adds a call to the series, or ends it.
@@ -71,7 +71,7 @@ func (h *health) note(operation string, err error) {
 	}
 }
 
-// lastError returns why the last call failed. A read that works does not hide that writes do not.
+// lastError returns the error of the last write, or else of the last read. A successful read does not hide failing writes.
 func (h *health) lastError() error {
 	if h.writes.err != nil {
 		return h.writes.err
@@ -79,9 +79,9 @@ func (h *health) lastError() error {
 	return h.reads.err
 }
 
-// check returns an error if it seems that the store can never work: no read was ever answered, or reads are and writes are
-// not, for longer than the given time. A store that has worked and cannot be reached is not an error: a process that is
-// started again cannot reach it either.
+// check returns an error if, for longer than patience, no read has ever had a reply, or reads have replies and writes have
+// none. Then the store probably cannot work. An outage of a store that has worked is no error, because a restart of the
+// process would not help.
 func (h *health) check(patience time.Duration) error {
 	switch {
 	case !h.answered && h.reads.lasts() > patience:
@@ -99,7 +99,8 @@ func (e *Elector) noteCall(operation string, err error) {
 	e.health.note(operation, err)
 }
 
-// noteTold notes that a watch has told the record, which is as good as a read; another writes it if it is held.
+// noteTold notes that a watch has reported the record, which is as good as a read. If the record is held, another elector can
+// write.
 func (e *Elector) noteTold(held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,96 +11,94 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Entry is a record as a [LeaseStore] keeps it.
+// Entry is a record in a [LeaseStore].
 type Entry struct {
-	// Key names the record. Any string is a key.
+	// Key names the record. Any string is a valid key.
 	Key string
 
-	// Value is the content. A store neither reads nor changes it, and keeps no reference to the slice that it was given
-	// or has returned.
+	// Value is the content. A store neither interprets nor changes it, and copies it on the way in and out.
 	Value []byte
 
-	// Term is the fencing token that belongs to Value. It is a number of its own, so that a store can compare it with the
-	// term of a leader that writes something else. A store keeps it as it is.
+	// Term is the fencing token that belongs to Value. A store keeps it unchanged, in a field of its own. So it can compare
+	// the term with that of a leader that writes other data.
 	Term uint64
 
-	// Version names this state of the record. It is opaque, never empty in what a store returns, and a store never uses
-	// it again for the same key. The one exception is [Watcher], which tells by an empty version that there is no record.
+	// Version names this state of the record. It is opaque. A store never returns an empty version, and never uses a version
+	// twice for the same key. The one exception is [Watcher], which reports a missing record with an empty version.
 	Version string
 
-	// Floor is a number of the backend that grows with every write of this key and is not forgotten when the record is
-	// deleted, such as the revision of etcd or the sequence of a stream; 0 if the backend has none. It is set by the
-	// store and ignored in what the store is given. A record that was deleted and is created again begins its terms
-	// there, so terms grow even if nobody remembers the last one.
+	// Floor is a number of the backend that grows with every write of the key, and survives the deletion of the record.
+	// Examples are the revision of etcd and the sequence number of a stream. It is 0 if the backend has none. The store sets
+	// it, and ignores it in its arguments. If a record was deleted and is created again, its terms begin at the floor. So
+	// terms grow even if no elector remembers the last one.
 	Floor uint64
 }
 
-// LeaseStore keeps the record of a lease: one register per key, changed by compare-and-swap. Everything else that
-// an [Elector] needs it does itself, so a LeaseStore has no time to live, no delete, and no idea who calls it.
+// LeaseStore keeps the records of leases: one register per key, changed by compare-and-swap. It needs no time to live, no
+// delete, and no knowledge of its callers. The contract:
 //
-//   - Changes of one key happen one after the other. Of several that were meant for the same version, one succeeds.
-//   - What was acknowledged stays, also when the store is stopped and started, by whatever means.
-//   - A record does not go away by itself, however old it is.
-//   - Get may be behind, but not behind what the same LeaseStore has returned or acknowledged before.
-//   - [ErrNotFound] and [ErrConflict] are definite. Wrap them or return them as they are; errors.Is finds them. After any
-//     other error of Create and Update the caller takes the outcome to be unknown.
-//   - A call returns soon after its ctx has ended, with an error that is not definite. If ctx had ended before the
-//     call, it changes nothing. An elector survives a store that does not keep to this, see [Config.RequestTimeout].
+//   - Changes of one key happen one after the other. If several replace the same version, one of them succeeds.
+//   - An acknowledged write survives any stop and start of the store.
+//   - A record does not disappear by itself, however old it is.
+//   - Get may return a stale record, but none that is older than a record that the same LeaseStore has returned or
+//     acknowledged before.
+//   - [ErrNotFound] and [ErrConflict] are definite: the call has changed nothing. They may be wrapped. After any other error
+//     of Create and Update, the outcome is unknown.
+//   - A call returns soon after its ctx has ended, with an error that is not definite. A call whose ctx has ended before
+//     changes nothing. An elector survives stores that hang: see [Config.RequestTimeout].
 //
-// All methods may be called by many goroutines at once. Package leasetest tests an implementation.
-//
-// A store that can do more says so by a method: [Watcher], and the Lister of package shard.
+// All methods may be called concurrently. Package leasetest tests an implementation. A store with more abilities has more
+// methods: see [Watcher], and Lister of package shard.
 type LeaseStore interface {
 	// Get returns the record, or ErrNotFound.
 	Get(ctx context.Context, key string) (Entry, error)
 
-	// Create stores e under e.Key if there is no record, and returns it with its version; otherwise ErrConflict.
-	// e.Version is ignored.
+	// Create stores e under e.Key and returns it with its version. If there is a record, it returns ErrConflict. It ignores
+	// e.Version.
 	Create(ctx context.Context, e Entry) (Entry, error)
 
-	// Update replaces the record under e.Key if its version is e.Version, and returns it with its new version, which is
-	// another one even if nothing else has changed. If there is no record, or it has another version, it returns
-	// ErrConflict.
+	// Update replaces the record under e.Key if its version is e.Version, and returns it with a new version, even if nothing
+	// else has changed. If there is no record, or it has another version, Update returns ErrConflict.
 	Update(ctx context.Context, e Entry) (Entry, error)
 }
 
-// Watcher is a [LeaseStore] that can tell of changes. Followers that watch need not poll: they take over milliseconds
-// after a release, and a leader that was replaced learns it at once. Nothing else depends on it: an event that is
-// late, lost or told twice delays a change of leader and causes none.
+// Watcher is a [LeaseStore] that reports changes. Followers that watch need not poll: they take over milliseconds after a
+// release. A leader that was replaced stops at once. Nothing else depends on a watch: an event that is late, lost, or repeated
+// can delay a change of leader, but cannot cause one.
 type Watcher interface {
-	// Watch yields the record as it is now, and then after each change, until ctx ends or the consumer leaves its loop.
+	// Watch yields the present record, and then the record after each change, until ctx ends or the consumer leaves its loop.
 	//
-	//   - No record is yielded as an Entry with the key alone, without a version.
-	//   - States that were replaced meanwhile may be left out, the newest may not. They come in the order in which they
-	//     were written, and none is older than what the same store has returned or acknowledged before the call.
-	//   - It may yield the same state again.
-	//   - A watch that breaks yields its error, alone and last. One that simply ends may be taken up again too. When ctx
-	//     ends, it ends soon, with an error or without one.
+	//   - A missing record is an Entry that has only a key.
+	//   - Intermediate states may be left out, the newest may not. States come in the order in which they were written.
+	//     None is older than a record that the same store has returned or acknowledged before the call.
+	//   - The same state may be yielded again.
+	//   - If the watch fails, it yields its error last, with a zero Entry. It may also end without an error. The caller may
+	//     watch again in both cases. After ctx has ended, the watch ends soon, with or without an error.
 	Watch(ctx context.Context, key string) iter.Seq2[Entry, error]
 }
 
-// Sessions tell that a process is gone, or has released, long before its lease has expired: see [Config.Sessions]. A
-// session is held by one process at most and ends with that process, as a connection to a database or a lock on a file
-// does. A process that is only stopped still holds its session.
+// Sessions report that a process has ended, or has released its lease, before the lease expires: see [Config.Sessions]. At
+// most one process holds a session, and the session ends with that process, as a connection to a database does. A process
+// that is suspended still holds its session.
 //
-// A session is a hint. Whether it is held says nothing about who leads, and an implementation that fails or hangs costs
-// time alone. With Config.Fenced, one that reports the end of a session that is held makes leaders change for nothing, at
-// most once in a LeaseDuration for each elector.
+// A session is a hint: it does not decide who leads. If an implementation fails or hangs, followers wait for the lease. With
+// Config.Fenced, a false report that a session has ended causes a needless change of leader, at most once per LeaseDuration
+// for each elector.
 //
 // Both methods may be called concurrently. A call returns soon after its ctx has ended.
 type Sessions interface {
-	// Hold opens a session, calls held, and holds the session until ctx ends or the session is lost. It returns why. The
-	// name is a random text that no session has had before, and none will have again.
+	// Hold opens a session, calls held, and holds the session until ctx ends or the session is lost. The error says why it
+	// returned. The name is random text that no other session has.
 	Hold(ctx context.Context, name string, held func()) error
 
-	// Gone returns nil when nobody holds the session. It blocks while somebody does. It is called only with the names of
-	// sessions that have been held.
+	// Gone blocks while a process holds the session, and then returns nil. It is called only with names of sessions that
+	// were held.
 	Gone(ctx context.Context, name string) error
 }
 
-// Holder reads who holds the lease of a key, for those who want to ask the leader and do not compete themselves: its
-// Metadata can carry an address. It returns an error that wraps [ErrNotFound] when nobody holds the lease. A holder that
-// was killed is returned until another has taken over; Holder cannot tell.
+// Holder reads the present leader of a key, for clients that call the leader and do not compete. The leader's Metadata can
+// carry an address. If the lease is free, the error wraps [ErrNotFound]. Holder cannot notice that a leader has crashed: it
+// returns that leader until another one takes over.
 func Holder(ctx context.Context, s LeaseStore, key string) (Leader, error) {
 	e, err := s.Get(ctx, key)
 	if err != nil {
@@ -154,7 +152,7 @@ func viewOf(e Entry, at time.Time) lease.View {
 	return lease.ViewOf(e.Value, e.Version, e.Term, e.Floor, at)
 }
 
-// leaderOf returns what a record says to followers.
+// leaderOf returns the leader in a record.
 func leaderOf(r lease.Record) Leader {
 	return Leader{Identity: r.Holder, Incarnation: r.Incarnation, Term: r.Term, Metadata: maps.Clone(r.Metadata)}
 }

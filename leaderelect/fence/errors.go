@@ -2,7 +2,7 @@ package fence
 
 import "fmt"
 
-// ErrStale says that the term is less than one that was seen before: another leads.
+// ErrStale means that a greater term was seen before: another leader has taken over.
 var ErrStale = fmt.Errorf("fence: %w", staleError{})
 
 func stale(term, highest uint64) error {

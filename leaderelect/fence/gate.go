@@ -6,21 +6,20 @@ import (
 	"sync"
 )
 
-// Gate lets in the work of the newest leader. The zero value has seen no term and is ready for use. All methods may be
-// called by many goroutines at once. It must not be copied after its first use.
+// Gate admits the work of the newest leader only. The zero value has seen no term and is ready for use. A Gate must not be
+// copied after its first use. All methods may be called concurrently.
 type Gate struct {
 	mu sync.Mutex
 	// mu guards the following.
 	highest uint64
-	current int           // work of the highest term that was let in and has not ended
-	older   int           // the same of lower terms
-	clear   chan struct{} // closed when older is 0; nil when nobody waits
+	current int           // admitted work of the highest term that has not ended
+	older   int           // the same for lower terms
+	clear   chan struct{} // closed when older is 0; nil without a waiter
 }
 
-// Do runs f if no greater term was seen, and returns what f returns. If the term is greater than all that were seen, it
-// first waits for work of lower terms to end. The error wraps [ErrStale] if the term is less than the greatest, also if
-// that has come while Do waited, and the cause of ctx if ctx ends before f has begun. Work of one term may run beside
-// each other.
+// Do runs f and returns its error, unless a greater term was seen. If work of lower terms still runs, Do waits for it first. The
+// error wraps [ErrStale] if a greater term was seen before or arrives while Do waits. If ctx ends before f begins, the error
+// wraps the cause of ctx. Several calls with the same term may run concurrently.
 func (g *Gate) Do(ctx context.Context, term uint64, f func(context.Context) error) error {
 	for {
 		wait, err := g.enter(term)
@@ -43,22 +42,21 @@ func (g *Gate) Do(ctx context.Context, term uint64, f func(context.Context) erro
 	return f(ctx)
 }
 
-// Raise bars all terms below term, without waiting for their work to end. The error wraps ErrStale if a greater term
-// was seen.
+// Raise bars all terms below term. It does not wait for their work. If a greater term was seen, the error wraps ErrStale.
 func (g *Gate) Raise(term uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.raiseLocked(term)
 }
 
-// Highest returns the greatest term that was seen; 0 if there was none.
+// Highest returns the greatest term that was seen, or 0.
 func (g *Gate) Highest() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.highest
 }
 
-// enter lets work in, or returns what it has to wait for.
+// enter admits work, or returns a channel that is closed when work of lower terms has ended.
 func (g *Gate) enter(term uint64) (wait <-chan struct{}, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -2,8 +2,8 @@ package fence
 
 import "sync"
 
-// Register is a value that only the newest leader changes. The zero value holds the zero T of term 0 and is ready for use.
-// All methods may be called by many goroutines at once. It must not be copied after its first use.
+// Register is a value that only the newest leader can change. The zero value holds a zero T of term 0 and is ready for use. A
+// Register must not be copied after its first use. All methods may be called concurrently.
 type Register[T any] struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -11,7 +11,7 @@ type Register[T any] struct {
 	value   T
 }
 
-// Write replaces the value. The error wraps [ErrStale] if a greater term was seen.
+// Write replaces the value. If a greater term was seen, the error wraps [ErrStale].
 func (r *Register[T]) Write(term uint64, value T) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -22,8 +22,8 @@ func (r *Register[T]) Write(term uint64, value T) error {
 	return nil
 }
 
-// Read returns the value, and bars all terms below term, so that what was read stays true for a leader of that term. The
-// error wraps ErrStale if a greater term was seen.
+// Read returns the value and bars all terms below term. So the value does not change unless this leader or a later one changes
+// it. If a greater term was seen, the error wraps ErrStale.
 func (r *Register[T]) Read(term uint64) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +34,7 @@ func (r *Register[T]) Read(term uint64) (T, error) {
 	return r.value, nil
 }
 
-// Peek returns the value and the greatest term that was seen, for those who do not lead.
+// Peek returns the value and the greatest term that was seen, for readers that do not lead.
 func (r *Register[T]) Peek() (value T, term uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package filelease keeps leases in a directory, for the processes of one host. It works on Linux, macOS and the BSDs,
-// on a local file system with hard links. It does not work on NFS, whose caches promise too little.
+// Package filelease keeps leases in a directory, for the processes of one host. It works on Linux, macOS, and the BSDs, on a
+// local file system with hard links. It does not work on NFS, because NFS clients cache directories.
 //
 // # Usage
 //
@@ -13,7 +13,7 @@
 //  2. Of several writers that replace the same record, one succeeds. The others return leaderelect.ErrConflict.
 //  3. There is no lock. A process that is killed or suspended (SIGSTOP) at any point of a write blocks nobody. If it
 //     continues after others have written, its write has no effect.
-//  4. A damaged file blocks one key, and for one lease only. Terms still grow.
+//  4. A damaged file blocks only one key, and only for one LeaseDuration. Terms still grow.
 //
 // # Files
 //
@@ -24,19 +24,17 @@
 //
 // # Damaged files
 //
-// If the file of a record is damaged, Get and List return a leaderelect.Entry without a value. Electors treat it as a
-// record that cannot be read: they wait for a lease and replace it. Its Term is at least one more than that of the file
-// before.
+// If the file of a record is damaged, Get and List return a leaderelect.Entry without a value, with a Term that is greater than
+// the Term of the file before. Electors treat it as an unreadable record: they wait for a LeaseDuration and replace it.
 //
-// To remove a record by hand, stop all processes that use it and remove its directory. The store has then forgotten the
-// record; see leaderelect.ErrStoreRegressed.
+// To remove a record by hand, stop all processes that use it and remove its directory. A process that continues sees
+// leaderelect.ErrStoreRegressed.
 //
 // # Shutdown
 //
-// A store starts no goroutine and keeps no file open. A write in progress does not notice that its ctx ends: it returns
-// when the disk does.
+// A store starts no goroutine and keeps no file open. A write that waits for the disk does not return when its ctx ends.
 //
 // # Testing
 //
-// [New] on t.TempDir. Tests that need faults use package memlease.
+// Call [New] with t.TempDir. If a test needs faults, use package memlease.
 package filelease

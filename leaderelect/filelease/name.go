@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// maxFileName bounds an escaped key, so that with its suffix it fits in the 255 bytes that file systems allow.
+// maxFileName is the maximum length of an escaped key. With its suffix it fits in the 255 bytes that file systems allow.
 const maxFileName = 200
 
-// fileName maps every key to a file name of its own, without suffix. Lower-case letters, digits, '-' and '_' stand for
-// themselves, and so do dots that are not the first byte. Any other byte is %xx. So no name leaves the directory or is
-// hidden, and no two names differ only in case. A key that is too long is cut, and ends with '~' and its SHA-256. The
+// fileName maps each key to a unique file name, without suffix. Lower-case letters, digits, '-', and '_' are unchanged, and so
+// are dots after the first byte. Any other byte becomes %xx. So no file is outside the directory or hidden, and no two names
+// differ only in case. The name of a key that is too long is cut, and ends with '~' and the SHA-256 of the key. The name of the
 // empty key is "~".
 func fileName(key string) string {
 	if key == "" {
@@ -37,7 +37,7 @@ func fileName(key string) string {
 	return name[:maxFileName-len(hash)] + hash
 }
 
-// keyOfFileName is the reverse of fileName. It is false for a name that is cut, or that fileName does not return.
+// keyOfFileName is the reverse of fileName. It returns false for a name that is cut, and for one that fileName never returns.
 func keyOfFileName(name string) (string, bool) {
 	key, err := url.PathUnescape(name)
 	return key, err == nil && fileName(key) == name

@@ -14,15 +14,15 @@ import (
 // header is the first line of a record file. The value follows it.
 type header struct {
 	Format   int    `json:"format"`   // 1
-	Key      []byte `json:"key"`      // the name of the directory does not tell it if it is long
+	Key      []byte `json:"key"`      // the name of the directory does not contain a long key
 	Term     uint64 `json:"term"`     // of the leaderelect.Entry
 	Version  string `json:"version"`  // of the leaderelect.Entry
-	Replaces string `json:"replaces"` // the version of the record before; "" is none
+	Replaces string `json:"replaces"` // the version of the previous record; "" is none
 	Size     int    `json:"size"`     // of the value, in bytes
 	Checksum uint32 `json:"checksum"` // CRC-32 (IEEE) of the value
 }
 
-// errDamaged says that a file is not a record, or not the whole of one.
+// errDamaged means that a file is not a complete record.
 var errDamaged = errors.New("damaged record")
 
 // encodeRecord returns the content of the file that replaces a record of the given version by e.
@@ -34,7 +34,7 @@ func encodeRecord(e leaderelect.Entry, replaces string) ([]byte, error) {
 	return append(append(line, '\n'), e.Value...), err
 }
 
-// decodeRecord reads the content of a record file. If the error wraps errDamaged, h is what can be read of the header.
+// decodeRecord reads the content of a record file. If the error wraps errDamaged, h has the readable part of the header.
 func decodeRecord(data []byte) (h header, value []byte, err error) {
 	line, value, _ := bytes.Cut(data, []byte("\n"))
 	if err := json.Unmarshal(line, &h); err != nil {
@@ -46,8 +46,8 @@ func decodeRecord(data []byte) (h header, value []byte, err error) {
 	return h, value, nil
 }
 
-// readRecord reads a record file. If the file is damaged, the entry has a version, no value, and the term of the header
-// if that can be read; and the error wraps errDamaged.
+// readRecord reads a record file. If the file is damaged, the error wraps errDamaged, and the entry has a version, no value, and
+// the term of the header if that is readable.
 func readRecord(path string) (leaderelect.Entry, header, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Store is a [leaderelect.LeaseStore] and a shard.Lister in a directory. It is not a [leaderelect.Watcher],
-// because the standard library does not report changes of files: followers read the record every RetryPeriod.
+// Store is a [leaderelect.LeaseStore] and a shard.Lister in a directory. It is not a [leaderelect.Watcher], because the
+// standard library does not report changes of files. So followers read the record every RetryPeriod.
 //
 // All methods may be called concurrently.
 type Store struct {
 	dir  string
-	step func(string) // for tests: called between any two steps of a call; nil is nothing
+	step func(string) // for tests: called between any two steps of a call; may be nil
 }
 
-// New returns a store in dir, and creates dir if it does not exist. It returns an error if dir cannot be written to, or if
-// its file system has no hard links. On a system without such a store the error wraps errors.ErrUnsupported.
+// New returns a store in dir, and creates dir if it does not exist. It returns an error if dir is not writable, or if its file
+// system has no hard links. On systems that are not supported, the error wraps errors.ErrUnsupported.
 func New(dir string) (*Store, error) {
 	if err := prepare(dir); err != nil {
 		return nil, fmt.Errorf("filelease: open %q: %w", dir, err)
@@ -35,7 +35,7 @@ func New(dir string) (*Store, error) {
 	return &Store{dir: dir}, nil
 }
 
-// prepare creates dir, and tries in it what a write does.
+// prepare creates dir and tries the steps of a write in it.
 func prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return e, nil
 }
 
-// List returns the records whose keys begin with prefix, sorted by key. It leaves out a damaged record whose key is so long
-// that the name of its directory does not tell it.
+// List returns the records whose keys begin with prefix, sorted by key. It leaves out a damaged record with a long key, because
+// the name of its directory does not contain the whole key.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	dirs, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, e
 			e.Key = key
 		}
 		switch {
-		case errors.Is(err, leaderelect.ErrNotFound): // it is being created, or somebody has just removed it
+		case errors.Is(err, leaderelect.ErrNotFound): // it is being created, or was just removed
 		case err != nil:
 			return nil, fmt.Errorf("filelease: list %q: %w", prefix, err)
 		case fileName(e.Key) == name && strings.HasPrefix(e.Key, prefix):
@@ -126,7 +126,7 @@ const (
 	tempSuffix   = ".tmp"   // of a file that is being written
 )
 
-// errPassed says that others have written so much since a write that it cannot be told whether it had an effect.
+// errPassed means that others have written so often since a write that its effect is unknown.
 var errPassed = errors.New("other writes have followed, and the outcome of this one is unknown")
 
 // load returns the record of key and its number.
@@ -146,7 +146,7 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 		}
 		s.at("looked")
 		e, h, err := readRecord(recordPath(dir, number))
-		if err == nil && fileName(string(h.Key))+dirSuffix != name { // somebody has copied it
+		if err == nil && fileName(string(h.Key))+dirSuffix != name { // copied from another key
 			e, err = leaderelect.Entry{Version: "copied-" + h.Version}, errDamaged
 		}
 		if errors.Is(err, errDamaged) {
@@ -156,7 +156,7 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 			err = nil
 		}
 		s.at("read")
-		// A list of a directory is not of one moment. Two that agree are: numbers only grow.
+		// A directory listing is not atomic. But numbers only grow, so if two listings agree, the number was the newest between them.
 		if again, err := newest(dir); err != nil || again != number {
 			continue
 		}
@@ -167,8 +167,7 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 	return leaderelect.Entry{}, 0, context.Cause(ctx)
 }
 
-// add makes e the record with the given number, in place of the one before. It is the only step of a write that others
-// can see, and it happens at once or not at all.
+// add makes e the record with the given number, which replaces the previous one. Others see the new record at once, or never.
 func (s *Store) add(e leaderelect.Entry, number uint64, replaces string) (leaderelect.Entry, error) {
 	dir := filepath.Join(s.dir, fileName(e.Key)+dirSuffix)
 	if number == 1 {
@@ -187,7 +186,7 @@ func (s *Store) add(e leaderelect.Entry, number uint64, replaces string) (leader
 		return e, err
 	}
 	temp := filepath.Join(dir, e.Version+tempSuffix)
-	defer os.Remove(temp) // also if it was not written whole
+	defer os.Remove(temp) // even if it is incomplete
 	if err := writeSynced(temp, data); err != nil {
 		return e, err
 	}
@@ -213,8 +212,8 @@ func (s *Store) add(e leaderelect.Entry, number uint64, replaces string) (leader
 }
 
 // effective returns nil if the record that was linked to the number has become the newest one. If the caller was suspended
-// before it linked, others may have passed the number and removed it: then the file is one of the past, and
-// nobody has seen it or will.
+// before the link, others may have passed the number and removed its file. Then the new file is old, and no process has read it
+// or will.
 func effective(dir string, number uint64, version string) error {
 	last, err := newest(dir)
 	if err == nil && last == number {
@@ -222,19 +221,19 @@ func effective(dir string, number uint64, version string) error {
 	}
 	_, next, err := readRecord(recordPath(dir, number+1))
 	switch {
-	case err != nil: // it was removed since
+	case err != nil: // the next file was removed too
 		return errPassed
-	case next.Replaces == version: // another has replaced it meanwhile
+	case next.Replaces == version: // another writer has replaced it meanwhile
 		return nil
 	default:
-		_ = os.Remove(recordPath(dir, number)) // it is less than the newest, as all that is removed
+		_ = os.Remove(recordPath(dir, number)) // older than the newest, like every file that is removed
 		return leaderelect.ErrConflict
 	}
 }
 
-// tidy removes what is not needed after the record with the given number was written: old records, and what killed writers
-// have left. A writer that is slow finds out by the record after its own what became of its write, and needs its temporary
-// file. Without them it fails, but does no harm.
+// tidy removes old records, and temporary files of writers that were killed, after the record with the given number was written.
+// A slow writer needs the record after its own, and its temporary file, to find out whether its write succeeded. Without them
+// it returns an error, but does no harm.
 func tidy(dir string, number uint64) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -253,8 +252,8 @@ func tidy(dir string, number uint64) {
 	}
 }
 
-// How many old records stay, for how long, and for how long temporary files do. At least one old record must stay, for the
-// term of a damaged one.
+// The limits of old records, and the age at which temporary files are removed. At least one old record must stay, for the term
+// of a damaged one.
 const (
 	minKept = 4
 	maxKept = 64
@@ -304,7 +303,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// ignore returns err unless it is one that does not matter.
+// ignore returns err, or nil if err is harmless.
 func ignore(err, harmless error) error {
 	if errors.Is(err, harmless) {
 		return nil
@@ -312,7 +311,7 @@ func ignore(err, harmless error) error {
 	return err
 }
 
-// at tells a test where a call is.
+// at reports the step of a call to a test.
 func (s *Store) at(step string) {
 	if s.step != nil {
 		s.step(step)

@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// syncDir says why a Store does not work on this system.
+// syncDir returns the reason why a Store does not work on this system.
 func syncDir(string) error {
 	return fmt.Errorf("directories cannot be synced on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }

@@ -4,21 +4,21 @@
 // # Usage
 //
 //	leases := memlease.New()
-//	leases.Inject(memlease.Faults{After: loseEveryReply}) // and leases.Inject(memlease.Faults{}) ends it
+//	leases.Inject(memlease.Faults{After: loseEveryReply})
+//	...
+//	leases.Inject(memlease.Faults{}) // no faults
 //
 // # Guarantees
 //
-//  1. [Store] passes leasetest. It is a leaderelect.Watcher, a shard.Lister and a leaderelect.Sessions too, and
-//     its entries have a Floor.
+//  1. [Store] passes leasetest. It is also a leaderelect.Watcher, a shard.Lister, and a leaderelect.Sessions, and its entries
+//     have a Floor.
 //  2. A version is never used again, for any key, and a floor grows even when the record is deleted.
 //  3. A call whose Before returns an error changes nothing. A call whose After returns an error has had its effect.
 //  4. A store without faults never blocks.
-//  5. Watches do not fail, and report only changes that happened. A consumer that is busy misses intermediate states,
-//     never the newest.
+//  5. Watches do not fail, and report only changes that happened. A busy consumer may miss intermediate states, but never the
+//     newest.
 //
-// # What it does not do
-//
-// Nothing outlives the process.
+// Nothing survives the process.
 //
 // # Shutdown
 //

@@ -12,7 +12,7 @@ var (
 	errDropped = errors.New("it was dropped")
 )
 
-// Hold makes the store [leaderelect.Sessions]: the session is held until ctx ends, or [Store.DropSessions] is called.
+// Hold implements [leaderelect.Sessions]. It holds the session until ctx ends or [Store.DropSessions] is called.
 func (s *Store) Hold(ctx context.Context, name string, held func()) error {
 	s.mu.Lock()
 	if s.sessions[name] != nil {
@@ -31,13 +31,13 @@ func (s *Store) Hold(ctx context.Context, name string, held func()) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions[name] == dropped { // else it was dropped as well, and another may hold it
+	if s.sessions[name] == dropped { // otherwise it was dropped too, and another may hold it
 		s.dropLocked(name)
 	}
 	return fmt.Errorf("memlease: hold session %q: %w", name, context.Cause(ctx))
 }
 
-// Gone returns when nobody holds the session.
+// Gone blocks while the session is held.
 func (s *Store) Gone(ctx context.Context, name string) error {
 	s.mu.Lock()
 	dropped := s.sessions[name]
@@ -53,7 +53,7 @@ func (s *Store) Gone(ctx context.Context, name string) error {
 	}
 }
 
-// DropSessions ends all sessions that are held, as a server does that cuts all connections.
+// DropSessions ends all sessions, like a server that cuts all connections.
 func (s *Store) DropSessions() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,36 +16,35 @@ import (
 // Store is a [leaderelect.LeaseStore] within one process. It is a [leaderelect.Watcher], a shard.Lister and a
 // [leaderelect.Sessions], and its entries have a [leaderelect.Entry.Floor].
 //
-// Tests make it fail: [Store.Inject] delays, loses or refuses calls, [Store.Put] and [Store.Delete] do what people do by
-// hand.
+// Tests make it fail. [Store.Inject] delays, loses, or refuses calls. [Store.Put] and [Store.Delete] change records as an
+// operator does by hand.
 //
 // All methods may be called concurrently. A store without faults never blocks.
 type Store struct {
 	mu sync.Mutex
 	// mu guards the following.
 	entries  map[string]leaderelect.Entry
-	floors   map[string]uint64 // writes by key, also of those that were deleted
+	floors   map[string]uint64 // number of writes by key; stays when a record is deleted
 	writes   uint64            // of all keys; the last version
-	changed  chan struct{}
+	changed  chan struct{}     // closed by the next change
 	faults   Faults
-	sessions map[string]chan struct{} // that are held; each is closed when it ends
+	sessions map[string]chan struct{} // sessions that are held; each channel is closed when its session ends
 }
 
-// Faults makes calls of a [Store] fail, slowly or at once. Both functions are called without a lock, by the
-// goroutine of the call, and may block, for example until ctx ends. An error that one returns is returned by the call.
-// Watches never fail, and report only changes that have happened.
+// Faults makes calls of a [Store] slow or fail. The goroutine of the call calls both functions, without a lock. They may block,
+// for example until ctx ends. The call returns their errors. Watches never fail.
 type Faults struct {
-	// Before is called before the store looks at anything. An error is a request that was lost. Optional.
+	// Before is called before a call has any effect. An error simulates a lost request. Optional.
 	Before func(ctx context.Context, c Call) error
 
-	// After is called when a call has had its effect, whatever it was. An error is a reply that was lost. Optional.
+	// After is called after a call has had its effect. An error simulates a lost reply. Optional.
 	After func(ctx context.Context, c Call) error
 }
 
 // Call is a call of a [Store].
 type Call struct {
 	Op  string // "get", "create", "update" or "list"
-	Key string // of "list": the prefix
+	Key string // the prefix of a "list"
 }
 
 // New returns a store without records.
@@ -107,11 +106,11 @@ func (s *Store) List(ctx context.Context, prefix string) (list []leaderelect.Ent
 	return list, nil
 }
 
-// Watch yields the record as it is, and then after each change. States that come and go while the consumer is busy are
-// left out.
+// Watch yields the present record, and then the record after each change. It leaves out states that were replaced while the
+// consumer was busy.
 func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
-		told := "nothing" // the version; none is called that
+		told := "nothing" // the version that was yielded last; no version has this name
 		for ctx.Err() == nil {
 			s.mu.Lock()
 			e, found := s.entries[key]
@@ -135,21 +134,21 @@ func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Ent
 	}
 }
 
-// Inject makes the calls that begin from now on fail as f says. The zero Faults ends it.
+// Inject applies f to all calls that begin from now on. The zero Faults ends all faults.
 func (s *Store) Inject(f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = f
 }
 
-// Put stores e under e.Key, whatever is there: a backup that is restored, or somebody who edits records by hand.
+// Put stores e under e.Key unconditionally, like a backup that is restored, or an operator who edits a record.
 func (s *Store) Put(e leaderelect.Entry) leaderelect.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.putLocked(e)
 }
 
-// Delete removes a record, as nobody should.
+// Delete removes a record, like an operator by hand. No elector does.
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +156,7 @@ func (s *Store) Delete(key string) {
 	s.wakeLocked()
 }
 
-// on makes a call that is about one record: f gets it, if it exists, and is called with mu held.
+// on makes a call on one record. It calls f with the record, if it exists, and with mu held.
 func (s *Store) on(ctx context.Context, c Call, f func(have leaderelect.Entry, exists bool) (leaderelect.Entry, error)) (e leaderelect.Entry, err error) {
 	err = s.call(ctx, c, func() (err error) {
 		s.mu.Lock()
@@ -167,12 +166,12 @@ func (s *Store) on(ctx context.Context, c Call, f func(have leaderelect.Entry, e
 		return err
 	})
 	if err != nil {
-		return leaderelect.Entry{}, err // not even if the reply was lost
+		return leaderelect.Entry{}, err // even if only the reply was lost
 	}
 	return e, nil
 }
 
-// call makes a call with the faults that are due.
+// call calls f with the present faults.
 func (s *Store) call(ctx context.Context, c Call, f func() error) error {
 	s.mu.Lock()
 	faults := s.faults
@@ -198,7 +197,7 @@ func (s *Store) call(ctx context.Context, c Call, f func() error) error {
 	return nil
 }
 
-// putLocked stores a copy of e under the next version and returns e with it.
+// putLocked stores a copy of e under the next version, and returns e with that version.
 func (s *Store) putLocked(e leaderelect.Entry) leaderelect.Entry {
 	s.writes++
 	s.floors[e.Key]++

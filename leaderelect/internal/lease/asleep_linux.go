@@ -12,12 +12,12 @@ const (
 	clockBoottime  = 7
 )
 
-// Asleep returns how long this machine has been suspended since it started, between two bounds. A suspend is invisible to
-// package time, whose clock stops with the machine (https://go.dev/issue/24595); CLOCK_BOOTTIME goes on. Both bounds are
-// 0 if the kernel does not tell.
+// Asleep returns a lower and an upper bound of the time that this machine was suspended since it started. Package time does not
+// see a suspend, because its clock stops with the machine (https://go.dev/issue/24595). CLOCK_BOOTTIME continues. Both bounds
+// are 0 if the kernel has no such clock.
 //
-// The clocks cannot be read at once, so the bounds are apart by what lies between two readings. If that is long, the
-// process was stopped in between, and they are read again.
+// The clocks cannot be read at the same time, so the bounds differ by the time between two readings. If that time is long, the
+// process was suspended in between, and Asleep reads them again.
 func Asleep() (least, most time.Duration) {
 	for range 8 {
 		before, ok1 := readClock(clockMonotonic)
@@ -34,7 +34,7 @@ func Asleep() (least, most time.Duration) {
 	return least, most
 }
 
-// readClock returns what a clock of the kernel shows.
+// readClock reads a clock of the kernel.
 func readClock(id uintptr) (time.Duration, bool) {
 	var ts syscall.Timespec
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)

@@ -6,6 +6,6 @@ import (
 	"time"
 )
 
-// Asleep returns 0: this system does not tell how long it was suspended. The difference between the wall clock and the
-// monotonic one would not do, for it also changes when somebody sets the clock.
+// Asleep returns 0, because this system does not report how long it was suspended. The difference between the wall clock and
+// the monotonic clock is no substitute, because setting the clock changes it too.
 func Asleep() (least, most time.Duration) { return 0, 0 }

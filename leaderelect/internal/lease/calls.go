@@ -10,29 +10,29 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// maxCalls bounds the store calls that are under way at once. One is usual; more means that the store ignores the end
-// of a context.
+// maxCalls is the maximum number of store calls in flight. One is usual. More than one means that the store ignores the end of
+// a context.
 const maxCalls = 8
 
 var (
-	// ErrNoReply is the cause with which the context of a call ends after its timeout.
+	// ErrNoReply is the cause of the context of a call that has timed out.
 	ErrNoReply = errors.New("no reply in time")
 
-	// errGoexit stands for the reply of a call that ended its goroutine.
+	// errGoexit is the result of a call that has ended its goroutine.
 	errGoexit = errors.New("leaderelect: call store: it called runtime.Goexit")
 )
 
-// Calls counts the calls of a store that are under way. Each has a goroutine of its own, so that none of them can hold up
-// its caller for longer than its timeout. The zero value is ready for use; Do makes the calls.
+// Calls counts the calls of a store that are in flight. Each call runs in its own goroutine, so that it cannot delay its caller
+// for longer than its timeout. The zero value is ready for use. Do makes the calls.
 type Calls struct {
 	mu sync.Mutex
 	// mu guards the following.
 	running int
-	idle    chan struct{} // made by a waiter, closed by the call that ends as the last; nil when nobody waits
+	idle    chan struct{} // made by a waiter, closed by the last call that ends; nil without a waiter
 }
 
-// Do runs f and returns what it returns, or an error as soon as ctx ends or timeout has passed, whether f has returned or
-// not. The result of an f that returns later is dropped. A panic of f is an error that is not definite.
+// Do runs f and returns its result. If ctx ends or timeout passes first, Do returns an error at once and drops the later result
+// of f. A panic of f becomes an error that is not definite.
 func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if !c.start() {
@@ -46,12 +46,12 @@ func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(cont
 	defer cancel()
 	reply := make(chan result, 1)
 
-	// This goroutine exists so that a call that hangs delays nobody. It ends when the store returns; Run waits for it
-	// in Calls.Wait.
+	// This goroutine exists so that a call that hangs does not delay its caller. It ends when the store returns. Run waits for
+	// it in Calls.Wait.
 	go func() {
 		r := result{err: errGoexit}
 		defer func() { // also when the store ends the goroutine
-			c.end() // first: whoever has the reply may make the next call
+			c.end() // first, because the receiver of the reply may make the next call
 			reply <- r
 		}()
 		r.err = wait.Call(ctx, func(ctx context.Context) (err error) {
@@ -64,12 +64,12 @@ func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(cont
 	case r := <-reply:
 		return r.value, r.err
 	case <-ctx.Done():
-		// %v: whatever the cause is, it is not an answer of the store.
+		// %v, because the cause is no reply of the store.
 		return none, fmt.Errorf("leaderelect: call store: %v", context.Cause(ctx))
 	}
 }
 
-// Wait returns when no call is under way, or after timeout. It returns how many calls are left behind.
+// Wait returns when no call is in flight, or after timeout. It returns the number of calls that are left behind.
 func (c *Calls) Wait(timeout time.Duration) int {
 	c.mu.Lock()
 	if c.running == 0 {

@@ -8,32 +8,32 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Link joins the slots of a replica to the elector of one of their leases. The store in the Config of that elector
-// carries it: see [Linked]. Users cannot make one, so nobody else meets it.
+// Link connects the slots of a replica with the elector of one of their leases. The store in the Config of that elector carries
+// it: see [Linked]. Users cannot make one.
 type Link struct {
 	// The slots set the following, before leaderelect.New.
 
-	Incarnation string        // of the replica: its electors are one
+	Incarnation string        // of the replica, shared by its electors
 	HeadStart   time.Duration // in RetryPeriods: how long the elector leaves the lease to a preferred successor; 0 is the default
-	Amend       func(*Record) // completes a record that is about to be written; nil is nothing
-	Prior       Observation   // what is known before the first read; zero is nothing
+	Amend       func(*Record) // completes a record before it is written; may be nil
+	Prior       Observation   // the record as it was known before the first read; zero is unknown
 
 	// leaderelect.New sets the following.
 
 	Timing
 	Log  *slog.Logger
-	Poll func() time.Duration // how long a follower waits between two looks
+	Poll func() time.Duration // the time between two reads of a follower
 
-	// Revoke makes the elector drain and release the lease, to the given successor, and not take it again. It does not
-	// wait, and may be called again with another successor. Admit undoes it, from the next term on.
+	// Revoke makes the elector drain, release the lease to the given successor, and not take it again. It does not wait, and
+	// may be called again with another successor. Admit undoes it from the next term on.
 	Revoke func(successor string)
 	Admit  func()
 
-	// Check returns what is wrong with the leadership, and what is wrong with the store.
+	// Check returns the error of the leadership and the error of the store.
 	Check func(tolerance time.Duration) (own, store error)
 }
 
-// Timing is the durations of a Config, with its defaults.
+// Timing has the durations of a Config, with its defaults.
 type Timing struct {
 	LeaseDuration, RetryPeriod, RequestTimeout, DrainTimeout time.Duration
 }
@@ -41,8 +41,7 @@ type Timing struct {
 // Linked is a store that carries a link.
 type Linked interface{ Link() *Link }
 
-// Guard runs a callback in a goroutine of its own and waits for it, so that neither a panic nor runtime.Goexit goes any
-// further. Both become errors.
+// Guard runs a callback in its own goroutine and waits for it. A panic or a runtime.Goexit of the callback becomes an error.
 func Guard(ctx context.Context, f func(context.Context) error) error {
 	var g wait.Group
 	g.Start(ctx, f)

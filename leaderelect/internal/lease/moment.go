@@ -2,13 +2,13 @@ package lease
 
 import "time"
 
-// Moment is a time, and how long the machine had been suspended until then: package time does not count that.
+// Moment is a time, together with how long the machine was suspended before. Package time does not count suspends.
 type Moment struct {
 	time.Time
-	Asleep time.Duration // for the beginning of a count at least, for its end at most
+	Asleep time.Duration // the lower bound at the beginning of a count, the upper bound at its end
 }
 
-// sleepNoise is what two readings of the clocks may differ by without a suspend, which takes longer.
+// sleepNoise is how much two readings of the clocks may differ without a suspend. A suspend takes longer.
 const sleepNoise = 5 * time.Millisecond
 
 // Beginning returns the present, as the beginning of a count.
@@ -32,7 +32,7 @@ func (m Moment) Slept(now Moment) time.Duration {
 	return 0
 }
 
-// Left returns how much time is left, at now, of d that began at m. It is negative when d is over.
+// Left returns the rest of a duration d that began at m. It is negative after the end of d.
 func (m Moment) Left(d time.Duration, now Moment) time.Duration {
 	return d - now.Sub(m.Time) - m.Slept(now)
 }

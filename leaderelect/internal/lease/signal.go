@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Signal wakes everybody who waits. The zero value is ready.
+// Signal wakes all waiters. The zero value is ready for use.
 type Signal struct {
 	mu sync.Mutex
 	// mu guards the following.
-	next chan struct{} // closed by the next Fire; nil when nobody has waited since the last
+	next chan struct{} // closed by the next Fire; nil if Wait was not called since the last
 }
 
 // Wait returns a channel that is closed by the next Fire.
@@ -22,7 +22,7 @@ func (s *Signal) Wait() <-chan struct{} {
 	return s.next
 }
 
-// Fire wakes all that wait.
+// Fire wakes all waiters.
 func (s *Signal) Fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,25 +32,25 @@ func (s *Signal) Fire() {
 	}
 }
 
-// Wake sends to a channel of capacity 1, whose receiver looks at everything when it receives.
+// Wake sends to a channel of capacity 1. Its receiver checks for all changes when it receives.
 func Wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it will look anyway
+	default: // the receiver will check anyway
 	}
 }
 
-// Tell sends v to a channel of capacity 1 that has the newest only. There is no other sender.
+// Tell puts v into a channel of capacity 1, in place of an older value. There is no other sender.
 func Tell[T any](c chan T, v T) {
 	select {
-	case <-c: // nobody needs the one before
+	case <-c: // an older value is obsolete
 	default:
 	}
 	c <- v // there is room
 }
 
-// Alarm returns a channel that tells when d has passed, and what ends it. If d is over there is no timer: those that are due
-// already crash the race detector when goroutines of one synctest bubble receive from them concurrently
+// Alarm returns a channel that is ready after d, and a function that stops the timer. If d is not positive, there is no timer:
+// timers that are already due crash the race detector if goroutines of one synctest bubble receive from them concurrently
 // (https://go.dev/issue/78156).
 func Alarm(d time.Duration) (<-chan time.Time, func()) {
 	if d <= 0 {
@@ -62,7 +62,7 @@ func Alarm(d time.Duration) (<-chan time.Time, func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// ClosedWithin waits until c, on which nothing is sent, is closed. It returns false when timeout has passed before.
+// ClosedWithin waits until c is closed. It returns false if timeout passes first. Nothing is sent on c.
 func ClosedWithin(c <-chan struct{}, timeout time.Duration) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -71,7 +71,7 @@ func ClosedWithin(c <-chan struct{}, timeout time.Duration) bool {
 		return true
 	case <-timer.C:
 	}
-	select { // both may have happened, and the select above took the timer
+	select { // both may be ready, and the select above may have picked the timer
 	case <-c:
 		return true
 	default:

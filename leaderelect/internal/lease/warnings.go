@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// warnPeriod is the shortest time from one warning to the next of the same message.
+// warnPeriod is the minimum time between two warnings with the same message.
 const warnPeriod = 10 * time.Second
 
-// Warnings logs failures that repeat themselves with every RetryPeriod, each message once in a while. All of them are told
-// to Hooks, and Stats has the last one. It belongs to one goroutine.
+// Warnings logs failures that repeat every RetryPeriod, each message at most once per warnPeriod. Hooks report all of them, and
+// Stats has the last one. A Warnings belongs to one goroutine.
 type Warnings struct {
 	log  *slog.Logger
 	past map[string]warning // by message
 }
 
-// warning is what became of a message.
+// warning is the history of one message.
 type warning struct {
 	at      time.Time // when it was logged
-	skipped int       // how often it was not, since
+	skipped int       // how often it was suppressed since
 }
 
-// NewWarnings returns warnings of which none was logged yet.
+// NewWarnings returns warnings that have logged nothing yet.
 func NewWarnings(log *slog.Logger) *Warnings {
 	return &Warnings{log: log, past: make(map[string]warning)}
 }
 
-// Warn logs err under message, which must be a constant, unless that was done just now.
+// Warn logs err with message, which must be a constant, unless that message was logged within warnPeriod.
 func (w *Warnings) Warn(ctx context.Context, message string, err error, attrs ...any) {
 	last, now := w.past[message], time.Now()
 	if !last.at.IsZero() && now.Sub(last.at) < warnPeriod {
