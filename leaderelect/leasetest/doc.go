@@ -1,8 +1,8 @@
-// Package leasetest is the suite that every leaderelect.LeaseStore has to pass.
+// Package leasetest is a conformance suite for every leaderelect.LeaseStore.
 //
 // # Usage
 //
-// In a test of the backend, say how to make an empty store, and run it:
+// In a test of your backend, pass a function that returns an empty store:
 //
 //	func TestRedisIsALeaseStore(t *testing.T) {
 //		leasetest.Run(t, func(t *testing.T) leasetest.Backend {
@@ -17,17 +17,16 @@
 //
 // # Guarantees
 //
-//  1. Each case is a subtest with a backend of its own. A failure says which sentence of the contract of
-//     leaderelect.LeaseStore does not hold. A case that is skipped says what the backend would have to provide for it.
-//  2. The suite gives up after [Patience] on what has to come. It sleeps only in cases about faults: for Idle, and for as
-//     long as a call, or a takeover, may not return.
-//  3. What passes is checked for: every method with every definite error; versions that change with every write and never
-//     come back; races between writers, through two handles if there is Reopen; reads that do not go back; calls whose
-//     context has ended; keys and values of any bytes; terms; copies of values; List; and Watch: what it begins with,
-//     order, the last state, deletions, its end.
-//  4. As far as the backend can be made to fail, it is also checked for: records that do not expire; versions and floors
-//     after a deletion by hand; calls in a network that drops everything; writes whose reply is lost; a server that is
-//     killed and started; guarded writes of terms that are over.
+//  1. Each case is a subtest with its own backend. A failure names the sentence of the contract of leaderelect.LeaseStore that
+//     does not hold. A case that is skipped names the field of [Backend] that it needs.
+//  2. The suite waits at most [Patience] for an expected event. It sleeps only in cases about faults: for Idle, and while it
+//     checks that a call or a takeover does not return.
+//  3. The suite checks every method with every definite error; versions that change with every write and are never reused; races
+//     between writers, through two handles if Reopen is set; reads that do not go back; calls whose context has ended; keys and
+//     values of any bytes; terms; copies of values; List; and Watch: its first state, order, last state, deletions, and end.
+//  4. If the backend can be made to fail, the suite also checks records that do not expire; versions and floors after a deletion
+//     by hand; calls in a network that drops everything; writes whose reply is lost; a server that is killed and restarted; and
+//     guarded writes of terms that are over.
 //
-// What it cannot check is what takes more than one machine, such as the failover of a server to its replica.
+// The suite cannot check failures of several machines, such as the failover of a server to its replica.
 package leasetest

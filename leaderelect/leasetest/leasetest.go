@@ -8,39 +8,37 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Patience is how long the suite waits for what has to come, before it says that it does not.
+// Patience is how long the suite waits for an expected event before it fails.
 const Patience = 30 * time.Second
 
-// Backend is an empty store under test, and what the suite may do to what is behind it. Only Store is required. A case
-// that needs a field that is not set is skipped, and says which one.
+// Backend is an empty store under test, with functions that make the system behind it fail. Only Store is required. If a case
+// needs a field that is not set, the case is skipped and names the field.
 //
-// The functions are called by the goroutine of the test, one at a time. They report their own failures, by t.Fatal of the
-// test that they were made for.
+// The goroutine of the test calls the functions, one at a time. They report their own failures, with t.Fatal of their test.
 type Backend struct {
-	// Store is under test. If it is a leaderelect.Watcher or a shard.Lister, that is tested too.
+	// Store is the store under test. If it is a leaderelect.Watcher or a shard.Lister, the suite tests that too.
 	Store leaderelect.LeaseStore
 
-	// Reopen returns another store that has the same records, as another process would open it.
+	// Reopen returns another store with the same records, as another process would open it.
 	Reopen func() leaderelect.LeaseStore
 
-	// Delete deletes a record by hand, as somebody with access to the backend can.
+	// Delete deletes a record by hand, like an operator with access to the backend.
 	Delete func(key string)
 
-	// Idle is how long a record is left alone, to see that it does not go away. Make it longer than the time after
-	// which the backend forgets anything.
+	// Idle is how long a record is left alone, to test that it does not expire. Make it longer than every expiry time of the
+	// backend.
 	Idle time.Duration
 
-	// Drop makes the network lose everything between Store and its backend, in both directions and without a word. Heal
-	// ends that.
+	// Drop makes the network silently drop all packets between Store and its backend, in both directions. Heal ends that.
 	Drop, Heal func()
 
-	// CutReply lets the next request of Store arrive, and cuts its connection in the place of the reply.
+	// CutReply lets the next request of Store arrive, and cuts its connection before the reply.
 	CutReply func()
 
-	// Restart kills the server, as kill -9 does, and starts it again. It returns when the server takes connections.
+	// Restart kills the server, as kill -9 does, and starts it again. It returns when the server accepts connections.
 	Restart func()
 
-	// Guard is the recipe of the backend for writes that a leader of the past cannot make.
+	// Guard makes writes that the backend refuses for earlier leaders.
 	Guard Guard
 
 	_ [0]func()
@@ -52,22 +50,22 @@ type Guard struct {
 	// record has another term it does not call f, and returns an error that wraps Refused.
 	Do func(ctx context.Context, key string, term uint64, f func()) error
 
-	// Leading does the same for the leadership of ctx, whose key and term it takes from there. Optional.
+	// Leading does the same with the key and the term of the leadership of ctx. Optional.
 	Leading func(ctx context.Context, f func()) error
 
 	// Refused is the error that Do and Leading wrap when they refuse a term.
 	Refused error
 
-	// Exclusive says that every other write waits for a guarded transaction, renewals too, as where there is one writer
-	// at a time. Otherwise renewals must not wait.
+	// Exclusive is set if every other write, including renewals, waits for a guarded transaction, because the backend has one
+	// writer at a time. Otherwise renewals must not wait.
 	Exclusive bool
 
-	// AtOnce says that a guarded write is a single step of the backend, so f is not called and there is nothing to
-	// wait for. Terms are still compared.
+	// AtOnce is set if a guarded write is a single step of the backend. Then f is not called, and the suite does not test that a
+	// takeover waits. Terms are still compared.
 	AtOnce bool
 }
 
-// Run runs every case as a subtest of t, each with a backend that open makes for it and cleans up with t.Cleanup.
+// Run runs every case as a subtest of t. It calls open for each case. open cleans up with t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Backend) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
@@ -82,8 +80,8 @@ func (b Backend) reopen() leaderelect.LeaseStore {
 	return b.Reopen()
 }
 
-// testCase is a sentence of the contract, and a test that fails where it does not hold. It takes a testing.TB so that
-// the suite can be tested with stores that are broken.
+// testCase is a sentence of the contract, and a test that fails if the sentence does not hold. It takes a testing.TB, so that the
+// suite can be tested with broken stores.
 type testCase struct {
 	name string
 	test func(t testing.TB, b Backend)

@@ -2,11 +2,11 @@ package redislease
 
 import "context"
 
-// Client runs scripts on a Redis server. It is all that a [Store] needs of a client library.
+// Client runs scripts on a Redis server. A [Store] needs nothing else of a client library.
 //
-// Eval is the command EVAL. It returns the reply: an integer as int64, a bulk string as string or []byte, an array as
-// []any. It never returns an error for a reply that is no error. It should return when ctx ends,
-// or at least at the deadline of ctx, and then with an error. Those that the store passes have one if its caller's do.
+// Eval runs the command EVAL. It returns the reply: an integer as int64, a bulk string as string or []byte, an array as []any.
+// It returns an error only if the reply is an error or there is none. It should return an error when ctx ends, or at least at
+// the deadline of ctx. The store passes the ctx of its caller.
 type Client interface {
 	Eval(ctx context.Context, script string, keys []string, args ...any) (any, error)
 }

@@ -2,10 +2,11 @@ package redislease
 
 import "cmp"
 
-// Config is what a [Store] needs to know. The zero value is a good one.
+// Config configures a [Store]. The zero value is ready for use.
 type Config struct {
-	// Prefix begins the name of every key in Redis: the hash of a lease is at Prefix + ":" + its key, and the set of all
-	// at Prefix. In a cluster all must be in one slot, so it has to have a hash tag. Defaults to "{leases}".
+	// Prefix is the prefix of every key in Redis. The hash of a lease has the key Prefix + ":" + the key of the lease. The set
+	// of all leases has the key Prefix. In a cluster, all must be in one slot, so Prefix needs a hash tag. Defaults to
+	// "{leases}".
 	Prefix string
 
 	_ [0]func()

@@ -11,16 +11,16 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Store is a leaderelect.LeaseStore, and a shard.Lister, in a Redis server: a hash per lease. The package
-// documentation has its guarantees, and what Redis cannot give.
+// Store is a leaderelect.LeaseStore and a shard.Lister in a Redis server, with one hash per lease. The package documentation
+// has its guarantees, and the limits of Redis.
 //
-// All methods may be called by many goroutines at once, if those of the client may.
+// All methods may be called concurrently, if those of the client may.
 type Store struct {
 	client Client
 	prefix string
 }
 
-// New returns a store that works through client. Its error is nil: every Config is valid. New panics if client is nil.
+// New returns a store that uses client. The error is always nil, because every Config is valid. New panics if client is nil.
 func New(client Client, cfg Config) (*Store, error) {
 	if client == nil {
 		panic("redislease: New: the client is nil")
@@ -58,9 +58,9 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return e, nil
 }
 
-// put stores e under a new version by a script that returns whether it has.
+// put stores e under a new version with a script that returns whether it has stored it.
 func (s *Store) put(ctx context.Context, e leaderelect.Entry, script string, more ...any) (leaderelect.Entry, error) {
-	// Random, and not counted, so that a version is not used again even if somebody has deleted or restored the record.
+	// Random, and not counted, so that a version is not reused even if the record was deleted or restored.
 	e.Version, e.Floor = rand.Text(), 0
 	e.Value = slices.Clone(e.Value)
 	args := append([]any{e.Version, strconv.FormatUint(e.Term, 10), string(e.Value), e.Key}, more...)
@@ -78,11 +78,11 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, script string, mor
 	}
 }
 
-// chunk is how many records one script reads at most: Redis serves nobody else meanwhile.
+// chunk is the maximum number of records that one script reads. Redis serves no other client meanwhile.
 const chunk = 100
 
-// List returns the records whose keys begin with prefix, in order of key. They need not be of one moment. It reads the
-// keys of all leases.
+// List returns the records whose keys begin with prefix, sorted by key. It reads the keys of all leases, and then the records in
+// several calls, so it is no snapshot of one moment.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	list, err := s.list(ctx, prefix)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Store) list(ctx context.Context, prefix string) (list []leaderelect.Ent
 	return list, nil
 }
 
-// read returns those of the records that are there.
+// read returns the records of those keys that have one.
 func (s *Store) read(ctx context.Context, keys []string) (found []leaderelect.Entry, err error) {
 	names := make([]string, len(keys))
 	for i, key := range keys {
@@ -166,7 +166,7 @@ func (s *Store) eval(ctx context.Context, script string, keys []string, args ...
 // name returns the name of the hash of a lease.
 func (s *Store) name(key string) string { return s.prefix + ":" + key }
 
-// text returns a reply that is a bulk string. Clients differ in what that is.
+// text returns a reply that is a bulk string. Clients use different types for it.
 func text(reply any) (string, bool) {
 	switch reply := reply.(type) {
 	case string:

@@ -11,18 +11,18 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// agreement is the state of the record under the key itself, which says how many slots there are. The leases of the slots
-// have other keys. The record never expires, and an Elector with that key does not take it.
+// agreement is the state of the record under the key itself, which has the number of slots. The leases of the slots have other
+// keys. The record never expires, and an Elector with that key does not take it.
 type agreement struct {
-	failing time.Time // since when the record could not be read or written; zero if it could
-	last    error     // why
+	failing time.Time // since when reading or writing the record fails; zero if it does not
+	last    error     // the last failure
 
 	// The following belong to the goroutine that calls confirm.
-	damaged      string    // version of a record that cannot be read
-	damagedSince time.Time // when it was seen first
+	damaged      string    // version of an unreadable record
+	damagedSince time.Time // when that version was first seen
 }
 
-// errUnreadable says that a record could not be decoded.
+// errUnreadable means that a record could not be decoded.
 var errUnreadable = errors.New("the record cannot be read")
 
 // slotsHolder is the holder and the incarnation in the record of Slots.
@@ -36,7 +36,7 @@ func (a *agreement) check(patience time.Duration) error {
 	return fmt.Errorf("the number of slots cannot be confirmed for %s: %w", time.Since(a.failing), a.last)
 }
 
-// agree returns nil when the record says the number of slots of s, or when ctx has ended.
+// agree returns nil when the record has the number of slots of s, or when ctx has ended.
 func (s *Slots) agree(ctx context.Context) error {
 	warnings := lease.NewWarnings(s.log)
 	for ctx.Err() == nil {
@@ -52,7 +52,7 @@ func (s *Slots) agree(ctx context.Context) error {
 	return s.stuck()
 }
 
-// stuck waits for calls of the store that have not returned. It returns an error if some do not.
+// stuck waits for calls of the store that are in flight. It returns an error if some do not return.
 func (s *Slots) stuck() error {
 	if left := s.peers.calls.Wait(s.timing.RequestTimeout); left > 0 {
 		return fmt.Errorf("shard: run %q: %d calls have not returned: %w", s.cfg.Lease.Key, left, leaderelect.ErrStoreStuck)
@@ -60,7 +60,7 @@ func (s *Slots) stuck() error {
 	return nil
 }
 
-// keepAgreed confirms the record once in a LeaseDuration, because somebody may delete or restore it.
+// keepAgreed confirms the record once per LeaseDuration, because it may be deleted or restored by hand.
 func (s *Slots) keepAgreed(ctx context.Context) error {
 	warnings := lease.NewWarnings(s.log)
 	for period := s.timing.LeaseDuration; ; {
@@ -90,8 +90,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// confirm reads the record, and writes it if there is none. It replaces a record that was unreadable for longer than
-// patience: replicas that run do so at once, and replicas that start leave it to them.
+// confirm reads the record, and creates it if it is missing. It replaces a record that was unreadable for longer than patience.
+// Replicas that run do so at once. Replicas that start leave it to them.
 func (s *Slots) confirm(ctx context.Context, patience time.Duration) error {
 	err := s.confirmOnce(ctx, patience)
 	s.mu.Lock()
@@ -122,7 +122,7 @@ func (s *Slots) confirmOnce(ctx context.Context, patience time.Duration) error {
 		_, err = call(func(ctx context.Context) (leaderelect.Entry, error) {
 			return store.Create(ctx, leaderelect.Entry{Key: key, Value: value})
 		})
-		if errors.Is(err, leaderelect.ErrConflict) { // another has written it at the same time
+		if errors.Is(err, leaderelect.ErrConflict) { // another replica has created it at the same time
 			return s.confirmOnce(ctx, patience)
 		}
 		return err

@@ -8,41 +8,41 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Config is what [Slots] need to know. Lease.Store, Lease.Key and OnAcquired are required.
+// Config configures [Slots]. Lease.Store, Lease.Key, and OnAcquired are required.
 type Config struct {
-	// Lease is what the leases of all slots have in common: Store, Key, Identity, the durations, Metadata and so on.
-	// The records are named after Key: slot 7 is Key/slot/7, and member 2 is Key/member/2. Unless there is only one slot,
-	// Store has to be a [Lister]. OnStartedLeading, OnStoppedLeading, OnNewLeader and Sessions must be nil. The other
-	// callbacks and the Hooks are called for any slot, for several of them concurrently. ReleaseOnCancel is always on.
+	// Lease configures the leases of all slots: Store, Key, Identity, durations, Metadata, and so on. The records are named
+	// after Key: slot 7 is Key/slot/7, and member 2 is Key/member/2. Store must be a [Lister], unless there is only one slot.
+	// OnStartedLeading, OnStoppedLeading, OnNewLeader, and Sessions must be nil. The other callbacks and the Hooks are called
+	// for every slot, concurrently. ReleaseOnCancel is always on.
 	Lease leaderelect.Config
 
-	// Slots is the number of slots. It decides which slot a key has, so all replicas must have the same number: it is
-	// recorded under Lease.Key, and Run returns an error that wraps leaderelect.ErrMismatch if the record has another one.
-	// To change it, stop all replicas, delete that record, and start them with the new number. Choose a multiple of the
-	// greatest number of replicas. At most 4096. Defaults to 64.
+	// Slots is the number of slots. It determines the slot of each key, so all replicas must have the same number. The number
+	// is recorded under Lease.Key. If the record has another number, Run returns an error that wraps leaderelect.ErrMismatch.
+	// To change the number, stop all replicas, delete that record, and start the replicas with the new number. Choose a
+	// multiple of the greatest number of replicas. At most 4096. Defaults to 64.
 	Slots int
 
-	// Members is how many replicas may take part at a time. More than that wait. At most 4096. Defaults to 16, or to Slots
-	// if that is more.
+	// Members is the maximum number of replicas that take part at a time. Further replicas wait. At most 4096. Defaults to 16,
+	// or to Slots if Slots is greater.
 	Members int
 
-	// OnAcquired is called when a slot was acquired, and Owns and Begin are true for its keys: it enqueues them. It may
-	// also stay and work until ctx ends, as OnStartedLeading does. The slot is released when OnAcquired has returned and
-	// all work that was begun is done. ctx carries the leaderelect.Leadership of the slot, and ends when the slot is lost
-	// or is to be handed over. After an error or a panic, this replica releases the slot and declines it for a while, so
-	// that others try: for four RetryPeriods after the first failure, and for up to 64 after many. Required.
+	// OnAcquired is called after a slot was acquired, when Owns and Begin are true for its keys. Typically it enqueues them. It
+	// may also work until ctx ends, as OnStartedLeading does. The slot is released after OnAcquired has returned and all work
+	// that was begun is done. ctx carries the leaderelect.Leadership of the slot, and ends when the slot is lost or has to be
+	// handed over. After an error or a panic, this replica releases the slot and declines it, so that others try: for four
+	// RetryPeriods after the first failure, and for at most 64 after several. Required.
 	OnAcquired func(ctx context.Context, slot int) error
 
-	// OnRevoked is called when all work of a slot has ended, before the slot is released. The cause is
-	// leaderelect.ErrResigned if the slot goes to another replica, or the cause of the end of the caller's context, or
-	// why the lease was lost. Optional.
+	// OnRevoked is called after all work of a slot has ended, before the slot is released. The cause is
+	// leaderelect.ErrResigned if the slot goes to another replica. Otherwise it is the cause of the caller's context, or the
+	// reason why the lease was lost. Optional.
 	OnRevoked func(slot int, cause error)
 }
 
-// maxSlots bounds the number of slots and of members.
+// maxSlots is the maximum number of slots and of members.
 const maxSlots = 4096
 
-// withDefaults returns a copy of cfg with its defaults, but for those of Lease.
+// withDefaults returns a copy of cfg with its defaults, except those of Lease.
 func (cfg Config) withDefaults() Config {
 	if cfg.Slots == 0 {
 		cfg.Slots = 64
@@ -53,8 +53,8 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// validate returns an error that names each field of cfg, with its defaults in place, that is out of its bounds. What
-// leaderelect.New checks of Lease it leaves out.
+// validate returns an error that names each field of cfg that is out of its bounds. cfg has its defaults. leaderelect.New
+// checks the rest of Lease.
 func (cfg Config) validate() error {
 	var errs []error
 	check := func(ok bool, field, format string, args ...any) {
@@ -65,12 +65,12 @@ func (cfg Config) validate() error {
 	check(cfg.Slots > 0 && cfg.Slots <= maxSlots, "Slots", "is %d, must be 1 to %d", cfg.Slots, maxSlots)
 	check(cfg.Members > 0 && cfg.Members <= maxSlots, "Members", "is %d, must be 1 to %d", cfg.Members, maxSlots)
 	check(cfg.OnAcquired != nil, "OnAcquired", "is required")
-	check(cfg.Lease.OnStartedLeading == nil, "Lease.OnStartedLeading", "must be nil: there is OnAcquired")
-	check(cfg.Lease.OnStoppedLeading == nil, "Lease.OnStoppedLeading", "must be nil: there is OnRevoked")
+	check(cfg.Lease.OnStartedLeading == nil, "Lease.OnStartedLeading", "must be nil: use OnAcquired")
+	check(cfg.Lease.OnStoppedLeading == nil, "Lease.OnStoppedLeading", "must be nil: use OnRevoked")
 	check(cfg.Lease.OnNewLeader == nil, "Lease.OnNewLeader", "must be nil")
-	check(cfg.Lease.Sessions == nil, "Lease.Sessions", "must be nil: it is for leader election")
+	check(cfg.Lease.Sessions == nil, "Lease.Sessions", "must be nil: slots do not use sessions")
 	_, ok := cfg.Lease.Store.(Lister)
-	check(ok || cfg.Slots == 1 || cfg.Lease.Store == nil, "Lease.Store", "must be a Lister, or there can be one slot only")
+	check(ok || cfg.Slots == 1 || cfg.Lease.Store == nil, "Lease.Store", "must be a Lister, unless Slots is 1")
 	return errors.Join(errs...)
 }
 

@@ -161,7 +161,7 @@ func TestASlotWhoseWorkIsNeverDoneShowsInCheck(t *testing.T) {
 		require.NoError(t, a.Check(lease))
 		err := a.Check(0)
 		require.ErrorContains(t, err, `shard: check "shards": slot `)
-		require.ErrorContains(t, err, "done was not called for 1 works that were begun")
+		require.ErrorContains(t, err, "done was not called for 1 calls of Begin")
 		require.Empty(t, b.Owned())
 		for _, done := range dones {
 			done()

@@ -1,5 +1,5 @@
-// Package shard shares keys among replicas: for work that one process cannot do alone. Each key belongs to one of a fixed
-// number of slots, and each slot is a lease of its own, with the guarantees of package leaderelect.
+// Package shard divides keys among replicas, for work that is too much for one process. Each key belongs to one of a fixed
+// number of slots. Each slot is a lease with the guarantees of package leaderelect.
 //
 // # Usage
 //
@@ -20,9 +20,8 @@
 //
 // # How slots move
 //
-// Each replica that takes part holds a second lease, its membership. From the members and the owners that it has read,
-// each replica computes the same plan. A replica that owns too many slots drains one and hands it over. Nobody takes a
-// slot that is led.
+// Each replica also holds a membership, which is one more lease. All replicas read the members and the owners, and compute the
+// same plan. A replica that owns too many slots drains one and hands it over. No replica takes a slot that another one leads.
 //
 //	replica joins                replica leaves, or dies
 //	      │                            │
@@ -33,7 +32,7 @@
 //	                     │
 //	      ┌──────────────┴───────────────┐
 //	      ▼                              ▼
-//	owns a slot too many           is to own a slot
+//	owns one slot too many         gets a slot by the plan
 //	      │                              │
 //	revoke: no new work            waits until it is free
 //	      │                              │
@@ -43,28 +42,24 @@
 //
 // # Guarantees
 //
-//  1. Each slot has the guarantees of a leaderelect.Elector: at most one replica works on its keys, in a term that grows
-//     with each owner.
-//  2. A slot is only taken when it is free, never from a replica that leads it. It is released when all work that was
-//     begun in it has ended.
-//  3. Eventually, when nothing happens, every slot has an owner, and no replica owns two more than another.
-//  4. A replica that joins or leaves moves no more slots than it gets or had.
+//  1. Each slot has the guarantees of a leaderelect.Elector: at most one replica works on its keys, and each owner has a greater
+//     term than the one before.
+//  2. A replica takes a slot only if the slot is free. It releases a slot after all work that was begun in it has ended.
+//  3. If nothing else changes, eventually every slot has an owner, and the numbers of slots per replica differ by at most one.
+//  4. A replica that joins moves only the slots that it gets. A replica that leaves moves only the slots that it had, and at most
+//     one more for each replica that stays.
 //  5. A replica that cannot acquire a slot leaves it to others. The slot has an owner as long as one replica can own it.
-//  6. The slot of a key depends on the key and the number of slots alone. Replicas with another number do not run: see
+//  6. The slot of a key depends only on the key and the number of slots. A replica with another number does not run: see
 //     leaderelect.ErrMismatch.
 //
-// # What it costs
-//
-// With N slots and M replicas there are N+M writes in a RetryPeriod, and each replica lists the N+M records once: 64 slots
-// and 3 replicas at 2s make 34 writes and 1.5 lists a second. A store that does 4,000 writes a second serves some thousands
-// of slots. A replica has four goroutines for each slot, and two more for one that it owns.
+// docs/leaderelection.md has the costs, and explains how to change the number of slots.
 //
 // # Shutdown
 //
-// Cancel the context of Run. The slots drain and are released, and Run returns nil when all its goroutines have ended, or
-// an error that wraps leaderelect.ErrStoreStuck.
+// Cancel the context of Run. The slots drain and are released. Run returns nil after all its goroutines have ended. If calls of
+// the store hang, the error wraps leaderelect.ErrStoreStuck.
 //
 // # Testing
 //
-// Slots work in a testing/synctest bubble, with one store of package memlease for all replicas.
+// Slots run in a testing/synctest bubble, with one store of package memlease for all replicas.
 package shard

@@ -9,15 +9,15 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// membership is the lease by which others know that this replica takes part. Members are numbered, and a number that is
-// free is taken again: records of replicas that are gone do not pile up.
+// membership is the lease that shows other replicas that this one takes part. Members are numbered, and numbers are reused. So
+// records of replicas that are gone do not accumulate.
 type membership struct {
 	slots *Slots
 	store leaderelect.LeaseStore
 
 	mu sync.Mutex
 	// mu guards the following.
-	number int // nobody while this replica is no member
+	number int // nobody if this replica is no member
 }
 
 // held returns the number of this member, or nobody.
@@ -27,7 +27,7 @@ func (m *membership) held() int {
 	return m.number
 }
 
-// run becomes a member, and another one when the membership is lost, until ctx ends.
+// run keeps a membership until ctx ends. If one is lost, run takes another.
 func (m *membership) run(ctx context.Context) error {
 	var errs []error
 	peers, cfg := m.slots.peers, m.slots.cfg
@@ -48,14 +48,14 @@ func (m *membership) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// join competes for the number n until this replica had it and has lost it, or another has it.
+// join competes for the number n. It returns after this replica has held and lost it, or when another replica has it.
 func (m *membership) join(ctx context.Context, n int) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	s := m.slots
 	cfg := s.cfg.lease()
 	cfg.Key = memberKey(cfg.Key, n)
-	cfg.Hooks = leaderelect.Hooks{Request: cfg.Hooks.Request} // it leads nothing that counts
+	cfg.Hooks = leaderelect.Hooks{Request: cfg.Hooks.Request} // a membership is no leadership to users
 	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
 		m.set(n)
 		defer m.set(nobody)
@@ -71,7 +71,7 @@ func (m *membership) join(ctx context.Context, n int) error {
 	e, err := s.elector(cfg, m.store, &lease.Link{
 		Incarnation: s.incarnation,
 		Amend:       func(r *lease.Record) { r.Declines = s.declined() },
-		Prior:       s.peers.observation(cfg.Key), // it may have expired while it was watched from here
+		Prior:       s.peers.observation(cfg.Key), // the time that peers has observed it counts
 	})
 	if err != nil {
 		return err

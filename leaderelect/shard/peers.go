@@ -14,10 +14,10 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// peers holds all records of [Slots] as they were last read, by one List.
+// peers has all records of [Slots], as the last List returned them.
 type peers struct {
 	lister  Lister
-	key     string // what the keys of all records begin with
+	key     string // the prefix of the keys of all records
 	timing  lease.Timing
 	log     *slog.Logger
 	period  func() time.Duration
@@ -38,15 +38,15 @@ type member struct {
 	declines []int // slots that it could not acquire
 }
 
-// snapshot is the members, and the owners of the slots.
+// snapshot has the members and the owners of the slots.
 type snapshot struct {
-	members []member // by number
-	owners  []int    // member by slot; nobody if it is free or its owner is no member
-	free    []bool   // by slot: it was released, or has expired
-	vacant  int      // the first number that no member has; nobody if there is none, or nothing was read
+	members []member // in order of their numbers
+	owners  []int    // member by slot; nobody if the slot is free or its owner is no member
+	free    []bool   // by slot: it was released or has expired
+	vacant  int      // the first free member number; nobody if there is none, or nothing was read yet
 }
 
-// run reads the records every period until ctx ends, and calls then after each read.
+// run reads the records every period until ctx ends. It calls then after each read.
 func (p *peers) run(ctx context.Context, then func()) error {
 	warnings := lease.NewWarnings(p.log)
 	for ctx.Err() == nil {
@@ -93,7 +93,7 @@ func (p *peers) list(ctx context.Context) error {
 	return nil
 }
 
-// forget drops what was read.
+// forget drops all records.
 func (p *peers) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *peers) forget() {
 // nudge makes run read the records now.
 func (p *peers) nudge() { lease.Wake(p.wake) }
 
-// snapshot returns what the records said.
+// snapshot interprets the records.
 func (p *peers) snapshot(slots, members int) snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,14 +133,14 @@ func (p *peers) snapshot(slots, members int) snapshot {
 	return s
 }
 
-// observation returns one record as it was last read, and since when it has been so.
+// observation returns a record as it was last read, and since when it has not changed.
 func (p *peers) observation(key string) lease.Observation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[key]
 }
 
-// expired reports whether o had not changed for the length of its lease when it was read.
+// expired reports whether o had not changed for its LeaseDuration when it was last read.
 func (p *peers) expired(o lease.Observation) bool {
 	return o.At.Sub(o.Since) >= cmp.Or(o.Record.Lease(), p.timing.LeaseDuration)
 }

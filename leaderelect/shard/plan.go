@@ -9,16 +9,15 @@ import (
 // nobody is the owner of a slot that nobody owns.
 const nobody = -1
 
-// plan returns the member that should own each slot, given the member that owns it, or nobody. declines reports whether a
-// member declines a slot that it could not acquire. plan is a pure function, so replicas that see the same records agree.
+// plan returns the member that should own each slot. owners has the member that owns it now, or nobody. declines reports whether
+// a member declines a slot. plan is a pure function, so replicas that see the same records agree.
 //
-//   - Every slot goes to a member that does not decline it, and to nobody if all decline. Members own as many as each
-//     other, or one more, unless that would leave a slot without an owner.
-//   - A slot stays with its owner unless the owner has too many. So a member that joins makes no more slots move than it
-//     gets. A member that leaves makes no more move than it had, and at most one for each member that stays.
-//   - A slot that moves goes to the member that ranks first for it by rendezvous hashing
-//     (https://doi.org/10.1109/90.663936), of those that have room. A member that has too many keeps those slots for which
-//     it ranks highest.
+//   - Every slot goes to a member that does not decline it, or to nobody if all members decline it. The numbers of slots per
+//     member differ by at most one, unless that would leave a slot without an owner.
+//   - A slot stays with its owner unless the owner has too many. So a member that joins moves only the slots that it gets. A
+//     member that leaves moves only the slots that it had, and at most one more for each member that stays.
+//   - A slot that moves goes to the member with room that ranks first for it by rendezvous hashing
+//     (https://doi.org/10.1109/90.663936). A member with too many slots keeps those for which it ranks highest.
 func plan(owners, members []int, declines func(slot, member int) bool) []int {
 	next := slices.Repeat([]int{nobody}, len(owners))
 	if len(members) == 0 {
@@ -34,7 +33,7 @@ func plan(owners, members []int, declines func(slot, member int) bool) []int {
 		}
 	}
 
-	// The members that own most may keep one more.
+	// The members that own the most slots may keep one more than the others.
 	room := make(map[int]int, len(members))
 	most := slices.Clone(members)
 	slices.SortStableFunc(most, func(a, b int) int { return cmp.Compare(len(owned[b]), len(owned[a])) })
@@ -46,7 +45,7 @@ func plan(owners, members []int, declines func(slot, member int) bool) []int {
 	}
 
 	for _, m := range members {
-		// A slot that all others decline comes first: if m gave it up, m would get it back.
+		// A slot that all others decline is sorted last, because m would get it back.
 		lonely := func(slot int) int {
 			if slices.ContainsFunc(members, func(other int) bool { return other != m && !declines(slot, other) }) {
 				return 1
@@ -79,8 +78,8 @@ func plan(owners, members []int, declines func(slot, member int) bool) []int {
 	return next
 }
 
-// better reports whether slot should go to member a rather than to b. Room comes first; of two without room, the one with
-// the smaller excess; then rank.
+// better reports whether slot should go to member a rather than to b. A member with room comes first. If neither has room, the
+// member with the smaller excess comes first. Then rank decides.
 func better(slot, a, b int, room map[int]int) bool {
 	if c := cmp.Compare(min(room[a], 1), min(room[b], 1)); c != 0 {
 		return c > 0
@@ -91,7 +90,7 @@ func better(slot, a, b int, room map[int]int) bool {
 // rank returns how high a member ranks for a slot.
 func rank(slot, member int) uint64 { return mix(uint64(slot)<<32 | uint64(member)) }
 
-// slotOf returns the slot of a key. It must never change, for replicas of different versions share a store.
+// slotOf returns the slot of a key. It must never change, because replicas of different versions share a store.
 func slotOf(key string, slots int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))

@@ -12,8 +12,8 @@ import (
 
 // slot is one lease of [Slots], and the work on its keys.
 //
-// This replica owns the slot from its acquisition until the lease is lost or the plan takes it away. Work that has begun may
-// continue then, and the release waits for it.
+// This replica owns the slot until the lease is lost or the plan gives the slot to another replica. Work that has begun may then
+// continue, and the release waits for it.
 type slot struct {
 	number  int
 	elector *leaderelect.Elector
@@ -23,27 +23,26 @@ type slot struct {
 	mu sync.Mutex
 	// mu guards the following.
 	leadership *leaderelect.Leadership // while new work may begin; else nil
-	until      context.Context         // that of the leadership; no new work begins when it has ended
-	working    int                     // works that have begun and are not done
-	idle       chan struct{}           // made by lead when it waits, closed by the last work that is done; else nil
-	drains     time.Time               // since when lead waits; zero when it does not
-	wanted     time.Time               // since when the plan has given the slot to this replica while it is free; else zero
+	until      context.Context         // of the leadership; no new work begins after it has ended
+	working    int                     // number of calls of begin without their done
+	idle       chan struct{}           // made by lead when it waits, closed by the last done; else nil
+	drains     time.Time               // since when lead waits; zero if it does not
+	wanted     time.Time               // since when the slot is free and the plan gives it to this replica; else zero
 	failures   int                     // consecutive failures to acquire the slot
 	declined   time.Time               // until then this replica leaves the slot to others
 }
 
-// A replica that cannot acquire a slot declines it: for four RetryPeriods the first time, in which all others learn of it
-// and try, and twice as long after each further failure, up to 64.
+// A replica that cannot acquire a slot declines it for four RetryPeriods, so that all others notice and try. It declines the
+// slot twice as long after each further failure, at most for 64 RetryPeriods.
 const (
 	firstDecline = 4
 	longDecline  = 64
 )
 
-// headStart is how many RetryPeriods other replicas leave a slot to the one in whose favor it was released. By then each
-// has a new plan.
+// headStart is how many RetryPeriods other replicas leave a released slot to its successor. By then each replica has a new plan.
 const headStart = 1
 
-// newSlot returns a slot that is not owned.
+// newSlot returns a slot that this replica does not own yet.
 func newSlot(s *Slots, number int, store leaderelect.LeaseStore) (*slot, error) {
 	one := &slot{number: number, slots: s, link: &lease.Link{Incarnation: s.incarnation, HeadStart: headStart}}
 	cfg := s.cfg.lease()
@@ -73,7 +72,7 @@ func (s *slot) lead(ctx context.Context, l *leaderelect.Leadership) error {
 	})
 	if err != nil && ctx.Err() == nil {
 		if time.Since(began) > s.slots.timing.LeaseDuration {
-			s.acquired() // and it has failed since
+			s.acquired() // OnAcquired has worked for a while, and then failed
 		}
 		s.decline(0)
 		s.slots.peers.nudge()
@@ -96,14 +95,14 @@ func (s *slot) lead(ctx context.Context, l *leaderelect.Leadership) error {
 	return err
 }
 
-// acquired records that this replica was able to acquire the slot.
+// acquired notes that this replica has acquired the slot.
 func (s *slot) acquired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = 0
 }
 
-// decline records that this replica was not able to acquire the slot, and leaves it to others for a while.
+// decline notes that this replica could not acquire the slot, and leaves it to others for a while.
 func (s *slot) decline(atLeast time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +119,8 @@ func (s *slot) declines() bool {
 	return time.Now().Before(s.declined)
 }
 
-// want records whether the plan gives the slot to this replica while it is free. If that lasts longer than any lease, the
-// replica cannot acquire it: its calls for this record fail.
+// want notes whether the slot is free and the plan gives it to this replica. If that lasts for longer than any lease, this replica
+// cannot acquire the slot, because its calls for this record fail.
 func (s *slot) want(free bool) {
 	s.mu.Lock()
 	now := time.Now()
@@ -135,12 +134,12 @@ func (s *slot) want(free bool) {
 	stuck := free && now.Sub(s.wanted) > patience
 	s.mu.Unlock()
 	if stuck {
-		s.decline(4 * patience) // long enough for several others to find out the same
-		s.slots.log.Warn("shard: a slot that is free cannot be acquired here, and is left to others", "slot", s.number)
+		s.decline(4 * patience) // long enough for several others to try and fail
+		s.slots.log.Warn("shard: this replica cannot acquire a free slot and leaves it to others", "slot", s.number)
 	}
 }
 
-// stuck returns an error if work that was begun delays the release of the slot for longer than it may.
+// stuck returns an error if work delays the release of the slot for too long.
 func (s *slot) stuck(tolerance time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (s *slot) stuck(tolerance time.Duration) error {
 	if age <= limit+tolerance {
 		return nil
 	}
-	return fmt.Errorf("slot %d is to be released for %s, and done was not called for %d works that were begun", s.number, age, s.working)
+	return fmt.Errorf("slot %d has drained for %s, and done was not called for %d calls of Begin", s.number, age, s.working)
 }
 
 // owned reports whether new work may begin.
@@ -186,7 +185,7 @@ func (s *slot) begin(ctx context.Context) (context.Context, func(), bool) {
 	}), true
 }
 
-// done counts work that has ended.
+// done ends a work.
 func (s *slot) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,16 +16,16 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Slots shares keys among replicas: each key belongs to one of a fixed number of slots, and each slot is a lease that one
-// replica leads at a time. With one slot it is leader election.
+// Slots divides keys among replicas. Each key belongs to one of a fixed number of slots, and each slot is a lease that one
+// replica leads at a time. With one slot, Slots is leader election.
 //
-// Work on a key begins with [Slots.Begin], which reports whether its slot is owned, and ends when the slot has to go.
-// All methods may be called concurrently, also while nothing runs.
+// Work on a key begins with [Slots.Begin], which reports whether this replica owns the slot of the key. All methods may be
+// called concurrently, even if Run does not run.
 type Slots struct {
-	cfg         Config // with defaults, but for those of Lease
+	cfg         Config // with defaults, except those of Lease
 	log         *slog.Logger
 	timing      lease.Timing
-	incarnation string // of all electors of this replica
+	incarnation string // shared by all electors of this replica
 	slots       []*slot
 	membership  *membership
 	peers       *peers
@@ -36,12 +36,12 @@ type Slots struct {
 	number  agreement
 }
 
-// New returns slots of which none is owned. The error names each field of cfg that is out of its bounds.
+// New returns slots that own nothing yet. The error names each field of cfg that is out of its bounds.
 func New(cfg Config) (*Slots, error) {
 	cfg = cfg.withDefaults()
 	s := &Slots{cfg: cfg, incarnation: rand.Text()}
 
-	// The config of one elector is valid if that of all is, and its link has the defaults.
+	// This elector only checks the Config that all electors share. Its link has the defaults.
 	common := &lease.Link{Incarnation: s.incarnation}
 	_, err := s.elector(cfg.lease(), cfg.Lease.Store, common)
 	if err != nil {
@@ -57,7 +57,7 @@ func New(cfg Config) (*Slots, error) {
 	}
 	store := cfg.Lease.Store
 	if _, watches := store.(leaderelect.Watcher); !watches && cfg.Slots > 1 {
-		store = told{store, s.peers} // one List for all, instead of a Get for each
+		store = told{store, s.peers} // one List for all slots, instead of one Get per slot
 	}
 	s.membership = &membership{slots: s, store: store, number: nobody}
 	for n := range cfg.Slots {
@@ -78,10 +78,12 @@ func (s *Slots) elector(cfg leaderelect.Config, store leaderelect.LeaseStore, li
 	return leaderelect.New(cfg)
 }
 
-// Run shares the slots with other replicas until ctx ends. Then the slots that are owned drain and are released, and Run
-// returns nil when all its goroutines have ended, or an error that wraps leaderelect.ErrStoreStuck. If the slots run
-// already, Run returns leaderelect.ErrRunning at once. If the record under the key has another number of slots, or is the
-// lease of an Elector, the error wraps leaderelect.ErrMismatch. Run may be called again after it has returned.
+// Run shares the slots with other replicas until ctx ends. Then it drains and releases the slots that it owns, and returns nil
+// after all its goroutines have ended. Run may be called again after it has returned. Its errors wrap:
+//
+//   - leaderelect.ErrRunning, at once, if the slots run already
+//   - leaderelect.ErrMismatch, if the record under the key has another number of slots or is the lease of an Elector
+//   - leaderelect.ErrStoreStuck, if calls of the store did not return
 func (s *Slots) Run(ctx context.Context) error {
 	s.mu.Lock()
 	busy := s.running
@@ -102,13 +104,13 @@ func (s *Slots) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	// The goroutines: one elector for each slot, one for the membership, one that reads the records and plans, and one
-	// that watches over the number of slots. They end after ctx, and Wait waits for them.
+	// These goroutines run one elector per slot and one for the membership. One more reads the records and plans, and one
+	// confirms the number of slots. They end after ctx, and Wait waits for them.
 	var g wait.Group
 	s.peers.forget()
 	g.Start(ctx, func(ctx context.Context) error {
 		err := s.keepAgreed(ctx)
-		cancel(err) // nobody else may continue with a number that is not that of others
+		cancel(err) // no slot may continue after a mismatch
 		return err
 	})
 	for _, one := range s.slots {
@@ -124,23 +126,24 @@ func (s *Slots) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Slot returns the slot of a key. It depends on the key and the number of slots alone.
+// Slot returns the slot of a key. It depends only on the key and the number of slots.
 func (s *Slots) Slot(key string) int { return slotOf(key, len(s.slots)) }
 
-// Owns reports whether this replica may work on key now. It reads the clock, as leaderelect.Leadership.Err does. It is
-// false for a slot that drains.
+// Owns reports whether new work on key may begin on this replica. It returns false while the slot drains. Like
+// leaderelect.Leadership.Err, it reads the clock.
 func (s *Slots) Owns(key string) bool {
 	return s.slots[s.Slot(key)].owned()
 }
 
-// Begin begins work on key. It is false if the slot of key is not owned. The context ends with ctx, or when the slot is
-// lost. It carries the leaderelect.Leadership of the slot, so writes to a store.Store under it carry the term of the slot.
-// The slot is not handed over before done was called. Call done soon after that context has ended, once or more often.
+// Begin begins work on key. It returns false if this replica does not own the slot of key. The context ends when ctx ends or the
+// slot is lost. It carries the leaderelect.Leadership of the slot, so writes to a store.Store under it carry the term of the
+// slot. The slot is not handed over until done is called. Call done soon after the context has ended. Further calls of done have
+// no effect.
 func (s *Slots) Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool) {
 	return s.slots[s.Slot(key)].begin(ctx)
 }
 
-// Owned returns the slots that this replica owns, in order: those that it may work on, and those that drain.
+// Owned returns the slots that this replica owns, in ascending order, including those that drain.
 func (s *Slots) Owned() []int {
 	var owned []int
 	for _, one := range s.slots {
@@ -151,12 +154,13 @@ func (s *Slots) Owned() []int {
 	return owned
 }
 
-// Owner returns the replica that owned the slot of key when the record was last seen: to send a request there, for example.
+// Owner returns the replica that owned the slot of key when its record was last read. You can send a request there, for example.
 func (s *Slots) Owner(key string) (leaderelect.Leader, bool) {
 	return s.slots[s.Slot(key)].elector.Leader()
 }
 
-// Members returns the replicas that took part when the store was read last, in a fixed order. With one slot it is empty.
+// Members returns the replicas that took part when the store was last read, in the order of their member numbers. With one slot
+// it is empty.
 func (s *Slots) Members() []leaderelect.Leader {
 	var members []leaderelect.Leader
 	for _, m := range s.peers.snapshot(s.cfg.Slots, s.cfg.Members).members {
@@ -165,12 +169,12 @@ func (s *Slots) Members() []leaderelect.Leader {
 	return members
 }
 
-// Check returns an error if, for longer than LeaseDuration and the given tolerance, this replica needs help:
+// Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance:
 //
-//   - A slot does what leaderelect.Elector.Check reports of a leadership.
-//   - A slot is to be released and work on it is not done, although DrainTimeout is over: was done not called?
-//   - The store has never answered, or answers reads and no writes. One error stands for all slots.
-//   - The number of slots cannot be read or recorded, so nothing has begun.
+//   - A slot has a problem that leaderelect.Elector.Check reports for a leadership.
+//   - DrainTimeout has passed, and a slot waits for work whose done was not called.
+//   - The store has never answered a read, or answers reads and no writes. It is one error for all slots.
+//   - The number of slots cannot be read or recorded.
 //
 // Check is for a liveness probe.
 func (s *Slots) Check(tolerance time.Duration) error {
@@ -204,7 +208,7 @@ func (s *Slots) declined() []int {
 	return all
 }
 
-// replan has every slot acquired, or handed over, according to the plan.
+// replan computes the plan, and admits or revokes every slot accordingly.
 func (s *Slots) replan() {
 	now := s.peers.snapshot(s.cfg.Slots, s.cfg.Members)
 	numbers := make([]int, 0, len(now.members))
@@ -213,13 +217,13 @@ func (s *Slots) replan() {
 	}
 	own := s.membership.held()
 	if !slices.Contains(numbers, own) {
-		own = nobody - 1 // this replica owns nothing, and is not the nobody of the plan either
+		own = nobody - 1 // this replica is no member, and must not match a slot that the plan gives to nobody
 	}
 	declined := make(map[[2]int]bool) // slot and member
 	for _, m := range now.members {
 		slots := m.declines
 		if m.number == own {
-			slots = s.declined() // which the record may not say yet
+			slots = s.declined() // the record may not have them yet
 		}
 		for _, n := range slots {
 			declined[[2]int{n, m.number}] = true

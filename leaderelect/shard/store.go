@@ -8,10 +8,10 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Lister is a [leaderelect.LeaseStore] that reads many records at once, which [Slots] need.
+// Lister is a [leaderelect.LeaseStore] that reads many records at once. [Slots] need it.
 type Lister interface {
-	// List returns every record whose key begins with prefix, sorted by key. "" is every record. Each of them is as new as
-	// one that Get returns; together they need not be of one moment.
+	// List returns every record whose key begins with prefix, sorted by key. The prefix "" matches every record. Each record is
+	// as recent as one that Get returns. The list need not be a snapshot of one moment.
 	List(ctx context.Context, prefix string) ([]leaderelect.Entry, error)
 }
 
@@ -39,14 +39,14 @@ type linkedWatcher struct {
 	leaderelect.Watcher
 }
 
-// told is a store whose watches report what peers has read. With it, the electors of all slots need one read between them
-// in a store that cannot watch.
+// told is a store whose watches report the records that peers has read. So the electors of all slots share one read, in a store
+// that cannot watch.
 type told struct {
 	leaderelect.LeaseStore
 	peers *peers
 }
 
-// Watch yields the record whenever another version was read.
+// Watch yields the record whenever peers has read another version.
 func (s told) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		version, first := "", true

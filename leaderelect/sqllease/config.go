@@ -7,10 +7,10 @@ import (
 	"regexp"
 )
 
-// Dialect is the SQL of a database.
+// Dialect is the SQL dialect of a database.
 type Dialect int
 
-// The dialects that a [Store] speaks.
+// The dialects that a [Store] supports.
 const (
 	Postgres Dialect = iota // PostgreSQL 11 and newer, and what is compatible with it in FOR KEY SHARE and ON CONFLICT
 	SQLite                  // SQLite 3.35 and newer
@@ -28,13 +28,13 @@ func (d Dialect) String() string {
 	}
 }
 
-// Config is what a [Store] needs to know. The zero value is a good one for Postgres.
+// Config configures a [Store]. The zero value is ready for Postgres.
 type Config struct {
 	// Dialect is the SQL of the database. Defaults to Postgres.
 	Dialect Dialect
 
-	// Table is the name of the table, with or without a schema before it: lower-case letters, digits and '_'. Defaults to
-	// "leases".
+	// Table is the name of the table, with or without a schema and a dot before it: lower-case letters, digits, and '_'.
+	// Defaults to "leases".
 	Table string
 
 	_ [0]func()

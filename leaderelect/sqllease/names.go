@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// nameOf maps every key to a name that is valid text in every database, and that is the key itself if it is plain text.
-// A backslash, a NUL, and each byte that is not UTF-8 become \xx, where xx is the byte in hexadecimal.
+// nameOf maps each key to a unique name that is valid text in every database. A backslash, a NUL, and each byte that is not valid
+// UTF-8 become \xx, where xx is the byte in hexadecimal. All other text is unchanged.
 func nameOf(key string) string {
 	var b strings.Builder
 	for i := 0; i < len(key); {
@@ -23,7 +23,7 @@ func nameOf(key string) string {
 	return b.String()
 }
 
-// keyOf is the reverse of nameOf. It is false for a name that nameOf does not return.
+// keyOf is the reverse of nameOf. It returns false for a name that nameOf never returns.
 func keyOf(name string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {
@@ -41,8 +41,8 @@ func keyOf(name string) (string, bool) {
 	return b.String(), nameOf(b.String()) == name
 }
 
-// prefixOf returns a text with which the names of all keys begin that begin with prefix: prefix may end within a
-// character, which in its name is not the beginning of that of the whole one.
+// prefixOf returns a common prefix of the names of all keys that begin with prefix. If prefix ends within a character, its own name
+// is no such prefix, because the escape of half a character does not begin the whole one.
 func prefixOf(prefix string) string {
 	for range min(utf8.UTFMax-1, len(prefix)) {
 		if r, size := utf8.DecodeLastRuneInString(prefix); r != utf8.RuneError || size != 1 {

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Sessions are leaderelect.Sessions on Postgres. Each is an advisory lock of a connection, which the server releases when
-// the process at the other end is gone. The package documentation has what that needs: connections of their own, and no
-// pooler in transaction mode.
+// Sessions implements leaderelect.Sessions on Postgres. A session is an advisory lock of a connection. The server releases the lock
+// when the process ends. The package documentation has the requirements: extra connections, and no pooler in transaction mode.
 //
 // All methods may be called concurrently.
 type Sessions struct {
@@ -22,19 +21,19 @@ type Sessions struct {
 	cfg SessionsConfig
 }
 
-// SessionsConfig is what [Sessions] need to know. The zero value is a good one.
+// SessionsConfig configures [Sessions]. The zero value is ready for use.
 type SessionsConfig struct {
-	// CheckPeriod is the time between two checks of the connection that holds a session. Only the process that holds it
-	// learns of its end that way, to open another; others learn of it from the server. Less than RetryPeriod, so that a
-	// leader whose connections were all cut says so before it is missed. Defaults to 1s.
+	// CheckPeriod is the time between two checks of the connection that holds a session. A check lets the process notice that it
+	// has lost the session, so that it opens another one. Other processes learn that from the server. Use less than RetryPeriod,
+	// so that a leader whose connections were cut reports that before a follower takes over. Defaults to 1s.
 	CheckPeriod time.Duration
 
 	_ [0]func()
 }
 
-// NewSessions returns sessions on connections of db, which stays open: two at a time for each elector. All electors of a
-// lease must reach the same database of the same server. The error names each field of cfg that is out of its bounds.
-// NewSessions panics if db is nil.
+// NewSessions returns sessions on connections of db: two at a time for each elector. It does not close db. All electors of a lease
+// must reach the same database of the same server. The error names each field of cfg that is out of its bounds. NewSessions panics
+// if db is nil.
 func NewSessions(db *sql.DB, cfg SessionsConfig) (*Sessions, error) {
 	if db == nil {
 		panic("sqllease: NewSessions: the database is nil")
@@ -47,17 +46,17 @@ func NewSessions(db *sql.DB, cfg SessionsConfig) (*Sessions, error) {
 }
 
 const (
-	// A pooler in between may change the connection to the server. The number of the server's process shows that.
+	// A pooler may change the connection to the server. The process ID of the server shows that.
 	holdLock   = `SELECT pg_try_advisory_lock($1), pg_backend_pid(), pg_is_in_recovery()`
 	backendPID = `SELECT pg_backend_pid()`
 
-	// The lock is shared, so that all who wait get it at once, and let go by the end of the transaction.
+	// The lock is shared, so that all waiters get it at once, and it is released by the end of the transaction.
 	limitWait = `SELECT set_config('lock_timeout', '60s', true), set_config('statement_timeout', '0', true), pg_is_in_recovery()`
 	awaitLock = `SELECT pg_advisory_xact_lock_shared($1)`
 )
 
-// waitLimit is the lock_timeout of a wait. While a connection waits for a lock, the server does not notice that its client
-// is gone. So the wait is begun again from time to time.
+// waitLimit is the lock_timeout of a wait. While a connection waits for a lock, the server does not notice that its client is gone.
+// So the wait is restarted regularly.
 const waitLimit = time.Minute
 
 // checkTimeout is how long a connection may take to answer.
@@ -69,7 +68,7 @@ var (
 	errOtherConnection = errors.New("the server process has changed: is a pooler in between?")
 )
 
-// Hold holds the session on a connection of its own, until ctx ends or the connection does.
+// Hold holds the session on a separate connection, until ctx ends or the connection is lost.
 func (s *Sessions) Hold(ctx context.Context, name string, held func()) error {
 	if err := s.hold(ctx, lockOf(name), held); err != nil {
 		return fmt.Errorf("sqllease: hold session %q: %w", name, err)
@@ -82,7 +81,7 @@ func (s *Sessions) hold(ctx context.Context, lock int64, held func()) error {
 	if err != nil {
 		return err
 	}
-	// The connection ends here, and does not go back to the pool with its lock.
+	// The connection must not return to the pool with its lock.
 	defer func() {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		_ = conn.Close()
@@ -113,7 +112,7 @@ func (s *Sessions) hold(ctx context.Context, lock int64, held func()) error {
 	}
 }
 
-// check returns nil if conn still ends in the server process with the given number.
+// check returns nil if conn still reaches the server process with the given ID.
 func check(ctx context.Context, conn *sql.Conn, pid int64) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -127,7 +126,7 @@ func check(ctx context.Context, conn *sql.Conn, pid int64) error {
 	return nil
 }
 
-// Gone returns nil when no connection holds the session.
+// Gone blocks while a connection holds the session, and then returns nil.
 func (s *Sessions) Gone(ctx context.Context, name string) error {
 	for {
 		begin := time.Now()
@@ -135,14 +134,14 @@ func (s *Sessions) Gone(ctx context.Context, name string) error {
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() == nil && time.Since(begin) >= waitLimit: // it is held, as far as is known
+		case ctx.Err() == nil && time.Since(begin) >= waitLimit: // probably still held
 		default:
 			return fmt.Errorf("sqllease: wait for the end of session %q: %w", name, err)
 		}
 	}
 }
 
-// await waits for a lock, for waitLimit at most.
+// await waits for a lock, at most for waitLimit.
 func (s *Sessions) await(ctx context.Context, lock int64) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -161,7 +160,7 @@ func (s *Sessions) await(ctx context.Context, lock int64) error {
 	return err
 }
 
-// lockOf returns the advisory lock of a session. If two sessions had the same lock, one could not be held.
+// lockOf returns the advisory lock of a session. Two sessions with the same lock could not be held at the same time.
 func lockOf(name string) int64 {
 	sum := sha256.Sum256([]byte(name))
 	return int64(binary.BigEndian.Uint64(sum[:]))

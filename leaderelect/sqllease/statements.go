@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// statements are the statements of a store, in its dialect. Each is a round trip of its own; none needs a transaction, a
-// session, or a feature that a connection pooler between here and the server would break.
+// statements has the statements of a store in its dialect. Each is one round trip. None needs a transaction, a session, or a feature
+// that a connection pooler would break.
 type statements struct {
 	table                    string // quoted
 	create                   string
@@ -18,12 +18,12 @@ type statements struct {
 	postgres                 bool                // so the guard relies on a unique key on (name, term)
 }
 
-// unlogged is the name of a column that no table can have. It stands for a table that does not outlive a crash or a session.
+// unlogged is the name of a column that no table can have. It marks a table that does not survive a crash or a session.
 const unlogged = "(unlogged)"
 
 const (
-	// The guard takes a lock that conflicts with a takeover only if term is a column of a unique index which a foreign key
-	// could refer to: immediate, and without a condition or an expression.
+	// The lock of the guard conflicts with a takeover only if term is a column of a unique index that a foreign key could reference:
+	// immediate, and without a condition or an expression.
 	postgresColumns = `
 SELECT CAST(a.attname AS text), format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
 FROM pg_attribute a WHERE a.attrelid = to_regclass('$table') AND a.attnum > 0 AND NOT a.attisdropped
@@ -57,12 +57,12 @@ func statementsOf(cfg Config) statements {
 )`,
 		get: `SELECT term, version, value FROM $table WHERE name = $1`,
 
-		// Without a column after ON CONFLICT: of two that insert at once, one may meet the other first in the index of
-		// (name, term), and that is no error either.
+		// No column after ON CONFLICT: if two insert at the same time, the conflict may occur in the index of (name, term), which is
+		// no error either.
 		insert: `INSERT INTO $table (name, term, version, value) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
-		// term is written always and changed by a takeover only. Postgres compares the values: a row lock that the guard
-		// respects is taken if it changes, a weaker one if not.
+		// term is always written, but changes only with a takeover. Postgres compares the values. Only if term changes, it takes the row
+		// lock that conflicts with the guard.
 		update: `UPDATE $table SET term = $2, version = $3, value = $4 WHERE name = $1 AND version = $5`,
 		has:    `SELECT count(*) FROM $table WHERE name = $1 AND version = $2`,
 		list:   `SELECT name, term, version, value FROM $table WHERE substr(name, 1, length($1)) = $1`,
@@ -84,7 +84,7 @@ func statementsOf(cfg Config) statements {
 			"name": {"text"}, "term": {"bigint", "integer", "int"}, "version": {"text"}, "value": {"blob"},
 		}
 	} else {
-		s.list = strings.ReplaceAll(s.list, "$1", "CAST($1 AS text)") // which function is meant depends on the type
+		s.list = strings.ReplaceAll(s.list, "$1", "CAST($1 AS text)") // the type selects the function
 	}
 	s.table = `"` + strings.ReplaceAll(cfg.Table, `.`, `"."`) + `"`
 	name, schema := cfg.Table, ""
@@ -117,7 +117,7 @@ func (s statements) retype(column, kind string) string {
 	return s.rebuild()
 }
 
-// rebuild returns the statements that create the table anew with its rows.
+// rebuild returns the statements that recreate the table with its rows.
 func (s statements) rebuild() string {
 	return fmt.Sprintf("BEGIN; CREATE TEMP TABLE kept AS SELECT name, term, version, value FROM %s; DROP TABLE %s; %s; "+
 		"INSERT INTO %s SELECT * FROM kept; DROP TABLE kept; COMMIT", s.table, s.table, s.inLine(), s.table)

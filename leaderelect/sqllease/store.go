@@ -13,18 +13,18 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Store is a leaderelect.LeaseStore, and a shard.Lister, in one table of a database: a row per lease. The package
-// documentation has its guarantees, and what the database and its driver have to do for them.
+// Store is a leaderelect.LeaseStore and a shard.Lister in one table of a database, with one row per lease. The package
+// documentation has its guarantees, and the settings that they need.
 //
-// All methods may be called by many goroutines at once.
+// All methods may be called concurrently.
 type Store struct {
 	db   *sql.DB
 	stmt statements
 }
 
-// New returns a store in a table of db, which stays open. The table has to be there before the store is used: see
-// [Store.EnsureTable]. The error names each field of cfg that is out of its bounds. If db is nil, the store is good for the
-// text of its statements alone.
+// New returns a store in a table of db. It does not close db. The table must exist before the store is used: see
+// [Store.EnsureTable]. The error names each field of cfg that is out of its bounds. If db is nil, only the methods that return
+// statements work: DDL and GuardQuery.
 func New(db *sql.DB, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -51,7 +51,7 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 	return e, nil
 }
 
-// errNegative is the error for a row that somebody else has written.
+// errNegative is the error for a row that no store has written.
 func errNegative(term int64) error { return fmt.Errorf("term %d is negative", term) }
 
 // Create stores a new record, or returns leaderelect.ErrConflict. The term is at most math.MaxInt64.
@@ -72,13 +72,13 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return e, nil
 }
 
-// put stores e under a new version by a statement that changes one row or none.
+// put stores e under a new version with a statement that changes one row or none.
 func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, more ...any) (leaderelect.Entry, error) {
 	if e.Term > math.MaxInt64 {
 		return e, fmt.Errorf("term %d is greater than %d", e.Term, int64(math.MaxInt64))
 	}
 	name := nameOf(e.Key)
-	// Random, and not counted, so that a version is not used again even if somebody has deleted or restored the row.
+	// Random, and not counted, so that a version is not reused even if the row was deleted or restored.
 	e.Version, e.Floor = rand.Text(), 0
 	e.Value = append([]byte{}, e.Value...) // never nil, which would be NULL
 	done, err := s.db.ExecContext(ctx, statement, append([]any{name, int64(e.Term), e.Version, e.Value}, more...)...)
@@ -96,8 +96,8 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, 
 	return e, err
 }
 
-// List returns the records whose keys begin with prefix, in order of key. It reads them all at one moment. Rows with names
-// that are none of its own are left out.
+// List returns the records whose keys begin with prefix, sorted by key, all of one moment. It leaves out rows whose names no store
+// has written.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	list, err := s.list(ctx, prefix)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// DDL returns the statement that creates the table, for those who keep their schema in migrations.
+// DDL returns the statement that creates the table, for schema migrations.
 func (s *Store) DDL() string { return s.stmt.create }
 
-// EnsureTable creates the table if it does not exist, and then checks it: its columns, their types, and the unique keys
-// without which a lease has two leaders, or a takeover does not wait for guarded transactions. The error names everything
-// that is wrong, with the statement that repairs it.
+// EnsureTable creates the table if it does not exist, and then checks its columns, their types, and its unique keys. Without those
+// keys, a lease could have two leaders, or a takeover would not wait for guarded transactions. The error names every problem, with
+// the statement that repairs it.
 //
-// Any number of processes may call EnsureTable at once. If the table exists, it needs no right to create one. So call it
-// after a migration has created the table, too.
+// Several processes may call EnsureTable at once. If the table exists, the role needs no privilege to create one. So call it even
+// if a migration creates the table.
 func (s *Store) EnsureTable(ctx context.Context) error {
 	have, err := s.inspect(ctx)
 	if err == nil && len(have.columns) == 0 {
@@ -39,7 +39,7 @@ func (s *Store) EnsureTable(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// table is what the catalog of the database says about a table.
+// table describes a table in the catalog of the database.
 type table struct {
 	columns []column   // none if there is no such table
 	unique  [][]string // the columns of each unique key that has no condition, sorted
@@ -94,7 +94,7 @@ func (s *Store) uniqueKeys(ctx context.Context) (keys [][]string, err error) {
 	return keys, rows.Err()
 }
 
-// problems returns everything that makes the table unfit, each with its repair.
+// problems returns everything that is wrong with the table, each with its repair.
 func (s *Store) problems(have table) (all []string) {
 	var missing []string
 	for _, want := range []string{"name", "term", "version", "value"} {
@@ -133,12 +133,12 @@ func (s *Store) problems(have table) (all []string) {
 	return all
 }
 
-// hasKey reports whether there is a unique key on exactly these columns, which are sorted.
+// hasKey reports whether there is a unique key on exactly these columns. columns is sorted.
 func (t table) hasKey(columns ...string) bool {
 	return slices.ContainsFunc(t.unique, func(key []string) bool { return slices.Equal(key, columns) })
 }
 
-// collation returns the collation of the name, if a key says that it is not that of the bytes.
+// collation returns the collation of the name column, or "" if a key compares names by bytes.
 func (t table) collation() string {
 	for _, key := range t.unique {
 		for _, column := range key {

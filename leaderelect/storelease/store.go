@@ -16,24 +16,24 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Record is the value of the object that keeps a lease. Open a kind of its own for it, such as "leases".
+// Record is the value of the object that keeps a lease. Open a separate kind for it, such as "leases".
 type Record struct {
 	Value []byte // of the leaderelect.Entry
 	Term  uint64
-	Write string // random, another one with every write, so that each is a change
+	Write string // random, new with every write, so that every write is a change
 }
 
-// Store is a leaderelect.LeaseStore in any store.Store. It is a leaderelect.Watcher and a shard.Lister, and its
-// entries have a floor.
+// Store is a leaderelect.LeaseStore in any store.Store. It is also a leaderelect.Watcher and a shard.Lister, and its entries
+// have a floor.
 //
-// All methods may be called by many goroutines at once.
+// All methods may be called concurrently.
 type Store struct {
 	records store.Store[Record]
 	cfg     Config
 }
 
-// New returns a store that keeps each lease in an object of records. Its error is nil: every Config is valid. New panics if
-// records is nil.
+// New returns a store that keeps each lease in an object of records. The error is always nil, because every Config is valid. New
+// panics if records is nil.
 func New(records store.Store[Record], cfg Config) (*Store, error) {
 	if records == nil {
 		panic("storelease: New: the store of records is nil")
@@ -55,8 +55,8 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 
 // Create stores a new record, or returns leaderelect.ErrConflict.
 func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	// Never with IfTerm. A record that was deleted is created again in term 1; only then is the floor known, and the
-	// update to a term from there on is fenced.
+	// Never with IfTerm: a deleted record is created again with term 1. Only then is the floor known, and the update to a term
+	// above the floor is fenced.
 	o, err := s.records.Create(ctx, s.objectOf(e, 0))
 	switch {
 	case errors.Is(err, store.ErrExists):
@@ -78,7 +78,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 		if ctx.Err() != nil {
 			return fail(context.Cause(ctx))
 		}
-		return fail(leaderelect.ErrConflict) // no version of ours
+		return fail(leaderelect.ErrConflict) // this store never returns such a version
 	}
 	var fence store.Precondition
 	if !s.cfg.Unfenced && e.Key != "" && utf8.ValidString(e.Key) && !strings.Contains(e.Key, "\x00") {
@@ -94,7 +94,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return s.entryOf(o), nil
 }
 
-// List returns the records whose keys begin with prefix, in order of key, all of one moment.
+// List returns the records whose keys begin with prefix, sorted by key, all of one moment.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	found, err := s.records.Select(ctx, store.Selector{Prefix: s.cfg.Prefix + escape(prefix)})
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, e
 	return list, nil
 }
 
-// Watch yields the record as it is, and then after each change. It goes on by itself when the store has forgotten what
-// has changed meanwhile.
+// Watch yields the present record, and then the record after each change. If the store no longer has the changes in between, the
+// watch continues with the present record.
 func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		for ctx.Err() == nil {
@@ -126,10 +126,10 @@ func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Ent
 	}
 }
 
-// errLeft says that the consumer has left its loop.
+// errLeft means that the consumer has left its loop.
 var errLeft = errors.New("left")
 
-// watchOnce tells of the record as it is and of what follows, until the watch of the store ends.
+// watchOnce yields the present record and its changes, until the watch of the store ends.
 func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect.Entry) bool) error {
 	name := s.cfg.Prefix + escape(key)
 	found, err := s.records.Select(ctx, store.Selector{Prefix: name})
@@ -163,7 +163,7 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 	return nil
 }
 
-// objectOf returns the object that keeps e.
+// objectOf returns the object for e.
 func (s *Store) objectOf(e leaderelect.Entry, version informer.Version) store.Object[Record] {
 	return store.Object[Record]{
 		Key:     s.cfg.Prefix + escape(e.Key),
@@ -172,7 +172,7 @@ func (s *Store) objectOf(e leaderelect.Entry, version informer.Version) store.Ob
 	}
 }
 
-// entryOf returns what o keeps. The store has copied it.
+// entryOf returns the entry in o. The store has copied it already.
 func (s *Store) entryOf(o store.Object[Record]) leaderelect.Entry {
 	return leaderelect.Entry{
 		Key:     unescape(strings.TrimPrefix(o.Key, s.cfg.Prefix)),
