@@ -58,7 +58,7 @@ type Elector struct {
 	attempts  lease.Attempts
 	done      uint64         // the last term of this elector that must not begin, or not again
 	created   uint64         // the term of a Create whose reply may be lost; 0 if there is none
-	floor     uint64         // terms begin here, because the record was created anew
+	floor     uint64         // terms begin here, because the record was created again
 	presence  *hint.Presence // of this run; nil without Config.Sessions
 	notEarly  time.Time      // until then, no lease is taken before it has expired
 }
@@ -192,7 +192,7 @@ func (e *Elector) checkLeadership(patience time.Duration) error {
 	}
 	age := time.Since(l.Deadline().Add(-e.cfg.RenewDeadline))
 	if age > patience {
-		return fmt.Errorf("failed to renew leadership for %s and the work goes on", age)
+		return fmt.Errorf("failed to renew leadership for %s and the work continues", age)
 	}
 	switch at, since := l.progress(); {
 	case time.Since(since) <= patience:

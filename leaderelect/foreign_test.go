@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// What others have written, or return, that no elector and no good store does.
+// Records that no elector has written, and results that no good store returns.
 
 func TestAHolderIsWaitedForWhateverElseItsRecordSays(t *testing.T) {
 	for _, preferred := range []string{"a", "y"} {

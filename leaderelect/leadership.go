@@ -176,7 +176,7 @@ func (l *Leadership) progress() (stage, time.Time) {
 	return l.stage, l.since
 }
 
-// takesWork reports whether the work may begin: the term is not over, and nobody has canceled or resigned.
+// takesWork reports whether the work may begin: the term is not over, canceled, or resigned.
 func (l *Leadership) takesWork() bool {
 	return l.work.Err() == nil && l.Err() == nil
 }

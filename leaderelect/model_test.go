@@ -276,7 +276,7 @@ func restores(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// drift is how much clocks differ in speed, and what electors are told of it.
+// drift is how much clocks differ in speed, and the MaxClockRateSkew of the electors.
 type drift struct{ slowest, fastest, skew float64 }
 
 var drifts = []drift{{1, 1, 0}, {1, 1.0099, 0.01}, {1 - slew, 1 + slew, 0.2}, {0.7, 1.3, 0.86}}

@@ -22,7 +22,7 @@ type sessions struct {
 	plan   func(op, party string) sessionFault // nil is none
 	ever   map[string]bool                     // sessions that were ever held
 	asked  int                                 // calls of Gone
-	odd    int                                 // calls of Gone for a session that nobody has held
+	odd    int                                 // calls of Gone for a session that was never held
 	healed chan struct{}
 }
 

@@ -188,7 +188,7 @@ func (w *world) finish(t testing.TB) {
 	w.checkInvariants(t)
 	w.sessions.mu.Lock()
 	defer w.sessions.mu.Unlock()
-	require.Zero(t, w.sessions.odd, "the sessions was asked about sessions that nobody has held")
+	require.Zero(t, w.sessions.odd, "Gone was called for sessions that were never held")
 	for _, p := range w.parties {
 		require.Nil(t, p.open, "%s returned before its work", p.name)
 		require.Zero(t, p.paired, "callbacks of %s come in pairs", p.name)
@@ -199,7 +199,7 @@ func (w *world) finish(t testing.TB) {
 // errExpected is the error of work that fails on purpose.
 var errExpected = errors.New("failed on purpose")
 
-// checkInvariants requires that nothing has happened that must not. What depends on time is noted when it happens.
+// checkInvariants requires that no invariant was violated. Violations that depend on time are noted when they happen.
 func (w *world) checkInvariants(t testing.TB) {
 	t.Helper()
 	w.mu.Lock()
@@ -319,7 +319,7 @@ func (p *party) onNewLeader(l leaderelect.Leader) {
 	}
 	if n := len(p.leaders); l.Identity == "" ||
 		n > 0 && p.leaders[n-1].Term == l.Term && p.leaders[n-1].Incarnation == l.Incarnation && !w.forgot && !w.scribbled {
-		w.violateLocked("%s is told of leader %+v", p.name, l)
+		w.violateLocked("%s: OnNewLeader reports %+v", p.name, l)
 	}
 	p.leaders = append(p.leaders, l)
 	p.telling = true

@@ -144,7 +144,7 @@ func (w *world) awaitNodes(what string, is func(*node) bool) {
 }
 
 // awaitTermUnlessLocked is awaitTerm for a leader that is stopped. If it was stopped in the middle of a write to SQLite, it
-// holds the one lock of the file, and nobody takes over until it goes on: then awaitTermUnlessLocked returns false.
+// holds the one lock of the file, and no process takes over until it continues: then awaitTermUnlessLocked returns false.
 func (w *world) awaitTermUnlessLocked(leader *node) bool {
 	w.t.Helper()
 	if w.lock == nil {

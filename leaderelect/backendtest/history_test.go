@@ -115,7 +115,7 @@ func linearizable(t *testing.T, open func(t *testing.T) cluster) {
 			}
 		})
 	}
-	// What goes wrong. It ends when the clients are done; the test waits for it.
+	// This goroutine injects faults. It ends when the clients are done. The test waits for it.
 	failing.Go(func() {
 		for i := 0; ; i++ {
 			select {

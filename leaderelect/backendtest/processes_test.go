@@ -115,7 +115,7 @@ func (w *world) play(n int) []row {
 			r.took = append(r.took, first-from)
 		}
 		if f.replaces {
-			assert.Greater(w.t, leader.term, last.term, "%s: %s: nobody has taken over", w.name, f.name)
+			assert.Greater(w.t, leader.term, last.term, "%s: %s: no other process has taken over", w.name, f.name)
 		}
 	}
 	total := w.judge()

@@ -105,7 +105,7 @@ func TestEarlyTakeover(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("kill -9 of the leader, lease %v: the new one acts after p50 %v, max %v (n=%d)", w.lease,
 		took[len(took)/2].Round(100*time.Microsecond), took[len(took)-1].Round(100*time.Microsecond), len(took))
-	assert.Less(t, took[len(took)-1], w.lease/4, "nobody has waited for a lease")
+	assert.Less(t, took[len(took)-1], w.lease/4, "no follower has waited for a lease")
 
 	refused := 0
 	for range 5 { // one that is stopped in a transaction is not replaced before that has ended, and then it is told at once

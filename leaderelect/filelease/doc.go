@@ -11,7 +11,7 @@
 //
 //  1. A write that was acknowledged has been synced, and survives a crash of the machine.
 //  2. Of several writers that replace the same record, one succeeds. The others return leaderelect.ErrConflict.
-//  3. There is no lock. A process that is killed or suspended (SIGSTOP) at any point of a write blocks nobody. If it
+//  3. There is no lock. A process that is killed or suspended (SIGSTOP) at any point of a write blocks no other. If it
 //     continues after others have written, its write has no effect.
 //  4. A damaged file blocks only one key, and only for one LeaseDuration. Terms still grow.
 //

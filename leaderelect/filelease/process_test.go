@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/filelease"
 )
 
-// What makes this test binary a process that increments a counter in a Store: the directory, and how often.
+// With these variables, this test binary is a process that increments a counter in a Store: the directory, and how often.
 const (
 	counterDir   = "FILELEASE_TEST_COUNTER_DIR"
 	counterTimes = "FILELEASE_TEST_COUNTER_TIMES"

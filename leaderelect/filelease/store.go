@@ -178,7 +178,7 @@ func (s *Store) add(e leaderelect.Entry, number uint64, replaces string) (leader
 			return e, err
 		}
 	}
-	// Random, and not the number, so that a version is not used again even if somebody has removed or restored files.
+	// Random, and not the number, so that a version is not reused even if files were removed or restored.
 	e.Version, e.Floor = rand.Text(), 0
 	e.Value = bytes.Clone(e.Value)
 	data, err := encodeRecord(e, replaces)

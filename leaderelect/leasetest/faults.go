@@ -142,7 +142,7 @@ var faultCases = []testCase{
 		have := create(t, b.Store, entry("0"))
 		seen := map[string]bool{have.Version: true}
 		stop, acked := make(chan struct{}), make(chan leaderelect.Entry)
-		// This goroutine writes while the server goes down. It ends when it is told to, or when a write fails.
+		// This goroutine writes while the server goes down. It ends when the case stops it, or when a write fails.
 		go func() {
 			e := have
 			for i := 1; ; i++ {

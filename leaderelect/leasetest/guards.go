@@ -99,7 +99,7 @@ var guardCases = []testCase{
 				next.Term = 4
 				ctx, cancel := context.WithTimeout(context.Background(), Patience)
 				defer cancel()
-				for { // a backend may also tell it to try again
+				for { // a backend may also ask to try again
 					_, err := b.Store.Update(ctx, next)
 					if err == nil || ctx.Err() != nil || errors.Is(err, leaderelect.ErrConflict) {
 						taken <- err

@@ -49,7 +49,7 @@ var listCases = []testCase{
 	}},
 }
 
-// lister is the shard.Lister, of a package that stands beside this one.
+// lister is the shard.Listerof a sibling package.
 type lister interface {
 	List(ctx context.Context, prefix string) ([]leaderelect.Entry, error)
 }

@@ -28,7 +28,7 @@ var watchCases = []testCase{
 		}
 	}},
 
-	{"a watch tells of changes, in order, and leaves out no last one", func(t testing.TB, b Backend) {
+	{"a watch reports changes in order, and always the last one", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		events := watch(t, w, key)
 		events.absent(t)
@@ -43,17 +43,17 @@ var watchCases = []testCase{
 			e := events.next(t)
 			n, err := strconv.Atoi(string(e.Value))
 			if err != nil || e.Key != key || n < at {
-				t.Fatalf("a watch of %q tells of %q with %q after %d", key, e.Key, e.Value, at)
+				t.Fatalf("a watch of %q reports %q with %q after %d", key, e.Key, e.Value, at)
 			}
 			at = n
 			if at == 50 && e.Version != have.Version {
-				t.Fatalf("a watch tells of version %q, want %q", e.Version, have.Version)
+				t.Fatalf("a watch reports version %q, want %q", e.Version, have.Version)
 			}
 		}
 		events.stop(t)
 	}},
 
-	{"a watch tells of a change soon", func(t testing.TB, b Backend) {
+	{"a watch reports a change soon", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		have := create(t, b.Store, entry("0"))
 		events := watch(t, w, key)
@@ -70,7 +70,7 @@ var watchCases = []testCase{
 		events.stop(t)
 	}},
 
-	{"a watch tells that a record was deleted", func(t testing.TB, b Backend) {
+	{"a watch reports that a record was deleted", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		if b.Delete == nil {
 			t.Skip("the backend has no Delete")
@@ -136,7 +136,7 @@ func first(t testing.TB, w leaderelect.Watcher, key string) leaderelect.Entry {
 		}
 		return e
 	}
-	t.Fatalf("a watch tells nothing for %v", Patience)
+	t.Fatalf("a watch reports nothing for %v", Patience)
 	return leaderelect.Entry{}
 }
 
@@ -170,7 +170,7 @@ func watch(t testing.TB, w leaderelect.Watcher, key string) *watched {
 	return events
 }
 
-// next returns the next state that the watch tells of.
+// next returns the next state that the watch reports.
 func (w *watched) next(t testing.TB) leaderelect.Entry {
 	t.Helper()
 	timer := time.NewTimer(Patience)
@@ -181,12 +181,12 @@ func (w *watched) next(t testing.TB) leaderelect.Entry {
 	case err := <-w.done:
 		t.Fatalf("the watch ends: error %v", err)
 	case <-timer.C:
-		t.Fatalf("the watch has told nothing for %v", Patience)
+		t.Fatalf("the watch has reported nothing for %v", Patience)
 	}
 	return leaderelect.Entry{}
 }
 
-// holds requires that the watch tells of want, at last.
+// holds requires that the watch reports want as its last state.
 func (w *watched) holds(t testing.TB, want leaderelect.Entry) {
 	t.Helper()
 	e := w.next(t)
@@ -196,7 +196,7 @@ func (w *watched) holds(t testing.TB, want leaderelect.Entry) {
 	stored(t, "Watch", e, want)
 }
 
-// absent requires that the watch tells that there is no record, at last.
+// absent requires that the watch reports a missing record as its last state.
 func (w *watched) absent(t testing.TB) {
 	t.Helper()
 	e := w.next(t)
@@ -204,7 +204,7 @@ func (w *watched) absent(t testing.TB) {
 		e = w.next(t)
 	}
 	if e.Value != nil || e.Term != 0 {
-		t.Fatalf("the watch tells that there is no record by %+v", e)
+		t.Fatalf("the watch reports a missing record as %+v", e)
 	}
 }
 
@@ -217,6 +217,6 @@ func (w *watched) stop(t testing.TB) {
 	select {
 	case <-w.done:
 	case <-timer.C:
-		t.Fatalf("the watch goes on for %v after its context has ended", Patience)
+		t.Fatalf("the watch continues for %v after its context has ended", Patience)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // errHeld and errDropped are what Store.Hold returns.
 var (
-	errHeld    = errors.New("it is held")
+	errHeld    = errors.New("another call holds it")
 	errDropped = errors.New("it was dropped")
 )
 

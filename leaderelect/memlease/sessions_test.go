@@ -23,7 +23,7 @@ func TestSessionsInMemory(t *testing.T) {
 	_, endA := hold(ctx, "a")
 	short, cut := context.WithCancel(context.Background())
 	_, endB := hold(short, "b")
-	require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "it is held")
+	require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another call holds it")
 
 	over, stop := context.WithCancel(ctx)
 	stop()
@@ -38,7 +38,7 @@ func TestSessionsInMemory(t *testing.T) {
 	go func() { gone <- s.Gone(ctx, "a") }() // the same
 	select {
 	case <-gone:
-		t.Fatal("it is held")
+		t.Fatal("another call holds it")
 	default:
 	}
 	s.DropSessions()
@@ -59,7 +59,7 @@ func TestASessionInMemoryThatWasDroppedAndIsHeldByAnotherStaysHeld(t *testing.T)
 			<-held
 			leave()
 		}))
-		require.ErrorContains(t, s.Hold(first, "a", func() { t.Error("it is held twice") }), "it is held")
+		require.ErrorContains(t, s.Hold(first, "a", func() { t.Error("it is held twice") }), "another call holds it")
 		stop()
 		require.ErrorIs(t, <-end, context.Canceled)
 	}

@@ -15,7 +15,7 @@ func SlotOf(key string, slots int) int { return slotOf(key, slots) }
 // Rank says how high a member ranks for a slot.
 func Rank(slot, member int) uint64 { return rank(slot, member) }
 
-// Blind does to the slots what a pause of the process does: nobody is told yet that the leaderships have ended.
+// Blind simulates a pause of the process: the slots have not noticed yet that their leaderships have ended.
 func (s *Slots) Blind() {
 	for _, one := range s.slots {
 		one.mu.Lock()

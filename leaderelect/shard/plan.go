@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// nobody is the owner of a slot that nobody owns.
+// nobody is the owner of a slot without an owner.
 const nobody = -1
 
 // plan returns the member that should own each slot. owners has the member that owns it now, or nobody. declines reports whether

@@ -25,9 +25,9 @@ type Presence struct {
 	sessions Sessions
 	log      *slog.Logger
 	pause    func() time.Duration
-	changed  chan struct{} // capacity 1; the code that changes held sends, the receiver of Changes receives, nobody closes
-	gone     chan string   // capacity 1, the newest; follow sends, the receiver of Ends receives, nobody closes
-	look     chan struct{} // capacity 1; the code that changes wanted sends, follow receives, nobody closes
+	changed  chan struct{} // capacity 1; the code that changes held sends, the receiver of Changes receives, never closed
+	gone     chan string   // capacity 1, the newest; follow sends, the receiver of Ends receives, never closed
+	look     chan struct{} // capacity 1; the code that changes wanted sends, follow receives, never closed
 
 	cancel  context.CancelFunc
 	tried   chan struct{} // closed when the first call of Hold has reported its session, or has returned
@@ -43,7 +43,7 @@ type Presence struct {
 	drop   context.CancelFunc // ends the present call of Gone; nil before the first
 }
 
-// StartPresence holds a session until Stop, and another one after a pause if it is lost. It goes on when ctx ends. The caller
+// StartPresence holds a session until Stop, and another one after a pause if it is lost. It continues after ctx has ended. The caller
 // calls Stop.
 func StartPresence(ctx context.Context, sessions Sessions, log *slog.Logger, pause func() time.Duration) *Presence {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the work may drain after ctx
@@ -244,7 +244,7 @@ func (p *Presence) next(ctx context.Context) (call context.Context, session stri
 	return call, p.wanted, cancel
 }
 
-// tell sends a session that has ended, once, if its end is still of interest.
+// tell reports the end of a session once, if it is still wanted.
 func (p *Presence) tell(session string) {
 	p.mu.Lock()
 	wanted := p.wanted == session

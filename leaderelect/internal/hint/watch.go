@@ -13,10 +13,10 @@ import (
 
 // Watch follows one record with the watch of a store. A nil Watch has no news.
 //
-// A change arrives at once, or never: the receiver reads the record if it has heard nothing for a while.
+// A report arrives at once or never. So a receiver reads the record if there was no report for a while.
 type Watch struct {
 	warnings *lease.Warnings // of its goroutine
-	news     chan lease.View // capacity 1, the newest; the goroutine of Watch sends, the receiver of News receives, nobody closes
+	news     chan lease.View // capacity 1, the newest; the goroutine of Watch sends, the receiver of News receives, never closed
 
 	cancel  context.CancelFunc
 	stopped chan struct{} // closed by the goroutine when it returns
@@ -28,7 +28,7 @@ type Watch struct {
 }
 
 // StartWatch calls watch until Stop, and again after a pause whenever it has returned. watch blocks, and calls report with
-// each state of the record. It goes on when ctx ends. The caller calls Stop.
+// each state of the record. It continues after ctx has ended. The caller calls Stop.
 func StartWatch(ctx context.Context, log *slog.Logger, pause func() time.Duration,
 	watch func(ctx context.Context, report func(lease.View)) error) *Watch {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the work may drain after ctx
@@ -75,7 +75,7 @@ func (w *Watch) News() <-chan lease.View {
 	return w.news
 }
 
-// Live reports whether the watch has reported the record and goes on, as far as is known.
+// Live reports whether the present call has reported the record and has not ended, as far as is known.
 func (w *Watch) Live() bool { return w != nil && w.live.Load() }
 
 // Restart ends the present call, because it has missed a change.

@@ -86,7 +86,7 @@ func TestTheClocksOfTheKernelAreReadCloseToEachOther(t *testing.T) {
 	assert.LessOrEqual(t, least, most)
 	assert.GreaterOrEqual(t, most, time.Duration(0))
 	again, _ := lease.Asleep()
-	assert.InDelta(t, most, again, float64(time.Second), "nobody has suspended the machine")
+	assert.InDelta(t, most, again, float64(time.Second), "the machine was not suspended")
 }
 
 func TestAllWhoWaitForCallsAreToldWhenTheLastHasReturned(t *testing.T) {
