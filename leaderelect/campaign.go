@@ -240,8 +240,8 @@ func (e *Elector) take(ctx context.Context, v lease.View) (*tenure, error) {
 	return e.begin(ctx, rec, entry.Version, sent), nil
 }
 
-// tooLow reports whether rec, which this elector has created, has a term below the floor of the backend. Such a term may have
-// been used before the record was deleted. It does not begin, and the next claim begins at the floor.
+// tooLow reports whether rec, which this elector has created, has a term below the floor of the backend. Such a term may
+// have been used before the record was deleted. It does not begin, and the next claim begins at the floor.
 func (e *Elector) tooLow(rec lease.Record, floor uint64) bool {
 	if rec.Term != e.created || floor <= rec.Term {
 		return false
@@ -263,8 +263,8 @@ func (e *Elector) adopt(ctx context.Context, v lease.View) *tenure {
 	return e.begin(ctx, v.Record, v.Version, sent)
 }
 
-// begin begins the term of rec, which this elector has written with a request that was sent at the given time. It returns nil
-// if that is too long ago.
+// begin begins the term of rec, which this elector has written with a request that was sent at the given time. It returns
+// nil if that is too long ago.
 func (e *Elector) begin(ctx context.Context, rec lease.Record, version string, sent lease.Moment) *tenure {
 	e.seen.Raise(rec)
 	if sent.Left(e.cfg.RenewDeadline, lease.Present()) <= 0 {

@@ -23,8 +23,8 @@
 // package leasetest tests your own. Package fence is for services that leaders call. Package shard shares keys among
 // replicas.
 //
-// docs/leaderelection.md explains why the guarantees hold, what loses a lease, how long a failover takes, and what an election
-// costs.
+// docs/leaderelection.md explains why the guarantees hold, what loses a lease, how long a failover takes, and what an
+// election costs.
 //
 // # Guarantees
 //
@@ -56,9 +56,9 @@
 //
 // # Shutdown
 //
-// Cancel the context of Run. The context of the work ends, the work returns, OnStoppedLeading is called, the lease is released
-// if ReleaseOnCancel is set, and Run returns nil. No goroutine of the elector is left, except those that Run reports with
-// [ErrStoreStuck].
+// Cancel the context of Run. The context of the work ends, the work returns, OnStoppedLeading is called, the lease is
+// released if ReleaseOnCancel is set, and Run returns nil. No goroutine of the elector is left, except those that Run
+// reports with [ErrStoreStuck].
 //
 // # Testing
 //

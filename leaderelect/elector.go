@@ -99,14 +99,14 @@ func (e *Elector) join(l *lease.Link) {
 	e.link = l
 }
 
-// Run competes for the lease until ctx ends. While this elector leads, the work runs. When the term is over and the work has
-// returned, the elector competes again. If the work returned by itself, the elector waits for two RetryPeriods first, so that
-// others have a chance.
+// Run competes for the lease until ctx ends. While this elector leads, the work runs. When the term is over and the work
+// has returned, the elector competes again. If the work returned by itself, the elector waits for two RetryPeriods first,
+// so that others have a chance.
 //
-// After ctx ends, Run waits for the work, releases the lease if ReleaseOnCancel is set, and returns nil. If the store hangs, Run
-// waits at most RequestTimeout for each of: a write in flight, the release, and the calls that are left. If calls are left
-// after that, the error wraps ErrStoreStuck. If the elector is running already, Run returns ErrRunning at once. Run may be
-// called again after it has returned.
+// After ctx ends, Run waits for the work, releases the lease if ReleaseOnCancel is set, and returns nil. If the store
+// hangs, Run waits at most RequestTimeout for each of: a write in flight, the release, and the calls that are left. If
+// calls are left after that, the error wraps ErrStoreStuck. If the elector is running already, Run returns ErrRunning at
+// once. Run may be called again after it has returned.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.run(ctx, func() error {
 		for {
@@ -158,8 +158,8 @@ func (e *Elector) Leader() (Leader, bool) {
 // Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance:
 //
 //   - The lease is lost, and the work still runs. This process should end.
-//   - The elector leads, but a hook delays the work, or the work has returned and OnStoppedLeading has not. The lease is held
-//     for nothing.
+//   - The elector leads, but a hook delays the work, or the work has returned and OnStoppedLeading has not. The lease is
+//     held for nothing.
 //   - The store has never answered a read, or answers reads and no writes: the directory is read-only, or the table is
 //     missing. An outage of a store that has worked before is not reported.
 //

@@ -11,8 +11,8 @@ import (
 
 // Hooks observe an [Elector]. Each may be nil. They are called without locks and should be fast: the work begins after
 // StartedLeading returns, and a renewal waits for Request. A panic in a hook is captured and logged. StartedLeading and
-// StoppedLeading are called one at a time, Request concurrently with them. Together with [Elector.Stats], they provide the two
-// metrics of client-go's leaderelection:
+// StoppedLeading are called one at a time, Request concurrently with them. Together with [Elector.Stats], they provide
+// the two metrics of client-go's leaderelection:
 //
 //	leader_election_master_status    StartedLeading and StoppedLeading, or Stats: Leading
 //	leader_election_slowpath_total   Request, with the operation "get", while the elector leads
@@ -36,8 +36,8 @@ func (e *Elector) notify(hook string, f func()) {
 	}
 }
 
-// callbacks calls OnNewLeader in its own goroutine, one call at a time. While a call runs, it keeps only the newest leader. So
-// a slow callback costs no memory, and a callback that hangs delays nothing else.
+// callbacks calls OnNewLeader in its own goroutine, one call at a time. While a call runs, it keeps only the newest
+// leader. So a slow callback costs no memory, and a callback that hangs delays nothing else.
 type callbacks struct {
 	log         *slog.Logger
 	onNewLeader func(Leader)

@@ -165,7 +165,8 @@ func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
 	}
 }
 
-// untilRenewal returns the time until the next renewal. One attempt is always made a quarter of RetryPeriod before the deadline.
+// untilRenewal returns the time until the next renewal. One attempt is always made a quarter of RetryPeriod before the
+// deadline.
 func (e *Elector) untilRenewal(t *tenure) time.Duration {
 	next := time.Until(t.sent.Add(e.cfg.RetryPeriod))
 	last := time.Until(t.Deadline().Add(-e.cfg.RetryPeriod / 4))
@@ -195,8 +196,8 @@ func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
 	return <-done
 }
 
-// renew extends the lease by one write. A write without a reply does not end the term: the deadline does. After a write with an
-// unknown outcome, the next write may conflict with it. Then the record is read.
+// renew extends the lease by one write. A write without a reply does not end the term: the deadline does. After a write
+// with an unknown outcome, the next write may conflict with it. Then the record is read.
 func (e *Elector) renew(t *tenure) {
 	t.sent = lease.Beginning()
 	rec, entry, err := e.write(t.ctx, t.version, lease.Record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
@@ -248,8 +249,8 @@ func (e *Elector) verify(t *tenure) {
 	e.publish(v)
 }
 
-// ExitOnOverrun is a [Config.OnStepDownOverrun] for work that cannot be stopped otherwise. It logs an error to slog's default
-// logger and ends the process with exit code 1, because another process may already lead.
+// ExitOnOverrun is a [Config.OnStepDownOverrun] for work that cannot be stopped otherwise. It logs an error to slog's
+// default logger and ends the process with exit code 1, because another process may already lead.
 func ExitOnOverrun(l *Leadership) {
 	slog.Error("leaderelect: exit: the work continues although another elector may lead", "term", l.term, "cause", l.Err())
 	os.Exit(1)

@@ -14,8 +14,8 @@ import (
 // ([FromContext]).
 //
 // Work that takes long watches a context. Before each effect outside of the process, call [Leadership.Err]. Send the term
-// along, so that the receiver can refuse an earlier leader. Writes to a store.Store under one of the contexts of a leadership
-// carry the term by themselves: see store.WithFence.
+// along, so that the receiver can refuse an earlier leader. Writes to a store.Store under one of the contexts of a
+// leadership carry the term by themselves: see store.WithFence.
 //
 // All methods may be called concurrently, even after the term.
 type Leadership struct {
@@ -88,9 +88,9 @@ func (l *Leadership) Deadline() time.Time {
 }
 
 // Err returns nil while this elector may act as the leader. Otherwise it returns the reason why not: [ErrLeaseExpired],
-// [ErrLeaseTaken], [ErrStoreRegressed], [ErrDrainTimeout], or [ErrTermEnded]. Err reads the clock, so it is right even if the
-// process was suspended and no timer has fired yet. On Linux it also counts the time that the machine was suspended, which
-// timers do not. A call takes about a microsecond.
+// [ErrLeaseTaken], [ErrStoreRegressed], [ErrDrainTimeout], or [ErrTermEnded]. Err reads the clock, so it is right even if
+// the process was suspended and no timer has fired yet. On Linux it also counts the time that the machine was suspended,
+// which timers do not. A call takes about a microsecond.
 func (l *Leadership) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,10 +239,10 @@ const forever = 100 * 365 * 24 * time.Hour
 //	defer depose(leaderelect.ErrTermEnded)
 //	result, err := reconcile(work, "site-1") // its writes carry term 7
 //
-// The leadership lasts until depose is called, and its [Leadership.Deadline] is in a hundred years. Then both of its contexts end
-// with the cause why, which Leadership.Err returns; later calls of depose have no effect. If ctx ends, the work is told to end, and
-// the leadership lasts, as in a drain. Call depose at the end of the test: it also stops a timer. Nothing checks the term: the
-// caller gives each leader of a key a greater one.
+// The leadership lasts until depose is called, and its [Leadership.Deadline] is in a hundred years. Then both of its
+// contexts end with the cause why, which Leadership.Err returns; later calls of depose have no effect. If ctx ends, the
+// work is told to end, and the leadership lasts, as in a drain. Call depose at the end of the test: it also stops a
+// timer. Nothing checks the term: the caller gives each leader of a key a greater one.
 func Appoint(ctx context.Context, key string, term uint64) (work context.Context, depose func(why error)) {
 	l := newLeadership(ctx, &Config{Key: key, RenewDeadline: forever}, term, lease.Beginning())
 	return l.work, func(why error) { l.end(why) }

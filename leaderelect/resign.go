@@ -9,12 +9,14 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Resign ends the leadership of this elector, if it leads. The elector continues to run and to follow, for example during an
-// upgrade or a rebalancing. It does not take the lease for stayOut, but at least two RetryPeriods, so that others have a chance.
+// Resign ends the leadership of this elector, if it leads. The elector continues to run and to follow, for example during
+// an upgrade or a rebalancing. It does not take the lease for stayOut, but at least two RetryPeriods, so that others have
+// a chance.
 //
-// The context of the work ends with [ErrResigned], and the elector keeps the lease while the work drains, for DrainTimeout at
-// most. After OnStoppedLeading it releases the lease, even without ReleaseOnCancel. Resign returns when the lease was released
-// or lost. If ctx ends first, Resign returns an error and the work continues to drain. RunOnce returns nil after a Resign.
+// The context of the work ends with [ErrResigned], and the elector keeps the lease while the work drains, for
+// DrainTimeout at most. After OnStoppedLeading it releases the lease, even without ReleaseOnCancel. Resign returns when
+// the lease was released or lost. If ctx ends first, Resign returns an error and the work continues to drain. RunOnce
+// returns nil after a Resign.
 //
 // If a claim of this elector is in flight, it gives the lease back before its work begins.
 //
@@ -100,9 +102,9 @@ func (e *Elector) mayTake() time.Time {
 // releaseAttempts is the maximum number of writes of a release. Between two writes, the record is read.
 const releaseAttempts = 3
 
-// release replaces our record by a tombstone with the same term, after the work has returned. It replaces only the version
-// that was last known to be ours, so it cannot replace the record of a successor. If read is true, that version is not known,
-// and release reads the record first. It writes nothing if the store has gone back to an older record.
+// release replaces our record by a tombstone with the same term, after the work has returned. It replaces only the
+// version that was last known to be ours, so it cannot replace the record of a successor. If read is true, that version
+// is not known, and release reads the record first. It writes nothing if the store has gone back to an older record.
 func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.RequestTimeout, lease.ErrNoReply)
 	defer cancel()

@@ -99,8 +99,8 @@ func (e *Elector) noteCall(operation string, err error) {
 	e.health.note(operation, err)
 }
 
-// noteTold notes that a watch has reported the record, which is as good as a read. If the record is held, another elector can
-// write.
+// noteTold notes that a watch has reported the record, which is as good as a read. If the record is held, another elector
+// can write.
 func (e *Elector) noteTold(held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -63,10 +63,11 @@ type LeaseStore interface {
 }
 
 // Watcher is a [LeaseStore] that reports changes. Followers that watch need not poll: they take over milliseconds after a
-// release. A leader that was replaced stops at once. Nothing else depends on a watch: an event that is late, lost, or repeated
-// can delay a change of leader, but cannot cause one.
+// release. A leader that was replaced stops at once. Nothing else depends on a watch: an event that is late, lost, or
+// repeated can delay a change of leader, but cannot cause one.
 type Watcher interface {
-	// Watch yields the present record, and then the record after each change, until ctx ends or the consumer leaves its loop.
+	// Watch yields the present record, and then the record after each change, until ctx ends or the consumer leaves its
+	// loop.
 	//
 	//   - A missing record is an Entry that has only a key.
 	//   - Intermediate states may be left out, the newest may not. States come in the order in which they were written.

@@ -1,6 +1,6 @@
-// Package fence lets a service refuse requests of earlier leaders. It remembers the greatest term that it has seen, and refuses
-// lower ones. It complements package leaderelect: no lease can stop a leader that is suspended between asking whether it leads
-// and sending a request, but the receiver can
+// Package fence lets a service refuse requests of earlier leaders. It remembers the greatest term that it has seen, and
+// refuses lower ones. It complements package leaderelect: no lease can stop a leader that is suspended between asking
+// whether it leads and sending a request, but the receiver can
 // (https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html).
 //
 // # Usage
@@ -11,32 +11,33 @@
 //	...
 //	err := gate.Do(ctx, term, func(ctx context.Context) error { return apply(ctx, request) })
 //
-// A [Register] guards a single value in the same way. A service that keeps its data in a store does not need this package: the
-// store compares the terms. See store.WithFence, and the guards of sqllease and redislease.
+// A [Register] guards a single value in the same way. A service that keeps its data in a store does not need this
+// package: the store compares the terms. See store.WithFence, and the guards of sqllease and redislease.
 //
 // # Guarantees
 //
 //  1. The terms of admitted work never decrease.
-//  2. Work of a term begins only after all work of lower terms has ended. So two leaders never work at the same time, whatever
-//     their clocks and networks do. If a leader is suspended in the middle of a request, its successor waits for the request.
+//  2. Work of a term begins only after all work of lower terms has ended. So two leaders never work at the same time,
+//     whatever their clocks and networks do. If a leader is suspended in the middle of a request, its successor waits for
+//     the request.
 //  3. A term that was seen once bars all lower terms, even if its own work was canceled before it began.
 //
 // # More than one replica
 //
-// A Gate and a Register live in the memory of one process. If the receiver has two replicas, each has its own. An earlier leader
-// can still write through the replica that has not seen the new term. Choose one of these:
+// A Gate and a Register live in the memory of one process. If the receiver has two replicas, each has its own. An earlier
+// leader can still write through the replica that has not seen the new term. Choose one of these:
 //
-//   - All replicas write to one store, and the store compares the terms: store.IfTerm, or the guards of sqllease and redislease
-//     with the key and the term of the request. Then you need no Gate.
+//   - All replicas write to one store, and the store compares the terms: store.IfTerm, or the guards of sqllease and
+//     redislease with the key and the term of the request. Then you need no Gate.
 //   - Each key of the receiver belongs to one replica, and only that replica admits requests for the key.
-//   - A new leader calls [Gate.Raise] on every replica, and begins after all have replied. It cannot begin while a replica is
-//     unreachable. A replica that restarts has to be raised before it serves.
+//   - A new leader calls [Gate.Raise] on every replica, and begins after all have replied. It cannot begin while a
+//     replica is unreachable. A replica that restarts has to be raised before it serves.
 //
 // # Restarts
 //
-// A gate is empty after a restart. If an earlier leader may still send requests, raise the gate first: to a term that the service
-// has stored, or that it reads from the lease. A new leader bars its predecessors with its first request, or earlier with
-// [Gate.Raise].
+// A gate is empty after a restart. If an earlier leader may still send requests, raise the gate first: to a term that the
+// service has stored, or that it reads from the lease. A new leader bars its predecessors with its first request, or
+// earlier with [Gate.Raise].
 //
 // # Testing
 //

@@ -17,9 +17,9 @@ type Gate struct {
 	clear   chan struct{} // closed when older is 0; nil without a waiter
 }
 
-// Do runs f and returns its error, unless a greater term was seen. If work of lower terms still runs, Do waits for it first. The
-// error wraps [ErrStale] if a greater term was seen before or arrives while Do waits. If ctx ends before f begins, the error
-// wraps the cause of ctx. Several calls with the same term may run concurrently.
+// Do runs f and returns its error, unless a greater term was seen. If work of lower terms still runs, Do waits for it
+// first. The error wraps [ErrStale] if a greater term was seen before or arrives while Do waits. If ctx ends before f
+// begins, the error wraps the cause of ctx. Several calls with the same term may run concurrently.
 func (g *Gate) Do(ctx context.Context, term uint64, f func(context.Context) error) error {
 	for {
 		wait, err := g.enter(term)

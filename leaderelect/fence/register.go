@@ -2,8 +2,8 @@ package fence
 
 import "sync"
 
-// Register is a value that only the newest leader can change. The zero value holds a zero T of term 0 and is ready for use. A
-// Register must not be copied after its first use. All methods may be called concurrently.
+// Register is a value that only the newest leader can change. The zero value holds a zero T of term 0 and is ready for
+// use. A Register must not be copied after its first use. All methods may be called concurrently.
 type Register[T any] struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -22,8 +22,8 @@ func (r *Register[T]) Write(term uint64, value T) error {
 	return nil
 }
 
-// Read returns the value and bars all terms below term. So the value does not change unless this leader or a later one changes
-// it. If a greater term was seen, the error wraps ErrStale.
+// Read returns the value and bars all terms below term. So the value does not change unless this leader or a later one
+// changes it. If a greater term was seen, the error wraps ErrStale.
 func (r *Register[T]) Read(term uint64) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

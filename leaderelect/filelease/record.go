@@ -46,8 +46,8 @@ func decodeRecord(data []byte) (h header, value []byte, err error) {
 	return h, value, nil
 }
 
-// readRecord reads a record file. If the file is damaged, the error wraps errDamaged, and the entry has a version, no value, and
-// the term of the header if that is readable.
+// readRecord reads a record file. If the file is damaged, the error wraps errDamaged, and the entry has a version, no
+// value, and the term of the header if that is readable.
 func readRecord(path string) (leaderelect.Entry, header, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

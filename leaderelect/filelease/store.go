@@ -26,8 +26,8 @@ type Store struct {
 	step func(string) // for tests: called between any two steps of a call; may be nil
 }
 
-// New returns a store in dir, and creates dir if it does not exist. It returns an error if dir is not writable, or if its file
-// system has no hard links. On systems that are not supported, the error wraps errors.ErrUnsupported.
+// New returns a store in dir, and creates dir if it does not exist. It returns an error if dir is not writable, or if its
+// file system has no hard links. On systems that are not supported, the error wraps errors.ErrUnsupported.
 func New(dir string) (*Store, error) {
 	if err := prepare(dir); err != nil {
 		return nil, fmt.Errorf("filelease: open %q: %w", dir, err)
@@ -87,8 +87,8 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return e, nil
 }
 
-// List returns the records whose keys begin with prefix, sorted by key. It leaves out a damaged record with a long key, because
-// the name of its directory does not contain the whole key.
+// List returns the records whose keys begin with prefix, sorted by key. It leaves out a damaged record with a long key,
+// because the name of its directory does not contain the whole key.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	dirs, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -156,7 +156,8 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 			err = nil
 		}
 		s.at("read")
-		// A directory listing is not atomic. But numbers only grow, so if two listings agree, the number was the newest between them.
+		// A directory listing is not atomic. But numbers only grow, so if two listings agree, the number was the newest
+		// between them.
 		if again, err := newest(dir); err != nil || again != number {
 			continue
 		}
@@ -167,7 +168,8 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 	return leaderelect.Entry{}, 0, context.Cause(ctx)
 }
 
-// add makes e the record with the given number, which replaces the previous one. Others see the new record at once, or never.
+// add makes e the record with the given number, which replaces the previous one. Others see the new record at once, or
+// never.
 func (s *Store) add(e leaderelect.Entry, number uint64, replaces string) (leaderelect.Entry, error) {
 	dir := filepath.Join(s.dir, fileName(e.Key)+dirSuffix)
 	if number == 1 {
@@ -211,9 +213,9 @@ func (s *Store) add(e leaderelect.Entry, number uint64, replaces string) (leader
 	return e, nil
 }
 
-// effective returns nil if the record that was linked to the number has become the newest one. If the caller was suspended
-// before the link, others may have passed the number and removed its file. Then the new file is old, and no process has read it
-// or will.
+// effective returns nil if the record that was linked to the number has become the newest one. If the caller was
+// suspended before the link, others may have passed the number and removed its file. Then the new file is old, and no
+// process has read it or will.
 func effective(dir string, number uint64, version string) error {
 	last, err := newest(dir)
 	if err == nil && last == number {
@@ -231,9 +233,9 @@ func effective(dir string, number uint64, version string) error {
 	}
 }
 
-// tidy removes old records, and temporary files of writers that were killed, after the record with the given number was written.
-// A slow writer needs the record after its own, and its temporary file, to find out whether its write succeeded. Without them
-// it returns an error, but does no harm.
+// tidy removes old records, and temporary files of writers that were killed, after the record with the given number was
+// written. A slow writer needs the record after its own, and its temporary file, to find out whether its write succeeded.
+// Without them it returns an error, but does no harm.
 func tidy(dir string, number uint64) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -252,8 +254,8 @@ func tidy(dir string, number uint64) {
 	}
 }
 
-// The limits of old records, and the age at which temporary files are removed. At least one old record must stay, for the term
-// of a damaged one.
+// The limits of old records, and the age at which temporary files are removed. At least one old record must stay, for the
+// term of a damaged one.
 const (
 	minKept = 4
 	maxKept = 64

@@ -17,16 +17,17 @@
 //
 // # Guarantees
 //
-//  1. Each case is a subtest with its own backend. A failure names the sentence of the contract of leaderelect.LeaseStore that
-//     does not hold. A case that is skipped names the field of [Backend] that it needs.
+//  1. Each case is a subtest with its own backend. A failure names the sentence of the contract of leaderelect.LeaseStore
+//     that does not hold. A case that is skipped names the field of [Backend] that it needs.
 //  2. The suite waits at most [Patience] for an expected event. It sleeps only in cases about faults: for Idle, and while it
 //     checks that a call or a takeover does not return.
-//  3. The suite checks every method with every definite error; versions that change with every write and are never reused; races
-//     between writers, through two handles if Reopen is set; reads that do not go back; calls whose context has ended; keys and
-//     values of any bytes; terms; copies of values; List; and Watch: its first state, order, last state, deletions, and end.
-//  4. If the backend can be made to fail, the suite also checks records that do not expire; versions and floors after a deletion
-//     by hand; calls in a network that drops everything; writes whose reply is lost; a server that is killed and restarted; and
-//     guarded writes of terms that are over.
+//  3. The suite checks every method with every definite error; versions that change with every write and are never
+//     reused; races between writers, through two handles if Reopen is set; reads that do not go back; calls whose context
+//     has ended; keys and values of any bytes; terms; copies of values; List; and Watch: its first state, order, last
+//     state, deletions, and end.
+//  4. If the backend can be made to fail, the suite also checks records that do not expire; versions and floors after a
+//     deletion by hand; calls in a network that drops everything; writes whose reply is lost; a server that is killed and
+//     restarted; and guarded writes of terms that are over.
 //
 // The suite cannot check failures of several machines, such as the failover of a server to its replica.
 package leasetest

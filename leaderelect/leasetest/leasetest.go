@@ -11,8 +11,8 @@ import (
 // Patience is how long the suite waits for an expected event before it fails.
 const Patience = 30 * time.Second
 
-// Backend is an empty store under test, with functions that make the system behind it fail. Only Store is required. If a case
-// needs a field that is not set, the case is skipped and names the field.
+// Backend is an empty store under test, with functions that make the system behind it fail. Only Store is required. If a
+// case needs a field that is not set, the case is skipped and names the field.
 //
 // The goroutine of the test calls the functions, one at a time. They report their own failures, with t.Fatal of their test.
 type Backend struct {
@@ -56,12 +56,12 @@ type Guard struct {
 	// Refused is the error that Do and Leading wrap when they refuse a term.
 	Refused error
 
-	// Exclusive is set if every other write, including renewals, waits for a guarded transaction, because the backend has one
-	// writer at a time. Otherwise renewals must not wait.
+	// Exclusive is set if every other write, including renewals, waits for a guarded transaction, because the backend has
+	// one writer at a time. Otherwise renewals must not wait.
 	Exclusive bool
 
-	// AtOnce is set if a guarded write is a single step of the backend. Then f is not called, and the suite does not test that a
-	// takeover waits. Terms are still compared.
+	// AtOnce is set if a guarded write is a single step of the backend. Then f is not called, and the suite does not test
+	// that a takeover waits. Terms are still compared.
 	AtOnce bool
 }
 
@@ -80,8 +80,8 @@ func (b Backend) reopen() leaderelect.LeaseStore {
 	return b.Reopen()
 }
 
-// testCase is a sentence of the contract, and a test that fails if the sentence does not hold. It takes a testing.TB, so that the
-// suite can be tested with broken stores.
+// testCase is a sentence of the contract, and a test that fails if the sentence does not hold. It takes a testing.TB, so
+// that the suite can be tested with broken stores.
 type testCase struct {
 	name string
 	test func(t testing.TB, b Backend)

@@ -10,13 +10,13 @@
 //
 // # Guarantees
 //
-//  1. [Store] passes leasetest. It is also a leaderelect.Watcher, a shard.Lister, and a leaderelect.Sessions, and its entries
-//     have a Floor.
+//  1. [Store] passes leasetest. It is also a leaderelect.Watcher, a shard.Lister, and a leaderelect.Sessions, and its
+//     entries have a Floor.
 //  2. A version is never used again, for any key, and a floor grows even when the record is deleted.
 //  3. A call whose Before returns an error changes nothing. A call whose After returns an error has had its effect.
 //  4. A store without faults never blocks.
-//  5. Watches do not fail, and report only changes that happened. A busy consumer may miss intermediate states, but never the
-//     newest.
+//  5. Watches do not fail, and report only changes that happened. A busy consumer may miss intermediate states, but never
+//     the newest.
 //
 // Nothing survives the process.
 //

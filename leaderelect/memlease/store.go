@@ -31,8 +31,8 @@ type Store struct {
 	sessions map[string]chan struct{} // sessions that are held; each channel is closed when its session ends
 }
 
-// Faults makes calls of a [Store] slow or fail. The goroutine of the call calls both functions, without a lock. They may block,
-// for example until ctx ends. The call returns their errors. Watches never fail.
+// Faults makes calls of a [Store] slow or fail. The goroutine of the call calls both functions, without a lock. They may
+// block, for example until ctx ends. The call returns their errors. Watches never fail.
 type Faults struct {
 	// Before is called before a call has any effect. An error simulates a lost request. Optional.
 	Before func(ctx context.Context, c Call) error

@@ -1,8 +1,8 @@
-// Package redislease keeps leases in Redis, through any client that can run a Lua script. It is a leaderelect.LeaseStore and a
-// shard.Lister. It also guards scripts, so that an earlier leader cannot write.
+// Package redislease keeps leases in Redis, through any client that can run a Lua script. It is a leaderelect.LeaseStore
+// and a shard.Lister. It also guards scripts, so that an earlier leader cannot write.
 //
-// Redis guarantees less than a database does. Read the sections below. If you cannot tolerate two leaders at once, use another
-// store.
+// Redis guarantees less than a database does. Read the sections below. If you cannot tolerate two leaders at once, use
+// another store.
 //
 // # Usage
 //
@@ -26,33 +26,33 @@
 //
 //  1. Each write is one script, which compares and swaps atomically.
 //  2. Versions are random and never reused, even if the record is deleted or restored from a backup.
-//  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If the client sends a write
-//     again after it has lost the connection, the write does not conflict with itself, unless another writer has replaced it in
-//     between. An elector does not rely on that: it reads the record after a conflict.
-//  4. A script that is guarded by a term ([Store.Guarded]) runs before any later term of that lease begins, or not at all. It
-//     can guard data on the same server, and in a cluster only data in the same slot.
+//  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If the client sends
+//     a write again after it has lost the connection, the write does not conflict with itself, unless another writer has
+//     replaced it in between. An elector does not rely on that: it reads the record after a conflict.
+//  4. A script that is guarded by a term ([Store.Guarded]) runs before any later term of that lease begins, or not at
+//     all. It can guard data on the same server, and in a cluster only data in the same slot.
 //  5. All of this holds only while one server lives and keeps its acknowledged writes.
 //
 // # What Redis does not guarantee
 //
 //   - By default, Redis acknowledges a write before it is on disk. After a crash, Redis may have the data of a second ago
-//     (appendfsync everysec), of minutes ago (RDB snapshots), or none. Only appendonly yes with appendfsync always keeps every
-//     write, and costs an fsync per write.
-//   - A failover, by Sentinel, Cluster, or a managed service, promotes a replica that may lack the last writes. WAIT makes that
-//     less likely, not impossible. During a network partition, two servers may be masters at once.
-//   - In these cases, a lease and its term can be lost. An elector that has seen them notices (leaderelect.ErrStoreRegressed).
-//     One that has not may take over at once, with a term that was used before, while the old leader works until its next
-//     renewal. A guard does not help then, because its term was lost too.
-//   - maxmemory-policy must be noeviction (the default) or one of the volatile policies. Otherwise Redis deletes leases when it
-//     runs out of memory.
+//     (appendfsync everysec), of minutes ago (RDB snapshots), or none. Only appendonly yes with appendfsync always keeps
+//     every write, and costs an fsync per write.
+//   - A failover, by Sentinel, Cluster, or a managed service, promotes a replica that may lack the last writes. WAIT
+//     makes that less likely, not impossible. During a network partition, two servers may be masters at once.
+//   - In these cases, a lease and its term can be lost. An elector that has seen them notices
+//     (leaderelect.ErrStoreRegressed). One that has not may take over at once, with a term that was used before, while
+//     the old leader works until its next renewal. A guard does not help then, because its term was lost too.
+//   - maxmemory-policy must be noeviction (the default) or one of the volatile policies. Otherwise Redis deletes leases
+//     when it runs out of memory.
 //
-// A majority of several independent servers (Redlock) would not help, because it has no term by which a write could be refused:
-// https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
+// A majority of several independent servers (Redlock) would not help, because it has no term by which a write could be
+// refused: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
 //
 // # What loses a lease
 //
-// A server that does not answer for RenewDeadline, FLUSHALL, and everything above. A failover takes LeaseDuration and up to 1.2
-// RetryPeriod. A follower notices a release after up to 1.2 RetryPeriod.
+// A server that does not answer for RenewDeadline, FLUSHALL, and everything above. A failover takes LeaseDuration and up
+// to 1.2 RetryPeriod. A follower notices a release after up to 1.2 RetryPeriod.
 //
 // # Clients
 //
@@ -60,9 +60,10 @@
 //
 // github.com/redis/go-redis/v9 needs two options:
 //
-//   - ContextTimeoutEnabled: true. Otherwise, if the network drops all packets, a call takes ReadTimeout (3s) several times,
-//     whatever its ctx says. With the option, go-redis uses the deadline of ctx, but still does not notice that ctx is canceled.
-//     So pass a deadline to your own calls, such as the Deadline of the Leadership. [Store.Guarded] does that.
+//   - ContextTimeoutEnabled: true. Otherwise, if the network drops all packets, a call takes ReadTimeout (3s) several
+//     times, whatever its ctx says. With the option, go-redis uses the deadline of ctx, but still does not notice that
+//     ctx is canceled. So pass a deadline to your own calls, such as the Deadline of the Leadership. [Store.Guarded] does
+//     that.
 //   - MaxRetries: -1. An elector retries by itself, and a guarded script that is sent again may run twice.
 //
 // # Shutdown

@@ -8,26 +8,28 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Guarded runs a script for the leadership of ctx, which is the context of OnStartedLeading or one derived from it. The script
-// runs only if the record of the lease still has the term of that leadership. Otherwise the error wraps [ErrFenced]. Guarded
-// returns the script's result. It returns an error at the Deadline that the leadership had at the call.
+// Guarded runs a script for the leadership of ctx, which is the context of OnStartedLeading or one derived from it. The
+// script runs only if the record of the lease still has the term of that leadership. Otherwise the error wraps
+// [ErrFenced]. Guarded returns the script's result. It returns an error at the Deadline that the leadership had at the
+// call.
 //
-// The script is a list of statements, with keys and args in KEYS and ARGV. Redis runs the comparison and the script as one step,
-// so its writes happen before any successor begins. In a cluster, keys must be in the slot of the lease: use the hash tag of
-// Config.Prefix in them.
+// The script is a list of statements, with keys and args in KEYS and ARGV. Redis runs the comparison and the script as
+// one step, so its writes happen before any successor begins. In a cluster, keys must be in the slot of the lease: use
+// the hash tag of Config.Prefix in them.
 func (s *Store) Guarded(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 	l, ok := leaderelect.FromContext(ctx)
 	if !ok {
 		return nil, fmt.Errorf("redislease: guard: %w", errNoLeadership)
 	}
-	// The context of a leadership has no deadline, because the deadline moves. Some clients only use the deadline of a context.
+	// The context of a leadership has no deadline, because the deadline moves. Some clients only use the deadline of a
+	// context.
 	ctx, cancel := context.WithDeadline(ctx, l.Deadline())
 	defer cancel()
 	return s.GuardedTerm(ctx, l.Key(), l.Term(), script, keys, args...)
 }
 
-// GuardedTerm is [Store.Guarded] with an explicit key and term, for example if the leader has sent them with a request to another
-// service.
+// GuardedTerm is [Store.Guarded] with an explicit key and term, for example if the leader has sent them with a request to
+// another service.
 func (s *Store) GuardedTerm(ctx context.Context, key string, term uint64, script string, keys []string, args ...any) (any, error) {
 	names := append([]string{s.name(key)}, keys...)
 	all := append([]any{strconv.FormatUint(term, 10)}, args...)

@@ -1,8 +1,8 @@
 package redislease
 
-// The scripts of a store. KEYS[1] is the hash of the lease, with the fields version, term, and value. KEYS[2] is the set of the
-// keys of all leases. If the record already has the version to write, the client has sent the write twice, after it lost its
-// connection. Terms are compared as text, because Lua's numbers are exact only up to 2^53.
+// The scripts of a store. KEYS[1] is the hash of the lease, with the fields version, term, and value. KEYS[2] is the set
+// of the keys of all leases. If the record already has the version to write, the client has sent the write twice, after
+// it lost its connection. Terms are compared as text, because Lua's numbers are exact only up to 2^53.
 const (
 	// getScript returns version, term, and value of each of KEYS, or an empty array if it is missing.
 	getScript = `
@@ -32,8 +32,8 @@ return 1`
 	// keysScript returns the keys of all leases.
 	keysScript = `return redis.call('SMEMBERS', KEYS[1])`
 
-	// The script of a guarded write is between these two. They return an empty array if the term is over, and otherwise 1 and the
-	// result of the script. The script sees only its own keys and arguments.
+	// The script of a guarded write is between these two. They return an empty array if the term is over, and otherwise 1
+	// and the result of the script. The script sees only its own keys and arguments.
 	guardBegin = `
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return {} end
 local function guarded(KEYS, ARGV)

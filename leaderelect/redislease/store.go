@@ -81,8 +81,8 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, script string, mor
 // chunk is the maximum number of records that one script reads. Redis serves no other client meanwhile.
 const chunk = 100
 
-// List returns the records whose keys begin with prefix, sorted by key. It reads the keys of all leases, and then the records in
-// several calls, so it is no snapshot of one moment.
+// List returns the records whose keys begin with prefix, sorted by key. It reads the keys of all leases, and then the
+// records in several calls, so it is no snapshot of one moment.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	list, err := s.list(ctx, prefix)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// agreement is the state of the record under the key itself, which has the number of slots. The leases of the slots have other
-// keys. The record never expires, and an Elector with that key does not take it.
+// agreement is the state of the record under the key itself, which has the number of slots. The leases of the slots have
+// other keys. The record never expires, and an Elector with that key does not take it.
 type agreement struct {
 	failing time.Time // since when reading or writing the record fails; zero if it does not
 	last    error     // the last failure
@@ -90,8 +90,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// confirm reads the record, and creates it if it is missing. It replaces a record that was unreadable for longer than patience.
-// Replicas that run do so at once. Replicas that start leave it to them.
+// confirm reads the record, and creates it if it is missing. It replaces a record that was unreadable for longer than
+// patience. Replicas that run do so at once. Replicas that start leave it to them.
 func (s *Slots) confirm(ctx context.Context, patience time.Duration) error {
 	err := s.confirmOnce(ctx, patience)
 	s.mu.Lock()

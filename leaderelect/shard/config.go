@@ -10,27 +10,27 @@ import (
 
 // Config configures [Slots]. Lease.Store, Lease.Key, and OnAcquired are required.
 type Config struct {
-	// Lease configures the leases of all slots: Store, Key, Identity, durations, Metadata, and so on. The records are named
-	// after Key: slot 7 is Key/slot/7, and member 2 is Key/member/2. Store must be a [Lister], unless there is only one slot.
-	// OnStartedLeading, OnStoppedLeading, OnNewLeader, and Sessions must be nil. The other callbacks and the Hooks are called
-	// for every slot, concurrently. ReleaseOnCancel is always on.
+	// Lease configures the leases of all slots: Store, Key, Identity, durations, Metadata, and so on. The records are
+	// named after Key: slot 7 is Key/slot/7, and member 2 is Key/member/2. Store must be a [Lister], unless there is only
+	// one slot. OnStartedLeading, OnStoppedLeading, OnNewLeader, and Sessions must be nil. The other callbacks and the
+	// Hooks are called for every slot, concurrently. ReleaseOnCancel is always on.
 	Lease leaderelect.Config
 
-	// Slots is the number of slots. It determines the slot of each key, so all replicas must have the same number. The number
-	// is recorded under Lease.Key. If the record has another number, Run returns an error that wraps leaderelect.ErrMismatch.
-	// To change the number, stop all replicas, delete that record, and start the replicas with the new number. Choose a
-	// multiple of the greatest number of replicas. At most 4096. Defaults to 64.
+	// Slots is the number of slots. It determines the slot of each key, so all replicas must have the same number. The
+	// number is recorded under Lease.Key. If the record has another number, Run returns an error that wraps
+	// leaderelect.ErrMismatch. To change the number, stop all replicas, delete that record, and start the replicas with
+	// the new number. Choose a multiple of the greatest number of replicas. At most 4096. Defaults to 64.
 	Slots int
 
-	// Members is the maximum number of replicas that take part at a time. Further replicas wait. At most 4096. Defaults to 16,
-	// or to Slots if Slots is greater.
+	// Members is the maximum number of replicas that take part at a time. Further replicas wait. At most 4096. Defaults
+	// to 16, or to Slots if Slots is greater.
 	Members int
 
-	// OnAcquired is called after a slot was acquired, when Owns and Begin are true for its keys. Typically it enqueues them. It
-	// may also work until ctx ends, as OnStartedLeading does. The slot is released after OnAcquired has returned and all work
-	// that was begun is done. ctx carries the leaderelect.Leadership of the slot, and ends when the slot is lost or has to be
-	// handed over. After an error or a panic, this replica releases the slot and declines it, so that others try: for four
-	// RetryPeriods after the first failure, and for at most 64 after several. Required.
+	// OnAcquired is called after a slot was acquired, when Owns and Begin are true for its keys. Typically it enqueues
+	// them. It may also work until ctx ends, as OnStartedLeading does. The slot is released after OnAcquired has returned
+	// and all work that was begun is done. ctx carries the leaderelect.Leadership of the slot, and ends when the slot is
+	// lost or has to be handed over. After an error or a panic, this replica releases the slot and declines it, so that
+	// others try: for four RetryPeriods after the first failure, and for at most 64 after several. Required.
 	OnAcquired func(ctx context.Context, slot int) error
 
 	// OnRevoked is called after all work of a slot has ended, before the slot is released. The cause is

@@ -20,8 +20,9 @@
 //
 // # How slots move
 //
-// Each replica also holds a membership, which is one more lease. All replicas read the members and the owners, and compute the
-// same plan. A replica that owns too many slots drains one and hands it over. No replica takes a slot that another one leads.
+// Each replica also holds a membership, which is one more lease. All replicas read the members and the owners, and
+// compute the same plan. A replica that owns too many slots drains one and hands it over. No replica takes a slot that
+// another one leads.
 //
 //	replica joins                replica leaves, or dies
 //	      │                            │
@@ -42,12 +43,13 @@
 //
 // # Guarantees
 //
-//  1. Each slot has the guarantees of a leaderelect.Elector: at most one replica works on its keys, and each owner has a greater
-//     term than the one before.
+//  1. Each slot has the guarantees of a leaderelect.Elector: at most one replica works on its keys, and each owner has a
+//     greater term than the one before.
 //  2. A replica takes a slot only if the slot is free. It releases a slot after all work that was begun in it has ended.
-//  3. If nothing else changes, eventually every slot has an owner, and the numbers of slots per replica differ by at most one.
-//  4. A replica that joins moves only the slots that it gets. A replica that leaves moves only the slots that it had, and at most
-//     one more for each replica that stays.
+//  3. If nothing else changes, eventually every slot has an owner, and the numbers of slots per replica differ by at most
+//     one.
+//  4. A replica that joins moves only the slots that it gets. A replica that leaves moves only the slots that it had, and
+//     at most one more for each replica that stays.
 //  5. A replica that cannot acquire a slot leaves it to others. The slot has an owner as long as one replica can own it.
 //  6. The slot of a key depends only on the key and the number of slots. A replica with another number does not run: see
 //     leaderelect.ErrMismatch.
@@ -56,8 +58,8 @@
 //
 // # Shutdown
 //
-// Cancel the context of Run. The slots drain and are released. Run returns nil after all its goroutines have ended. If calls of
-// the store hang, the error wraps leaderelect.ErrStoreStuck.
+// Cancel the context of Run. The slots drain and are released. Run returns nil after all its goroutines have ended. If
+// calls of the store hang, the error wraps leaderelect.ErrStoreStuck.
 //
 // # Testing
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// membership is the lease that shows other replicas that this one takes part. Members are numbered, and numbers are reused. So
-// records of replicas that are gone do not accumulate.
+// membership is the lease that shows other replicas that this one takes part. Members are numbered, and numbers are
+// reused. So records of replicas that are gone do not accumulate.
 type membership struct {
 	slots *Slots
 	store leaderelect.LeaseStore

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// nobody is the owner of a slot without an owner.
+// nobody stands for no member: the owner of a slot without an owner.
 const nobody = -1
 
-// plan returns the member that should own each slot. owners has the member that owns it now, or nobody. declines reports whether
-// a member declines a slot. plan is a pure function, so replicas that see the same records agree.
+// plan returns the member that should own each slot. owners has the member that owns it now, or nobody. declines reports
+// whether a member declines a slot. plan is a pure function, so replicas that see the same records agree.
 //
 //   - Every slot goes to a member that does not decline it, or to nobody if all members decline it. The numbers of slots per
 //     member differ by at most one, unless that would leave a slot without an owner.
@@ -78,8 +78,8 @@ func plan(owners, members []int, declines func(slot, member int) bool) []int {
 	return next
 }
 
-// better reports whether slot should go to member a rather than to b. A member with room comes first. If neither has room, the
-// member with the smaller excess comes first. Then rank decides.
+// better reports whether slot should go to member a rather than to b. A member with room comes first. If neither has
+// room, the member with the smaller excess comes first. Then rank decides.
 func better(slot, a, b int, room map[int]int) bool {
 	if c := cmp.Compare(min(room[a], 1), min(room[b], 1)); c != 0 {
 		return c > 0

@@ -12,8 +12,8 @@ import (
 
 // slot is one lease of [Slots], and the work on its keys.
 //
-// This replica owns the slot until the lease is lost or the plan gives the slot to another replica. Work that has begun may then
-// continue, and the release waits for it.
+// This replica owns the slot until the lease is lost or the plan gives the slot to another replica. Work that has begun
+// may then continue, and the release waits for it.
 type slot struct {
 	number  int
 	elector *leaderelect.Elector
@@ -39,7 +39,8 @@ const (
 	longDecline  = 64
 )
 
-// headStart is how many RetryPeriods other replicas leave a released slot to its successor. By then each replica has a new plan.
+// headStart is how many RetryPeriods other replicas leave a released slot to its successor. By then each replica has a
+// new plan.
 const headStart = 1
 
 // newSlot returns a slot that this replica does not own yet.
@@ -119,8 +120,8 @@ func (s *slot) declines() bool {
 	return time.Now().Before(s.declined)
 }
 
-// want notes whether the slot is free and the plan gives it to this replica. If that lasts for longer than any lease, this replica
-// cannot acquire the slot, because its calls for this record fail.
+// want notes whether the slot is free and the plan gives it to this replica. If that lasts for longer than any lease,
+// this replica cannot acquire the slot, because its calls for this record fail.
 func (s *slot) want(free bool) {
 	s.mu.Lock()
 	now := time.Now()

@@ -78,8 +78,8 @@ func (s *Slots) elector(cfg leaderelect.Config, store leaderelect.LeaseStore, li
 	return leaderelect.New(cfg)
 }
 
-// Run shares the slots with other replicas until ctx ends. Then it drains and releases the slots that it owns, and returns nil
-// after all its goroutines have ended. Run may be called again after it has returned. Its errors wrap:
+// Run shares the slots with other replicas until ctx ends. Then it drains and releases the slots that it owns, and
+// returns nil after all its goroutines have ended. Run may be called again after it has returned. Its errors wrap:
 //
 //   - leaderelect.ErrRunning, at once, if the slots run already
 //   - leaderelect.ErrMismatch, if the record under the key has another number of slots or is the lease of an Elector
@@ -135,10 +135,10 @@ func (s *Slots) Owns(key string) bool {
 	return s.slots[s.Slot(key)].owned()
 }
 
-// Begin begins work on key. It returns false if this replica does not own the slot of key. The context ends when ctx ends or the
-// slot is lost. It carries the leaderelect.Leadership of the slot, so writes to a store.Store under it carry the term of the
-// slot. The slot is not handed over until done is called. Call done soon after the context has ended. Further calls of done have
-// no effect.
+// Begin begins work on key. It returns false if this replica does not own the slot of key. The context ends when ctx ends
+// or the slot is lost. It carries the leaderelect.Leadership of the slot, so writes to a store.Store under it carry the
+// term of the slot. The slot is not handed over until done is called. Call done soon after the context has ended. Further
+// calls of done have no effect.
 func (s *Slots) Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool) {
 	return s.slots[s.Slot(key)].begin(ctx)
 }
@@ -154,13 +154,14 @@ func (s *Slots) Owned() []int {
 	return owned
 }
 
-// Owner returns the replica that owned the slot of key when its record was last read. You can send a request there, for example.
+// Owner returns the replica that owned the slot of key when its record was last read. You can send a request there, for
+// example.
 func (s *Slots) Owner(key string) (leaderelect.Leader, bool) {
 	return s.slots[s.Slot(key)].elector.Leader()
 }
 
-// Members returns the replicas that took part when the store was last read, in the order of their member numbers. With one slot
-// it is empty.
+// Members returns the replicas that took part when the store was last read, in the order of their member numbers. With
+// one slot it is empty.
 func (s *Slots) Members() []leaderelect.Leader {
 	var members []leaderelect.Leader
 	for _, m := range s.peers.snapshot(s.cfg.Slots, s.cfg.Members).members {

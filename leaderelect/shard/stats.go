@@ -14,8 +14,8 @@ type Stats struct {
 	Acquired uint64 // how often this replica has acquired a slot
 	Lost     uint64 // how many of these were lost, and not handed over or released
 
-	// LastError is why a call of the store had no clear answer, of the slot with the lowest number that has such an error; nil if
-	// none has.
+	// LastError is why a call of the store had no clear answer, of the slot with the lowest number that has such an
+	// error; nil if none has.
 	LastError error
 }
 

@@ -10,8 +10,8 @@ import (
 
 // Lister is a [leaderelect.LeaseStore] that reads many records at once. [Slots] need it.
 type Lister interface {
-	// List returns every record whose key begins with prefix, sorted by key. The prefix "" matches every record. Each record is
-	// as recent as one that Get returns. The list need not be a snapshot of one moment.
+	// List returns every record whose key begins with prefix, sorted by key. The prefix "" matches every record. Each
+	// record is as recent as one that Get returns. The list need not be a snapshot of one moment.
 	List(ctx context.Context, prefix string) ([]leaderelect.Entry, error)
 }
 
@@ -39,8 +39,8 @@ type linkedWatcher struct {
 	leaderelect.Watcher
 }
 
-// told is a store whose watches report the records that peers has read. So the electors of all slots share one read, in a store
-// that cannot watch.
+// told is a store whose watches report the records that peers has read. So the electors of all slots share one read, in a
+// store that cannot watch.
 type told struct {
 	leaderelect.LeaseStore
 	peers *peers

@@ -10,19 +10,19 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Guard guards tx by the leadership of ctx, which is the context of OnStartedLeading or one derived from it. If the record of the
-// lease still has the term of that leadership, Guard returns nil, and the term cannot change until tx ends. Otherwise the error
-// wraps [ErrFenced], and the caller must roll tx back.
+// Guard guards tx by the leadership of ctx, which is the context of OnStartedLeading or one derived from it. If the
+// record of the lease still has the term of that leadership, Guard returns nil, and the term cannot change until tx ends.
+// Otherwise the error wraps [ErrFenced], and the caller must roll tx back.
 //
-// A successor waits for tx to end. So tx commits before the successor begins, or not at all. Call Guard before any other statement
-// of tx. tx must belong to the database of the store.
+// A successor waits for tx to end. So tx commits before the successor begins, or not at all. Call Guard before any other
+// statement of tx. tx must belong to the database of the store.
 //
-// Guard also returns ErrFenced if the leadership is over by its own clock ([leaderelect.Leadership.Err]). So an earlier leader
-// cannot begin transactions for which its successor would have to wait.
+// Guard also returns ErrFenced if the leadership is over by its own clock ([leaderelect.Leadership.Err]). So an earlier
+// leader cannot begin transactions for which its successor would have to wait.
 //
-// On Postgres, neither renewals nor other guarded transactions wait for tx. The role of tx needs the privilege to UPDATE the
-// table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and then every other write, including a
-// renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader's own work costs it the lease.
+// On Postgres, neither renewals nor other guarded transactions wait for tx. The role of tx needs the privilege to UPDATE
+// the table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and then every other write,
+// including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader's own work costs it the lease.
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	l, ok := leaderelect.FromContext(ctx)
 	if !ok {
@@ -34,12 +34,12 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	return s.GuardTerm(ctx, tx, l.Key(), l.Term())
 }
 
-// GuardTerm is [Store.Guard] with an explicit key and term, for example if the leader has sent them with a request to another
-// service.
+// GuardTerm is [Store.Guard] with an explicit key and term, for example if the leader has sent them with a request to
+// another service.
 //
 // GuardTerm does not read the clock. On Postgres, new guarded transactions do not queue behind a takeover that waits. If
-// transactions of one term overlap without a gap, the successor waits until there is one. So check the age of a request before
-// GuardTerm.
+// transactions of one term overlap without a gap, the successor waits until there is one. So check the age of a request
+// before GuardTerm.
 func (s *Store) GuardTerm(ctx context.Context, tx *sql.Tx, key string, term uint64) error {
 	if term > math.MaxInt64 {
 		return fmt.Errorf("sqllease: guard by %q: term %d: %w", key, term, ErrFenced)
@@ -55,15 +55,17 @@ func (s *Store) GuardTerm(ctx context.Context, tx *sql.Tx, key string, term uint
 	return nil
 }
 
-// GuardQuery returns the statement of [Store.Guard], for programs that do not use package database/sql. Its parameters are the key
-// and the term. The key must be valid UTF-8 without NUL and backslash. The statement returns one row, or none if the term is over.
+// GuardQuery returns the statement of [Store.Guard], for programs that do not use package database/sql. Its parameters
+// are the key and the term. The key must be valid UTF-8 without NUL and backslash. The statement returns one row, or none
+// if the term is over.
 func (s *Store) GuardQuery() string { return s.stmt.guard }
 
-// Transact runs f in a transaction that is guarded by the leadership of ctx: see [Store.Guard]. It commits the transaction if f
-// returns nil. Otherwise, or if ctx ends, it rolls the transaction back. If the commit fails, its outcome is unknown.
+// Transact runs f in a transaction that is guarded by the leadership of ctx: see [Store.Guard]. It commits the
+// transaction if f returns nil. Otherwise, or if ctx ends, it rolls the transaction back. If the commit fails, its
+// outcome is unknown.
 //
-// The transaction uses a connection of the store's pool. If the work can use all of them, renewals wait. In that case, give the
-// work its own pool and use [Store.Guard].
+// The transaction uses a connection of the store's pool. If the work can use all of them, renewals wait. In that case,
+// give the work its own pool and use [Store.Guard].
 func (s *Store) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// nameOf maps each key to a unique name that is valid text in every database. A backslash, a NUL, and each byte that is not valid
-// UTF-8 become \xx, where xx is the byte in hexadecimal. All other text is unchanged.
+// nameOf maps each key to a unique name that is valid text in every database. A backslash, a NUL, and each byte that is
+// not valid UTF-8 become \xx, where xx is the byte in hexadecimal. All other text is unchanged.
 func nameOf(key string) string {
 	var b strings.Builder
 	for i := 0; i < len(key); {
@@ -41,8 +41,8 @@ func keyOf(name string) (string, bool) {
 	return b.String(), nameOf(b.String()) == name
 }
 
-// prefixOf returns a common prefix of the names of all keys that begin with prefix. If prefix ends within a character, its own name
-// is no such prefix, because the escape of half a character does not begin the whole one.
+// prefixOf returns a common prefix of the names of all keys that begin with prefix. If prefix ends within a character,
+// its own name is no such prefix, because the escape of half a character does not begin the whole one.
 func prefixOf(prefix string) string {
 	for range min(utf8.UTFMax-1, len(prefix)) {
 		if r, size := utf8.DecodeLastRuneInString(prefix); r != utf8.RuneError || size != 1 {

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Sessions implements leaderelect.Sessions on Postgres. A session is an advisory lock of a connection. The server releases the lock
-// when the process ends. The package documentation has the requirements: extra connections, and no pooler in transaction mode.
+// Sessions implements leaderelect.Sessions on Postgres. A session is an advisory lock of a connection. The server
+// releases the lock when the process ends. The package documentation has the requirements: extra connections, and no
+// pooler in transaction mode.
 //
 // All methods may be called concurrently.
 type Sessions struct {
@@ -23,17 +24,18 @@ type Sessions struct {
 
 // SessionsConfig configures [Sessions]. The zero value is ready for use.
 type SessionsConfig struct {
-	// CheckPeriod is the time between two checks of the connection that holds a session. A check lets the process notice that it
-	// has lost the session, so that it opens another one. Other processes learn that from the server. Use less than RetryPeriod,
-	// so that a leader whose connections were cut reports that before a follower takes over. Defaults to 1s.
+	// CheckPeriod is the time between two checks of the connection that holds a session. A check lets the process notice
+	// that it has lost the session, so that it opens another one. Other processes learn that from the server. Use less
+	// than RetryPeriod, so that a leader whose connections were cut reports that before a follower takes over. Defaults
+	// to 1s.
 	CheckPeriod time.Duration
 
 	_ [0]func()
 }
 
-// NewSessions returns sessions on connections of db: two at a time for each elector. It does not close db. All electors of a lease
-// must reach the same database of the same server. The error names each field of cfg that is out of its bounds. NewSessions panics
-// if db is nil.
+// NewSessions returns sessions on connections of db: two at a time for each elector. It does not close db. All electors
+// of a lease must reach the same database of the same server. The error names each field of cfg that is out of its
+// bounds. NewSessions panics if db is nil.
 func NewSessions(db *sql.DB, cfg SessionsConfig) (*Sessions, error) {
 	if db == nil {
 		panic("sqllease: NewSessions: the database is nil")
@@ -55,8 +57,8 @@ const (
 	awaitLock = `SELECT pg_advisory_xact_lock_shared($1)`
 )
 
-// waitLimit is the lock_timeout of a wait. While a connection waits for a lock, the server does not notice that its client is gone.
-// So the wait is restarted regularly.
+// waitLimit is the lock_timeout of a wait. While a connection waits for a lock, the server does not notice that its
+// client is gone. So the wait is restarted regularly.
 const waitLimit = time.Minute
 
 // checkTimeout is how long a connection may take to answer.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// statements has the statements of a store in its dialect. Each is one round trip. None needs a transaction, a session, or a feature
-// that a connection pooler would break.
+// statements has the statements of a store in its dialect. Each is one round trip. None needs a transaction, a session,
+// or a feature that a connection pooler would break.
 type statements struct {
 	table                    string // quoted
 	create                   string
@@ -22,8 +22,8 @@ type statements struct {
 const unlogged = "(unlogged)"
 
 const (
-	// The lock of the guard conflicts with a takeover only if term is a column of a unique index that a foreign key could reference:
-	// immediate, and without a condition or an expression.
+	// The lock of the guard conflicts with a takeover only if term is a column of a unique index that a foreign key could
+	// reference: immediate, and without a condition or an expression.
 	postgresColumns = `
 SELECT CAST(a.attname AS text), format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
 FROM pg_attribute a WHERE a.attrelid = to_regclass('$table') AND a.attnum > 0 AND NOT a.attisdropped
@@ -57,12 +57,12 @@ func statementsOf(cfg Config) statements {
 )`,
 		get: `SELECT term, version, value FROM $table WHERE name = $1`,
 
-		// No column after ON CONFLICT: if two insert at the same time, the conflict may occur in the index of (name, term), which is
-		// no error either.
+		// No column after ON CONFLICT: if two insert at the same time, the conflict may occur in the index of (name,
+		// term), which is no error either.
 		insert: `INSERT INTO $table (name, term, version, value) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 
-		// term is always written, but changes only with a takeover. Postgres compares the values. Only if term changes, it takes the row
-		// lock that conflicts with the guard.
+		// term is always written, but changes only with a takeover. Postgres compares the values. Only if term changes,
+		// it takes the row lock that conflicts with the guard.
 		update: `UPDATE $table SET term = $2, version = $3, value = $4 WHERE name = $1 AND version = $5`,
 		has:    `SELECT count(*) FROM $table WHERE name = $1 AND version = $2`,
 		list:   `SELECT name, term, version, value FROM $table WHERE substr(name, 1, length($1)) = $1`,

@@ -23,8 +23,8 @@ type Store struct {
 }
 
 // New returns a store in a table of db. It does not close db. The table must exist before the store is used: see
-// [Store.EnsureTable]. The error names each field of cfg that is out of its bounds. If db is nil, only the methods that return
-// statements work: DDL and GuardQuery.
+// [Store.EnsureTable]. The error names each field of cfg that is out of its bounds. If db is nil, only the methods that
+// return statements work: DDL and GuardQuery.
 func New(db *sql.DB, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -96,8 +96,8 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, 
 	return e, err
 }
 
-// List returns the records whose keys begin with prefix, sorted by key, all of one moment. It leaves out rows whose names no store
-// has written.
+// List returns the records whose keys begin with prefix, sorted by key, all of one moment. It leaves out rows whose names
+// no store has written.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	list, err := s.list(ctx, prefix)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 // DDL returns the statement that creates the table, for schema migrations.
 func (s *Store) DDL() string { return s.stmt.create }
 
-// EnsureTable creates the table if it does not exist, and then checks its columns, their types, and its unique keys. Without those
-// keys, a lease could have two leaders, or a takeover would not wait for guarded transactions. The error names every problem, with
-// the statement that repairs it.
+// EnsureTable creates the table if it does not exist, and then checks its columns, their types, and its unique keys.
+// Without those keys, a lease could have two leaders, or a takeover would not wait for guarded transactions. The error
+// names every problem, with the statement that repairs it.
 //
-// Several processes may call EnsureTable at once. If the table exists, the role needs no privilege to create one. So call it even
-// if a migration creates the table.
+// Several processes may call EnsureTable at once. If the table exists, the role needs no privilege to create one. So call
+// it even if a migration creates the table.
 func (s *Store) EnsureTable(ctx context.Context) error {
 	have, err := s.inspect(ctx)
 	if err == nil && len(have.columns) == 0 {

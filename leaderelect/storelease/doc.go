@@ -17,16 +17,16 @@
 // # Guarantees
 //
 //  1. Each write is one write of the store: a Create, or an Update that compares the version.
-//  2. Followers watch. They see a release, a takeover, or a deletion as soon as the store reports it. If the store ends a watch
-//     with informer.ErrExpired, the watch continues with the present record.
+//  2. Followers watch. They see a release, a takeover, or a deletion as soon as the store reports it. If the store ends a
+//     watch with informer.ErrExpired, the watch continues with the present record.
 //  3. Only definite errors of the store become leaderelect.ErrConflict or ErrNotFound. After any other error, the outcome is
 //     unknown.
-//  4. The floor of an entry is the version of its object, which is never less than an earlier term. So terms also grow after a
-//     record was deleted by hand.
-//  5. After a takeover is acknowledged, the database refuses every write that carries an earlier term of the lease, on any object
-//     of any kind. Writes under the context of a leader or a slot carry the term by themselves. The name of the lease in
-//     store.Fence is its key. So the keys of leases must be unique in a database, whatever the Prefix, unless Config.Unfenced is
-//     set.
+//  4. The floor of an entry is the version of its object, which is never less than an earlier term. So terms also grow
+//     after a record was deleted by hand.
+//  5. After a takeover is acknowledged, the database refuses every write that carries an earlier term of the lease, on
+//     any object of any kind. Writes under the context of a leader or a slot carry the term by themselves. The name of
+//     the lease in store.Fence is its key. So the keys of leases must be unique in a database, whatever the Prefix,
+//     unless Config.Unfenced is set.
 //
 // # Limits
 //
@@ -37,7 +37,8 @@
 // # What loses a lease
 //
 // A store that does not answer for RenewDeadline. Acknowledged writes are as durable as the store makes them: nothing in
-// store.Memory survives the process. A failover takes LeaseDuration and up to 50ms. A follower takes a released lease at once.
+// store.Memory survives the process. A failover takes LeaseDuration and up to 50ms. A follower takes a released lease at
+// once.
 //
 // # Shutdown
 //

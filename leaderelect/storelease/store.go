@@ -32,8 +32,8 @@ type Store struct {
 	cfg     Config
 }
 
-// New returns a store that keeps each lease in an object of records. The error is always nil, because every Config is valid. New
-// panics if records is nil.
+// New returns a store that keeps each lease in an object of records. The error is always nil, because every Config is
+// valid. New panics if records is nil.
 func New(records store.Store[Record], cfg Config) (*Store, error) {
 	if records == nil {
 		panic("storelease: New: the store of records is nil")
@@ -55,8 +55,8 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 
 // Create stores a new record, or returns leaderelect.ErrConflict.
 func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	// Never with IfTerm: a deleted record is created again with term 1. Only then is the floor known, and the update to a term
-	// above the floor is fenced.
+	// Never with IfTerm: a deleted record is created again with term 1. Only then is the floor known, and the update to a
+	// term above the floor is fenced.
 	o, err := s.records.Create(ctx, s.objectOf(e, 0))
 	switch {
 	case errors.Is(err, store.ErrExists):
@@ -108,8 +108,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, e
 	return list, nil
 }
 
-// Watch yields the present record, and then the record after each change. If the store no longer has the changes in between, the
-// watch continues with the present record.
+// Watch yields the present record, and then the record after each change. If the store no longer has the changes in
+// between, the watch continues with the present record.
 func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		for ctx.Err() == nil {

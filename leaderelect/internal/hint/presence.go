@@ -43,8 +43,8 @@ type Presence struct {
 	drop   context.CancelFunc // ends the present call of Gone; nil before the first
 }
 
-// StartPresence holds a session until Stop, and another one after a pause if it is lost. It continues after ctx has ended. The caller
-// calls Stop.
+// StartPresence holds a session until Stop, and another one after a pause if it is lost. It continues after ctx has
+// ended. The caller calls Stop.
 func StartPresence(ctx context.Context, sessions Sessions, log *slog.Logger, pause func() time.Duration) *Presence {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the work may drain after ctx
 	p := &Presence{

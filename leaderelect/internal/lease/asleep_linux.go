@@ -12,12 +12,12 @@ const (
 	clockBoottime  = 7
 )
 
-// Asleep returns a lower and an upper bound of the time that this machine was suspended since it started. Package time does not
-// see a suspend, because its clock stops with the machine (https://go.dev/issue/24595). CLOCK_BOOTTIME continues. Both bounds
-// are 0 if the kernel has no such clock.
+// Asleep returns a lower and an upper bound of the time that this machine was suspended since it started. Package time
+// does not see a suspend, because its clock stops with the machine (https://go.dev/issue/24595). CLOCK_BOOTTIME
+// continues. Both bounds are 0 if the kernel has no such clock.
 //
-// The clocks cannot be read at the same time, so the bounds differ by the time between two readings. If that time is long, the
-// process was suspended in between, and Asleep reads them again.
+// The clocks cannot be read at the same time, so the bounds differ by the time between two readings. If that time is
+// long, the process was suspended in between, and Asleep reads them again.
 func Asleep() (least, most time.Duration) {
 	for range 8 {
 		before, ok1 := readClock(clockMonotonic)

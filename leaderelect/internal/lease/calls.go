@@ -10,8 +10,8 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// maxCalls is the maximum number of store calls in flight. One is usual. More than one means that the store ignores the end of
-// a context.
+// maxCalls is the maximum number of store calls in flight. One is usual. More than one means that the store ignores the
+// end of a context.
 const maxCalls = 8
 
 var (
@@ -22,8 +22,8 @@ var (
 	errGoexit = errors.New("leaderelect: call store: it called runtime.Goexit")
 )
 
-// Calls counts the calls of a store that are in flight. Each call runs in its own goroutine, so that it cannot delay its caller
-// for longer than its timeout. The zero value is ready for use. Do makes the calls.
+// Calls counts the calls of a store that are in flight. Each call runs in its own goroutine, so that it cannot delay its
+// caller for longer than its timeout. The zero value is ready for use. Do makes the calls.
 type Calls struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -31,8 +31,8 @@ type Calls struct {
 	idle    chan struct{} // made by a waiter, closed by the last call that ends; nil without a waiter
 }
 
-// Do runs f and returns its result. If ctx ends or timeout passes first, Do returns an error at once and drops the later result
-// of f. A panic of f becomes an error that is not definite.
+// Do runs f and returns its result. If ctx ends or timeout passes first, Do returns an error at once and drops the later
+// result of f. A panic of f becomes an error that is not definite.
 func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if !c.start() {
@@ -46,8 +46,8 @@ func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(cont
 	defer cancel()
 	reply := make(chan result, 1)
 
-	// This goroutine exists so that a call that hangs does not delay its caller. It ends when the store returns. Run waits for
-	// it in Calls.Wait.
+	// This goroutine exists so that a call that hangs does not delay its caller. It ends when the store returns. Run
+	// waits for it in Calls.Wait.
 	go func() {
 		r := result{err: errGoexit}
 		defer func() { // also when the store ends the goroutine

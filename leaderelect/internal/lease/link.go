@@ -8,8 +8,8 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Link connects the slots of a replica with the elector of one of their leases. The store in the Config of that elector carries
-// it: see [Linked]. Users cannot make one.
+// Link connects the slots of a replica with the elector of one of their leases. The store in the Config of that elector
+// carries it: see [Linked]. Users cannot make one.
 type Link struct {
 	// The slots set the following, before leaderelect.New.
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Record is the value of an entry. It names the leader. If Released is set, it is a tombstone: the lease is free. Its two times
-// come from the clock of another machine and decide nothing.
+// Record is the value of an entry. It names the leader. If Released is set, it is a tombstone: the lease is free. Its two
+// times come from the clock of another machine and decide nothing.
 type Record struct {
 	Holder      string            `json:"holder"`             // identity, for people; "" in a tombstone
 	Released    bool              `json:"released,omitzero"`  // the holder has given the lease up
@@ -24,8 +24,8 @@ type Record struct {
 	Declines    []int             `json:"declines,omitzero"`  // in the record of a member: slots that it could not acquire
 }
 
-// complete reports whether an elector can have written r: it names its writer, and either a holder or a release. JSON of other
-// tools does neither. A record whose holder was emptied by hand does not declare a release.
+// complete reports whether an elector can have written r: it names its writer, and either a holder or a release. JSON of
+// other tools does neither. A record whose holder was emptied by hand does not declare a release.
 func (r Record) complete() bool {
 	return r.Incarnation != "" && r.Released == (r.Holder == "")
 }

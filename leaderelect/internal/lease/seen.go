@@ -63,7 +63,8 @@ func (a *Attempts) Next(term uint64, now Moment, horizon time.Time) uint64 {
 	return a.Last
 }
 
-// SentAt returns when the write of rec was sent. It returns false for a write of another term, and for one that is forgotten.
+// SentAt returns when the write of rec was sent. It returns false for a write of another term, and for one that is
+// forgotten.
 func (a *Attempts) SentAt(rec Record) (Moment, bool) {
 	if rec.Term != a.Term {
 		return Moment{}, false

@@ -49,9 +49,9 @@ func Tell[T any](c chan T, v T) {
 	c <- v // there is room
 }
 
-// Alarm returns a channel that is ready after d, and a function that stops the timer. If d is not positive, there is no timer:
-// timers that are already due crash the race detector if goroutines of one synctest bubble receive from them concurrently
-// (https://go.dev/issue/78156).
+// Alarm returns a channel that is ready after d, and a function that stops the timer. If d is not positive, there is no
+// timer: timers that are already due crash the race detector if goroutines of one synctest bubble receive from them
+// concurrently (https://go.dev/issue/78156).
 func Alarm(d time.Duration) (<-chan time.Time, func()) {
 	if d <= 0 {
 		now := make(chan time.Time)

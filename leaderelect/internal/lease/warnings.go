@@ -9,8 +9,8 @@ import (
 // warnPeriod is the minimum time between two warnings with the same message.
 const warnPeriod = 10 * time.Second
 
-// Warnings logs failures that repeat every RetryPeriod, each message at most once per warnPeriod. Hooks report all of them, and
-// Stats has the last one. A Warnings belongs to one goroutine.
+// Warnings logs failures that repeat every RetryPeriod, each message at most once per warnPeriod. Hooks report all of
+// them, and Stats has the last one. A Warnings belongs to one goroutine.
 type Warnings struct {
 	log  *slog.Logger
 	past map[string]warning // by message
