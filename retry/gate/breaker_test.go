@@ -140,7 +140,26 @@ func TestThoseWhoAreRefusedDoNotComeBackTogether(t *testing.T) {
 		for _, n := range slots {
 			assert.InDelta(t, 100, n, 5)
 		}
+		time.Sleep(10 * time.Second)
+		_ = b.Do(t.Context(), func(context.Context) error { return errDown })
+		d, _ := retry.Delay(b.Do(t.Context(), func(context.Context) error { return nil }))
+		assert.Equal(t, 10*time.Second, d, "one comes at once after each period")
 	})
+}
+
+func TestACallDuringATrialComesBackSoon(t *testing.T) {
+	for openFor, want := range map[time.Duration]time.Duration{time.Minute: time.Second, time.Second / 10: time.Second / 10} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: openFor})
+			_ = b.Do(t.Context(), func(context.Context) error { return errDown })
+			time.Sleep(openFor)
+			require.NoError(t, b.Do(t.Context(), func(ctx context.Context) error {
+				d, _ := retry.Delay(b.Do(ctx, func(context.Context) error { t.Error("two trials"); return nil }))
+				assert.Equal(t, want, d)
+				return nil
+			}))
+		})
+	}
 }
 
 // A model that is as simple as the picture in the documentation.

@@ -209,7 +209,6 @@ func (l *Limiter) advanceLocked() (pause time.Duration) {
 func (l *Limiter) pause(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.advanceLocked()
 	elapsed := time.Since(l.start)
 	if until := elapsed + d; until > l.until {
 		l.paused += until - max(l.until, elapsed)
@@ -219,11 +218,7 @@ func (l *Limiter) pause(d time.Duration) {
 
 // afterLocked returns when there will be n tokens, if nobody takes one until then.
 func (l *Limiter) afterLocked(n float64) time.Duration {
-	d := l.timeFor(n - l.tokens)
-	if d > math.MaxInt64/2-l.now {
-		return math.MaxInt64 / 2
-	}
-	return l.now + d
+	return l.now + l.timeFor(n-l.tokens)
 }
 
 // timeFor returns the time that n tokens take.

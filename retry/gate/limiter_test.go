@@ -156,10 +156,92 @@ func TestNobodyGetsInBeforeAKeyThatWaits(t *testing.T) {
 		time.Sleep(7*time.Second - 1)
 		assert.Equal(t, 1, l.Places())
 		assert.Equal(t, time.Second, do("e"), "the token is promised to d")
-		time.Sleep(time.Second)
+		assert.Equal(t, 2, l.Places())
+		time.Sleep(1)
 		assert.Equal(t, 1, l.Places(), "d has not come for ten seconds")
+		time.Sleep(time.Second - 1)
 		assert.Zero(t, do("e"))
 		assert.Zero(t, l.Places())
+	})
+}
+
+func TestAKeyThatComesEarlyKeepsItsPlaceBehindTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(1, 2), &service{}
+		do := func(key string) time.Duration {
+			ctx, end := attempt(t.Context(), key)
+			defer end()
+			d, _ := retry.Delay(l.Do(ctx, s.call))
+			l.CheckInvariants(t)
+			return d
+		}
+		require.Zero(t, do("x"))
+		require.Zero(t, do("y"))
+		require.Equal(t, time.Second, do("first"))
+		require.Equal(t, 2*time.Second, do("second"))
+		time.Sleep(time.Second)
+		assert.Equal(t, time.Second, do("second"), "the token is for the first")
+		assert.Zero(t, do("first"))
+		time.Sleep(time.Second)
+		assert.Zero(t, do("second"))
+	})
+}
+
+func TestTheCallsOfAnAttemptThatHasBegunAreKeptForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(1, 3), &service{}
+		do := func(ctx context.Context) time.Duration {
+			d, _ := retry.Delay(l.Do(ctx, s.call))
+			l.CheckInvariants(t)
+			return d
+		}
+		a, endA := attempt(t.Context(), "a")
+		b, endB := attempt(t.Context(), "b")
+		require.Zero(t, do(t.Context()))
+		require.Zero(t, do(a))
+		require.Zero(t, do(b))
+		require.Equal(t, 2*time.Second, do(a), "a place for two calls")
+		require.Equal(t, 4*time.Second, do(b))
+		endA()
+		endB()
+
+		time.Sleep(4 * time.Second)
+		a, endA = attempt(t.Context(), "a")
+		require.Zero(t, do(a))
+		b, endB = attempt(t.Context(), "b")
+		assert.Equal(t, time.Second, do(b), "one of the two calls that are left is for a")
+		assert.Zero(t, do(a))
+		endA()
+		time.Sleep(time.Second)
+		assert.Zero(t, do(b))
+		assert.Zero(t, do(b))
+		endB()
+		assert.Zero(t, l.Places())
+	})
+}
+
+func TestALateAttemptKeepsItsPlaceUntilItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(1, 2), &service{}
+		do := func(ctx context.Context) time.Duration {
+			d, _ := retry.Delay(l.Do(ctx, s.call))
+			l.CheckInvariants(t)
+			return d
+		}
+		a, end := attempt(t.Context(), "a")
+		require.Zero(t, do(t.Context()))
+		require.Zero(t, do(a))
+		require.Equal(t, 2*time.Second, do(a))
+		end()
+
+		time.Sleep(11 * time.Second) // nine seconds late
+		a, end = attempt(t.Context(), "a")
+		require.Zero(t, do(a))
+		time.Sleep(2 * time.Second)
+		require.Zero(t, do(t.Context()))
+		require.NotZero(t, do(t.Context()), "the other call is for a")
+		assert.Zero(t, do(a))
+		end()
 	})
 }
 

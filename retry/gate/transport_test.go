@@ -110,6 +110,9 @@ func TestABusyServerIsNotYetAndEverythingElseIsPassedOn(t *testing.T) {
 				d, _ := retry.Delay(err)
 				assert.Equal(t, test.want, d)
 				assert.True(t, s.body.closed)
+				unread, err := io.Copy(io.Discard, s.body)
+				require.NoError(t, err)
+				assert.EqualValues(t, 1<<20-4<<10, unread, "a short body is read, so that the connection can be used again")
 
 				s.status = 200
 				_, err = client.Get("http://api/")
@@ -249,4 +252,14 @@ func FuzzRetryAfter(f *testing.F) {
 			t.Errorf("%q, %q: %v %v", text, date, d, ok)
 		}
 	})
+}
+
+func TestANilBaseIsTheDefaultTransport(t *testing.T) {
+	s, usual := &server{status: 200}, http.DefaultTransport
+	http.DefaultTransport = s
+	defer func() { http.DefaultTransport = usual }()
+	resp, err := (&http.Client{Transport: gate.NewLimiter(1, 1).Transport(nil)}).Get("http://api/")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, 1, s.requests)
 }
