@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -24,6 +25,11 @@ func NewQueue(sink func(context.Context, Event) error, cfg QueueConfig) *Queue {
 func NewStoreSink(s store.Store[Event], cfg Config) *StoreSink {
 	cfg = cfg.withDefaults()
 	return newStoreSink(s, cfg.Max, cfg.TTL)
+}
+
+// SweepNowAndThen sweeps until ctx ends, as Run does.
+func (s *StoreSink) SweepNowAndThen(ctx context.Context, logger *slog.Logger) {
+	s.sweepNowAndThen(ctx, logger)
 }
 
 // CheckInvariants returns an error that says which invariant of r does not hold.

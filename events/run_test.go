@@ -96,3 +96,21 @@ func TestAWriteThatPanicsEndsRunWithThePanic(t *testing.T) {
 		assert.Equal(t, events.QueueStats{Delivered: 1}, r.Stats().Store)
 	})
 }
+
+func TestARecorderWithNothingToDeliverRunsOnceAtATimeToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := must(events.NewRecorder(events.Config{}))
+		stop := start(t.Context(), r)
+		require.ErrorIs(t, r.Run(t.Context()), events.ErrRunning)
+		require.NoError(t, stop())
+	})
+}
+
+func TestTheShortestTTLIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := must(events.NewRecorder(events.Config{Store: must(store.NewMemory(store.MemoryConfig{})), TTL: 1}))
+		stop := start(t.Context(), r)
+		time.Sleep(time.Second)
+		require.NoError(t, stop())
+	})
+}

@@ -1,11 +1,14 @@
 package events_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -212,6 +215,7 @@ func TestAnEventGoesWhenItHasNotHappenedForTTL(t *testing.T) {
 			r.Normal(web, "Often", "")
 			time.Sleep(10 * time.Minute)
 		}
+		require.NoError(t, sink.Sweep(t.Context()))
 		assert.Equal(t, []string{"web Normal Once  x1", "web Normal Often  x6"}, stored(t, s, store.Selector{}), "an hour is not more than TTL")
 		time.Sleep(6*time.Minute + 1)
 		r.Normal(shop, "Other", "")
@@ -266,12 +270,29 @@ func TestWritesTakeTurnsAndGiveUpWithTheirContext(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, sink.Write(t.Context(), event("A", 1))) }) // ends when the rule is removed; waited for below
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		late := errors.New("too late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, late)
 		defer cancel()
-		require.ErrorIs(t, sink.Write(ctx, event("B", 1)), context.DeadlineExceeded)
-		require.ErrorIs(t, sink.Sweep(ctx), context.DeadlineExceeded)
+		require.ErrorIs(t, sink.Write(ctx, event("B", 1)), late)
+		require.ErrorIs(t, sink.Sweep(ctx), late)
 		in.Remove()
 		wg.Wait()
 		require.NoError(t, sink.Write(t.Context(), event("C", 1)))
+	})
+}
+
+func TestASweepThatAStopInterruptsIsNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, s := newStoreSink(t, events.Config{TTL: time.Hour})
+		s.Inject(storetest.Rule{Op: "list", Fault: storetest.Fail(errors.New("down"))})
+		s.Inject(storetest.Rule{Op: "list", Times: -1, Fault: storetest.Hang()})
+		var log bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { sink.SweepNowAndThen(ctx, slog.New(slog.NewTextHandler(&log, nil))) }) // ends with cancel; waited for below
+		time.Sleep(15 * time.Minute)
+		cancel()
+		wg.Wait()
+		assert.Equal(t, 1, strings.Count(log.String(), "old events not deleted"), log.String())
 	})
 }
