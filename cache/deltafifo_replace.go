@@ -132,10 +132,8 @@ func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 			}
 		}
 	}
-	for _, k := range l.gone {
-		if f.waiting.Find(k.key, k.hash) == nil {
-			note(f.enqueueLocked(k.key, k.hash, tombstone, f.below))
-		}
+	for _, k := range l.gone { // some have waited before, or come twice: a second tombstone changes nothing
+		note(f.enqueueLocked(k.key, k.hash, tombstone, f.below))
 	}
 }
 

@@ -319,3 +319,45 @@ func TestTheConsumerMayBeAProducer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"b: Replaced 1"}, drain(t, f, x))
 }
+
+func TestAListOfANewHistoryHoldsTheVersionAtZeroUntilItIsProcessed(t *testing.T) {
+	x := newPods()
+	f := newFIFO(x)
+	require.NoError(t, f.Add(a(1), 9))
+	require.NoError(t, f.Add(b(1), 10))
+	drain(t, f, x)
+	require.EqualValues(t, 10, f.Version())
+	require.NoError(t, f.Replace([]*pod{a(1)}, 3))
+	require.Zero(t, f.Version())
+	require.Equal(t, []string{"a: Replaced 1", "b: Deleted? 1"}, drain(t, f, x))
+	require.EqualValues(t, 3, f.Version())
+}
+
+// interrupted is a cache that calls do after it was read and before the reader sees the result.
+type interrupted struct {
+	*cache.Indexer[string, *pod]
+	do []func()
+}
+
+func (i *interrupted) All() iter.Seq2[string, *pod] {
+	s := i.Snapshot()
+	do := i.do[0]
+	i.do = i.do[1:]
+	do()
+	return s.All()
+}
+
+func TestAListThatPanicsDoesNotMakeAnotherMissADeletion(t *testing.T) {
+	x := &interrupted{Indexer: newPods()}
+	f := newFIFO(x)
+	require.NoError(t, f.Add(a(1), 1))
+	x.do = []func(){
+		func() { // the first list has read the cache, which lacks a
+			require.Equal(t, []string{"a: Added 1"}, drain(t, f, x.Indexer))
+			require.Panics(t, func() { _ = f.Replace(nil, 2) })
+		},
+		func() { panic("the second one") },
+	}
+	require.NoError(t, f.Replace(nil, 3))
+	require.Equal(t, []string{"a: Deleted? 1"}, drain(t, f, x.Indexer))
+}

@@ -97,6 +97,11 @@ func (ix *Index[I, K, T]) check() error {
 			return fmt.Errorf("%v is in %d buckets too many", it.key, len(ps))
 		}
 	}
+	for e := range ix.postings.more.All() {
+		if at := ix.postings.one[e.Key/chunkSize]; at[e.Key%chunkSize].bucket != several || len(e.Value) < 2 {
+			return fmt.Errorf("number %d has %d postings that nobody finds", e.Key, len(e.Value))
+		}
+	}
 	ids := slices.Clone(ix.free)
 	for n := range buckets.used.Load() {
 		it := buckets.at(n)

@@ -2,6 +2,7 @@ package mutation_test
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -125,6 +126,35 @@ func TestCache(t *testing.T) {
 				require.Zero(t, o.Len())
 			}
 		})
+	})
+	t.Run("whatever is asked first, a write that is too old is gone", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, o := newCache(t, mutation.Config{})
+			o.Wrote(a(1))
+			time.Sleep(time.Minute - 1)
+			require.Equal(t, []string{"a"}, names(o.All()))
+			require.Equal(t, 1, o.Len())
+			time.Sleep(1)
+			require.Empty(t, names(o.All()))
+			o.Wrote(a(2))
+			time.Sleep(time.Minute)
+			require.Zero(t, o.Len())
+		})
+	})
+	t.Run("without a Version of the cache, an object of version 0 is there as any other", func(t *testing.T) {
+		_, o := newCache(t, mutation.Config{})
+		o.Wrote(a(0))
+		_, ok := o.Get("a")
+		require.True(t, ok)
+	})
+	t.Run("a key that is not equal to itself is misuse", func(t *testing.T) {
+		x := cache.NewIndexer(func(float64) float64 { return 0 })
+		o := must(mutation.New(x, func(f float64) float64 { return f }, func(float64) uint64 { return 1 }, mutation.Config{}))
+		const misuse = "mutation: a key is not equal to itself"
+		require.PanicsWithValue(t, misuse, func() { o.Wrote(math.NaN()) })
+		require.PanicsWithValue(t, misuse, func() { o.WroteDeletion(math.NaN(), 1) })
+		require.PanicsWithValue(t, misuse, func() { o.OnDelete(cache.Tombstone[float64, float64]{Key: math.NaN()}) })
+		require.Zero(t, o.Len(), "no lock is left behind")
 	})
 	t.Run("the oldest write goes when there are too many", func(t *testing.T) {
 		for _, limit := range []int{0, 2} {
