@@ -134,9 +134,15 @@
 //   - All watches of a Table end with informer.ErrExpired once. A crash gives numbers of transactions again even if nothing
 //     that was acknowledged is lost, and nobody can tell up to which number.
 //
-// A watch whose connection is half-open, so that nothing arrives and nobody is told, ends with an error after 30 s, and its
-// informer begins another one. So does a page of a list of a Backend. A list of a Table has no such limit, because its
-// first row may take long: set tcp_user_timeout, or a deadline in the dialer of the pool.
+// A connection is half-open if the other side is gone without a word, as after a loss of power. A read of a watch that gets no reply
+// within 30 s fails, and so does a page of a list of a Backend. The package then closes the idle connections of the pool, which are
+// probably half-open too, so that the next attempt of the informer connects anew. A list of a Table has no such limit, because its
+// first row may take long. Three settings of the pool make a failover shorter:
+//
+//   - connect_timeout in the connection string. The pool waits for 2 minutes for a server that does not answer at all, and has only
+//     as many attempts under way as it may have connections, 4 by default. Set 5 seconds.
+//   - The socket option TCP_USER_TIMEOUT, in the DialFunc of the connection config. It also covers writes and lists of a Table.
+//   - pool_ping_timeout, which limits how long a write tries each idle connection.
 //
 // Reads and watches need the primary: a standby refuses those of a Table, and those of a Backend may be behind. A dump that you
 // restore into the server from which it is cannot be told from writes: restart the processes afterwards.

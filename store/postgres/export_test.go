@@ -19,7 +19,7 @@ func (t *Table[T]) Installed(ctx context.Context) (v informer.Version, err error
 }
 
 // SetPatience limits the reads of watches.
-func (b *Backend) SetPatience(d time.Duration) { b.patience = d }
+func (b *Backend) SetPatience(d time.Duration) { b.patience, b.listener.patience = d, d }
 
 // SetPatience limits the reads of watches.
-func (t *Table[T]) SetPatience(d time.Duration) { t.patience = d }
+func (t *Table[T]) SetPatience(d time.Duration) { t.patience, t.listener.patience = d, d }

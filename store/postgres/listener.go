@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/setpoint-go/setpoint/internal/follow"
@@ -17,6 +18,9 @@ type listener struct {
 	pool    *pgxpool.Pool
 	channel string
 	retry   time.Duration // between attempts to connect
+
+	// patience limits how long the server may take to answer, and for how long the connection is idle before it is tried.
+	patience time.Duration
 
 	notified follow.Signal // wakes the watches
 
@@ -67,24 +71,40 @@ func (l *listener) leave() {
 
 // listen wakes the watches at each notification, until the connection fails or ctx ends.
 func (l *listener) listen(ctx context.Context) {
-	conn, err := l.pool.Acquire(ctx)
-	if err != nil {
-		return
+	var own *pgx.Conn
+	err := inTime(ctx, l.pool, l.patience, func(ctx context.Context) error {
+		conn, err := l.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		own = conn.Hijack() // closed below, and not given back: the next user would receive the notifications
+		_, err = own.Exec(ctx, "LISTEN "+pgx.Identifier{l.channel}.Sanitize())
+		return err
+	})
+	if own != nil {
+		defer func() {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = own.Close(closing)
+		}()
 	}
-	// The connection is closed and not given back: whoever gets it next would be sent the notifications.
-	own := conn.Hijack()
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = own.Close(closing)
-	}()
-	if _, err := own.Exec(ctx, "LISTEN "+pgx.Identifier{l.channel}.Sanitize()); err != nil {
-		return
-	}
-	for {
+	for err == nil {
 		l.notified.Wake() // also now: something may have changed before the connection listened
-		if _, err := own.WaitForNotification(ctx); err != nil {
-			return
+		err = l.wait(ctx, own)
+	}
+}
+
+// wait waits for a notification. From time to time it tries the connection, which would be half-open for a long time otherwise.
+func (l *listener) wait(ctx context.Context, own *pgx.Conn) error {
+	for {
+		waiting, cancel := context.WithTimeout(ctx, l.patience)
+		_, err := own.WaitForNotification(waiting)
+		cancel()
+		if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {
+			return err
+		}
+		if err := inTime(ctx, l.pool, l.patience, own.Ping); err != nil {
+			return err
 		}
 	}
 }

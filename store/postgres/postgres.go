@@ -82,7 +82,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error)
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
 	b := &Backend{cfg: cfg, pool: pool, statements: newStatements(cfg.Schema), patience: patience}
-	b.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: b.statements.channel, retry: cfg.Poll}
+	b.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: b.statements.channel, retry: cfg.Poll, patience: patience}
 	if err := b.check(ctx); err != nil {
 		return nil, fmt.Errorf("postgres: open schema %q: %w", cfg.Schema, err)
 	}
@@ -92,9 +92,36 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error)
 // Capabilities implements [backend.Backend].
 func (b *Backend) Capabilities() backend.Capabilities { return backend.Capabilities{Joins: true} }
 
-// patience limits one read of a watch, which is of a few hundred rows. A connection of which the other side is gone without a
-// word would hold the watch for a quarter of an hour otherwise.
+// patience limits one read of a watch, which reads a few hundred rows. If the server is gone without a word, the read would last a
+// quarter of an hour otherwise.
 const patience = 30 * time.Second
+
+// errNoAnswer is why a read has ended.
+var errNoAnswer = errors.New("the server has not answered in time")
+
+// inTime calls a function that reads from the server through pool, under a context that ends after limit. If the function fails
+// then, inTime also closes the idle connections of the pool. If the server is gone without a word they are half-open too, and each
+// of them would cost a later read as much time.
+func inTime(ctx context.Context, pool *pgxpool.Pool, limit time.Duration, read func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
+	defer cancel()
+	err := read(ctx)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errNoAnswer) {
+		pool.Reset()
+	}
+	return cause
+}
+
+// endRead ends a transaction that has only read. Its connection may be half-open by now, so limit is a limit here too.
+func endRead(ctx context.Context, tx pgx.Tx, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	_ = tx.Rollback(ctx) // if it fails, the pool closes the connection, and the server rolls back
+}
 
 // txKey is the key of a context under which WithTx keeps the transaction.
 type txKey struct{}

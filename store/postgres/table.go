@@ -126,7 +126,7 @@ func NewTable[T any](
 		return nil, fmt.Errorf("postgres: new table %s: %w", cfg.source(), err)
 	}
 	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, patience: patience, queries: newTableQueries(cfg)}
-	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll}
+	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll, patience: patience}
 	return t, nil
 }
 
@@ -180,8 +180,7 @@ func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) err
 	if err != nil {
 		return err
 	}
-	rollback := func() { _ = tx.Rollback(context.WithoutCancel(ctx)) } // it only reads
-	defer rollback()
+	defer endRead(ctx, tx, t.patience) // after the one below, it does nothing
 	var m moment
 	var first, last string
 	var base *int64
@@ -189,7 +188,7 @@ func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) err
 		return err
 	}
 	if base == nil { // the server may have lost transactions
-		rollback()
+		endRead(ctx, tx, t.patience)
 		if _, err := t.pool.Exec(ctx, t.queries.epoch); err != nil {
 			return err
 		}
@@ -338,13 +337,15 @@ type batch[T any] struct {
 // read reads the next entries of the log, and what the rows were after each of them: those after a version, or, if that is not
 // nil, those after an entry that was read at a moment.
 func (t *Table[T]) read(ctx context.Context, at informer.Version, after *entry, begin moment) (b batch[T], err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, t.patience, errNoAnswer)
-	defer cancel()
-	defer func() {
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-	}()
+	err = inTime(ctx, t.pool, t.patience, func(ctx context.Context) error {
+		b, err = t.readNow(ctx, at, after, begin)
+		return err
+	})
+	return b, err
+}
+
+// readNow is read without a limit of time.
+func (t *Table[T]) readNow(ctx context.Context, at informer.Version, after *entry, begin moment) (b batch[T], err error) {
 	err = t.snapshot(ctx, func(tx pgx.Tx, m moment) error {
 		if uint64(at) < uint64(m.base) || after != nil && m.base != begin.base {
 			return fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, at)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -31,14 +30,14 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
 	var tx pgx.Tx
 	var version int64
-	err := b.inTime(ctx, func(ctx context.Context) (err error) {
+	err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) (err error) {
 		if tx, err = b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, b.statements.version).Scan(&version)
 	})
 	if tx != nil {
-		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only reads
+		defer endRead(ctx, tx, b.patience)
 	}
 	if err != nil {
 		return err
@@ -47,7 +46,7 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	for {
 		page := backend.Page{Version: informer.Version(version)}
 		n := 0
-		err := b.inTime(ctx, func(ctx context.Context) error {
+		err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
 			rows, err := tx.Query(ctx, b.statements.list, kind, after, q.Prefix, q.Prefix, pageSize)
 			if err != nil {
 				return err
@@ -73,20 +72,6 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 			return nil
 		}
 	}
-}
-
-// errNoAnswer is why a read has ended.
-var errNoAnswer = errors.New("the server has not answered in time")
-
-// inTime calls a function that reads from the server, under a context that ends after patience.
-func (b *Backend) inTime(ctx context.Context, read func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.patience, errNoAnswer)
-	defer cancel()
-	err := read(ctx)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // Watch implements [backend.Backend].
@@ -124,7 +109,7 @@ func (b *Backend) changes(
 ) (records []backend.Record, upTo informer.Version, err error) {
 	var version, horizon int64
 	var found, lost bool
-	err = b.inTime(ctx, func(ctx context.Context) error {
+	err = inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
 		rows, err := b.pool.Query(ctx, b.statements.changes, kind, int64(after), batchSize)
 		if err != nil {
 			return err
