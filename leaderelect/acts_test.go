@@ -9,11 +9,11 @@ import (
 // actPeriod is the time from one action of a leader to the next.
 const actPeriod = 1100 * time.Millisecond
 
-// act is work with effects outside of the process: it asks whether it leads, and sends a write with its term to a
-// register that fences. The write is under way for a while, at times for longer than a lease.
+// act is work with effects outside of the process. It asks whether it leads, and sends a write with its term to a fenced
+// register. The write is in flight for a while, sometimes for longer than a lease.
 //
-// Whatever happens, also to a process that is stopped, no two of those that ask may hear that they lead; and the register
-// must not take a write of a leader of the past.
+// Even if processes are suspended, two of them must never be told at the same time that they lead. The register must refuse
+// every write of an earlier leader.
 func (p *party) act(l *leaderelect.Leadership, done <-chan struct{}) {
 	w := p.world
 	for n := 0; ; n++ {
@@ -37,7 +37,7 @@ func (p *party) act(l *leaderelect.Leadership, done <-chan struct{}) {
 	}
 }
 
-// arrive is the write of a leader at the register.
+// arrive handles the write of a leader at the register.
 func (w *world) arrive(party string, term uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func (w *world) refusals() int {
 	return w.refused
 }
 
-// pauseLocked stops the timers of a process for d. Those that were due are served then.
+// pauseLocked stops the timers of a process for d. Timers that become due meanwhile fire after that.
 func (w *world) pauseLocked(party string, d time.Duration) {
 	for _, p := range w.parties {
 		if p.name == party && p.open != nil {
@@ -73,8 +73,7 @@ func (w *world) pauseLocked(party string, d time.Duration) {
 	}
 }
 
-// mayForgetLocked reports whether so many candidates know the present term. One who does not, cannot know that it is gone
-// when the store forgets it.
+// mayForgetLocked reports whether so many candidates know the present term. The others cannot notice if the store loses it.
 func (w *world) mayForgetLocked(candidates int) bool {
 	know := 0
 	for _, p := range w.parties {

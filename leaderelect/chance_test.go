@@ -38,7 +38,7 @@ func (b work) run(ctx context.Context, l *leaderelect.Leadership) error {
 	return context.Cause(ctx)
 }
 
-// chance is where all that is random in a schedule comes from.
+// chance is the random source of a schedule.
 type chance struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -70,7 +70,7 @@ func (c *chance) work(stepDown time.Duration) work {
 	return b
 }
 
-// breakCode makes the code of a user panic at times: the hooks and the source of random numbers.
+// breakCode makes user code panic sometimes: the hooks and Rand.
 func (c *chance) breakCode(cfg *leaderelect.Config) {
 	crash := func() {
 		if c.upTo(3) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// Two replicas compete. The first leads until its caller cancels, drains, and hands over; the second leads after it.
+// Two replicas compete. The first leads until its caller cancels, then drains and releases the lease. The second leads next.
 func ExampleElector() {
 	leases := memlease.New() // in production, one that all replicas can reach
 	for _, replica := range []string{"replica-0", "replica-1"} {
@@ -49,7 +49,7 @@ func ExampleElector() {
 	// replica-1 has stopped: context canceled
 }
 
-// A Config that does not fit is refused as a whole, with every field that is wrong.
+// The error for an invalid Config names every field that is wrong.
 func ExampleConfig() {
 	_, err := leaderelect.New(leaderelect.Config{
 		Store:            memlease.New(),

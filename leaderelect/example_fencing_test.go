@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// database refuses writers of the past: the one thing that a lease cannot do by itself.
+// database refuses writes of earlier leaders, which a lease cannot do by itself.
 type database struct{ term uint64 }
 
 func (d *database) write(ctx context.Context, what string) error {
@@ -23,8 +23,8 @@ func (d *database) write(ctx context.Context, what string) error {
 	return nil
 }
 
-// Work asks Err before each effect, and sends its term along. A leader that was stopped for a while, and does not know it,
-// is refused by the receiver.
+// Work calls Err before each effect and sends its term along. The receiver refuses a leader that was suspended and does not
+// know that it was replaced.
 func ExampleLeadership() {
 	var db database
 	var past context.Context

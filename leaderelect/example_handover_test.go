@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// A leader hands over to another one, for an upgrade for example, and goes on following.
+// A leader hands over to another one, for example for an upgrade, and continues as a follower.
 func ExampleElector_HandOver() {
 	ctx, cancel := context.WithCancel(context.Background())
 	store, leading := memlease.New(), make(chan string)

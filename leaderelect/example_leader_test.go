@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// A leader shows followers, and whoever else can read the store, where it can be found.
+// A leader publishes its address to followers and to other readers of the store.
 func ExampleLeader() {
 	leases := memlease.New()
 	told := make(chan struct{})

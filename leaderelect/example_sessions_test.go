@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// A leader ends without a word. Another takes over at once, although the lease has 15 seconds left, because its session is
-// gone. What the first has left behind is refused.
+// A leader crashes. Its session ends, so another elector takes over at once, although the lease has 15 seconds left. A late
+// write of the first leader is refused.
 func ExampleSessions() {
 	leases := memlease.New()
 	var sessions leaderelect.Sessions = leases

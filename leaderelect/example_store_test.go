@@ -16,7 +16,7 @@ func (s logged) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return s.LeaseStore.Update(ctx, e)
 }
 
-// A store of one's own is three methods, or a wrapper.
+// Your own store has three methods, or wraps another store.
 func ExampleLeaseStore() {
 	ctx := context.Background()
 	s := logged{memlease.New()}
@@ -28,7 +28,7 @@ func ExampleLeaseStore() {
 	// <nil>
 }
 
-// The term stands beside the value, so that a store can compare it with that of another write.
+// The term is a separate field, so that a store can compare it with the term of another write.
 func ExampleEntry() {
 	s := memlease.New()
 	e, err := s.Create(context.Background(), leaderelect.Entry{Key: "lease", Value: []byte(`{"holder": "ann"}`), Term: 7})

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// A watch begins with the record as it is.
+// A watch begins with the present record.
 func ExampleWatcher() {
 	ctx := context.Background()
 	s := memlease.New()

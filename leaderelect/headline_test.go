@@ -12,7 +12,8 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// These are the cases in which client-go has two leaders. Each fails if two run at once: world notices.
+// These are the cases in which client-go has two leaders. Each test fails if two electors work at the same time, because world
+// checks that.
 
 func TestABlackHoleWithReleaseOnCancelHasOneLeader(t *testing.T) {
 	for _, when := range []time.Duration{0, retry / 2, retry, 2*retry + latency} {

@@ -24,8 +24,8 @@ type Hooks struct {
 	// cause as OnStoppedLeading.
 	StoppedLeading func(term uint64, cause error)
 
-	// Request is called when a call of the store has returned or has timed out. The operation is "get", "create", or
-	// "update".
+	// Request is called when a call of the store has returned, or when the elector has stopped waiting for it. The operation
+	// is "get", "create", or "update".
 	Request func(operation string, took time.Duration, err error)
 }
 

@@ -157,7 +157,7 @@ func TestRunOnceLeadsForOneTerm(t *testing.T) {
 	}
 }
 
-// failing is work that fails when it is told to stop.
+// failing is work that fails when its context ends.
 func failing(ctx context.Context, _ *leaderelect.Leadership) error {
 	<-ctx.Done()
 	return errExpected

@@ -16,24 +16,24 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// The model has fewer, longer retry periods than the defaults, so that a lease has fewer calls and all faults on all
-// of them can be tried. What it checks after each run, and at each action of a leader:
+// The model has fewer, longer retry periods than the defaults. So a lease has fewer calls, and all faults can be tried on each
+// of them. After each run, and at each action of a leader, it checks:
 //
-//   - terms grow by one with every leadership, and one elector has each
-//   - no two work at a time, whatever clocks and messages do, unless a process was stopped; and none acts that has not
-//     asked, so that even then no two act
-//   - a register that fences takes terms in order only
-//   - the work begins after the claim is known, and has returned before the release
-//   - callbacks come in pairs and in order
-//   - there is one leader soon after the last fault
-//   - an outage in which no call ever returns costs no lease, wherever it begins, if it is shorter than three quarters of
-//     RenewDeadline
+//   - Terms grow by one with every leadership, and each belongs to one elector.
+//   - No two electors work at the same time, whatever clocks and messages do, unless a process was suspended. Even then, no two
+//     act, because each asks before it acts.
+//   - A fenced register accepts terms only in order.
+//   - The work begins after the claim is known, and returns before the release.
+//   - Callbacks come in pairs and in order.
+//   - One leader works soon after the last fault.
+//   - An outage in which no call returns loses no lease, whenever it begins, if it is shorter than three quarters of
+//     RenewDeadline.
 const modelRetry = 4 * time.Second
 
 // modelVariable makes the model try everything: every pair of faults, and 10,000 random schedules. It takes two minutes.
 const modelVariable = "LEADERELECT_MODEL"
 
-// effort returns few, or all if everything is to be tried.
+// effort returns all if modelVariable is set, and few otherwise.
 func effort(few, all int) int {
 	switch {
 	case os.Getenv(modelVariable) == "full":
@@ -72,10 +72,10 @@ type trouble struct {
 	d time.Duration
 }
 
-// survived is how long an outage may last at most without costing a lease: three quarters of RenewDeadline.
+// survived is the longest outage that loses no lease: three quarters of RenewDeadline.
 const survived = renew*3/4 - 10*time.Millisecond
 
-// durations returns what to try for a fault that has one.
+// durations returns the durations to try for a fault that has one.
 func durations(f fault) []time.Duration {
 	switch f {
 	case slowReply, slowRequest, lateRequest:
@@ -136,8 +136,7 @@ func TestNoTwoFaultsMakeTwoLeaders(t *testing.T) {
 	})
 }
 
-// story has two candidates lead and follow, with faults on some calls, and the leader leave later on. Every other has them
-// watch.
+// story runs two candidates, with faults on some calls. The leader leaves later. In every second story they watch.
 func story(t *testing.T, number int, length time.Duration, troubles ...trouble) {
 	w := newWorld(t)
 	w.acts = true
@@ -191,8 +190,8 @@ func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 	})
 }
 
-// slew is by how much chrony changes the speed of a clock at its default maxslewrate, and chrony is how much two clocks can
-// then differ.
+// slew is how much chrony changes the speed of a clock at its default maxslewrate. chrony is how much two such clocks can
+// differ.
 const (
 	slew   = 0.083334
 	chrony = (1 + slew) / (1 - slew)
@@ -238,9 +237,8 @@ func TestNoRestoredBackupMakesTwoLeadersOfOneTerm(t *testing.T) {
 	})
 }
 
-// restores has the store go back again and again, each time to a record that chance picks, while candidates come and go.
-// Writes often succeed without their writers knowing: a claim of
-// that kind is the trap when it is there again.
+// restores makes the store go back repeatedly to a random earlier record, while candidates come and go. Writes often succeed
+// without a reply. A restored claim without a reply is the difficult case.
 func restores(t *testing.T, seed uint64) *world {
 	chance := &chance{random: rand.New(rand.NewPCG(seed, 18))}
 	w := newWorld(t)
@@ -281,8 +279,8 @@ type drift struct{ slowest, fastest, skew float64 }
 
 var drifts = []drift{{1, 1, 0}, {1, 1.0099, 0.01}, {1 - slew, 1 + slew, 0.2}, {0.7, 1.3, 0.86}}
 
-// schedule runs two or three candidates through random faults until the network is healed and all run. Clocks differ in
-// speed: all durations of a party take so many times as long.
+// schedule runs two or three candidates through random faults, until the network is healed and all run. Clocks differ in speed:
+// all durations of a party are scaled.
 func schedule(t *testing.T, seed uint64, s sessionTrouble) *world {
 	chance := &chance{random: rand.New(rand.NewPCG(seed, 17))}
 	w := newWorld(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// fault is what the network, or somebody at the store, does to a call.
+// fault is a fault of a call: by the network, or by an operator of the store.
 type fault int
 
 const (
@@ -57,10 +57,10 @@ func (f fault) String() string {
 
 var errNetwork = errors.New("connection reset")
 
-// latency is what a call takes, and half of it what a request takes.
+// latency is the duration of a call. A request takes half of it.
 const latency = 2 * time.Millisecond
 
-// network is a store, and what is between it and its callers.
+// network is a store, and the connections of its callers.
 type network struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -99,7 +99,7 @@ type commit struct {
 	at    time.Time
 }
 
-// rec returns what was written. It is decoded only when somebody asks, for that is a good part of what the model does.
+// rec returns the record. It is decoded on demand, because decoding takes much of the time of the model.
 func (c commit) rec() (rec record) {
 	_ = json.Unmarshal(c.entry.Value, &rec)
 	return rec
@@ -130,7 +130,7 @@ func newNetwork() *network {
 	}
 }
 
-// heal ends all faults, also those under way.
+// heal ends all faults, including those of calls in flight.
 func (n *network) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -194,7 +194,7 @@ func (l link) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entr
 	return l.call(ctx, "update", func() (leaderelect.Entry, error) { return l.swap(l.party, convert(e, 1/l.slow)) })
 }
 
-// load is what Get does when it arrives.
+// load handles a Get at the store.
 func (n *network) load() (leaderelect.Entry, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -204,7 +204,7 @@ func (n *network) load() (leaderelect.Entry, error) {
 	return *n.entry, nil
 }
 
-// swap is what a write does when it arrives. It replaces the version of e; "" is no record.
+// swap handles a write at the store. It replaces the version of e; "" means that there is no record.
 func (n *network) swap(party string, e leaderelect.Entry) (leaderelect.Entry, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -234,13 +234,13 @@ func (n *network) putLocked(party string, e leaderelect.Entry) {
 	}
 }
 
-// wakeLocked wakes whoever watches.
+// wakeLocked wakes all watches.
 func (n *network) wakeLocked() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
-// watchedLink is a link that tells of changes.
+// watchedLink is a link that reports changes.
 type watchedLink struct{ link }
 
 func (l watchedLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Entry, error] {
@@ -285,7 +285,7 @@ func (l watchedLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.
 	}
 }
 
-// call makes a call in the way that the plan has for it.
+// call makes a call with the fault that the plan has for it.
 func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.Entry, error)) (leaderelect.Entry, error) {
 	l.mu.Lock()
 	l.calls++
@@ -386,7 +386,7 @@ func (n *network) pause(party string, d time.Duration) {
 	}
 }
 
-// resume returns when the process of party is not stopped.
+// resume returns when the process of party is not suspended.
 func (n *network) resume(party string) {
 	n.mu.Lock()
 	d, healed := time.Until(n.paused[party]), n.healed
@@ -400,7 +400,7 @@ func (n *network) resume(party string) {
 	}
 }
 
-// meddle changes the record, if there is one, behind the back of everybody. pick chooses how.
+// meddle changes the record, if there is one, as an operator could. pick selects the change.
 func (n *network) meddle(f fault, pick time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -430,7 +430,7 @@ func (n *network) meddle(f fault, pick time.Duration) {
 	}
 }
 
-// scribbles are what tools that know nothing of records make of one: JSON that is valid, and not a record.
+// scribbles are values that other tools may write: valid JSON that is no record.
 var scribbles = []func(value []byte) []byte{
 	func([]byte) []byte { return []byte(`null`) },
 	func([]byte) []byte { return []byte(`{}`) },
@@ -443,7 +443,7 @@ var scribbles = []func(value []byte) []byte{
 	},
 }
 
-// write replaces the record, whatever it is, by rec: a tombstone if it has an incarnation and no holder.
+// write replaces the record unconditionally by rec, which is a tombstone if it has an incarnation and no holder.
 func (n *network) write(rec record) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -456,7 +456,7 @@ func (n *network) writeLocked(rec record) {
 	n.putLocked("foreigner", leaderelect.Entry{Key: key, Value: value, Term: rec.Term})
 }
 
-// read returns the record as it is.
+// read returns the present record.
 func (n *network) read() record {
 	var rec record
 	if e, err := n.load(); err == nil {

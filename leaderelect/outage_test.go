@@ -10,8 +10,8 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// losses returns in how many outages, of the given number and length, each of which begins at another moment between two
-// renewals, the leader loses its lease. The calls that begin during an outage have the fault.
+// losses runs outages of the given number and length. Each begins at another moment between two renewals. losses returns in how
+// many of them the leader loses its lease. Calls that begin during an outage have the fault.
 func losses(t *testing.T, f fault, timeout, length time.Duration, outages int) (lost int) {
 	for i := range outages {
 		synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 // the lease was released or lost. If ctx ends first, Resign returns an error and the work continues to drain. RunOnce
 // returns nil after a Resign.
 //
-// If a claim of this elector is in flight, it gives the lease back before its work begins.
+// If this elector does not lead, Resign only keeps it from taking the lease. If its claim is in flight, it gives the lease
+// back before its work begins.
 //
 // Resign waits for the callbacks of this elector, so they must not call it. The work can return instead.
 func (e *Elector) Resign(ctx context.Context, stayOut time.Duration) error {

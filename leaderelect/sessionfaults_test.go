@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// sessions are leaderelect.Sessions on a network of their own.
+// sessions is leaderelect.Sessions with its own network.
 type sessions struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -32,7 +32,7 @@ type session struct {
 	ended chan struct{}
 }
 
-// sessionFault is what happens to a call of sessions.
+// sessionFault is a fault of a call of sessions.
 type sessionFault int
 
 const (
@@ -51,7 +51,7 @@ func newSessions() *sessions {
 	return &sessions{held: make(map[string]session), ever: make(map[string]bool), healed: make(chan struct{})}
 }
 
-// heal ends all faults, also those under way.
+// heal ends all faults, including those of calls in flight.
 func (m *sessions) heal() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *sessions) of(party string) (names []string) {
 	return names
 }
 
-// post is the sessions as one party reaches them.
+// post is the connection of one party to the sessions.
 type post struct {
 	*sessions
 	party string
@@ -104,7 +104,7 @@ func present(w *world, party string) func(*leaderelect.Config) {
 	}
 }
 
-// begin makes a call in the way that the plan has for it.
+// begin makes a call with the fault that the plan has for it.
 func (p post) begin(ctx context.Context, op string) (sessionFault, error) {
 	p.mu.Lock()
 	f := sessionFine
@@ -180,7 +180,7 @@ func (p post) Gone(ctx context.Context, name string) error {
 	return wait.Sleep(ctx, latency/2)
 }
 
-// sessionTrouble is what a schedule does to sessions.
+// sessionTrouble is a fault of sessions in a schedule.
 type sessionTrouble int
 
 const (
@@ -191,7 +191,7 @@ const (
 	mixed                   // the same, and some of them say so: a deployment that is under way
 )
 
-// troubleSessions has sessions fail by chance.
+// troubleSessions makes sessions fail at random.
 func (w *world) troubleSessions(chance *chance, s sessionTrouble) {
 	if s == absent {
 		return
@@ -218,10 +218,10 @@ func (w *world) troubleSessions(chance *chance, s sessionTrouble) {
 	}
 }
 
-// sessionsAreLost is until when troubleSessions has sessions lost, from the beginning of a schedule.
+// sessionsAreLost is how long troubleSessions makes sessions get lost, from the beginning of a schedule.
 const sessionsAreLost = 90 * time.Second
 
-// takenEarly returns how many leases were taken before their end, from one who had not released.
+// takenEarly returns how many leases were taken before they had expired and without a release.
 func (w *world) takenEarly() (n int) {
 	history := w.history()
 	for i, c := range history {

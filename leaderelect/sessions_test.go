@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// crash kills a party, as far as others can tell: its connections are cut, and it is not heard of again.
+// crash simulates a crash of a party: its connections are cut, and it makes no more calls.
 func (w *world) crash(party string) time.Time {
 	w.cut(party, time.Hour)
 	w.sessions.drop(party)
@@ -279,7 +279,7 @@ func TestAnElectorThatHasEndedWithoutAReleaseNeedNotBeWaitedFor(t *testing.T) {
 	})
 }
 
-// hinted gives a party sessions, and no word that its work is fenced.
+// hinted gives a party sessions without Fenced.
 func hinted(w *world, party string) func(*leaderelect.Config) {
 	return func(cfg *leaderelect.Config) {
 		present(w, party)(cfg)
@@ -331,7 +331,7 @@ func TestALeaderThatHasReleasedHoldsAnotherSession(t *testing.T) {
 	})
 }
 
-// lingers are sessions that hold a session for longer than it should.
+// lingers is Sessions that holds a session for longer than it should.
 type lingers struct{ post }
 
 func (l lingers) Hold(ctx context.Context, session string, held func()) error {
@@ -456,13 +456,13 @@ func TestAPanicOfSessionsIsAFailure(t *testing.T) {
 	})
 }
 
-// panics is a sessions.
+// panics is Sessions that panics.
 type panics struct{}
 
 func (panics) Hold(_ context.Context, _ string, held func()) error { held(); panic("on purpose") }
 func (panics) Gone(context.Context, string) error                  { panic("on purpose") }
 
-// crashAndWaitForTheLease has a, which leads, crash, and checks that b takes over when its lease is over, and not before.
+// crashAndWaitForTheLease crashes the leader a, and checks that b takes over when the lease has expired, and not before.
 func crashAndWaitForTheLease(t *testing.T, w *world, b *party) {
 	t.Helper()
 	last := w.history()[len(w.history())-1].at

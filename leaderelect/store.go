@@ -89,7 +89,7 @@ type Watcher interface {
 // Both methods may be called concurrently. A call returns soon after its ctx has ended.
 type Sessions interface {
 	// Hold opens a session, calls held, and holds the session until ctx ends or the session is lost. The error says why it
-	// returned. The name is random text that no other session has.
+	// returned. The name is random text that no other session ever has.
 	Hold(ctx context.Context, name string, held func()) error
 
 	// Gone blocks while a process holds the session, and then returns nil. It is called only with names of sessions that

@@ -136,7 +136,7 @@ func TestASilentWatchIsNoReasonToTakeALeaseThatIsRenewed(t *testing.T) {
 	})
 }
 
-// deafLink says that it can watch, and tells nothing.
+// deafLink has a watch that reports nothing.
 type deafLink struct{ link }
 
 func (deafLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Entry, error] {
@@ -267,7 +267,7 @@ func TestAnEventThatComesLateIsNotAStoreThatHasForgotten(t *testing.T) {
 	})
 }
 
-// lateLink tells what it is told to.
+// lateLink has a watch that reports what the test sends.
 type lateLink struct {
 	link
 	late chan leaderelect.Entry

@@ -26,14 +26,13 @@ const (
 	request = 2500 * time.Millisecond
 )
 
-// stepDown is how long the work may go on after its lease is lost.
+// stepDown is how long the work may continue after its lease is lost.
 var stepDown = func() time.Duration {
 	leaseNanos := float64(lease)
 	return time.Duration(leaseNanos/1.2) - renew
 }()
 
-// world is a network and some parties that compete. It watches them, and remembers what must not have happened.
-// It lives in a bubble.
+// world is a network with parties that compete. It observes them and records violations. It lives in a bubble.
 type world struct {
 	*network
 	begin    time.Time
@@ -62,7 +61,7 @@ type party struct {
 
 	// world.mu guards the following.
 
-	// behave is the work; nil is to work until told to stop, and then to stop at once.
+	// behave is the work. If it is nil, the work runs until its context ends.
 	behave func(ctx context.Context, l *leaderelect.Leadership) error
 
 	open    *termLog             // the term whose work runs
@@ -93,7 +92,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// end stops everybody.
+// end stops all parties.
 func (w *world) end() {
 	w.heal()
 	w.sessions.heal()
@@ -109,7 +108,7 @@ func (w *world) end() {
 	}
 }
 
-// join adds a party that has yet to run. change may be nil.
+// join adds a party that does not run yet. change may be nil.
 func (w *world) join(t testing.TB, name string, change func(*leaderelect.Config)) *party {
 	t.Helper()
 	p := &party{world: w, name: name}
@@ -136,7 +135,7 @@ func (w *world) join(t testing.TB, name string, change func(*leaderelect.Config)
 	return p
 }
 
-// mayMeet reports whether p and other may work at the same time, because the fence tells whose work counts.
+// mayMeet reports whether p and other may work at the same time, because both are fenced.
 func (p *party) mayMeet(other *party) bool { return p.world.early && p.fenced && other.fenced }
 
 // patient gives each call half of RenewDeadline, for tests of slow replies.
@@ -175,13 +174,13 @@ func (p *party) stop() error {
 // at returns t as the time since the world began.
 func (w *world) at(t time.Time) time.Duration { return t.Sub(w.begin) }
 
-// after lets d pass, and all that happens at its end.
+// after lets d pass, including all events at its end.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// finish stops everybody and checks what has to hold at the end of every test.
+// finish stops all parties and checks the invariants of the end of every test.
 func (w *world) finish(t testing.TB) {
 	t.Helper()
 	w.end()
@@ -341,7 +340,7 @@ func (p *party) enterLocked(callback string) {
 	p.inside = true
 }
 
-// term returns what is known of the n-th term that was led, from 1, and fails the test if there is none.
+// term returns the log of the n-th term, from 1. It fails the test if there is none.
 func (w *world) term(t testing.TB, n int) termLog {
 	t.Helper()
 	w.mu.Lock()

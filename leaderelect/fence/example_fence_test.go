@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/fence"
 )
 
-// A service takes requests of the newest leader only. The leader sends its term along, in a header for example.
+// A service accepts requests of the newest leader only. The leader sends its term along, for example in a header.
 func ExampleGate() {
 	var gate fence.Gate
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,7 @@ func ExampleGate() {
 	// 409 fence: term 6 after term 7: fence: term is stale
 }
 
-// A leader that reads bars those before it: what it has read stays true.
+// A leader that reads bars earlier leaders, so they cannot change the value afterwards.
 func ExampleRegister() {
 	var target fence.Register[int]
 	fmt.Println(target.Write(1, 10))

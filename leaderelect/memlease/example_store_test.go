@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// Of two who have read the same version of a record, one can replace it.
+// If two electors have read the same version of a record, one of them can replace it.
 func ExampleStore() {
 	ctx := context.Background()
 	var s leaderelect.LeaseStore = memlease.New()
@@ -32,7 +32,7 @@ func ExampleStore() {
 	// ann in term 2 <nil>
 }
 
-// A test of one's own can have the store lose a reply: the write has happened, and the caller does not know.
+// A test can make the store lose a reply: the write has happened, and the caller does not know.
 func ExampleFaults() {
 	ctx := context.Background()
 	s := memlease.New()
@@ -51,7 +51,7 @@ func ExampleFaults() {
 	// ann <nil>
 }
 
-// A function of Faults learns which call it is.
+// The functions of Faults receive the call.
 func ExampleCall() {
 	s := memlease.New()
 	s.Inject(memlease.Faults{Before: func(_ context.Context, c memlease.Call) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
 )
 
-// Any client will do that can run a script. This one has no server.
+// Any client that can run a script works. This one has no server.
 func ExampleFunc() {
 	var client redislease.Client = redislease.Func(
 		func(_ context.Context, _ string, keys []string, _ ...any) (any, error) {
@@ -28,7 +28,7 @@ func ExampleFunc() {
 	// controller 1 <nil>
 }
 
-// A store takes the client that the program has.
+// A store uses the client of your program.
 func ExampleStore() {
 	ctx := context.Background()
 	s, err := redislease.New(newModel(), redislease.Config{})

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 )
 
-// A replica that is alone has all slots. Each key belongs to one of them.
+// A single replica owns all slots. Each key belongs to one of them.
 func ExampleSlots() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -54,7 +54,7 @@ func ExampleSlots() {
 	// tenant-1 false
 }
 
-// The leases of all slots are alike.
+// Config.Lease configures the leases of all slots.
 func ExampleConfig() {
 	_, err := shard.New(shard.Config{
 		Lease:      leaderelect.Config{Store: memlease.New(), Key: "tenants"},
@@ -65,7 +65,7 @@ func ExampleConfig() {
 	// Output: shard: new: Config.Slots is 5000, must be 1 to 4096
 }
 
-// Many records are read at once.
+// List reads many records at once.
 func ExampleLister() {
 	ctx := context.Background()
 	s := memlease.New()

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// Plan says who should own each slot.
+// Plan returns the member that should own each slot.
 func Plan(owners, members []int, declines func(slot, member int) bool) []int {
 	return plan(owners, members, declines)
 }
@@ -12,7 +12,7 @@ func Plan(owners, members []int, declines func(slot, member int) bool) []int {
 // SlotOf returns the slot of a key.
 func SlotOf(key string, slots int) int { return slotOf(key, slots) }
 
-// Rank says how high a member ranks for a slot.
+// Rank returns how high a member ranks for a slot.
 func Rank(slot, member int) uint64 { return rank(slot, member) }
 
 // Blind simulates a pause of the process: the slots have not noticed yet that their leaderships have ended.

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
-// One process at a time ships orders. Its transactions are refused once another has taken over.
+// One process at a time ships orders. The database refuses its transactions after another process has taken over.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	db := sql.OpenDB(&server{rows: make(map[string][]driver.Value)}) // sql.Open("pgx", "postgres://...")

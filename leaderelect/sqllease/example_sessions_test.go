@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
-// Sessions have connections of their own, with no pooler in transaction mode in between.
+// Sessions use a pool of their own, without a pooler in transaction mode.
 func ExampleSessions() {
 	var leases *sqllease.Store // sqllease.New(pooled, ...)
 	direct := new(sql.DB)      // sql.Open("pgx", "postgres://...")

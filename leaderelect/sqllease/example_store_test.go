@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
-// A store takes the pool that the program has. Its table goes into a migration, or EnsureTable creates it.
+// A store uses the pool of your program. A migration or EnsureTable creates its table.
 func ExampleStore() {
 	var db *sql.DB // sql.Open("pgx", "postgres://...")
 	s, err := sqllease.New(db, sqllease.Config{Table: "ops.leases"})
@@ -28,7 +28,7 @@ func ExampleStore() {
 	// )
 }
 
-// Without package database/sql a guard is the first statement of a transaction: no row means that the term is over.
+// Without package database/sql, run the guard as the first statement of a transaction. If it returns no row, the term is over.
 func ExampleStore_GuardQuery() {
 	for _, d := range []sqllease.Dialect{sqllease.Postgres, sqllease.SQLite} {
 		s, err := sqllease.New(nil, sqllease.Config{Dialect: d})

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// The lease stands in the database that the leader writes to. When another takes over, the database refuses what is left
-// of the leader before.
+// The lease is in the same database as the leader's data. After a takeover, the database refuses late writes of the earlier
+// leader.
 func ExampleStore() {
 	db, err := store.NewMemory(store.MemoryConfig{})
 	if err != nil {
