@@ -32,6 +32,7 @@
 //	lose-request, lose-reply    a write fails with ErrLost, and was not applied, or was
 //	conflict                    somebody writes the object right before
 //	slow                        a write takes a minute; everything else goes on
+//	pause                       the process stands still for eleven minutes before a write or a read; everything else goes on
 //	zombie                      the process hangs; a new one takes over; then the old one finishes its reconcile
 //	lose-lease                  the process loses its lease and does not know; a new one takes over; both go on until the old one
 //	                            notices, 10 s later or after the next step of the user
@@ -62,6 +63,9 @@
 //
 // The kit never proves that there is no bug. It tries every single fault of the runs that your steps lead to. A short script
 // with few objects finds most bugs (the systems are deterministic, so nothing is gained by repetition).
+//
+// [Run] keeps the plans that failed in testdata/simtest, in a directory for each test, and tries them first. The text of a plan is
+// also that of a file; lines that begin with "#" are comments.
 //
 // # Guarantees
 //

@@ -20,6 +20,7 @@ const (
 	maxReconciles = 1000
 	pairs         = 200
 	slowness      = time.Minute + 7*time.Second
+	pause         = 11*time.Minute + 13*time.Second // longer than the lifetime of expectations
 )
 
 // userName is the actor of what a [Step] does.
@@ -32,6 +33,9 @@ type position struct {
 	write              bool             // a write or an effect, and not a read
 	before             informer.Version // of the database
 	step               int              // how many steps of the user have begun
+	turn               int              // which reconcile of the run
+	idle               int              // how often nothing was left to do before
+	when               time.Duration
 }
 
 // system is a [System] in one run.
@@ -60,6 +64,8 @@ type run struct {
 	final   end
 	steps   int // reconciles since the last step of the user, or since the end of a fault
 	begun   int // steps of the user
+	turns   int // reconciles
+	idle    int // how often nothing was left to do
 	late    []*lateCall
 	settled []informer.Version // of the database, whenever nothing was left to do after a step
 	mode    string
@@ -230,6 +236,7 @@ func (r *run) at(p *process, pos position) *Fault {
 		return nil
 	}
 	pos.system, pos.before, pos.step = p.system.Name, r.db.version(), r.begun
+	pos.turn, pos.idle, pos.when = p.turn, r.idle, time.Since(r.began)
 	same := position{op: pos.op, object: pos.object}
 	r.mu.Lock()
 	p.system.counts[same]++
@@ -282,7 +289,7 @@ func (r *run) commit(actor, kind, key string, next backend.Record) backend.Recor
 	r.commits++
 	nth := r.events[c.object()]
 	r.mu.Unlock()
-	for _, f := range r.plan {
+	for i, f := range r.plan {
 		if f.Do != Gap || f.Object != c.object() {
 			continue
 		}
@@ -290,6 +297,9 @@ func (r *run) commit(actor, kind, key string, next backend.Record) backend.Recor
 		switch {
 		case s == nil || s.p == nil:
 		case nth == f.Nth:
+			r.mu.Lock()
+			r.hits[i] = true
+			r.mu.Unlock()
 			r.note(s.p.name, "FAULT its watch of %s breaks", kind)
 			for _, v := range s.p.views {
 				v.freeze(kind, c.record.Version-1, true)
@@ -397,6 +407,7 @@ func (r *run) settle() {
 		if r.turn() {
 			continue
 		}
+		r.idle++
 		if r.thaw(false) {
 			continue
 		}
@@ -533,6 +544,8 @@ func (r *run) next() (next time.Time) {
 func (r *run) reconcile(p *process, l looper, key string) bool {
 	r.note(p.name, "%s: reconcile %s%s", l.name(), key, p.seen())
 	p.beginReading()
+	r.turns++
+	p.turn = r.turns
 	var outcome string
 	done := make(chan struct{})
 	p.parked = make(chan *park)

@@ -242,7 +242,7 @@ func (p *process) before(ctx context.Context, f *Fault) error {
 	case LoseRequest:
 		p.run.note(p.name, "FAULT the request is lost")
 		return ErrLost
-	case Slow, Zombie, LoseLease:
+	case Slow, Pause, Zombie, LoseLease:
 		p.hold(ctx, f)
 		p.enter()
 	}
@@ -265,6 +265,19 @@ func (p *process) after(f *Fault, err error) error {
 	return err
 }
 
+// read does what a fault does before a read.
+func (p *process) read(ctx context.Context, op, object string) error {
+	f := p.run.at(p, position{op: op, object: object})
+	if f == nil {
+		return nil
+	}
+	if f.Do == ReadFails {
+		p.run.note(p.name, "FAULT %s %s fails", op, object)
+		return errRead
+	}
+	return p.before(ctx, f)
+}
+
 // gate is the database of a process.
 type gate process
 
@@ -275,9 +288,8 @@ func (g *gate) Get(ctx context.Context, kind, key string) (backend.Record, error
 	if err := context.Cause(ctx); err != nil {
 		return backend.Record{}, err
 	}
-	if f := p.run.at(p, position{op: "get", object: nameOf(kind, key)}); f != nil {
-		p.run.note(p.name, "FAULT get %s fails", nameOf(kind, key))
-		return backend.Record{}, errRead
+	if err := p.read(ctx, "get", nameOf(kind, key)); err != nil {
+		return backend.Record{}, err
 	}
 	p.reading.sees(nameOf(kind, key))
 	return p.run.db.get(kind, key), nil
@@ -300,9 +312,8 @@ func (g *gate) List(ctx context.Context, kind string, q backend.Query) iter.Seq2
 			yield(p.run.db.list(v.lists(kind), kind, q), nil)
 			return
 		}
-		if f := p.run.at(p, position{op: "list", object: kind}); f != nil {
-			p.run.note(p.name, "FAULT list %s fails", kind)
-			yield(backend.Page{}, errRead)
+		if err := p.read(ctx, "list", kind); err != nil {
+			yield(backend.Page{}, err)
 			return
 		}
 		p.reading.sees(kind)

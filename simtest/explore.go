@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"flag"
+	"fmt"
 	"log"
 	"log/slog"
 	"math/rand/v2"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-go/setpoint/simtest/internal/corpus"
 )
 
 // planFlag is a package variable because go test reads flags before any test runs.
@@ -29,13 +32,15 @@ type explorer struct {
 	fair  map[string]*run // without faults, by the steps that the user leaves out
 	plans int
 
-	report *Report
-	seen   map[string]*Failure // by sort
-	silent []Fault             // that fail alone under no rule
+	report   *Report
+	seen     map[string]*Failure // by sort
+	last     *run                // that try made
+	silent   []Fault             // that fail alone under no rule
+	progress *progress
 }
 
 func newExplorer(t *testing.T, world func() World) *explorer {
-	return &explorer{t: t, world: world, fair: make(map[string]*run), report: &Report{}, seen: make(map[string]*Failure)}
+	return &explorer{t: t, world: world, fair: make(map[string]*run), report: &Report{}, seen: make(map[string]*Failure), progress: newProgress(t)}
 }
 
 // play runs a plan in a bubble.
@@ -58,10 +63,11 @@ func (x *explorer) without(plan Plan) *run {
 // try runs a plan. It returns the failure, or nil, and then what is doubtful; none of them is shrunk.
 func (x *explorer) try(plan Plan) (failed *Failure, doubts []*Failure) {
 	fair := x.without(plan)
-	if fair.problem != nil {
+	if x.last = fair; fair.problem != nil {
 		return nil, nil // these steps do not work by themselves
 	}
 	r := x.play(plan)
+	x.last = r
 	for i := range r.advice {
 		if p := &r.advice[i]; !fair.doubts(p.sort()) {
 			doubts = append(doubts, r.failure(fair, p, Advisory))
@@ -124,10 +130,19 @@ func Explore(t *testing.T, world func() World) *Report {
 		f.Problem = "without any fault: " + f.Problem
 		x.report.Advice = append(x.report.Advice, f)
 	}
-	for _, f := range singles(fair) {
-		x.attempt(Plan{f})
+	x.corpus()
+	all := singles(fair)
+	x.progress.of += len(all) + x.pairsOf(fair)
+	for _, c := range all {
+		if c.like != nil && !fair.world.Exhaustive {
+			x.report.Pruned++
+			x.progress.of--
+			continue
+		}
+		x.attempt(Plan{c.Fault})
 	}
 	x.pairs(fair)
+	x.random(fair)
 	return x.report
 }
 
@@ -148,8 +163,34 @@ func (x *explorer) unfit(fair *run) *Failure {
 	return nil
 }
 
-// attempt tries a plan, and puts what comes of it into the report.
-func (x *explorer) attempt(plan Plan) {
+// corpus tries the plans that once failed.
+func (x *explorer) corpus() {
+	entries, err := corpus.Read(corpus.Dir(x.t.Name()))
+	if err != nil {
+		x.report.Unfit = append(x.report.Unfit, err.Error())
+	}
+	x.progress.of += len(entries)
+	for _, e := range entries {
+		plan, err := ParsePlan(e.Plan)
+		if err != nil {
+			x.report.Unfit = append(x.report.Unfit, fmt.Sprintf("%s: %v", e.File, err))
+			continue
+		}
+		why, gone := x.attempt(plan).unmet()
+		for _, text := range why {
+			text = fmt.Sprintf("%s: the plan does not apply anymore: %s", e.File, text)
+			if gone {
+				x.report.Unfit = append(x.report.Unfit, text+". Correct the file, or delete it")
+			} else {
+				x.report.Unmet = append(x.report.Unmet, text)
+			}
+		}
+	}
+}
+
+// attempt tries a plan, and puts what comes of it into the report. It returns the run.
+func (x *explorer) attempt(plan Plan) *run {
+	x.progress.step(x.t.Name(), time.Now())
 	f, doubts := x.try(plan)
 	for _, d := range doubts {
 		x.add(&x.report.Advice, d)
@@ -158,8 +199,9 @@ func (x *explorer) attempt(plan Plan) {
 		if len(plan) == 1 {
 			x.silent = append(x.silent, plan[0])
 		}
-		return
+		return x.last
 	}
+	r := x.last
 	x.report.Failing++
 	first := f.run.order()
 	if again, _ := x.try(plan); again == nil || again.sort != f.sort || again.run.order() != first {
@@ -167,6 +209,7 @@ func (x *explorer) attempt(plan Plan) {
 		x.add(&x.report.Advice, f.run.failure(f.fair, &p, Advisory))
 	}
 	x.add(&x.report.Failures, f)
+	return r
 }
 
 // add adds a failure to a list. It shrinks the first of each sort, and counts the others.
@@ -181,22 +224,52 @@ func (x *explorer) add(list *[]*Failure, f *Failure) {
 	*list = append(*list, x.seen[key])
 }
 
-// pairs tries random pairs of the faults that fail under no rule alone.
-func (x *explorer) pairs(fair *run) {
+// pairsOf returns how many pairs are to be tried.
+func (x *explorer) pairsOf(fair *run) int {
 	n := fair.world.Pairs
 	if n == 0 {
 		n = pairs
 	}
-	random := rand.New(rand.NewPCG(fair.world.Seed, 0))
-	for range n {
-		if len(x.silent) < 2 {
-			break
-		}
+	return max(n, 0)
+}
+
+// pairs tries random pairs of the faults that fail under no rule alone, each pair once.
+func (x *explorer) pairs(fair *run) {
+	n, random := x.pairsOf(fair), rand.New(rand.NewPCG(fair.world.Seed, 0))
+	if all := len(x.silent) * (len(x.silent) - 1) / 2; all < n {
+		x.progress.of -= n - all
+		n = all
+	}
+	tried := make(map[[2]int]bool, n)
+	for len(tried) < n {
 		i, j := random.IntN(len(x.silent)), random.IntN(len(x.silent)-1)
 		if j >= i {
 			j++
 		}
-		x.attempt(Plan{x.silent[min(i, j)], x.silent[max(i, j)]})
+		pair := [2]int{min(i, j), max(i, j)}
+		if !tried[pair] {
+			tried[pair] = true
+			x.attempt(Plan{x.silent[pair[0]], x.silent[pair[1]]})
+		}
+	}
+}
+
+// random tries plans of three to five faults that fail under no rule alone, as long as the budget lasts.
+func (x *explorer) random(fair *run) {
+	budget := durationOf(x.t, "budget", *budgetFlag, fair.world.Budget)
+	if budget <= 0 || len(x.silent) < 3 {
+		return
+	}
+	random := rand.New(rand.NewPCG(fair.world.Seed, 1))
+	x.progress.until = time.Now().Add(budget)
+	for time.Now().Before(x.progress.until) {
+		places := random.Perm(len(x.silent))[:min(3+random.IntN(3), len(x.silent))]
+		slices.Sort(places)
+		var plan Plan
+		for _, i := range places {
+			plan = append(plan, x.silent[i])
+		}
+		x.attempt(plan)
 	}
 }
 
@@ -215,21 +288,29 @@ func silence() (end func()) {
 // severity is [Advisory]. Replay returns nil if all is well.
 func Replay(t *testing.T, world func() World, plan Plan) *Failure {
 	t.Helper()
+	f, _ := replay(t, world, plan)
+	return f
+}
+
+// replay also returns why faults of the plan have not happened.
+func replay(t *testing.T, world func() World, plan Plan) (f *Failure, unmet []string) {
+	t.Helper()
 	x := newExplorer(t, world)
 	if fair := x.without(plan); fair.problem != nil {
-		f := fair.failure(nil, fair.problem, fair.problem.rule.Severity())
+		f = fair.failure(nil, fair.problem, fair.problem.rule.Severity())
 		f.Problem = "without any fault: " + f.Problem
 		f.tell()
-		return f
+		return f, nil
 	}
 	f, doubts := x.try(plan)
+	unmet, _ = x.last.unmet()
 	if f == nil && len(doubts) > 0 {
 		f = doubts[0]
 	}
 	if f != nil {
 		f.tell()
 	}
-	return f
+	return f, unmet
 }
 
 // shrink returns the failure with as few faults and steps of the user as possible, and each fault as early as possible. What is

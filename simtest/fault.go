@@ -48,6 +48,7 @@ const (
 	LoseReply   Do = "lose-reply"   // the call fails, and has done its work
 	Conflict    Do = "conflict"     // somebody else writes the object right before
 	Slow        Do = "slow"         // the call takes a minute, and everything else goes on
+	Pause       Do = "pause"        // the process stands still for eleven minutes before a call or a read, and everything else goes on
 	Zombie      Do = "zombie"       // the process hangs; a new one takes over; then the old one finishes its reconcile
 	LoseLease   Do = "lose-lease"   // the process loses its lease and does not know; a new one takes over; both go on
 	Late        Do = "late"         // the process ends while an effect is on its way, which arrives when a new one has taken over
@@ -170,7 +171,7 @@ func scan(text string) (words []string, after string, err error) {
 // forms are the words of each fault: s is the system, o the operation, x the object, n a number, m another, k a kind.
 var forms = map[Do]string{
 	CrashBefore: "s o x # n", CrashAfter: "s o x # n", Down: "s o x # n", LoseRequest: "s o x # n", LoseReply: "s o x # n",
-	Conflict: "s o x # n", Slow: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n", Late: "s o x # n by m", ReadFails: "s o x # n",
+	Conflict: "s o x # n", Slow: "s o x # n", Pause: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n", Late: "s o x # n by m", ReadFails: "s o x # n",
 	Lag: "s o x # n of k", Travel: "s o x # n back m", Gap: "s x # n to m", Restart: "s step # n",
 	Skip: "step # n",
 }

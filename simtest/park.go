@@ -36,8 +36,14 @@ func (r *run) park(p *process, waits *park) {
 		return
 	}
 	defer p.busy()()
-	r.note(p.name, "FAULT the call takes %v", slowness)
-	for end := time.Now().Add(slowness); !r.failed(); {
+	takes := slowness
+	if waits.fault.Do == Pause {
+		takes = pause
+		r.note(p.name, "FAULT it stands still for %v", takes)
+	} else {
+		r.note(p.name, "FAULT the call takes %v", takes)
+	}
+	for end := time.Now().Add(takes); !r.failed(); {
 		for r.turn() {
 		}
 		next := r.next()
@@ -49,6 +55,9 @@ func (r *run) park(p *process, waits *park) {
 		}
 		r.sleep(next)
 	}
+	r.mu.Lock()
+	r.quiet = time.Now() // what the end of the fault leads to counts
+	r.mu.Unlock()
 	close(waits.resume)
 }
 

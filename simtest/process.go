@@ -27,6 +27,7 @@ type process struct {
 	views  []*view
 
 	reading    reading         // of the reconcile in progress
+	turn       int             // the reconcile in progress, or the last one
 	base       context.Context // without the leadership
 	life       *live           // of run mode
 	background int             // parts that run in the background

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/simtest/internal/corpus"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -55,8 +56,16 @@ type World struct {
 	// Pairs is how many pairs of faults are tried after all single ones. A negative number means none. Defaults to 200.
 	Pairs int
 
-	// Seed chooses the pairs. The same seed chooses the same ones.
+	// Budget is for how long plans of three to five faults are tried after that, in real time. Defaults to no time; the flag
+	// -simtest.budget replaces it.
+	Budget time.Duration
+
+	// Seed chooses the pairs and the random plans. The same seed chooses the same ones, in the same order.
 	Seed uint64
+
+	// Exhaustive tries also the plans that cannot differ from others: a crash before a write that is the same as one after the
+	// write before, and a lag that begins later although nothing has changed.
+	Exhaustive bool
 }
 
 // System is one program in a [World].
@@ -114,9 +123,12 @@ func (v *View) stores() (backend.Backend, func() string) { return v.handle, v.ha
 // Report is what came of a world.
 type Report struct {
 	Plans    int           // that were run, with those of shrinking
+	Pruned   int           // plans of one fault that were not run, because they cannot differ from others
 	Failing  int           // plans that failed
 	Failures []*Failure    // that fail the test: one of each sort, the first and shrunk
 	Advice   []*Failure    // that do not: one of each sort, the first and shrunk
+	Unfit    []string      // files of testdata/simtest whose plan has a name that the world does not have, or cannot be read, and why
+	Unmet    []string      // files of testdata/simtest whose plan has a fault that does not happen anymore, and why
 	Elapsed  time.Duration // real time
 }
 
@@ -154,11 +166,27 @@ func (f *Failure) brief() string {
 	return text
 }
 
+// keep writes the plan of the failure to the corpus of the test.
+func (f *Failure) keep(t *testing.T) {
+	t.Helper()
+	if len(f.Plan) == 0 {
+		return
+	}
+	file, err := corpus.Write(corpus.Dir(t.Name()), f.Plan.String(), fmt.Sprintf("%s %s: %s", f.Severity, f.Rule, f.Problem))
+	switch {
+	case err != nil:
+		t.Log(err)
+	case file != "":
+		t.Logf("simtest: the plan is in %s, and will be tried first", file)
+	}
+}
+
 // Run explores the world, and fails t with the timeline of each sort of failure. The function makes the world: it is called for
 // every run, so that what it holds beside the stores, such as a fake of a cloud, is new in each. What is [Advisory] is logged in a
 // line, which go test -v shows.
 //
-// If the flag -simtest.plan is set, Run runs that plan alone.
+// Run writes each plan that failed to a file in testdata/simtest/<name of the test>, and tries the plans in that directory first.
+// Keep these files with the code. If the flag -simtest.plan is set, Run runs that plan alone.
 func Run(t *testing.T, world func() World) {
 	t.Helper()
 	plan, err := planOfFlag()
@@ -166,7 +194,11 @@ func Run(t *testing.T, world func() World) {
 		t.Fatal(err)
 	}
 	if plan != nil {
-		if f := Replay(t, world, plan); f != nil && f.Severity == Bug {
+		f, unmet := replay(t, world, plan)
+		for _, why := range unmet {
+			t.Errorf("simtest: the plan does not apply: %s", why)
+		}
+		if f != nil && f.Severity == Bug {
 			t.Error(f)
 		} else if f != nil {
 			t.Log(f)
@@ -176,6 +208,13 @@ func Run(t *testing.T, world func() World) {
 	report := Explore(t, world)
 	for _, f := range report.Failures {
 		t.Error(f)
+		f.keep(t)
+	}
+	for _, text := range report.Unfit {
+		t.Errorf("simtest: %s", text)
+	}
+	for _, text := range report.Unmet {
+		t.Logf("simtest: %s", text)
 	}
 	for _, f := range report.Advice {
 		t.Log(f.brief())

@@ -1,0 +1,77 @@
+package corpus
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Entry is one file.
+type Entry struct {
+	File string // with its directory
+	Plan string // the text, without comments
+}
+
+// Dir returns the directory of a test, by its name, below testdata of the present directory. Characters that some file systems refuse
+// are replaced.
+func Dir(test string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-_/=", r):
+			return r
+		default:
+			return '_'
+		}
+	}, test)
+	return filepath.Join("testdata", "simtest", filepath.FromSlash(name))
+}
+
+// Read returns the files of a directory, in order of name. It returns nothing if there is no such directory.
+func Read(dir string) ([]Entry, error) {
+	files, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("simtest: read the plans that once failed: %w", err)
+	}
+	var entries []Entry
+	for _, f := range files {
+		if f.IsDir() { // of a subtest
+			continue
+		}
+		name := filepath.Join(dir, f.Name())
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("simtest: read a plan that once failed: %w", err)
+		}
+		var plan []string
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				plan = append(plan, line)
+			}
+		}
+		entries = append(entries, Entry{name, strings.Join(plan, " ")})
+	}
+	return entries, nil
+}
+
+// Write writes a plan with a comment, and returns the name of the file, or nothing if it was there before.
+func Write(dir, plan, comment string) (file string, err error) {
+	sum := sha256.Sum256([]byte(plan))
+	file = filepath.Join(dir, fmt.Sprintf("%x", sum[:8]))
+	if _, err := os.Stat(file); err == nil {
+		return "", nil
+	}
+	text := "# " + strings.ReplaceAll(strings.TrimSpace(comment), "\n", "\n# ") + "\n" + plan + "\n"
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", fmt.Errorf("simtest: keep a plan that failed: %w", err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		return "", fmt.Errorf("simtest: keep a plan that failed: %w", err)
+	}
+	return file, nil
+}

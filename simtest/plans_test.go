@@ -1,0 +1,100 @@
+package simtest_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/simtest"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// A plan that is left out ends as the one that stands for it.
+func TestAPlanThatIsPrunedEndsLikeAnother(t *testing.T) {
+	pruned := 0
+	for name, world := range map[string]func() simtest.World{
+		"copier": copier, "sites": sitesWorld, "farms": farms("", true, owner.Background), "led": farms("main", true, owner.Foreground),
+	} {
+		for plan, like := range simtest.Pruned(t, world) {
+			pruned++
+			wrong, state := simtest.End(t, world, plan)
+			likeWrong, likeState := simtest.End(t, world, like)
+			require.Equal(t, likeWrong, wrong, "%s: %s", name, plan)
+			require.Equal(t, likeState, state, "%s: %s", name, plan)
+		}
+	}
+	require.Greater(t, pruned, 20)
+}
+
+// A lock that the process holds is over when it goes on after a pause.
+func TestTimePassesDuringEachCall(t *testing.T) {
+	world := func() simtest.World {
+		var until time.Time
+		w := worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
+			if _, ok := s.from.Get(key); !ok {
+				return nil
+			}
+			until = time.Now().Add(10 * time.Minute)
+			if _, err := s.froms.Get(ctx, key); err != nil {
+				return ignore(err, store.ErrNotFound)
+			}
+			if time.Now().After(until) {
+				_, err := s.to.Create(ctx, store.Object[number]{Key: "late"})
+				return ignore(err, store.ErrExists)
+			}
+			return nil
+		})
+		w.Pairs = -1
+		return w
+	}
+	report := simtest.Explore(t, world)
+	require.Len(t, report.Failures, 1)
+	require.Equal(t, "skip(step#2) pause(s get from/a#1)", report.Failures[0].Plan.String())
+	require.Contains(t, report.Failures[0].Timeline, "FAULT it stands still for 11m13s")
+}
+
+// What a retry after a long fault does still counts.
+func TestTheEndOfALongFaultIsNotTheEnd(t *testing.T) {
+	inOrder(t, simtest.Timeline(t, copier, "pause(s get to/a#2) lose-request(s update to/a#1)"),
+		"stands still", "FAULT the request is lost", "s.1 update to/a")
+}
+
+// Three faults together break this world, and no two of them do.
+func TestRandomPlansHaveMoreFaults(t *testing.T) {
+	world := func(budget time.Duration) func() simtest.World {
+		return func() simtest.World {
+			failures := 0
+			w := worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
+				if _, ok := s.from.Get(key); !ok {
+					return nil
+				}
+				for i := range 4 {
+					_, err := s.to.Create(ctx, store.Object[number]{Key: fmt.Sprint(key, i)})
+					if err := ignore(err, store.ErrExists); err == nil {
+						continue
+					} else if failures++; failures < 3 {
+						return retry.NotYet(err, time.Second)
+					}
+					_, err = s.to.Create(ctx, store.Object[number]{Key: "mistake"})
+					return ignore(err, store.ErrExists)
+				}
+				return nil
+			})
+			w.Budget = budget
+			return w
+		}
+	}
+	for _, f := range simtest.Explore(t, world(0)).Failures {
+		t.Error(f)
+	}
+	report := simtest.Explore(t, world(500*time.Millisecond))
+	require.NotEmpty(t, report.Failures)
+	require.Len(t, report.Failures[0].Plan, 3, "%s", report.Failures[0])
+	require.Equal(t, 3, strings.Count(report.Failures[0].Timeline, "FAULT the re"))
+}
