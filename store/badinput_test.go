@@ -102,10 +102,10 @@ func TestAKindThatCannotBeOpenedSaysWhy(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	encode := func(int) ([]byte, error) { return nil, nil }
 	for want, open := range map[string]func() error{
-		"store: open : it cannot be stored: the kind is empty": func() error { _, err := store.Open(db, "", store.Config[int]{}); return err },
-		"the kind has 129 bytes":                               func() error { _, err := store.Open(db, strings.Repeat("k", 129), store.Config[int]{}); return err },
-		"store: open int: the backend is nil":                  func() error { _, err := store.Open(nil, "int", store.Config[int]{}); return err },
-		"Config.Encode is set without Config.Decode":           func() error { _, err := store.Open(db, "int", store.Config[int]{Encode: encode}); return err },
+		"store: open: invalid argument: the kind is empty": func() error { _, err := store.Open(db, "", store.Config[int]{}); return err },
+		"the kind has 129 bytes":                           func() error { _, err := store.Open(db, strings.Repeat("k", 129), store.Config[int]{}); return err },
+		"store: open int: the backend is nil":              func() error { _, err := store.Open(nil, "int", store.Config[int]{}); return err },
+		"Config.Encode is set without Config.Decode":       func() error { _, err := store.Open(db, "int", store.Config[int]{Encode: encode}); return err },
 		"int.hidden: an unexported field": func() error {
 			_, err := store.Open(behind{db}, "int", store.Config[struct{ hidden int }]{})
 			return err

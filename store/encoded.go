@@ -14,13 +14,13 @@ import (
 	"github.com/setpoint-go/setpoint/store/internal/memdb"
 )
 
-// encoded keeps what a codec makes of values in any backend. It implements keeper.
+// encoded implements keeper: it keeps encoded values in any backend.
 type encoded[T any] struct {
 	b     backend.Backend
 	kind  string
 	codec *codec[T]
 	life  lifecycle[T]
-	limit int // bytes of a record; zero is none
+	limit int // bytes of a record; zero means no limit
 }
 
 func (e *encoded[T]) get(ctx context.Context, key string) (Object[T], error) {
@@ -46,7 +46,7 @@ func (e *encoded[T]) pages(ctx context.Context, q *backend.Query) iter.Seq2[page
 				yield(page[T]{}, err)
 				return
 			}
-			var st state[T] // one for all
+			var st state[T] // reused, to allocate one
 			p := page[T]{version: got.Version, items: make([]Object[T], 0, len(got.Records))}
 			for i := range got.Records {
 				r := &got.Records[i]
@@ -130,7 +130,7 @@ func (e *encoded[T]) transact(
 	return answer.Object, nil
 }
 
-// repeated returns what a write is answered with that was accepted before, or else the error that it is fenced with.
+// repeated returns the result of w if a write with its id was accepted before. If not, it returns the error fenced.
 func (e *encoded[T]) repeated(ctx context.Context, w *write[T], fenced error) (Object[T], error) {
 	r, err := e.b.Get(ctx, e.kind, w.key)
 	if err != nil {
@@ -151,7 +151,7 @@ func (e *encoded[T]) repeated(ctx context.Context, w *write[T], fenced error) (O
 	}
 }
 
-// sizeOf returns how many bytes of a record count for Capabilities.MaxBytes.
+// sizeOf returns the size of a record in the sense of Capabilities.MaxBytes.
 func sizeOf(r *backend.Record) int {
 	n := len(r.Meta) + len(r.Value)
 	for _, m := range []map[string]string{r.Labels, r.Before} {
@@ -181,7 +181,7 @@ type meta struct {
 	Requests   []request  `json:"requests,omitempty"`
 }
 
-// decodeError is ErrDecode with the record.
+// decodeError is an ErrDecode with the version of the record.
 type decodeError struct {
 	version informer.Version
 	err     error
@@ -192,8 +192,8 @@ func (e *decodeError) Error() string {
 }
 func (e *decodeError) Unwrap() []error { return []error{ErrDecode, e.err} }
 
-// state returns what is in a record, or nil if there is none. With a *decodeError it returns what did decode: an envelope
-// has a UID.
+// state returns the state in a record, or nil if the record is empty. With a *decodeError, it returns the part that has decoded: if
+// that has a UID, the envelope has decoded.
 func (c *codec[T]) state(r *backend.Record) (*state[T], error) {
 	if r.Version == 0 {
 		return nil, nil
@@ -202,7 +202,7 @@ func (c *codec[T]) state(r *backend.Record) (*state[T], error) {
 	return st, c.read(st, r)
 }
 
-// read makes st, which is zero, the state in a record. It returns a *decodeError as state does.
+// read fills st, which must be zero, with the state in a record. It returns a *decodeError as state does.
 func (c *codec[T]) read(st *state[T], r *backend.Record) error {
 	st.Kind, st.Key, st.Version, st.Labels = c.kind, r.Key, r.Version, copyOfMap(r.Labels)
 	st.deleted, st.before, st.raw = r.Deleted, r.Before, r.Value
@@ -242,13 +242,13 @@ func (c *codec[T]) record(st *state[T]) (backend.Record, error) {
 	}, nil
 }
 
-// encodedValue implements [values] for one attempt of a write: it compares what values are encoded as. What decodes is made
-// for the one attempt, so nothing has to be copied.
+// encodedValue implements [values] for one attempt of a write. It compares encoded values. A decoded value belongs to the attempt, so
+// it needs no copy.
 type encodedValue[T any] struct {
 	codec *codec[T]
-	had   []byte // what the base is stored as
+	had   []byte // the stored bytes of the base
 
-	bytes []byte // what the value that was adopted is to be stored as
+	bytes []byte // the encoded value that was adopted
 }
 
 func (e *encodedValue[T]) Adopt(v, base *T) (same bool, err error) {
@@ -267,6 +267,6 @@ func (e *encodedValue[T]) Adopt(v, base *T) (same bool, err error) {
 	if string(b) == string(e.had) {
 		return true, nil
 	}
-	was, err := e.codec.encode(*base) // an older program may have written it in another way
+	was, err := e.codec.encode(*base) // an older program may have encoded it differently
 	return err == nil && string(was) == string(b), nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// keeper keeps the states of one kind: a codec and a backend, or a Memory that needs no codec.
+// keeper keeps the states of one kind: encoded in any backend, or direct in a Memory.
 type keeper[T any] interface {
 	get(ctx context.Context, key string) (Object[T], error)
 	pages(ctx context.Context, q *backend.Query) iter.Seq2[page[T], error]
@@ -21,7 +21,7 @@ type keeper[T any] interface {
 	transact(ctx context.Context, w *write[T], obj *Object[T], fences []Fence) (Object[T], error)
 }
 
-// page is a part of a list.
+// page is one page of a list.
 type page[T any] struct {
 	items   []Object[T]
 	unread  []unread
@@ -35,7 +35,7 @@ type unread struct {
 	err     error
 }
 
-// told is what a watch tells: a bookmark, if there is no key.
+// told is an event of a watch. Without a key, it is a bookmark.
 type told[T any] struct {
 	key     string
 	object  Object[T]
@@ -44,22 +44,22 @@ type told[T any] struct {
 	version informer.Version
 }
 
-// engine is the [Store] of one kind, on any keeper.
+// engine implements [Store] on any keeper.
 type engine[T any] struct {
 	kind      string
 	db        backend.Backend
 	cfg       Config[T]
 	keeper    keeper[T]
-	direct    *direct[T] // the keeper, if it is one: a write through it allocates less
+	direct    *direct[T] // the keeper, if it is one: a call without the interface allocates less
 	hasStatus bool       // of T
-	skips     bool       // watches may leave states out
+	skips     bool       // watches may leave out writes
 	bad       bad
 	fenced    atomic.Uint64 // writes that were refused
 }
 
 func (s *engine[T]) Kind() string { return s.kind }
 
-// Clock says what the versions of s count, for a controller that waits until its caches show what it has written.
+// Clock identifies the sequence of versions of s, for a controller that waits until its caches show its own writes.
 func (s *engine[T]) Clock() written.Clock { return written.Clock{Kind: s.kind, DB: s.db} }
 
 func (s *engine[T]) Equal(a, b Object[T]) bool { return a.UID == b.UID && a.Version == b.Version }
@@ -100,7 +100,7 @@ func (s *engine[T]) selectPages(ctx context.Context, sel Selector) iter.Seq2[inf
 			return
 		}
 		all := sel.Prefix == "" && len(sel.Labels) == 0
-		var met map[string]bool // keys that did not decode
+		var met map[string]bool // keys of records that did not decode
 		for p, err := range s.keeper.pages(ctx, &sel) {
 			if err != nil {
 				yield(informer.List[Object[T]]{}, s.fail(opList, "", err))
@@ -156,7 +156,7 @@ func (s *engine[T]) WatchSelected(
 	}
 }
 
-// event returns what t is to a watch of sel.
+// event returns t as an event of a watch of sel.
 func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 	e := informer.Event[Object[T]]{Type: informer.Bookmark, Version: t.version}
 	if t.key == "" {
@@ -164,7 +164,7 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 	}
 	if t.err != nil && !t.hidden.deleted {
 		s.report(opWatch, unread{t.key, t.object.Version, t.err})
-		return e // a cache keeps what it has
+		return e // a bookmark, so a cache keeps the state from before
 	}
 	s.bad.remove(t.key)
 	in := sel.Matches(t.key, t.object.Labels)
@@ -173,7 +173,7 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 		was = sel.Matches(t.key, t.hidden.before)
 	}
 	if s.skips && len(sel.Labels) > 0 {
-		was = true // the state before may be one that was left out
+		was = true // the watch may have left out the state before
 	}
 	switch {
 	case t.hidden.deleted && (in || was):
@@ -237,7 +237,7 @@ func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Ob
 	case s.direct != nil:
 		o, err = s.direct.transact(ctx, &w, obj, fences)
 	default:
-		there := w // what goes to the backend is allocated, and nothing else
+		there := w // escapes to the heap, so that w does not
 		var given *Object[T]
 		if obj != nil {
 			given = new(Object[T])
@@ -255,7 +255,7 @@ func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Ob
 	return o, nil
 }
 
-// check returns an error unless the key and the envelope of o can be stored.
+// check returns an error unless every backend can store the key and the envelope of o.
 func (s *engine[T]) check(op string, o *Object[T]) error {
 	if err := checkName("key", o.Key, backend.MaxKey); err != nil {
 		return s.invalid(op, o.Key, err)

@@ -16,27 +16,27 @@ import (
 )
 
 var (
-	// ErrNotFound says that there is no object under the key.
+	// ErrNotFound is returned if there is no object under the key.
 	ErrNotFound = errors.New("object not found")
 
-	// ErrExists says that there is an object under the key already.
+	// ErrExists is returned by a Create if there is an object under the key already.
 	ErrExists = errors.New("object exists already")
 
-	// ErrConflict says that the stored object is not the one that the write was meant for: it has another version or
-	// another UID. Read it again, decide again, write again.
+	// ErrConflict is returned if the stored object has another version or UID than the write expects. Read the object again, decide
+	// again, and write again, as [Patch] does.
 	ErrConflict = errors.New("object has changed")
 
-	// ErrFenced says that a write with a greater term of the same lease was accepted before: the writer does not lead any
-	// more. It must not try again.
+	// ErrFenced is returned if a write with a greater term of the same lease was accepted before. The writer is not the leader any
+	// more and must not try again.
 	ErrFenced = backend.ErrFenced
 
-	// ErrInvalid says that no store could accept the write: a kind, a key, or a label is not allowed (see package backend), the
-	// codec does not encode the value, the object is larger than the backend takes, the type has no status to update, or the
-	// [RequestID] belongs to another operation. The error names the part that is wrong.
-	ErrInvalid = errors.New("it cannot be stored")
+	// ErrInvalid is returned if a call can never succeed: a kind, a key, or a label is not allowed (see package backend), the codec
+	// does not encode the value, the object is larger than the backend accepts, the type has no status, or the [RequestID] belongs
+	// to another operation. The error names the part at fault.
+	ErrInvalid = errors.New("invalid argument")
 
-	// ErrDecode says that there is a record under the key, and it does not decode. Somebody else has written it, or an
-	// older or newer program.
+	// ErrDecode is returned if the record under the key does not decode. Another program, or another version of this one, has
+	// written it.
 	ErrDecode = errors.New("the record does not decode")
 )
 
@@ -52,35 +52,39 @@ const (
 	opDelete       = "delete"
 )
 
-// Error says which operation failed on what. Err is or wraps one of the errors of this package, the cause of a context,
-// or whatever a backend met; ask with [errors.Is].
+// Error is the error of an operation on a [Store]. Err is or wraps an error of this package, the cause of a context, or an error of the
+// backend. Test it with [errors.Is].
 type Error struct {
 	// Op is "open", "get", "create", "update", "update status" or "delete"; "list" for List, ListPages and Select; "watch" for
 	// Watch and WatchSelected.
 	Op   string
 	Kind string
-	Key  string // empty when the operation has none
+	Key  string // empty if the operation has none
 
-	// Have and Want are, for ErrConflict, the version that the store had, zero when the object is not there, and the one
-	// that the caller asked for, zero when none. For ErrDecode, Have is the version of the record. For informer.ErrExpired, Have is
-	// the first version from which a watch could still start, if the backend says so, and Want the one that was asked for.
+	// For ErrConflict, Have is the stored version, or zero if there is no object. Want is the version that the caller expects, or
+	// zero if it expects none. For ErrDecode, Have is the version of the record. For informer.ErrExpired, Have is the first version
+	// from which a watch can start, or zero if the backend does not report it, and Want is the version that was asked for.
 	Have, Want informer.Version
 
-	// Lease, HaveTerm and WantTerm are, for ErrFenced, the lease, the greatest term of it that the database has seen, and
-	// the one that the write carried. Zero for any other error.
+	// For ErrFenced, Lease is the lease, HaveTerm is its greatest term in the database, and WantTerm is the term of the write. They
+	// are zero for any other error.
 	Lease              string
 	HaveTerm, WantTerm uint64
 
 	Err error
 }
 
-// Error returns "store: update apps "web": object has changed: version is 7, not 5".
+// Error returns a text such as
+//
+//	store: update app "web": object has changed: version is 7, not 5
 func (e *Error) Error() string {
-	text := "store: " + e.Op + " "
+	text := "store: " + e.Op
 	if e.Op == opUpdateStatus {
-		text += "of "
+		text += " of"
 	}
-	text += e.Kind
+	if e.Kind != "" {
+		text += " " + e.Kind
+	}
 	if e.Key != "" {
 		text += " " + strconv.Quote(e.Key)
 	}
@@ -90,11 +94,10 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Conflict says whether to read again and try again: it is true for [ErrConflict] alone. It is what retry.OnConflict
-// asks.
+// Conflict reports whether Err is [ErrConflict]. Package retry calls it: retry.OnConflict tries again after such an error.
 func (e *Error) Conflict() bool { return errors.Is(e.Err, ErrConflict) }
 
-// failed returns err as an error of an operation.
+// failed returns err as an [*Error].
 func failed(op, kind, key string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -119,16 +122,16 @@ func failed(op, kind, key string, err error) error {
 	return e
 }
 
-// bad are the records that were met and did not decode.
+// bad holds the records that a list or a watch could not decode.
 type bad struct {
-	count atomic.Int64 // of records; so that nobody takes the lock where all is well
+	count atomic.Int64 // of records; lets remove and keep return without the lock if there are none
 
 	mu sync.Mutex
 	// mu guards the following.
 	records map[string]*Error // by key
 }
 
-// add notes e. False means that this version was noted before.
+// add records e. It returns false if this version was recorded before.
 func (b *bad) add(e *Error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +146,7 @@ func (b *bad) add(e *Error) bool {
 	return true
 }
 
-// remove forgets a key: it was repaired, or is gone.
+// remove forgets a key, whose record was repaired or deleted.
 func (b *bad) remove(key string) {
 	if b.count.Load() == 0 {
 		return
@@ -154,7 +157,7 @@ func (b *bad) remove(key string) {
 	b.count.Store(int64(len(b.records)))
 }
 
-// keep forgets all keys but these.
+// keep forgets all keys except these.
 func (b *bad) keep(keys map[string]bool) {
 	if b.count.Load() == 0 {
 		return
@@ -171,7 +174,7 @@ func (b *bad) all() []*Error {
 	return slices.SortedFunc(maps.Values(b.records), func(a, b *Error) int { return cmp.Compare(a.Key, b.Key) })
 }
 
-// report notes and reports a record that does not decode.
+// report records a record that does not decode, and tells the log and the hook if it is new.
 func (s *engine[T]) report(op string, r unread) {
 	e := &Error{Op: op, Kind: s.kind, Key: r.key, Have: r.version, Err: r.err}
 	if !s.bad.add(e) {

@@ -36,7 +36,7 @@ func TestErrorsSayWhatAndWhy(t *testing.T) {
 	}{
 		{getErr, `store: get app "app/1": object not found`},
 		{createErr, `store: create app "web": object exists already`},
-		{keyErr, `store: create app: it cannot be stored: the key is empty`},
+		{keyErr, `store: create app: invalid argument: the key is empty`},
 		{updateErr, `store: update app "web": object has changed: version is 2, not 1`},
 		{uidErr, `store: update app "web": object has changed: UID is "u1", not "u9"`},
 		{fenceErr, `store: delete app "web": a later term has written: term 6 of lease "lease" is over, 7 has written`},

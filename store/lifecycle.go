@@ -10,32 +10,32 @@ import (
 	"github.com/setpoint-go/setpoint/internal/statustag"
 )
 
-// keptRequests is how many ids of [RequestID] are remembered with each key.
+// keptRequests is the number of [RequestID] ids that are remembered with each key.
 const keptRequests = 8
 
-// state is an object as it is stored, with what else has to be known of it. What is stored never changes.
+// state is an object as it is stored, with its hidden part. A stored state is immutable.
 type state[T any] struct {
 	Object[T]
 	hidden
-	codec *codec[T] // set where a Memory holds the state
+	codec *codec[T] // set if a Memory holds the state
 }
 
 // hidden is the part of a state that callers do not see.
 type hidden struct {
-	deleted  bool              // it is a tombstone: the object is gone, and this is its last state
-	created  bool              // the write of this version created it
-	before   map[string]string // its labels before this write; nil if they were the same, or there was no object
+	deleted  bool              // a tombstone: the object is gone, and this is its last state
+	created  bool              // the write of this version created the object
+	before   map[string]string // the labels before this write; nil if they were the same, or there was no object
 	requests []request         // the last accepted writes that had an id, oldest first
 	raw      []byte            // the encoded value, where there is one; the Value is zero if it does not decode
 }
 
-// request is an accepted write that had an id.
+// request is an accepted write with an id.
 type request struct {
 	ID string `json:"id"`
 	Op string `json:"op"`
 }
 
-// write is what a caller asks for, but for the object: apart from the rest, the object need not be allocated.
+// write is the request of a caller, without the object, which is passed beside it so that it need not be allocated.
 type write[T any] struct {
 	op, kind, key string
 	pre           []Precondition
@@ -44,19 +44,19 @@ type write[T any] struct {
 
 // values copies and compares the values of a kind.
 type values[T any] interface {
-	// Adopt makes v, which a caller has given, a value to be stored, which nobody else can change. It reports whether it
-	// is the same as base, a stored one, or nil. The error says which part of v cannot be stored.
+	// Adopt makes v, which a caller has passed, a value to store, which the caller cannot change. It reports whether v equals base,
+	// a stored value or nil. The error names the part of v that cannot be stored.
 	Adopt(v, base *T) (same bool, err error)
 }
 
-// lifecycle is what a write makes of an object. It is the one place that knows: all backends go through it.
+// lifecycle computes the next state of an object from a write. Writes to all backends go through it.
 type lifecycle[T any] struct {
 	status statustag.Fields // of T
 }
 
-// decide returns the state that w, with obj unless it is a deletion, makes of have, which is nil if there is nothing and may be a tombstone. A state of nil
-// means that there is nothing to write, and that have is the answer. It changes nothing but what it returns, so it may be
-// called again.
+// decide returns the state to store after the write w of obj, which is nil for a deletion. Have is the stored state: nil if there is
+// none, and possibly a tombstone. If decide returns nil, there is nothing to write, and have is the result. It has no side
+// effects, so it may be called again.
 func (l lifecycle[T]) decide(w *write[T], obj *Object[T], have *state[T], vs values[T]) (*state[T], error) {
 	if again, err := w.repeats(have); err != nil || again {
 		return nil, err
@@ -91,7 +91,7 @@ func (l lifecycle[T]) decide(w *write[T], obj *Object[T], have *state[T], vs val
 	return next, nil
 }
 
-// repeats reports whether w was accepted before, under its id.
+// repeats reports whether a write with the id of w was accepted before.
 func (w *write[T]) repeats(have *state[T]) (bool, error) {
 	id := requestOf(w.pre)
 	if id == "" || have == nil {
@@ -109,21 +109,21 @@ func (w *write[T]) repeats(have *state[T]) (bool, error) {
 	return false, nil
 }
 
-// readable returns bad, the error of decoding have, if w cannot do without what did not decode.
+// readable returns bad, the error of decoding have, if w needs the part that did not decode.
 func (w *write[T]) readable(have *state[T], bad error) error {
 	switch {
 	case bad == nil || have == nil:
 		return bad
 	case have.deleted, w.op == opCreate:
 		return nil
-	case w.op == opDelete && have.UID != "": // the envelope did decode
+	case w.op == opDelete && have.UID != "": // the envelope has decoded
 		return nil
 	default:
 		return bad
 	}
 }
 
-// admit returns an error unless w may be applied to the object that is there, or nil.
+// admit returns an error unless w may be applied to alive, the stored object, or nil if there is none.
 func (w *write[T]) admit(obj *Object[T], alive *state[T]) error {
 	var version informer.Version
 	var uid string
@@ -179,10 +179,10 @@ func (l lifecycle[T]) create(w *write[T], obj *Object[T], vs values[T]) (*state[
 	return next, nil
 }
 
-// update returns what an Update or an UpdateStatus makes of old, or nil if that is nothing new.
+// update returns the state after an Update or an UpdateStatus of old, or nil if nothing changes.
 func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], vs values[T]) (*state[T], error) {
 	next := &state[T]{}
-	switch { // Adopt copies what next is given here
+	switch { // next shares these values until Adopt copies them
 	case l.status == nil:
 		next.Value = obj.Value
 	case w.op == opUpdateStatus:
@@ -203,7 +203,7 @@ func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], vs valu
 	}
 	sameEnvelope := next.setEnvelope(envelope, &old.Object)
 	next.Kind, next.Key, next.UID, next.Created, next.Deleting, next.Generation = old.Kind, old.Key, old.UID, old.Created, old.Deleting, old.Generation
-	if !sameValue && w.op == opUpdate { // the status is that of old: it is what was asked for that differs
+	if !sameValue && w.op == opUpdate { // the status is that of old, so another part differs
 		next.Generation++
 	}
 	next.deleted = !next.Deleting.IsZero() && len(next.Finalizers) == 0
@@ -216,7 +216,7 @@ func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], vs valu
 	return next, nil
 }
 
-// remove returns what a Delete makes of old, or nil if that is nothing new. It shares the value, which never changes.
+// remove returns the state after a Delete of old, or nil if nothing changes. It shares the value, which is immutable.
 func remove[T any](old *state[T]) *state[T] {
 	if len(old.Finalizers) > 0 && !old.Deleting.IsZero() {
 		return nil
@@ -231,5 +231,5 @@ func remove[T any](old *state[T]) *state[T] {
 	return next
 }
 
-// now is the time as a database gives it: in UTC, and without the reading of the monotonic clock.
+// now returns the current time in UTC, without the monotonic clock reading, as it would come back from a database.
 func now() time.Time { return time.Now().UTC().Round(0) }

@@ -13,32 +13,32 @@ import (
 
 // Memory is a database in memory: a [backend.Backend] for objects of many kinds. [Open] returns the store of one kind.
 //
-// One version counter covers all kinds. Each write that changes something increases it by one, so the versions of two objects
-// of different kinds tell which was written first.
+// Versions start at 1 and increase by one with each change of any kind. So the versions of two objects of different kinds tell which
+// was written first.
 //
 // A Memory keeps values of plain data as they are, and returns deep copies. Plain data are booleans, numbers, strings,
 // [time.Time], and arrays, slices, maps, pointers, and structs of plain data. A struct has exported fields only, and the key of
 // a map contains no pointer, float, or time. A type may be recursive; a value must be a tree, and a write of a value that contains
 // itself panics. Values of any other type, or with a codec in [Config], are kept as the bytes that the codec returns.
 //
-// A Memory has no goroutine and needs no closing. All methods are safe for concurrent use.
+// A watch is a position in the last changes of its kind: it has no goroutine and no buffer, and a slow consumer delays nothing else. No
+// lock is held while your code runs. A Memory has no goroutine and needs no closing. All methods are safe for concurrent use.
 type Memory struct {
 	backend.Kinds
 	items *memdb.DB
 }
 
-// MemoryConfig is the configuration of a [Memory]. Its zero value is ready to use; there is no invalid one.
+// MemoryConfig is the configuration of a [Memory]. Its zero value is ready to use, and every value is valid.
 type MemoryConfig struct {
-	// History is how many changes of each kind are kept for those who watch. A watch that falls back further, or
-	// starts further back, ends with [informer.ErrExpired]. Each kind has a history of its own, so that a busy kind does not
-	// expire the watches of a quiet one. Ids of [RequestID] outlive a deletion for as long. Defaults to 4096; a negative number
-	// keeps none.
+	// History is the number of changes of each kind that a Memory keeps for watches. A watch that starts or falls further back ends
+	// with [informer.ErrExpired]. Each kind has its own history, so a busy kind does not expire the watches of a quiet one. The
+	// ids of [RequestID] of a deleted object are kept as long as its deletion. Defaults to 4096; a negative number keeps none.
 	History int
 
 	_ [0]func()
 }
 
-// withDefaults returns c with every zero value replaced.
+// withDefaults returns c with defaults for the zero values.
 func (c MemoryConfig) withDefaults() MemoryConfig {
 	c.History = max(cmp.Or(c.History, 4096), 0)
 	return c
@@ -76,11 +76,11 @@ func (db *Memory) Transact(
 	return db.items.Transact(ctx, kind, key, fences, decide)
 }
 
-// direct keeps values of plain data in a Memory as they are, without a codec. It implements keeper.
+// direct implements keeper: it keeps values of plain data in a Memory as they are, without a codec.
 type direct[T any] struct {
 	items  *memdb.Kind
 	values *plain.Values[T]
-	codec  *codec[T] // for records that were written through the Memory as a backend, and for who reads so
+	codec  *codec[T] // for reads and writes through the methods of backend.Backend
 	life   lifecycle[T]
 }
 
@@ -185,7 +185,7 @@ func (d *direct[T]) transact(ctx context.Context, w *write[T], obj *Object[T], f
 	}
 }
 
-// stateOf returns what is in an item, or nil if there is none.
+// stateOf returns the state in an item, or nil if the item is nil.
 func (d *direct[T]) stateOf(it memdb.Item) (*state[T], error) {
 	switch it := it.(type) {
 	case nil:
@@ -201,7 +201,7 @@ func (d *direct[T]) stateOf(it memdb.Item) (*state[T], error) {
 	}
 }
 
-// copyOf returns a deep copy of what is stored.
+// copyOf returns a deep copy of a stored object.
 func (d *direct[T]) copyOf(stored *state[T]) Object[T] {
 	o := stored.Object
 	o.deepenEnvelope()

@@ -12,89 +12,102 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Object is the envelope around one value: what the store and its controllers know of it. The value itself needs no
-// field for any of that.
+// Object is a value with its metadata.
 //
-// The caller owns Key, Value, Labels, Owners and Finalizers. The store owns the rest: what a caller writes there is ignored,
-// but for Version and UID, which an Update compares with what is stored.
+// Your code sets Key, Value, Labels, Owners, and Finalizers. The store sets the other fields and ignores what your code writes there,
+// except that an Update compares Version and UID with the stored ones.
+//
+// The life of an object:
+//
+//	            Create                 Update that changes something
+//	nothing ---------------> present <---------------+
+//	   ^                      |  |  \________________/
+//	   |  Delete, if it has   |  |
+//	   |  no finalizers       |  |  Delete, if it has finalizers
+//	   +----------------------+  |
+//	   |                         v
+//	   |                      deleting <---------------+
+//	   |   Update that leaves    |   \________________/
+//	   |   no finalizers         |    Update that leaves some
+//	   +-------------------------+
+//
+// A key that is created again begins another life, with another UID.
 type Object[T any] struct {
-	// Kind is the name of the kind of the object. The store sets it in every object that it returns or sends.
+	// Kind is the name of the kind of the object.
 	Kind string
 
-	// Key identifies the object within its kind. It is not empty and never changes. A key in a
-	// namespace is written "namespace/name"; see [Selector].
+	// Key identifies the object within its kind. It is not empty and never changes. By convention, a key in a namespace is
+	// "namespace/name": a [Selector] selects by prefix.
 	Key string
 
-	// Value is the content: plain data. Part of it may be status: see the package documentation.
+	// Value is the content. Some of its fields may be status: see the package documentation.
 	Value T
 
-	// UID tells one life of a key from the next: an object that is created again under the same key has another.
+	// UID identifies one life of the key. An object that is created again under the same key has another UID.
 	UID string
 
-	// Version is the version of the store right after the last change of this object.
+	// Version is the version of the backend right after the last change of this object.
 	Version informer.Version
 
-	// Generation counts what was asked for: it is 1 for a new object and grows by one when an Update changes the Value
-	// and when a deletion begins. A change of the status, or of Labels, Owners and Finalizers, leaves it alone. A
-	// controller that writes the generation that it acted upon into the status tells others how far it is.
+	// Generation is 1 for a new object. It increases by one when an Update changes the Value and when a deletion begins. A change
+	// of the status, or of Labels, Owners, and Finalizers, does not increase it. A controller that writes the generation that it
+	// acted on into the status shows whether it has seen the latest change.
 	Generation int64
 
-	// Labels are for finding the object, see [Selector].
+	// Labels are what a [Selector] selects by.
 	Labels map[string]string
 
-	// Owners are the objects that this one exists for. At most one of them is the controller. A collector of package
-	// controller deletes the object when all of them are gone.
+	// Owners are the objects that this one exists for. At most one of them is its controller. The collector of package
+	// controller deletes the object when all owners are gone.
 	Owners []OwnerRef
 
-	// Finalizers name the work that has to be done before the object may go. While there is one, Delete only sets
-	// Deleting.
+	// Finalizers name the work to be done before the object is removed. While there is one, Delete only sets Deleting.
 	Finalizers []string
 
-	// Created is when the object was created, by the clock of the store.
+	// Created is the time of the Create, by the clock of the process that called it.
 	Created time.Time
 
-	// Deleting is when the deletion was asked for, by the clock of the store. Zero means that it was not.
+	// Deleting is the time of the first Delete, by the clock of the process that called it. It is zero before.
 	Deleting time.Time
 }
 
-// Ref returns a reference to this life of o. It is complete if o comes from a store.
+// Ref returns a reference to this life of o. The reference is complete if o was returned by a store.
 func (o Object[T]) Ref() Ref { return Ref{Kind: o.Kind, Key: o.Key, UID: o.UID} }
 
-// At returns the kind of o and its version: the last change of o, among those of its kind. Controller.WaitReconciled of package
-// controller waits until that has been acted upon.
+// At returns the kind and the version of o. Pass them to Controller.WaitReconciled of package controller to wait until the last change
+// of o was acted on.
 func (o Object[T]) At() (kind string, version informer.Version) { return o.Kind, o.Version }
 
-// Key returns the key of o. It is the cache.KeyFunc of objects: informer.New(apps, store.Key, informer.Config{}).
+// Key returns the key of o. It is a cache.KeyFunc: informer.New(apps, store.Key, informer.Config{}).
 func Key[T any](o Object[T]) string { return o.Key }
 
-// GenerationChanged reports whether an update asks for something else: new has another Generation than old, or another UID.
-// It is for controllers that write the status of the objects that they watch, to pass over their own writes.
+// GenerationChanged reports whether old and new differ in Generation or UID. A controller that writes the status of the objects that it
+// watches passes it to Watch.When of package controller, and so ignores its own writes.
 func GenerationChanged[T any](old, new Object[T]) bool {
 	return old.Generation != new.Generation || old.UID != new.UID
 }
 
-// Ref refers to an object of any kind. With a UID, it refers to one life of the object: an object that was created again
-// under the same key has another UID.
+// Ref refers to an object of any kind. If UID is set, it refers to one life of the object.
 type Ref struct{ Kind, Key, UID string }
 
 // OwnerRef refers to an owner of the object that carries the reference.
 type OwnerRef struct {
-	Ref // to one life of the owner, so UID is set
+	Ref // with UID set
 
-	// Controller is true for the one owner that decides about the object.
+	// Controller is true for the one owner that manages the object.
 	Controller bool
 }
 
 // Informer mirrors the objects of a [Store].
 type Informer[T any] = informer.Informer[string, Object[T]]
 
-// deepenEnvelope makes o, a shallow copy, share nothing but its value.
+// deepenEnvelope makes o, a shallow copy, a deep copy except for its value.
 func (o *Object[T]) deepenEnvelope() {
 	o.Labels, o.Owners, o.Finalizers = copyOfMap(o.Labels), copyOfList(o.Owners), copyOfList(o.Finalizers)
 }
 
-// setEnvelope gives o the labels, owners and finalizers of another object. It shares with base, which never changes, those
-// that are the same, and copies the others. It returns whether all are the same.
+// setEnvelope sets labels, owners, and finalizers of o to those of from. Those that equal the ones of base are shared with base, which
+// is immutable; the others are copied. It reports whether all are equal.
 func (o *Object[T]) setEnvelope(from, base *Object[T]) (same bool) {
 	o.Labels, o.Owners, o.Finalizers = base.Labels, base.Owners, base.Finalizers
 	same = true
@@ -110,7 +123,7 @@ func (o *Object[T]) setEnvelope(from, base *Object[T]) (same bool) {
 	return same
 }
 
-// copyOfList returns a copy of list. Nil takes the place of an empty list: the two are the same to the store.
+// copyOfList returns a copy of list, or nil if list is empty: to the store, the two are the same.
 func copyOfList[E any](list []E) []E {
 	if len(list) == 0 {
 		return nil
@@ -118,7 +131,7 @@ func copyOfList[E any](list []E) []E {
 	return slices.Clone(list)
 }
 
-// copyOfMap is copyOfList of a map.
+// copyOfMap is copyOfList for a map.
 func copyOfMap[K comparable, E any](m map[K]E) map[K]E {
 	if len(m) == 0 {
 		return nil
@@ -126,7 +139,7 @@ func copyOfMap[K comparable, E any](m map[K]E) map[K]E {
 	return maps.Clone(m)
 }
 
-// labelsBefore returns the labels of old for a next that has others, and nil if it has the same.
+// labelsBefore returns the labels of old if those of next differ. If not, it returns nil.
 func labelsBefore[T any](next, old *Object[T]) map[string]string {
 	switch {
 	case maps.Equal(next.Labels, old.Labels):
@@ -138,29 +151,28 @@ func labelsBefore[T any](next, old *Object[T]) map[string]string {
 	}
 }
 
-// Condition is one thing that a controller says about an object, in its status: whether it is so, since when, and why.
+// Condition is one fact that a controller reports in the status of an object.
 type Condition struct {
-	Type string // what it is about, such as "Ready"
-	OK   bool   // whether it is so
+	Type string // the fact, such as "Ready"
+	OK   bool   // whether it is true
 
 	Reason  string // why, in one word for programs, such as "ImagePullFailed"
 	Message string // why, for people
 
-	// Generation is the Object.Generation that was looked at. If it is less than that of the object, the condition is about
-	// an object that somebody has changed since.
+	// Generation is the Object.Generation that the controller has seen. If it is less than that of the object, the condition is
+	// stale.
 	Generation int64
 
-	// Since is when OK last changed. Set sees to it.
+	// Since is the time of the last change of OK. Set sets it.
 	Since time.Time
 }
 
-// Conditions are what the status of an object says, one of each Type, in the order in which they came. The zero value is
-// ready to use.
+// Conditions are the conditions in the status of an object, one of each Type, oldest first. The zero value is ready to use.
 type Conditions []Condition
 
-// Set puts c in the place of the condition of its type, or adds it. Since is the time of now if OK differs from before, or
-// nothing was said before; else it stays as it was, and what c says there is ignored. Set reports whether anything has
-// changed. It changes no array that others may share, so a copy of Conditions stays as it was.
+// Set replaces the condition of the same Type, or appends c. If OK has changed, or there was no such condition, Since becomes the
+// current time. If not, Since keeps its value, and the Since of c is ignored. Set reports whether anything has changed. It
+// allocates a new array, so copies of Conditions stay as they are.
 func (cs *Conditions) Set(c Condition) (changed bool) {
 	next := make(Conditions, len(*cs), len(*cs)+1)
 	copy(next, *cs)
@@ -183,7 +195,7 @@ func (cs *Conditions) Set(c Condition) (changed bool) {
 	return true
 }
 
-// Get returns the condition of a type. False means that nothing is said about it.
+// Get returns the condition of a type, or false if there is none.
 func (cs Conditions) Get(conditionType string) (Condition, bool) {
 	for _, c := range cs {
 		if c.Type == conditionType {
@@ -193,8 +205,8 @@ func (cs Conditions) Get(conditionType string) (Condition, bool) {
 	return Condition{}, false
 }
 
-// AllOK reports whether the conditions of all these types are said to be so, of a generation or a later one. Without types
-// it is about all that are there, and there has to be one.
+// AllOK reports whether the conditions of all these types are OK and at least of that generation. Without types, it asks for all
+// conditions in cs, and returns false if there are none.
 func (cs Conditions) AllOK(generation int64, types ...string) bool {
 	if len(types) == 0 {
 		for _, c := range cs {
@@ -209,7 +221,7 @@ func (cs Conditions) AllOK(generation int64, types ...string) bool {
 	return len(types) > 0
 }
 
-// checkName returns an error unless s is what a backend can hold as the name of something.
+// checkName returns an error unless every backend can store s as a name.
 func checkName(what, s string, limit int) error {
 	switch {
 	case s == "":
@@ -221,7 +233,7 @@ func checkName(what, s string, limit int) error {
 	}
 }
 
-// checkText returns an error unless every backend returns s as it is.
+// checkText returns an error unless every backend can store s.
 func checkText(what, s string) error {
 	switch {
 	case !utf8.ValidString(s):
@@ -232,7 +244,7 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// checkEnvelope returns an error unless the parts of o that the caller owns, but for the key and the value, can be stored.
+// checkEnvelope returns an error unless every backend can store the labels, owners, and finalizers of o.
 func checkEnvelope[T any](o *Object[T]) error {
 	for label, value := range o.Labels {
 		if err := checkName("label", label, backend.MaxKey); err != nil {
@@ -257,7 +269,7 @@ func checkEnvelope[T any](o *Object[T]) error {
 	return nil
 }
 
-// checkSelector returns an error unless sel can be asked of every backend.
+// checkSelector returns an error unless every backend can evaluate sel.
 func checkSelector(sel *Selector) error {
 	if err := checkText("prefix", sel.Prefix); err != nil {
 		return err

@@ -11,24 +11,22 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Patch reads an object, lets change change it, and writes it; and all of it again as long as somebody else was faster:
-// up to 10 times, with pauses that grow from a millisecond to a tenth of a second, about half a second in all. It returns
-// the object as stored. When change has changed nothing, nothing is written.
+// Patch reads an object, calls change to edit it, and writes it with Update. It returns the object as stored. If another writer was
+// faster, Patch starts again: up to 10 times, with pauses from a millisecond to a tenth of a second, about half a second in all. If
+// change changes nothing, Patch writes nothing.
 //
-// Change may be called several times, each time with a fresh object: it should do nothing but change it. What it does to
-// Key, UID and Version is ignored. When it returns an error, nothing is written, nothing is tried again, and Patch returns
-// that error as it is.
+// Patch may call change several times, each time with a fresh object, so change must have no other effects. Patch ignores changes of
+// Key, UID, and Version. If change returns an error, Patch writes nothing and returns that error as it is.
 //
-// A precondition is checked with each write. A conflict with one that can never hold again, since the object has moved on,
-// is returned at once. Under [RequestID], a Patch that was accepted before is not applied again, and returns the object as it is
-// now, or its last state; change may be called all the same, and its result is thrown away.
+// Each write checks the preconditions. If one of them can never hold again, Patch returns the conflict at once. With the [RequestID]
+// of an accepted write, Patch applies nothing and returns the current object, or its last state; it may still call change.
 func Patch[T any](
 	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
 ) (Object[T], error) {
 	return patch(ctx, s, key, opUpdate, s.Update, change, pre)
 }
 
-// PatchStatus is Patch with UpdateStatus: what change does to anything but the status is ignored.
+// PatchStatus is [Patch] with UpdateStatus: it writes the status and ignores all other changes.
 func PatchStatus[T any](
 	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
 ) (Object[T], error) {
@@ -42,7 +40,7 @@ func patch[T any](
 ) (Object[T], error) {
 	var (
 		result Object[T]
-		final  error // what no further attempt can mend
+		final  error // ends the retries
 	)
 	err := retry.OnConflict(ctx, patchBackoff(), func(ctx context.Context) error {
 		read, err := s.Get(ctx, key)
@@ -75,8 +73,8 @@ func patch[T any](
 	return result, nil
 }
 
-// repeated returns what a write under RequestID returned that was accepted before, or else the error given. It sends the write
-// with version 0, which no object has: it can be answered, but not applied.
+// repeated returns the result of a write with the same RequestID that was accepted before. If there is none, it returns the error
+// otherwise. It sends the write with version 0, which no object has, so that the write is never applied.
 func repeated[T any](
 	ctx context.Context, key string, do func(context.Context, Object[T], ...Precondition) (Object[T], error),
 	pre []Precondition, otherwise error,
@@ -91,8 +89,8 @@ func repeated[T any](
 	return o, err
 }
 
-// patchBackoff lets a crowd that writes one object come apart: a read and a write take less than the first pause, and
-// each pause is drawn from a range as wide as itself.
+// patchBackoff spreads out concurrent writers of one object. A read and a write take less than the first pause, and the jitter of each
+// pause is as long as the pause.
 func patchBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 100 * time.Millisecond}
 }
@@ -106,15 +104,15 @@ func patchBackoff() wait.Backoff {
 //   - If seen does not have the object, change gets an empty one, and CreateOrUpdate calls Create.
 //   - If the store refuses that write with [ErrConflict], [ErrNotFound], or [ErrExists], if change returns an error, if a value
 //     is not plain data (see [Memory]) and so cannot be copied, or if seen is nil: CreateOrUpdate reads the object from the
-//     store, lets change edit it, and writes it, as [Patch] does, until nobody else is faster.
+//     store, lets change edit it, and writes it, as [Patch] does.
 //
-// So what change decided on a stale object is never written, and is never returned as an error. Change may be called several
-// times, each time with another object; Object.UID is empty for one that is to be created. What it does to Key, UID, and
-// Version is ignored. An Update leaves the status as it is; a Create stores it. If change returns an error for an object
-// that was read from the store, CreateOrUpdate writes nothing, does not try again, and returns that error as it is.
+// So a decision on a stale object is never written and never returned as an error. CreateOrUpdate may call change several times, each
+// time with another object, whose UID is empty if it does not exist yet. Changes of Key, UID, and Version are ignored. An Update
+// leaves the status as it is; a Create stores it. If change returns an error for an object that was read from the store,
+// CreateOrUpdate writes nothing and returns that error as it is.
 //
-// It takes no preconditions: what holds for a creation does not hold for an update. The fence of ctx goes with each write. If
-// the outcome is unknown, call it again.
+// CreateOrUpdate takes no preconditions, because none fits both a creation and an update. Each write carries the fence of ctx. If the
+// outcome is unknown, call CreateOrUpdate again.
 func CreateOrUpdate[T any](
 	ctx context.Context, s Store[T], seen cache.Reader[string, Object[T]], key string, change func(*Object[T]) error,
 ) (result Object[T], err error) {
@@ -123,7 +121,7 @@ func CreateOrUpdate[T any](
 			return result, err
 		}
 	}
-	var final error // what no further attempt can mend
+	var final error // ends the retries
 	raced := func(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrNotFound) }
 	err = retry.OnError(ctx, patchBackoff(), raced, func(ctx context.Context) error {
 		var changeErr error
@@ -154,7 +152,7 @@ func CreateOrUpdate[T any](
 	return result, nil
 }
 
-// writeSeen is the attempt of [CreateOrUpdate] that trusts a cache. It is not done if the object has to be read.
+// writeSeen is the attempt of [CreateOrUpdate] with the cached object. It returns false if the object must be read from the store.
 func writeSeen[T any](
 	ctx context.Context, s Store[T], seen cache.Reader[string, Object[T]], key string, change func(*Object[T]) error,
 ) (result Object[T], done bool, err error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Precondition has to hold for a write to be accepted. All that are given have to hold. The zero value always holds.
+// Precondition is a condition on a write. The store refuses the write unless all its preconditions hold. The zero value always holds.
 //
-// Make one with [IfVersion], [IfUID], [IfTerm] or [RequestID]. Its methods say what it asks for, and String shows it.
+// [IfVersion], [IfUID], [IfTerm], and [RequestID] return one. Its methods report what it asks for, so that a test or a log can show it.
 type Precondition struct {
 	asks    question
 	version informer.Version
@@ -20,7 +20,7 @@ type Precondition struct {
 	request string
 }
 
-// question is what a precondition asks for: one bit each.
+// question is a set of bits: what a precondition asks for.
 type question uint8
 
 const (
@@ -30,49 +30,49 @@ const (
 	askRequest
 )
 
-// IfVersion holds while the stored object has version v. Else the write is refused with [ErrConflict].
+// IfVersion holds if the stored object has version v. If not, the write is refused with [ErrConflict].
 func IfVersion(v informer.Version) Precondition { return Precondition{asks: askVersion, version: v} }
 
-// IfUID holds while the stored object has this UID: not the object that was created again under the same key. Else the
-// write is refused with [ErrConflict].
+// IfUID holds if the stored object has this UID. If not, such as after the key was created again, the write is refused with
+// [ErrConflict].
 func IfUID(uid string) Precondition { return Precondition{asks: askUID, uid: uid} }
 
-// IfTerm holds unless a write with a greater term of the same lease was accepted before, on any object of any kind in the
-// same database. Else the write is refused with [ErrFenced]. Terms of other leases have nothing to do with it.
+// IfTerm refuses the write with [ErrFenced] if a write with a greater term of the same lease was accepted before, on any object of any
+// kind in the same database. Each lease has its own terms.
 //
-// Under the context of a leader or of a slot, each write carries its term by itself: see [WithFence]. IfTerm is for a term
-// that came another way, such as in a message.
+// Under the context of a leader or a slot, each write carries its term without IfTerm: see [WithFence]. IfTerm is for a term that
+// arrived another way, such as in a message.
 //
-// A write that carries no term is not checked: it passes, whatever terms were seen. Zero is a term like any other.
-// A term is seen with every write that is accepted, also with one that had nothing to change.
+// A write without a term is not checked. Zero is a term like any other. An accepted write records its term even if it changes
+// nothing.
 func IfTerm(lease string, term uint64) Precondition {
 	return Precondition{asks: askTerm, fence: Fence{Lease: lease, Term: term}}
 }
 
-// RequestID gives the write an identity, so that it can be sent again when its acknowledgement was lost: a write whose id
-// belongs to a write that was accepted is not applied again, and no other precondition is looked at. It returns the object
-// as it is now, or its last state if it is gone; its Version tells whether anybody has written since. The id has to be unique
-// among the writes of the key, such as a UUID made for this write; for another operation it is refused with
-// [ErrInvalid]. A write that was refused, or had nothing to change, may be sent again under its id.
+// RequestID makes a write safe to send again, such as after its reply was lost. If a write with the same id was accepted before, the
+// write is not applied again, and its other preconditions are ignored. The call returns the current object, or its last state if it
+// was deleted; its Version shows whether somebody has written since.
 //
-// The last 8 ids of each key are remembered, also when the object is deleted and created again, for as long as the
-// backend knows of the deletion: as long as a watch can start from before it. An empty id is none; of several the first
-// counts.
+// The id must be unique among the writes of the key, such as a UUID. If another operation has used it, the write is refused with
+// [ErrInvalid]. A write that was refused, or that changed nothing, may be sent again with its id.
+//
+// The store remembers the last 8 ids of each key. After a deletion, it remembers them as long as a watch can start from before
+// the deletion. An empty id is ignored. If there are several ids, the first one counts.
 func RequestID(id string) Precondition { return Precondition{asks: askRequest, request: id} }
 
-// Version returns the version that the stored object has to have. False means that p does not ask for one.
+// Version returns the version of [IfVersion], or false if p is another precondition.
 func (p Precondition) Version() (informer.Version, bool) { return p.version, p.asks&askVersion != 0 }
 
-// UID returns the UID that the stored object has to have. False means that p does not ask for one.
+// UID returns the UID of [IfUID], or false if p is another precondition.
 func (p Precondition) UID() (string, bool) { return p.uid, p.asks&askUID != 0 }
 
-// Fence returns the term of the write and its lease. False means that p has none.
+// Fence returns the lease and the term of [IfTerm], or false if p is another precondition.
 func (p Precondition) Fence() (Fence, bool) { return p.fence, p.asks&askTerm != 0 }
 
-// RequestID returns the id of [RequestID]. False means that p has none.
+// RequestID returns the id of [RequestID], or false if p is another precondition.
 func (p Precondition) RequestID() (string, bool) { return p.request, p.request != "" }
 
-// String returns p as it was made, such as IfVersion(7) or IfTerm("shop", 3).
+// String returns the call that made p, such as IfVersion(7) or IfTerm("shop", 3).
 func (p Precondition) String() string {
 	switch p.asks {
 	case askVersion:
@@ -88,7 +88,7 @@ func (p Precondition) String() string {
 	}
 }
 
-// requestOf returns the id of [RequestID] among the preconditions, or "".
+// requestOf returns the first id of a [RequestID] in pre, or "".
 func requestOf(pre []Precondition) string {
 	for i := range pre {
 		if pre[i].request != "" {
@@ -98,31 +98,31 @@ func requestOf(pre []Precondition) string {
 	return ""
 }
 
-// Fence is the term in which a leader writes, and the lease that the term belongs to.
+// Fence is the term of a leader, and the lease that the term belongs to.
 type Fence = backend.Fence
 
-// fenceKey is the key of a fence in a context. The value is a Fence; one without a lease is none.
+// fenceKey is the context key of a Fence. A Fence without a lease means no fence.
 type fenceKey struct{}
 
-// WithFence returns a context whose writes, to any store, carry f as [IfTerm] does. It takes the place of the fence that ctx
-// has. Package leaderelect calls it for the contexts of leaders and slots, so a reconcile of a leader need not.
+// WithFence returns a context under which each write to any store carries f, as with [IfTerm]. It replaces the fence of ctx. Package
+// leaderelect calls WithFence for the contexts of leaders and slots, so your reconciler need not.
 //
-// context.WithoutCancel keeps the fence, so that last writes are fenced too.
+// context.WithoutCancel keeps the fence, so writes during a shutdown are fenced too.
 func WithFence(ctx context.Context, f Fence) context.Context {
 	return context.WithValue(ctx, fenceKey{}, f)
 }
 
-// Unfenced returns a context whose writes carry no fence. It is for what is true whoever leads, such as a heartbeat.
+// Unfenced returns a context under which writes carry no fence. Use it for facts that do not depend on who leads, such as a heartbeat.
 func Unfenced(ctx context.Context) context.Context { return WithFence(ctx, Fence{}) }
 
-// FenceFrom returns the fence that the writes under ctx carry. False means that they carry none.
+// FenceFrom returns the fence of writes under ctx, or false if there is none.
 func FenceFrom(ctx context.Context) (Fence, bool) {
 	f, _ := ctx.Value(fenceKey{}).(Fence)
 	return f, f.Lease != ""
 }
 
-// fencesOf returns the fences of a write: that of its context, and those among its preconditions. There is one of each
-// lease. Of two terms of one lease the lesser is over, so the write is refused.
+// fencesOf returns the fences of a write, from its context and its preconditions, one for each lease. If they name two terms of one
+// lease, the lesser is over, and fencesOf returns the error of that.
 func fencesOf(ctx context.Context, pre []Precondition) ([]Fence, error) {
 	var fences []Fence
 	add := func(f Fence) error {
@@ -160,7 +160,7 @@ func fencesOf(ctx context.Context, pre []Precondition) ([]Fence, error) {
 }
 
 func sortFences(fences []Fence) {
-	for i := 1; i < len(fences); i++ { // there are two, mostly
+	for i := 1; i < len(fences); i++ { // seldom more than two
 		for at := i; at > 0 && strings.Compare(fences[at].Lease, fences[at-1].Lease) < 0; at-- {
 			fences[at], fences[at-1] = fences[at-1], fences[at]
 		}

@@ -16,111 +16,108 @@ import (
 	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 )
 
-// Store is a system of record for the objects of one kind. Every Store is an informer.ListWatcher, Pager, Equaler and
-// Bookmarker of its objects. [Open] makes one of any backend.
+// Store holds the objects of one kind. It is an informer.ListWatcher, Pager, Equaler, and Bookmarker of them. [Open] returns the Store
+// of a kind in a backend.
 //
-// What goes in and what comes out are deep copies: nothing that a caller does to an object, before or after, changes
-// the store or what another caller holds. All methods may be called by several goroutines at once. Every error but the
-// cause of a context that ended a Watch is an [*Error].
+// Arguments and results are deep copies: no change of one reaches the store or another caller. All methods are safe for concurrent
+// use. Every error is an [*Error], except the cause of a context that ended a Watch.
 //
-// Get, List, ListPages, Select, Watch, and WatchSelected read. Reads are fresh: they see every write that was accepted before
-// them.
+// Get, List, ListPages, Select, Watch, and WatchSelected read. A read sees every write that was accepted before it.
 //
-// Create, Update, UpdateStatus, and Delete write. A write is refused with [ErrInvalid], [ErrFenced], [ErrExists] or
-// [ErrNotFound], or [ErrConflict], checked in this order. A write that is refused changes nothing. A write that was accepted
-// before under the same [RequestID] is not applied again. Each write carries the fence of its context: see [WithFence].
+// Create, Update, UpdateStatus, and Delete write. If several reasons to refuse a write apply, the error is the first of [ErrInvalid],
+// [ErrFenced], [ErrExists] or [ErrNotFound], and [ErrConflict]. A refused write changes nothing. A write with the [RequestID] of an
+// accepted write is not applied again. Each write carries the fence of its context: see [WithFence]. Some backends let a write join
+// your own transaction: see their WithTx.
 type Store[T any] interface {
-	// Kind is the name of the kind of object that this is a store of.
+	// Kind returns the name of the kind.
 	Kind() string
 
-	// Get returns the object under key, or [ErrNotFound], or [ErrDecode].
+	// Get returns the object under key. If there is none, the error is [ErrNotFound]; if its record does not decode, [ErrDecode].
 	Get(ctx context.Context, key string) (Object[T], error)
 
-	// List returns all objects, in order of key, and the version at which the list is current. Objects that do not decode
-	// are among the Unread ones of the list, with nothing but their Kind, Key and Version.
+	// List returns all objects, in order of key, and the version at which the list is current. An object that does not decode is
+	// among the Unread ones, with only its Kind, Key, and Version.
 	List(ctx context.Context) (informer.List[Object[T]], error)
 
-	// ListPages yields what List returns in pages, as the backend has them.
+	// ListPages yields the result of List in the pages of the backend.
 	ListPages(ctx context.Context) iter.Seq2[informer.List[Object[T]], error]
 
-	// Select returns the objects that sel selects, in order of key, and the version at which the list is current. With
-	// the zero Selector it is List.
+	// Select returns the objects that sel selects, in order of key, and the version at which the list is current. The zero Selector
+	// selects all objects.
 	Select(ctx context.Context, sel Selector) (informer.List[Object[T]], error)
 
-	// Watch yields every change after the given version, in order of version, and goes on until the consumer leaves
-	// the loop or ctx ends. Zero stands for the time before the first change. The version of an event is that of its
-	// object; a deletion carries the last state of the object under the version of the deletion. Bookmarks say that
-	// nothing happened to this kind up to a version. There is one at least every [backend.BookmarkInterval], also when
-	// nothing happens at all.
+	// Watch yields every change after the given version, in order of version, until the loop breaks or ctx ends. Version zero is
+	// before the first change. The version of an event is that of its object. A deletion carries the last state of the object, with
+	// the version of the deletion.
 	//
-	// Where the backend Skips, a write that another write of the same key has followed may be left out. Deletions never
-	// are.
+	// A bookmark says that nothing else has happened to this kind up to its version. Watch yields a bookmark at least every
+	// [backend.BookmarkInterval], even if nothing happens.
 	//
-	// The last pair that it yields, when it has to end, is an error alone: [informer.ErrExpired] when the changes after the
-	// version are not all known any more (also in the middle, to a consumer that is too slow) or when the store has
-	// not reached that version, [context.Cause] of ctx when ctx ends.
+	// If the backend Skips, a Watch may leave out a write that a later write of the same key has replaced. It never leaves out a
+	// deletion.
+	//
+	// A Watch that ends by itself yields an error last. The error is [informer.ErrExpired] if some changes after the version are
+	// not known any more, which can also happen to a consumer that falls behind, or if the store has not reached the version. If ctx
+	// ends, the error is [context.Cause] of ctx.
 	Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
 
-	// WatchSelected is Watch of the objects that sel selects. An object that enters the selection is told as Added, and one
-	// that leaves it as Deleted, in the state with which it left. Where the backend Skips, the deletion of an object that
-	// was not in the selection may be told too. See [Selected] for an informer of a selection.
+	// WatchSelected is Watch for the objects that sel selects. An object that enters the selection is Added. An object that leaves it
+	// is Deleted, in the state in which it left. If the backend Skips, WatchSelected may also yield the deletion of an object that
+	// was not in the selection. For an informer of a selection, see [Selected].
 	WatchSelected(ctx context.Context, sel Selector, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
 
-	// Create stores a new object and returns it as stored. The store sets UID, Version, Generation and Created; what the caller
-	// wrote there and in Deleting is ignored. [ErrExists] when the key is taken. To a precondition, an object that is
-	// not there has version 0 and no UID.
+	// Create stores a new object and returns it as stored. The store sets UID, Version, Generation, and Created; it ignores these
+	// fields of obj, and Deleting. If the key is taken, the error is [ErrExists]. To a precondition, an object that does not exist
+	// has version 0 and no UID.
 	Create(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
 
-	// Update replaces Value, Labels, Owners and Finalizers of an object and returns it as stored. It is a compare-and-swap:
-	// obj.Version has to be the version that is stored, and obj.UID, unless empty, the UID; else [ErrConflict]. What
-	// the caller wrote in Generation, Created and Deleting is ignored, and so is the status in Value, when the type has
-	// one: it stays what it is.
+	// Update replaces Value, Labels, Owners, and Finalizers, and returns the object as stored. Update is a compare-and-swap: if
+	// obj.Version is not the stored version, or obj.UID is neither empty nor the stored UID, the error is [ErrConflict]. Update
+	// ignores Generation, Created, and Deleting of obj. If T has a status, Update keeps the stored status.
 	//
-	// An Update that changes nothing writes nothing: it makes no event and returns the object with the version that
-	// it had. An Update that leaves an object without finalizers whose Deleting is set removes it, and returns its
-	// last state.
+	// An Update that changes nothing writes nothing: it causes no event, and returns the object with its old version. If Deleting is
+	// set and obj has no Finalizers, Update removes the object and returns its last state.
 	Update(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
 
-	// UpdateStatus replaces the status in Value and nothing else; all other fields of obj but those that Update compares
-	// are ignored. It is the same compare-and-swap as Update. [ErrInvalid] when the type has no status.
+	// UpdateStatus replaces the status in Value and nothing else. It is the same compare-and-swap as Update. If T has no status, the
+	// error is [ErrInvalid].
 	UpdateStatus(ctx context.Context, obj Object[T], pre ...Precondition) (Object[T], error)
 
-	// Delete removes an object, whatever its version, when no precondition says otherwise. It returns the last state of the
-	// object, with the version of the deletion. An object with finalizers stays, with Deleting set, until an Update has
-	// removed the last of them, and is returned so; deleting it again does nothing.
+	// Delete removes an object of any version, unless a precondition fails. It returns the last state of the object, with the version
+	// of the deletion. If the object has finalizers, Delete only sets Deleting and returns the object; the Update that removes the
+	// last finalizer removes the object. A second Delete changes nothing.
 	Delete(ctx context.Context, key string, pre ...Precondition) (Object[T], error)
 
-	// Equal reports whether a and b are the same version of the same object. It makes the store an informer.Equaler, whose
-	// informers deliver nothing for objects that a new list brings unchanged.
+	// Equal reports whether a and b are the same version of the same object. An informer calls no handler for an object that is
+	// Equal in a new list.
 	Equal(a, b Object[T]) bool
 
-	// BookmarkPeriod returns [backend.BookmarkInterval]. It makes the store an informer.Bookmarker, whose informers notice a
-	// watch that hangs.
+	// BookmarkPeriod returns [backend.BookmarkInterval]. An informer uses it to notice a watch that hangs.
 	BookmarkPeriod() time.Duration
 
 	// Stats returns the records that do not decode.
 	Stats() Stats
 }
 
-// Selector says which objects a Select returns or a WatchSelected tells of: those that all of it holds for. The zero value
-// selects all. Its fields are the Prefix of the key, such as "shop/" for a namespace, and the Labels that are required.
+// Selector selects objects by the Prefix of the key, such as "shop/" for a namespace, and by Labels. An object must meet all
+// requirements. The zero value selects all objects.
 type Selector = backend.Query
 
 // Requirement is what a [Selector] requires of one label:
 //
-//	{Label: "tier"}                                 there is such a label
-//	{Label: "tier", Not: true}                      there is none
-//	{Label: "tier", Values: {"front"}}              it has one of these values
-//	{Label: "tier", Values: {"front"}, Not: true}   it has none of these values, or is not there
+//	{Label: "tier"}                                 the object has the label
+//	{Label: "tier", Not: true}                      the object does not have the label
+//	{Label: "tier", Values: {"front"}}              the label has one of these values
+//	{Label: "tier", Values: {"front"}, Not: true}   the label has none of these values, or the object does not have it
 type Requirement = backend.Requirement
 
-// Selected returns the source of the objects of s that sel selects, for an informer that need not mirror a whole kind: the
-// objects of a tenant, or of a shard.
+// Selected returns a source of the objects of s that sel selects, such as those of one tenant. Its informer mirrors only these objects:
 //
 //	front := store.Selector{Prefix: "shop/"}
 //	inf, err := informer.New(store.Selected(apps, front), store.Key, informer.Config{})
 //
-// It is an informer.Equaler and Bookmarker. Versions are those of s, so whoever waits for the version of any write does not wait in vain.
+// The source is an informer.Equaler and Bookmarker. Its bookmarks carry the version of the whole backend, so that an informer reaches
+// the version of any write.
 func Selected[T any](s Store[T], sel Selector) informer.ListWatcher[Object[T]] {
 	if s == nil {
 		panic("store: Selected needs a store")
@@ -147,8 +144,8 @@ func (s *selected[T]) Watch(ctx context.Context, after informer.Version) iter.Se
 	return s.store.WatchSelected(ctx, s.sel, after)
 }
 
-// Open returns the store of one kind of objects in b. To open a kind again gives the same objects; it is an error to
-// do so with another T. It reads and writes nothing.
+// Open returns the Store of a kind in b. A kind may be opened several times, but only with one T. Open reads and writes nothing in the
+// database. It returns an error if cfg or the name of the kind is invalid, or if the codec cannot keep every value of T.
 func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error) {
 	fail := func(err error) (Store[T], error) { return nil, failed(opOpen, kind, "", err) }
 	s := &engine[T]{kind: kind, db: b}
@@ -197,38 +194,37 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 
 // Config is the configuration of a [Store] of values of type T. Its zero value is ready to use.
 type Config[T any] struct {
-	// Encode and Decode are the codec of the values: what they make of each other's results is the same value, and the same
-	// value always has the same bytes. They are called by several goroutines at once, and keep nothing of what they get.
-	// Set both or none. They default to encoding/json, which refuses strings that are not UTF-8; then T has to be a type
-	// that JSON keeps whole.
+	// Encode and Decode are the codec of values. Decode must restore what Encode was given, and Encode must return the same bytes for
+	// the same value. Neither may keep its argument, and both must be safe for concurrent use. Set both or none. They default to
+	// encoding/json; then Open returns an error if JSON does not keep all of T, and a write of a string that is not UTF-8 is refused.
 	//
-	// A [Memory] keeps values of plain data as they are when neither is set.
+	// Without a codec, a [Memory] keeps values of plain data as they are.
 	Encode func(T) ([]byte, error)
 	Decode func([]byte) (T, error)
 
-	// NewUID returns a UID that it has never returned before. It is called for every Create, without locks, by several
-	// goroutines at once. Defaults to 130 random bits as text. Set it to have the same UIDs in every run of a test.
+	// NewUID returns a UID that it has never returned before. Each Create calls it, without locks, and several may do so concurrently.
+	// Defaults to 130 random bits as text. Set it to have the same UIDs in every run of a test.
 	NewUID func() string
 
-	// OnUndecodable is called when a list or a watch has met a record that does not decode, once for each version. The error
-	// wraps [ErrDecode], and its Have is the version. The goroutine that reads calls it, without locks: it must be quick.
+	// OnUndecodable is called when a list or a watch reads a record that does not decode, once for each version. The error wraps
+	// [ErrDecode], and its Have is the version. The reading goroutine calls it, without locks, and waits for it.
 	OnUndecodable func(*Error)
 
-	// Logger logs the records that do not decode. Defaults to slog.Default().
+	// Logger logs each record that does not decode. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Stats is the state of a [Store] that no caller's error reports.
+// Stats is a snapshot of the state of a [Store].
 type Stats struct {
-	// Undecodable has an error for each record that lists and watches have met and that did not decode, in order of key. It
-	// no longer has one for a record that was repaired or deleted, once a list or a watch of this Store has seen that.
+	// Undecodable has an [ErrDecode] for each record that a list or a watch could not decode, in order of key. When a later list
+	// or watch reads that the record was repaired or deleted, its error is removed.
 	Undecodable []*Error
 
-	// Fenced is the number of writes through this Store that were refused because a later leader has written: see ErrFenced.
+	// Fenced counts the writes through this Store that were refused with [ErrFenced].
 	Fenced uint64
 }
 
-// withDefaults returns c with every zero value replaced, but for the codec.
+// withDefaults returns c with defaults for all fields except the codec.
 func (c Config[T]) withDefaults() Config[T] {
 	if c.NewUID == nil {
 		c.NewUID = rand.Text
