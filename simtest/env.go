@@ -338,7 +338,7 @@ func (g *gate) Watch(
 				yield(backend.Change{}, err)
 				return
 			}
-			told := at
+			told, idle := at, at >= limit
 			for _, c := range p.run.db.after(at, limit) {
 				at = c.record.Version
 				if c.kind == kind && q.Concern(&c.record) {
@@ -348,7 +348,7 @@ func (g *gate) Watch(
 					break // limit may have changed
 				}
 			}
-			if told != at && !yield(backend.Change{Version: at}, nil) {
+			if (told != at || idle) && !yield(backend.Change{Version: at}, nil) {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,6 +85,7 @@ func TestEachFaultDoesWhatItSaysInRunMode(t *testing.T) {
 
 // Each election gives the next term, and each worker gets its own key.
 func TestRunModeHasElectionsAndWorkers(t *testing.T) {
+	var mu sync.Mutex
 	var terms []uint64
 	most, now := 0, 0
 	world := func() simtest.World {
@@ -100,10 +102,14 @@ func TestRunModeHasElectionsAndWorkers(t *testing.T) {
 					require.True(t, ok)
 					require.NoError(t, l.Err())
 					return controller.Result{}, env.Effect(ctx, "work on "+key, func(ctx context.Context) error {
+						mu.Lock()
 						terms = append(terms, l.Term())
 						now++
 						most = max(most, now)
+						mu.Unlock()
 						time.Sleep(time.Second)
+						mu.Lock()
+						defer mu.Unlock()
 						now--
 						return nil
 					})

@@ -145,7 +145,7 @@ func (p *process) watch(src any) error {
 }
 
 // next returns up to where a watch may go on that has come to a version, or the error with which it ends. In run mode it waits until
-// there is something to hear.
+// there is something to hear, or for some time, and then returns the version itself: the watch is open, and has nothing new.
 func (v *view) next(ctx context.Context, at informer.Version) (limit informer.Version, err error) {
 	for {
 		v.mu.Lock()
@@ -169,9 +169,8 @@ func (v *view) next(ctx context.Context, at informer.Version) (limit informer.Ve
 			return 0, err
 		}
 		v.p.run.wakeUp()
-		select {
-		case <-v.wake:
-		case <-ctx.Done():
+		if v.isIdle(ctx) {
+			return at, nil // a bookmark
 		}
 	}
 }
@@ -186,7 +185,10 @@ func (v *view) hear() bool {
 	}
 	v.mu.Unlock()
 	if hears {
-		v.wake <- struct{}{}
+		select {
+		case v.wake <- struct{}{}:
+		default:
+		}
 		synctest.Wait()
 	}
 	return hears
@@ -196,4 +198,21 @@ func (v *view) isWaiting() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.waiting
+}
+
+// idleTime is how long a watch says nothing at most, in run mode.
+const idleTime = 4 * time.Second
+
+// isIdle waits until the watch may go on, or ctx ends. It returns true if there was nothing to hear for some time.
+func (v *view) isIdle(ctx context.Context) bool {
+	idle := time.NewTimer(idleTime)
+	defer idle.Stop()
+	select {
+	case <-v.wake:
+		return false
+	case <-ctx.Done():
+		return false
+	case <-idle.C:
+		return true
+	}
 }
