@@ -12,90 +12,86 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Config is the configuration of a [Controller]. The zero value is ready for use. What is not configured costs nothing.
+// Config configures a [Controller]. The zero value is ready for use.
 type Config[K comparable] struct {
-	// Workers is the number of keys that are reconciled at once. Defaults to 1. [Controller.SetWorkers] changes it.
+	// Workers is the number of keys that are reconciled concurrently. Defaults to 1. [Controller.SetWorkers] changes it.
 	Workers int
 
-	// Queue configures the queue of the keys: RateLimiter, the backoff after a failure; MaxAttempts and MaxElapsed, after which a
-	// key is parked; Debounce; Group and GroupLimit; DispatchLimit, how fast reconciles begin; Aging; and Hooks, from which
-	// metrics such as workqueue_adds_total are made. In a controller MaxElapsed also limits how long a key may be unfinished,
-	// counted from the first reconcile that failed or did not finish. Do not share a RateLimiter between controllers; a
-	// DispatchLimit may be shared. Name has to stay empty, since the controller gives its own; Timestamps are always on; Logger
-	// defaults to that of the controller.
+	// Queue configures the queue of keys: RateLimiter, the backoff after a failure; MaxAttempts and MaxElapsed, after which a
+	// key is parked; Debounce; Group and GroupLimit; DispatchLimit, how fast reconciles begin; Aging; and Hooks, for metrics such
+	// as workqueue_adds_total. In a controller, MaxElapsed also limits how long a key may be unfinished, counted from the first
+	// reconcile that failed or did not finish. Do not share a RateLimiter between controllers; a DispatchLimit may be shared.
+	// Name must be empty: the queue has the name of the controller. Timestamps are always on. Logger defaults to the Logger of
+	// the controller.
 	Queue workqueue.Config[K]
 
-	// Background is the priority of what is no news: objects that are there when a Run begins, and those that a resync repeats.
-	// News of such a key raises it to the priority of the watch, which is 0 by default. Background should be negative.
-	// Defaults to -1. If it is positive, there is no difference: keys are reconciled in the order in which they came.
+	// Background is the priority of keys from initial lists and resyncs. A change raises such a key to the priority of the watch,
+	// which is 0 by default. Background should be negative. Defaults to -1. A positive value disables this: the priority is 0.
 	Background int
 
-	// Resync is the time after which every key is reconciled again, although nothing has happened: a second look at a world that
-	// others change. Each key has a random turn in each period, so they are spread over it. The keys are those of all objects that
-	// count for a watch of [For], [Owns], or [Watches], and those that are parked. A parked key gets one attempt, not a whole
-	// budget. When cannot cancel a resync. Zero is never.
+	// Resync is the period in which every key is reconciled once more without an event, for an actual state that others change.
+	// Each key has its own random moment in the period. The keys are those of all objects that pass Where of a watch made by
+	// [For], [Owns], or [Watches], and all parked keys. A parked key gets one attempt, not a whole budget. [Watch.When] does not
+	// apply. Zero means never.
 	Resync time.Duration
 
-	// ShardKey returns the text that says which slot a key has, if replicas share the keys: see [Controller.Share]. It must be the
-	// same in all replicas. Keys with the same text are in the same slot: those of one tenant, say. Defaults to what fmt.Sprint
-	// makes of the key.
+	// ShardKey maps a key to the text that determines its slot, if replicas share the keys: see [Controller.Share]. It must be the
+	// same in all replicas. Keys with the same text, such as all keys of a tenant, have the same slot. Defaults to fmt.Sprint.
 	ShardKey func(K) string
 
-	// Expectations make a key wait until the cache shows what its last reconcile has done. Before each reconcile all of them
-	// are asked. A key that waits is held; the event for which it waits releases it, or the time at which it expires, which
-	// is said in the log. Events reach them through [Handles], or through the OnVersion of an informer.
+	// Expectations delay a key until the cache shows the effects of its last reconcile. The controller asks all of them before
+	// each reconcile. A key that has to wait is held until the expected event arrives, or until the expectation expires, which the
+	// controller logs. Events reach expectations through [Handles], or through [informer.Informer.OnVersion].
 	Expectations []Expectations[K]
 
-	// CancelSuperseded makes a key that is added while it is reconciled end that reconcile: its context ends with the cause
-	// ErrSuperseded, and the key is reconciled again at once, without a backoff. What is no news (see Background) does not.
-	// After eight in a row the next reconcile of the key is left in peace. The events of what a Reconcile itself writes end it
-	// too, unless When leaves them out, as store.GenerationChanged does.
+	// CancelSuperseded cancels a reconcile when its key is added again: its context ends with the cause ErrSuperseded, and the key
+	// is reconciled again at once, without a backoff. Initial lists and resyncs cancel nothing. After eight cancellations in a
+	// row, the next reconcile of the key is not canceled. Events of the reconcile's own writes cancel it too, unless When excludes
+	// them, as store.GenerationChanged does.
 	CancelSuperseded bool
 
-	// GaveUp is called with a key that is to be parked and the error of its last attempt, which is the place to write into its
-	// status that nothing tries it again. The key is still in hand, so no other reconcile of it runs, and the context is that of
-	// a reconcile: it has the fence of the leader, and ends after Timeout. If GaveUp returns an error or panics, the key is not
-	// parked: it is reconciled again after its backoff, or the delay of that error, or by the next Run if this one has to stop, and if that attempt fails
-	// too, GaveUp is called again. An event that comes meanwhile revives the key, as if it was parked already.
+	// GaveUp is called before a key is parked, with the error of its last attempt. Use it to write to the status that nothing
+	// retries the key. No reconcile of the key runs meanwhile. The context is like that of a reconcile: it has the fence of the
+	// leader, and ends after Timeout. If GaveUp returns an error or panics, the key is not parked. It is reconciled again after its
+	// backoff or the delay of that error, or by the next Run if this one has to stop. If that attempt fails too, GaveUp is called
+	// again. An event that arrives meanwhile revives the key, as if it were parked already.
 	GaveUp func(ctx context.Context, key K, err error) error
 
-	// Timeout is the time after which the context of a reconcile ends, with a cause that wraps ErrTimeout. Zero means
-	// no limit.
+	// Timeout limits a reconcile: its context ends after this time, with a cause that wraps ErrTimeout. Zero means no limit.
 	Timeout time.Duration
 
-	// Reasons makes each event of a [Watch] note why its keys are added, for Info, Logger and Snapshot: "apps updated". It
-	// costs a look at the clock for each event, and up to a kilobyte for each key that waits. Errors are noted in any case.
+	// Reasons records why each event of a [Watch] adds its keys, for Info, Logger, and Snapshot: "apps updated". It costs a clock
+	// read per event, and up to a kilobyte per waiting key. Errors are recorded in any case.
 	Reasons bool
 
-	// StuckAfter is the time after which Check returns an error if there has been something to do all the time, and no
-	// reconcile has ended. It should be longer than the longest reconcile. Zero is never.
+	// StuckAfter is the time after which Check returns an error if keys were ready or in flight all that time and no reconcile has
+	// ended. It should be longer than the longest reconcile. Zero means never.
 	StuckAfter time.Duration
 
 	// SilentAfter is the time after which Check returns an error if a source is silent: see [informer.Informer.Stale]. A
-	// source that is connected and idle is not. Zero is never.
+	// source that is connected and idle is not silent. Zero means never.
 	SilentAfter time.Duration
 
-	// DrainTimeout is the longest time for which a Run that is told to stop goes on with what it has to do. After that
-	// the contexts of the reconciles in flight end, and what is left waits for the next Run. Defaults to 30 s.
+	// DrainTimeout limits the drain of a Run whose context has ended. At the limit, the contexts of the reconciles in flight end,
+	// and the remaining keys wait for the next Run. Defaults to 30 s.
 	DrainTimeout time.Duration
 
-	// Reads are the informers whose caches reconcile only reads. They are sources of the controller, as the informers of its
-	// inputs are: the manager runs them, and no worker starts before they have synced. A cache that reconcile reads and that is
-	// neither here nor in an input may be empty.
+	// Reads are informers whose caches the reconcile function reads, and that are in no input. They are sources of the controller,
+	// like the informers of its inputs: the manager runs them, and no worker starts before they have synced. A cache that is
+	// neither here nor in an input may still be empty when reconcile reads it.
 	Reads []Source
 
-	// StaleReads makes a key be reconciled again although a cache may not show yet what its last reconcile has written. By default
-	// the key is held: after a write to a store.Store under the context of reconcile, until each source that mirrors the kind of
-	// the object has seen the version of the write, but for 10 s at most. A write to a kind that no source mirrors is not waited for.
-	// Set it if reconcile reads from the stores alone.
+	// StaleReads lets a key be reconciled again before the caches show the writes of its last reconcile. By default, the key is
+	// held after a write to a store.Store under the context of reconcile, until each source that mirrors the kind of the object has
+	// seen the version of the write, but for at most 10 s. A write to a kind that no source mirrors holds nothing. Set StaleReads
+	// if reconcile reads only from stores.
 	StaleReads bool
 
-	// SyncTimeout is the longest time that a Run waits for its sources, and for its watches to have looked at all that is
-	// there. Defaults to 2 min.
+	// SyncTimeout is the longest time that a Run waits until its sources have synced and its watches have mapped the initial
+	// objects. Defaults to 2 min.
 	SyncTimeout time.Duration
 
-	// Logger receives failed reconciles, since nobody else does, and is the base of what [Logger] returns. Defaults to
-	// slog.Default().
+	// Logger receives failed reconciles, and is the base of the loggers that [Logger] returns. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	// Hooks observe the controller.

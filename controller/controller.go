@@ -18,13 +18,12 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Controller calls a reconcile function for every key that is added to it, by [Controller.Add] or by an [Input]. Different keys
-// are reconciled at once, up to Config.Workers; one key is never reconciled twice at once; a key that is added while it
-// is reconciled is reconciled again.
+// Controller calls a reconcile function for each key that [Controller.Add] or an [Input] adds. Different keys are reconciled
+// concurrently, up to Config.Workers; a key is never reconciled twice concurrently. A key that is added during its reconcile is
+// reconciled again.
 //
-// Run does it until its context ends. It may be called again after it returned, once for each term of leadership, say.
-// Connect, Ready and Step do it one key at a time, for tests. Keys that are added while none of these is called
-// wait.
+// Run reconciles until its context ends. It may be called again after it has returned, for example once per term of leadership.
+// Connect, Ready, and Step reconcile one key at a time, for tests. Keys that are added between Runs wait.
 //
 // All methods are safe for concurrent use.
 type Controller[K comparable] struct {
@@ -69,16 +68,16 @@ type Controller[K comparable] struct {
 	stopDrain context.CancelFunc // ends the wait of a drain; nil while there is none
 }
 
-// New returns a controller that calls reconcile for each key that inputs, or [Controller.Add], add to it. The name appears in
-// logs and errors. New returns an error if the name is empty or a field of cfg is out of bounds. It panics if reconcile or an
-// input is nil.
+// New returns a controller that calls reconcile for each key that the inputs or [Controller.Add] add. The name appears in logs
+// and errors. New returns an error if the name is empty or a field of cfg is out of bounds. It panics if reconcile or an input
+// is nil.
 //
-// reconcile makes the world equal to what is desired for one key: it reads the present state of both and changes what
-// differs. How often it is called, and why, must not matter. The controller calls it concurrently for different keys if it has
-// several workers, never concurrently for the same key.
+// reconcile makes the actual state of one key equal to the desired state: it reads both and changes the differences. Its result
+// must not depend on how often or why it is called. With several workers, the controller calls it concurrently for different
+// keys, but never for the same key.
 //
-// The context of reconcile ends when it has to stop: see [Config.Timeout] and [Controller.Run].
-// [Controller.Run] does not return before reconcile does.
+// The context of reconcile ends when it has to stop: see [Config.Timeout] and [Controller.Run]. [Controller.Run] does not return
+// before reconcile does.
 func New[K comparable](
 	name string, reconcile func(context.Context, K) (Result, error), cfg Config[K], inputs ...Input[K],
 ) (*Controller[K], error) {
@@ -135,20 +134,19 @@ func New[K comparable](
 // Name returns the name that was given to New.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Add makes key be reconciled. A key that waits already is reconciled once; one that is being reconciled is reconciled
-// again; one that is parked is revived. What is added while no Run is under way, or while one drains, waits for the next
-// Run. Add does not block.
+// Add adds key to the queue. A key that waits already is reconciled once. A key that is being reconciled is reconciled again. A
+// parked key is revived. A key that is added between Runs, or while a Run drains, waits for the next Run. Add does not block.
 //
 // Add panics if key is not equal to itself, such as a NaN.
 func (c *Controller[K]) Add(key K) { c.AddWith(key, AddOptions{}) }
 
-// AddOptions says how [Controller.AddWith] adds a key. The zero value is Add.
+// AddOptions are the options of [Controller.AddWith]. The zero value is that of Add.
 type AddOptions struct {
-	// Priority is the priority of the key: what is higher is reconciled first. Of two priorities of a key that waits the
-	// higher counts.
+	// Priority is the priority of the key: higher priorities are reconciled first. If a waiting key is added with two
+	// priorities, the higher one counts.
 	Priority int
 
-	// Reason says why, for people: see [Info].
+	// Reason says why the key is added, for people: see [Info].
 	Reason string
 }
 
@@ -178,8 +176,7 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	}
 }
 
-// Snapshot returns what is known of every key that waits, is reconciled, is parked, or has failed, as
-// [workqueue.Queue.Snapshot] does.
+// Snapshot describes every key that waits, is being reconciled, is parked, or has failed, as [workqueue.Queue.Snapshot] does.
 func (c *Controller[K]) Snapshot() []workqueue.KeyInfo[K] { return c.queue.Snapshot() }
 
 // isNil reports whether v is nil, or a nil pointer or function in an interface.

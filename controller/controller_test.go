@@ -377,7 +377,7 @@ func TestAStepAndARunExcludeEachOther(t *testing.T) {
 
 		r := start(t, c.Run)
 		synctest.Wait()
-		assert.PanicsWithValue(t, "controller: Step called while Run is under way", func() { c.Step(t.Context(), "a") })
+		assert.PanicsWithValue(t, "controller: Step called during a Run", func() { c.Step(t.Context(), "a") })
 		require.NoError(t, r.stop())
 		c.CheckInvariants(t)
 	})

@@ -149,7 +149,7 @@ func TestAKeyWhoseExpectationsExpireIsReconciledThenAndTheLogSaysSo(t *testing.T
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
-		assert.Equal(t, "level=WARN msg=\"expectations expired, reconciled all the same\" controller=test key=a\n", out.String())
+		assert.Equal(t, "level=WARN msg=\"expectations expired, reconciled nevertheless\" controller=test key=a\n", out.String())
 		c.CheckInvariants(t)
 
 		exp.expect("b", time.Time{})

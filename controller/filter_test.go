@@ -266,7 +266,7 @@ func TestEachKindOfWatchHasThePriorityOfItsNews(t *testing.T) {
 			}).Priority(2),
 			controller.Watches(inf, func(_ context.Context, o store.Object[string]) ([]string, error) {
 				return []string{o.Key + " below"}, nil
-			}).Priority(-10),
+			}).Priority(-11),
 			controller.Handles(inf, func(add func(string)) informer.Handler[string, store.Object[string]] {
 				return informer.Handler[string, store.Object[string]]{OnAdd: func(o store.Object[string], initial bool) { add(o.Key + " handled") }}
 			}).Priority(4))
@@ -276,11 +276,12 @@ func TestEachKindOfWatchHasThePriorityOfItsNews(t *testing.T) {
 		synctest.Wait()
 		create("new")
 		synctest.Wait()
+		c.AddWith("between", controller.AddOptions{Priority: -10})
 		ready := c.Ready()
-		require.Len(t, ready, 10)
+		require.Len(t, ready, 11)
 		assert.Equal(t, []string{"old handled", "new handled", "new owned", "new mapped", "new"}, ready[:5])
 		assert.ElementsMatch(t, []string{"old", "old owned", "old mapped"}, ready[5:8], "what was there has the priority of the background")
-		assert.Equal(t, []string{"old below", "new below"}, ready[8:], "and no higher one than its news")
+		assert.Equal(t, []string{"between", "old below", "new below"}, ready[8:], "and no higher one than its news")
 	})
 }
 
@@ -310,28 +311,36 @@ func TestTheContextOfAMapperHasTheValuesOfRunAndEndsWithIt(t *testing.T) {
 	})
 }
 
-func TestAStopWaitsForWhoeverAddsTheKeysOfASlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
-		start(t, inf.Run)
-		var acquiring, mapping atomic.Bool
-		began := make(chan struct{})
-		c, _ := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, func(_ context.Context, o object) ([]string, error) {
-			if acquiring.Load() && mapping.CompareAndSwap(false, true) {
-				close(began)
-				time.Sleep(time.Second) // although its context has ended
-				mapping.Store(false)
-				acquiring.Store(false)
+func TestAStopWaitsForAMapperOfAnAcquiredSlotOrAResync(t *testing.T) {
+	for _, resync := range []bool{false, true} {
+		bubble(t, fmt.Sprintf("resync: %v", resync), func(t *testing.T) {
+			inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
+			start(t, inf.Run)
+			var slow, mapping atomic.Bool
+			began := make(chan struct{})
+			cfg := controller.Config[string]{}
+			if resync {
+				cfg.Resync = time.Hour
 			}
-			return []string{o.Key}, nil
-		}))
-		c.Share(&lendable{})
-		r := start(t, c.Run)
-		synctest.Wait()
-		acquiring.Store(true)
-		go c.Acquired(0)
-		<-began
-		require.NoError(t, r.stop())
-		assert.False(t, mapping.Load(), "no mapper runs when Run has returned")
-	})
+			c, _ := newController(t, cfg, noop, controller.Watches(inf, func(_ context.Context, o object) ([]string, error) {
+				if slow.CompareAndSwap(true, false) {
+					mapping.Store(true)
+					close(began)
+					time.Sleep(time.Second) // although its context has ended
+					mapping.Store(false)
+				}
+				return []string{o.Key}, nil
+			}))
+			c.Share(&lendable{})
+			r := start(t, c.Run)
+			synctest.Wait()
+			slow.Store(true)
+			if !resync {
+				go c.Acquired(0)
+			}
+			<-began
+			require.NoError(t, r.stop())
+			assert.False(t, mapping.Load(), "no mapper runs when Run has returned")
+		})
+	}
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// StuckError is what [Controller.Check] returns when there is something to do and nothing gets done.
+// StuckError says that a controller has keys to reconcile and makes no progress. [Controller.Check] returns it.
 type StuckError struct {
-	Controller string    // its name
-	Key        any       // of the reconcile that is under way for longest, or else of the key that is ready for longest
-	InFlight   bool      // there is a reconcile under way
-	Since      time.Time // when it began, or the key became ready
-	Idle       time.Duration
+	Controller string        // the name of the controller
+	Key        any           // the key longest in flight, or, if no key is, the key longest ready
+	InFlight   bool          // Key is in flight
+	Since      time.Time     // when the reconcile of Key began, or Key became ready
+	Idle       time.Duration // the time without progress
 
-	// Stack is that of the worker, nil unless InFlight. Error leaves it out, so that it fits in a line.
+	// Stack is the stack of the worker, or nil if no key is in flight. Error omits it.
 	Stack []byte
 }
 
-// Error says which key it is, and since when.
+// Error names the key, and the time since which it is stuck.
 func (e *StuckError) Error() string {
 	what := "is ready"
 	if e.InFlight {
@@ -30,11 +30,11 @@ func (e *StuckError) Error() string {
 		e.Controller, e.Idle.Round(time.Second), e.Key, what, e.Since.Format(time.RFC3339))
 }
 
-// Check tells whether c does what it is there for. It returns nil while no Run is under way, or it waits for its caches. Else
-// it returns a [*StuckError] if there has been something to do for longer than Config.StuckAfter and no reconcile has ended
-// in that time, and an error for each of its sources that is silent for
-// Config.SilentAfter: see [informer.Informer.Stale]. It looks at all goroutines if a reconcile is stuck, and else costs little. A
-// manager asks it.
+// Check reports whether c makes progress. It returns a [*StuckError] if keys have been ready or in flight for longer than
+// Config.StuckAfter and no reconcile has ended in that time. It returns an error for each source that has been silent for
+// Config.SilentAfter: see [informer.Informer.Stale]. Between Runs, and before the caches have synced, it returns nil.
+//
+// A manager calls Check. It is cheap unless a reconcile is stuck: then it dumps the stacks of all goroutines.
 func (c *Controller[K]) Check() error {
 	c.mu.Lock()
 	working, paused := c.working, c.paused
@@ -54,7 +54,7 @@ func (c *Controller[K]) Check() error {
 	return errors.Join(errs...)
 }
 
-// checkProgress returns a *StuckError if nothing gets done.
+// checkProgress returns a *StuckError if there is no progress.
 func (c *Controller[K]) checkProgress(working *workers[K], paused bool) error {
 	last := c.started.Add(time.Duration(c.ended.Load())) // before it there was progress
 	if working.began.After(last) {

@@ -6,32 +6,31 @@ import (
 	"time"
 )
 
-// Expectations knows for which keys the cache does not show yet what their last reconcile has done. Those types of package
-// expectations are some. Its methods may be called by several goroutines at once.
+// Expectations knows the keys whose last reconcile the cache does not show yet. The types of package expectations implement it.
+// Its methods must be safe for concurrent use.
 type Expectations[K comparable] interface {
-	// Expires reports whether key waits for something, and when it has waited for long enough: the zero time is never.
+	// Expires reports whether key has to wait, and the time after which it does not. The zero time means never.
 	Expires(key K) (at time.Time, waiting bool)
 
-	// Notify has f called, without locks, for each key of which Expires has said that it waits, as soon as it waits no
-	// more for another reason than that the time is over. When stop has returned, nothing that happens after that is told.
+	// Notify registers f until stop is called. It calls f, without locks, for each key that Expires has reported as waiting, as
+	// soon as the key need not wait any more, but not when the wait expires.
 	Notify(f func(key K)) (stop func())
 }
 
-// awaits tells whether key waits for its expectations. Then it is held: the event that meets them adds it, or the time at
-// which they expire.
+// awaits reports whether key waits for its expectations. If so, it holds key until an event meets them, or until they expire.
 func (c *Controller[K]) awaits(t context.Context, key K) bool {
 	until, on, waiting := c.expected.Expires(key)
 	if !waiting {
 		if h, ok := c.holds.Unwait(key); ok && !h.Until.IsZero() && !time.Now().Before(h.Until) {
-			c.cfg.Logger.LogAttrs(t, slog.LevelWarn, "expectations expired, reconciled all the same",
+			c.cfg.Logger.LogAttrs(t, slog.LevelWarn, "expectations expired, reconciled nevertheless",
 				slog.String("controller", c.name), slog.Any("key", key))
 		}
 		return false
 	}
 	number := c.holds.Wait(key, until, on)
-	// It may have been told before there was something to release.
+	// The notification may have come before key was held.
 	if until, _, waiting = c.expected.Expires(key); !waiting {
-		// If it has been released since, it is in the queue once more, and comes back.
+		// If key has been released since, it is in the queue again, and comes back.
 		return !c.holds.UnwaitIf(key, number)
 	}
 	if !until.IsZero() {
@@ -48,10 +47,10 @@ func (c *Controller[K]) released(key K) {
 	}
 }
 
-// releaseMet adds those keys that wait for nothing any more.
+// releaseMet adds the held keys whose expectations are met.
 func (c *Controller[K]) releaseMet() {
 	if c.mirrors.Active() && !c.inputs.Started() {
-		c.mirrors.CatchUp() // nobody follows them
+		c.mirrors.CatchUp() // c does not follow them
 	}
 	for _, key := range c.holds.AllWaiting() {
 		if _, _, waiting := c.expected.Expires(key); !waiting {
@@ -60,15 +59,15 @@ func (c *Controller[K]) releaseMet() {
 	}
 }
 
-// releaseAll adds all keys whose expectations are not met.
+// releaseAll adds all keys that are held for expectations.
 func (c *Controller[K]) releaseAll() {
 	for _, key := range c.holds.AllWaiting() {
 		c.released(key)
 	}
 }
 
-// PauseKey makes c begin no reconcile of key until [Controller.ResumeKey]. One that is in flight goes on. If the key is
-// added meanwhile it is held, until then.
+// PauseKey makes c begin no reconcile of key until [Controller.ResumeKey]. A reconcile in flight continues. If key is added
+// meanwhile, it is held until ResumeKey.
 //
 // PauseKey panics if key is not equal to itself, such as a NaN.
 func (c *Controller[K]) PauseKey(key K) {
@@ -76,7 +75,7 @@ func (c *Controller[K]) PauseKey(key K) {
 	c.holds.Pause(key)
 }
 
-// ResumeKey ends a [Controller.PauseKey]. The key is reconciled if it was added meanwhile.
+// ResumeKey ends [Controller.PauseKey]. If key was added meanwhile, it is reconciled.
 func (c *Controller[K]) ResumeKey(key K) {
 	if c.holds.Unpause(key) {
 		c.add(key, AddOptions{}, false)

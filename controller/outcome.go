@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Outcome says how one reconcile ended. Each reconcile has one, which is counted in [Stats] and reported to [Hooks].
+// Outcome says how a reconcile ended. [Stats] counts the outcome of each reconcile, and [Hooks] report it.
 //
 //	reconcile                            outcome     its key is reconciled again   attempt  backoff  logged
 //	---------                            -------     ---------------------------   -------  -------  ------
@@ -37,31 +37,34 @@ import (
 //	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
 //	returns an error of a fenced write   Canceled    as after a stop               stays    stays    Warn
 //
-// Whenever a key is added, it is reconciled again at once; the delay that the reconcile before asked for counts no more. A
-// Result beside an error is ignored.
+// A key that is added is reconciled again at once, whatever delay its last reconcile asked for. If reconcile returns an error,
+// its Result is ignored.
 //
-// The first of these that applies decides about an error: it is permanent; the timeout, a newer event, or a stop has ended
-// the context; the write was fenced; it is unfinished; it is a conflict. Errors that are joined are read as package retry says:
-// a failure does not hide behind a wait. An error is a conflict if [retry.IsConflict] says so, such as that of a write to an
-// object that has changed. The cache was behind, then, and most likely is not for long. After eight conflicts in a row the next
-// ones are failures. A write was fenced if the error wraps [store.ErrFenced], or has a method Fenced() bool that returns true: a
-// later leader has written, and this one must not try again. The timeout is [Config.Timeout], and only it: a context that
-// reconcile itself has derived and ended makes its error Failed. What a stop is, [Controller.Run] says.
+// The first rule that applies decides about an error: it is permanent; the timeout, a newer event, or a stop has ended the
+// context; a write was fenced; it is unfinished; it is a conflict. Package retry says how joined errors are classified: a failure
+// joined with a wait is a failure.
 //
-// The budget is MaxAttempts and MaxElapsed of Config.Queue. All keys that were given up are in one list, [Controller.Parked]. An event
-// or [Controller.Add] revives one, with a whole budget; [Controller.Drop] removes it. Config.GaveUp has the last word about each,
-// and a key is parked only when GaveUp has worked.
+//   - Conflict: [retry.IsConflict] returns true, as for a write to an object that has changed since it was read. The cache was
+//     stale, and will most likely catch up soon. After eight conflicts in a row, further ones are failures.
+//   - Fenced write: the error wraps [store.ErrFenced], or an error with a method Fenced() bool that returns true. A later leader
+//     has written, and this one must not retry.
+//   - Timeout: only [Config.Timeout]. If reconcile ends a context that it has derived itself, its error is Failed.
+//   - Stop: see [Controller.Run].
+//
+// The budget is MaxAttempts and MaxElapsed of Config.Queue. [Controller.Parked] returns all keys that were given up. An event or
+// [Controller.Add] revives one with a full budget; [Controller.Drop] removes it. A key is parked only after Config.GaveUp, if
+// set, has succeeded.
 type Outcome int
 
 const (
-	Succeeded  Outcome = iota + 1 // no error: what is desired is there
-	Unfinished                    // an error of retry.NotYet, or a conflict; goes on later, and is no failure
-	Failed                        // another error; tried again after a backoff
-	TimedOut                      // an error after Config.Timeout had passed; tried again
-	Panicked                      // a panic, or a runtime.Goexit; tried again
-	Parked                        // an error of retry.Permanent, or one that spends the budget; not tried again
-	Superseded                    // an error after a newer event had ended the reconcile; done again at once
-	Canceled                      // an error after the controller had to stop the reconcile, or a fenced write; done by the next Run
+	Succeeded  Outcome = iota + 1 // no error: the desired state is reached
+	Unfinished                    // an error of retry.NotYet, or a conflict; continues later, and is no failure
+	Failed                        // another error; retried after a backoff
+	TimedOut                      // an error after Config.Timeout; retried
+	Panicked                      // a panic, or a runtime.Goexit; retried
+	Parked                        // an error of retry.Permanent, or one that spends the budget; not retried
+	Superseded                    // an error after a newer event has canceled the reconcile; repeated at once
+	Canceled                      // an error after a stop has ended the context, or a fenced write; repeated by the next Run
 )
 
 var outcomeNames = [...]string{
@@ -83,48 +86,48 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// failure tells whether o counts as a failed try, of which another follows.
+// failure reports whether o is a failed attempt that is retried.
 func (o Outcome) failure() bool {
 	return o == Failed || o == TimedOut || o == Panicked
 }
 
-// Report says how one reconcile went.
+// Report describes one reconcile.
 type Report[K comparable] struct {
 	Key     K
-	Attempt int // 1, or one more than the failures of the key since it last succeeded or was parked
+	Attempt int // 1, plus the failures of the key since it last succeeded or was parked
 	Outcome Outcome
 
-	// Err is the error, nil after Succeeded. A panic is a *wait.PanicError. After TimedOut, Superseded and
-	// Canceled it also wraps the cause with which the context ended, if it has ended.
+	// Err is the error, nil after Succeeded. A panic is a *wait.PanicError. After TimedOut, Superseded, and Canceled, Err also
+	// wraps the cause of the context, if that has ended.
 	Err error
 
 	// Duration is the time that the reconcile took.
 	Duration time.Duration
 
-	// Retry is the time after which the key is reconciled again. It is zero for a key that is reconciled again at once, or
-	// only when it is added: Outcome tells which.
+	// Retry is the time after which the key is reconciled again. It is zero if the key is reconciled again at once, or only
+	// when it is added: Outcome distinguishes the two.
 	Retry time.Duration
 }
 
-// Result is what a reconcile without an error asks for: no error says that what is desired is there. Work that is not finished
-// returns an error of [retry.NotYet] instead. The zero value asks for nothing: the key is reconciled again when something adds
-// it. If it is added before the time that is asked for here, the result of that reconcile takes the place of this one. Beside
-// an error the Result is ignored.
+// Result is what a successful reconcile asks for. A reconcile that has not reached the desired state yet returns an error of
+// [retry.NotYet] instead. The zero value asks for nothing: the key is reconciled again when it is added. If the key is added
+// before RequeueAfter has passed, the result of that reconcile replaces this one. If reconcile returns an error, its Result is
+// ignored.
 type Result struct {
 	// RequeueAfter is the time after which the key is reconciled again, counted from the end of this reconcile. Zero
 	// means never. A negative value, such as time.Until of a time that has passed, means at once.
 	RequeueAfter time.Duration
 }
 
-// Hooks are functions that a [Controller] calls. Each may be nil. They are called without locks, by several workers at
-// once, and should be fast: the worker waits for them.
+// Hooks are functions that a [Controller] calls. Each may be nil. Workers call them concurrently and without locks, and wait
+// for them, so they should be fast.
 type Hooks[K comparable] struct {
-	// Reconciled is called after each reconcile, before its key can be handed out again: the key is still in flight. So one that
-	// is Parked is not among Controller.Parked yet, and Drop does nothing; Add makes it come back.
+	// Reconciled is called after each reconcile, while its key is still in flight. So a key with the outcome Parked is not in
+	// Controller.Parked yet, and Drop does nothing; Add revives it.
 	Reconciled func(Report[K])
 }
 
-// finish books how a reconcile has ended. It returns what to tell those who have waited for that.
+// finish applies the consequences of an outcome. It returns the verdict for WaitReconciled.
 func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) (Report[K], waiters.Verdict) {
 	ended := time.Since(c.started)
 	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
@@ -167,10 +170,10 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	return r, c.answer(r.Key, r.Outcome, r.Err)
 }
 
-// never is the time until something that is not to happen in this Run.
+// never is a delay that does not end in this Run.
 const never = time.Duration(1 << 62)
 
-// schedule makes key, which a worker has in hand, be reconciled after d, or by the next Run if this one drains.
+// schedule schedules key, which is in flight, to be reconciled after d, or by the next Run if this one drains.
 func (c *Controller[K]) schedule(key K, d time.Duration, reason string) {
 	if !c.scheduled.Load() {
 		c.scheduled.Store(true)
@@ -178,21 +181,21 @@ func (c *Controller[K]) schedule(key K, d time.Duration, reason string) {
 	c.queue.AddWith(key, workqueue.AddOptions{After: c.inThisRun(d), Policy: workqueue.Replace, Reason: reason})
 }
 
-// putBack makes key, which a worker has in hand, be reconciled again at once.
+// putBack adds key, which is in flight, to be reconciled again at once.
 func (c *Controller[K]) putBack(key K) {
 	c.queue.AddWith(key, workqueue.AddOptions{After: -1}) // which Debounce does not delay
 }
 
-// inThisRun returns d, or never for what a Run that drains leaves to the next: Run brings it forward in the end.
+// inThisRun returns d, or never if this Run drains: then it leaves the key to the next Run.
 func (c *Controller[K]) inThisRun(d time.Duration) time.Duration {
-	if c.holds.Diverting() { // also what is to be at once, or a key that fails at once each time would keep Run from ending
+	if c.holds.Diverting() { // even if d is 0, or a key that always fails would keep Run from ending
 		return never
 	}
 	return d
 }
 
-// resume makes the key of r, which is unfinished, be reconciled again when its error says, or parks it if it has been
-// unfinished for too long.
+// resume schedules the key of r, which is unfinished, at the time that its error asks for. It parks a key that has been unfinished
+// for too long.
 func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 	d, own := retry.Delay(r.Err)
 	conflict := !retry.IsNotYet(r.Err)
@@ -215,7 +218,7 @@ func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 	}
 }
 
-// retry makes the key of r, which has failed, be tried again, unless its budget is spent.
+// retry schedules the next attempt of the key of r, which has failed. It parks a key whose budget is spent.
 func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 	since := c.streaks.Failed(r.Key, retry.IsConflict(r.Err))
 	if c.budget.Spent(t.info.Attempt, since, t.info.FirstFailure) || c.streaks.IsProbe(r.Key) {
@@ -230,13 +233,13 @@ func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 		d = max(workqueue.Backoff(c.cfg.Queue.RateLimiter, r.Key, r.Attempt), 0)
 	}
 	r.Retry = d
-	// A negative delay is none, one of zero would be up to the queue.
+	// A negative delay means none; with zero, the queue would choose one.
 	c.queue.AddWith(r.Key, workqueue.AddOptions{
 		RateLimited: true, After: cmp.Or(c.inThisRun(d), -1), Policy: workqueue.Replace, Reason: r.Err.Error(),
 	})
 }
 
-// log reports what nobody receives as an error.
+// log logs the reconcile, since no caller receives its error.
 func (c *Controller[K]) log(t *try[K], r Report[K]) {
 	level, message := slog.LevelDebug, "reconciled"
 	switch r.Outcome {
@@ -270,21 +273,21 @@ func (c *Controller[K]) log(t *try[K], r Report[K]) {
 	if r.Retry > 0 || r.Outcome.failure() {
 		attrs = append(attrs, slog.Duration("retry", r.Retry))
 	}
-	if p, ok := r.Err.(*wait.PanicError); ok { // that of the reconcile: one that it has returned is wrapped, or has been handled
+	if p, ok := r.Err.(*wait.PanicError); ok { // a panic of the reconcile, not one that it returned as an error
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
 	t.logger().LogAttrs(t, level, message, attrs...)
 }
 
 // Parked returns the keys that were given up, the longest parked first: the error was one of [retry.Permanent], or the key has
-// spent its budget. [Controller.Snapshot] says why. Nothing tries them again until [Controller.Add], or an event, revives them
-// with a whole budget.
+// spent its budget. [Controller.Snapshot] returns the reasons. A parked key is not retried until [Controller.Add] or an event
+// revives it with a full budget.
 func (c *Controller[K]) Parked() []K { return c.queue.Parked() }
 
-// Drop removes a key that is parked. It reports whether the key was parked.
+// Drop removes a parked key. It reports whether the key was parked.
 func (c *Controller[K]) Drop(key K) bool { return c.queue.DropParked(key) }
 
-// park gives the key of r up, unless Config.GaveUp fails.
+// park parks the key of r, unless Config.GaveUp fails.
 func (c *Controller[K]) park(t *try[K], r *Report[K]) {
 	if c.cfg.GaveUp != nil {
 		if err := c.gaveUp(t, r.Err); err != nil {
@@ -297,8 +300,8 @@ func (c *Controller[K]) park(t *try[K], r *Report[K]) {
 	r.Outcome, r.Retry = Parked, 0
 }
 
-// parkLater makes the key of r, which is to be given up, come back, because Config.GaveUp has failed. That is no attempt, so the
-// budget stays spent. A key whose reconcile must not go on here is left to the next Run.
+// parkLater schedules the key of r again because Config.GaveUp has failed. That is no attempt, so the budget stays spent. After a
+// stop or a fenced write, the key is left to the next Run.
 func (c *Controller[K]) parkLater(t *try[K], r *Report[K], failed error) {
 	stop := context.Cause(t.work)
 	if stop == nil {
@@ -326,7 +329,7 @@ func (c *Controller[K]) parkLater(t *try[K], r *Report[K], failed error) {
 
 // gaveUp calls Config.GaveUp with the error that ended the last attempt, in a context that Config.Timeout limits anew.
 func (c *Controller[K]) gaveUp(t *try[K], cause error) (err error) {
-	if t.lastWord { // it has called runtime.Goexit
+	if t.lastWord { // GaveUp has called runtime.Goexit
 		return errGoexit
 	}
 	if err := term.Err(t.work); err != nil {

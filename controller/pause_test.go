@@ -55,7 +55,7 @@ func TestTheNumberOfWorkersChangesLive(t *testing.T) {
 		synctest.Wait()
 		_, most := flights()
 		assert.EqualValues(t, 4, most, "the next run has them too")
-		assert.PanicsWithValue(t, "controller: SetWorkers called with a number that is not positive", func() { c.SetWorkers(0) })
+		assert.PanicsWithValue(t, "controller: SetWorkers called with 0, must be positive", func() { c.SetWorkers(0) })
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Info is what the context of a reconcile says about it. [FromContext] returns it.
+// Info describes a reconcile in progress. [FromContext] returns it.
 type Info struct {
 	// Controller is the name of the controller.
 	Controller string
@@ -27,23 +27,23 @@ type Info struct {
 	// Key is the key, as fmt prints it.
 	Key string
 
-	// Reconcile is the number of this reconcile. No other one of the controller has it.
+	// Reconcile is the number of this reconcile, unique within the controller.
 	Reconcile uint64
 
-	// Attempt is 1 for a key that did not fail before. It grows with each failure, panic or timeout until the key succeeds
-	// or is parked.
+	// Attempt is 1 for a key that has not failed. It grows with each failure, panic, or timeout until the key succeeds or is
+	// parked.
 	Attempt int
 
-	// FirstFailure is when the first of these attempts failed, zero at the first attempt.
+	// FirstFailure is the time at which the first of these attempts failed. It is zero in the first attempt.
 	FirstFailure time.Time
 
-	// Reasons are why the key was added, the oldest first, as far as somebody said why: the errors of the attempts before,
-	// what [Controller.AddWith] was told, and the events, if Config.Reasons is set. They are for people. A Reconcile whose
-	// result depends on them is wrong as soon as an event is merged or missed.
+	// Reasons say why the key was added, the oldest first: the errors of earlier attempts, the reasons given to
+	// [Controller.AddWith], and the events, if Config.Reasons is set. They are for people. A reconcile whose result depends on
+	// them is wrong as soon as an event is merged or missed.
 	Reasons []workqueue.Reason
 }
 
-// FromContext returns what is known of the reconcile that ctx belongs to. It returns false outside of a reconcile.
+// FromContext describes the reconcile that ctx belongs to. It returns false outside of a reconcile.
 func FromContext(ctx context.Context) (Info, bool) {
 	if t, ok := ctx.Value(contextKey{}).(described); ok {
 		return t.describe(), true
@@ -51,8 +51,8 @@ func FromContext(ctx context.Context) (Info, bool) {
 	return Info{}, false
 }
 
-// Logger returns a logger that names the controller, the key, the reconcile, its attempt and, after a failure, when the
-// first attempt failed and why the key was added. Outside of a reconcile it is slog.Default().
+// Logger returns a logger with the attributes controller, key, attempt, reconcile, and, if there are any, first_failure and
+// reasons: see [Info]. Outside of a reconcile it returns slog.Default().
 func Logger(ctx context.Context) *slog.Logger {
 	if t, ok := ctx.Value(contextKey{}).(described); ok {
 		return t.logger()
@@ -69,7 +69,7 @@ type described interface {
 	logger() *slog.Logger
 }
 
-// try is one reconcile, and its context: it is one thing so that it takes one allocation.
+// try is one reconcile and its context, in one allocation.
 type try[K comparable] struct {
 	context.Context
 	work  context.Context // ends when the controller has to stop; Context is below it
@@ -77,12 +77,12 @@ type try[K comparable] struct {
 	key   K
 	began time.Duration // after Controller.started
 	of    *Controller[K]
-	calls atomic.Pointer[caller.Attempt] // by which a limiter knows the key; nil if none has asked
+	calls atomic.Pointer[caller.Attempt] // identifies the reconcile to limiters; nil before the first one asks
 
-	lastWord bool // Config.GaveUp was called, and has not returned
+	lastWord bool // Config.GaveUp has been called and has not returned
 }
 
-// Value has the try in it beside the values of the context.
+// Value returns the try, or a value of its parent.
 func (t *try[K]) Value(key any) any {
 	switch key.(type) {
 	case contextKey:
@@ -93,18 +93,18 @@ func (t *try[K]) Value(key any) any {
 		if !t.of.cfg.StaleReads {
 			return t
 		}
-		return nil // nor does a reconcile around this one hear of it
+		return nil // hides the try of an outer reconcile
 	}
 	return t.Context.Value(key)
 }
 
-// Wrote is called by a store whose write under the context of t was accepted: the key of t is not reconciled again before the
-// caches of the controller show that.
+// Wrote is called by a store after a successful write under the context of t. The key of t is not reconciled again before the
+// caches of the controller show the write.
 func (t *try[K]) Wrote(clock written.Clock, version uint64) {
 	t.of.mirrors.Wrote(t.key, clock, version)
 }
 
-// attempt returns that by which a limiter knows the attempt.
+// attempt returns the identity of t for limiters.
 func (t *try[K]) attempt() *caller.Attempt {
 	if t.calls.Load() == nil {
 		t.calls.CompareAndSwap(nil, &caller.Attempt{ID: caller.ID{Controller: t.of, Key: t.key}})
@@ -112,7 +112,7 @@ func (t *try[K]) attempt() *caller.Attempt {
 	return t.calls.Load()
 }
 
-// endCalls tells the limiters that the attempt calls no more.
+// endCalls tells the limiters that the attempt has ended.
 func (t *try[K]) endCalls() {
 	if a := t.calls.Load(); a != nil {
 		a.End()
@@ -140,10 +140,10 @@ func (t *try[K]) logger() *slog.Logger {
 	return t.of.cfg.Logger.With(attrs...)
 }
 
-// process reconciles the key of item, and decides what becomes of it. It returns false if the key has to wait for something
-// before. The hand is that of the worker, nil if there is none.
+// process reconciles the key of item and applies the outcome. It returns false if the key has to wait. h is the state of the worker,
+// or nil in a step.
 func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *hand[K]) (report Report[K], ok bool) {
-	var told waiters.Verdict // after Done: who hears that a key is parked finds it parked
+	var told waiters.Verdict // told after Done, so that a parked key is in Parked by then
 	defer func() {
 		item.Done()
 		told.Tell()
@@ -155,7 +155,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	if c.holds.Pausing(item.Key) || (len(c.cfg.Expectations) > 0 || c.mirrors.Active()) && c.awaits(ctx, item.Key) {
 		return report, false
 	}
-	if err := c.notLeading(ctx, h); err != nil { // here, because all of the above may have taken long
+	if err := c.notLeading(ctx, h); err != nil { // last, because all of the above may have taken long
 		c.putBack(item.Key)
 		return report, false
 	}
@@ -171,7 +171,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	}
 	returned := false
 	defer func() {
-		if !returned || t.lastWord { // a Goexit, of the reconcile or of GaveUp, which nothing can stop
+		if !returned || t.lastWord { // a Goexit of the reconcile or of GaveUp, which cannot be recovered
 			crash := &wait.PanicError{Value: errGoexit, Stack: debug.Stack()}
 			_, told = c.finish(t, Result{}, Panicked, crash)
 		}
@@ -182,9 +182,9 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	return report, true
 }
 
-// notLeading returns why the leadership of ctx is over, or nil if it holds, or if there is none. It asks the clock: after the
-// process was suspended, the deadline may have passed although no timer has fired yet. If the leadership is over, the work
-// of all workers ends here, and so the worker does not come back for the next key.
+// notLeading returns why the leadership of ctx is over, or nil if it holds, or if there is none. It asks the clock: after a
+// suspend, the deadline may have passed although no timer has fired yet. If the leadership is over, notLeading ends the work of
+// all workers.
 func (c *Controller[K]) notLeading(ctx context.Context, h *hand[K]) error {
 	if h == nil {
 		return term.Err(ctx)
@@ -199,7 +199,7 @@ func (c *Controller[K]) notLeading(ctx context.Context, h *hand[K]) error {
 	return err
 }
 
-// reconcile calls the reconciler and classifies what comes of it. The context of t ends when the controller stops the work.
+// reconcile calls the reconcile function in a context with a timeout and classifies its result.
 func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 	var superseded bool
 	if c.flights != nil {
@@ -219,8 +219,8 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 	return result, outcome, err
 }
 
-// call calls the reconcile function and classifies what comes of it. It captures a panic, also one of a method of the error,
-// such as that of a nil pointer that was returned as an error.
+// call calls the reconcile function and classifies its result. It recovers a panic, also of a method of the returned error, such as
+// a nil pointer in the interface.
 func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -235,8 +235,7 @@ func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err err
 	return Result{}, outcome, err
 }
 
-// classify says what follows from an error. An error that is permanent is final, whatever has happened meanwhile. Then comes
-// what ended the context, and then what the error says.
+// classify returns the outcome of an error. A permanent error counts first, then the cause of the context, then the error itself.
 func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 	checkError(err)
 	cause := context.Cause(t.Context)

@@ -15,26 +15,29 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Run connects the watches, waits until the caches have synced, and then reconciles what is added, until ctx ends. Then it
-// drains, and returns when all its goroutines have ended and no Reconcile runs any more.
+// Run connects the watches, waits until the caches have synced, and then reconciles keys until ctx ends. Then it drains, and
+// returns when all its goroutines have ended.
 //
-// The context of a reconcile has the values of ctx, but does not end with it, so work in flight is not disturbed by a stop that has
-// time. If ctx belongs to a leadership (see leaderelect.FromContext), it ends at once when that is lost, and then nothing is drained.
+// The context of a reconcile has the values of ctx but does not end with ctx, so that work in flight can finish. If ctx belongs to
+// a leadership ([leaderelect.FromContext]) that is lost, the contexts of all reconciles end at once, and nothing is drained.
 //
 // When ctx ends, Run
 //
 //  1. removes its handlers from the informers,
-//  2. leaves to the next Run what waits for another try or for the time that a Result names, what is held, and what is added
-//     from now on,
-//  3. reconciles what is ready, is in flight, or was added while it was in flight, unless it is paused,
-//  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout]; if there is
-//     a leadership, at once when it is lost or its own time to drain is over, with the cause of the leadership,
-//  5. returns when every Reconcile has returned: one that ignores its context holds up everything.
+//  2. leaves to the next Run all keys that wait for a retry or a RequeueAfter, that are held, or that are added from now on,
+//  3. reconciles all keys that are ready, in flight, or were added while in flight, unless c is paused,
+//  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout], or when its
+//     leadership is lost or has drained for its own limit, with the cause of the leadership,
+//  5. returns when every reconcile has returned. A reconcile that ignores its context delays Run.
 //
-// Run returns nil when ctx ends and all is done, or the leadership is lost; an error that names the keys that were left,
-// and wraps [ErrDrainTimeout], or that of package leaderelect if the election allows less time; an error that names the
-// caches that did not sync in Config.SyncTimeout; or [ErrRunning]. What was not done, and what waits for another
-// try, is done first thing by the next Run.
+// Run returns nil if ctx has ended and the drain is complete, or if the leadership was lost. It returns an error that
+//
+//   - names the keys that the drain left, and wraps [ErrDrainTimeout], or [leaderelect.ErrDrainTimeout] if the election allows
+//     less time,
+//   - names the caches that did not sync within Config.SyncTimeout,
+//   - wraps [ErrRunning] if c is in use.
+//
+// The next Run begins with the keys that this one has left.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if !c.enter() {
 		return fmt.Errorf("controller: run %q: %w", c.name, ErrRunning)
@@ -46,7 +49,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	return nil
 }
 
-// enter lets one Run through at a time.
+// enter reports whether Run may proceed, and marks c as running.
 func (c *Controller[K]) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +121,7 @@ func (c *Controller[K]) startInputs(ctx context.Context) (syncers []informer.Syn
 	}, err
 }
 
-// waitForSync waits until every one of syncers has synced, for at most limit. The end of ctx is no error.
+// waitForSync waits until all syncers have synced, for at most limit. It returns nil if ctx ends.
 func waitForSync(ctx context.Context, limit time.Duration, syncers []informer.Syncer) error {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, after(errSyncTimeout, limit))
 	defer cancel()
@@ -127,13 +130,13 @@ func waitForSync(ctx context.Context, limit time.Duration, syncers []informer.Sy
 		return nil
 	}
 	if silent := unheard(syncers); len(silent) > 0 {
-		return fmt.Errorf("%w; nothing was heard from the source of %s: without a manager, call Run of the informer",
+		return fmt.Errorf("%w; the source of %s has never answered: without a manager, call Run of the informer",
 			err, strings.Join(silent, ", "))
 	}
 	return err
 }
 
-// unheard returns the names of those of syncers that have never heard from their source.
+// unheard returns the names of the syncers whose source has never answered.
 func unheard(syncers []informer.Syncer) (names []string) {
 	for _, s := range syncers {
 		if s, ok := s.(interface {
@@ -159,8 +162,8 @@ func (c *Controller[K]) resync(ctx context.Context, syncers []informer.Syncer) {
 	}, c.probe)
 }
 
-// probe adds key once more. If it is parked, it gets one attempt, not a whole budget: unless news comes before the attempt has
-// failed, it is parked again then.
+// probe adds key for a resync. A parked key gets one attempt, not a full budget: if that fails, the key is parked again, unless
+// an event has come meanwhile.
 func (c *Controller[K]) probe(key K) {
 	c.streaks.SetProbe(key, true) // before it can be taken
 	if !c.queue.DropParked(key) {
@@ -173,10 +176,10 @@ func (c *Controller[K]) probe(key K) {
 	c.add(key, opts, false)
 }
 
-// beginWork makes ready what steps before this have left, and has c hear of its expectations until end is called.
+// beginWork makes ready the keys that a Run or steps have left, and subscribes c to its expectations until end is called.
 func (c *Controller[K]) beginWork() (end func()) {
 	end = c.expected.Notify(c.released)
-	c.releaseMet() // what was met when nobody heard of it
+	c.releaseMet() // expectations that were met before
 	c.readmit()
 	return end
 }
@@ -189,14 +192,14 @@ type workers[K comparable] struct {
 	began time.Time
 }
 
-// hand is what one worker has.
+// hand is the state of one worker.
 type hand[K comparable] struct {
 	of      *workers[K]
-	current atomic.Pointer[try[K]] // what the worker does; nil for nothing
-	tries   []try[K]               // not used yet; used by the worker only
+	current atomic.Pointer[try[K]] // the reconcile in flight, or nil
+	tries   []try[K]               // unused ones; only the worker reads and writes them
 }
 
-// triesAtOnce is how many tries a worker allocates together. A reconcile whose context somebody keeps keeps them all.
+// triesAtOnce is how many tries a worker allocates together. A reference to one context keeps all of them in memory.
 const triesAtOnce = 16
 
 // newTry returns a try. Each is used once, since its context may outlive the reconcile.
@@ -229,8 +232,8 @@ func (c *Controller[K]) startWorkers(ctx context.Context, stop context.CancelCau
 	return w
 }
 
-// drain waits until nothing is ready or in flight, ctx ends, or the controller is paused, and makes the workers end when
-// they have done what they do.
+// drain waits until no key is ready or in flight, ctx ends, or the controller is paused. Then each worker ends after its current
+// reconcile.
 func (c *Controller[K]) drain(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -239,7 +242,7 @@ func (c *Controller[K]) drain(ctx context.Context) {
 		cancel()
 	}
 	c.mu.Unlock()
-	// An error says that it is of no use to wait.
+	// An error says that ctx has ended, and there is nothing left to wait for.
 	_ = c.queue.WaitIdle(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +256,7 @@ type seat interface {
 	Take() context.Context
 }
 
-// work is a worker: it reconciles what the queue hands out until it is not wanted any more. The context of the work is ctx.
+// work is a worker: it reconciles keys of the queue until its seat is withdrawn. The context of the reconciles is derived from ctx.
 func (c *Controller[K]) work(ctx context.Context, s seat, h *hand[K]) {
 	for s.Stay() {
 		item, err := c.queue.Take(s.Take())
@@ -269,7 +272,7 @@ func (c *Controller[K]) work(ctx context.Context, s seat, h *hand[K]) {
 	}
 }
 
-// readmit makes ready what steps before this Run have left to it.
+// readmit makes ready the keys that fenced writes of steps have left to this Run.
 func (c *Controller[K]) readmit() {
 	if !c.scheduled.Load() {
 		return
@@ -281,7 +284,7 @@ func (c *Controller[K]) readmit() {
 	}
 }
 
-// postpone leaves what is scheduled to the next Run.
+// postpone leaves all scheduled keys to the next Run.
 func (c *Controller[K]) postpone() {
 	for _, k := range c.queue.Snapshot() {
 		if k.State == workqueue.Delayed {
@@ -291,7 +294,7 @@ func (c *Controller[K]) postpone() {
 	}
 }
 
-// handOver makes ready, for the next Run, what is left to it. From now on keys are added to the queue again.
+// handOver makes ready all keys that are left to the next Run. From now on, adds go to the queue again.
 func (c *Controller[K]) handOver() {
 	c.releaseAll()
 	c.postpone()
@@ -329,9 +332,9 @@ func describe[K comparable](keys []K) string {
 	return b.String()
 }
 
-// Pause makes c begin no reconciles until [Controller.Resume]. Those in flight go on. What is added meanwhile waits, and
-// so does what is to be drained when a Run ends: it is left to the next. A controller stays paused from one Run to the next.
-// Watches go on, and so does everything that waits for a time.
+// Pause makes c begin no reconcile until [Controller.Resume]. Reconciles in flight continue, and so do watches, retries, and
+// resyncs, which add keys. A Run that ends while c is paused leaves its keys to the next Run. A controller stays paused between
+// Runs.
 func (c *Controller[K]) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,12 +357,11 @@ func (c *Controller[K]) Resume() {
 	}
 }
 
-// SetWorkers changes the number of keys that are reconciled at once, for this Run and those that follow. When there are
-// too many workers, some end when they have done what they do. SetWorkers panics if n is not positive: see
-// [Controller.Pause].
+// SetWorkers changes the number of keys that are reconciled concurrently, for this Run and later ones. Excess workers end after
+// their current reconcile. SetWorkers panics if n is not positive; to stop all work, call [Controller.Pause].
 func (c *Controller[K]) SetWorkers(n int) {
 	if n <= 0 {
-		panic("controller: SetWorkers called with a number that is not positive")
+		panic(fmt.Sprintf("controller: SetWorkers called with %d, must be positive", n))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

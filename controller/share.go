@@ -8,13 +8,13 @@ import (
 	"github.com/setpoint-go/setpoint/retry"
 )
 
-// Slots says which keys belong to this replica, and for how long. A *shard.Slots is one.
+// Slots says which keys belong to this replica, and for how long. A *shard.Slots implements it.
 type Slots interface {
 	// Slot returns the slot of a text.
 	Slot(key string) int
 
 	// Begin begins work on a text. It returns false if this replica does not own the slot. The context ends with ctx, or when
-	// the slot is lost. Nobody else owns the slot before done was called.
+	// the slot is lost. No other replica owns the slot before done is called.
 	Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool)
 }
 
@@ -22,13 +22,13 @@ type Slots interface {
 // owns the slot of [Config].ShardKey, and the slot is not handed over before the reconcile has returned. Call it before c runs,
 // and call [Controller.Acquired] for each slot that this replica acquires. A manager with Config.Shards does both.
 //
-// Each replica watches all keys, so its caches are warm, and leaves out what is not its own. So nothing is lost that happens
-// while a slot has no owner, except deletions: nobody reports them to the next owner. Work that a deletion asks for needs a mark
-// on the object, such as a finalizer, or a comparison with what is there.
+// Each replica watches all keys, so its caches are warm, and skips keys of other slots. So no change is lost while a slot has no
+// owner, except deletions, which the next owner does not learn of. If a deletion requires work, use a mark on the object, such
+// as a finalizer, or compare with the actual state.
 //
 // The context of a reconcile has the leaderelect.Leadership of the slot. Each write to a store.Store under it carries the term of
-// the slot, and terms of other slots do not matter. The context also ends when the slot is lost. An error of the reconcile then
-// cancels it: another replica tries the key again.
+// the slot, independently of other slots. The context also ends when the slot is lost. An error of the reconcile then has the
+// outcome Canceled, and the next owner retries the key.
 //
 // Share panics if slots is nil.
 func (c *Controller[K]) Share(slots Slots) {
@@ -36,9 +36,9 @@ func (c *Controller[K]) Share(slots Slots) {
 	c.slots.Store(&slots)
 }
 
-// Acquired tells c that this replica owns a slot now: c adds every key of the slot that [For], [Owns], or [Watches] makes of the
-// objects that are there, with the priority Config.Background. A caller that adds keys in another way adds those of the slot too. While
-// c does not run, Acquired does nothing: all keys are added when a Run begins.
+// Acquired tells c that this replica owns a slot now: c adds all keys of the slot that [For], [Owns], or [Watches] map present
+// objects to, with the priority Config.Background. If your code adds keys in another way, it must add those of the slot too. Between
+// Runs, Acquired does nothing: all keys are added when a Run begins.
 func (c *Controller[K]) Acquired(slot int) {
 	slots := c.slots.Load()
 	if slots == nil {

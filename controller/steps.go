@@ -8,9 +8,9 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/term"
 )
 
-// Connect attaches the watches of c to their informers, as Run does when it begins, and starts no worker. It is for tests and
-// simulations that decide what happens when: they reconcile the keys of [Controller.Ready] by [Controller.Step]. An informer
-// that is driven by [informer.Steps] adds its keys when its handlers are called.
+// Connect attaches the watches of c to their informers, as Run does, but starts no worker. It is for tests and simulations that
+// control the order of events: they reconcile the keys of [Controller.Ready] with [Controller.Step]. If [informer.Steps] drives an
+// informer, its keys are added when its handlers are called.
 //
 //	disconnect, err := c.Connect(ctx)
 //	defer disconnect()
@@ -18,14 +18,14 @@ import (
 //		report, ok := c.Step(ctx, key)
 //	}
 //
-// Until disconnect is called, no key is ready before the sources of c have
-// synced. Mappers that are called again after they failed work in goroutines, which ctx or disconnect ends.
+// While c is connected, no key is ready before its sources have synced. Goroutines retry mappings that failed, until ctx ends or
+// disconnect is called.
 //
-// disconnect detaches the watches, waits for these goroutines, and may be called twice. Keys that were added stay. A step, or a
-// callback of an informer, must not call it. A simulation of a crash leaves c behind, and makes a new controller.
+// disconnect detaches the watches and waits for these goroutines. It may be called twice. Keys that were added stay in the queue.
+// Do not call it from a step or from a callback of an informer. To simulate a crash, abandon c and make a new controller.
 //
-// Connect returns an error that wraps [ErrRunning] while c runs or is connected, and Run does so until disconnect. It returns an
-// error that wraps [informer.ErrEnded] if an informer has ended.
+// Connect returns an error that wraps [ErrRunning] while c runs or is connected, or [informer.ErrEnded] if an informer has ended.
+// Run returns [ErrRunning] until disconnect.
 func (c *Controller[K]) Connect(ctx context.Context) (disconnect func(), err error) {
 	if !c.enterConnect() {
 		return nil, fmt.Errorf("controller: connect %q: %w", c.name, ErrRunning)
@@ -44,7 +44,7 @@ func (c *Controller[K]) Connect(ctx context.Context) (disconnect func(), err err
 	}), nil
 }
 
-// enterConnect lets one Connect through at a time.
+// enterConnect reports whether Connect may proceed, and marks c as connected.
 func (c *Controller[K]) enterConnect() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,9 +61,9 @@ func (c *Controller[K]) leaveConnect() {
 	c.connected = false
 }
 
-// Ready returns the keys that may be reconciled now, in the order in which Run would begin them: by priority, with aging, and
-// first come, first served. There are none while c is paused, or is connected and not synced. [Controller.Step] may find that
-// a key has to wait: it is paused, its expectations are not met, or Config.Queue.DispatchLimit does not let it through.
+// Ready returns the keys that may be reconciled now, in the order in which Run would reconcile them: by priority, with aging, and
+// first come, first served. It returns none while c is paused, or is connected and not synced. [Controller.Step] may still find
+// that a key has to wait: the key is paused, its expectations are not met, or Config.Queue.DispatchLimit delays it.
 func (c *Controller[K]) Ready() []K {
 	if !c.mayStep() {
 		return nil
@@ -72,18 +72,17 @@ func (c *Controller[K]) Ready() []K {
 	return c.queue.Ready()
 }
 
-// Step reconciles key, one of those of [Controller.Ready], in the goroutine of the caller, and reports how it went. It is the
-// stepping form of Run, for tests that decide what happens when. It does not wait: ok is false if key is not ready or has to
-// wait, if c is paused, if ctx has ended, or if ctx belongs to a leadership that is over. Keys come from Add, from reconciles
-// before that asked to be called again, and from the watches after [Controller.Connect]. ctx becomes the context of the
-// reconcile, and ends it. Step panics while Run is under way.
+// Step reconciles key, which [Controller.Ready] has returned, in the goroutine of the caller. It is the stepping form of Run. It
+// does not wait: ok is false if key is not ready or has to wait, if c is paused, if ctx has ended, or if the leadership of ctx is
+// over. Keys come from Add, from retries and RequeueAfter, and, after [Controller.Connect], from the watches. The context of the
+// reconcile is derived from ctx. Step panics during a Run.
 func (c *Controller[K]) Step(ctx context.Context, key K) (report Report[K], ok bool) {
 	c.enterStep()
 	defer c.leaveStep()
 	if !c.mayStep() || ctx.Err() != nil || term.Err(ctx) != nil {
 		return report, false
 	}
-	c.releaseMet() // what a Run hears, a step has to ask for
+	c.releaseMet() // no goroutine listens between steps
 	item, ok := c.queue.TryTakeKey(key)
 	if !ok {
 		return report, false
@@ -95,7 +94,7 @@ func (c *Controller[K]) enterStep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running {
-		panic("controller: Step called while Run is under way")
+		panic("controller: Step called during a Run")
 	}
 	c.steps++
 }

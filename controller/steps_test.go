@@ -150,7 +150,7 @@ func TestStepsAndRunExcludeEachOther(t *testing.T) {
 		synctest.Wait()
 		_, err := c.Connect(t.Context())
 		require.ErrorIs(t, err, controller.ErrRunning)
-		assert.PanicsWithValue(t, "controller: Step called while Run is under way", func() { c.Step(t.Context(), "a") })
+		assert.PanicsWithValue(t, "controller: Step called during a Run", func() { c.Step(t.Context(), "a") })
 	})
 }
 

@@ -182,7 +182,7 @@ func TestARunWhoseSourceNobodyRunsSaysWhatToDo(t *testing.T) {
 		require.ErrorIs(t, err, controller.ErrSyncTimeout)
 		assert.EqualError(t, err, `controller: run "test": informer: wait for sync of mute, forgotten, mute handler 1: `+
 			"controller: not synced in time: 2m0s have passed; "+
-			"nothing was heard from the source of mute, forgotten: without a manager, call Run of the informer")
+			"the source of mute, forgotten has never answered: without a manager, call Run of the informer")
 		close(stuck.hold)
 	})
 	synctest.Test(t, func(t *testing.T) {

@@ -11,28 +11,28 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Written is what a write to a store has returned: any [store.Object] is one.
+// Written is the object that a write to a store has returned. Any [store.Object] is one.
 type Written interface {
 	// At returns the kind of the object, and the version of the write.
 	At() (kind string, version informer.Version)
 }
 
-// WaitReconciled waits until a reconcile of key has succeeded that began when the caches of c had seen what was written: it has
-// been acted upon.
+// WaitReconciled waits until a reconcile of key has succeeded that began after the caches of c had seen the given writes.
 //
 //	site, err := sites.Update(ctx, site)
 //	err = c.WaitReconciled(ctx, site.Key, site)
 //
-// Each object is waited for in every source of c ([Controller.Sources]) that mirrors its kind. Of what comes from no store, wait for
-// the cache first, by [informer.Informer.WaitForVersion]. Without an object, the reconcile begins after WaitReconciled was called.
+// It waits for each object in every source of c ([Controller.Sources]) that mirrors the kind of the object. For a source that is no
+// store, call [informer.Informer.WaitForVersion] first. Without objects, the reconcile must begin after the call of
+// WaitReconciled.
 //
-// If there is no such reconcile under way, WaitReconciled adds the key, so that there will be one. So it can be called for what was
-// written long ago, and for a key that no mapper knows.
+// If no such reconcile is in flight, WaitReconciled adds the key. So it works for an old write, and for a key that no mapper
+// returns.
 //
-// A reconcile succeeds if it returns no error. One that is unfinished or fails comes again, and is waited for. If a reconcile
-// that began late enough is given up, WaitReconciled returns an error that wraps its error and [ErrParked]. It returns an error
-// that wraps the cause of ctx when that ends before, or [informer.ErrEnded] when an informer ends, and at once an error that
-// names the kind of an object that no source mirrors. It panics as Add does, and if an object is nil.
+// A reconcile succeeds if it returns no error. If it is unfinished or fails, WaitReconciled waits for the next attempt. If the key
+// is parked instead, it returns an error that wraps [ErrParked] and the error of the reconcile. It also returns an error if ctx ends
+// first, which wraps the cause of ctx; if an informer ends, which wraps [informer.ErrEnded]; and at once if no source mirrors the
+// kind of an object. It panics as Add does, and if an object is nil.
 func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, wrote ...Written) error {
 	checkKey(key)
 	seen, err := c.shows(wrote)
@@ -45,7 +45,7 @@ func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, wrote ...Writ
 	return nil
 }
 
-// shows returns what the caches of c have to show when they have seen what was written.
+// shows returns the versions that the caches of c must show after the given writes.
 func (c *Controller[K]) shows(wrote []Written) (seen []cacheAt, err error) {
 	for _, w := range wrote {
 		if isNil(w) {
@@ -83,7 +83,7 @@ func (c *Controller[K]) waitReconciled(ctx context.Context, key K, seen []cacheA
 	}
 }
 
-// cacheAt is a cache, and a version that it has to show.
+// cacheAt is a cache, and a version that it must show.
 type cacheAt struct {
 	mirror.Cache
 	version informer.Version
@@ -92,7 +92,7 @@ type cacheAt struct {
 // behind reports whether the cache does not show the version yet.
 func (s cacheAt) behind() bool { return s.Version() < s.version }
 
-// answer returns what those who have waited for a reconcile of key are told of how it has ended.
+// answer returns the verdict for callers of WaitReconciled about a reconcile of key that has ended.
 func (c *Controller[K]) answer(key K, o Outcome, err error) waiters.Verdict {
 	if !c.waiters.Any() {
 		return waiters.Verdict{}
@@ -104,22 +104,22 @@ func (c *Controller[K]) answer(key K, o Outcome, err error) waiters.Verdict {
 	return c.waiters.End(key, decides, err)
 }
 
-// WaitIdle waits until everything that the caches of the watched informers hold when it is called has been mapped, and its
-// keys and all others that were added have been reconciled: there is a moment at which no key is ready, in flight or held.
+// WaitIdle waits until everything that the caches of the watched informers hold at the call has been mapped, and then for a
+// moment with no key ready, in flight, or held.
 //
 // The watches belong to Run or to [Controller.Connect]. So if c watches informers, WaitIdle waits until one of these has
-// connected the watches and the informers have synced. If it ends before the mappers are done, WaitIdle waits for the next
-// one. No Run hears of an object that was deleted before it began.
+// connected the watches and the informers have synced. If the Run ends before the mappers are done, WaitIdle waits for the next
+// Run.
 //
-// If c watches no informer, WaitIdle only waits for keys that were added. While no Run is under way, or c is paused, keys
-// that are ready stay ready.
+// If c watches no informer, WaitIdle waits only for keys that were added. Between Runs, or while c is paused, ready keys stay
+// ready.
 //
-// Keys that wait for another try, for a RequeueAfter or for a Gate do not count, nor do objects that wait to be mapped
-// again: [Controller.Stats] tells how many there are. Nor do changes that the caches do not show yet: use
-// [Controller.WaitReconciled] after a write.
+// WaitIdle does not wait for keys that wait for a retry, a RequeueAfter, or a Gate, or for objects that wait to be mapped again:
+// [Controller.Stats] counts them. Nor does it wait for changes that the caches do not show yet: use [Controller.WaitReconciled]
+// after a write.
 //
-// WaitIdle returns an error that wraps the cause of ctx when ctx ends first, and one that wraps [informer.ErrEnded] when an
-// informer ends while c watches it. A mapper must not call WaitIdle, nor must a Reconcile: each would wait for itself.
+// WaitIdle returns an error that wraps the cause of ctx if ctx ends first, or [informer.ErrEnded] if an informer that c watches
+// ends. Do not call WaitIdle from a mapper or a reconcile: it would wait for itself.
 func (c *Controller[K]) WaitIdle(ctx context.Context) error {
 	err := c.inputs.WaitMapped(ctx)
 	if err == nil {
@@ -131,7 +131,7 @@ func (c *Controller[K]) WaitIdle(ctx context.Context) error {
 	return nil
 }
 
-// waitIdle waits until there is a moment at which no key is ready, in flight or held.
+// waitIdle waits for a moment with no key ready, in flight, or held.
 func (c *Controller[K]) waitIdle(ctx context.Context) error {
 	for {
 		changes, err := c.holds.WaitEmpty(ctx)
@@ -141,8 +141,7 @@ func (c *Controller[K]) waitIdle(ctx context.Context) error {
 		if err = c.queue.WaitIdle(ctx); err != nil {
 			return err
 		}
-		// Nothing was held in all the time in which the queue came to be idle. Otherwise a key may have gone from the one
-		// to the other, and was seen in neither.
+		// Nothing was held while the queue became idle. Otherwise a key may have moved from one to the other unseen.
 		if c.holds.Unchanged(changes) {
 			return nil
 		}

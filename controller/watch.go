@@ -9,35 +9,35 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Input adds keys to a [Controller] while it runs. [New] takes inputs; [For], [Owns], [Watches] and [Handles] make them. What is
-// no informer, such as a webhook or a channel, calls [Controller.Add].
+// Input adds keys to a [Controller] while it runs. [New] takes inputs; [For], [Owns], [Watches], and [Handles] make them. For a
+// webhook or a channel, call [Controller.Add].
 type Input[K comparable] interface {
-	// feed returns what feeds a controller. It is called by New, once for each controller.
+	// feed returns the feed of one controller. New calls it once per controller.
 	feed(to *input.Target[K]) *input.Feed[K]
 }
 
-// Watch is an [Input]: the objects of an informer, and how they become keys. It is a value. Its methods return a changed copy,
-// and several controllers may share one. [For], [Owns], [Watches] and [Handles] make watches.
+// Watch is an [Input]: the objects of an informer, and how they map to keys. It is a value: its methods return a changed copy,
+// and several controllers may share one. [For], [Owns], [Watches], and [Handles] make watches.
 //
-// A watch adds the keys of all objects that are there when a Run of the controller begins, and from then on the keys of each
-// object that appears, changes, or disappears. For an update, the keys of both the old and the new state are added, each once.
-// For a deletion, those of the last known state are. Each change in the cache is looked at, and none is merged with another: a
-// reconcile may have acted on a state that lasted for a moment only.
+// When a Run of the controller begins, a watch adds the keys of all objects that are present. From then on it adds the keys of
+// each object that is added, updated, or deleted. An update adds the keys of both the old and the new state, each once; a
+// deletion adds those of the last known state. A watch sees each change in the cache and merges none, because a reconcile may
+// have acted on a state that lasted only for a moment.
 //
-// Three questions have three answers:
+// Three methods restrict a watch:
 //
-//   - Which objects count? Those that pass [Watch.Where]. Defaults to all.
-//   - Which updates are news? Those that pass [Watch.When]. Others add no key. Defaults to all.
-//   - Whose turn is it? News has [Watch.Priority], which defaults to 0. What is no news has Config.Background: the objects that
-//     are there when a Run begins, and those that a resync repeats. If a key has both, the higher counts.
+//   - [Watch.Where] selects objects. Defaults to all.
+//   - [Watch.When] selects updates. Other updates add no key. Defaults to all.
+//   - [Watch.Priority] is the priority of changes. Defaults to 0. Initial lists and resyncs have the priority Config.Background. If
+//     a key has both, the higher one counts.
 //
-// Whether an update is one, or repeats an object, the informer knows: nothing is compared. A list after a gap is an update of
-// every object, unless the source is an [informer.Equaler], as every store is.
+// After a gap, a list counts as an update of every object, unless the source is an [informer.Equaler], as every store is.
 //
-// A manager runs the informer: see [Controller.Sources]. No Run hears of an object that was deleted before it began, as no
-// process does. Work that a deletion asks for needs a mark on the object, such as a finalizer, or a comparison with what is there.
+// A manager runs the informer: see [Controller.Sources]. As after a restart of the process, a Run does not learn of objects that
+// were deleted before it began. If a deletion requires work, use a mark on the object, such as a finalizer, or compare with the
+// actual state.
 //
-// If a function that was given to a watch panics, the change counts, and the panic is logged.
+// If a function that was passed to a watch panics, the change passes, and the panic is logged.
 type Watch[K comparable, T any] struct {
 	rules    input.Rules[T]
 	priority int
@@ -45,7 +45,7 @@ type Watch[K comparable, T any] struct {
 	make     func(o input.Origin[K], r input.Rules[T]) *input.Feed[K]
 }
 
-// For returns the watch of the objects whose keys are reconciled: each adds its own key.
+// For returns the watch of the objects that the controller reconciles. Each adds its own key.
 func For[K comparable, T any](inf *informer.Informer[K, T]) Watch[K, T] {
 	mustHave("For", "informer", inf == nil)
 	return Watch[K, T]{source: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
@@ -53,8 +53,8 @@ func For[K comparable, T any](inf *informer.Informer[K, T]) Watch[K, T] {
 	}}
 }
 
-// Owns returns the watch of objects that are owned by those whose keys are reconciled. A child adds the key of the object that
-// controls it, if that is of the given kind. For a child that passes to another owner, the keys of both are added.
+// Owns returns the watch of children of the objects that the controller reconciles. A child adds the key of the object that
+// controls it, if that object is of the given kind. A child that changes its owner adds the keys of both owners.
 func Owns[C any](inf *store.Informer[C], kind string) Watch[string, store.Object[C]] {
 	mustHave("Owns", "informer", inf == nil)
 	return Watch[string, store.Object[C]]{source: inf, make: func(
@@ -67,15 +67,16 @@ func Owns[C any](inf *store.Informer[C], kind string) Watch[string, store.Object
 	}}
 }
 
-// Watches returns the watch of objects that have to do with those whose keys are reconciled: to returns the keys of an object. It
-// may ask a database for them, say, but it should be quick, because it holds up the other changes of this watch.
+// Watches returns the watch of other objects that matter to the keys of the controller: the mapper to returns the keys of an
+// object. It may query a database, but it should be quick, because it delays the other changes of this watch.
 //
-// A change that to could not map is not lost. If to returns an error or panics, it is called again after a backoff that grows
-// from 5 ms to a minute, until it succeeds. So is each state that the object takes on meanwhile: all owners that have lost the
-// object since hear of it, and the one that has it now. Of more than 100 states, those in the middle are left out. What was not
-// mapped when a Run ends, the next Run maps, also if the object is gone by then.
+// If to returns an error or panics, it is called again after a backoff from 5 ms to a minute, until it succeeds. Each state that
+// the object takes on meanwhile is mapped too, so every owner that has had the object is reconciled. Of more than 100 states,
+// those in the middle are dropped. The next Run retries mappings that have not succeeded when a Run ends, even for objects that
+// have been deleted since.
 //
-// The context of to ends when Run has to stop. Two goroutines at most call to, another one for Config.Resync, and whoever calls Acquired.
+// The context of to ends when Run has to stop. The watch calls to from up to two goroutines, from a third one with
+// Config.Resync, and from callers of [Controller.Acquired].
 func Watches[K, S comparable, T any](
 	inf *informer.Informer[S, T], to func(ctx context.Context, obj T) ([]K, error),
 ) Watch[K, T] {
@@ -86,11 +87,11 @@ func Watches[K, S comparable, T any](
 	}}
 }
 
-// Handles returns the watch that has a handler of its own, which decides which events matter, and for which keys. When a Run
-// begins, handler is called with the function that adds a key, and what it returns is added to inf. When the Run ends, it is
-// removed. Keys that it adds are news. Objects and updates that do not pass Where and When are not told.
+// Handles returns a watch with a handler of yours, which decides which events add which keys. When a Run begins, the watch calls
+// handler with a function that adds a key, and adds the returned handler to inf. When the Run ends, it removes the handler. The
+// keys have the priority of changes. Objects and updates that do not pass Where and When do not reach the handler.
 //
-// Config.Resync does not reach keys that only a handler knows: it has a ResyncPeriod of its own.
+// Config.Resync does not apply to keys that only a handler knows; set the ResyncPeriod of the handler.
 func Handles[K, S comparable, T any](
 	inf *informer.Informer[S, T], handler func(add func(K)) informer.Handler[S, T],
 ) Watch[K, T] {
@@ -101,9 +102,9 @@ func Handles[K, S comparable, T any](
 	}}
 }
 
-// Where makes only those objects count that pass. An update into them is an addition, and one out of them is a deletion. pass must
-// answer the same for the same object each time, and with Config.Resync it must be safe for concurrent use. Of several Where, an
-// object must pass all.
+// Where restricts the watch to objects for which pass returns true. An object that begins to pass is an addition, and one that no
+// longer passes is a deletion. pass must be deterministic, and with Config.Resync or [Controller.Share] safe for concurrent use.
+// If Where is called several times, an object must pass all of them.
 func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
 	mustHave("Where", "function", pass == nil)
 	if before := w.rules.Where; before != nil {
@@ -114,9 +115,9 @@ func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
 	return w
 }
 
-// When makes only those updates add keys that are news, such as those with store.GenerationChanged, or those in which a
-// field that matters differs. It is not asked of an object that is there when a Run begins, of an addition, a deletion, or a resync:
-// these always add keys. Of several When, an update must pass all.
+// When restricts the watch to updates for which news returns true, such as [store.GenerationChanged] or a comparison of the fields
+// that matter. It does not apply to initial lists, additions, deletions, and resyncs, which always add keys. If When is called
+// several times, an update must pass all of them.
 func (w Watch[K, T]) When(news func(old, new T) bool) Watch[K, T] {
 	mustHave("When", "function", news == nil)
 	if before := w.rules.When; before != nil {
@@ -127,7 +128,7 @@ func (w Watch[K, T]) When(news func(old, new T) bool) Watch[K, T] {
 	return w
 }
 
-// Priority is the priority of news: keys of a higher one are reconciled first. Defaults to 0.
+// Priority sets the priority of changes. Keys with a higher priority are reconciled first. Defaults to 0.
 func (w Watch[K, T]) Priority(p int) Watch[K, T] {
 	w.priority = p
 	return w
@@ -140,7 +141,7 @@ func (w Watch[K, T]) feed(to *input.Target[K]) *input.Feed[K] {
 	return w.make(input.Origin[K]{To: to, Name: w.source.Name(), Priority: w.priority}, w.rules)
 }
 
-// Source fills a cache, and continues until its context ends. An *informer.Informer is a source.
+// Source fills a cache until its context ends. An [informer.Informer] is a source.
 //
 // If a source has a method Check() error, the manager calls it.
 type Source interface {
@@ -151,8 +152,8 @@ type Source interface {
 }
 
 // Sources returns the informers of the inputs of c, and Config.Reads, each once. A manager runs them. Without a manager, the
-// program calls Run of each: Run of c does not, because it is called once for each term, an informer runs once, and two
-// controllers may watch one informer.
+// program calls Run of each. Run of c does not run them: it is called once per term, an informer runs only once, and two
+// controllers may watch the same informer.
 func (c *Controller[K]) Sources() []Source {
 	sources := make([]Source, len(c.inputs.Sources()))
 	for i, s := range c.inputs.Sources() {
@@ -169,12 +170,12 @@ func mustHave(call, argument string, isNil bool) {
 }
 
 // NewCollector returns a controller that deletes children when all their owners are gone: background collection, for children
-// whose owners are in one store. Its keys are those of the children, and its name is their kind and " collector". It looks at
-// each child when it starts, when the child changes, and when its owner disappears or is another life of the same key. seen mirrors
-// the owners.
+// whose owners are in one store. Its keys are those of the children, and its name is their kind and " collector". It reconciles
+// each child when it starts, when the child changes, and when an owner is deleted, or deleted and created again. seen mirrors the
+// owners.
 //
-// For owners of several kinds, call [owner.Children.Collect] in a reconcile, with the inputs that this function has: the children,
-// by [For], and the owners of each kind, by [Watches], mapped with [owner.Children.Keys]. Do not filter out updates that change the
+// For owners of several kinds, call [owner.Children.Collect] in a reconcile, with the inputs of this function: the children by
+// [For], and the owners of each kind by [Watches], mapped with [owner.Children.Keys]. Do not filter out updates that change the
 // UID: an owner that is deleted and created again may arrive as one update.
 func NewCollector[C, T any](
 	children *owner.Children[C], owners store.Store[T], seen *store.Informer[T], cfg Config[string],
