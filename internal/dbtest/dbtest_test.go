@@ -29,3 +29,5 @@ func memory(t *testing.T) *store.Memory {
 	require.NoError(t, err)
 	return db
 }
+
+func TestTheMemoryTakesHostileStrings(t *testing.T) { dbtest.HostileStrings(t, memory(t)) }

@@ -586,3 +586,11 @@ func TestACallWhoseContextHasEndedReturnsItsCause(t *testing.T) {
 	_, err := dbtest.Put(ctx, db, "a", "1")
 	require.ErrorIs(t, err, gone)
 }
+
+func TestHostileStringsAreData(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	for _, prefix := range []string{"setpoint", `it's a "prefix"`, "../a\\", "NUL \x00 and \xff"} {
+		dbtest.HostileStrings(t, open(t, s.addr, etcd.Config{Prefix: prefix}))
+	}
+}

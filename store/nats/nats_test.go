@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/nats"
 )
@@ -314,4 +315,10 @@ func TestACallToAServerThatHangsEnds(t *testing.T) {
 	cancel(gone)
 	_, err = put(ctx, db, "app", "a", "1")
 	require.ErrorIs(t, err, gone)
+}
+
+func TestHostileStringsAreData(t *testing.T) {
+	t.Parallel()
+	js := connect(t, serve(t).ClientURL())
+	dbtest.HostileStrings(t, open(t, js, nats.Config{Stream: newStreamInMemory(t, js)}))
 }

@@ -16,8 +16,8 @@ import (
 
 // Config is the configuration of a [Backend]. The zero value is ready for use.
 type Config struct {
-	// Schema is the schema that holds the tables. It may have any name that Postgres takes, of up to 63 bytes. Defaults to
-	// "setpoint".
+	// Schema is the schema that holds the tables. It may have any name that Postgres takes, of up to 63 bytes, but "$user".
+	// Defaults to "setpoint".
 	Schema string
 
 	// History is the number of changes that the schema remembers, over all kinds, for watches that resume. If processes differ,
@@ -48,6 +48,9 @@ func (c Config) validate() error {
 		if r == 0 {
 			errs = append(errs, fmt.Errorf("Config.Schema is %q, must not contain NUL", c.Schema))
 		}
+	}
+	if c.Schema == "$user" { // in a search path
+		errs = append(errs, errors.New(`Config.Schema is "$user", which Postgres takes for the name of the user`))
 	}
 	if c.History < 0 {
 		errs = append(errs, fmt.Errorf("Config.History is %d, must not be negative", c.History))

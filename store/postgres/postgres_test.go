@@ -32,6 +32,7 @@ func TestPostgres(t *testing.T) {
 		"open refuses a schema that it cannot use":                refusedSchemas,
 		"migrate may be called again and by many at once":         migrateAtOnce,
 		"a schema may have any name":                              anyName,
+		"hostile strings are data":                                hostileStrings,
 		"terms may be as great as they get":                       greatTerms,
 		"objects and rows commit together":                        joined,
 		"a transaction on an old snapshot writes nothing":         oldSnapshot,
@@ -72,6 +73,7 @@ func refusedSchemas(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 		{postgres.Config{Poll: -1}, "Config.Poll is -1ns, must not be negative"},
 		{postgres.Config{Schema: strings.Repeat("x", 64)}, "Config.Schema has 64 bytes, must not have more than 63"},
 		{postgres.Config{Schema: "a\x00"}, `Config.Schema is "a\x00", must not contain NUL`},
+		{postgres.Config{Schema: "$user"}, `Config.Schema is "$user", which Postgres takes for the name of the user`},
 	} {
 		_, err := postgres.Open(t.Context(), pool, c.cfg)
 		require.ErrorContains(t, err, c.want)
@@ -374,5 +376,14 @@ func poolerModes(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
 			assert.Equal(t, []backend.Record{r}, p.Records, mode)
 		}
 		plain.Close()
+	}
+}
+
+func hostileStrings(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
+	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
+		far, err := pgxpool.New(t.Context(), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&default_query_exec_mode="+mode)
+		require.NoError(t, err)
+		dbtest.HostileStrings(t, open(t, far, postgres.Config{Schema: newSchema(t, pool)}))
+		far.Close()
 	}
 }

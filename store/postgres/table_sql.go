@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +70,8 @@ func (c TableConfig) validate() error {
 			}
 		}
 	}
-	for field, name := range names {
+	for _, field := range slices.Sorted(maps.Keys(names)) {
+		name := names[field]
 		if strings.ContainsRune(name, 0) {
 			errs = append(errs, fmt.Errorf("TableConfig.%s is %q, must not contain NUL", field, name))
 		}
@@ -225,6 +227,7 @@ func (c TableConfig) sql() string {
 		notify = ""
 	}
 	return strings.NewReplacer(
+		"$$", bodyQuote(append(slices.Clone(c.Key), c.Table, c.TableSchema, c.Schema)),
 		"{schema}", schema,
 		"{table}", c.source(),
 		"{source}", quote(c.source()),
@@ -234,6 +237,16 @@ func (c TableConfig) sql() string {
 		"{same key}", strings.Join(same, " AND "),
 		"{first key of n}", "n."+pgx.Identifier{c.Key[0]}.Sanitize(), // it is never null
 	).Replace(logSQL + triggerSQL)
+}
+
+// bodyQuote returns the quote of a function body that names some identifiers: none of them ends the body.
+func bodyQuote(names []string) string {
+	for i := 0; ; i++ {
+		quote := fmt.Sprintf("$setpoint%d$", i)
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, quote) }) {
+			return quote
+		}
+	}
 }
 
 // TableSQL returns the statements that [InstallTable] runs, for somebody else to run in one transaction. It asks no server,

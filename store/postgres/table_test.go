@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
@@ -82,6 +84,7 @@ func TestTable(t *testing.T) {
 		"install table and new table refuse what is wrong":                          installTableAndNewTableRefuseWhatIsWrong,
 		"a writer needs no rights on the log":                                       aWriterNeedsNoRightsOnTheLog,
 		"a scan that fails is an error":                                             aScanThatFailsIsAnError,
+		"names and rows may have any characters":                                    namesAndRowsMayHaveAnyCharacters,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
 	}
@@ -500,6 +503,52 @@ func installTableAndNewTableRefuseWhatIsWrong(t *testing.T, pool *pgxpool.Pool) 
 	assert.PanicsWithValue(t, "postgres: NewTable called with a nil pool or scan", func() {
 		_, _ = postgres.NewTable[int](t.Context(), pool, nil, cfg)
 	})
+}
+
+// Every name of a TableConfig is hostile, and so are the rows.
+func namesAndRowsMayHaveAnyCharacters(t *testing.T, pool *pgxpool.Pool) {
+	exec(t, pool, `CREATE TABLE witness (a integer)`)
+	for i, name := range []string{
+		`a"; DROP TABLE witness; --`, `'; DROP TABLE witness; --`, `it's`, `$$`, `$$; DROP TABLE witness; --`, `$setpoint0$`, `{table}`, `{key}`, `\`, `%s`, `a.b`, `Ünï`, "tab\t", strings.Repeat("x", 60),
+	} {
+		quoted := func(name string) string { return pgx.Identifier{name}.Sanitize() }
+		cfg := postgres.TableConfig{
+			Table: name, TableSchema: "s " + name, Key: []string{name}, Columns: []string{name, "v" + name}, Schema: fmt.Sprint(i) + name,
+		}
+		table := quoted(cfg.TableSchema) + "." + quoted(name)
+		exec(t, pool, `CREATE SCHEMA `+quoted(cfg.TableSchema))
+		exec(t, pool, `CREATE TABLE `+table+` (`+quoted(name)+` text PRIMARY KEY, `+quoted("v"+name)+` integer NOT NULL, other text)`)
+		require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg), name)
+		source, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByPos[site], cfg)
+		require.NoError(t, err, name)
+		inf := follow(t, source)
+		want := map[string]site{}
+		for _, key := range dbtest.Hostile() {
+			if !utf8.ValidString(key) || strings.Contains(key, "\x00") || len(key) > 1000 { // the server refuses these
+				continue
+			}
+			exec(t, pool, `INSERT INTO `+table+` VALUES ($1, 1, $1)`, key)
+			exec(t, pool, `UPDATE `+table+` SET `+quoted("v"+name)+` = 2`)
+			want[key] = site{key, 2}
+		}
+		exec(t, pool, `INSERT INTO `+table+` VALUES ('gone', 1, '')`)
+		exec(t, pool, `DELETE FROM `+table+` WHERE `+quoted(name)+` = 'gone'`)
+		var v informer.Version
+		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+			if v, err = source.VersionOf(t.Context(), tx); err == nil {
+				_, err = tx.Exec(t.Context(), `INSERT INTO `+table+` VALUES ('last', 1, '')`)
+			}
+			return err
+		}))
+		want["last"] = site{"last", 1}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		require.NoError(t, inf.WaitForVersion(ctx, v), name)
+		cancel()
+		assert.Equal(t, want, cached(inf), name)
+		_, err = source.Delay(t.Context())
+		require.NoError(t, err)
+	}
+	exec(t, pool, `SELECT FROM witness`)
 }
 
 // A role that may write the table, and nothing else, writes as before.

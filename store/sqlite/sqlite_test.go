@@ -424,3 +424,7 @@ func TestNoStatementReadsTheClock(t *testing.T) {
 		assert.NotContains(t, strings.ReplaceAll(statements, "update", ""), clock)
 	}
 }
+
+func TestHostileStringsAreData(t *testing.T) {
+	dbtest.HostileStrings(t, open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{}))
+}
