@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -155,50 +156,84 @@ func BenchmarkHandler(b *testing.B) {
 	})
 }
 
-// BenchmarkList compares a list of 100,000 objects, decoded, with the same number of messages read by a consumer of the client.
-func BenchmarkList(b *testing.B) {
-	const n = 100_000
-	fill := func(b *testing.B, url string) (jetstream.JetStream, nats.Config) {
-		js := connect(b, url)
-		cfg := nats.Config{Stream: newStream(b, js)}
-		s := dbtest.Apps(b, open(b, js, cfg))
+var rows = flag.Int("rows", 100_000, "how many objects BenchmarkList lists; BenchmarkDrain reads a tenth as many changes")
+
+// fill creates objects, and returns the version of the one before the last tenth of them.
+func fill(b *testing.B, js jetstream.JetStream, cfg nats.Config, n int) (before informer.Version) {
+	s := dbtest.Apps(b, open(b, js, cfg))
+	create := func(from, to int) {
 		var g sync.WaitGroup
 		for w := range 16 {
 			g.Go(func() { // ends after its writes
-				for i := w; i < n; i += 16 {
-					_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprintf("%06d", i), Value: dbtest.App{Image: image}})
+				for i := from + w; i < to; i += 16 {
+					_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprintf("%07d", i), Value: dbtest.App{Image: image}})
 					if err != nil {
 						b.Error(err)
+						return
 					}
 				}
 			})
 		}
 		g.Wait()
-		return js, cfg
 	}
+	create(0, n-n/10)
+	stream, err := js.Stream(b.Context(), cfg.Stream)
+	require.NoError(b, err)
+	info, err := stream.Info(b.Context())
+	require.NoError(b, err)
+	create(n-n/10, n)
+	return informer.Version(info.State.LastSeq)
+}
+
+// consume reads messages by a consumer of the client.
+func consume(b *testing.B, js jetstream.JetStream, cfg nats.Config, from jetstream.OrderedConsumerConfig, n int) {
+	from.FilterSubjects = []string{cfg.Stream + ".o.App.*"}
+	consumer, err := js.OrderedConsumer(b.Context(), cfg.Stream, from)
+	require.NoError(b, err)
+	messages, err := consumer.Messages()
+	require.NoError(b, err)
+	defer messages.Stop()
+	for range n {
+		_, err := messages.Next()
+		require.NoError(b, err)
+	}
+}
+
+// BenchmarkList compares a list of objects, decoded, with the same messages read by a consumer of the client.
+func BenchmarkList(b *testing.B) {
+	js := connect(b, serve(b).ClientURL())
+	cfg := nats.Config{Stream: newStream(b, js), Timeout: time.Minute}
+	fill(b, js, cfg, *rows)
 	b.Run("bare", func(b *testing.B) {
-		js, cfg := fill(b, serve(b).ClientURL())
 		for b.Loop() {
-			consumer, err := js.OrderedConsumer(b.Context(), cfg.Stream, jetstream.OrderedConsumerConfig{
-				FilterSubjects: []string{cfg.Stream + ".o.App.*"}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-			})
-			require.NoError(b, err)
-			messages, err := consumer.Messages()
-			require.NoError(b, err)
-			for range n {
-				_, err := messages.Next()
-				require.NoError(b, err)
-			}
-			messages.Stop()
+			consume(b, js, cfg, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}, *rows)
 		}
 	})
 	b.Run("setpoint", func(b *testing.B) {
-		js, cfg := fill(b, serve(b).ClientURL())
 		s := dbtest.Apps(b, open(b, js, cfg))
 		for b.Loop() {
 			l, err := s.List(b.Context())
 			require.NoError(b, err)
-			require.Len(b, l.Items, n)
+			require.Len(b, l.Items, *rows)
+		}
+	})
+}
+
+// BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with the same messages read by a
+// consumer of the client.
+func BenchmarkDrain(b *testing.B) {
+	js := connect(b, serve(b).ClientURL())
+	cfg := nats.Config{Stream: newStream(b, js), History: 10_000_000, Timeout: time.Minute}
+	before := fill(b, js, cfg, *rows)
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			consume(b, js, cfg, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(before) + 1}, *rows/10)
+		}
+	})
+	b.Run("setpoint", func(b *testing.B) {
+		s := dbtest.Apps(b, open(b, js, cfg))
+		for b.Loop() {
+			dbtest.Drain(b, s, before, *rows/10)
 		}
 	})
 }

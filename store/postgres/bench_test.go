@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store"
@@ -100,4 +103,127 @@ func BenchmarkTrigger(b *testing.B) {
 			})
 		}
 	}
+}
+
+var rows = flag.Int("rows", 100_000, "how many objects BenchmarkList lists; BenchmarkDrain reads a tenth as many changes")
+
+// bareRows makes the table bare, with the values of the objects that fill makes.
+func bareRows(b *testing.B, pool *pgxpool.Pool, n int) {
+	exec(b, pool, "CREATE TABLE bare (key text COLLATE \"C\" PRIMARY KEY, version bigint NOT NULL UNIQUE, value jsonb NOT NULL)")
+	exec(b, pool, "INSERT INTO bare SELECT 'key ' || n, n, $2::jsonb FROM generate_series(1, $1::integer) n", n, fmt.Sprintf(`{"Image":"%s"}`, image))
+	exec(b, pool, "ANALYZE bare")
+}
+
+// readBare reads the rows that a query returns: a key and a value. pgx decodes the value by encoding/json.
+func readBare(b *testing.B, pool *pgxpool.Pool, query string, args ...any) (apps []dbtest.App) {
+	found, err := pool.Query(b.Context(), query, args...)
+	require.NoError(b, err)
+	var key string
+	var app dbtest.App
+	_, err = pgx.ForEachRow(found, []any{&key, &app}, func() error {
+		apps = append(apps, app)
+		return nil
+	})
+	require.NoError(b, err)
+	return apps
+}
+
+// fill makes objects, each with a version of its own, as copies of one that the package has written.
+func fill(b *testing.B, pool *pgxpool.Pool, n int) store.Store[dbtest.App] {
+	schema := newSchema(b, pool)
+	s := dbtest.Apps(b, open(b, pool, postgres.Config{Schema: schema}))
+	_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: "key 1", Value: dbtest.App{Image: image}})
+	require.NoError(b, err)
+	exec(b, pool, fmt.Sprintf(`SET search_path = "%s"; INSERT INTO objects
+		SELECT n, kind, 'key ' || n, latest, deleted, record, value FROM objects, generate_series(2, %d) n;
+		UPDATE state SET version = %[2]d; ANALYZE objects; RESET search_path`, schema, n))
+	return s
+}
+
+// fillTable makes rows of a table with a change log, and returns its source and the version before the last changes.
+func fillTable(b *testing.B, pool *pgxpool.Pool, n, changes int) (*postgres.Table[site], postgres.TableConfig, informer.Version) {
+	cfg := newTable(b, pool)
+	exec(b, pool, fmt.Sprintf("INSERT INTO %s SELECT 'key ' || n, 1 FROM generate_series(1, %d) n", sqlName(cfg), n))
+	exec(b, pool, "ANALYZE "+sqlName(cfg))
+	table := sitesIn(b, pool, cfg)
+	l, err := table.List(b.Context())
+	require.NoError(b, err)
+	// Each change is a transaction, as those of a service are.
+	exec(b, pool, fmt.Sprintf(`DO $$ BEGIN FOR n IN 1..%d LOOP
+		UPDATE %s SET rev = 2 WHERE name = 'key ' || n; COMMIT; END LOOP; END $$`, changes, sqlName(cfg)))
+	return table, cfg, l.Version
+}
+
+// BenchmarkList compares a list of objects, decoded, and a list of the rows of a table, with the same number of rows that pgx reads
+// and decodes.
+func BenchmarkList(b *testing.B) {
+	pool := connect(b, servertest.Postgres(b, "fsync=off", "max_wal_size=4GB").Addr())
+	bareRows(b, pool, *rows)
+	objects := fill(b, pool, *rows)
+	table, cfg, _ := fillTable(b, pool, *rows, 0)
+	b.Run("objects/bare", func(b *testing.B) {
+		for b.Loop() {
+			require.Len(b, readBare(b, pool, "SELECT key, value FROM bare ORDER BY key"), *rows)
+		}
+	})
+	b.Run("objects/setpoint", func(b *testing.B) {
+		for b.Loop() {
+			l, err := objects.List(b.Context())
+			require.NoError(b, err)
+			require.Len(b, l.Items, *rows)
+		}
+	})
+	b.Run("table/bare", func(b *testing.B) {
+		for b.Loop() {
+			found, err := pool.Query(b.Context(), "SELECT * FROM "+sqlName(cfg))
+			require.NoError(b, err)
+			all, err := pgx.CollectRows(found, pgx.RowToStructByName[site])
+			require.NoError(b, err)
+			require.Len(b, all, *rows)
+		}
+	})
+	b.Run("table/setpoint", func(b *testing.B) {
+		for b.Loop() {
+			l, err := table.List(b.Context())
+			require.NoError(b, err)
+			require.Len(b, l.Items, *rows)
+		}
+	})
+}
+
+// BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with the same number of rows that
+// pgx reads by version and decodes. For a table, pgx reads the entries of the change log, and the rows that they name.
+func BenchmarkDrain(b *testing.B) {
+	changes := *rows / 10
+	pool := connect(b, servertest.Postgres(b, "fsync=off", "max_wal_size=4GB").Addr())
+	bareRows(b, pool, *rows)
+	objects := fill(b, pool, *rows)
+	table, cfg, before := fillTable(b, pool, *rows, changes)
+	b.Run("objects/bare", func(b *testing.B) {
+		for b.Loop() {
+			got := readBare(b, pool, "SELECT key, value FROM bare WHERE version > $1 ORDER BY version", *rows-changes)
+			require.Len(b, got, changes)
+		}
+	})
+	b.Run("objects/setpoint", func(b *testing.B) {
+		for b.Loop() {
+			dbtest.Drain(b, objects, informer.Version(*rows-changes), changes)
+		}
+	})
+	b.Run("table/bare", func(b *testing.B) {
+		query := fmt.Sprintf(`SELECT t.* FROM %s c JOIN %s t ON t.name = c.key->>'name' WHERE c.op = 'U' ORDER BY c.xid, c.id`,
+			pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), sqlName(cfg))
+		for b.Loop() {
+			found, err := pool.Query(b.Context(), query)
+			require.NoError(b, err)
+			all, err := pgx.CollectRows(found, pgx.RowToStructByName[site])
+			require.NoError(b, err)
+			require.Len(b, all, changes)
+		}
+	})
+	b.Run("table/setpoint", func(b *testing.B) {
+		for b.Loop() {
+			dbtest.Drain(b, table, before, changes)
+		}
+	})
 }

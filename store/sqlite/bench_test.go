@@ -3,6 +3,8 @@ package sqlite_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -135,47 +137,87 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// BenchmarkList compares a list of 100,000 objects, decoded, with the same number of rows read by the driver.
+var rowCount = flag.Int("rows", 100_000, "how many objects BenchmarkList lists; BenchmarkDrain reads a tenth as many changes")
+
+// BenchmarkList compares a list of objects, decoded, with the same number of rows that the driver reads and encoding/json decodes.
 func BenchmarkList(b *testing.B) {
-	const n = 100_000
 	b.Run("bare", func(b *testing.B) {
 		db := bare(b)
-		tx, err := db.Begin()
-		require.NoError(b, err)
-		for i := range n {
-			_, err := tx.Exec("INSERT INTO objects VALUES (?, 1, ?)", fmt.Sprintf("%06d", i), fmt.Appendf(nil, `{"Image":"%s"}`, image))
-			require.NoError(b, err)
-		}
-		require.NoError(b, tx.Commit())
+		fillBare(b, db, *rowCount)
 		for b.Loop() {
-			rows, err := db.Query("SELECT key, version, value FROM objects ORDER BY key")
-			require.NoError(b, err)
-			count := 0
-			for rows.Next() {
-				var key string
-				var version int
-				var value []byte
-				require.NoError(b, rows.Scan(&key, &version, &value))
-				count++
-			}
-			require.NoError(b, rows.Err())
-			require.Equal(b, n, count)
+			require.Len(b, readBare(b, db, 0), *rowCount)
 		}
 	})
 	b.Run("setpoint", func(b *testing.B) {
 		db := open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{})
+		fill(b, db, *rowCount)
 		s := dbtest.Apps(b, db)
-		tx, err := db.DB().Begin()
-		require.NoError(b, err)
-		for i := range n {
-			_, err := s.Create(sqlite.WithTx(b.Context(), tx), store.Object[dbtest.App]{Key: fmt.Sprintf("%06d", i), Value: dbtest.App{Image: image}})
-			require.NoError(b, err)
-		}
-		require.NoError(b, tx.Commit())
 		for b.Loop() {
 			l, err := s.List(b.Context())
 			require.NoError(b, err)
-			require.Len(b, l.Items, n)
+			require.Len(b, l.Items, *rowCount)
 		}
 	})
+}
+
+// BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with the same number of rows that
+// the driver reads by version and encoding/json decodes.
+func BenchmarkDrain(b *testing.B) {
+	changes := *rowCount / 10
+	b.Run("bare", func(b *testing.B) {
+		db := bare(b)
+		fillBare(b, db, *rowCount)
+		for b.Loop() {
+			require.Len(b, readBare(b, db, *rowCount-changes), changes)
+		}
+	})
+	b.Run("setpoint", func(b *testing.B) {
+		db := open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{})
+		fill(b, db, *rowCount)
+		s := dbtest.Apps(b, db)
+		for b.Loop() {
+			dbtest.Drain(b, s, informer.Version(*rowCount-changes), changes)
+		}
+	})
+}
+
+// fillBare makes rows, each with a version of its own.
+func fillBare(b *testing.B, db *sql.DB, n int) {
+	_, err := db.Exec("CREATE INDEX by_version ON objects (version)")
+	require.NoError(b, err)
+	_, err = db.Exec(`WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
+		INSERT INTO objects SELECT 'key ' || n, n, ? FROM i`, n, fmt.Appendf(nil, `{"Image":"%s"}`, image))
+	require.NoError(b, err)
+}
+
+// readBare reads the rows after a version.
+func readBare(b *testing.B, db *sql.DB, after int) (apps []dbtest.App) {
+	query := "SELECT key, version, value FROM objects WHERE version > ? ORDER BY version"
+	if after == 0 {
+		query = "SELECT key, version, value FROM objects WHERE version > ? ORDER BY key"
+	}
+	rows, err := db.Query(query, after)
+	require.NoError(b, err)
+	for rows.Next() {
+		var key string
+		var version int
+		var value []byte
+		var app dbtest.App
+		require.NoError(b, rows.Scan(&key, &version, &value))
+		require.NoError(b, json.Unmarshal(value, &app))
+		apps = append(apps, app)
+	}
+	require.NoError(b, rows.Err())
+	return apps
+}
+
+// fill makes objects, each with a version of its own, as copies of one that the package has written.
+func fill(b *testing.B, db *sqlite.Backend, n int) {
+	_, err := dbtest.Apps(b, db).Create(b.Context(), store.Object[dbtest.App]{Key: "key 1", Value: dbtest.App{Image: image}})
+	require.NoError(b, err)
+	_, err = db.DB().Exec(`WITH RECURSIVE i (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
+		INSERT INTO setpoint_log SELECT n, kind, 'key ' || n, latest, deleted, record FROM i, setpoint_log`, n)
+	require.NoError(b, err)
+	_, err = db.DB().Exec(`UPDATE setpoint_state SET version = ?`, n)
+	require.NoError(b, err)
 }
