@@ -23,3 +23,6 @@ func (b *Backend) SetPatience(d time.Duration) { b.patience, b.listener.patience
 
 // SetPatience limits the reads of watches.
 func (t *Table[T]) SetPatience(d time.Duration) { t.patience, t.listener.patience = d, d }
+
+// ChangesQuery is the query by which a watch reads: of a kind, after a version, at most so many changes.
+func (b *Backend) ChangesQuery() string { return b.statements.changes }

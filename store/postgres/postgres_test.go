@@ -33,6 +33,7 @@ func TestPostgres(t *testing.T) {
 		"migrate may be called again and by many at once":         migrateAtOnce,
 		"a schema may have any name":                              anyName,
 		"hostile strings are data":                                hostileStrings,
+		"the read of a watch is not compiled":                     readIsNotCompiled,
 		"terms may be as great as they get":                       greatTerms,
 		"objects and rows commit together":                        joined,
 		"a transaction on an old snapshot writes nothing":         oldSnapshot,
@@ -377,6 +378,26 @@ func poolerModes(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
 		}
 		plain.Close()
 	}
+}
+
+// A planner without statistics expects many rows, and compiles what seems to be expensive: for 20 ms, at every poll of every watch.
+func readIsNotCompiled(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	schema := newSchema(t, pool)
+	db := open(t, pool, postgres.Config{Schema: schema})
+	_, err := dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	exec(t, pool, fmt.Sprintf(`INSERT INTO "%s".objects SELECT n, kind, 'key ' || n, latest, deleted, record, value
+		FROM "%[1]s".objects, generate_series(2, 10000) n`, schema))
+	exec(t, pool, fmt.Sprintf(`ANALYZE "%s".objects`, schema))
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		exec(t, tx, `SET LOCAL jit_above_cost = 2000`) // the default is 100000, which larger objects reach
+		rows, err := tx.Query(t.Context(), "EXPLAIN (ANALYZE) "+db.ChangesQuery(), "app", int64(5000), 256)
+		require.NoError(t, err)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		assert.NotContains(t, strings.Join(plan, "\n"), "JIT")
+		return nil
+	}))
 }
 
 func hostileStrings(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {
