@@ -65,7 +65,7 @@
 // with few objects finds most bugs (the systems are deterministic, so nothing is gained by repetition).
 //
 // [Run] keeps the plans that failed in testdata/simtest, in a directory for each test, and tries them first. The text of a plan is
-// also that of a file; lines that begin with "#" are comments.
+// also that of a file; lines that begin with "#" are comments. The flag -simtest.html=DIRECTORY draws each failure on a page.
 //
 // # Guarantees
 //

@@ -102,7 +102,8 @@ func (f *Failure) tell() {
 	if f.run == nil {
 		return
 	}
-	f.Timeline = f.run.timeline(f.fair)
+	f.lines = f.run.lines(f.fair)
+	f.Timeline = formatTimed(f.lines)
 	f.run, f.fair = nil, nil
 }
 

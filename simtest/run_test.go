@@ -114,3 +114,18 @@ func TestALongRunTellsHowFarItIs(t *testing.T) {
 	require.True(t, failed)
 	require.Contains(t, out, `simtest: -simtest.budget: time: invalid duration "soon"`)
 }
+
+func TestAPageShowsWhatWasFound(t *testing.T) {
+	dir := t.TempDir()
+	out, _ := runChild(t, dir, "-simtest.html=pages")
+	require.Contains(t, out, "simtest: the page is pages/TestRunOfAChild.html")
+	text, err := os.ReadFile(filepath.Join(dir, "pages/TestRunOfAChild.html"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "server/a-0 is missing at the end; without faults it is there: {&#34;Site&#34;:&#34;a&#34;}")
+	require.Contains(t, string(text), "-simtest.plan='crash-after(sites update site/a#1)'")
+	require.Contains(t, string(text), `<li class="row missing">`)
+	require.Contains(t, string(text), `<path class="bad"`)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o666))
+	out, _ = runChild(t, dir, "-simtest.html=file")
+	require.Contains(t, out, "simtest: write the page of -simtest.html: ")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -143,6 +144,7 @@ type Failure struct {
 
 	sort      string // of the problem
 	run, fair *run   // until the timeline is made
+	lines     []line // of the timeline
 }
 
 // String returns the problem, what it means, the timeline, and how to run the plan again.
@@ -198,6 +200,9 @@ func Run(t *testing.T, world func() World) {
 		for _, why := range unmet {
 			t.Errorf("simtest: the plan does not apply: %s", why)
 		}
+		if f != nil {
+			draw(t, []*Failure{f})
+		}
 		if f != nil && f.Severity == Bug {
 			t.Error(f)
 		} else if f != nil {
@@ -210,6 +215,7 @@ func Run(t *testing.T, world func() World) {
 		t.Error(f)
 		f.keep(t)
 	}
+	draw(t, append(slices.Clone(report.Failures), report.Advice...))
 	for _, text := range report.Unfit {
 		t.Errorf("simtest: %s", text)
 	}

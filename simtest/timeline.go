@@ -17,6 +17,7 @@ type line struct {
 	at    time.Duration
 	actor string
 	text  string
+	wrote bool // it is a commit
 	state bool // it says how the objects differ from those of the run without faults
 }
 
@@ -27,7 +28,7 @@ func (r *run) lines(fair *run) (lines []line) {
 	for _, e := range r.entries {
 		switch {
 		case e.wrote != nil:
-			lines = append(lines, line{at: e.at, actor: e.actor, text: e.wrote.text()})
+			lines = append(lines, line{at: e.at, actor: e.actor, text: e.wrote.text(), wrote: true})
 		case e.settled == 0:
 			lines = append(lines, line{at: e.at, actor: e.actor, text: e.text})
 		case fair != nil && e.settled <= len(fair.settled):
@@ -73,8 +74,10 @@ func (c *change) text() string {
 }
 
 // timeline returns what happened and when, one line each, beside the run without faults, or alone if that is nil.
-func (r *run) timeline(fair *run) string {
-	return format(r.lines(fair), func(l line) string { return l.at.Round(time.Millisecond).String() })
+func (r *run) timeline(fair *run) string { return formatTimed(r.lines(fair)) }
+
+func formatTimed(lines []line) string {
+	return format(lines, func(l line) string { return l.at.Round(time.Millisecond).String() })
 }
 
 // order returns what happened, without times: pauses between attempts are random.

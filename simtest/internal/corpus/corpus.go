@@ -16,10 +16,14 @@ type Entry struct {
 	Plan string // the text, without comments
 }
 
-// Dir returns the directory of a test, by its name, below testdata of the present directory. Characters that some file systems refuse
-// are replaced.
+// Dir returns the directory of a test, by its name, below testdata of the present directory.
 func Dir(test string) string {
-	name := strings.Map(func(r rune) rune {
+	return filepath.Join("testdata", "simtest", filepath.FromSlash(Name(test)))
+}
+
+// Name returns the name of a test without the characters that some file systems refuse. A subtest keeps its slash.
+func Name(test string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-_/=", r):
 			return r
@@ -27,7 +31,6 @@ func Dir(test string) string {
 			return '_'
 		}
 	}, test)
-	return filepath.Join("testdata", "simtest", filepath.FromSlash(name))
 }
 
 // Read returns the files of a directory, in order of name. It returns nothing if there is no such directory.

@@ -1,0 +1,105 @@
+package simtest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/setpoint-go/setpoint/simtest/internal/corpus"
+	"github.com/setpoint-go/setpoint/simtest/internal/page"
+)
+
+// htmlFlag is a package variable because go test reads flags before any test runs.
+var htmlFlag = flag.String("simtest.html", "", "write what simtest has found to an HTML file in this directory, one for each test")
+
+// draw writes failures to an HTML file, if the flag is set. It writes no file if there are none.
+func draw(t *testing.T, failures []*Failure) {
+	t.Helper()
+	if *htmlFlag == "" || len(failures) == 0 {
+		return
+	}
+	p := page.Page{Title: t.Name()}
+	for _, f := range failures {
+		p.Failures = append(p.Failures, f.page())
+	}
+	name := strings.ReplaceAll(corpus.Name(t.Name()), "/", "_") + ".html"
+	file := filepath.Join(*htmlFlag, name)
+	var b strings.Builder
+	err := p.Write(&b)
+	if err == nil {
+		err = os.MkdirAll(*htmlFlag, 0o777)
+	}
+	if err == nil {
+		err = os.WriteFile(file, []byte(b.String()), 0o666)
+	}
+	if err != nil {
+		t.Errorf("simtest: write the page of -simtest.html: %v", err)
+		return
+	}
+	t.Logf("simtest: the page is %s", file)
+}
+
+// page returns the failure as a part of a page.
+func (f *Failure) page() page.Failure {
+	p := page.Failure{
+		Problem: f.Problem, Severity: string(f.Severity), Rule: string(f.Rule), Means: f.Rule.Means(), Plan: f.Plan.String(), More: len(f.More),
+	}
+	last := ""
+	for _, l := range f.lines {
+		at := l.at.Round(time.Millisecond).String()
+		if at == last {
+			at = "" // the page shows a time once
+		} else {
+			last = at
+		}
+		out := page.Line{At: at, Lane: -1, Who: l.actor, Text: l.text, Mark: l.mark()}
+		if !l.state {
+			lane := laneOf(l.actor)
+			if out.Lane = slices.Index(p.Lanes, lane); out.Lane < 0 {
+				out.Lane = len(p.Lanes)
+				p.Lanes = append(p.Lanes, lane)
+			}
+		}
+		p.Lines = append(p.Lines, out)
+	}
+	return p
+}
+
+// laneOf returns the system of a process: its name without the number.
+func laneOf(actor string) string {
+	if i := strings.LastIndexByte(actor, '.'); i >= 0 {
+		if _, err := strconv.Atoi(actor[i+1:]); err == nil {
+			return actor[:i]
+		}
+	}
+	return actor
+}
+
+// mark returns how a page draws the line.
+func (l line) mark() page.Mark {
+	switch {
+	case l.state && strings.HasPrefix(l.text, "-"):
+		return page.Missing
+	case l.state && strings.HasPrefix(l.text, "+"):
+		return page.Extra
+	case l.state && strings.HasPrefix(l.text, "~"):
+		return page.Differs
+	case l.wrote:
+		return page.Write
+	case strings.HasPrefix(l.text, "STEP"):
+		return page.Step
+	case strings.HasPrefix(l.text, "CRASH"):
+		return page.Crash
+	case strings.HasPrefix(l.text, "FAULT"):
+		return page.Fault
+	case strings.HasPrefix(l.text, "DOUBT"):
+		return page.Doubt
+	default:
+		return page.Plain
+	}
+}
