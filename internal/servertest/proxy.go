@@ -48,7 +48,7 @@ func NewProxy(t testing.TB, server string) *Proxy {
 // Addr returns the address that clients dial.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Stall lets nothing through until Heal. What is sent meanwhile arrives then.
+// Stall lets nothing through until Heal. Data that is sent in between arrives then.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -88,7 +88,7 @@ func Begin(t testing.TB, db backend.Backend, target string) *World {
 	w.stop = stop
 	go func() { w.done <- w.informer.Run(following) }() // ends with stop; Check waits for it
 	t.Cleanup(stop)
-	select { // the handler is told of deletions of what the first list had, or what came later
+	select { // the handler receives deletions of objects of the first list and of later ones
 	case <-w.informer.Synced():
 	case <-time.After(patience):
 		t.Fatalf("the informer has not synced within %v", patience)
@@ -173,7 +173,7 @@ func (w *World) KillWriter() {
 	w.victim = w.launch()
 }
 
-// Check ends the processes and compares what they were told with what is there. history is a backend that has just been
+// Check ends the processes and compares their acknowledged writes with the backend. history is a backend that has just been
 // opened. It returns the number of changes in the history.
 //
 // If the backend has forgotten changes, history is nil. Then Check compares with the last state alone, and a handler need not

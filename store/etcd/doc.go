@@ -1,4 +1,4 @@
-// Package etcd keeps the objects of package store in an etcd cluster, for any number of processes.
+// Package etcd stores the objects of package store in an etcd cluster, for any number of processes.
 //
 //	client, err := clientv3.New(clientv3.Config{
 //		Endpoints:            []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"},
@@ -28,13 +28,13 @@
 //     restored from a backup), if another cluster answers, or if another program has deleted a record without a tombstone.
 //  6. A bookmark is a progress notification that the watch has requested. Open refuses the versions of etcd in which such a
 //     notification can overtake an event.
-//  7. A write with a term that is over is refused with backend.ErrFenced, in every process.
+//  7. Every process refuses a write with a stale term, with backend.ErrFenced.
 //
 // # Order
 //
-// A watch delivers changes in the order of their revisions, which is that of the commits. No clock has a part in it. A bookmark of version v comes after
-// all changes up to v. What one process has written is visible to every later Get, List and Transact of all processes. A cache is
-// behind by the time that a watch takes.
+// A watch delivers changes in the order of their revisions, which is that of the commits. The order depends on no clock. A bookmark
+// of version v comes after all changes up to v. A write of one process is visible to every later Get, List, and Transact of all
+// processes. A cache lags by the latency of its watch.
 //
 // # In a partition
 //
@@ -48,7 +48,8 @@
 //
 // # Setup
 //
-// Open creates one key, setpoint/layout; everything else follows. The objects are under setpoint/objects, and etcdctl shows them:
+// Open creates one key, setpoint/layout, unless [Config.Existing] is set; writes create everything else. The objects
+// are under setpoint/objects, and etcdctl shows them:
 //
 //	etcdctl get --prefix --keys-only setpoint/objects/App/live/
 //
@@ -60,14 +61,14 @@
 //
 // # History and compaction
 //
-// etcd keeps all revisions until somebody compacts it. When its quota is full (2 GiB by default), it refuses all writes, deletions
+// etcd keeps all revisions until a client compacts them. When its quota is full (2 GiB by default), it refuses all writes, deletions
 // too; the write that has filled it may have happened although it failed. So do one of two things:
 //
-//   - Start the members with --auto-compaction-mode=periodic --auto-compaction-retention=1h. This is the way to choose for a
-//     cluster that others use too.
+//   - Start the members with --auto-compaction-mode=periodic --auto-compaction-retention=1h. Choose this for a cluster
+//     that other programs share.
 //   - Set [Config.History]. Then the writes of the Backend compact the whole cluster.
 //
-// A watch that was away for longer than the history ends with backend.ErrExpired, and its informer lists again. Tombstones stay
+// A watch that resumes after its history was trimmed ends with backend.ErrExpired, and its informer lists again. Tombstones stay
 // as keys for at least as long as the history; a process that writes deletes them step by step later, about one compaction
 // after they have left the history. Each deletion costs the space of the last state until then.
 //
@@ -84,12 +85,12 @@
 //
 // # Full disks, quotas, and clocks
 //
-// An etcd that cannot write its files ends. Start it again when the disk has space: what was acknowledged is there. An etcd whose
-// quota is used up refuses all writes until somebody disarms the alarm. Clocks have no part in any guarantee.
+// An etcd that cannot write its files ends. Start it again when the disk has space: every acknowledged write is there. An
+// etcd whose quota is used up refuses all writes until an administrator disarms the alarm. No guarantee depends on a clock.
 //
 // While four writers in two processes wrote and an informer watched, the tests filled the disk 100 times (25,128 acknowledged
 // writes), raised the alarm of the quota 100 times (3,160), and moved the clock of the server by an hour 100 times (2,980). No
-// acknowledged write was lost, the cache equaled the store, and the handler was told every deletion. docs/backends.md in the
+// acknowledged write was lost, the cache equaled the store, and the handler received every deletion. docs/backends.md in the
 // repository lists the other faults.
 //
 // # Limits and cost

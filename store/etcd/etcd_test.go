@@ -191,7 +191,7 @@ func TestHostileKindsAndKeysStayApart(t *testing.T) {
 			assert.Equal(t, want, n, "prefix %q", key)
 		}
 	}
-	// The engine refuses such a key. Whoever calls the backend gets it as it is, or an error.
+	// The engine refuses such a key. A direct caller of the backend stores it unchanged, or gets an error.
 	_, err := dbtest.Put(t.Context(), db, strings.Repeat("k", 64<<10), "1")
 	require.NoError(t, err)
 	_, err = dbtest.Put(t.Context(), db, strings.Repeat("k", 1<<20), "1")
@@ -219,7 +219,7 @@ func TestARecordThatIsDamagedIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = dbtest.Put(t.Context(), db, "b", "1", backend.Fence{Lease: "shop", Term: 1})
 	require.ErrorContains(t, err, `etcd: write app "b": the term of lease "shop": `)
-	// What is no key of the library is none of its business.
+	// The library ignores keys of other programs.
 	_, err = c.Put(t.Context(), "setpoint/objects/other/readme", "hello")
 	require.NoError(t, err)
 	r, err := putInto(t.Context(), db, "other", "a", backend.Record{Meta: []byte("{}"), Value: []byte("1")})
@@ -535,7 +535,7 @@ func TestAWatchOfAnIdleClusterLasts(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
-// The quota is the disk of etcd. When it is full, nothing is written, nothing is lost, and what is there can be read.
+// The quota is the disk of etcd. When it is full, etcd refuses writes, loses nothing, and still serves reads.
 func TestAFullQuotaLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })

@@ -63,7 +63,7 @@ func decode(key string, kv *mvccpb.KeyValue, deleted bool) (r backend.Record, er
 	return r, nil
 }
 
-// unchanged are the comparisons that hold while have is what is there.
+// unchanged returns the comparisons that hold while have is the current record.
 func (o object) unchanged(have backend.Record) []clientv3.Cmp {
 	var liveAt, goneAt int64
 	if have.Deleted {
@@ -101,7 +101,7 @@ type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// Transact implements [backend.Backend]. It reads, decides, and compares and swaps, until nobody else was faster.
+// Transact implements [backend.Backend]. It reads, decides, and compares and swaps, and retries after a lost race.
 func (b *Backend) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {

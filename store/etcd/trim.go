@@ -34,7 +34,7 @@ type trim struct {
 	cursor   string // the next key to look at
 }
 
-// tidy takes a step if it is the turn of the write of a version. What fails is left to the next step.
+// tidy takes a step if it is the turn of the write of a version. If a step fails, the next step continues.
 func (b *Backend) tidy(ctx context.Context, v informer.Version) {
 	if v%tidyEvery != 0 {
 		return

@@ -122,7 +122,7 @@ func TestManyTombstonesOfManyKindsAreForgottenStepByStep(t *testing.T) {
 	}
 }
 
-// With Config.History, neither the revisions nor the tombstones grow for ever, and those that were promised stay.
+// With Config.History, neither the revisions nor the tombstones grow without limit, and the promised history stays.
 func TestWritesCompactTheClusterToItsHistory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

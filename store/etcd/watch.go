@@ -199,8 +199,8 @@ func (w *watcher) limit() time.Duration {
 	return w.b.silenceAtFirst
 }
 
-// tick asks for the progress. As long as the server reads the history, it answers nothing, and the consumer is told so: what
-// was told is not less true by then.
+// tick asks for the progress. While the server reads the history, it does not answer. Then tick yields a bookmark of the last
+// version, so that the consumer does not take the watch for dead.
 func (w *watcher) tick() error {
 	if !w.synced && time.Since(w.last) >= idle {
 		if err := w.tell(backend.Change{Version: w.told}); err != nil {

@@ -1,4 +1,4 @@
-// Package nats keeps the objects of package store in one stream of NATS JetStream, for any number of processes.
+// Package nats stores the objects of package store in one stream of NATS JetStream, for any number of processes.
 //
 //	nc, err := natsgo.Connect("nats://...") // github.com/nats-io/nats.go
 //	js, err := jetstream.New(nc)            // github.com/nats-io/nats.go/jetstream
@@ -13,15 +13,15 @@
 //
 // # Guarantees
 //
-//  1. An acknowledged write survives what an acknowledgment of the stream survives: see Durability.
+//  1. An acknowledged write is as durable as every acknowledged message of the stream: see Durability.
 //  2. A version is the sequence that the server has given to a message. So versions are in commit order for all kinds and
 //     all processes.
-//  3. A write is published on condition that the subject of its key is where the writer has read it. Of two writers one
-//     is refused by the server, and decides again.
+//  3. A write is published on condition that the last message of its key is the one that the writer has read. If two writers
+//     race, the server refuses one of them, which reads and decides again.
 //  4. A watch reports every change in order; it skips no intermediate state. The server pushes changes. If a consumer of the
 //     server is lost or stuck, or messages are lost on the way, the watch notices and goes on with another consumer.
 //  5. All pages of a list show one version: see Lists.
-//  6. A write with a term that is over is refused with backend.ErrFenced, in every process. The term is compared and
+//  6. Every process refuses a write with a stale term, with backend.ErrFenced. The term is compared and
 //     recorded in the same atomic publish as the write.
 //  7. Where changes are missing, a watch ends with backend.ErrExpired: the history was trimmed or the stream was purged, was
 //     created again, or has not reached the version. See History.
@@ -47,24 +47,24 @@
 // A server whose disk is full refuses writes, also when there is space again: restart it then. While four writers in two processes
 // wrote and an informer watched, the tests filled the disk and restarted the server 100 times (34,752 acknowledged writes), and
 // moved the clock of the server by an hour 100 times (3,952). No acknowledged write was lost, the cache equaled the store, and
-// the handler was told every deletion. docs/backends.md in the repository lists the other faults.
+// the handler received every deletion. docs/backends.md in the repository lists the other faults.
 //
 // # A write whose acknowledgment is lost
 //
-// It may have been applied, and the error says nothing definite. When the caller repeats it under the same store.RequestID, the
+// The write may have been applied: the error does not say. When the caller repeats it under the same store.RequestID, the
 // engine finds the id in the object and does not apply the write again. Without an id, the comparison of versions refuses the
 // second one with store.ErrConflict. The backend sends no Nats-Msg-Id: the server would forget it after the duplicate window,
 // and it could not tell the caller what was stored.
 //
 // A client that is reconnecting buffers what it publishes. So a write whose call has returned an error may still be applied a
-// moment later, if nobody has written the key or raised the term in between. Connect with natsgo.ReconnectBufSize(-1) if
+// moment later, unless another write of the key, or a greater term, has come first. Connect with natsgo.ReconnectBufSize(-1) if
 // your code would rather have the error at once.
 //
 // # What a partition does
 //
 // The side without the majority of the replicas accepts no writes. Its former leader of the stream may answer reads for some
-// seconds more, until it has noticed that the majority is gone: a client on that side can read old state. It cannot write on
-// the ground of it, because every write is compared by the side that has the majority. Watches on the cut-off side fall silent or
+// seconds more, until it has noticed that the majority is gone: a client on that side can read stale state. It cannot write based
+// on that state, because the majority compares every write. Watches on the cut-off side fall silent or
 // end with an error; an informer resumes.
 //
 // # Lists
@@ -92,10 +92,10 @@
 // # History
 //
 // The stream keeps the last [Config.History] sequences, and removes what was superseded or deleted before. A fenced write has
-// two sequences, so with fenced writes these are fewer changes. A watch that was away for longer ends with backend.ErrExpired,
-// and its informer lists again. A deletion is remembered for as long. Writers do this work: about every 500th write takes
-// some tens of milliseconds longer. What is to be removed is announced in the mark at least five seconds before it is
-// removed. A watch that has read the mark may rely on it for half of that time, so it need not ask before each change.
+// two sequences, so with fenced writes these are fewer changes. A watch that resumes later ends with backend.ErrExpired,
+// and its informer lists again. The stream keeps deletions for as long. Writers trim the history: about every 500th write takes
+// some tens of milliseconds longer. The mark announces each removal at least five seconds
+// before it happens. A watch that has read the mark may rely on it for half of that time, so it need not ask before each change.
 //
 // A new stream begins at the microseconds since 1970. So a stream that was deleted and is created again has no version of the
 // one before, and every watch that comes with an old version ends with backend.ErrExpired. This needs a clock that was

@@ -46,7 +46,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 		"a reply is lost":           func(_ *testing.T, b *broken) { b.proxy.CutNextReply() },
 		"the network stalls":        stall(100*time.Millisecond, func(*broken) {}),
 		"the network stalls longer": stall(3*time.Second, func(*broken) {}),
-		// What was sent while the network stalled never arrives.
+		// Data that was sent while the network stalled never arrives.
 		"a connection is half open": stall(100*time.Millisecond, func(b *broken) { b.proxy.Cut() }),
 		disk: func(t *testing.T, b *broken) {
 			db := open(t, b.near, manyChanges)

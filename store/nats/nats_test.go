@@ -241,7 +241,7 @@ func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
 	require.NoError(t, err, "what is allowed fits, and the term was not recorded")
 }
 
-// Whatever happens between the reading and the writing, the write is of what is there, or refused.
+// If the record changes between the read and the write, the write is decided again or refused.
 func TestAWriteThatWasOvertakenBeginsAgain(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)

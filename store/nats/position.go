@@ -22,8 +22,8 @@ type mark struct {
 	// Horizon is the version from which on all changes are remembered: a watch can start from it, and from nothing before.
 	Horizon uint64 `json:"horizon"`
 
-	// Trimmed is the sequence up to which superseded messages and tombstones were removed. What is between it and Horizon is
-	// being removed, by anybody who writes.
+	// Trimmed is the sequence up to which superseded messages and tombstones were removed. Writers are removing those between
+	// Trimmed and Horizon.
 	Trimmed uint64 `json:"trimmed"`
 
 	// Epoch is the first Horizon of this history. It changes when the history was lost, by a purge.
@@ -91,7 +91,7 @@ func (p *progress) set(known position) {
 	p.known = known
 }
 
-// ask asks the server for the position. What has not changed since known is not read again.
+// ask asks the server for the position. It does not read again the parts that are unchanged since known.
 func (b *Backend) ask(ctx context.Context, known position) (position, error) {
 	for {
 		p := position{asked: time.Now()}

@@ -38,7 +38,7 @@ var (
 
 const (
 	heartbeat  = 2 * time.Second  // of a consumer that has nothing to send
-	inactivity = 30 * time.Second // after which the server removes a consumer that nobody reads
+	inactivity = 30 * time.Second // after which the server removes an unread consumer
 )
 
 // read begins to read. The messages of subjects are read from a sequence on, or, if that is 0, the last one of each subject and

@@ -104,7 +104,7 @@ func decode(key string, sequence uint64, data []byte) (r backend.Record, err err
 	return r, nil
 }
 
-// Transact implements [backend.Backend]. It reads, decides, and compares and swaps, until nobody else was faster.
+// Transact implements [backend.Backend]. It reads, decides, and compares and swaps, and retries after a lost race.
 func (b *Backend) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {

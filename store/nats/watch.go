@@ -117,7 +117,7 @@ func (w *watch) follow(ctx context.Context) error {
 func (w *watch) tell(ctx context.Context, m *message) error {
 	now := time.Now()
 	if now.Sub(w.checked.asked) > w.b.trimmer.grace/2 {
-		// What is between at and the message may have been removed before the message was read.
+		// Messages between at and this one may have been removed before this one was read.
 		if err := w.check(ctx, now); err != nil {
 			return err
 		}

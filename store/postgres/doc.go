@@ -1,5 +1,5 @@
-// Package postgres makes sources and stores of Postgres, for any number of processes: a [Table] is a source made of a
-// table that you have already; a [Backend] keeps the objects of package store.
+// Package postgres has sources and a store in Postgres, for any number of processes. A [Table] is a source that follows an existing
+// table. A [Backend] stores the objects of package store.
 //
 // # Your own table
 //
@@ -10,17 +10,18 @@
 //	...
 //	inf, err := informer.New(tenants, func(t Tenant) int64 { return t.ID }, informer.Config{})
 //
-// InstallTable creates a change log and triggers on your table; [TableSQL] returns the statements for somebody else to run. Your
-// programs write the table as before: with INSERT, upserts, UPDATE, also of the key, DELETE, MERGE, TRUNCATE, and COPY. They
-// need no rights on the log, and do not wait for each other. Changes are reported in an order in which none is missed, however
-// the transactions overlap: see [Table].
+// InstallTable creates a change log and triggers on your table; [TableSQL] returns the statements, if an administrator runs
+// them. Your programs write the table as before: with INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, and
+// COPY. They need no rights on the log, and do not wait for each other. Watches miss no change, however the transactions
+// overlap: see [Table].
 //
-// The triggers miss two things. A session that has disabled them, as pg_restore --disable-triggers does, is not noticed: call
-// [informer.Informer.Reset] afterwards. Writes that go directly to a partition fire no trigger of the partitioned table: install
-// the partition.
+// The triggers miss two kinds of writes:
 //
-// A reconcile that writes the table does it in a transaction that begins with two calls. [Guard] refuses the transaction of a
-// leader that was replaced. [Table.VersionOf] makes the controller wait until its caches show the transaction:
+//   - Writes of a session that has disabled triggers, as pg_restore --disable-triggers does. Call [informer.Informer.Reset] afterwards.
+//   - Writes directly to a partition, which fire no trigger of the partitioned table. Call InstallTable for the partition.
+//
+// If a reconcile writes the table, begin its transaction with two calls. [Guard] refuses the transaction of a replaced leader.
+// [Table.VersionOf] makes the controller wait until its caches show the transaction:
 //
 //	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 //		if err := postgres.Guard(ctx, tx, leases); err != nil {
@@ -33,8 +34,8 @@
 //		return err
 //	})
 //
-// Without the right to create triggers, use [NewQuery], which polls, and read the limits of [Query]. docs/your-database.md in the repository has a whole program,
-// and says what each way costs.
+// Without the right to create triggers, use [NewQuery], which polls, and read the limits of [Query]. docs/your-database.md in the
+// repository has a complete program, and compares the costs.
 //
 // # Objects
 //
@@ -52,13 +53,13 @@
 //
 // Of a Backend:
 //
-//  1. An acknowledged write is committed. It survives what a commit of the server survives: see synchronous_commit.
+//  1. An acknowledged write is committed. It is as durable as every commit of the server: see synchronous_commit.
 //  2. Versions are a counter in a row that each write locks until its commit, after everything else. So versions are in
 //     commit order for all kinds and all processes.
 //  3. A watch reports every change in order. A notification of the server only wakes it: if one is lost, or the connection
 //     that listens is, the watch finds the change by itself after at most [Config.Poll].
 //  4. All pages of a list come from one snapshot.
-//  5. A write with a term that is over is refused with backend.ErrFenced, in every process.
+//  5. Every process refuses a write with a stale term, with backend.ErrFenced.
 //  6. Open refuses a schema that is missing, incomplete, or of another layout, and says what is wrong.
 //
 // Of a Table:
@@ -73,8 +74,8 @@
 //
 // # Setup
 //
-// [Migrate] creates the schema, and brings an older one up to date. Call it when you deploy. [SQL] returns the statements
-// for somebody else to run. Objects are in the table objects of the schema, and the view current shows the live ones with
+// [Migrate] creates the schema, and brings an older one up to date. Call it when you deploy. [SQL] returns the statements,
+// if an administrator runs them. Objects are in the table objects of the schema, and the view current shows the live ones with
 // their values as JSON:
 //
 //	SELECT key, value->>'Image' FROM setpoint.current WHERE kind = 'App';
@@ -110,29 +111,29 @@
 //
 // # History
 //
-// The schema keeps the last [Config.History] changes, so that a watch can resume. A watch that was away for longer ends
-// with backend.ErrExpired, and its informer lists again. A deletion is remembered for as long.
+// The schema keeps the last [Config.History] changes, so that a watch can resume. A watch that resumes later
+// ends with backend.ErrExpired, and its informer lists again. The schema keeps deletions for as long.
 //
 // # Limits and cost
 //
 // A write takes two round trips and one commit. All writes of a schema commit one after another, so their rate is the
 // rate at which the server flushes its log: hundreds to thousands per second. Use several schemas for more; versions of two
 // schemas cannot be compared. A list holds a snapshot until its loop ends, which keeps the server from vacuuming. Every Backend
-// with a watch holds one connection for notifications. A record may have up to a few hundred megabytes; keep records
-// below one.
+// with a watch holds one connection for notifications. A record may have up to a few hundred megabytes. Keep records
+// below one megabyte.
 //
 // # Crashes and failovers
 //
-// A server that fails over to a replica without the last writes has lost them, acknowledged or not, as for every other program.
-// So has a server that crashes, for transactions with synchronous_commit=off. Synchronous replication, and synchronous_commit,
-// prevent that; nothing in this package can. The package makes sure that every cache finds out:
+// If a server fails over to a replica without the last writes, those writes are lost, acknowledged or not, for every program. If a
+// server crashes, it loses the last transactions with synchronous_commit=off. Synchronous replication and synchronous_commit
+// prevent such losses; this package cannot. The package makes every cache notice them:
 //
-//   - No version is given twice. The first write after a crash, a promotion, or a start on a copy of the files of a running
+//   - No version is assigned twice. The first write after a crash, a promotion, or a start on a copy of the files of a running
 //     server goes on at a much greater version.
 //   - A watch of a Backend at a version that was lost ends with backend.ErrExpired, whether the server is behind that
 //     version or has written more by then. Its informer lists again. A watch at a version that was not lost goes on.
-//   - All watches of a Table end with informer.ErrExpired once. A crash gives numbers of transactions again even if nothing
-//     that was acknowledged is lost, and nobody can tell up to which number.
+//   - All watches of a Table end with informer.ErrExpired once. After a crash, the server reuses numbers of transactions,
+//     even if no acknowledged write is lost, and no query returns up to which number.
 //
 // A connection is half-open if the other side is gone without a word, as after a loss of power. A read of a watch that gets no reply
 // within 30 s fails, and so does a page of a list of a Backend. The package then closes the idle connections of the pool, which are
@@ -142,8 +143,8 @@
 //   - connect_timeout in the connection string. The pool waits for 2 minutes for a server that does not answer at all, and has only
 //     as many attempts under way as it may have connections, 4 by default. Set 5 seconds.
 //   - The socket option TCP_USER_TIMEOUT, in the DialFunc of the connection config. It also covers writes and lists of a Table.
-//   - pool_ping_timeout, which limits how long a write tries each idle connection.
+//   - pool_ping_timeout, which limits how long a write waits for each idle connection.
 //
-// Reads and watches need the primary: a standby refuses those of a Table, and those of a Backend may be behind. A dump that you
-// restore into the server from which it is cannot be told from writes: restart the processes afterwards.
+// Reads and watches need the primary: a standby refuses those of a Table, and those of a Backend may be stale. If you restore a dump
+// into the server that it came from, restart the processes afterwards: the restore looks like ordinary writes.
 package postgres

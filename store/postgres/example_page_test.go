@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
-// What docs/your-database.md shows beside its program.
+// The examples of docs/your-database.md that are not in its program.
 
 type (
 	Customer struct {

@@ -51,8 +51,8 @@ func (l *loss) failOver(t *testing.T) {
 	l.primary = l.standby
 }
 
-// A watch was away while a standby that lacks its version was promoted and wrote more than was lost. What is at those
-// versions now is not what the watch has seen, so it must not go on.
+// A watch was away while a standby that lacks its version was promoted and wrote more than was lost. Those
+// versions now have other changes than the watch has seen, so the watch must not go on.
 func TestAWatchDoesNotGoOnFromAVersionThatAFailoverHasLost(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t)

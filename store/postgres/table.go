@@ -204,8 +204,8 @@ func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) err
 	return f(tx, m)
 }
 
-// pages calls yield with page after page, all of one snapshot, until it returns false. What transactions above the horizon
-// have written is undone, since their changes are still to be told.
+// pages calls yield with page after page, all of one snapshot, until it returns false. It undoes the writes of transactions
+// above the horizon, because watches still have to report them.
 func (t *Table[T]) pages(ctx context.Context, yield func(informer.List[T]) bool) error {
 	return t.snapshot(ctx, func(tx pgx.Tx, m moment) error {
 		page := informer.List[T]{Version: m.last()}
@@ -256,7 +256,7 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 				_, err = t.pool.Exec(ctx, t.queries.trim, t.cfg.History)
 				return next, false, err
 			},
-			// A version without a change of this table is a bookmark too: everything up to it was told.
+			// A version without a change of this table is a bookmark too: everything up to it was reported.
 			Bookmark: func(v informer.Version) informer.Event[T] {
 				return informer.Event[T]{Type: informer.Bookmark, Version: v}
 			},

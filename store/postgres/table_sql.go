@@ -142,7 +142,7 @@ END
 $$;
 `
 
-// What was done to a row, in the column op.
+// The kinds of writes, in the column op.
 const (
 	opInsert   = "I"
 	opUpdate   = "U"

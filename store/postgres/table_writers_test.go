@@ -88,7 +88,7 @@ func TestCachesOfATableAgreeWithItWhateverOverlaps(t *testing.T) {
 		for _, inf := range caches {
 			agree(t, pool, cfg, inf)
 		}
-		// Whoever has seen everything from the beginning, event by event, has the same.
+		// A replay of all events from the beginning has the same result.
 		replayed := replay(t, sitesIn(t, pool, cfg), caches[0].Version())
 		assert.Len(t, replayed, caches[0].Indexer().Len())
 		for name, s := range replayed {

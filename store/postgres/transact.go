@@ -92,7 +92,7 @@ func (r *row) decode(key string) (rec backend.Record, err error) {
 	return rec, nil
 }
 
-// Transact implements [backend.Backend]. It reads, decides, and compares and swaps, until nobody else was faster.
+// Transact implements [backend.Backend]. It reads, decides, and compares and swaps, and retries after a lost race.
 func (b *Backend) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {

@@ -22,7 +22,7 @@ func TestNoAcknowledgedWriteIsLostWhenTheDiskIsFull(t *testing.T) {
 	w := writers.Begin(t, db, path)
 	w.Repeat(*cycles, func() {
 		disk.Fill()
-		stuck := func() bool { // nobody has written anything for a while
+		stuck := func() bool { // no write was acknowledged for a while
 			before := w.Writes()
 			time.Sleep(50 * time.Millisecond)
 			return w.Writes() == before

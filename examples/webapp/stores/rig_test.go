@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// generous bounds what would otherwise wait for ever.
+// generous limits waits that would otherwise never end.
 const generous = 30 * time.Second
 
 // rig is what copies of the program share: a database, and the directories.

@@ -156,7 +156,7 @@ func TestTwoCopiesKeepTheTableAndOneTakesOver(t *testing.T) {
 	assert.GreaterOrEqual(t, term, 2)
 }
 
-// Whoever copies all pieces from the page has this program.
+// All pieces of the page together are this program.
 func TestThePageShowsThisProgram(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	require.NoError(t, err)
