@@ -1,0 +1,190 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// countHeld makes cfg record how many keys c holds each time that the queue gets a key.
+func countHeld(cfg *controller.Config[string], c **controller.Controller[string]) *log[int] {
+	held := &log[int]{}
+	cfg.Queue.Hooks.Added = func(string) { held.add((*c).Stats().Held) }
+	return held
+}
+
+// A key must be in the queue or held at every moment, or WaitIdle returns too early.
+func TestAHeldKeyIsHeldUntilItIsInTheQueue(t *testing.T) {
+	bubble(t, "resumed", func(t *testing.T) {
+		var c *controller.Controller[string]
+		cfg := controller.Config[string]{}
+		held := countHeld(&cfg, &c)
+		c, _ = newController(t, cfg, noop)
+		c.PauseKey("a")
+		c.Add("a")
+		_, ok := c.Step(t.Context(), "a")
+		require.False(t, ok)
+		held.take()
+		c.ResumeKey("a")
+		assert.Equal(t, []int{1}, held.take())
+		assert.Zero(t, c.Stats().Held)
+	})
+	bubble(t, "expectations are met", func(t *testing.T) {
+		var c *controller.Controller[string]
+		seen := must(expectations.NewVersions(expectations.Config[string]{}))
+		cfg := controller.Config[string]{Expectations: []controller.Expectations[string]{seen}}
+		held := countHeld(&cfg, &c)
+		c, reports := newController(t, cfg, noop)
+		start(t, c.Run)
+		seen.ExpectVersion("a", 1)
+		c.Add("a")
+		synctest.Wait()
+		held.take()
+		seen.VersionObserved(1)
+		assert.Equal(t, []int{1}, held.take())
+		synctest.Wait()
+		assert.Zero(t, c.Stats().Held)
+		assert.Len(t, reports.take(), 1)
+	})
+	bubble(t, "left to the next Run", func(t *testing.T) {
+		var c *controller.Controller[string]
+		cfg := controller.Config[string]{}
+		held := countHeld(&cfg, &c)
+		c, _ = newController(t, cfg, slow)
+		r := start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		r.cancel()
+		synctest.Wait()
+		c.Add("b") // while a is drained
+		held.take()
+		require.NoError(t, r.stop())
+		assert.Equal(t, []int{1}, held.take())
+		assert.Zero(t, c.Stats().Held)
+	})
+}
+
+func TestWaitReconciledCancelsNoReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
+		start(t, c.Run)
+		c.Add("a")
+		time.Sleep(500 * time.Millisecond)
+		require.NoError(t, c.WaitReconciled(t.Context(), "a"), "the reconcile in flight began before")
+		for _, r := range reports.take() {
+			assert.Equal(t, controller.Succeeded, r.Outcome)
+			assert.Equal(t, time.Second, r.Duration)
+		}
+	})
+}
+
+func TestWaitReconciledReturnsWhenTheKeyIsNotInFlightAnyMore(t *testing.T) {
+	for _, err := range []error{nil, retry.Permanent(errBoom)} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
+				Done: func(string, time.Duration) { time.Sleep(time.Second) },
+			}}}
+			c, _ := newController(t, cfg, func(context.Context, string) (controller.Result, error) { return controller.Result{}, err })
+			start(t, c.Run)
+			began := time.Now()
+			got := c.WaitReconciled(t.Context(), "a")
+			assert.Equal(t, time.Second, time.Since(began), "after the hook")
+			if err == nil {
+				require.NoError(t, got)
+				return
+			}
+			require.ErrorIs(t, got, controller.ErrParked)
+			assert.Equal(t, []string{"a"}, c.Parked())
+		})
+	}
+}
+
+func TestWaitReconciledOfAParkedKeyRevivesItWithAFullBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := 2
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 2}}
+		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+			if fails--; fails >= 0 {
+				return controller.Result{}, errBoom
+			}
+			return controller.Result{}, nil
+		})
+		start(t, c.Run)
+		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a"), controller.ErrParked)
+		assert.Equal(t, []string{"a"}, c.Parked())
+		reports.take()
+		fails = 1
+		require.NoError(t, c.WaitReconciled(t.Context(), "a"), "the first of two attempts may fail")
+		assert.Len(t, reports.take(), 2)
+		assert.Empty(t, c.Parked())
+	})
+}
+
+func TestAKeyThatFailsInAResyncHasItsFullBudgetUnlessItWasParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer("things", newSource(object{Key: "a"}))
+		start(t, inf.Run)
+		fails := false
+		cfg := controller.Config[string]{Resync: time.Hour, Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 2 * time.Hour}}}
+		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+			if fails {
+				return controller.Result{}, errBoom
+			}
+			return controller.Result{}, nil
+		}, controller.For(inf))
+		start(t, c.Run)
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		reports.take()
+		fails = true
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		got := reports.take()
+		require.NotEmpty(t, got)
+		assert.Equal(t, controller.Failed, got[0].Outcome)
+		assert.Empty(t, c.Parked())
+	})
+}
+
+// lent are slots that this replica owns now and then.
+type lent struct{ owned bool }
+
+func (*lent) Slot(string) int { return 0 }
+
+func (l *lent) Begin(ctx context.Context, _ string) (context.Context, func(), bool) {
+	return ctx, func() {}, l.owned
+}
+
+func TestAKeyOfAnotherReplicaIsForgotten(t *testing.T) {
+	for name, err := range map[string]error{"failure": errBoom, "conflict": store.ErrConflict} {
+		bubble(t, name, func(t *testing.T) {
+			slots := &lent{owned: true}
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxElapsed: time.Hour}}
+			c, _ := newController(t, cfg, func(context.Context, string) (controller.Result, error) { return controller.Result{}, err })
+			c.Share(slots)
+			step := func() controller.Report[string] {
+				c.Add("a")
+				report, ok := c.Step(t.Context(), "a")
+				require.True(t, ok)
+				return report
+			}
+			step()
+			slots.owned = false
+			assert.Equal(t, controller.Canceled, step().Outcome)
+			assert.Zero(t, c.Streaks())
+			slots.owned = true
+			assert.Equal(t, 1, step().Attempt, "another replica may have worked on it since")
+		})
+	}
+}
