@@ -76,7 +76,7 @@ var alone = []string{"wait", "cache", "workqueue", "expectations"}
 
 func topLevel(t *tree) (problems []string) {
 	layer := layersOf(t)
-	others := []string{"bench", "docs", "internal", "lincheck"}
+	others := []string{"bench", "docs", "internal", "lincheck", "metrics"}
 	for _, dir := range t.dirs {
 		_, known := layer[dir]
 		if dir != "." && path.Dir(dir) == "." && !known && !slices.Contains(others, dir) {

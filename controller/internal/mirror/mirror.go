@@ -81,7 +81,9 @@ func (ms *Mirrors[K]) Wrote(key K, clock written.Clock, version uint64) {
 			ms.active.Store(true)
 			m.seen.ExpectVersion(key, version)
 			m.lag.wrote(version)
-			m.lag.saw(uint64(m.cache.Version())) // which it may show already
+			if shown := m.cache.Version(); shown > 0 {
+				m.lag.saw(uint64(shown)) // it may show the write already
+			}
 		}
 	}
 }

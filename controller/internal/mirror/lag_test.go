@@ -1,0 +1,48 @@
+package mirror_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/controller/internal/mirror"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/written"
+)
+
+func TestTheLagIsThatOfTheOldestWriteThatIsNotShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := written.Clock{Kind: "Site"}
+		c := &cache{clock: clock} // which has not listed yet
+		ms := mirror.New[string]([]*cache{c})
+		stop := ms.Follow()
+		tell := func(v informer.Version) {
+			c.version = v
+			c.tell(v)
+		}
+		assert.Equal(t, []time.Duration{-1}, ms.Lags())
+		ms.Wrote("a", clock, 3)
+		time.Sleep(time.Second)
+		ms.Wrote("b", clock, 4)
+		time.Sleep(time.Second)
+		assert.Equal(t, []time.Duration{2 * time.Second}, ms.Lags())
+		tell(2)
+		time.Sleep(time.Second)
+		tell(3)
+		assert.Equal(t, []time.Duration{3 * time.Second}, ms.Lags())
+
+		ms.Wrote("a", clock, 9)
+		time.Sleep(time.Minute)
+		tell(0)
+		assert.Equal(t, []time.Duration{3 * time.Second}, ms.Lags(), "in a new history, version 9 is another one")
+		tell(5)
+		ms.Wrote("a", clock, 5)
+		assert.Equal(t, []time.Duration{0}, ms.Lags(), "the cache shows it already")
+		ms.Wrote("a", clock, 6)
+		stop()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []time.Duration{0}, ms.Lags(), "nobody tells what the cache shows")
+	})
+}

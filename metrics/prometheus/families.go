@@ -1,0 +1,135 @@
+package prometheus
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// family is a metric: its series differ in the values of its labels.
+type family struct {
+	name   string
+	help   string
+	labels []string
+	kind   prometheus.ValueType // Untyped for a histogram
+	merge  func(a, b float64) float64
+	desc   *prometheus.Desc
+}
+
+// families are all metrics, in the order of the table in the documentation.
+type families struct {
+	all []*family
+
+	depth, adds, queueDuration, workDuration, unfinished, longest, retries *family
+	oldestReady, parkedKeys, delayed                                       *family
+
+	reconciles, errors, terminal, panics, time, active, workers *family
+	outcomes, fenced, held, cacheLag, unmapped, paused          *family
+
+	objects, version, silent, watching, pending, backlog, lists, sourceErrors *family
+
+	master, leaseLeft, terms, lost, leaseFails *family
+	slots, slotsOwned, slotsMembers            *family
+
+	recorded, limited, untold, waiting, delivered, merged, dropped, failed *family
+
+	storeFenced, undecodable *family
+
+	stage, parts, restarts *family
+}
+
+func newFamilies() *families {
+	fs := &families{}
+	queue := []string{"name", "controller"}
+	fs.depth = fs.gauge("workqueue_depth", "Keys that are ready, or will be when they are done", queue...)
+	fs.adds = fs.counter("workqueue_adds_total", "Additions that made a key ready, or will when it is done", queue...)
+	fs.queueDuration = fs.histogram("workqueue_queue_duration_seconds", "How long keys were ready before a worker took them", queue...)
+	fs.workDuration = fs.histogram("workqueue_work_duration_seconds", "How long keys were in process", queue...)
+	fs.unfinished = fs.gauge("workqueue_unfinished_work_seconds", "How long the keys in process have been so, added up", queue...)
+	fs.longest = fs.largest("workqueue_longest_running_processor_seconds", "How long the oldest key in process has been so", queue...)
+	fs.retries = fs.counter("workqueue_retries_total", "Additions with a delay, such as retries and RequeueAfter", queue...)
+	fs.oldestReady = fs.largest("setpoint_workqueue_oldest_ready_seconds", "How long the oldest ready key has been ready", queue...)
+	fs.parkedKeys = fs.gauge("setpoint_workqueue_parked_keys", "Keys that were given up", queue...)
+	fs.delayed = fs.gauge("setpoint_workqueue_delayed_keys", "Keys with a wake-up, a backoff, or a quiet time", queue...)
+
+	const controller = "controller"
+	fs.reconciles = fs.counter("controller_runtime_reconcile_total", "Reconciles, by result", controller, "result")
+	fs.errors = fs.counter("controller_runtime_reconcile_errors_total", "Reconciles that failed", controller)
+	fs.terminal = fs.counter("controller_runtime_terminal_reconcile_errors_total", "Reconciles that parked their key", controller)
+	fs.panics = fs.counter("controller_runtime_reconcile_panics_total", "Reconciles that panicked", controller)
+	fs.time = fs.histogram("controller_runtime_reconcile_time_seconds", "How long reconciles took", controller)
+	fs.active = fs.gauge("controller_runtime_active_workers", "Workers that have a key", controller)
+	fs.workers = fs.gauge("controller_runtime_max_concurrent_reconciles", "Workers", controller)
+	fs.outcomes = fs.counter("setpoint_controller_reconciles_total", "Reconciles, by outcome", controller, "outcome")
+	fs.fenced = fs.counter("setpoint_controller_fenced_reconciles_total", "Reconciles that ended with a fenced write", controller)
+	fs.held = fs.gauge("setpoint_controller_held_keys", "Keys that are to be reconciled and have to wait, by reason", controller, "by")
+	fs.cacheLag = fs.largest("setpoint_controller_cache_lag_seconds",
+		"How long a cache took to show the last write of a reconcile, or has not shown it", controller, "informer")
+	fs.unmapped = fs.gauge("setpoint_controller_unmapped_objects", "Objects that could not be mapped to keys and are tried again", controller)
+	fs.paused = fs.largest("setpoint_controller_paused", "1 between Pause and Resume", controller)
+
+	const informer = "informer"
+	fs.objects = fs.gauge("setpoint_informer_objects", "Objects in the cache", informer)
+	fs.version = fs.smallest("setpoint_informer_version", "Version of the source that the cache has reached", informer)
+	fs.silent = fs.largest("setpoint_informer_silent_seconds", "Time since the last list, event, or bookmark of the source", informer)
+	fs.watching = fs.smallest("setpoint_informer_watching", "1 while a watch is open", informer)
+	fs.pending = fs.gauge("setpoint_informer_pending_events", "Events that were read and are not in the cache yet", informer)
+	fs.backlog = fs.gauge("setpoint_informer_backlog_changes", "Changes that wait for handlers", informer)
+	fs.lists = fs.counter("setpoint_informer_lists_total", "Lists that the source has answered", informer)
+	fs.sourceErrors = fs.counter("setpoint_informer_errors_total", "Errors of lists, watches, and handlers", informer)
+
+	const name = "name"
+	fs.master = fs.largest("leader_election_master_status", "1 while this process may act as the leader", name)
+	fs.leaseLeft = fs.smallest("setpoint_lease_left_seconds", "Time until the lease is lost unless it is renewed; of slots, the first one", name)
+	fs.terms = fs.counter("setpoint_lease_terms_total", "Terms of this process; of slots, acquisitions", name)
+	fs.lost = fs.counter("setpoint_lease_lost_total", "Terms that were lost, and not ended by this process", name)
+	fs.leaseFails = fs.largest("setpoint_lease_store_failing", "1 if the last call of the store of leases had no clear answer", name)
+	fs.slots = fs.largest("setpoint_slots", "Slots that the replicas share", name)
+	fs.slotsOwned = fs.gauge("setpoint_slots_owned", "Slots that this replica owns", name)
+	fs.slotsMembers = fs.largest("setpoint_slots_members", "Replicas that take part, as this one has last seen", name)
+
+	const recorder, sink = "recorder", "sink"
+	fs.recorded = fs.counter("setpoint_events_recorded_total", "Events that were recorded, with repeats", recorder)
+	fs.limited = fs.counter("setpoint_events_limited_total", "Events that were dropped by the limit per object", recorder)
+	fs.untold = fs.counter("setpoint_events_untold_total", "Repeats that were counted and passed to no sink", recorder)
+	fs.waiting = fs.gauge("setpoint_events_waiting", "Events that wait for a sink", recorder, sink)
+	fs.delivered = fs.counter("setpoint_events_delivered_total", "Events that a sink has taken", recorder, sink)
+	fs.merged = fs.counter("setpoint_events_merged_total", "Events that were merged while they waited for a sink", recorder, sink)
+	fs.dropped = fs.counter("setpoint_events_dropped_total", "Events that were dropped because too many waited for a sink", recorder, sink)
+	fs.failed = fs.counter("setpoint_events_failed_total", "Events that a sink has refused in all attempts", recorder, sink)
+
+	const kind, backend = "kind", "backend"
+	fs.storeFenced = fs.counter("setpoint_store_fenced_writes_total", "Writes that were refused because a later leader has written", kind, backend)
+	fs.undecodable = fs.gauge("setpoint_store_undecodable_records", "Records that were met and do not decode", kind, backend)
+
+	fs.stage = fs.gauge("setpoint_manager_stage", "Managers, by stage", "stage")
+	fs.parts = fs.gauge("setpoint_manager_parts", "Parts and sources of managers, by state", kind, "state")
+	fs.restarts = fs.counter("setpoint_manager_part_restarts_total", "How often a part was started again after a failure", kind, "part")
+	return fs
+}
+
+func (fs *families) add(kind prometheus.ValueType, merge func(a, b float64) float64, name, help string, labels []string) *family {
+	f := &family{name, help, labels, kind, merge, prometheus.NewDesc(name, help+".", labels, nil)}
+	fs.all = append(fs.all, f)
+	return f
+}
+
+func sum(a, b float64) float64 { return a + b }
+
+func (fs *families) counter(name, help string, labels ...string) *family {
+	return fs.add(prometheus.CounterValue, sum, name, help, labels)
+}
+
+func (fs *families) gauge(name, help string, labels ...string) *family {
+	return fs.add(prometheus.GaugeValue, sum, name, help, labels)
+}
+
+// largest is a gauge that is the largest of those of several parts with the same name.
+func (fs *families) largest(name, help string, labels ...string) *family {
+	return fs.add(prometheus.GaugeValue, func(a, b float64) float64 { return max(a, b) }, name, help, labels)
+}
+
+// smallest is a gauge that is the smallest of those of several parts with the same name.
+func (fs *families) smallest(name, help string, labels ...string) *family {
+	return fs.add(prometheus.GaugeValue, func(a, b float64) float64 { return min(a, b) }, name, help, labels)
+}
+
+func (fs *families) histogram(name, help string, labels ...string) *family {
+	return fs.add(prometheus.UntypedValue, sum, name, help, labels)
+}

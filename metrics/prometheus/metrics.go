@@ -1,0 +1,169 @@
+package prometheus
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/setpoint-go/setpoint/manager"
+)
+
+// ErrExists says that a manager or a part is in the registry already.
+var ErrExists = errors.New("prometheus: it is registered already")
+
+// errGone says that a collector was unregistered before it could be joined.
+var errGone = errors.New("prometheus: the collector was unregistered")
+
+// Metrics exports the numbers of a [manager.Manager] and its parts, and of parts that were added. Use New to make one.
+//
+// All methods are safe for concurrent use.
+type Metrics struct {
+	registry  prometheus.Registerer
+	collector *collector // of the registry: several Metrics may share it
+	manager   *manager.Manager
+
+	mu sync.Mutex
+	// mu guards the following.
+	added []part
+}
+
+// part is something that has numbers.
+type part struct {
+	name  string
+	value any
+}
+
+// New registers the metrics of m, and of all parts that it has at the time of a scrape. The table in the package documentation
+// lists them.
+//
+// Several managers may share a registry. If two parts have the same name, their series are merged: counters and most gauges are
+// added up. To keep them apart, pass [prometheus.WrapRegistererWith] with a label for each manager.
+//
+// A nil m has no parts: see [Metrics.Add]. New returns an error that wraps [ErrExists] if m is in reg already, and the error of
+// reg if that has a metric of one of these names. It panics if reg is nil.
+func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
+	if reg == nil {
+		panic("prometheus: New called with a nil registerer")
+	}
+	for {
+		c := newCollector()
+		x := &Metrics{registry: reg, collector: c, manager: m}
+		err := c.join(x)
+		if err == nil {
+			err = reg.Register(c)
+		}
+		var there prometheus.AlreadyRegisteredError
+		if errors.As(err, &there) {
+			if c, ok := there.ExistingCollector.(*collector); ok {
+				x.collector = c
+				err = c.join(x)
+			}
+		}
+		switch {
+		case errors.Is(err, errGone):
+			continue // it was the last one that was unregistered, so the next try registers c
+		case err != nil:
+			return nil, fmt.Errorf("prometheus: new: %w", err)
+		}
+		return x, nil
+	}
+}
+
+// Add adds a part that the manager does not run, under a name that becomes its label: a *workqueue.Queue, a
+// *controller.Controller and its sources, an *informer.Informer, a store.Store, an *events.Recorder, a *leaderelect.Elector,
+// or a *shard.Slots. A queue without Config.Timestamps has no durations.
+//
+// Add returns an error if part has none of the methods Stats of these types, or was added before ([ErrExists]).
+func (x *Metrics) Add(name string, p any) error {
+	if !known(p) {
+		return fmt.Errorf("prometheus: add %q: %T has no numbers that this package knows", name, p)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if slices.ContainsFunc(x.added, func(other part) bool { return same(other.value, p) }) {
+		return fmt.Errorf("prometheus: add %q: %w", name, ErrExists)
+	}
+	x.added = append(x.added, part{name, p})
+	return nil
+}
+
+// Unregister removes everything that x exports from the registry. Calling it again has no effect.
+func (x *Metrics) Unregister() {
+	if x.collector.leave(x) {
+		x.registry.Unregister(x.collector)
+	}
+}
+
+// parts returns the parts that were added.
+func (x *Metrics) parts() []part {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.added)
+}
+
+// same reports whether a and b are one part.
+func same(a, b any) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// collector collects for all Metrics of a registry, because a registry takes a name once.
+type collector struct {
+	families *families
+
+	mu sync.Mutex
+	// mu guards the following.
+	members []*Metrics
+	gone    bool // the last member has left
+}
+
+func newCollector() *collector { return &collector{families: newFamilies()} }
+
+// join adds x. It returns ErrExists if the manager of x is there already.
+func (c *collector) join(x *Metrics) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return errGone
+	}
+	if x.manager != nil && slices.ContainsFunc(c.members, func(other *Metrics) bool { return other.manager == x.manager }) {
+		return fmt.Errorf("the manager: %w", ErrExists)
+	}
+	c.members = append(c.members, x)
+	return nil
+}
+
+// leave removes x. It reports whether x was the last one, so that the caller unregisters c.
+func (c *collector) leave(x *Metrics) (last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.members, x)
+	if i < 0 {
+		return false
+	}
+	c.members = slices.Delete(c.members, i, i+1)
+	c.gone = len(c.members) == 0
+	return c.gone
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, f := range c.families.all {
+		to <- f.desc
+	}
+}
+
+// Collect implements [prometheus.Collector]. It holds no lock while it asks the parts.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	members := slices.Clone(c.members)
+	c.mu.Unlock()
+	s := newScrape(c.families)
+	for _, x := range members {
+		s.member(x)
+	}
+	s.send(to)
+}
