@@ -277,7 +277,9 @@ func TestStatsSayHowFarTheCacheAndTheHandlersAre(t *testing.T) {
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		assert.Equal(t, informer.Stats{}, in.Stats())
 		busy := make(chan struct{})
-		must(in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { <-busy }}))
+		for range 2 {
+			must(in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { <-busy }}))
+		}
 		start(t, in)
 		synctest.Wait()
 		assert.Equal(t, informer.Stats{Errors: 1}, in.Stats())
@@ -291,7 +293,7 @@ func TestStatsSayHowFarTheCacheAndTheHandlersAre(t *testing.T) {
 		assert.Positive(t, s.Errors)
 		s.Errors = 0
 		assert.Equal(t, informer.Stats{
-			Objects: 3, Version: src.Version(), Heard: time.Now(), Watching: true, Handlers: 1, Backlog: 2, Lists: 1,
+			Objects: 3, Version: src.Version(), Heard: time.Now(), Watching: true, Handlers: 2, Backlog: 4, Lists: 1,
 		}, s)
 		in.Reset()
 		synctest.Wait()

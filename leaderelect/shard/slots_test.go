@@ -38,25 +38,6 @@ func eachMode(t *testing.T, f func(t *testing.T, mode func(*shard.Config))) {
 	}
 }
 
-func TestStatsSayWhatIsOwnedAndUntilWhen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
-		a := w.join(t, "a", nil)
-		assert.Equal(t, shard.Stats{Slots: 16}, a.Stats())
-		after(100 * time.Millisecond)
-		s := a.Stats()
-		assert.Equal(t, []int{16, 16, 1}, []int{s.Slots, s.Owned, s.Members})
-		assert.EqualValues(t, 16, s.Acquired)
-		assert.InDelta(t, renew, time.Until(s.Deadline), float64(200*time.Millisecond))
-		b := w.join(t, "b", nil)
-		after(calm)
-		s = a.Stats()
-		assert.Equal(t, []int{16, 8, 2}, []int{s.Slots, s.Owned, s.Members})
-		assert.Zero(t, s.Lost, "they were handed over")
-		assert.EqualValues(t, 8, b.Stats().Acquired)
-	})
-}
-
 func TestOneReplicaTakesAllSlotsAtOnce(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 16)

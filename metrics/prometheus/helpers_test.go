@@ -92,15 +92,16 @@ func value(m *dto.Metric) string {
 		return fmt.Sprint(m.Gauge.GetValue())
 	}
 	h := m.GetHistogram()
-	text := fmt.Sprintf("count %d sum %g", h.GetSampleCount(), h.GetSampleSum())
+	var text strings.Builder
+	fmt.Fprintf(&text, "count %d sum %g", h.GetSampleCount(), h.GetSampleSum())
 	before := uint64(0)
 	for _, b := range h.GetBucket() {
 		if n := b.GetCumulativeCount(); n > before {
-			text += fmt.Sprintf(" le %g: %d", b.GetUpperBound(), n-before)
+			fmt.Fprintf(&text, " le %g: %d", b.GetUpperBound(), n-before)
 			before = n
 		}
 	}
-	return text
+	return text.String()
 }
 
 // only returns those lines that begin with one of the prefixes.

@@ -282,6 +282,25 @@ func TestAddTakesWhatHasNumbers(t *testing.T) {
 	assert.Len(t, only(got, "setpoint_store_fenced"), 1)
 }
 
+func TestHistogramsOfOneNameAreAddedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		x := must(setpointprom.New(reg, nil))
+		for range 2 {
+			q := must(workqueue.New(workqueue.Config[string]{Timestamps: true}))
+			require.NoError(t, x.Add("orders", q))
+			for _, waits := range []time.Duration{time.Second, time.Hour} { // an hour is above all bounds
+				q.Add("a")
+				time.Sleep(waits)
+				item, _ := q.TryTake()
+				item.Done()
+			}
+		}
+		assert.Equal(t, []string{`workqueue_queue_duration_seconds{name="orders"} count 4 sum 7202 le 1: 2`},
+			only(lines(t, reg), "workqueue_queue_duration_seconds"))
+	})
+}
+
 func TestNamesThatAreNoTextDoNotEndTheScrape(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	x := must(setpointprom.New(reg, nil))

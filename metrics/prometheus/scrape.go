@@ -74,11 +74,11 @@ func newScrape(fs *families) *scrape {
 
 // at returns the series of f with these labels, and whether it is new.
 func (s *scrape) at(f *family, labels []string) (at *series, fresh bool) {
-	key := f.name
+	labels = slices.Clone(labels)
 	for i, label := range labels {
 		labels[i] = strings.ToValidUTF8(label, "\uFFFD") // a registry refuses the whole scrape otherwise
-		key += fmt.Sprintf("\x00%d\x00%s", len(labels[i]), labels[i])
 	}
+	key := fmt.Sprintf("%s%q", f.name, labels)
 	at, ok := s.series[key]
 	if !ok {
 		at = &series{family: f, labels: labels}
@@ -203,16 +203,16 @@ func (s *scrape) part(name string, p any) {
 }
 
 func (s *scrape) queue(now workqueue.Stats, all workqueue.Totals, oldest time.Duration, labels ...string) {
-	count(s, s.depth, now.Ready+now.Dirty, slices.Clone(labels)...)
-	count(s, s.adds, all.Added, slices.Clone(labels)...)
-	s.observe(s.queueDuration, all.Waited, slices.Clone(labels)...)
-	s.observe(s.workDuration, all.Worked, slices.Clone(labels)...)
-	s.seconds(s.unfinished, now.Unfinished, slices.Clone(labels)...)
-	s.seconds(s.longest, now.LongestRunning, slices.Clone(labels)...)
-	count(s, s.retries, all.Delayed, slices.Clone(labels)...)
-	s.seconds(s.oldestReady, oldest, slices.Clone(labels)...)
-	count(s, s.parkedKeys, now.Parked, slices.Clone(labels)...)
-	count(s, s.delayed, now.Delayed, slices.Clone(labels)...)
+	count(s, s.depth, now.Ready+now.Dirty, labels...)
+	count(s, s.adds, all.Added, labels...)
+	s.observe(s.queueDuration, all.Waited, labels...)
+	s.observe(s.workDuration, all.Worked, labels...)
+	s.seconds(s.unfinished, now.Unfinished, labels...)
+	s.seconds(s.longest, now.LongestRunning, labels...)
+	count(s, s.retries, all.Delayed, labels...)
+	s.seconds(s.oldestReady, oldest, labels...)
+	count(s, s.parkedKeys, now.Parked, labels...)
+	count(s, s.delayed, now.Delayed, labels...)
 }
 
 func (s *scrape) controller(name string, c controller.Stats) {

@@ -112,12 +112,12 @@ type server struct{ url string }
 func startPrometheus(t *testing.T, program, target string) server {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
-	require.NoError(t, os.WriteFile(config, []byte(fmt.Sprintf(`
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
 global: {scrape_interval: 200ms, scrape_timeout: 200ms}
 scrape_configs:
 - job_name: sites
   static_configs: [{targets: [%q], labels: {namespace: default, pod: sites-0}}]
-`, target)), 0o644))
+`, target), 0o644))
 	p := server{"http://" + servertest.FreeAddr(t)}
 	servertest.Start(t, strings.TrimPrefix(p.url, "http://"), func() *exec.Cmd {
 		cmd := exec.Command(program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
