@@ -89,6 +89,7 @@ type run struct {
 	advice    []problem                   // what is doubtful, one of each sort
 	commits   int                         // when steps was zero
 	wrote     map[string]informer.Version // the last write of each system, by its name and the kind
+	workers   []*worker                   // that do nothing
 	calls     []*waiting                  // that wait for their turn
 	parks     []*park                     // that a fault has hit, in run mode and in the background
 }
@@ -175,6 +176,7 @@ func (r *run) end() {
 	if r.leftBehind {
 		time.Sleep(time.Hour) // a part may end after all, and nothing may outlast the bubble
 	}
+	r.dismiss()
 	synctest.Wait()
 }
 
@@ -547,14 +549,9 @@ func (r *run) reconcile(p *process, l looper, key string) bool {
 	r.turns++
 	p.turn = r.turns
 	var outcome string
-	done := make(chan struct{})
 	p.parked = make(chan *park)
 	p.inFlight.Store(true)
-	// Ends with the reconcile, which Goexit may do, or when the process dies. It is waited for below.
-	go func() {
-		defer close(done)
-		outcome = l.step(p.ctx, key)
-	}()
+	done := r.begin(func() { outcome = l.step(p.ctx, key) })
 	for {
 		select {
 		case <-done:

@@ -29,12 +29,17 @@ func (r *run) judge() {
 			r.fail(ruleGoal, "at the end: %v", err)
 		}
 	}
-	alive := make(map[string]bool)
-	for _, rec := range r.db.all() {
-		alive[envelopeOf(rec).UID] = true
-	}
 	r.final.state = r.state(r.db.version())
+	alive := make(map[string]bool)
+	if r.owned() {
+		for _, rec := range r.db.all() {
+			alive[envelopeOf(rec).UID] = true
+		}
+	}
 	for name, rec := range r.db.all() {
+		if !says(rec, "owners") && !says(rec, "finalizers") {
+			continue
+		}
 		e := envelopeOf(rec)
 		gone := len(e.Owners) > 0
 		for _, owner := range e.Owners {
@@ -50,8 +55,16 @@ func (r *run) judge() {
 	r.final.shared = r.sharedObjects()
 }
 
+// owned reports whether any object may have had an owner.
+func (r *run) owned() bool {
+	return slices.ContainsFunc(r.db.after(0, r.db.version()), func(c change) bool { return says(c.record, "owners") })
+}
+
 // sharedObjects returns the objects that two owners controlled which lived at that time.
 func (r *run) sharedObjects() (shared []string) {
+	if !r.owned() {
+		return nil
+	}
 	alive := make(map[string]bool)
 	uids := make(map[string]string) // by object
 	for _, c := range r.db.after(0, r.db.version()) {
@@ -208,10 +221,13 @@ func fieldsOf(rec backend.Record) (fields map[string]json.RawMessage) {
 // describe returns the text of an object: its value, and what of its envelope is the same in every run.
 func describe(rec backend.Record) string {
 	text := string(rec.Value)
-	e := envelopeOf(rec)
 	if len(rec.Labels) > 0 {
 		text += " labels=" + jsonOf(rec.Labels)
 	}
+	if !says(rec, "owners") && !says(rec, "finalizers") && !says(rec, "deleting") {
+		return text
+	}
+	e := envelopeOf(rec)
 	var owners []string
 	for _, o := range e.Owners {
 		owners = append(owners, nameOf(o.Kind, o.Key))

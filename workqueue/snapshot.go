@@ -111,6 +111,9 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	q.mu.Lock()
 	n := q.entries.len()
 	q.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
 	n += n/8 + 8 // some may come meanwhile
 	copies := make([]keyCopy[K], 0, n)
 	q.mu.Lock()

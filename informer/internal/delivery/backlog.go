@@ -33,6 +33,7 @@ type backlog[K comparable, T any] struct {
 	first, last *item[K, T]
 	free        *item[K, T] // unused items, linked by chain; at most n or maxFree
 	nfree       int
+	made        int // items that were last allocated together, at most madeItems
 }
 
 // Batch is the number of changes that are usually told together.
@@ -128,12 +129,13 @@ func (b *backlog[K, T]) clear() {
 // alloc returns a zero item.
 func (b *backlog[K, T]) alloc() *item[K, T] {
 	if b.free == nil {
-		items := new([madeItems]item[K, T])
+		b.made = min(max(2*b.made, 3), madeItems) // many handlers hear of a few objects only
+		items := make([]item[K, T], b.made)
 		for i := range items {
 			items[i].chain = b.free
 			b.free = &items[i]
 		}
-		b.nfree = madeItems
+		b.nfree = b.made
 	}
 	it := b.free
 	b.free, it.chain = it.chain, nil
