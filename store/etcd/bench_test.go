@@ -4,9 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,33 +25,15 @@ func durable(b *testing.B) server {
 	return startServer(b, func(c *embed.Config) { c.UnsafeNoFsync, c.TickMs, c.ElectionMs = false, 100, 1000 })
 }
 
-var image = strings.Repeat("registry.example/app:", 10)
-
 // BenchmarkWrite compares updates by one writer and by sixteen, each of a key of its own. The floor reads a key and writes it if
 // its revision is the same, through the client alone.
 func BenchmarkWrite(b *testing.B) {
 	for _, writers := range []int{1, 16} {
-		each := func(b *testing.B, write func(writer, i int) error) {
-			var g sync.WaitGroup
-			var next atomic.Int64
-			b.ResetTimer()
-			for w := range writers {
-				g.Go(func() {
-					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
-						if err := write(w, int(i)); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			g.Wait()
-		}
 		b.Run(fmt.Sprintf("writers=%d/bare", writers), func(b *testing.B) {
 			c := connect(b, durable(b).addr)
-			each(b, func(w, i int) error {
+			dbtest.EachWrite(b, writers, func(ctx context.Context, w, i int) error {
 				key := fmt.Sprint("bare/", w)
-				res, err := c.Get(b.Context(), key)
+				res, err := c.Get(ctx, key)
 				if err != nil {
 					return err
 				}
@@ -61,24 +41,13 @@ func BenchmarkWrite(b *testing.B) {
 				if len(res.Kvs) > 0 {
 					at = res.Kvs[0].ModRevision
 				}
-				_, err = c.Txn(b.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", at)).
-					Then(clientv3.OpPut(key, fmt.Sprintf(`{"Image":"%s%d"}`, image, i))).Commit()
+				_, err = c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", at)).
+					Then(clientv3.OpPut(key, fmt.Sprintf(`{"Image":"%s%d"}`, dbtest.Image, i))).Commit()
 				return err
 			})
 		})
 		b.Run(fmt.Sprintf("writers=%d/setpoint", writers), func(b *testing.B) {
-			s := dbtest.Apps(b, open(b, durable(b).addr, etcd.Config{}))
-			objects := make([]store.Object[dbtest.App], writers)
-			for w := range objects {
-				var err error
-				objects[w], err = s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprint(w)})
-				require.NoError(b, err)
-			}
-			each(b, func(w, i int) (err error) {
-				objects[w].Value.Image = fmt.Sprint(image, i)
-				objects[w], err = s.Update(b.Context(), objects[w])
-				return err
-			})
+			dbtest.UpdateApps(b, open(b, durable(b).addr, etcd.Config{}), writers)
 		})
 	}
 }
@@ -86,19 +55,6 @@ func BenchmarkWrite(b *testing.B) {
 // BenchmarkHandler measures the time from a commit to a reader that waits: the watch of the client alone, and the handler of an
 // informer.
 func BenchmarkHandler(b *testing.B) {
-	run := func(b *testing.B, seen <-chan time.Time, write func(i int)) {
-		write(0)
-		<-seen
-		var longest, all time.Duration
-		for i := 1; b.Loop(); i++ {
-			write(i)
-			committed := time.Now()
-			latency := max((<-seen).Sub(committed), 0) // the reader may be told before the write returns
-			longest, all = max(longest, latency), all+latency
-		}
-		b.ReportMetric(float64(longest.Microseconds()), "µs-max")
-		b.ReportMetric(float64(all.Microseconds())/float64(b.N), "µs-mean")
-	}
 	b.Run("bare", func(b *testing.B) {
 		addr, seen := durable(b).addr, make(chan time.Time, 1)
 		reader, writer := connect(b, addr), connect(b, addr)
@@ -113,42 +69,23 @@ func BenchmarkHandler(b *testing.B) {
 				}
 			}
 		})
-		run(b, seen, func(i int) {
+		dbtest.Latency(b, seen, func(i int) error {
 			_, err := writer.Put(b.Context(), "a", fmt.Sprint(i))
-			require.NoError(b, err)
+			return err
 		})
 		stop()
 		reading.Wait()
 	})
 	b.Run("setpoint", func(b *testing.B) {
-		addr, seen := durable(b).addr, make(chan time.Time, 1)
-		reader, s := open(b, addr, etcd.Config{}), dbtest.Apps(b, open(b, addr, etcd.Config{}))
-		o, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: "a"})
-		require.NoError(b, err)
-		inf, err := informer.New(dbtest.Apps(b, reader), store.Key, informer.Config{})
-		require.NoError(b, err)
-		_, err = inf.AddHandler(informer.Handler[string, store.Object[dbtest.App]]{
-			OnUpdate: func(_, _ store.Object[dbtest.App]) { seen <- time.Now() },
-		})
-		require.NoError(b, err)
-		ctx, stop := context.WithCancel(b.Context())
-		done := make(chan error)
-		go func() { done <- inf.Run(ctx) }() // ends with stop, below
-		<-inf.Synced()
-		run(b, seen, func(i int) {
-			o.Value.Image = fmt.Sprint(i + 1)
-			o, err = s.Update(b.Context(), o)
-			require.NoError(b, err)
-		})
-		stop()
-		require.NoError(b, <-done)
+		addr := durable(b).addr
+		dbtest.HandlerLatency(b, open(b, addr, etcd.Config{}), open(b, addr, etcd.Config{}))
 	})
 }
 
 // many writes n objects, several in a transaction, and returns the revision before.
 func many(b *testing.B, addr string, n int) int64 {
 	c, db := connect(b, addr), open(b, addr, etcd.Config{})
-	_, err := dbtest.Apps(b, db).Create(b.Context(), store.Object[dbtest.App]{Key: "model", Value: dbtest.App{Image: image}})
+	_, err := dbtest.Apps(b, db).Create(b.Context(), store.Object[dbtest.App]{Key: "model", Value: dbtest.App{Image: dbtest.Image}})
 	require.NoError(b, err)
 	model, err := c.Get(b.Context(), "setpoint/objects/App/live/model")
 	require.NoError(b, err)
@@ -204,7 +141,7 @@ func BenchmarkDrain(b *testing.B) {
 		db := open(b, addr, etcd.Config{})
 		g.Go(func() { // writes its part
 			for i := w; i < n; i += 16 {
-				_, err := putInto(b.Context(), db, "Drained", fmt.Sprint(i), backend.Record{Meta: []byte("{}"), Value: []byte(image)})
+				_, err := putInto(b.Context(), db, "Drained", fmt.Sprint(i), backend.Record{Meta: []byte("{}"), Value: []byte(dbtest.Image)})
 				assert.NoError(b, err)
 			}
 		})

@@ -5,9 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,14 +13,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/nats"
 )
-
-var image = strings.Repeat("registry.example/app:", 10)
 
 // bare is the floor: the same stream, used through the client alone.
 type bare struct {
@@ -54,46 +49,19 @@ func (f *bare) update(ctx context.Context, key string, data []byte) error {
 // BenchmarkWrite compares updates by one writer and by sixteen, each of an object of its own.
 func BenchmarkWrite(b *testing.B) {
 	for _, writers := range []int{1, 16} {
-		each := func(b *testing.B, write func(writer, i int) error) {
-			var g sync.WaitGroup
-			var next atomic.Int64
-			b.ResetTimer()
-			for w := range writers {
-				g.Go(func() {
-					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
-						if err := write(w, int(i)); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			g.Wait()
-		}
 		b.Run(fmt.Sprintf("writers=%d/bare", writers), func(b *testing.B) {
 			f := newBare(b, serve(b).ClientURL())
 			for w := range writers {
 				_, err := f.js.Publish(b.Context(), f.subject(strconv.Itoa(w)), nil)
 				require.NoError(b, err)
 			}
-			each(b, func(w, i int) error {
-				return f.update(b.Context(), strconv.Itoa(w), fmt.Appendf(nil, `{"Image":"%s%d"}`, image, i))
+			dbtest.EachWrite(b, writers, func(ctx context.Context, w, i int) error {
+				return f.update(ctx, strconv.Itoa(w), fmt.Appendf(nil, `{"Image":"%s%d"}`, dbtest.Image, i))
 			})
 		})
 		b.Run(fmt.Sprintf("writers=%d/setpoint", writers), func(b *testing.B) {
 			js := connect(b, serve(b).ClientURL())
-			s := dbtest.Apps(b, open(b, js, nats.Config{Stream: newStream(b, js)}))
-			objects := make([]store.Object[dbtest.App], writers)
-			for w := range objects {
-				var err error
-				objects[w], err = s.Create(b.Context(), store.Object[dbtest.App]{Key: strconv.Itoa(w)})
-				require.NoError(b, err)
-			}
-			each(b, func(w, i int) (err error) {
-				objects[w].Value.Image = fmt.Sprint(image, i)
-				objects[w], err = s.Update(b.Context(), objects[w])
-				return err
-			})
+			dbtest.UpdateApps(b, open(b, js, nats.Config{Stream: newStream(b, js)}), writers)
 		})
 	}
 }
@@ -101,18 +69,6 @@ func BenchmarkWrite(b *testing.B) {
 // BenchmarkHandler compares the time from the acknowledgment of a write to the handler of an informer with that to a consumer
 // of the client.
 func BenchmarkHandler(b *testing.B) {
-	measure := func(b *testing.B, seen <-chan time.Time, write func(i int) error) {
-		var longest, all time.Duration
-		n := 0
-		for ; b.Loop(); n++ {
-			require.NoError(b, write(n))
-			written := time.Now()
-			latency := max((<-seen).Sub(written), 0) // it may be seen before the acknowledgment
-			longest, all = max(longest, latency), all+latency
-		}
-		b.ReportMetric(float64(longest.Microseconds()), "µs-max")
-		b.ReportMetric(float64(all.Microseconds())/float64(n), "µs-mean")
-	}
 	b.Run("bare", func(b *testing.B) {
 		url := serve(b).ClientURL()
 		f, seen := newBare(b, url), make(chan time.Time, 1)
@@ -124,35 +80,13 @@ func BenchmarkHandler(b *testing.B) {
 		consuming, err := reader.Consume(func(jetstream.Msg) { seen <- time.Now() })
 		require.NoError(b, err)
 		defer consuming.Stop()
-		measure(b, seen, func(i int) error { return f.update(b.Context(), "a", strconv.AppendInt(nil, int64(i), 10)) })
+		dbtest.Latency(b, seen, func(i int) error { return f.update(b.Context(), "a", strconv.AppendInt(nil, int64(i), 10)) })
 	})
 	b.Run("setpoint", func(b *testing.B) {
 		url := serve(b).ClientURL()
 		js := connect(b, url)
 		cfg := nats.Config{Stream: newStream(b, js)}
-		inf, err := informer.New(dbtest.Apps(b, open(b, connect(b, url), cfg)), store.Key[dbtest.App], informer.Config{})
-		require.NoError(b, err)
-		seen := make(chan time.Time, 1)
-		_, err = inf.AddHandler(informer.Handler[string, store.Object[dbtest.App]]{
-			OnAdd:    func(store.Object[dbtest.App], bool) { seen <- time.Now() },
-			OnUpdate: func(_, _ store.Object[dbtest.App]) { seen <- time.Now() },
-			OnDelete: func(cache.Tombstone[string, store.Object[dbtest.App]]) {},
-		})
-		require.NoError(b, err)
-		ctx, stop := context.WithCancel(b.Context())
-		done := make(chan error)
-		go func() { done <- inf.Run(ctx) }() // ends with stop
-		s := dbtest.Apps(b, open(b, js, cfg))
-		o, err := s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
-		require.NoError(b, err)
-		<-seen
-		measure(b, seen, func(i int) (err error) {
-			o.Value.Image = strconv.Itoa(i)
-			o, err = s.Update(ctx, o)
-			return err
-		})
-		stop()
-		require.NoError(b, <-done)
+		dbtest.HandlerLatency(b, open(b, connect(b, url), cfg), open(b, js, cfg))
 	})
 }
 
@@ -166,7 +100,7 @@ func fill(b *testing.B, js jetstream.JetStream, cfg nats.Config, n int) (before 
 		for w := range 16 {
 			g.Go(func() { // ends after its writes
 				for i := from + w; i < to; i += 16 {
-					_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprintf("%07d", i), Value: dbtest.App{Image: image}})
+					_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprintf("%07d", i), Value: dbtest.App{Image: dbtest.Image}})
 					if err != nil {
 						b.Error(err)
 						return

@@ -4,9 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -20,26 +17,6 @@ import (
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
-var image = strings.Repeat("registry.example/app:", 10)
-
-// eachWrite makes b.N writes by several writers.
-func eachWrite(b *testing.B, writers int, write func(ctx context.Context, writer, i int) error) {
-	var g sync.WaitGroup
-	var next atomic.Int64
-	b.ResetTimer()
-	for w := range writers {
-		g.Go(func() { // ends after the last write, and is waited for below
-			for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
-				if err := write(b.Context(), w, int(i)); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	g.Wait()
-}
-
 // BenchmarkWrite compares updates of objects by one writer and by sixteen, each with one fsync, with what pgx takes to read a row,
 // compare its version, and write it in a transaction.
 func BenchmarkWrite(b *testing.B) {
@@ -50,7 +27,7 @@ func BenchmarkWrite(b *testing.B) {
 			for w := range writers {
 				exec(b, pool, fmt.Sprintf("INSERT INTO bare VALUES ('%d', 1, '{}')", w))
 			}
-			eachWrite(b, writers, func(ctx context.Context, w, i int) error {
+			dbtest.EachWrite(b, writers, func(ctx context.Context, w, i int) error {
 				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 					var version int
 					key := fmt.Sprint(w)
@@ -58,24 +35,13 @@ func BenchmarkWrite(b *testing.B) {
 						return err
 					}
 					_, err := tx.Exec(ctx, "UPDATE bare SET version = $2, value = $3 WHERE key = $1",
-						key, version+1, fmt.Sprintf(`{"Image":"%s%d"}`, image, i))
+						key, version+1, fmt.Sprintf(`{"Image":"%s%d"}`, dbtest.Image, i))
 					return err
 				})
 			})
 		})
 		b.Run(fmt.Sprintf("writers=%d/setpoint", writers), func(b *testing.B) {
-			s := dbtest.Apps(b, open(b, pool, postgres.Config{Schema: newSchema(b, pool)}))
-			objects := make([]store.Object[dbtest.App], writers)
-			for w := range objects {
-				var err error
-				objects[w], err = s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprint(w)})
-				require.NoError(b, err)
-			}
-			eachWrite(b, writers, func(ctx context.Context, w, i int) (err error) {
-				objects[w].Value.Image = fmt.Sprint(image, i)
-				objects[w], err = s.Update(ctx, objects[w])
-				return err
-			})
+			dbtest.UpdateApps(b, open(b, pool, postgres.Config{Schema: newSchema(b, pool)}), writers)
 		})
 	}
 }
@@ -96,7 +62,7 @@ func BenchmarkTrigger(b *testing.B) {
 					cfg := postgres.TableConfig{Table: table, WithoutNotify: trigger == "quiet"}
 					require.NoError(b, postgres.InstallTable(b.Context(), pool, cfg))
 				}
-				eachWrite(b, writers, func(ctx context.Context, w, i int) error {
+				dbtest.EachWrite(b, writers, func(ctx context.Context, w, i int) error {
 					_, err := pool.Exec(ctx, "UPDATE "+table+" SET servers = $2 WHERE name = $1", fmt.Sprint(w), i)
 					return err
 				})
@@ -110,7 +76,7 @@ var rows = flag.Int("rows", 100_000, "how many objects BenchmarkList lists; Benc
 // bareRows makes the table bare, with the values of the objects that fill makes.
 func bareRows(b *testing.B, pool *pgxpool.Pool, n int) {
 	exec(b, pool, "CREATE TABLE bare (key text COLLATE \"C\" PRIMARY KEY, version bigint NOT NULL UNIQUE, value jsonb NOT NULL)")
-	exec(b, pool, "INSERT INTO bare SELECT 'key ' || n, n, $2::jsonb FROM generate_series(1, $1::integer) n", n, fmt.Sprintf(`{"Image":"%s"}`, image))
+	exec(b, pool, "INSERT INTO bare SELECT 'key ' || n, n, $2::jsonb FROM generate_series(1, $1::integer) n", n, fmt.Sprintf(`{"Image":"%s"}`, dbtest.Image))
 	exec(b, pool, "ANALYZE bare")
 }
 
@@ -132,7 +98,7 @@ func readBare(b *testing.B, pool *pgxpool.Pool, query string, args ...any) (apps
 func fill(b *testing.B, pool *pgxpool.Pool, n int) store.Store[dbtest.App] {
 	schema := newSchema(b, pool)
 	s := dbtest.Apps(b, open(b, pool, postgres.Config{Schema: schema}))
-	_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: "key 1", Value: dbtest.App{Image: image}})
+	_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: "key 1", Value: dbtest.App{Image: dbtest.Image}})
 	require.NoError(b, err)
 	exec(b, pool, fmt.Sprintf(`SET search_path = "%s"; INSERT INTO objects
 		SELECT n, kind, 'key ' || n, latest, deleted, record, value FROM objects, generate_series(2, %d) n;

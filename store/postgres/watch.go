@@ -79,22 +79,10 @@ func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
-		watch := follow.Loop[backend.Change]{
-			Poll:   b.cfg.Poll,
-			Signal: &b.listener.notified,
-			Read: func(
-				ctx context.Context, after informer.Version, tell func(informer.Version, backend.Change) bool,
-			) (informer.Version, bool, error) {
-				records, next, err := b.changes(ctx, kind, after)
-				for _, r := range records {
-					if q.Concern(&r) && !tell(r.Version, backend.Change{Record: r, Version: r.Version}) {
-						break
-					}
-				}
-				return next, len(records) == batchSize, err
-			},
-			Bookmark: func(v informer.Version) backend.Change { return backend.Change{Version: v} },
+		next := func(ctx context.Context, after informer.Version) ([]backend.Record, informer.Version, error) {
+			return b.changes(ctx, kind, after)
 		}
+		watch := follow.Records(b.cfg.Poll, &b.listener.notified, q, batchSize, next)
 		leave := b.listener.join()
 		defer leave()
 		if err := watch.Run(ctx, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {

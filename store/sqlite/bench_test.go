@@ -7,15 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store"
@@ -33,31 +28,13 @@ func bare(b *testing.B) *sql.DB {
 	return db
 }
 
-var image = strings.Repeat("registry.example/app:", 10)
-
 // BenchmarkWrite compares updates, each with one fsync, by one writer and by sixteen.
 func BenchmarkWrite(b *testing.B) {
 	for _, writers := range []int{1, 16} {
-		each := func(b *testing.B, write func(writer, i int) error) {
-			var g sync.WaitGroup
-			var next atomic.Int64
-			b.ResetTimer()
-			for w := range writers {
-				g.Go(func() {
-					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
-						if err := write(w, int(i)); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			g.Wait()
-		}
 		b.Run(fmt.Sprintf("writers=%d/bare", writers), func(b *testing.B) {
 			db := bare(b)
 			db.SetMaxOpenConns(1)
-			each(b, func(w, i int) error {
+			dbtest.EachWrite(b, writers, func(_ context.Context, w, i int) error {
 				tx, err := db.Begin()
 				if err != nil {
 					return err
@@ -69,7 +46,7 @@ func BenchmarkWrite(b *testing.B) {
 					return err
 				}
 				_, err = tx.Exec("INSERT INTO objects VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET version = excluded.version, value = excluded.value",
-					key, version+1, fmt.Appendf(nil, `{"Image":"%s%d"}`, image, i))
+					key, version+1, fmt.Appendf(nil, `{"Image":"%s%d"}`, dbtest.Image, i))
 				if err != nil {
 					return err
 				}
@@ -77,18 +54,7 @@ func BenchmarkWrite(b *testing.B) {
 			})
 		})
 		b.Run(fmt.Sprintf("writers=%d/setpoint", writers), func(b *testing.B) {
-			s := dbtest.Apps(b, open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{}))
-			objects := make([]store.Object[dbtest.App], writers)
-			for w := range objects {
-				var err error
-				objects[w], err = s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprint(w)})
-				require.NoError(b, err)
-			}
-			each(b, func(w, i int) (err error) {
-				objects[w].Value.Image = fmt.Sprint(image, i)
-				objects[w], err = s.Update(b.Context(), objects[w])
-				return err
-			})
+			dbtest.UpdateApps(b, open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{}), writers)
 		})
 	}
 }
@@ -104,35 +70,7 @@ func BenchmarkHandler(b *testing.B) {
 			if !same {
 				writer = open(b, path, sqlite.Config{})
 			}
-			inf, err := informer.New(dbtest.Apps(b, reader), store.Key[dbtest.App], informer.Config{})
-			require.NoError(b, err)
-			seen := make(chan time.Time, 1)
-			_, err = inf.AddHandler(informer.Handler[string, store.Object[dbtest.App]]{
-				OnAdd:    func(store.Object[dbtest.App], bool) { seen <- time.Now() },
-				OnUpdate: func(_, _ store.Object[dbtest.App]) { seen <- time.Now() },
-				OnDelete: func(cache.Tombstone[string, store.Object[dbtest.App]]) {},
-			})
-			require.NoError(b, err)
-			ctx, stop := context.WithCancel(b.Context())
-			done := make(chan error)
-			go func() { done <- inf.Run(ctx) }()
-			s := dbtest.Apps(b, writer)
-			o, err := s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
-			require.NoError(b, err)
-			<-seen
-			var longest, all time.Duration
-			for i := 0; b.Loop(); i++ {
-				o.Value.Image = fmt.Sprint(i)
-				o, err = s.Update(ctx, o)
-				require.NoError(b, err)
-				committed := time.Now()
-				latency := max((<-seen).Sub(committed), 0) // the handler may be called before Update returns
-				longest, all = max(longest, latency), all+latency
-			}
-			b.ReportMetric(float64(longest.Microseconds()), "µs-max")
-			b.ReportMetric(float64(all.Microseconds())/float64(b.N), "µs-mean")
-			stop()
-			require.NoError(b, <-done)
+			dbtest.HandlerLatency(b, reader, writer)
 		})
 	}
 }
@@ -186,7 +124,7 @@ func fillBare(b *testing.B, db *sql.DB, n int) {
 	_, err := db.Exec("CREATE INDEX by_version ON objects (version)")
 	require.NoError(b, err)
 	_, err = db.Exec(`WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
-		INSERT INTO objects SELECT 'key ' || n, n, ? FROM i`, n, fmt.Appendf(nil, `{"Image":"%s"}`, image))
+		INSERT INTO objects SELECT 'key ' || n, n, ? FROM i`, n, fmt.Appendf(nil, `{"Image":"%s"}`, dbtest.Image))
 	require.NoError(b, err)
 }
 
@@ -213,7 +151,7 @@ func readBare(b *testing.B, db *sql.DB, after int) (apps []dbtest.App) {
 
 // fill makes objects, each with a version of its own, as copies of one that the package has written.
 func fill(b *testing.B, db *sqlite.Backend, n int) {
-	_, err := dbtest.Apps(b, db).Create(b.Context(), store.Object[dbtest.App]{Key: "key 1", Value: dbtest.App{Image: image}})
+	_, err := dbtest.Apps(b, db).Create(b.Context(), store.Object[dbtest.App]{Key: "key 1", Value: dbtest.App{Image: dbtest.Image}})
 	require.NoError(b, err)
 	_, err = db.DB().Exec(`WITH RECURSIVE i (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
 		INSERT INTO setpoint_log SELECT n, kind, 'key ' || n, latest, deleted, record FROM i, setpoint_log`, n)

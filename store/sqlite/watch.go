@@ -106,25 +106,13 @@ func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
-		watch := follow.Loop[backend.Change]{
-			Poll:   b.cfg.Poll,
-			Signal: &b.written,
-			Read: func(
-				ctx context.Context, after informer.Version, tell func(informer.Version, backend.Change) bool,
-			) (informer.Version, bool, error) {
-				records, next, err := b.changes(ctx, kind, after)
-				for _, r := range records {
-					if q.Concern(&r) && !tell(r.Version, backend.Change{Record: r, Version: r.Version}) {
-						break
-					}
-				}
-				return next, len(records) == batchSize, err
-			},
-			Changed: func(ctx context.Context, after informer.Version) (bool, error) {
-				version, err := b.poll(ctx)
-				return version != after, err
-			},
-			Bookmark: func(v informer.Version) backend.Change { return backend.Change{Version: v} },
+		next := func(ctx context.Context, after informer.Version) ([]backend.Record, informer.Version, error) {
+			return b.changes(ctx, kind, after)
+		}
+		watch := follow.Records(b.cfg.Poll, &b.written, q, batchSize, next)
+		watch.Changed = func(ctx context.Context, after informer.Version) (bool, error) {
+			version, err := b.poll(ctx)
+			return version != after, err
 		}
 		if err := watch.Run(ctx, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
 			yield(backend.Change{}, failed(ctx, "watch "+kind, err))

@@ -1,0 +1,57 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/follow"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+func TestRecordsTellsTheChangesThatConcernAQuery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []backend.Record
+		for i, key := range []string{"a/1", "b/1", "a/2", "a/3", "b/2"} {
+			all = append(all, backend.Record{Key: key, Version: informer.Version(i + 1)})
+		}
+		const batch, version = 2, 7
+		var asked []informer.Version
+		changes := func(_ context.Context, after informer.Version) ([]backend.Record, informer.Version, error) {
+			asked = append(asked, after)
+			switch left := all[min(int(after), len(all)):]; {
+			case after > version:
+				return nil, 0, errors.New("beyond the end")
+			case len(left) >= batch:
+				return left[:batch], left[batch-1].Version, nil
+			default:
+				return left, version, nil
+			}
+		}
+		begin := time.Now()
+		loop := follow.Records(time.Hour, new(follow.Signal), backend.Query{Prefix: "a/"}, batch, changes)
+		var told []backend.Change
+		require.NoError(t, loop.Run(t.Context(), 0, func(c backend.Change) bool {
+			told = append(told, c)
+			return c.Version < version
+		}))
+		assert.Equal(t, []backend.Change{
+			{Record: all[0], Version: 1}, {Version: 2}, {Record: all[2], Version: 3}, {Record: all[3], Version: 4}, {Version: 7},
+		}, told)
+		assert.Equal(t, []informer.Version{0, 2, 4}, asked, "a full batch is read on at once")
+		assert.Equal(t, begin, time.Now())
+		told = nil
+		require.NoError(t, loop.Run(t.Context(), 2, func(c backend.Change) bool {
+			told = append(told, c)
+			return false
+		}))
+		assert.Len(t, told, 1, "it ends where the consumer leaves")
+		require.EqualError(t, loop.Run(t.Context(), version+1, func(backend.Change) bool { return true }), "beyond the end")
+	})
+}
