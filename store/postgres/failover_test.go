@@ -193,7 +193,7 @@ func TestACacheOfAQueryIsRightAfterAFailoverThatLosesWrites(t *testing.T) {
 	assert.Equal(t, before, inf.Version(), "it never goes back")
 	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		v, err := q.VersionOf(t.Context(), tx)
-		assert.LessOrEqual(t, v, before, "so nobody waits for this transaction")
+		assert.LessOrEqual(t, v, before, "so no controller waits for this transaction")
 		return err
 	}))
 }
