@@ -63,11 +63,11 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 	},
 	{
 		"a gap has no new list", "view.go",
-		"v.frozen, v.expire, v.gap = false, true, false", "v.frozen, v.expire, v.gap = false, false, false", "TestEachFaultDoesWhatItSays",
+		"v.frozen, v.expire, v.gap = false, true, false", "v.frozen, v.expire, v.gap = false, false, false", "TestAGapMergesTheChangesOfAnObject",
 	},
 	{
-		"a lag never ends", "view.go",
-		"	if !v.frozen || v.gap && !gaps {", "	if v.frozen || v.gap && !gaps {", "TestEachFaultDoesWhatItSays",
+		"a cache that lags hears everything", "view.go",
+		"	if !v.frozen {\n		v.frozen, v.at", "	if v.frozen {\n		v.frozen, v.at", "TestEachFaultDoesWhatItSays",
 	},
 	{
 		"a former leader notices at once", "leader.go",

@@ -142,6 +142,36 @@ func TestAWorldThatSurvivesIsSilentAndEveryRunIsTheSame(t *testing.T) {
 	}
 }
 
+// The list after a gap shows the last change alone. Without a gap, a cache hears of each.
+func TestAGapMergesTheChangesOfAnObject(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		for plan, want := range map[string][]int{"": {1, 1, 2}, "gap(s from/a#1 to 2)": {2}} {
+			var heard []int
+			world := func() simtest.World {
+				w := copier()
+				w.Mode = mode
+				w.Systems[0].New = func(env *simtest.Env) ([]simtest.Part, error) {
+					quiet := slog.New(slog.DiscardHandler)
+					from, err := informer.New(simtest.Open[number](env, "from"), store.Key, informer.Config{Name: "from", Logger: quiet})
+					if err != nil {
+						return nil, err
+					}
+					c, err := controller.New("hear", func(context.Context, string) (controller.Result, error) {
+						return controller.Result{}, nil
+					}, controller.Config[string]{Logger: quiet}, controller.Watches(from, func(_ context.Context, o store.Object[number]) ([]string, error) {
+						heard = append(heard, o.Value.N)
+						return nil, nil
+					}))
+					return []simtest.Part{simtest.Loop(c)}, err
+				}
+				return w
+			}
+			simtest.Timeline(t, world, plan)
+			require.Equal(t, want, heard, "mode %s, plan %q", mode, plan)
+		}
+	}
+}
+
 // What a dead process does in its deferred functions has no effect.
 func TestADeadProcessDoesNothing(t *testing.T) {
 	world := func() simtest.World {

@@ -20,6 +20,7 @@ type view struct {
 	source  *source        // of run mode
 	version func() informer.Version
 	wake    chan struct{} // in run mode, has the watch go on; of capacity 1
+	idled   bool          // the last that the watch has told is that there is nothing; of its goroutine
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -168,8 +169,10 @@ func (v *view) next(ctx context.Context, at informer.Version) (limit informer.Ve
 		if err != nil {
 			return 0, err
 		}
-		v.p.run.wakeUp()
-		if v.isIdle(ctx) {
+		if !v.idled {
+			v.p.run.wakeUp()
+		}
+		if v.idled = v.isIdle(ctx); v.idled {
 			return at, nil // a bookmark
 		}
 	}
