@@ -88,7 +88,8 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 	},
 	{
 		"in run mode, a former leader hears at once that it is one", "live.go",
-		"			deposed := l.p.life.deposed\n", "			deposed := l.p.life.deposed && false\n", "TestEachFaultDoesWhatItSaysInRunMode",
+		"			deposed := l.p.life.deposed\n", "			deposed := l.p.life.deposed && false\n",
+		"TestALeaderThatLosesItsLeaseGoesOnUntilItNotices",
 	},
 }
 

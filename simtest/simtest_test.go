@@ -227,16 +227,19 @@ func TestALeaderThatLosesItsLeaseGoesOnUntilItNotices(t *testing.T) {
 			})
 		})
 	}
-	text := simtest.Timeline(t, world, "lose-lease(s effect tell#1)")
-	t.Log("\n" + text)
-	inOrder(t, text, "STEP create", "s.1 FAULT it loses its lease", "s.2 starts", "s.2 copy: reconcile a", "s.2 tell", "s.1 its call goes on",
-		"s.1 tell", "STEP change", "s.1 copy: reconcile a", "s.1 tell", "s.2 copy: reconcile a", "s.2 tell",
-		"s.1 learns that it has lost its lease, and ends")
-	require.Equal(t, map[string]bool{
-		"1 by term 1: <nil>": true, "1 by term 2: <nil>": true, "2 by term 1: <nil>": true, "2 by term 2: <nil>": true,
-	}, terms)
+	for _, mode := range []string{"step", "run"} {
+		clear(terms)
+		text := simtest.Timeline(t, inMode(mode, world), "lose-lease(s effect tell#1)")
+		t.Log("\n" + text)
+		inOrder(t, text, "STEP create", "s.1 FAULT it loses its lease", "s.2 starts", "s.2 copy: reconcile a", "s.2 tell", "s.1 its call goes on",
+			"s.1 tell", "STEP change", "s.1 copy: reconcile a", "s.1 tell", "s.2 copy: reconcile a", "s.2 tell",
+			"s.1 learns that it has lost its lease, and ends")
+		require.Equal(t, map[string]bool{
+			"1 by term 1: <nil>": true, "1 by term 2: <nil>": true, "2 by term 1: <nil>": true, "2 by term 2: <nil>": true,
+		}, terms)
+	}
 
-	text = simtest.Timeline(t, func() simtest.World { return worldOf(simtest.System{Lease: "main"}, overwrite) }, "lose-lease(s update to/a#1)")
+	text := simtest.Timeline(t, func() simtest.World { return worldOf(simtest.System{Lease: "main"}, overwrite) }, "lose-lease(s update to/a#1)")
 	inOrder(t, text, "s.2 update to/a", "s.1 its call goes on", "refused: to/a", "term 1", "s.1 learns")
 }
 
