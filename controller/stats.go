@@ -9,15 +9,15 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Stats is what a [Controller] did, and what it has to do, at one moment.
+// Stats is a snapshot of a [Controller]: its work so far, and the keys that are left.
 type Stats struct {
-	// Running is true while Run runs.
+	// Running is true during Run.
 	Running bool
 
 	// Paused is true between Pause and Resume.
 	Paused bool
 
-	// Workers is the number of keys that are reconciled at once, unless the controller is paused.
+	// Workers is the number of keys that are reconciled concurrently, unless the controller is paused.
 	Workers int
 
 	// Queue counts the keys in the queue.
@@ -52,8 +52,7 @@ type Stats struct {
 	// Unmapped is the number of objects that could not be mapped to keys and are tried again.
 	Unmapped int
 
-	// Outcomes counts the reconciles by their outcome since the controller was made. It has every Outcome, also those
-	// that never occurred.
+	// Outcomes counts the reconciles since New by outcome. It has every Outcome, even those that never occurred.
 	Outcomes map[Outcome]uint64
 
 	// Requeued, Panics, and Fenced count some of these reconciles: those that succeeded and asked for a RequeueAfter, those that

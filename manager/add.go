@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Add adds parts, and their sources. Those of one stage that are there when it begins start concurrently. A part that is added
+// Add adds parts and their sources. Parts that are there when their stage begins start concurrently. A part that is added
 // while its stage is under way starts at once, when the sources that were added before it, and its own, have synced.
 //
 // Add adds all of the parts or none. It returns an error if a part has the name of another ([ErrExists]); if a part or one of its
@@ -115,16 +115,16 @@ func (m *Manager) enlistLocked(p *part) {
 	}
 }
 
-// Remove stops the part of the given name as the stop of the manager would, but it alone, and then each of its sources that no
-// other part needs. It returns when these have ended. If a source was added too, and has the name, Remove takes the other part
-// first. A source that was added ends when no part needs it any more.
+// Remove stops the part of the given name gracefully, and then each of its sources that no other part needs. It returns when
+// they have ended. If both a source and another part with that name were added, Remove removes the other part first. A source that
+// was added ends when no part needs it any more.
 //
-// An informer runs once. If a part is to come back with the same informers, add them too, so that they stay.
+// An informer runs only once. To add a part again with the same informers, add the informers as parts too, so that they stay.
 //
-// Remove returns what Run of the part, and of its sources, has returned, if that is news; [ErrNoPart] if no part of this name
-// was added; or the cause of ctx if that ends first. Then the removal continues: what a part returns in the end is logged, and its
-// name is free when it has ended. With a ctx that has ended already, Remove begins the removal and waits for nothing. A part
-// that removes itself must do so, or it waits for itself.
+// Remove returns the error of the part and of its sources, unless it only says that their context ended; [ErrNoPart] if no part of
+// this name was added; or the cause of ctx if ctx ends first. In that case the removal continues: the manager logs the errors of
+// the parts, and the name is free when the part has ended. If ctx has already ended, Remove begins the removal and does not
+// wait. A part that removes itself must pass such a ctx, or it waits for itself.
 func (m *Manager) Remove(ctx context.Context, name string) error {
 	m.mu.Lock()
 	p := cmp.Or(m.findLocked(kindPart, name), m.findLocked(kindSource, name))

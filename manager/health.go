@@ -9,13 +9,13 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Check tells whether this process is alive. It asks every part that runs and has a method Check() error, and the election,
-// and joins what they return, with their names. It also names each part that was told to end and has not for
-// [Config].StopTimeout and 3 s, because it was removed, its term is over, or everything stops. An error means that
-// something hangs which only the end of the process can mend, such as work that goes on although the lease is lost.
+// Check reports whether this process is alive. It calls Check() error of the election and of every running part that has it, and
+// joins the errors with the names. It also names each part that has not returned StopTimeout plus 3 s after its context ended,
+// because the part was removed, its term is over, or everything stops. An error means that something hangs, such as work that
+// continues after the lease is lost, and that only a restart of the process helps.
 //
-// Check is for a liveness probe. It is nil before Run, and after Run unless a part was left behind. A part that is not
-// running has nothing to answer for: one that waits, or that has failed and is to be started again.
+// Check is for a liveness probe. It returns nil before Run, and after Run unless a part was left behind. It does not ask parts
+// that wait for their stage or back off after a failure.
 func (m *Manager) Check() error {
 	type driven struct {
 		*part
@@ -51,10 +51,9 @@ func (m *Manager) Check() error {
 	return errors.Join(errs...)
 }
 
-// Ready tells whether this process does what it is there for: whether the sources that were there at the beginning have
-// synced, no part has failed and waits to be started again, the stop has not begun, and Check has nothing to say. The
-// error names what is missing. Ready is for a readiness probe, and for whoever waits for the beginning. A standby is ready:
-// [Manager.Stats] tells it from a leader.
+// Ready reports whether this process can do its work: the sources that were there when Run began have synced, no part backs off
+// after a failure, the stop has not begun, and Check returns nil. The error names the missing conditions. Ready is for a readiness
+// probe. A standby is ready: [Manager.Stats] distinguishes it from a leader.
 func (m *Manager) Ready() error {
 	m.mu.Lock()
 	stage := m.stageLocked()
@@ -78,7 +77,7 @@ func (m *Manager) Ready() error {
 	return errors.Join(append(errs, m.Check())...)
 }
 
-// What a part does, in Stats. The package documentation has a diagram.
+// The states of a part, in Stats. The package documentation has a diagram.
 const (
 	stateWaiting    = "waiting"     // for its stage, or for the sources; or it has failed, and everything stops
 	stateSyncing    = "syncing"     // a source that runs, and has not synced yet
@@ -87,7 +86,7 @@ const (
 	stateStopping   = "stopping"    // it was told to end, and has not yet
 )
 
-// Stats is what a [Manager] does at one moment.
+// Stats is a snapshot of a [Manager].
 type Stats struct {
 	// Stage says how far the manager has come: "new", "syncing", "standby", "leading", "stopping", or "ended".
 	Stage string
@@ -96,27 +95,27 @@ type Stats struct {
 	Parts []PartStats
 }
 
-// PartStats is what one part of a [Manager] does at one moment.
+// PartStats is a snapshot of one part of a [Manager].
 type PartStats struct {
 	Kind  string // "part", "source", or "election"
 	Name  string
 	State string // "waiting", "syncing", "running", "backing off", or "stopping"
 
-	// Since is when State began. It is zero before Run.
+	// Since is the time at which State began. It is zero before Run.
 	Since time.Time
 
-	// Restarts is how often the part was started again after a failure.
+	// Restarts is the number of restarts after failures.
 	Restarts int
 
 	// Err is the last failure, or nil. It stays when the part runs again.
 	Err error
 
-	// Value is the part itself, for code that looks at parts: what New, Add, At, or the Sources of another part was given, such as a
-	// *controller.Controller, or an *informer.Informer. Of the election it is the *leaderelect.Elector or the *shard.Slots.
+	// Value is the part itself, as it was passed to New, Add, or At, or returned by Sources of another part, such as a
+	// *controller.Controller or an *informer.Informer. For the election it is the *leaderelect.Elector or the *shard.Slots.
 	Value any
 }
 
-// Stats returns what m does. The caller may keep and change what it gets.
+// Stats returns a snapshot of m. The caller may keep and change it.
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

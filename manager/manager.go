@@ -13,10 +13,10 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 )
 
-// Manager starts and stops the parts of a program in the right order, and back. Parts can be added and removed before Run and
-// while it runs. The package documentation has diagrams, and says by number what a Manager guarantees.
+// Manager starts the parts of a program in the right order, and stops them in reverse. Parts can be added and removed before and
+// during Run. The package documentation has diagrams and numbered guarantees.
 //
-// Run is called once. All methods are safe for concurrent use.
+// Call Run once. All methods are safe for concurrent use.
 type Manager struct {
 	cfg      Config
 	logger   *slog.Logger
@@ -48,19 +48,19 @@ type Manager struct {
 	errs      []error                 // what went wrong, in the order in which it did
 }
 
-// Config is the configuration of a [Manager]. The zero value is ready for use.
+// Config configures a [Manager]. The zero value is ready for use.
 type Config struct {
 	// Election makes the parts of stage Leading run only while this process leads. The manager sets OnStartedLeading, which
-	// must be nil, and ReleaseOnCancel. It calls the other callbacks as they are. Nil means that this process always leads.
+	// must be nil, and ReleaseOnCancel. It leaves the other callbacks unchanged. Nil means that this process always leads.
 	//
-	// Three fields have other defaults here, and in Shards.Lease:
+	// Three fields have different defaults here and in Shards.Lease:
 	//
 	//   - Logger defaults to that of the manager.
-	//   - DrainTimeout defaults to StopTimeout and 3 s, since the manager keeps the lease for the drain and for BeforeRelease.
-	//   - OnStepDownOverrun is called when a part goes on although another process may lead. It defaults to an error in the log
-	//     that names the part, and to the end of the process: see [leaderelect.ExitOnOverrun]. With Shards, the error names the
-	//     lease of the slot in which work goes on. Work that was told to end less than a second before, because the process was
-	//     suspended, has the rest of that second. If all of it has returned by then, the process goes on.
+	//   - DrainTimeout defaults to StopTimeout plus 3 s, since the manager keeps the lease during the drain and BeforeRelease.
+	//   - OnStepDownOverrun is called when a part continues although another process may lead. By default it logs an error that
+	//     names the part, and ends the process: see [leaderelect.ExitOnOverrun]. With Shards, the error names the lease of the
+	//     slot in which work continues. After a suspend, work has at least one second to return after its context has ended. If
+	//     all of it returns in that second, the process continues.
 	Election *leaderelect.Config
 
 	// Shards makes the controllers share their keys with those of other replicas: the replica that owns the slot of a key
@@ -71,33 +71,33 @@ type Config struct {
 	// slot for OnStepDownOverrun.
 	Shards *shard.Config
 
-	// BeforeRelease is the last word of a leader. The manager calls it when all parts of stages Leading and Always have ended,
-	// and before it releases the lease. It does not if this process does not lead when it stops, or has lost the lease:
-	// another may lead already. Nor does it if a part has not returned in time. The context has the values of that of the parts.
-	// It ends at the limit of the stop (StopTimeout), or when the lease is lost.
+	// BeforeRelease is called after all parts of stages Leading and Always have ended, before the manager releases the lease. The
+	// manager does not call it if this process does not lead or has lost the lease, since another process may lead already, or if
+	// a part has not returned in time. The context has the values of the context of the parts. It ends at the limit of the stop
+	// (StopTimeout), or when the lease is lost.
 	BeforeRelease func(ctx context.Context) error
 
-	// Restart decides what becomes of a part that has failed: if again is true, the manager calls its Run again after the given
-	// time, and logs the failure. Else it stops everything, and Run returns the failure. A part has failed if it returned an error
-	// or panicked, if it returned before it was told to, or if it is a source that has not synced in time.
+	// Restart decides what happens when a part has failed. If again is true, the manager logs the failure and calls Run of the
+	// part again after the given time. Otherwise it stops everything, and Run returns the failure. A part has failed if it returned
+	// an error or panicked, if it returned before its context ended, or if it is a source that has not synced in time.
 	//
 	// The manager calls Restart without locks, and for several parts concurrently. If Restart panics, everything stops. To go on
 	// without the part, call [Manager.Remove] with a context that has ended, and return (0, true). Nil stops everything;
 	// [Backoff] makes a Restart with a backoff.
 	Restart func(Failure) (after time.Duration, again bool)
 
-	// SyncTimeout is the longest time that a source may take to sync, from its start. One that takes longer has failed.
-	// Defaults to 2 min. Negative is no limit.
+	// SyncTimeout limits the time that a source takes to sync, from its start. A source that takes longer has failed. Defaults to
+	// 2 min. A negative value disables the limit.
 	SyncTimeout time.Duration
 
-	// StopTimeout limits the whole stop, from its beginning. How long a controller drains is in the Config.DrainTimeout of
-	// each, and should be less. At the limit the context of BeforeRelease ends, but not before it has had 3 s. The manager
-	// leaves a part behind that has not returned 3 s after the limit, and 3 s after it was told to end. Then Run returns an error
-	// that wraps [ErrStopTimeout] and names the part. The election has 6 s. Defaults to 1 min. Negative is no limit.
+	// StopTimeout limits the whole stop. The DrainTimeout of each controller should be shorter. At the limit, the context of
+	// BeforeRelease ends, but BeforeRelease always has at least 3 s. If a part has not returned 3 s after the limit, and 3 s after
+	// its context has ended, the manager leaves it behind: Run returns an error that wraps [ErrStopTimeout] and names the part. The
+	// election has 6 s. Defaults to 1 min. A negative value disables the limit.
 	StopTimeout time.Duration
 
-	// HealthyAfter is the time for which a part must run, and a source have synced, before it fails, for that failure to
-	// count as a first one. Defaults to 1 min.
+	// HealthyAfter is the time that a part must have run, or a source must have been synced, for its next failure to count as a
+	// first failure again. Defaults to 1 min.
 	HealthyAfter time.Duration
 
 	// Logger receives the stages, and failures that Run does not return. Defaults to slog.Default().
@@ -106,30 +106,30 @@ type Config struct {
 
 // These errors say why a part could not be added or removed, or has failed.
 var (
-	// ErrExists says that a part cannot be added, because another has its name, or has not ended yet after it was removed.
+	// ErrExists says that a part cannot be added because another part has its name, or has been removed and has not ended yet.
 	ErrExists = errors.New("manager: there is one already")
 
-	// ErrNoPart says that there is no part of the name that was to be removed.
+	// ErrNoPart says that no part of the given name was added.
 	ErrNoPart = errors.New("manager: there is none of this name")
 
-	// ErrStopped says that a part cannot be added any more, because the stop has begun.
+	// ErrStopped says that a part cannot be added because the stop has begun.
 	ErrStopped = errors.New("manager: the stop has begun")
 
-	// ErrEnded says that a part returned without an error before it was told to.
+	// ErrEnded says that a part returned without an error before its context ended.
 	ErrEnded = errors.New("manager: ended by itself")
 
 	// ErrSyncTimeout says that a source has not synced within [Config].SyncTimeout.
 	ErrSyncTimeout = errors.New("manager: not synced in time")
 
-	// ErrStopTimeout is in the chain of the error of a Run that had to leave a part behind, and of the cause with which the
-	// context of BeforeRelease ends at the limit of the stop.
+	// ErrStopTimeout is wrapped by the error of a Run that left a part behind, and by the cause with which the context of
+	// BeforeRelease ends at the limit of the stop.
 	ErrStopTimeout = errors.New("manager: not stopped in time")
 
 	errUsed    = errors.New("manager: run: the manager has run already: make a new one")
 	errRemoved = errors.New("manager: the part was removed") // the cause with which the context of a removed part ends
 )
 
-// New returns a manager of the given parts. It returns an error if a field of cfg is out of its bounds, or a part cannot be
+// New returns a manager of the given parts. It returns an error if a field of cfg is out of bounds, or if a part cannot be
 // added: see [Manager.Add].
 func New(cfg Config, parts ...Part) (*Manager, error) {
 	if cfg.HealthyAfter < 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 )
 
-// Part is what a manager starts and stops. *controller.Controller and *events.Recorder are parts, and so is whatever has a
-// name and a Run. A part may also have these methods, which the manager finds by their names:
+// Part is a unit that a manager starts and stops. *controller.Controller and *events.Recorder are parts, and so is every type with
+// a Name and a Run. A part may also have these methods, which the manager detects:
 //
 //   - Sources() []controller.Source lists the informers that the part needs. The manager runs each source of all its parts
 //     once, in stage Outer, so nobody adds them. Two sources are the same if they are equal.
@@ -19,12 +19,12 @@ import (
 //   - Synced() <-chan struct{} makes a part of stage Outer a source: other parts wait until it has synced. A controller.Source
 //     that is added without a stage is a part of stage Outer.
 type Part interface {
-	// Name names the part in errors, in the log, and for Remove.
+	// Name returns the name of the part, for errors, logs, and Remove.
 	Name() string
 
-	// Run blocks until ctx ends, and then finishes in an orderly way. The manager calls it again after it has returned: for each
-	// term, if the part is one of stage Leading, and after a failure, if [Config].Restart says so. A part of stage Leading stops at
-	// once when the leadership of ctx (leaderelect.FromContext) is lost.
+	// Run blocks until ctx ends, and then stops gracefully. The manager calls it again after it has returned: once per term if the
+	// part is of stage Leading, and after a failure if [Config].Restart says so. A part of stage Leading must stop at once when the
+	// leadership of ctx (leaderelect.FromContext) is lost.
 	Run(ctx context.Context) error
 }
 
