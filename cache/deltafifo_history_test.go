@@ -261,7 +261,7 @@ func TestEveryShortHistoryOfAQueueEqualsTheModel(t *testing.T) {
 	extend = func(history []byte, actions byte, length int) {
 		if len(history) == length {
 			histories++
-			if err := newHistory(history, 0, length == 5, true).finish(); err != nil {
+			if err := newHistory(history, 0, actions == 8, true).finish(); err != nil {
 				t.Fatalf("%v: %v", history, err)
 			}
 			return
@@ -270,12 +270,10 @@ func TestEveryShortHistoryOfAQueueEqualsTheModel(t *testing.T) {
 			extend(append(slices.Clip(history), a), actions, length)
 		}
 	}
-	if underRace {
-		extend(nil, numActions, 3)
-		return
+	extend(nil, numActions, effort(3, 4))
+	if !underRace {
+		extend(nil, 8, effort(4, 5))
 	}
-	extend(nil, numActions, 4)
-	extend(nil, 8, 5)
 	t.Logf("%d histories", histories)
 }
 

@@ -251,10 +251,7 @@ func (p *pair) actions() []func() error {
 
 func TestEveryShortHistoryOfAnIndexerEqualsTheModel(t *testing.T) {
 	t.Parallel()
-	n, length := len(newPair().actions()), 4
-	if underRace {
-		length = 3
-	}
+	n, length := len(newPair().actions()), effort(3, 4)
 	histories := 0
 	var extend func(history []int)
 	extend = func(history []int) {

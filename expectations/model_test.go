@@ -2,6 +2,8 @@ package expectations_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -111,23 +113,20 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// everyHistory runs every sequence of so many actions, and checks after each action.
-func everyHistory(t *testing.T, length int, start func() subject) {
+// modelVariable makes the models try every history of four actions instead of three: EXPECTATIONS_MODEL=full.
+const modelVariable = "EXPECTATIONS_MODEL"
+
+// everyHistory runs every short history of actions and many long ones, and checks after each action.
+func everyHistory(t *testing.T, start func() subject) {
+	length, long := 3, 2000
+	if os.Getenv(modelVariable) == "full" {
+		length = 4
+	}
 	if underRace {
-		length--
+		long /= 10
 	}
 	synctest.Test(t, func(t *testing.T) {
-		n := len(start().actions())
-		histories := 0
-		var extend func(history []int)
-		extend = func(history []int) {
-			if len(history) < length {
-				for a := range n {
-					extend(append(slices.Clip(history), a))
-				}
-				return
-			}
-			histories++
+		run := func(history []int) {
 			s := start()
 			m, real := s.common()
 			real.Notify(func(key string) { m.told = append(m.told, key) })
@@ -142,8 +141,26 @@ func everyHistory(t *testing.T, length int, start func() subject) {
 				t.Fatalf("%v: %v", history, err)
 			}
 		}
+		n := len(start().actions())
+		var extend func(history []int)
+		extend = func(history []int) {
+			if len(history) == length {
+				run(history)
+				return
+			}
+			for a := range n {
+				extend(append(slices.Clip(history), a))
+			}
+		}
 		extend(nil)
-		t.Logf("%d histories", histories)
+		r := rand.New(rand.NewPCG(1, 2))
+		history := make([]int, 12)
+		for range long {
+			for i := range history {
+				history[i] = r.IntN(n)
+			}
+			run(history)
+		}
 	})
 }
 
@@ -202,7 +219,7 @@ func (s *counted) common() (*model, asker)   { return s.model, s.c }
 func (s *counted) satisfied(key string) bool { return s.c.SatisfiedExpectations(key) }
 func (s *counted) drop(key string)           { delete(s.n, key) }
 
-func TestEveryShortHistoryOfCountedEqualsTheModel(t *testing.T) { everyHistory(t, 4, newCounted) }
+func TestEveryShortHistoryOfCountedEqualsTheModel(t *testing.T) { everyHistory(t, newCounted) }
 
 type tracked struct {
 	*model
@@ -273,7 +290,7 @@ func (s *tracked) common() (*model, asker)   { return s.model, s.t }
 func (s *tracked) satisfied(key string) bool { return s.t.SatisfiedExpectations(key) }
 func (s *tracked) drop(key string)           { s.forget(key) }
 
-func TestEveryShortHistoryOfTrackedEqualsTheModel(t *testing.T) { everyHistory(t, 4, newTracked) }
+func TestEveryShortHistoryOfTrackedEqualsTheModel(t *testing.T) { everyHistory(t, newTracked) }
 
 type versions struct {
 	*model
@@ -341,4 +358,4 @@ func (s *versions) common() (*model, asker)   { return s.model, s.v }
 func (s *versions) satisfied(key string) bool { return s.v.SatisfiedExpectations(key) }
 func (s *versions) drop(key string)           { delete(s.want, key) }
 
-func TestEveryShortHistoryOfVersionsEqualsTheModel(t *testing.T) { everyHistory(t, 4, newVersions) }
+func TestEveryShortHistoryOfVersionsEqualsTheModel(t *testing.T) { everyHistory(t, newVersions) }

@@ -3,6 +3,7 @@ package expectations_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/expectations"
@@ -252,10 +253,12 @@ func overshoots(t *testing.T, schedules int, newGuard func() guard) (bad int) {
 	return bad
 }
 
-func TestTenThousandRandomSchedulesOvershootWithoutExpectationsAndNeverWithThem(t *testing.T) {
-	schedules := 10_000
-	if underRace {
-		schedules /= 20
+func TestRandomSchedulesOvershootWithoutExpectationsAndNeverWithThem(t *testing.T) {
+	schedules := 2000
+	if os.Getenv(modelVariable) == "full" {
+		schedules = 10_000
+	} else if underRace {
+		schedules = 500
 	}
 	for name, newGuard := range guards() {
 		require.Zero(t, overshoots(t, schedules, newGuard), name)

@@ -272,11 +272,14 @@ func advance(steps []byte, alphabet, i int) (same int, ok bool) {
 	return 0, false
 }
 
-// TestRandomSchedules plays 1,500 schedules of 60 steps. SCHEDULE_SEED plays one again.
+// TestRandomSchedules plays 500 schedules of 60 steps, and 5,000 if SCHEDULE_DEPTH is set. SCHEDULE_SEED plays one again.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
-	schedules := 1500
-	if testing.Short() || underRace {
+	schedules := 500
+	switch {
+	case os.Getenv("SCHEDULE_DEPTH") != "":
+		schedules = 5000
+	case testing.Short() || underRace:
 		schedules = 200
 	}
 	seed := func(i int) string { return fmt.Sprint("schedule ", i) }

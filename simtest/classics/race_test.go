@@ -1,5 +1,0 @@
-//go:build race
-
-package classics_test
-
-const raceEnabled = true
