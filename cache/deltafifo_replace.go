@@ -88,7 +88,6 @@ func (l *listing[K, T]) doubt(key K, hash uint32) {
 
 // replaceLocked queues the changes that l brings.
 func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
-	f.lowerLocked(f.below) // each waiting item gets a change of version v
 	first := !f.started
 	note := func(it *item[T]) {
 		if first && !it.initial {
@@ -132,7 +131,7 @@ func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 			}
 		}
 	}
-	for _, k := range l.gone { // some have waited before, or come twice: a second tombstone changes nothing
+	for _, k := range l.gone { // some wait already, or come twice: a second tombstone changes nothing but the floors
 		note(f.enqueueLocked(k.key, k.hash, tombstone, f.below))
 	}
 }

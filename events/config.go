@@ -17,57 +17,57 @@ type Config struct {
 	// Name is what [Recorder.Name] returns. Defaults to "events".
 	Name string
 
-	// Size is how many events are held for [Recorder.Events]. Defaults to 256; a negative number holds none, and so
-	// merges none.
+	// Size is the number of events that are held in memory for [Recorder.Events]. Defaults to 256. If it is negative, no event is
+	// held, and so none is merged.
 	Size int
 
-	// Burst and Refill limit what is recorded about one object: Burst new events at once, and one more in every Refill. The
-	// recorder drops and counts more. Repeats have a limit of their own, of the same size, for Sink, Write, and Store only: above
-	// it they are counted, and not passed on. Burst defaults to 25, Refill to a minute; a negative Burst or Refill is no limit.
+	// Burst and Refill limit the new events about one object: Burst events at once, and one more in every Refill. Further events
+	// are dropped and counted. Repeats have a separate limit of the same size: above it they are counted, but not passed to
+	// Sink, Write, and Store. Burst defaults to 25 and Refill to a minute. If either is negative, there is no limit.
 	Burst  int
 	Refill time.Duration
 
-	// Objects is how many objects are watched for floods at once. An object that has been quiet for Burst times Refill is
-	// forgotten. Above Objects, the one that was quiet for longest makes room, and begins with a new Burst when it comes
-	// back. Defaults to 4096; it must not be negative.
+	// Objects is the number of objects whose limits are kept. An object without events for Burst times Refill is forgotten. If
+	// there are more than Objects, the one without events for the longest time is forgotten too, and starts with a new Burst
+	// later. Defaults to 4096. It must not be negative.
 	Objects int
 
-	// Sink gets the event of each call of Normal and Warning within the limits, also of a repeat, whose Count is above 1. The
-	// goroutine that records calls it without locks and waits for it, so it has to be fast. [SlogSink] makes one that logs.
-	// Nil is none.
+	// Sink, if set, receives the event of each call of Normal and Warning within the limits, including repeats, whose Count is
+	// above 1. It is called without locks by the goroutine that records, so it has to be fast. [SlogSink] returns a Sink that
+	// logs.
 	Sink func(Event)
 
-	// Write gets the same events from [Recorder.Run], one after the other, and may take its time. If it returns an error, it is
-	// called again with the same event, as Backoff says, unless the error is one of retry.Permanent. It is never called twice
-	// at once. Its context ends when a stop takes longer than DrainTimeout; then it has to return. Nil is none.
+	// Write, if set, receives the same events from [Recorder.Run], one after the other, and may be slow. If it returns an error,
+	// it is called again with the same event, as Backoff says, unless the error is one of retry.Permanent. There is never more
+	// than one call at a time. If a stop takes longer than DrainTimeout, the context of Write ends, and Write has to return.
 	Write func(ctx context.Context, e Event) error
 
-	// Store keeps the same events as objects of kind "Event", from Run too, so that others can list and watch them: see
-	// [About]. The writes carry no fence, since what happened is true whoever leads. Nil is none.
+	// Store, if set, keeps the same events as objects of kind "Event", so that other programs can list and watch them: see
+	// [About]. Run writes them. The writes carry no fence, because an event stays true when the leader changes.
 	Store backend.Backend
 
-	// Max is how many events Store holds at most. When it would hold more, the oldest tenth is deleted. Each further process that
-	// writes to the same database adds a tenth to the bound. Defaults to 1000.
+	// Max is the largest number of events in Store. When there would be more, the oldest tenth is deleted. Each further process
+	// that writes to the same database adds a tenth to the bound. Defaults to 1000.
 	Max int
 
-	// TTL is how long an event stays in Store after it happened for the last time, and up to a tenth longer. Defaults to an hour.
+	// TTL is the time for which an event stays in Store after its last call. It may stay up to a tenth longer. Defaults to an hour.
 	TTL time.Duration
 
-	// QueueSize is how many events may wait for Write, and how many for Store. When one more comes, the oldest is dropped and
-	// counted. Defaults to 1000.
+	// QueueSize is the number of events that may wait for Write, and also the number that may wait for Store. If there are more,
+	// the oldest is dropped and counted. Defaults to 1000.
 	QueueSize int
 
-	// Backoff is how often an event is delivered, and how long to wait in between, while Write or Store returns errors. Its zero
-	// value stands for 5 attempts, after 1, 2, 4 and 8 seconds, and up to half as much again. With Steps 0 an event is tried
-	// until Run stops, and all others wait.
+	// Backoff is the number of attempts to deliver an event, and the delays between them, while Write or Store returns errors.
+	// Defaults to 5 attempts with delays of 1, 2, 4, and 8 seconds and 50% jitter. If another field is set and Steps is 0, an
+	// event is tried until Run stops, and all later events wait.
 	Backoff wait.Backoff
 
-	// DrainTimeout is the longest time for which a Run that is told to stop keeps delivering queued events. Then the context of
-	// the writes ends, and the rest stays in the queue for the next Run. Defaults to 5 s.
+	// DrainTimeout is the longest time for which Run delivers waiting events after its context has ended. Then the context of the
+	// writes ends, and the rest waits for the next Run. Defaults to 5 s.
 	DrainTimeout time.Duration
 
-	// Logger gets a warning for each event that could not be delivered, and for those that a drain has left. Defaults to
-	// slog.Default().
+	// Logger receives a warning for each event that could not be delivered, and one for the events that a drain has left.
+	// Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

@@ -1,6 +1,6 @@
-// Package events tells people what happened: what a controller did about an object, and what it could not do.
+// Package events records what a controller did about an object, and what it could not do, for people to read.
 //
-// Events are for eyes. No program decides by them: they are merged, limited and bounded in number, and the oldest go.
+// No program should depend on events: they are merged, rate limited, and bounded in number, and the oldest are dropped.
 //
 // # Usage
 //
@@ -9,10 +9,11 @@
 //	rec.Warning(site.Ref(), "NoCapacity", "no machine has 4 cores free")
 //	m, err := manager.New(manager.Config{}, c, manager.At(manager.Outer, rec))
 //
-// A reason is one word in CamelCase that a machine can count by; a message is a sentence. Keep what changes with every attempt
-// (times, counters, addresses) out of the message, and repeats merge.
+// A reason is one word in CamelCase, so that a program can count events by it. A message is a sentence. Events merge only if their
+// messages are equal, so leave times, counters, and addresses out of the message.
 //
-// A [Recorder] remembers the newest events by itself. Config.Sink gets them at once; Config.Write and Config.Store get them from Run:
+// A [Recorder] keeps the newest events in memory. It passes events to Config.Sink at once, and from Run to Config.Write and
+// Config.Store:
 //
 //	           merge, limit                                  merge, drop, try again
 //	Normal  -> Recorder -> Config.Sink: SlogSink, a counter
@@ -23,36 +24,35 @@
 //
 // # Guarantees
 //
-// Of what is recorded:
+// Recording:
 //
-//  1. Normal and Warning never wait for anything but Config.Sink, and start no goroutine. A Recorder holds at most Config.Size
-//     events, twice Config.QueueSize that wait, and the limits of Config.Objects objects. Those of an object that is gone are
-//     forgotten.
-//  2. Events with the same reference, type, reason and message are one event, with a count and the first and last time, as
-//     long as it is held. A repeat makes it the newest. Order is that of the last time.
-//  3. The oldest event makes room. An event that comes back after it made room starts again at one.
-//  4. About one object, Config.Burst new events are recorded, and one more in every Config.Refill; others are dropped and
-//     counted. A flood about one object takes nothing from another, and a flood of repeats takes nothing from what is new.
-//  5. Config.Sink gets every call within the limits, once, after it was recorded, with the event as it stood at that moment. A
-//     repeat above the limit is counted, and its count is passed on with the next one. Two concurrent calls may reach the
-//     sink in either order; their counts tell them apart.
+//  1. Normal and Warning wait for nothing except Config.Sink, and start no goroutine. In memory, a Recorder holds at most
+//     Config.Size events, Config.QueueSize waiting events for each of Write and Store, and the limits of Config.Objects objects.
+//  2. Calls with the same reference, type, reason, and message are one event while it is held, with a count and the times of the
+//     first and the last call. Events are in the order of their last call.
+//  3. When a new event needs room, the oldest event is dropped. If it happens again later, its count starts at one.
+//  4. Each object can have Config.Burst new events at once, and one more in every Config.Refill. Further new events are dropped
+//     and counted. A flood about one object does not affect other objects. A flood of repeats does not affect new events.
+//  5. Config.Sink receives each call within the limits once, after it was recorded, with the event at that moment. A repeat above
+//     the limit only raises the count that the next repeat shows. Two concurrent calls may reach the sink in either order; their
+//     counts distinguish them.
 //
-// Of the queues for Config.Write and Config.Store:
+// The queues for Config.Write and Config.Store:
 //
-//  6. They never hold up a call of Normal or Warning. At most Config.QueueSize events wait; above that, the one that has waited
-//     longest is dropped. Write and Store have a queue each, so neither waits for the other.
-//  7. Nothing is lost silently: each event is waiting, being delivered, merged into a later state of the same event, dropped,
-//     delivered or failed, and [Stats] counts each once.
-//  8. Each of the two gets one event at a time, in the order in which they began to wait, and again when it fails. An event
-//     whose delivery a stop interrupts is delivered again: Write may get an event twice.
+//  6. They never delay Normal or Warning. If more than Config.QueueSize events wait, the one that has waited longest is dropped.
+//     Write and Store have separate queues, so neither waits for the other.
+//  7. No event is lost silently. Each one is waiting, in delivery, merged into a later state, dropped, delivered, or failed, and
+//     [Stats] counts each once.
+//  8. Write and Store each receive one event at a time, in the order in which the events began to wait. If a delivery fails, it
+//     is retried. If a stop interrupts a delivery, the next Run repeats it: Write may receive an event twice.
 //
-// Of Config.Store:
+// Config.Store:
 //
-//  9. Each event is one object. Its repeats update it, and writing a state again, or late, changes nothing.
-//  10. No object is created without knowing that there is room: one process alone never lets the store hold more than Config.Max
-//     events. The oldest are deleted, and none that was repeated since it was read.
+//  9. Each event is one object, and repeats update it. Writing an earlier or equal state changes nothing.
+//  10. A single process never lets the store hold more than Config.Max events. To make room, it deletes the oldest, but none that
+//     was repeated since it was read.
 //
 // # Testing
 //
-// The only clock is that of package time, so everything works in a bubble of testing/synctest.
+// All time comes from package time, so it is fake in a testing/synctest bubble.
 package events

@@ -16,16 +16,16 @@ type Event struct {
 	Reason  string // one word in CamelCase
 	Message string // a sentence for people, of 1024 bytes at most
 
-	Count       int       // how often it happened; at least 1
-	First, Last time.Time // when it happened first and last
+	Count       int       // the number of calls; at least 1
+	First, Last time.Time // the times of the first and the last call
 }
 
-// Type is a sort of event.
+// Type is the type of an event.
 type Type int
 
 const (
-	Normal  Type = iota + 1 // all is well: what was done
-	Warning                 // somebody should look: what could not be done
+	Normal  Type = iota + 1 // something was done
+	Warning                 // something could not be done, and a person should look at it
 )
 
 // String returns the name of t.
@@ -40,8 +40,8 @@ func (t Type) String() string {
 	}
 }
 
-// SlogSink returns a Config.Sink that logs every event as "event", with what it is about, at level Info when it is normal
-// and Warn when it is a warning. A nil logger stands for slog.Default().
+// SlogSink returns a Config.Sink that logs every event with the message "event" and its fields as attributes, at level Info for
+// Normal and Warn for Warning. A nil logger means slog.Default().
 func SlogSink(logger *slog.Logger) func(Event) {
 	logger = cmp.Or(logger, slog.Default())
 	return func(e Event) {

@@ -13,11 +13,11 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Recorder takes down events, merges repeats, holds back floods, and remembers the newest. Use [NewRecorder] to make one. Its
-// methods may be called concurrently.
+// Recorder records events, merges repeats, limits floods, and keeps the newest events. Use [NewRecorder] to make one. Several
+// goroutines may call its methods concurrently.
 //
-// It is a part for a manager, of stage manager.Outer, so that it delivers what the other parts have recorded to the end. Run is
-// needed for Config.Write and Config.Store only. Before Run, events wait for it, and without it, a Recorder still records.
+// Add it to a manager at stage manager.Outer, so that it also delivers the last events of the other parts. Only Config.Write and
+// Config.Store need Run. Without Run, a Recorder records, and events for Write and Store wait.
 type Recorder struct {
 	cfg Config
 
@@ -38,8 +38,8 @@ type Recorder struct {
 	running atomic.Bool
 }
 
-// NewRecorder returns a recorder that holds nothing yet. The error names each field of cfg that is out of its bounds, or says why
-// cfg.Store cannot be opened.
+// NewRecorder returns an empty recorder. The error names each field of cfg that is out of its bounds, or says why cfg.Store cannot
+// be opened.
 func NewRecorder(cfg Config) (*Recorder, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("events: new recorder: %w", err)
@@ -64,10 +64,10 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 // Name returns Config.Name.
 func (r *Recorder) Name() string { return r.cfg.Name }
 
-// Run delivers events to Config.Write and Config.Store until ctx ends, and then those that still wait, for Config.DrainTimeout at
-// most. It returns nil when all its goroutines have ended, and [ErrRunning] if the recorder is running. If Config.Write panics, the
-// event has failed, and Run returns the panic as an error after the drain of the
-// others. Run may be called again after it has returned.
+// Run delivers events to Config.Write and Config.Store until ctx ends. Then it delivers the events that still wait, for at most
+// Config.DrainTimeout, and returns nil after all its goroutines have ended. If Config.Write panics, the event counts as failed;
+// Run drains the queues and returns the panic as an error. If the recorder is already running, Run returns [ErrRunning]. It may
+// be called again after it has returned.
 func (r *Recorder) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -99,18 +99,18 @@ func (r *Recorder) Normal(about store.Ref, reason, message string) {
 	r.record(identity{about, Normal, reason, message})
 }
 
-// Warning records that something could not be done about an object, or not as it should be.
+// Warning records that something could not be done about an object, or went wrong.
 func (r *Recorder) Warning(about store.Ref, reason, message string) {
 	r.record(identity{about, Warning, reason, message})
 }
 
-// Events returns a copy of all events that are held, oldest first.
+// Events returns copies of all events in memory, oldest first.
 func (r *Recorder) Events() []Event {
 	return r.collect(func(store.Ref) bool { return true })
 }
 
-// EventsFor returns a copy of the events that are held about one object, oldest first. An empty UID stands for any, so that
-// it gives the events of all lives of a key.
+// EventsFor returns copies of the events in memory about one object, oldest first. If the UID is empty, it returns the events
+// about all objects that have had the key.
 func (r *Recorder) EventsFor(about store.Ref) []Event {
 	return r.collect(func(ref store.Ref) bool {
 		return ref.Kind == about.Kind && ref.Key == about.Key && (about.UID == "" || ref.UID == about.UID)
@@ -129,7 +129,7 @@ func (r *Recorder) collect(wanted func(store.Ref) bool) []Event {
 	return all
 }
 
-// Stats returns what r has done so far, and what it holds.
+// Stats returns counters of what r has done, and what it holds now.
 func (r *Recorder) Stats() Stats {
 	r.mu.Lock()
 	s := r.stats

@@ -1,25 +1,24 @@
 package events
 
-// Stats is what a [Recorder] has done, and holds.
+// Stats counts what a [Recorder] has done, and what it holds.
 type Stats struct {
-	Recorded uint64 // calls that were taken down, repeats included
-	Limited  uint64 // calls that were dropped, because there were too many new events about their object
-	Untold   uint64 // repeats that were counted and not passed on, because there were too many
+	Recorded uint64 // calls that were recorded, including repeats
+	Limited  uint64 // calls that were dropped: too many new events about one object
+	Untold   uint64 // repeats that were counted and not passed on: too many repeats about one object
 
-	Held    int // events
-	Objects int // that are watched for floods
+	Held    int // events in memory
+	Objects int // objects whose limits are in memory
 
-	Write QueueStats // what was put for Config.Write
-	Store QueueStats // what was put for Config.Store
+	Write QueueStats // the events for Config.Write
+	Store QueueStats // the events for Config.Store
 }
 
-// QueueStats is what has become of the events for Config.Write or Config.Store. Each one that was put waits, is being delivered,
-// or was merged, dropped, delivered, or has failed.
+// QueueStats counts the events for Config.Write or Config.Store by their fate. Each event is counted once, or is in delivery.
 type QueueStats struct {
 	Waiting int
 
 	Delivered uint64
-	Merged    uint64 // that took the place of an earlier state of the same event, which was still waiting
-	Dropped   uint64 // to make room
-	Failed    uint64 // that the sink has refused in all attempts, or at which it has panicked
+	Merged    uint64 // merged with another state of the same event that was still waiting
+	Dropped   uint64 // dropped to make room
+	Failed    uint64 // failed in all attempts, or with a panic
 }

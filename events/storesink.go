@@ -38,8 +38,9 @@ func newStoreSink(s store.Store[Event], max int, ttl time.Duration) *storeSink {
 	return sink
 }
 
-// About selects the events about one object among the objects of kind "Event" that Config.Store keeps, as in
-// store.Open(db, "Event", store.Config[events.Event]{}). An empty UID stands for any.
+// About selects the events about one object in Config.Store. Use it with a store of kind "Event", such as
+// store.Open(db, "Event", store.Config[events.Event]{}). If the UID is empty, it selects the events about all objects that have
+// had the key.
 func About(about store.Ref) store.Selector {
 	rules := []store.Requirement{
 		{Label: "kind", Values: []string{about.Kind}},

@@ -55,7 +55,7 @@ func Delete[T any](ctx context.Context, owners store.Store[T], key string, how P
 // error, for an owner that is gone, that is not being deleted, or whose policy is Background.
 //
 // With Foreground, the owner waits for the children that it controls and that have no other owner. A child that it controls
-// and that has other owners is released. A child that it owns without control stays as it is: as in Kubernetes without
+// and that has other owners is released, unless it is already being deleted: then the owner waits for it too. A child that it owns without control stays as it is: as in Kubernetes without
 // blockOwnerDeletion, the owner does not wait for it. [Children.Collect] decides about both once the owner is gone. With Orphan,
 // the owner is taken off all its children, whether it controls them or not.
 //

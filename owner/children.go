@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Children are the objects of one kind, as things that have owners. Use [NewChildren] to make one.
+// Children manages the objects of one kind as children of their owners. Use [NewChildren] to make one.
 //
 //   - [Children.Apply] keeps the children of an owner as they are wanted, under keys that the owner knows.
 //   - [Children.Claim] finds children by what they are, and adopts those that have no controller.
@@ -76,8 +76,8 @@ func (c *Children[C]) Of(by store.Ref) []store.Object[C] {
 	return c.cached(by.UID, func(child store.Object[C]) bool { return controlledBy(child, by.UID) })
 }
 
-// Keys returns the keys of the objects in the cache that have an owner, whether it controls them or not, in order. They are what
-// to [Children.Collect] when the owner is gone.
+// Keys returns the keys of the children in the cache that have the given owner, whether it controls them or not, in order. When
+// the owner is gone, call [Children.Collect] for each of them.
 func (c *Children[C]) Keys(of store.Ref) []string {
 	var keys []string
 	for _, child := range c.cached(of.UID, func(store.Object[C]) bool { return true }) {
@@ -169,7 +169,7 @@ type Owners struct {
 	Get func(ctx context.Context, key string) (uid string, deleting bool, err error)
 }
 
-// In returns the owners in s. In panics if s is nil.
+// In returns the owners in s. It panics if s is nil.
 func In[T any](s store.Store[T]) Owners {
 	if s == nil {
 		panic("owner: In called with a nil store")

@@ -40,11 +40,11 @@
 //	[Foreground]   stays until they are gone      go first                           [Cascade], when the owner is reconciled
 //	[Orphan]       stays until all are released   stay, and have this owner no more  [Cascade], when the owner is reconciled
 //
-// A child with several owners goes with the last of them. With Foreground, such a child is released instead of deleted. There is no
-// field like blockOwnerDeletion of Kubernetes: with Foreground, an owner waits for the children that it controls, and for no others.
+// A child with several owners goes with the last of them. With Foreground, such a child is released instead of deleted. Unlike in
+// Kubernetes, there is no blockOwnerDeletion: with Foreground, an owner waits exactly for the children that it controls.
 //
-// A child may have children of its own: the policy among its own finalizers decides about them. So in a tree that has to
-// go from its leaves, each object has Foreground from its creation.
+// A child may have children of its own: the policy among its own finalizers decides about them. To delete a tree from its leaves,
+// create each object with Foreground.
 //
 // A reconcile must not create children for an owner that is being deleted, which is one that has a time in Deleting. A child that
 // comes too late for a Cascade is left to Collect.
@@ -57,34 +57,29 @@
 //
 //  1. SetController never takes an object away from another controller, nor from an earlier life of the same one.
 //  2. Children.Apply changes only children that its owner controls, and of these only the value: not the status, the labels, the
-//     owners, or the finalizers. The store checks this with each write, so a stale cache does no harm. Without an error, and with
-//     a cache that is up to date, the children that are not being deleted are those that are wanted.
-//  3. Apply may stop anywhere, and an answer may be lost: the next call goes on from there.
-//  4. Children.Collect deletes a child only if reads that began after the read of the child found all its owners gone, and only in
-//     the very state that it read: if anybody has changed the child since, the deletion is a conflict.
-//  5. Collect never deletes a child that has no owners. It leaves a child alone if one of its owners could not be read.
-//  6. A key that is used again does not keep the children of its former owner alive, nor does their deletion touch those of the
-//     new one.
-//  7. Children.Claim adopts and releases only after a fresh read found the owner alive and not being deleted, one read for all, and
-//     never touches what another owner controls.
-//  8. Once the Apply of a Finalizer has begun for an object, its Cleanup has succeeded before the object is gone.
-//  9. An owner that a Cascade lets go controls no child that was there when its deletion began, and that the Cascade looks at. With
-//     Foreground, all are gone, except those that have other owners and were released. With Orphan, all are there, and none
-//     refers to the owner, unless others have changed them. This holds wherever the process stops in between, once
-//     the call is repeated.
+//     owners, or the finalizers. The store checks this with each write, so a stale cache does no harm. If the cache is up to date
+//     and Apply returns no error, the wanted children exist, and the others are deleted or being deleted.
+//  3. Apply may be interrupted anywhere, and a reply may be lost: the next call continues from there.
+//  4. Children.Collect reads a child, then all its owners. It deletes the child only if all owners are gone. If the child has
+//     changed since it was read, the deletion is a conflict.
+//  5. Collect never deletes a child without owners. If one of the owners cannot be read, it does not change the child.
+//  6. An owner that is created under a key of a former owner does not keep the children of the former one. The deletion of those
+//     does not affect the children of the new one.
+//  7. Children.Claim adopts and releases only after one fresh read that found the owner alive and not being deleted. It never
+//     changes an object that another owner controls.
+//  8. Once a Finalizer has called Apply for an object, its Cleanup succeeds before the object is gone.
+//  9. When a Cascade lets an owner go, the owner controls none of the children that were there when its deletion began and that
+//     the Cascade looks at. With Foreground, they are gone, or were released to other owners. With Orphan, they are there without
+//     a reference to the owner. If the process stops in between, repeating the call is enough.
 //
 // Each write carries the fence of its context, so a former leader is refused: see store.WithFence.
 //
-// In the background, a child is not deleted together with its owner but after it, when the key of the child is collected. A child
-// that is created for an owner which is already gone is collected likewise. So a lost event or a crash leaves no orphan for
-// longer than it takes to look at every child once.
+// With Background, a child is deleted when its key is collected, some time after its owner. The same happens to a child that is
+// created after its owner is gone. So after a lost event or a crash, one pass over all children finds every orphan.
 //
 // # Testing
 //
 // Nothing here has a goroutine or a timer. With a store.Memory, each call can be tested by itself. To test with a stale cache,
-// drive the informer with informer.Steps.
-//
-// Some tests of this package are there to be read. A controller that creates and deletes replicas by a cache that lags behind is in
-// replicas_test.go, how to wait for one's own writes in ownwrites_test.go, and what real controllers have done wrong, in both
-// forms, in classic_test.go.
+// drive the informer with informer.Steps. Three test files are worth reading: replicas_test.go (a controller on a stale cache),
+// ownwrites_test.go (waiting for own writes), and classic_test.go (mistakes of real controllers, and their fixes).
 package owner

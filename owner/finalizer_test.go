@@ -211,3 +211,20 @@ func TestAFinalizerThatLacksAFieldPanicsAtTheCall(t *testing.T) {
 		assert.PanicsWithValue(t, message, func() { _, _, _ = fin.Reconcile(t.Context(), f.apps, "none") })
 	}
 }
+
+func TestAFinalizerThatSomebodyElseRemovesDuringCleanupIsNoError(t *testing.T) {
+	f := newFixture(t)
+	must(f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{"dns"}}))
+	f.deleteApp("web")
+	fin := owner.Finalizer[App]{
+		Name:  "dns",
+		Apply: func(context.Context, store.Object[App]) error { t.Error("applied"); return nil },
+		Cleanup: func(context.Context, store.Object[App]) error {
+			return errOf(store.Patch(t.Context(), f.apps, "web", func(o *store.Object[App]) error { o.Finalizers = nil; return nil }))
+		},
+	}
+	_, live, err := fin.Reconcile(t.Context(), f.apps, "web")
+	require.NoError(t, err)
+	require.False(t, live)
+	require.False(t, f.hasApp("web"))
+}

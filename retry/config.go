@@ -7,22 +7,22 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Config says how [Do] tries. The zero value is of use: it tries as [DefaultRetry] says, whatever the error.
+// Config says how [Do] retries. The zero value retries every error, with the backoff of [DefaultRetry].
 type Config struct {
-	// Backoff is how often to try and how long to wait in between. Its zero value stands for DefaultRetry(); any other
-	// value with Steps 0 tries until the context ends.
+	// Backoff is the number of attempts and the delays between them. Defaults to DefaultRetry(). If another field is set and
+	// Steps is 0, Do retries until the context ends.
 	Backoff wait.Backoff
 
-	// Retriable decides whether to try again after err. Defaults to yes. It is not asked about an error made by
-	// [Permanent], which is never retried.
+	// Retriable reports whether to try again after err. Defaults to always. It is not called for an error of [Permanent], which
+	// is never retried.
 	Retriable func(err error) bool
 
-	// OnAttempt is called after each attempt, on the goroutine of the caller of Do and before it waits. For logs and
-	// metrics: what it does delays the next attempt.
+	// OnAttempt, if set, is called after each attempt and before the wait, on the goroutine of the caller of Do. Use it for logs
+	// and metrics. It delays the next attempt, so it should be fast.
 	OnAttempt func(ctx context.Context, a Attempt)
 }
 
-// Attempt is one call of the function that is retried, as Config.OnAttempt sees it.
+// Attempt describes one call of the retried function to Config.OnAttempt.
 type Attempt struct {
 	Number int           // counted from 1
 	Err    error         // what the function returned
@@ -30,14 +30,14 @@ type Attempt struct {
 	Delay  time.Duration // what the next attempt waits for, unless the context ends; 0 after the last
 }
 
-// DefaultRetry is for conflicts, where the next attempt works on fresh data and is likely to succeed: 5 attempts, 10ms
-// apart, with 10% jitter.
+// DefaultRetry returns a backoff for conflicts, where the next attempt reads fresh data and is likely to succeed: 5 attempts,
+// 10ms apart, with 10% jitter.
 func DefaultRetry() wait.Backoff {
 	return wait.Backoff{Steps: 5, Duration: 10 * time.Millisecond, Factor: 1, Jitter: 0.1}
 }
 
-// DefaultBackoff is for conflicts with somebody who is busy, or for a service that needs air: 4 attempts, after 10ms,
-// 50ms and 250ms, with 10% jitter.
+// DefaultBackoff returns a backoff for conflicts with a frequent writer, or for an overloaded service: 4 attempts, with delays of
+// 10ms, 50ms, and 250ms, and 10% jitter.
 func DefaultBackoff() wait.Backoff {
 	return wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Factor: 5, Jitter: 0.1}
 }

@@ -1,40 +1,40 @@
-// Package retry calls a function again when it has failed.
+// Package retry calls a function again after it has failed.
 //
 // # Usage
 //
-//	Do          with everything that can be said about it, in a Config
-//	DoValue     the same for a function that returns a value
-//	OnError     some errors, with a backoff
-//	OnConflict  lost races for an object: read, change, write, and again if somebody else was faster
+//	Do          retry as a Config says
+//	DoValue     the same, for a function that returns a value
+//	OnError     retry some errors, with a backoff
+//	OnConflict  retry optimistic writes: read, change, write, and start again if another writer was faster
 //
-// The function says by its error what happens next:
+// The error that the function returns says what happens next:
 //
-//	Permanent(err)   it failed, and nothing tries again
-//	After(err, d)    it failed, and is tried again in d
+//	Permanent(err)   it failed, and is not tried again
+//	After(err, d)    it failed, and is tried again after d
 //	err              it failed, and is tried again after a backoff
-//	NotYet(err, d)   it did not fail, is not finished, and goes on in d
+//	NotYet(err, d)   it did not fail, but is not finished, and continues after d
 //
-// These words mean the same to [Do], to a controller, and to a queue of events. A reconcile returns them through all its
-// helpers, and none of these has to know about a controller. [Do] is the only one of the three that counts an unfinished
-// attempt as a step, so that it ends. When errors are joined, a permanent one decides, then a failure, then an unfinished one.
+// These errors mean the same to [Do], to a controller, and to a queue of events. A reconcile returns them through all its
+// helpers, and none of the helpers has to know about a controller. Only [Do] counts an unfinished attempt as a step, so that
+// it ends. If errors are joined, a permanent error takes precedence, then a failure, then an unfinished attempt.
 //
-// An error type of your own takes part with a method: Conflict() bool, RetryAfter() time.Duration. So a store need not know
-// this package, nor this package a store.
+// Your own error types take part if they have a method Conflict() bool or RetryAfter() time.Duration. So a store need not
+// import this package, and this package need not import a store.
 //
-// Backoffs are those of package wait. [DefaultRetry] and [DefaultBackoff] make the two that client-go made customary.
+// Backoffs are those of package wait. [DefaultRetry] and [DefaultBackoff] return the two that client-go uses.
 //
 // # Guarantees
 //
-//  1. An ended context is noticed before each attempt, also the first: the function is not called for it. It ends a wait at
-//     once, even one that an error asked for.
-//  2. When the end of the context has ended the attempts, errors.Is finds the context's Err, its Cause and the error of the
-//     last attempt; never nil, and never an older error in their place. Nil means that the function has returned nil.
-//  3. With Steps n the function is called at most n times, with n-1 waits in between. Reaching Cap ends nothing.
-//  4. Attempts come one after the other, on the goroutine of the caller. Nothing is started, nothing is kept between calls.
-//  5. Panics pass through.
+//  1. The context is checked before each attempt, including the first: if it has ended, the function is not called. The end of
+//     the context also ends a wait at once, even one that an error asked for.
+//  2. If the attempts end because the context ended, errors.Is finds the context's Err, its Cause, and the error of the last
+//     attempt, and no older error. The result is nil only if the function returned nil.
+//  3. With Steps n, the function is called at most n times, with n-1 waits in between. Reaching Cap does not end the attempts.
+//  4. Attempts run one after the other, on the goroutine of the caller. No goroutine is started, and nothing is kept between
+//     calls.
+//  5. Panics are not recovered.
 //
 // # Testing
 //
-// Time is taken from package time, so that a test in a testing/synctest bubble decides it. Jitter is drawn from
-// Backoff.Rand.
+// All time comes from package time, so it is fake in a testing/synctest bubble. Jitter comes from Backoff.Rand.
 package retry

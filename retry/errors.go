@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// ErrGaveUp says that the steps of the backoff were used up. The error that wraps it wraps the last attempt's error too.
+// ErrGaveUp says that the last attempt of the backoff failed. The error that wraps it also wraps the error of that attempt.
 var ErrGaveUp = errors.New("retry: gave up")
 
-// Permanent marks err as final: nothing tries again. [Do] and its kin return it, whatever Config.Retriable says, and a
-// controller parks the key. The mark stays on, so that a retry around the retry ends too. The text is err's, and errors.Is
-// and errors.As find err. Permanent(nil) is nil.
+// Permanent marks err as final: it is not retried. [Do] and the other functions return it, whatever Config.Retriable says, and a
+// controller parks the key. Do returns the marked error, so that an outer retry ends too. The result has the text of err and
+// wraps err. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -18,11 +18,11 @@ func Permanent(err error) error {
 	return &permanentError{err}
 }
 
-// After marks err as a failure that is to be tried again in d, in place of the backoff's delay and without jitter. It counts
-// as an attempt like every other failure. A d that is not positive leaves the delay to the backoff. Config.Retriable and
-// Steps decide whether there is another attempt. After(nil, d) is nil.
+// After marks err as a failure to retry after d, without jitter, instead of after the backoff's delay. It counts as an attempt
+// like every other failure. If d is 0 or negative, the backoff decides. Config.Retriable and Steps decide whether there is
+// another attempt. After(nil, d) is nil.
 //
-// An error type of your own has the same effect if it has a method RetryAfter() time.Duration.
+// Your own error type has the same effect if it has a method RetryAfter() time.Duration.
 func After(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -30,12 +30,12 @@ func After(err error, d time.Duration) error {
 	return &afterError{err, d}
 }
 
-// NotYet marks err as no failure: the work is not finished, and goes on in d. A limiter that has no place yet, a cleanup that
-// takes minutes, and a service that answers 429 are such cases. If d is 0, the caller decides when to go on: a controller
-// waits for an event, and [Do] waits as long as its backoff says. If d is negative, as time.Until of a time that has passed is,
-// the work goes on at once. The text is err's, and errors.Is and errors.As find err.
+// NotYet says that the work has not failed but is not finished, and continues after d. Use it for a cleanup that takes minutes, or
+// for a service that returns 429. If d is 0, the caller decides when to continue: a controller waits for an event, and [Do]
+// waits for the delay of its backoff. If d is negative, as time.Until of a time in the past is, the work continues at once. The
+// result has the text of err and wraps err.
 //
-// NotYet(nil, d) is nil, which says that the work is finished. So never leave the reason out.
+// NotYet(nil, d) is nil, which says that the work is finished. So always give a reason.
 func NotYet(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -46,30 +46,28 @@ func NotYet(err error, d time.Duration) error {
 	return &notYetError{err, d}
 }
 
-// IsPermanent reports whether err, or any error that it wraps, was made by [Permanent]. Of an error that is both permanent
-// and something else, only this counts.
+// IsPermanent reports whether err, or any error that it wraps, was made by [Permanent]. A permanent error stays permanent,
+// whatever other marks it has.
 func IsPermanent(err error) bool {
 	var p *permanentError
 	return errors.As(err, &p)
 }
 
-// IsNotYet reports whether err says that the work is unfinished, and nothing else: it is, or wraps, an error of [NotYet].
-// Where an error wraps several errors, such as one of errors.Join, all of these have to say so. Otherwise a failure could
-// hide behind a wait. It is false for an error that [IsPermanent].
+// IsNotYet reports whether err is or wraps an error of [NotYet], and is not permanent. If an error wraps several errors, as one of
+// errors.Join does, all of them must be errors of NotYet. Otherwise a failure could hide behind a wait.
 func IsNotYet(err error) bool {
 	return judge(err).notYet && !IsPermanent(err)
 }
 
-// Delay returns the delay that err asks for by [After], [NotYet], or a method RetryAfter() time.Duration. It returns false if
-// err leaves that to the backoff. Of several errors that are joined the longest delay counts; but a failure does not wait
-// for the delay of one that is only unfinished.
+// Delay returns the delay that err asks for by [After], [NotYet], or a method RetryAfter() time.Duration. It returns false if err
+// leaves the delay to the backoff. If several errors are joined, the longest delay counts. If one of them is a failure, the
+// delays of unfinished attempts do not count.
 func Delay(err error) (d time.Duration, ok bool) {
 	d = judge(err).delay
 	return d, d > 0
 }
 
-// IsConflict reports whether err is a conflict: whether the first error in its tree that has a method Conflict() bool
-// returns true from it.
+// IsConflict reports whether err is a conflict. The first error in its tree that has a method Conflict() bool decides.
 func IsConflict(err error) bool {
 	var c interface{ Conflict() bool }
 	return errors.As(err, &c) && c.Conflict()

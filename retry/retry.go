@@ -11,13 +11,13 @@ import (
 // Do calls fn until it succeeds, its error is final, the steps of cfg.Backoff are used up, or ctx ends. It returns
 //
 //   - nil if fn returned nil, even if ctx has ended meanwhile;
-//   - the error of fn, as it is, if it is [Permanent] or not Config.Retriable, and not ctx.Err() itself;
-//   - an error that wraps [ErrGaveUp] and the error of the last attempt, if no steps are left; it is one of [NotYet] if that
-//     is, with the same delay;
-//   - an error that wraps ctx.Err(), context.Cause(ctx) and the error of the last attempt, if ctx has ended.
+//   - the error of fn itself, if it is [Permanent] or not Config.Retriable, and not ctx.Err();
+//   - an error that wraps [ErrGaveUp] and the error of the last attempt, if no steps are left; if that error is one of [NotYet],
+//     so is the result, with the same delay;
+//   - an error that wraps ctx.Err(), context.Cause(ctx), and the error of the last attempt, if ctx has ended.
 //
-// An ended ctx is noticed before each attempt, also the first, and ends a wait; an attempt that is running must notice by
-// itself. There is no wait after the last attempt. A panic in fn is not caught.
+// Do checks ctx before each attempt, including the first, and the end of ctx ends a wait. Do does not interrupt a running
+// attempt: fn has to watch ctx. There is no wait after the last attempt. Do does not recover panics.
 func Do(ctx context.Context, cfg Config, fn func(ctx context.Context) error) error {
 	if cfg.Backoff.IsZero() {
 		cfg.Backoff = DefaultRetry()
@@ -38,7 +38,7 @@ func Do(ctx context.Context, cfg Config, fn func(ctx context.Context) error) err
 	}
 }
 
-// DoValue is [Do] for a function that returns a value. With an error it returns the zero value.
+// DoValue is [Do] for a function that returns a value. If it returns an error, the value is zero.
 func DoValue[T any](ctx context.Context, cfg Config, fn func(ctx context.Context) (T, error)) (T, error) {
 	var v, zero T
 	err := Do(ctx, cfg, func(ctx context.Context) error {
@@ -52,14 +52,13 @@ func DoValue[T any](ctx context.Context, cfg Config, fn func(ctx context.Context
 	return v, nil
 }
 
-// OnError is [Do] with a backoff, whose zero value stands for [DefaultRetry], and a function that decides which errors are
-// retried.
+// OnError is [Do] with a backoff and a function that reports which errors to retry. A zero backoff means [DefaultRetry].
 func OnError(ctx context.Context, b wait.Backoff, retriable func(err error) bool, fn func(ctx context.Context) error) error {
 	return Do(ctx, Config{Backoff: b, Retriable: retriable}, fn)
 }
 
-// OnConflict retries conflicts, as [IsConflict] knows them, and nothing else. Because a conflict says that somebody else
-// has written, fn must read, change and write: what it has read before the conflict is of no use after it.
+// OnConflict retries errors for which [IsConflict] is true, and no others. A conflict says that the object has changed since it
+// was read, so fn must read the object again, change it, and write it.
 func OnConflict(ctx context.Context, b wait.Backoff, fn func(ctx context.Context) error) error {
 	return OnError(ctx, b, IsConflict, fn)
 }

@@ -6,17 +6,16 @@ import (
 	"runtime/debug"
 )
 
-// PanicError is a panic that was turned into an error, by [Call] and by everything in this package that runs functions of
-// its caller.
+// PanicError is a panic that [Call], or another function of this package, has turned into an error.
 type PanicError struct {
-	// Value is what panic was called with.
+	// Value is the argument of panic.
 	Value any
 
 	// Stack is the stack of the goroutine that panicked, as runtime/debug.Stack prints it.
 	Stack []byte
 }
 
-// Error names the value and leaves the stack out, so that it fits in a line.
+// Error returns one line with the value and without the stack.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("wait: recover from panic: %v", e.Value)
 }
@@ -29,7 +28,7 @@ func (e *PanicError) Unwrap() error {
 
 // Call runs f(ctx) and returns its error. If f panics, Call returns a [*PanicError].
 //
-// Call runs f even if ctx has ended, and does not stop runtime.Goexit.
+// Call runs f even if ctx has ended. It does not stop a runtime.Goexit in f.
 func Call(ctx context.Context, f func(context.Context) error) error {
 	panicked, err := try(ctx, f)
 	if panicked != nil {
@@ -38,7 +37,7 @@ func Call(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// try runs f and tells its error from its panic: an f that returns a *PanicError has not panicked, it has handled one.
+// try is Call with the panic in a result of its own: an f that returns a *PanicError has not panicked, but has handled a panic.
 func try(ctx context.Context, f func(context.Context) error) (panicked *PanicError, err error) {
 	defer func() {
 		if v := recover(); v != nil {

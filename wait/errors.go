@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// ErrTimeout says that a wait came to its own limit, a timeout or a number of steps, before its condition was true. The
-// end of the caller's context is not an ErrTimeout.
+// ErrTimeout says that a wait reached its timeout or its number of steps before its condition was true. The end of the
+// caller's context is not an ErrTimeout.
 var ErrTimeout = errors.New("wait: timeout")
 
-// errGoexit stands for the error of a function that ended its goroutine, as testing.T.FailNow does.
+// errGoexit is the error of a function that called runtime.Goexit, as testing.T.FailNow does.
 var errGoexit = errors.New("wait: run function: it called runtime.Goexit")
 
-// Interrupted reports whether err says that a wait ended before its condition was true: at its own limit, or because a
-// context was cancelled or came to its deadline. errors.Is tells which: [ErrTimeout], context.Canceled,
-// context.DeadlineExceeded, or the cause that the context was cancelled with.
+// Interrupted reports whether err says that a wait ended before its condition was true: at its own limit, or because a context
+// was canceled or reached its deadline. To distinguish them, use errors.Is with [ErrTimeout], context.Canceled,
+// context.DeadlineExceeded, or the cause of the cancellation.
 func Interrupted(err error) bool {
 	return errors.Is(err, ErrTimeout) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Dedupe returns err with a text that names each message once, and how often it occurs. It is for errors that
-// errors.Join has joined, where a hundred pieces may have failed in one way. Messages are lines and keep their order.
-// Dedupe(nil) is nil; errors.Is and errors.As see err.
+// Dedupe returns err with a shorter text: each line of the text appears once, with the number of its occurrences. Use it for
+// errors of errors.Join, when a hundred pieces may have failed for the same reason. Lines keep their order. Dedupe(nil) is
+// nil. The result wraps err.
 func Dedupe(err error) error {
 	if err == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// A backoff says how long to wait. Who counts the failures is the caller.
+// A Backoff says how long to wait. The caller counts the failures.
 func ExampleBackoff() {
 	b := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: time.Second}
 	for failures := range 6 {

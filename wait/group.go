@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// Group runs functions beside each other and waits for them. It differs from a sync.WaitGroup in that errors and panics
-// reach the one who waits, and from an errgroup in that a failure ends nobody else.
+// Group runs functions concurrently and waits for them. Unlike a sync.WaitGroup, it returns their errors and panics from Wait.
+// Unlike an errgroup, it does not cancel the other functions when one fails.
 //
-// The zero value is ready for use. A Group must not be copied after first use. Its methods may be called from many
-// goroutines at once, but a Start on an empty Group must not run beside Wait.
+// The zero value is ready for use. A Group must not be copied after first use. Several goroutines may call its methods
+// concurrently, except for Start on an empty Group concurrently with Wait.
 type Group struct {
 	wg      sync.WaitGroup
 	started atomic.Int64 // functions so far: the place of the next one among the errors
@@ -24,7 +24,7 @@ type Group struct {
 func (g *Group) Start(ctx context.Context, f func(context.Context) error) {
 	place := int(g.started.Add(1))
 
-	// This goroutine is what the caller asks for. It ends when f returns, and Wait waits for it.
+	// Runs f for the caller. It ends when f returns; Wait waits for it.
 	g.wg.Go(func() {
 		err := errGoexit
 		defer func() { g.failed.add(place, err) }() // also when f ends the goroutine
@@ -32,7 +32,7 @@ func (g *Group) Start(ctx context.Context, f func(context.Context) error) {
 	})
 }
 
-// Wait returns when every function has returned, with their errors joined in the order of Start, or nil. It may be called
+// Wait waits until every function has returned. It returns their errors, joined in the order of Start, or nil. It may be called
 // again.
 func (g *Group) Wait() error {
 	g.wg.Wait()

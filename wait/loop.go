@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Pace says from where a loop measures its interval.
+// Pace says from which moment a loop measures its interval.
 type Pace bool
 
 const (
 	Sliding    Pace = true  // from the end of a run to the start of the next
-	NonSliding Pace = false // from start to start; a run that takes longer is followed at once by the next
+	NonSliding Pace = false // from start to start; after a run that takes longer, the next run starts at once
 )
 
-// Until runs f, waits for period, runs f, and so on until ctx ends. It returns nil then, or a [*PanicError] if f panics,
-// which ends the loop; f can go on after its own panics by running under [Call].
+// Until runs f, waits for period, runs f again, and so on until ctx ends; then it returns nil. If f panics, Until returns a
+// [*PanicError]. To continue after a panic, run the body of f under [Call].
 func Until(ctx context.Context, period time.Duration, f func(context.Context)) error {
 	return JitterUntil(ctx, period, 0, Sliding, f)
 }
 
-// NonSlidingUntil is [Until], but the runs start at multiples of period: their own time is part of it. A run that takes
-// longer is followed at once by one other, however many it has missed, and the next is back on the grid.
+// NonSlidingUntil is [Until] with runs that start at multiples of period, however long each run takes. After a run that takes
+// longer than period, one run starts at once, however many were missed. The run after that is back on the grid.
 func NonSlidingUntil(ctx context.Context, period time.Duration, f func(context.Context)) error {
 	return JitterUntil(ctx, period, 0, NonSliding, f)
 }
 
-// JitterUntil is the general form of [Until] and [NonSlidingUntil]: each interval is drawn from
-// [period, period*(1+jitter)], so that many processes that do the same do not do it at the same time.
+// JitterUntil is the general form of [Until] and [NonSlidingUntil]. Each interval is a random one in
+// [period, period*(1+jitter)], so that many processes do not act at the same time.
 func JitterUntil(ctx context.Context, period time.Duration, jitter float64, pace Pace, f func(context.Context)) error {
 	return BackoffUntil(ctx, Backoff{Duration: period, Jitter: jitter}, pace, func(ctx context.Context) error {
 		f(ctx)
@@ -34,15 +34,15 @@ func JitterUntil(ctx context.Context, period time.Duration, jitter float64, pace
 	})
 }
 
-// BackoffUntil runs f again and again, and less and less often while it fails: b.Delay(0) after a success and after the
-// first failure, b.Delay(n-1) after the n-th failure in a row. It returns
+// BackoffUntil runs f repeatedly, and less often while f fails. After a success and after the first failure it waits for
+// b.Delay(0), after the n-th consecutive failure for b.Delay(n-1). It returns
 //
 //   - nil when ctx ends;
-//   - the error of f that is the b.Steps-th in a row; never if Steps is 0;
+//   - the error of f after b.Steps consecutive failures, unless Steps is 0;
 //   - a [*PanicError] when f panics, whatever Steps is.
 //
-// Other errors of f count and are dropped: f reports them itself. An f that has done useful work for a long time before it
-// fails should return nil, so that its failure is the first and not one more.
+// It counts the other errors of f and drops them, so f should report its errors itself. If f worked for a long time before it
+// failed, it should return nil. Then the next failure counts as the first.
 func BackoffUntil(ctx context.Context, b Backoff, pace Pace, f func(context.Context) error) error {
 	r := rhythm{due: time.Now(), pace: pace}
 	delay, failures := time.Duration(0), 0
@@ -79,7 +79,7 @@ func (r *rhythm) next(ctx context.Context, interval time.Duration) error {
 	} else {
 		r.due = r.due.Add(interval)
 		if late := now.Sub(r.due); late > 0 {
-			r.due = r.due.Add(late - late%interval) // the rounds that were missed are one, which is due now
+			r.due = r.due.Add(late - late%interval) // all missed rounds together become one, which is due now
 		}
 	}
 	return Sleep(ctx, r.due.Sub(now))

@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 )
 
-// Parallelize calls piece(ctx, i) for i from 0 to n-1, on as many goroutines as workers says: at least 1, at most n.
-// Workers defaults to runtime.GOMAXPROCS(0) if it is 0 or less. Pieces are begun in order, each at most once. Parallelize
-// returns after all workers have ended.
+// Parallelize calls piece(ctx, i) for i from 0 to n-1, on at most workers goroutines. If workers is 0 or negative, it uses
+// runtime.GOMAXPROCS(0). Pieces start in order, each at most once. Parallelize returns after all workers have ended.
 //
-// A piece that fails, or panics, stops no other. When ctx ends no further piece is begun; those that are running have the
-// same ctx to notice. The result is nil if all pieces have succeeded. Else it joins the errors of the pieces, in the order
-// of the pieces, and the error of ctx if pieces were left.
+// A piece that fails or panics does not stop the others. When ctx ends, no further piece starts; the running pieces have the
+// same ctx. The result is nil if all pieces succeed. Otherwise it joins the errors of the pieces, in the order of the pieces,
+// and the error of ctx if some pieces did not start.
 func Parallelize(ctx context.Context, workers, n int, piece func(ctx context.Context, i int) error) error {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -40,7 +39,7 @@ func Parallelize(ctx context.Context, workers, n int, piece func(ctx context.Con
 			return nil
 		})
 	}
-	broken := group.Wait() // nil but for a piece that has ended its goroutine
+	broken := group.Wait() // not nil only if a piece has ended its goroutine
 	errs := []error{failed.join(), broken}
 	if left := n - int(begun.Load()); left > 0 {
 		if err := ended(ctx); err != nil {

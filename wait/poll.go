@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// Condition is what a poll waits for. True ends the poll with nil, an error ends it with that error, a panic with a
-// [*PanicError]; false is asked again. A condition to which an error is no reason to give up returns false and nil. If the
-// error is that of its context, which has ended, the poll adds the cause.
+// Condition reports whether a poll is done. If it returns true, the poll returns nil. If it returns an error, the poll returns
+// that error. If it panics, the poll returns a [*PanicError]. If it returns false and nil, the poll calls it again later; so
+// return false and nil for an error that should not end the poll. If ctx has ended and the error wraps its Err, the poll adds
+// the cause.
 type Condition func(ctx context.Context) (done bool, err error)
 
-// Start says when a poll asks for the first time.
+// Start says when a poll calls its condition for the first time.
 type Start bool
 
 const (
@@ -20,34 +21,34 @@ const (
 	Delayed   Start = false // after the first interval
 )
 
-// For waits until cond is true, or until ctx ends. It asks at once, after 10ms, and then less and less often down to once
-// a second. It is for programs and tests to which the interval does not matter.
+// For waits until cond is true, or until ctx ends. It calls cond at once, after 10ms, and then less and less often, down to
+// once a second. Use it if the interval does not matter.
 func For(ctx context.Context, cond Condition) error {
 	b := Backoff{Duration: 10 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Cap: time.Second}
 	return poll(ctx, b, Immediate, Sliding, cond)
 }
 
-// PollUntilContextCancel asks cond at a fixed interval until it is true, or until ctx ends. The error then wraps ctx.Err()
-// and the cause. If ctx has ended already, cond is not asked, not even when start is Immediate.
+// PollUntilContextCancel calls cond at a fixed interval until it is true, or until ctx ends. In the latter case the error wraps
+// ctx.Err() and the cause. If ctx has already ended, cond is not called, even if start is Immediate.
 //
-// The interval is from start to start. A condition that takes longer is followed at once by one other, however many
-// intervals it has missed, and the next is back on the grid.
+// The interval is measured from start to start. After a call that takes longer, one call starts at once, however many were
+// missed. The call after that is back on the grid.
 func PollUntilContextCancel(ctx context.Context, interval time.Duration, start Start, cond Condition) error {
 	return poll(ctx, Backoff{Duration: interval}, start, NonSliding, cond)
 }
 
-// PollUntilContextTimeout is [PollUntilContextCancel] with a limit of its own: when timeout has passed, the context of
-// cond ends and so does the poll, with an error that wraps [ErrTimeout] and context.DeadlineExceeded. A condition that is
-// due at that very moment is not asked. The end of the caller's ctx is not an ErrTimeout.
+// PollUntilContextTimeout is [PollUntilContextCancel] with a timeout. When timeout has passed, the context of cond ends, and
+// the poll returns an error that wraps [ErrTimeout] and context.DeadlineExceeded. If a call of cond is due at exactly that
+// moment, it is not made. The end of the caller's ctx is not an ErrTimeout.
 func PollUntilContextTimeout(ctx context.Context, interval, timeout time.Duration, start Start, cond Condition) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w after %v", ErrTimeout, timeout))
 	defer cancel()
 	return PollUntilContextCancel(ctx, interval, start, cond)
 }
 
-// ExponentialBackoffWithContext asks cond at once, and then with the delays of b in between, until it is true, it has been
-// asked b.Steps times ([ErrTimeout]), or ctx ends. There is no delay after the last time. A condition's own time does not
-// count: delays are from its end to its next start.
+// ExponentialBackoffWithContext calls cond at once, and then repeatedly, with the delays of b in between. It stops when cond is
+// true, after b.Steps calls ([ErrTimeout]), or when ctx ends. There is no delay after the last call. Delays are measured from
+// the end of a call to the start of the next.
 func ExponentialBackoffWithContext(ctx context.Context, b Backoff, cond Condition) error {
 	return poll(ctx, b, Immediate, Sliding, cond)
 }
@@ -81,8 +82,7 @@ func poll(ctx context.Context, b Backoff, start Start, pace Pace, cond Condition
 	}
 }
 
-// explain returns err, the error of a condition. If it is the end of ctx, as the condition has seen it, explain adds what
-// only the context knows: the cause.
+// explain returns err, the error of a condition. If err reports the end of ctx without its cause, explain adds the cause.
 func explain(ctx context.Context, err error) error {
 	if !errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
 		return err // nothing to add, or ctx has not ended: it has no error then

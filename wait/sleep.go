@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// grace is how long the timer of a context may be behind its deadline before we no longer wait for the cause.
+// grace is how long ended waits for the cause of a context whose deadline has passed.
 const grace = time.Millisecond
 
-// Sleep waits for d, or until ctx ends. It returns nil if d has passed and ctx has not ended, else an error that wraps
-// both ctx.Err() and context.Cause(ctx).
+// Sleep waits for d, or until ctx ends. It returns nil if d has passed and ctx has not ended. Otherwise it returns an error that
+// wraps both ctx.Err() and context.Cause(ctx).
 //
-// A context that has ended always wins: over a d that is 0 or less, which waits for nothing, and over a d that ends at the
-// very moment of ctx's deadline.
+// If ctx has ended, Sleep always returns an error: also if d is 0 or negative, and also if d ends exactly at the deadline of
+// ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if err := ended(ctx); err != nil || d <= 0 {
 		return err
@@ -28,7 +28,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return ended(ctx) // select takes either if both are ready
 }
 
-// ended returns nil if ctx goes on, else an error that wraps ctx.Err() and the cause.
+// ended returns nil if ctx has not ended, and otherwise an error that wraps ctx.Err() and the cause.
 func ended(ctx context.Context) error {
 	why := ctx.Err()
 	if why == nil {
@@ -36,8 +36,8 @@ func ended(ctx context.Context) error {
 		if !ok || time.Now().Before(deadline) {
 			return nil
 		}
-		// The context's timer is due now, as ours was, and has not run yet. It brings the cause. It may be behind for
-		// long if the deadline is a time on the wall and the clock on the wall was set: then the deadline decides.
+		// The context's timer is due but has not run yet, and only it sets the cause. If the deadline is a wall clock time
+		// and the wall clock was set, the timer may be late by any time: then the deadline decides.
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {

@@ -6,19 +6,20 @@ import (
 	"sync/atomic"
 )
 
-// SlowStart calls piece(ctx, i) for i from 0 to n-1 in batches that double: 1 piece, then 2, then 4 and so on. The pieces
-// of a batch run beside each other, on a goroutine each. The next batch begins when all of them have succeeded. So what
-// fails for every piece, such as a quota that is used up, is tried once and not n times, and yet many pieces are soon done.
+// SlowStart calls piece(ctx, i) for i from 0 to n-1 in batches that double: 1 piece, then 2, then 4, and so on. The pieces of
+// a batch run concurrently, each on its own goroutine. The next batch starts when all of them have succeeded. So if every
+// piece would fail, because of an exhausted quota for example, only one is tried. If none fails, many soon run concurrently.
 //
-// The first batch in which a piece fails, or panics, is the last; its other pieces are not stopped. When ctx ends no
-// further piece is begun. SlowStart returns after all pieces that were begun have ended:
+// If a piece fails or panics, its batch is the last; the other pieces of the batch are not stopped. When ctx ends, no further
+// piece starts. SlowStart returns after all pieces that it started have ended:
 //
-//	done                    pieces that have succeeded
-//	skipped                 pieces that were never begun: those from n-skipped to n-1
-//	n - done - skipped      pieces that have failed
+//	done                    pieces that succeeded
+//	skipped                 pieces that never started: those from n-skipped to n-1
+//	n - done - skipped      pieces that failed
 //
-// What was expected of the pieces that were skipped has to be taken back. The error is nil if all pieces have succeeded.
-// Else it joins the errors of the last batch, in the order of the pieces, and the error of ctx if that kept pieces back.
+// If the caller has recorded expectations of the skipped pieces, it has to take them back. The error is nil if all pieces
+// succeed. Otherwise it joins the errors of the last batch, in the order of the pieces, and the error of ctx if pieces were
+// skipped because of it.
 //
 // The algorithm is that of the replica controllers of Kubernetes, slowStartBatch in
 // https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/replicaset/replica_set.go.

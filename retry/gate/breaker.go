@@ -23,13 +23,13 @@ import (
 //	  '-----------------------------------------------------------------'
 //	                          the trial succeeds
 //
-// While it is closed, it lets every call through. While it is open, it refuses all of them. While it is half-open, it tries: it
-// lets one call through at a time, until one succeeds or fails.
+// A closed breaker lets every call through, and an open one refuses every call. A half-open breaker lets one call through at a
+// time, until a call succeeds or fails.
 //
-// A call that returns nil is a success. An error is a failure if BreakerConfig.Counts says so of it. All others are neither: that
-// of a call whose context was canceled, and by default those of [retry.NotYet] and [retry.Permanent], with which a service that
-// works refuses a call. A panic is a failure. A call counts only while the breaker is in the state in which it let that call
-// through. So one that began before the breaker opened decides nothing when it ends during the trial.
+// A call that returns nil is a success. A call that panics, or whose error BreakerConfig.Counts counts, is a failure. Other calls
+// are neither: those whose context was canceled, and by default those with errors of [retry.NotYet] and [retry.Permanent], by
+// which a working service refuses a call. A call counts only while the breaker is in the state in which it let that call
+// through. So a call that began before the breaker opened decides nothing if it ends during the trial.
 //
 // All methods are safe for concurrent use.
 type Breaker struct {
@@ -94,8 +94,8 @@ func NewBreaker(cfg BreakerConfig) (*Breaker, error) {
 	return &Breaker{cfg: cfg}, nil
 }
 
-// Do calls call, unless the breaker refuses it, and returns its error. Otherwise it returns an error of [retry.NotYet], which says
-// when to try again.
+// Do calls call and returns its error. If the breaker refuses the call, Do returns an error of [retry.NotYet], which says when to
+// try again.
 func (b *Breaker) Do(ctx context.Context, call func(ctx context.Context) error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("gate: call through %q: %w", b.cfg.Name, context.Cause(ctx))
@@ -114,8 +114,8 @@ func (b *Breaker) Do(ctx context.Context, call func(ctx context.Context) error) 
 	return err
 }
 
-// OpenUntil returns the time until which the breaker is open. It lies in the past while the breaker is half-open. It returns
-// false while the breaker is closed.
+// OpenUntil returns the time until which the breaker is open. If the breaker is half-open, that time is in the past. If the breaker
+// is closed, OpenUntil returns false.
 func (b *Breaker) OpenUntil() (until time.Time, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

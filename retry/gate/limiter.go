@@ -11,13 +11,14 @@ import (
 	"github.com/setpoint-go/setpoint/retry"
 )
 
-// hold is how long a place is kept for a caller that is late.
+// hold is the time for which a place is kept for a late caller.
 const hold = 10 * time.Second
 
-// spread is the longest time over which callers are spread that have no places.
+// spread is the longest time over which callers without places are spread.
 const spread = time.Minute
 
-// Limiter limits the rate of calls. See the package documentation for who is next. Its methods are safe for concurrent use.
+// Limiter limits the rate of calls. The package documentation says in which order it lets callers through. Its methods are safe
+// for concurrent use.
 type Limiter struct {
 	perSecond float64
 	burst     float64
@@ -50,8 +51,8 @@ type place struct {
 	owner *caller.Attempt // which makes the calls; nil before it has come
 }
 
-// NewLimiter returns a limiter that lets perSecond calls a second through, and up to burst at once after a time of rest. It
-// panics if perSecond is not positive and finite, or burst is less than 1.
+// NewLimiter returns a limiter that lets perSecond calls a second through, and up to burst calls at once after a quiet time. It
+// panics if perSecond is not positive and finite, or if burst is less than 1.
 func NewLimiter(perSecond float64, burst int) *Limiter {
 	if !(perSecond > 0) || math.IsInf(perSecond, 1) {
 		panic(fmt.Sprintf("gate: NewLimiter called with %v calls a second, must be positive and finite", perSecond))
@@ -64,7 +65,7 @@ func NewLimiter(perSecond float64, burst int) *Limiter {
 	}
 }
 
-// Do calls call if the limit allows it now, and returns its error. Otherwise it returns an error of [retry.NotYet], which says
+// Do calls call and returns its error. If the limit does not allow the call now, Do returns an error of [retry.NotYet], which says
 // when to try again.
 func (l *Limiter) Do(ctx context.Context, call func(ctx context.Context) error) error {
 	if err := l.enter(ctx); err != nil {
@@ -84,7 +85,8 @@ func (l *Limiter) enter(ctx context.Context) error {
 	return nil
 }
 
-// take takes a token for a, which is nil if nobody knows the caller. If there is none it returns the time until there may be one.
+// take takes a token for a, which is nil if the caller is unknown. If there is no token, take returns the time until there may be
+// one.
 func (l *Limiter) take(a *caller.Attempt) (wait time.Duration) {
 	var made *float64
 	if a != nil {
@@ -134,7 +136,7 @@ func (l *Limiter) admitLocked(a *caller.Attempt) bool {
 	return true
 }
 
-// refuseLocked gives a a place, unless it has one or nobody knows it, and returns the time until a should come back.
+// refuseLocked gives a place to a, unless a is unknown or has one. It returns the time after which a should come back.
 func (l *Limiter) refuseLocked(a *caller.Attempt, made *float64) time.Duration {
 	var at time.Duration
 	switch {

@@ -17,12 +17,13 @@ const (
 	longestPause  = time.Hour       // whatever a server says
 )
 
-// Transport returns a RoundTripper that makes the requests of base, http.DefaultTransport if it is nil, as far as the limit
-// allows: each request is a call as in [Limiter.Do]. A request that comes too early is not sent.
+// Transport returns a RoundTripper that sends requests with base as the limit allows. Each request is a call as in [Limiter.Do]: a
+// request that comes too early is not sent. A nil base means http.DefaultTransport.
 //
-// A response 429, or 503 with a Retry-After, is an error of [retry.NotYet] too. Its body is closed. It also holds up all other
-// requests: for as long as the server says, in seconds or by a date, but at least a second and at most an hour; and for five
-// seconds after a 429 that says nothing sensible. Every other response is passed on.
+// If the server responds with 429, or with 503 and a Retry-After, RoundTrip closes the body and returns an error of
+// [retry.NotYet]. Until the time of the Retry-After, the limiter refuses all other requests too: for at least a second and at
+// most an hour. After a 429 without a valid Retry-After, it refuses them for five seconds. All other responses are returned
+// unchanged.
 func (l *Limiter) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -57,7 +58,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, retry.NotYet(fmt.Errorf("gate: the server answered %s", resp.Status), d)
 }
 
-// CloseIdleConnections does what that of http.Client asks for.
+// CloseIdleConnections closes the idle connections of base, for http.Client.CloseIdleConnections.
 func (t *transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
