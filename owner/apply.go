@@ -123,7 +123,7 @@ func (c *Children[C]) write(
 	return c.store.Update(ctx, child)
 }
 
-// same reports whether value asks for what is there: whether the two differ in their status at most.
+// same reports whether value and there are equal, except for their status.
 func (c *Children[C]) same(value, there C) bool {
 	c.status.Set(reflect.ValueOf(&value), reflect.ValueOf(&there))
 	return reflect.DeepEqual(&value, &there)

@@ -21,8 +21,8 @@
 // beginning. Its new place has room for twice the calls that it has made, up to the burst. So it gets further each time. Choose
 // a burst of at least the number of calls of one reconcile, or put all of them into one [Limiter.Do].
 //
-// If nobody takes a place within ten seconds of its time, the limiter drops the place, and others may use its calls. So a
-// deleted key does not waste its place.
+// A place is dropped ten seconds after its time if its key has not come back. Then other callers may use its calls. So a deleted
+// key does not waste its place.
 //
 // Outside of a reconcile, the limiter cannot distinguish callers. It gives them different times, so that they do not come back
 // together, but no places.

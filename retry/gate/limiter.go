@@ -218,7 +218,7 @@ func (l *Limiter) pause(d time.Duration) {
 	}
 }
 
-// afterLocked returns when there will be n tokens, if nobody takes one until then.
+// afterLocked returns the time at which there will be n tokens, if none is taken until then.
 func (l *Limiter) afterLocked(n float64) time.Duration {
 	return l.now + l.timeFor(n-l.tokens)
 }
