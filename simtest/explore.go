@@ -3,8 +3,6 @@ package simtest
 import (
 	"flag"
 	"fmt"
-	"log"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -109,8 +107,8 @@ func (f *Failure) tell() {
 
 // Explore tries every single fault at every position, and then pairs of faults, and returns what came of it. It does not fail t.
 //
-// Until it returns, slog.Default discards: hundreds of runs would log what is in no timeline that anybody reads. [Replay] leaves the
-// log alone.
+// Until it returns, slog.Default discards: hundreds of runs would fill the log. During [Replay], it writes text to the writer of
+// package log, and leaves out only the crashes of processes.
 func Explore(t *testing.T, world func() World) *Report {
 	t.Helper()
 	began := time.Now()
@@ -274,17 +272,6 @@ func (x *explorer) random(fair *run) {
 	}
 }
 
-// silence has the default loggers discard what they get, until the function that it returns is called.
-func silence() (end func()) {
-	was, out, flags := slog.Default(), log.Writer(), log.Flags()
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	return func() {
-		slog.SetDefault(was)
-		log.SetOutput(out) // SetDefault takes it, and does not give it back
-		log.SetFlags(flags)
-	}
-}
-
 // Replay runs one plan, and returns the failure. If it breaks no rule but something is doubtful, that is the failure, and its
 // severity is [Advisory]. Replay returns nil if all is well.
 func Replay(t *testing.T, world func() World, plan Plan) *Failure {
@@ -296,6 +283,7 @@ func Replay(t *testing.T, world func() World, plan Plan) *Failure {
 // replay also returns why faults of the plan have not happened.
 func replay(t *testing.T, world func() World, plan Plan) (f *Failure, unmet []string) {
 	t.Helper()
+	defer withoutCrashes()()
 	x := newExplorer(t, world)
 	if fair := x.without(plan); fair.problem != nil {
 		f = fair.failure(nil, fair.problem, fair.problem.rule.Severity())
