@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,10 +135,10 @@ func TestAKeyThatFailsInAResyncHasItsFullBudgetUnlessItWasParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
 		start(t, inf.Run)
-		fails := false
+		var fails atomic.Bool
 		cfg := controller.Config[string]{Resync: time.Hour, Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 2 * time.Hour}}}
 		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
-			if fails {
+			if fails.Load() {
 				return controller.Result{}, errBoom
 			}
 			return controller.Result{}, nil
@@ -147,7 +148,7 @@ func TestAKeyThatFailsInAResyncHasItsFullBudgetUnlessItWasParked(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		reports.take()
-		fails = true
+		fails.Store(true)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		got := reports.take()
