@@ -49,6 +49,10 @@
 // A reconcile must not create children for an owner that is being deleted, which is one that has a time in Deleting. A child that
 // comes too late for a Cascade is left to Collect.
 //
+// Nor must it create children for an owner that is gone, although its cache may still show the owner. Collect would delete them, and
+// the deletion would bring the reconcile back, for as long as the cache lags. So read the owner from the store, as
+// [Finalizer.Reconcile] and [Cascade] do.
+//
 // Things of several kinds that belong together, and that one deletion has to remove, hang off a root: an object that is empty and
 // exists for nothing else. It is created first, so that what was created before a crash hangs off it already. Deleted with
 // Foreground, it goes last, so that its key is not used again while something is left. See the example.

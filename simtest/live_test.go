@@ -30,23 +30,26 @@ func inMode(mode string, world func() simtest.World) func() simtest.World {
 	}
 }
 
-func TestEachFaultDoesWhatItSaysInRunMode(t *testing.T) {
-	world := inMode("run", func() simtest.World {
-		return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
-			o, ok := s.from.Get(key)
-			if !ok {
-				return nil
-			}
-			if err := s.env.Effect(ctx, "tell", func(context.Context) error { return nil }); err != nil {
-				return err
-			}
-			_, err := store.CreateOrUpdate(ctx, s.to, nil, key, func(c *store.Object[number]) error {
-				c.Value = o.Value
-				return nil
-			})
+// told is the world of a copier that has a leader, and tells somebody what it copies.
+func told() simtest.World {
+	return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
+		o, ok := s.from.Get(key)
+		if !ok {
+			return nil
+		}
+		if err := s.env.Effect(ctx, "tell", func(context.Context) error { return nil }); err != nil {
 			return err
+		}
+		_, err := store.CreateOrUpdate(ctx, s.to, nil, key, func(c *store.Object[number]) error {
+			c.Value = o.Value
+			return nil
 		})
+		return err
 	})
+}
+
+func TestEachFaultDoesWhatItSaysInRunMode(t *testing.T) {
+	world := inMode("run", told)
 	for plan, want := range map[string][]string{
 		"crash-before(s create to/a#1)": {"STEP create", "CRASH", "s.2 starts", "s.2 create to/a", "STEP change", "s.2 update"},
 		"crash-after(s create to/a#1)":  {"s.1 create to/a", "CRASH", "s.2 starts", "s.2 copy: reconcile", "STEP change", "s.2 update"},

@@ -58,8 +58,13 @@ func (r *run) faultsAt(i int, p position) (all []candidate) {
 	if s.Lease != "" {
 		add(LoseLease)
 	}
-	for n := 1; s.Lease != "" && p.op == "effect" && n <= len(r.world.Steps)-p.step+1; n++ {
-		add(Late).N = n
+	if s.Lease != "" && p.op == "effect" {
+		last := len(r.world.Steps) - p.step + 1
+		for n := 1; n <= last; n++ {
+			if n <= 2 || n == last { // at once, after the next step, and at the end
+				add(Late).N = n
+			}
+		}
 	}
 	for _, kind := range s.kinds {
 		lag := add(Lag)

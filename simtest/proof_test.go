@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer/informertest"
-	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -77,11 +76,12 @@ func TestTheSamePlanGivesTheSameRun(t *testing.T) {
 	runs = cmp.Or(*runsFlag, runs)
 	for _, mode := range []string{"step", "run"} {
 		for _, plan := range []string{
-			"lose-lease(farms effect put-entry#1) gap(farms farm/a#6 to 7)",
-			"zombie(farms update farm/a#1) late(farms effect put-entry#2 by 2)",
+			"crash-after(s create to/a#1)",
+			"lose-lease(s effect tell#1) gap(s from/a#1 to 2)",
+			"zombie(s create to/a#1) late(s effect tell#2 by 2)",
 		} {
 			t.Run(mode+" "+plan, func(t *testing.T) {
-				world := inMode(mode, farms("main", true, owner.Foreground))
+				world := inMode(mode, told)
 				first := sha256.Sum256([]byte(simtest.Order(t, world, plan)))
 				for i := range runs - 1 {
 					text := simtest.Order(t, world, plan)

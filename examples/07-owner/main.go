@@ -28,31 +28,7 @@ func main() {
 	check(err)
 	servers, err := store.Open(db, "Server", store.Config[Server]{})
 	check(err)
-	seenSites, err := informer.New(sites, store.Key, informer.Config{})
-	check(err)
-	seenServers, err := informer.New(servers, store.Key, informer.Config{})
-	check(err)
-	children := owner.NewChildren(servers, seenServers)
-
-	// A site has as many servers as it wants. When it is deleted, its policy decides about them.
-	reconcile := func(ctx context.Context, key string) (controller.Result, error) {
-		site, ok := seenSites.Get(key)
-		if !ok || !site.Deleting.IsZero() {
-			_, err := owner.Cascade(ctx, sites, key, children)
-			return controller.Result{}, err
-		}
-		want := map[string]Server{}
-		for i := range site.Value.Servers {
-			want[fmt.Sprintf("%s-%d", key, i)] = Server{}
-		}
-		_, err := children.Apply(ctx, site.Ref(), want)
-		return controller.Result{}, err
-	}
-	c, err := controller.New("sites", reconcile, controller.Config[string]{},
-		controller.For(seenSites), controller.Owns(seenServers, "Site"))
-	check(err)
-	// Servers whose site is gone are deleted. A site of the same name that is created later is another.
-	collector, err := controller.NewCollector(children, sites, seenSites, controller.Config[string]{})
+	c, collector, err := controllers(sites, servers)
 	check(err)
 	m, err := manager.New(manager.Config{}, c, collector)
 	check(err)
@@ -86,6 +62,46 @@ func main() {
 	}
 	stop()
 	check(<-ended)
+}
+
+// controllers returns the controller of sites, and the collector of servers whose site is gone.
+func controllers(sites store.Store[Site], servers store.Store[Server]) (c, collector *controller.Controller[string], err error) {
+	seenSites, err := informer.New(sites, store.Key, informer.Config{Name: "sites"})
+	if err != nil {
+		return nil, nil, err
+	}
+	seenServers, err := informer.New(servers, store.Key, informer.Config{Name: "servers"})
+	if err != nil {
+		return nil, nil, err
+	}
+	children := owner.NewChildren(servers, seenServers)
+
+	// A site has as many servers as it wants. When it is deleted, its policy decides about them.
+	c, err = controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		// From the store: a cache may still show a site that is gone, and the collector would delete what is created for it.
+		site, err := sites.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return controller.Result{}, nil
+		} else if err != nil {
+			return controller.Result{}, err
+		}
+		if !site.Deleting.IsZero() {
+			_, err := owner.Cascade(ctx, sites, key, children)
+			return controller.Result{}, err
+		}
+		want := map[string]Server{}
+		for i := range site.Value.Servers {
+			want[fmt.Sprintf("%s-%d", key, i)] = Server{}
+		}
+		_, err = children.Apply(ctx, site.Ref(), want)
+		return controller.Result{}, err
+	}, controller.Config[string]{}, controller.For(seenSites), controller.Owns(seenServers, "Site"))
+	if err != nil {
+		return nil, nil, err
+	}
+	// Servers whose site is gone are deleted. A site of the same name that is created later is another.
+	collector, err = controller.NewCollector(children, sites, seenSites, controller.Config[string]{})
+	return c, collector, err
 }
 
 // owned returns the number of servers that have an owner.

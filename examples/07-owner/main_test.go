@@ -1,9 +1,102 @@
 package main
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/simtest"
+	"github.com/setpoint-go/setpoint/store"
+)
+
 func Example() {
 	main()
 	// Output:
 	// its servers go after the site: 0 are left
 	// they go before it: 0 are left
 	// they stay: 2 are left
+}
+
+// Whatever fails, the servers of a site are there while it lives, and follow its policy when it is deleted.
+func TestSitesSurviveFaults(t *testing.T) {
+	for _, policy := range []owner.Policy{owner.Background, owner.Foreground, owner.Orphan} {
+		for _, mode := range []string{"step", "run"} {
+			t.Run(fmt.Sprintf("policy=%s mode=%s", policy, mode), func(t *testing.T) {
+				simtest.Run(t, func() simtest.World {
+					w := world(policy)
+					w.Mode = mode
+					return w
+				})
+			})
+		}
+	}
+}
+
+// A cache may show a site that is gone. A reconcile that believed it would create a server, which the collector would delete, again
+// and again.
+func TestCreatorAndCollectorDoNotTakeTurns(t *testing.T) {
+	plan, err := simtest.ParsePlan("gap(sites Site/berlin#2 to 3)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := simtest.Replay(t, func() simtest.World { return world(owner.Background) }, plan); f != nil {
+		t.Error(f)
+	}
+}
+
+// world is one in which a user deletes a site, while somebody deletes one of its servers, and creates and deletes it again.
+func world(policy owner.Policy) simtest.World {
+	create := func(ctx context.Context, user *simtest.User) error {
+		_, err := simtest.Open[Site](user, "Site").Create(ctx, store.Object[Site]{Key: "berlin", Value: Site{Servers: 2}})
+		if errors.Is(err, store.ErrExists) {
+			return simtest.ErrNotYet
+		}
+		return err
+	}
+	remove := func(ctx context.Context, user *simtest.User) error {
+		return owner.Delete(ctx, simtest.Open[Site](user, "Site"), "berlin", policy)
+	}
+	w := simtest.World{
+		Systems: []simtest.System{{Name: "sites", New: func(env *simtest.Env) ([]simtest.Part, error) {
+			c, collector, err := controllers(simtest.Open[Site](env, "Site"), simtest.Open[Server](env, "Server"))
+			return []simtest.Part{simtest.Loop(c), simtest.Loop(collector)}, err
+		}}},
+		Steps: []simtest.Step{
+			{Name: "create", Do: create},
+			{Name: "delete", Do: func(ctx context.Context, user *simtest.User) error {
+				_, err := simtest.Open[Server](user, "Server").Delete(ctx, "berlin-0")
+				if errors.Is(err, store.ErrNotFound) {
+					err = nil
+				}
+				return errors.Join(err, remove(ctx, user))
+			}},
+			{Name: "create again", Do: create},
+			{Name: "delete again", Do: remove},
+		},
+		Goal:  func(v *simtest.View) error { return goal(v, policy) },
+		Pairs: 20,
+	}
+	if policy == owner.Orphan {
+		w.Steps = w.Steps[:2] // the next site of that name would find servers that nobody controls, which Apply leaves alone
+	}
+	return w
+}
+
+// goal returns an error unless the site is gone, and its servers are gone too, or have no owner.
+func goal(v *simtest.View, policy owner.Policy) error {
+	ctx := context.Background()
+	if _, err := simtest.Open[Site](v, "Site").Get(ctx, "berlin"); !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("the site is not gone: %v", err)
+	}
+	servers, err := simtest.Open[Server](v, "Server").List(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := owned(ctx, simtest.Open[Server](v, "Server"))
+	if err == nil && (n > 0 || policy != owner.Orphan && len(servers.Items) > 0) {
+		err = fmt.Errorf("%d servers are left, %d of them with an owner", len(servers.Items), n)
+	}
+	return err
 }

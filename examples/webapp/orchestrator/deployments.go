@@ -20,12 +20,22 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
+// host runs replicas: a *machine.Machine.
+type host interface {
+	Start(ctx context.Context, s machine.Spec) error
+	Stop(ctx context.Context, id string) error
+	Kill(ctx context.Context, id string) error
+	Drain(id string)
+	Probe(ctx context.Context, r machine.Replica) error
+	ReportHealth(id string, probe error)
+}
+
 // deployments keeps the replicas of each Deployment alive: real processes of this machine.
 type deployments struct {
 	deployments mirror[Deployment]
 	manifests   *informer.Informer[string, manifest.Manifest]
 	byApp       *cache.Index[string, string, machine.Replica] // of the cache of replicas
-	machine     *machine.Machine
+	machine     host
 	busy        func(addr string) bool // whether a replica has connections, or may still get one
 	events      *events.Recorder
 

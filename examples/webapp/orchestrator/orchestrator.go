@@ -65,6 +65,8 @@ type Orchestrator struct {
 	page     string       // the path of the status page, which no other copy has
 	events   *events.Recorder
 	machine  *machine.Machine
+	host     host // the machine, as controllers see it
+	parts    []manager.Part
 	manager  *manager.Manager
 	traffic  *services
 
@@ -151,7 +153,7 @@ func (o *Orchestrator) openSources(dir *manifest.Dir, db backend.Backend) error 
 	if err != nil {
 		return err
 	}
-	o.machine = m
+	o.machine, o.host = m, m
 	poller, replicas, err := polled(o, "replicas", m.List, func(r machine.Replica) string { return r.ID })
 	if err != nil {
 		return err
@@ -198,6 +200,14 @@ func (o *Orchestrator) wire() error {
 	}); err != nil {
 		return err
 	}
+	if err := o.wireControllers(); err != nil {
+		return err
+	}
+	return o.manager.Add(o.parts...)
+}
+
+// wireControllers makes the controllers.
+func (o *Orchestrator) wireControllers() error {
 	o.traffic = &services{services: o.services, byApp: o.byApp, events: o.events, log: o.cfg.Logger}
 	return errors.Join(
 		o.wireManifests(), o.wireWebApps(), o.wireDeployments(), o.wireServices(), o.wireProbes(),
@@ -225,7 +235,7 @@ func (o *Orchestrator) wireDeployments() error {
 	}
 	r := &deployments{
 		deployments: o.deployments, manifests: o.manifests, byApp: o.byApp,
-		machine: o.machine, busy: o.traffic.busy, events: o.events,
+		machine: o.host, busy: o.traffic.busy, events: o.events,
 		expected: tracked,
 	}
 	return o.add("deployments", 2, r.Reconcile, []controller.Expectations[string]{r.expected},
@@ -242,11 +252,12 @@ func (o *Orchestrator) wireServices() error {
 		return err
 	}
 	o.traffic.Controller = c
-	return o.manager.Add(o.traffic)
+	o.parts = append(o.parts, o.traffic)
+	return nil
 }
 
 func (o *Orchestrator) wireProbes() error {
-	r := &probes{replicas: o.replicas, machine: o.machine, interval: probeInterval, timeout: probeTimeout}
+	r := &probes{replicas: o.replicas, machine: o.host, interval: probeInterval, timeout: probeTimeout}
 	return o.add("probes", 8, r.Reconcile, nil, controller.For(o.replicas))
 }
 
@@ -264,7 +275,7 @@ func collect[C any](o *Orchestrator, children mirror[C]) error {
 		controller.For(children.cache), controller.For(o.apps.cache))
 }
 
-// add makes a controller and gives it to the manager.
+// add makes a controller, which is a part for the manager.
 func (o *Orchestrator) add(
 	name string, workers int, reconcile func(context.Context, string) (controller.Result, error),
 	expected []controller.Expectations[string], inputs ...controller.Input[string],
@@ -273,7 +284,8 @@ func (o *Orchestrator) add(
 	if err != nil {
 		return err
 	}
-	return o.manager.Add(c)
+	o.parts = append(o.parts, c)
+	return nil
 }
 
 // controller makes a controller that may read all caches, so it starts when they have synced. The manager runs their informers.

@@ -13,7 +13,7 @@ import (
 // probes asks each replica for its health, again and again.
 type probes struct {
 	replicas *informer.Informer[string, machine.Replica]
-	machine  *machine.Machine
+	machine  host
 	interval time.Duration // from one probe to the next
 	timeout  time.Duration // of a probe
 }

@@ -29,23 +29,41 @@ type services struct {
 	// mu is held from the look at the replicas until the load balancer has been told, so that busy never comes between,
 	// and guards the following.
 	mu        sync.Mutex
-	balancers *balancer.Set // of the present Run; nil before the first
+	balancers balancers // of the present Run; nil before the first
+}
+
+// balancers is a load balancer for each service, by name.
+type balancers interface {
+	Ensure(name string, port int, backends []string) error
+	Remove(name string)
+	Address(name string) string // "" without a load balancer
+	Busy(addr string) bool
+}
+
+// balancerSet has the load balancers of a *balancer.Set.
+type balancerSet struct{ *balancer.Set }
+
+func (s balancerSet) Address(name string) string {
+	if b, ok := s.Get(name); ok {
+		return b.Addr().String()
+	}
+	return ""
 }
 
 // Run runs the controller, and closes the load balancers when it has ended: whoever leads next needs their ports.
 func (c *services) Run(ctx context.Context) error {
-	balancers, err := balancer.NewSet(balancer.Config{Logger: c.log})
+	set, err := balancer.NewSet(balancer.Config{Logger: c.log})
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.balancers = balancers
+	c.balancers = balancerSet{set}
 	c.mu.Unlock()
 	err = c.Controller.Run(ctx)
 	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	// An error is a connection that was cut off because its client did not hang up. That is what the limit is for.
-	_ = balancers.Close(soon)
+	_ = set.Close(soon)
 	return err
 }
 
@@ -71,11 +89,7 @@ func (c *services) tell(name string, spec ServiceSpec) (ServiceStatus, error) {
 	defer c.mu.Unlock()
 	backends := readyBackends(c.byApp, name)
 	err := c.balancers.Ensure(name, spec.Port, backends)
-	status := ServiceStatus{Backends: len(backends)}
-	if b, ok := c.balancers.Get(name); ok {
-		status.Address = b.Addr().String()
-	}
-	return status, err
+	return ServiceStatus{Backends: len(backends), Address: c.balancers.Address(name)}, err
 }
 
 // busy reports whether a replica has connections, or may still get one. Once the cache shows that a replica is not ready,
