@@ -20,7 +20,7 @@ var (
 	ErrNotFound = errors.New("object not found")
 
 	// ErrExists is returned by a Create if there is an object under the key already.
-	ErrExists = errors.New("object exists already")
+	ErrExists = errors.New("object already exists")
 
 	// ErrConflict is returned if the stored object has another version or UID than the write expects. Read the object again, decide
 	// again, and write again, as [Patch] does.

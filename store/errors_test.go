@@ -35,7 +35,7 @@ func TestErrorsSayWhatAndWhy(t *testing.T) {
 		want string
 	}{
 		{getErr, `store: get app "app/1": object not found`},
-		{createErr, `store: create app "web": object exists already`},
+		{createErr, `store: create app "web": object already exists`},
 		{keyErr, `store: create app: invalid argument: the key is empty`},
 		{updateErr, `store: update app "web": object has changed: version is 2, not 1`},
 		{uidErr, `store: update app "web": object has changed: UID is "u1", not "u9"`},

@@ -58,6 +58,6 @@ func ExampleOpen() {
 	}
 	// Output:
 	// 3 replicas, version 3
-	// store: create App "web": object exists already
+	// store: create App "web": object already exists
 	// 3 replicas, version 3
 }

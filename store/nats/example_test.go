@@ -56,6 +56,6 @@ func ExampleOpen() {
 	}
 	// Output:
 	// 3 replicas, generation 1
-	// store: create App "shop": object exists already
+	// store: create App "shop": object already exists
 	// 3 replicas, generation 1
 }

@@ -41,7 +41,7 @@ func ExampleOpen() {
 	}
 	// Output:
 	// 3 replicas, version 1
-	// store: create App "shop": object exists already
+	// store: create App "shop": object already exists
 	// 3 replicas, version 1
 }
 
@@ -81,6 +81,6 @@ func ExampleWithTx() {
 	fmt.Println(invoices, "invoice over", cents, "cents")
 	// Output:
 	// <nil>
-	// store: create Tenant "acme": object exists already
+	// store: create Tenant "acme": object already exists
 	// 1 invoice over 500 cents
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -33,6 +34,12 @@ func TestMain(m *testing.M) {
 		os.Exit(starter(os.Args[2], os.Args[3]))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // for replicas: under the race detector each would take a second to exit
+	flag.Parse()
+	if limit := flag.Lookup("test.timeout").Value; limit.String() == "10m0s" {
+		if err := limit.Set("3m"); err != nil { // the default is too long to find out that one hangs
+			panic(err)
+		}
+	}
 	os.Exit(m.Run())
 }
 

@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +30,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" || len(os.Args) > 1 && os.Args[1] == "replica" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // of the processes to come: they need not linger for the race detector
+	os.Setenv("GORACE", "atexit_sleep_ms=0")               // of the processes to come: they need not linger for the race detector
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // if nohup runs the tests, the programs must not ignore it too
 	flag.Parse()
 	settings := map[string]string{"test.parallel": "16"} // they wait most of the time
 	if flag.Lookup("test.timeout").Value.String() == "10m0s" {
