@@ -16,7 +16,7 @@ import (
 
 // BenchmarkQueueHooks measures the cycle of BenchmarkQueueCycle with and without the seven metrics of client-go. With them,
 // each event is counted, each time observed, and twice a second, as client-go does, what is in process is looked at. What that
-// costs at the very least shows the floor: there a call looks at the clock and counts, and knows nothing of any key.
+// costs at the very least shows the floor: there a call reads the clock and counts, and knows nothing of any key.
 func BenchmarkQueueHooks(b *testing.B) {
 	const size = 100
 	keys := makeKeys(size)
@@ -115,7 +115,7 @@ func observedFloor(m *metrics) (queue, func()) {
 	return f, f.ShutDown
 }
 
-// lookingFloor is a floor that looks at the clock and counts as often as whoever gives the metrics has to. It is for one
+// lookingFloor is a floor that reads the clock and counts as often as whoever gives the metrics has to. It is for one
 // goroutine.
 type lookingFloor struct {
 	*floor

@@ -95,7 +95,7 @@ var scenarios = []scenario{
 	{title: "two lead: a renewal takes 4.9 s, then cut off", known: "some", play: func(w *leaseWorld) measure {
 		return slowReply(w, 4900*time.Millisecond)
 	}},
-	{title: "two lead: cancelled, ReleaseOnCancel, 8 s of drain", known: "most", play: drain},
+	{title: "two lead: canceled, ReleaseOnCancel, 8 s of drain", known: "most", play: drain},
 	{title: "two lead: cut off at 5 / 4.5 / 1 s", known: "some", play: func(w *leaseWorld) measure {
 		return cutOff(w, candidate{periods: periods{5 * time.Second, 4500 * time.Millisecond, time.Second}}, 0)
 	}},
@@ -186,7 +186,7 @@ func slowReply(w *leaseWorld, d time.Duration) measure {
 	return wrong(w.together())
 }
 
-// drain has the work go on for a while after the caller has cancelled. client-go asks its callers to wait for the work
+// drain has the work go on for a while after the caller has canceled. client-go asks its callers to wait for the work
 // before they cancel; here, as in many programs, one context ends both.
 func drain(w *leaseWorld) measure {
 	require.NoError(w.t, lead(w, candidate{periods: usual, release: true, drain: 8 * time.Second}, "b"))
@@ -216,7 +216,7 @@ func healLate(w *leaseWorld) {
 	pass(30 * time.Second)
 }
 
-// lateRelease delays all writes of a leader that is cancelled until another leads.
+// lateRelease delays all writes of a leader that is canceled until another leads.
 func lateRelease(w *leaseWorld) measure {
 	require.NoError(w.t, lead(w, candidate{periods: usual, release: true}, "b"))
 	begin := time.Now()

@@ -163,5 +163,5 @@ func LockForEver[K comparable, T any](x *Indexer[K, T]) {
 	x.lock()
 }
 
-// LockReadersOfIndexes takes the lock of those who read indexes, for ever.
+// LockReadersOfIndexes takes the lock of those who read indexes, forever.
 func LockReadersOfIndexes[K comparable, T any](x *Indexer[K, T]) { x.mu.RLock() }

@@ -149,7 +149,7 @@ func TestNoCodeOfTheUserRunsUnderALockOfReaders(t *testing.T) {
 	x.Replace([]*pod{{name: "a", nodes: []string{"1"}}, {name: "b", nodes: []string{"1"}}})
 	cache.AddIndex(x, values)
 	for range x.All() {
-		x.Upsert(&pod{name: "c", nodes: []string{"2"}}) // would wait for ever for a reader that holds the lock
+		x.Upsert(&pod{name: "c", nodes: []string{"2"}}) // would wait forever for a reader that holds the lock
 	}
 	for range ix.All("1") {
 		x.Delete("c")

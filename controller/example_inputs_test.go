@@ -127,7 +127,7 @@ func ExampleHandles() {
 	// [dispose of a]
 }
 
-// What is no informer calls Add: a webhook, say, or a loop over a channel. A controller may have several inputs, or none.
+// Code without an informer calls Add, such as a webhook or a loop over a channel. A controller may have several inputs, or none.
 func ExampleInput() {
 	l := newLamps()
 	inputs := []controller.Input[string]{controller.For(l.informer)}

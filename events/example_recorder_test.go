@@ -29,7 +29,7 @@ func ExampleRecorder() {
 	// Warning web NoCapacity 5 no machine has 4 cores free
 }
 
-// What is recorded can be logged, too.
+// Recorded events can also be logged.
 func ExampleConfig() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

@@ -289,7 +289,7 @@ func TestAQueueRunsOnceAtATime(t *testing.T) {
 	})
 }
 
-// A queue against a slice, with steps of a sink that takes one event at a time, some of which it refuses for ever.
+// A queue against a slice, with steps of a sink that takes one event at a time, some of which it refuses forever.
 func TestAQueueDoesWhatASliceDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(4) {

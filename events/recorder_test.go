@@ -141,7 +141,7 @@ func TestTheSinkMayUseTheRecorder(t *testing.T) {
 	var r *events.Recorder
 	seen := 0
 	r = must(events.NewRecorder(events.Config{Sink: func(e events.Event) {
-		seen = len(r.Events()) // would wait for ever if the lock were held
+		seen = len(r.Events()) // would wait forever if the lock were held
 		if e.Reason == "A" {
 			r.Normal(e.About, "B", "")
 		}

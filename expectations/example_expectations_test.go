@@ -93,7 +93,7 @@ func ExampleVersions() {
 	// true
 }
 
-// What has expired can be tried again at once: here it goes back to the queue.
+// A key whose expectations have expired can be tried again at once: here it goes back to the queue.
 func ExampleConfig() {
 	var queue []string
 	exp, err := expectations.NewVersions(expectations.Config[string]{

@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/informer/informertest"
 )
 
-// Who keeps a history, or counts, wants a call for each change, however long it takes. Another handler would be told here
-// that the site has been added, and then that it is gone.
+// A handler that keeps a history, or counts, needs a call for each change. Here, a handler without EveryEvent would get the
+// addition of the site and then its deletion.
 func ExampleHandler_everyEvent() {
 	src := informertest.NewSource(siteName)
 	sites, err := informer.New(src, siteName, informer.Config{})

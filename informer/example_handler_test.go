@@ -47,7 +47,7 @@ func ExampleHandler() {
 	// delete ulm
 }
 
-// A handler that joins late is told of the present first, and not called any more when it has been removed.
+// A handler that joins late gets the present objects first. After its removal it gets no more calls.
 func ExampleRegistration() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "south"})
@@ -141,7 +141,7 @@ func ExampleWaitForSync() {
 	// Output: informer: wait for sync of sites, tenants: startup took too long
 }
 
-// What goes wrong is reported; the informer goes on by itself.
+// Errors are reported, and the informer continues by itself.
 func ExampleConfig() {
 	src := informertest.NewSource(siteName)
 	src.Fail(errors.New("no route to host"))

@@ -14,7 +14,7 @@ type Site struct{ Name, Region string }
 
 func siteName(s Site) string { return s.Name }
 
-// A source is mirrored into a cache, and a handler is told of what changes.
+// An informer mirrors a source into a cache, and calls a handler for each change.
 func Example() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "south"})
@@ -54,7 +54,7 @@ func Example() {
 	// <nil>
 }
 
-// Whoever has written waits until the cache has seen it.
+// A writer waits until the cache shows its write.
 func ExampleInformer_WaitForVersion() {
 	src := informertest.NewSource(siteName)
 	sites, err := informer.New(src, siteName, informer.Config{})

@@ -156,7 +156,7 @@ func ExampleInformer_Reset() {
 	// version 4
 }
 
-// A handler that may lose what it is told is told of everything again from time to time.
+// A handler that may lose its calls gets all objects again from time to time.
 func ExampleHandler_resync() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "south"})

@@ -27,7 +27,7 @@ import (
 //     that is still open (pg_snapshot_xmin(pg_current_snapshot())). Writers do not wait for each other. Every open writing
 //     transaction in the cluster delays all readers.
 //   - Logical decoding, which delivers transactions in commit order. It needs wal_level=logical and a privilege, and a slot
-//     that nobody reads fills the disk.
+//     without a reader fills the disk.
 //
 // etcd's revision and the sequence of a NATS stream qualify as they are.
 type Version uint64

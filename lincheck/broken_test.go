@@ -189,7 +189,7 @@ func TestTheMachineKnowsRightFromWrong(t *testing.T) {
 			for i, o := range c.calls {
 				name, none := strings.CutSuffix(string(o), nothing)
 				history = append(history, porcupine.Operation{
-					Input: call{op: op(name)}, Output: answer{none: none, cancelled: true}, Call: int64(2 * i), Return: int64(2*i + 1),
+					Input: call{op: op(name)}, Output: answer{none: none, canceled: true}, Call: int64(2 * i), Return: int64(2*i + 1),
 				})
 			}
 			assert.Equal(t, c.legal, check(history) == porcupine.Ok)

@@ -93,8 +93,8 @@ func (r *recorder) done(key int) {
 
 func (r *recorder) cancel(key int) {
 	from := r.clock.Add(1)
-	cancelled := r.queue.Cancel(key)
-	r.note(call{cancel, key}, answer{cancelled: cancelled}, from, r.clock.Add(1))
+	canceled := r.queue.Cancel(key)
+	r.note(call{cancel, key}, answer{canceled: canceled}, from, r.clock.Add(1))
 }
 
 // drain is a shutdown, and a moment after it, until the return, at which each key is at rest.
@@ -184,8 +184,8 @@ func (r *recorder) work() {
 	}
 }
 
-// cancelled is the only key that is cancelled. Nothing is scheduled for it, so that what Cancel takes back is known.
-const cancelled = 0
+// canceled is the only key that is canceled. Nothing is scheduled for it, so that what Cancel takes back is known.
+const canceled = 0
 
 // tick is the unit of delays and of the pauses of producers.
 const (
@@ -198,8 +198,8 @@ func (r *recorder) produce(random *rand.Rand) {
 		key := random.IntN(keys)
 		switch n := random.IntN(16); {
 		case n == 0:
-			r.cancel(cancelled)
-		case n < 8 || n < 10 && key == cancelled:
+			r.cancel(canceled)
+		case n < 8 || n < 10 && key == canceled:
 			r.add(key)
 		case n < 10:
 			r.addAfter(key, tick*time.Duration(1+random.IntN(int(maxDelay/tick))))

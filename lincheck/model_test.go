@@ -27,9 +27,9 @@ const (
 
 // answer is what came back: from get and tryTake a key, or none; from cancel whether there was anything to take back.
 type answer struct {
-	key       int
-	none      bool
-	cancelled bool
+	key      int
+	none     bool
+	canceled bool
 }
 
 // state is that of one key, or rather of a queue of one key. The key is ready when it is dirty and not in process.
@@ -53,7 +53,7 @@ func (s state) step(c call, a answer) (bool, state) {
 		s.processing = false
 		return ok, s
 	case cancel:
-		ok := a.cancelled == s.dirty
+		ok := a.canceled == s.dirty
 		s.dirty = false
 		return ok, s
 	case shutDown:

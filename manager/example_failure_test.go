@@ -43,7 +43,7 @@ func ExampleFailure() {
 	sites := manager.Func("sites", func(ctx context.Context) error {
 		<-alone
 		if tries++; tries == 1 {
-			return nil // although nobody has told it to
+			return nil // although its context has not ended
 		}
 		cancel()
 		<-ctx.Done()

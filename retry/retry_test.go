@@ -166,7 +166,7 @@ func TestACancellationIsNotReportedAsTheConflictBeforeIt(t *testing.T) {
 		})
 		assert.Equal(t, 2, calls)
 		require.ErrorIs(t, err, context.Canceled)
-		assert.ErrorIs(t, err, errStop, "the function knew only that it was cancelled, the context knows why")
+		assert.ErrorIs(t, err, errStop, "the function knew only that it was canceled, the context knows why")
 		assert.False(t, retry.IsConflict(err), "%v", err)
 	})
 }

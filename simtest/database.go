@@ -96,7 +96,7 @@ func (db *database) accept(fences []backend.Fence) {
 	}
 }
 
-// commit writes next in the place of what is there.
+// commit replaces the present record by next.
 func (db *database) commit(actor, kind, key string, next backend.Record) change {
 	db.mu.Lock()
 	defer db.mu.Unlock()

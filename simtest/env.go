@@ -390,7 +390,7 @@ func (g *gate) Transact(
 				if f.Do == Conflict {
 					p.run.commit("somebody", kind, key, have) // as it was: only the version differs
 				}
-				continue // decides again, on what is there now
+				continue // decides again, on the present record
 			}
 		}
 		p.judgeWrite(kind, key, have, *next, decide)

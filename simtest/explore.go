@@ -187,7 +187,7 @@ func (x *explorer) corpus() {
 	}
 }
 
-// attempt tries a plan, and puts what comes of it into the report. It returns the run.
+// attempt tries a plan, and adds the result to the report. It returns the run.
 func (x *explorer) attempt(plan Plan) *run {
 	x.progress.step(x.t.Name(), time.Now())
 	f, doubts := x.try(plan)
@@ -302,8 +302,8 @@ func replay(t *testing.T, world func() World, plan Plan) (f *Failure, unmet []st
 	return f, unmet
 }
 
-// shrink returns the failure with as few faults and steps of the user as possible, and each fault as early as possible. What is
-// left fails in the same way.
+// shrink returns the failure with as few faults and steps of the user as possible, and each fault as early as possible. The
+// result fails in the same way.
 func (x *explorer) shrink(f *Failure) *Failure {
 	smaller := func(plan Plan) bool {
 		g, doubts := x.try(plan)

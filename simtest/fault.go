@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Plan is what goes wrong in one run: a few faults, each once. The text of a plan can be given to -simtest.plan.
+// Plan has the faults of one run, each of which happens once. The text of a plan can be given to -simtest.plan.
 type Plan []Fault
 
 // String returns the text of the plan, such as "crash-after(rmq update sts/a#1)".

@@ -23,7 +23,7 @@ func (r *run) park(p *process, waits *park) {
 			p.life.goOn(p)
 		}
 		if !p.inFlight.Load() && !slices.Contains(p.system.former, p) {
-			p.system.former = append(p.system.former, p) // nobody waits for the call
+			p.system.former = append(p.system.former, p) // no goroutine waits for the call
 		}
 		close(waits.resume)
 		return

@@ -48,7 +48,7 @@ var rules = []struct {
 	{ruleChurn, Bug, "The systems write again and again: two of them undo each other's work, or each write causes the next."},
 	{ruleOrphan, Bug, "An object is left although the life of each of its owners has ended: nobody will delete it."},
 	{ruleTwoOwners, Bug, "Two owners that live control one object, or one took it from the other: both will change and delete it."},
-	{ruleFinalizer, Bug, "An object is being deleted and a finalizer is left: it stays for ever, and so does its name."},
+	{ruleFinalizer, Bug, "An object is being deleted and a finalizer is left: it stays forever, and so does its name."},
 	{ruleLostWrite, Bug, "A write of the user was acknowledged, and the systems have undone it."},
 	{ruleStop, Bug, "A part has ended by itself, returned an error when it was told to stop, or has not stopped in time: the program would end, or hang."},
 	{ruleStaleWrite, Advisory, "A reconcile wrote on the basis of a cache that did not show the last write of the same system: it may do its work twice."},

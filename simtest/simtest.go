@@ -184,8 +184,8 @@ func (f *Failure) keep(t *testing.T) {
 }
 
 // Run explores the world, and fails t with the timeline of each sort of failure. The function makes the world: it is called for
-// every run, so that what it holds beside the stores, such as a fake of a cloud, is new in each. What is [Advisory] is logged in a
-// line, which go test -v shows.
+// every run, so that its other state, such as a fake of a cloud, is new in each. An [Advisory] failure is logged in one line, which
+// go test -v shows.
 //
 // Run writes each plan that failed to a file in testdata/simtest/<name of the test>, and tries the plans in that directory first.
 // Keep these files with the code. If the flag -simtest.plan is set, Run runs that plan alone.

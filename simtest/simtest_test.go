@@ -278,7 +278,7 @@ func TestAnEffectOfAFormerLeaderArrivesLate(t *testing.T) {
 		text := simtest.Timeline(t, world, fmt.Sprintf("late(s effect tell#1 by %d)", n))
 		require.Equal(t, 1, strings.Count(text, "arrives"))
 		var order []string
-		for _, line := range strings.Split(text, "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			for _, word := range []string{"STEP create", "CRASH", "STEP change", "arrives"} {
 				if strings.Contains(line, word) {
 					order = append(order, word)
@@ -357,7 +357,7 @@ func TestEachRuleFindsWhatItIsFor(t *testing.T) {
 		"a step that fails": {simtest.World{Steps: []simtest.Step{{
 			Name: "boom", Do: func(context.Context, *simtest.User) error { return errors.New("it broke") },
 		}}}, `step "boom": it broke`},
-		"a step that waits for ever": {simtest.World{Steps: []simtest.Step{{
+		"a step that waits forever": {simtest.World{Steps: []simtest.Step{{
 			Name: "wait", Do: func(context.Context, *simtest.User) error { return simtest.ErrNotYet },
 		}}}, `step "wait": simtest: not yet`},
 		"a cache of something else": {simtest.World{Systems: []simtest.System{{

@@ -3,6 +3,7 @@ package simtest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,10 +66,8 @@ func (g *reading) saw(names ...string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, have := range g.live {
-		for _, name := range names {
-			if have == name {
-				return true
-			}
+		if slices.Contains(names, have) {
+			return true
 		}
 	}
 	return false

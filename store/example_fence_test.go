@@ -35,7 +35,7 @@ func ExampleFence() {
 	// <nil>
 }
 
-// A record that does not decode is told of, and stops nothing else.
+// A record that does not decode is reported, and stops nothing else.
 func ExampleStats() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Who decides on what was read some time ago says so, and does no harm to an object that has come in the meantime.
+// A decision on an earlier read carries a precondition, so it does no harm to an object that was created meanwhile.
 func ExamplePrecondition() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})

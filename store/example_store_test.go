@@ -123,7 +123,7 @@ func ExampleMemoryConfig() {
 	// Output: uid-1
 }
 
-// What is no plain data cannot be opened.
+// A type that is not plain data cannot be opened.
 func ExampleMemory() {
 	type Session struct {
 		User string

@@ -148,7 +148,7 @@ func TestTimesAreThoseOfTheStore(t *testing.T) {
 func TestANewUIDMayUseTheStore(t *testing.T) {
 	var apps store.Store[App]
 	apps = must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "app", store.Config[App]{NewUID: func() string {
-		l, err := apps.List(context.Background()) // would wait for ever if Create held the lock
+		l, err := apps.List(context.Background()) // would wait forever if Create held the lock
 		require.NoError(t, err)
 		return fmt.Sprint("after", l.Version)
 	}}))

@@ -45,7 +45,7 @@ func main() {
 		func(context.Context) (bool, error) { return false, nil })
 	fmt.Println("timeout:", errors.Is(err, wait.ErrTimeout), "interrupted:", wait.Interrupted(err))
 
-	// Pieces run beside each other. None stops another, and a panic is an error like others.
+	// Pieces run concurrently. A failed piece does not stop the others, and a panic is an error like any other.
 	err = wait.Parallelize(ctx, 2, 4, func(_ context.Context, i int) error {
 		switch i {
 		case 1:

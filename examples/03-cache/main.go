@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache/mutation"
 )
 
-// Machine is what is cached. Whoever reads it from a cache must not change it.
+// Machine is a cached object. Readers of a cache must not modify it.
 type Machine struct {
 	Name    string
 	Site    string

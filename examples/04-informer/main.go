@@ -57,7 +57,7 @@ func main() {
 	fmt.Println(<-told)
 	fmt.Println(<-told)
 
-	// A handler may come at any time. It is told exactly what is there now, and then what changes.
+	// A handler may join at any time. It gets exactly the objects that exist now, and then each change.
 	late := make(chan string)
 	registration, err := certificates.AddHandler(informer.Handler[string, Certificate]{
 		OnAdd: func(c Certificate, _ bool) { late <- fmt.Sprintf("%s, serial %d", c.Domain, c.Serial) },

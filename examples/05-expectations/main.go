@@ -1,5 +1,5 @@
-// Command 05-expectations starts servers by a cache that lags behind. Who trusts the cache starts some of them twice. Who
-// waits until it shows his own work does not, and there are three ways to know when that is.
+// Command 05-expectations starts servers from a cache that lags behind. A controller that trusts the cache starts some of them
+// twice. A controller that waits until the cache shows its own writes does not. There are three ways to know when that is.
 package main
 
 import (

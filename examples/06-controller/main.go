@@ -1,5 +1,5 @@
-// Command 06-controller reconciles sites whose world works at once, or later, or never. Who writes a site waits until that
-// has been acted upon, and learns when it never will.
+// Command 06-controller reconciles sites. Some succeed at once, some later, and some never. The writer of a site waits until the
+// write has been reconciled, and learns if that never happens.
 package main
 
 import (

@@ -59,7 +59,7 @@ func ExampleSource_Hold() {
 	// true
 }
 
-// An outage in which a deletion is missed: the handler is told of it all the same.
+// An outage hides a deletion from the watch. The handler learns of it all the same.
 func ExampleSource() {
 	type Site struct{ Name, Region string }
 	src := informertest.NewSource(func(s Site) string { return s.Name })

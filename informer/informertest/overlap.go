@@ -82,7 +82,7 @@ func (w *world[T]) overlap(first, second Change) {
 	w.revs = max(w.revs, first.Rev, second.Rev)
 	w.put("a")
 	w.put("z")
-	caches.converge() // and what comes after is told as well
+	caches.converge() // later changes arrive as well
 }
 
 // manyWriters has several writers write several objects each while caches come, list, and follow.

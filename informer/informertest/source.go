@@ -179,7 +179,7 @@ func (s *Source[K, T]) Release() {
 }
 
 // Send tells the watches that are open ev, as it is: one that comes twice, is of an old version, or has no type. Watches
-// that start at an earlier version than the present one are told of it, too. It changes neither objects nor version.
+// that start at an earlier version than the present one receive it, too. It changes neither objects nor version.
 func (s *Source[K, T]) Send(ev informer.Event[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

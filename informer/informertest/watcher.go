@@ -214,7 +214,7 @@ func (r *watcher[T]) end() error {
 	return r.errs[0]
 }
 
-// within waits for what comes from a goroutine, and fails when it does not.
+// within waits for a value of a goroutine, and fails if none comes in time.
 func within(t testing.TB, what string, result <-chan error) error {
 	t.Helper()
 	timer := time.NewTimer(Patience)

@@ -8,8 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
-// What is polled carries an ETag, so nothing else is compared. One of the rows is half written: it keeps its last good
-// state.
+// Polled objects carry an ETag, so nothing else is compared. One of the rows is half written: it keeps its last good state.
 func ExampleConfig() {
 	type row struct{ Name, ETag string }
 	rows := []row{{Name: "ulm", ETag: "1"}, {Name: "kiel", ETag: "1"}}

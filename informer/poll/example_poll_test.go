@@ -34,8 +34,7 @@ func (v *inventory) change(f func(map[string]Site)) {
 	f(v.sites)
 }
 
-// Something that can only be listed becomes a source by polling. Who knows that something has changed does not wait for
-// the next poll.
+// Polling makes a source of anything that can be listed. Code that knows of a change need not wait for the next poll.
 func ExampleSource_Nudge() {
 	inv := &inventory{sites: map[string]Site{"ulm": {"ulm", "south"}}}
 	src, err := poll.New(inv.list, siteName, poll.Config[Site]{

@@ -7,11 +7,11 @@ import "sync"
 type Signal struct {
 	mu sync.Mutex
 	// mu guards the following.
-	woken chan struct{} // is closed by the next Wake; nil if nobody has asked for it
+	woken chan struct{} // is closed by the next Wake; nil without a caller of Next
 }
 
-// Next returns a channel that the next Wake closes. Whoever looks for something and then waits calls it before the look,
-// or misses what happens in between.
+// Next returns a channel that the next Wake closes. Call it before you look for something and then wait.
+// Otherwise you miss a change between the two.
 func (s *Signal) Next() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

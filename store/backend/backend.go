@@ -74,7 +74,7 @@ type Backend interface {
 //
 // An error ends the Transact, which returns it as it is and writes nothing.
 //
-// Decide is quick and pure: it may be called several times, each time with what is there by then, and the last call
+// Decide is quick and pure: it may be called several times, each time with the record of that moment, and the last call
 // counts. It calls no backend. It does not change or keep the bytes and maps of the record, and nobody changes those
 // that it returns.
 type Decide func(have Record) (next *Record, err error)

@@ -27,7 +27,7 @@
 //     Lock it last in the transaction.
 //   - pg_current_xact_id() in the row, with readers that stop below pg_snapshot_xmin(pg_current_snapshot()). It needs no
 //     lock, but the oldest open transaction of the whole cluster that writes holds all readers back.
-//   - Logical decoding, which delivers in commit order. It needs a privilege, and a slot that nobody reads fills the disk.
+//   - Logical decoding, which delivers in commit order. It needs a privilege, and a slot without a reader fills the disk.
 //   - etcd's revision and the sequence of a NATS stream, which are given at the commit.
 //   - An offset in a log that one writer at a time appends to.
 //
@@ -70,7 +70,7 @@
 //
 // # Shutdown
 //
-// The engine starts nothing and closes nothing. Who opens a database closes it.
+// The engine starts nothing and closes nothing. The code that opens a database closes it.
 //
 // # Testing
 //

@@ -279,7 +279,7 @@ type follower struct {
 	held    map[string]object
 	seen    informer.Version
 	err     error
-	changed chan struct{} // closed when seen or err changes; nil while nobody waits
+	changed chan struct{} // closed when seen or err changes; nil without a waiter
 }
 
 // follow lists once and watches from there until ctx ends. It lists again only if the backend has forgotten.

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// ErrLost is the error of a call whose request or reply was lost. Whoever gets it cannot know whether the write was applied.
+// ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether the write was applied.
 var ErrLost = errors.New("the connection was lost, the outcome is unknown")
 
 // Rule says which calls of an [Interceptor], or which events of its watches, a fault hits:

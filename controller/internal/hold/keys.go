@@ -32,7 +32,7 @@ type Keys[K comparable] struct {
 	on      []int // of the keys of waiting, by what they wait for
 	n       int
 	changes uint64        // of n
-	empty   chan struct{} // closed, and dropped, when n falls to 0; nil while nobody waits for that
+	empty   chan struct{} // closed, and dropped, when n falls to 0; nil without a waiter
 }
 
 // Later is a key for the next Run.

@@ -100,7 +100,7 @@ func feed[K, S comparable, T any](
 	}
 	return &Feed[K]{source: inf, retries: retries, present: present, join: func(ctx context.Context) (*informer.Registration, error) {
 		return inf.AddHandler(restrict(ctx, o, r, inf, informer.Handler[S, T]{
-			// Who has acted on a state that is merged away would not hear that it has gone.
+			// A reconcile that acted on a state that is merged away would not learn that the state is gone.
 			EveryEvent: true,
 			OnAdd: func(obj T, initial bool) {
 				what := added

@@ -20,7 +20,7 @@ type Feeds[K comparable] struct {
 	mu sync.Mutex
 	// mu guards the following. Invariant: attaching is nil while attached is not.
 	attached  *attachment   // nil while the feeds are not started
-	attaching chan struct{} // closed, and dropped, when attached is set; nil while nobody waits for that
+	attaching chan struct{} // closed, and dropped, when attached is set; nil without a waiter
 }
 
 // attachment is what one Start has made of the feeds.

@@ -24,7 +24,7 @@ type Balancer struct {
 	turn     int                   // index of the backend that is next
 	closed   bool                  // shut was called
 	conns    map[net.Conn]struct{} // both sides of what is open; nil when cut
-	sent     map[string]int        // by backend: connections that it has, or that are being dialled; none is zero
+	sent     map[string]int        // by backend: connections that it has, or that are being dialed; none is zero
 	stats    Stats
 }
 

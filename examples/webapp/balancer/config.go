@@ -22,7 +22,7 @@ type Config struct {
 	// on; Listen ignores it. Defaults to 5s.
 	Drain time.Duration
 
-	// Logger receives what goes wrong with connections. Defaults to slog.Default().
+	// Logger receives errors of connections. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

@@ -11,11 +11,11 @@
 //
 // # Guarantees
 //
-//  1. Connections go to the backends in turn. One that cannot be dialled is skipped: a new connection tries each
+//  1. Connections go to the backends in turn. A backend that cannot be dialed is skipped: a new connection tries each
 //     backend once, beginning with the one whose turn it is. When none can be had, the client's connection is closed.
 //  2. SetBackends is for connections accepted from then on. An open connection stays with its backend.
 //  3. A backend that was taken out, and of which [Balancer.Busy] says no, has no connection and gets none: neither one that
-//     is being dialled nor one that was accepted before. Whoever stops backends waits for that.
+//     is being dialed nor one that was accepted before. Wait for that before you stop a backend.
 //  4. Each side's end of sending is passed on to the other side, which may go on sending. When either side breaks, both
 //     are closed.
 //  5. A balancer that changes its port serves on the new one before it leaves the old one. Balancers of one Set that

@@ -67,7 +67,7 @@ func (b *Balancer) dialOne(addr string) (net.Conn, error) {
 func join(a, b *net.TCPConn) {
 	forward := func(to, from *net.TCPConn) {
 		if _, err := io.Copy(to, from); err != nil {
-			a.Close() // and so ends the other direction, which might wait for ever
+			a.Close() // and so ends the other direction, which might wait forever
 			b.Close()
 			return
 		}

@@ -12,7 +12,7 @@ import (
 
 // Probe asks a replica whether it is well: GET /healthz has to answer 200 and the replica's ID before the deadline of ctx. A
 // nil error says that it did, and ErrUnhealthy that it did not. Any other error says that it could not be asked: ctx was
-// cancelled, or this process is short of descriptors, memory or ports. Probe changes nothing; see [Machine.ReportHealth].
+// canceled, or this process is short of descriptors, memory or ports. Probe changes nothing; see [Machine.ReportHealth].
 func (m *Machine) Probe(ctx context.Context, r Replica) error {
 	if err := probe(ctx, r); err != nil {
 		return fmt.Errorf("machine: probe %q: %w", r.ID, err)

@@ -37,7 +37,7 @@ type content struct {
 //
 // Invariants: only its starter and its process lock it exclusively, both through one open file, and for life. Whoever
 // looks whether it is alive locks it shared, so that lookers do not take each other for the process. A record that was
-// free once is free for ever.
+// free once is free forever.
 type record struct {
 	*os.File
 	dir, id string

@@ -74,7 +74,7 @@ func (m *Machine) spawn(ctx context.Context, rec *record, s Spec) (int, error) {
 	_ = cmd.Process.Release() // of a handle that we do not need: Run waits by pid, signals go by the record
 
 	m.mu.Lock()
-	m.children[pid] = &child{id: s.ID} // nobody has waited for it yet, so the pid cannot be another's
+	m.children[pid] = &child{id: s.ID} // it is not reaped yet, so no other process can have the pid
 	m.mu.Unlock()
 	select {
 	case m.started <- struct{}{}:

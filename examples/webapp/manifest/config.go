@@ -10,7 +10,7 @@ import (
 // Config sets up a [Dir]. Its zero value is usable.
 type Config struct {
 	// ReadTimeout bounds how long one read may take: of the directory, or of one file. A read that takes longer goes on,
-	// since no system call can be interrupted, but nobody waits for it. Defaults to 1s.
+	// since no system call can be interrupted, but no caller waits for it. Defaults to 1s.
 	ReadTimeout time.Duration
 
 	// Report is called with each new problem of a file, an [*Error], once: not again before the problem has changed

@@ -17,10 +17,10 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// errNoReader says that nobody reads what the program prints.
-var errNoReader = errors.New("webapp: nobody reads the output any more")
+// errNoReader says that the reader of the output is gone.
+var errNoReader = errors.New("webapp: the reader of the output is gone")
 
-// output is where the program prints. When nobody reads it any more, as after | head, gone is called.
+// output is where the program prints. It calls gone when the reader is gone, as after | head.
 type output struct {
 	io.Writer
 	gone func(error)

@@ -58,7 +58,7 @@ func runDemo(ctx context.Context, cfg Config) (err error) {
 	rejected := make(chan struct{}, 1)
 	o, err := New(Config{
 		Manifests: manifests, State: stateOf(dir), Database: cfg.Database, Out: cfg.Out, Logger: cfg.Logger,
-		Lease: 10 * time.Second, // nobody waits for it, and a busy machine does not lose it
+		Lease: 10 * time.Second, // the demo does not wait for it, and a busy machine does not lose it
 		Observe: func(e events.Event) {
 			if e.Reason == reasonRejected {
 				select {
@@ -200,7 +200,7 @@ func (d *demo) halfWrite(ctx context.Context) error {
 	select {
 	case <-d.rejected:
 	case <-ctx.Done():
-		return fmt.Errorf("nobody has seen that the file is broken: %w", context.Cause(ctx))
+		return fmt.Errorf("the broken file was not noticed: %w", context.Cause(ctx))
 	}
 	if err := d.curl(ctx); err != nil {
 		return err

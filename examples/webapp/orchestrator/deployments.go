@@ -98,7 +98,7 @@ func (c *deployments) remove(ctx context.Context, app string, replicas []machine
 	return controller.Result{}, nil
 }
 
-// start starts n replicas. What is expected is said first: the event may be faster than the return of the call.
+// start starts n replicas. It records the expectation first: the event may arrive before the call returns.
 func (c *deployments) start(ctx context.Context, d store.Object[Deployment], n int) error {
 	if n == 0 {
 		return nil

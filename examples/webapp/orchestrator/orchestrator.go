@@ -330,7 +330,7 @@ func mayAct(ctx context.Context) error {
 	return leadership.Err()
 }
 
-// stopReplicas is the last that a leader does. What goes wrong is said by leftBehind, with what to do about it.
+// stopReplicas is the last act of a leader. If it fails, leftBehind prints the reason and what to do about it.
 func (o *Orchestrator) stopReplicas(ctx context.Context) error {
 	o.unstopped = o.machine.StopAll(ctx)
 	return nil

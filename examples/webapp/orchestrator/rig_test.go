@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// generous bounds what would otherwise wait for ever. No test takes as long.
+// generous bounds what would otherwise wait forever. No test takes as long.
 const generous = 20 * time.Second
 
 // rig is an orchestrator in directories of its own.

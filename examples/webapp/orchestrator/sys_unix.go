@@ -20,7 +20,7 @@ func notifyHangup(c chan<- os.Signal) {
 	}
 }
 
-// survivePipes makes writes to an output that nobody reads fail with EPIPE. By default the signal would end the program.
+// survivePipes makes writes to an output without a reader fail with EPIPE. By default the signal would end the program.
 func survivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // mine reports whether a file belongs to the user of this process.

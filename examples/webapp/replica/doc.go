@@ -14,14 +14,14 @@
 //
 //  1. With -record N, file descriptor N is the replica's record. The replica holds an exclusive flock on it from
 //     before it listens until its process is dead, however it dies. A lock that somebody else holds is an error.
-//  2. It appends one line to the record, {"pid":1,"port":2}, after it has begun to listen. Whoever reads a port there
-//     can connect to it.
+//  2. It appends one line to the record, {"pid":1,"port":2}, after it has begun to listen. So a
+//     reader of the port can connect to it.
 //  3. No child of the replica would inherit the record.
 //  4. SIGTERM and SIGINT end it: it takes no more connections, finishes the requests in flight within two seconds, and exits
-//     with status 0. Whoever sends the signal first waits until a load balancer in front of it sends no more: a replica
-//     cannot know of connections that are on their way.
-//  5. When its record is removed while it is alive, which no machine does, it ends in the same way: nobody can find it
-//     any more, and it would live for ever.
+//     with status 0. Before you send the signal, wait until the load balancer in front of it sends no more connections: a
+//     replica cannot know of connections that are on their way.
+//  5. When its record is removed while it is alive, which no machine does, it ends in the same way. Otherwise it would live
+//     forever, because no machine could find it.
 //
 // # Shutdown
 //

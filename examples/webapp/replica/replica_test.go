@@ -249,7 +249,7 @@ func TestWhatCannotRunSaysWhy(t *testing.T) {
 	}{
 		{"an ID is required", "-app a", nil, 2, "usage: replica -id ID"},
 		{"there is nothing but flags", "-id a-1 more", nil, 2, "usage: replica -id ID"},
-		{"an unknown flag", "-id a-1 -colour blue", nil, 2, "flag provided but not defined: -colour"},
+		{"an unknown flag", "-id a-1 -color blue", nil, 2, "flag provided but not defined: -color"},
 		{"a record that is not open", "-id a-1 -record 77", nil, 1, "replica: lock record: bad file descriptor"},
 		{"a record that another process holds", "-id a-1 -record 3", taken, 1, "replica: lock record: resource temporarily unavailable"},
 		{"a record that cannot be written", "-id a-1 -record 3", readOnly, 1, "replica: write record:"},
