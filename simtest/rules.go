@@ -96,7 +96,6 @@ type problem struct {
 	rule  Rule
 	about string // with the rule, tells one sort of problem from another
 	text  string // a sentence
-	entry int    // how many lines the timeline had
 }
 
 func (p *problem) sort() string { return string(p.rule) + " " + p.about }
