@@ -11,7 +11,7 @@ import (
 )
 
 // names checks that what a Markdown file names in a code span, as `store.Memory` or `informer.Handler.Filter`, is there.
-// What is qualified by anything but a package of this repository is not looked at.
+// Names that are qualified by anything but a package of this repository are skipped.
 func names(t *tree) (problems []string) {
 	packages, declared := declarations(t)
 	span, name := regexp.MustCompile("`[^`]+`"), regexp.MustCompile(`\b([a-z]\w*)\.[A-Z]\w*(\.[A-Z]\w*)*`)

@@ -94,7 +94,7 @@ func exchange(q queue, n, producers int, keys, stops []string, see func(key stri
 		q.Add(stop)
 	}
 	workers.Wait()
-	// What was added while it was in process stands behind the stops.
+	// Keys that were added while in process stand behind the stops.
 	rest := 0
 	for q.Len() > 0 {
 		key, _ := q.Get()

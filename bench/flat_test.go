@@ -19,7 +19,7 @@ type flat struct {
 	keys     []flatKey
 	in       int
 	heap     []flatWakeup
-	ring     []uint32 // the numbers of what waits, of which there are n, from first on
+	ring     []uint32 // the numbers of the n waiting keys, from first on
 	first, n int
 	arrived  *sync.Cond
 	sleepers int
@@ -168,7 +168,7 @@ func (f *flat) Done(key string) {
 	*done = flatKey{}
 }
 
-// Len implements later. What waits is counted, as elsewhere.
+// Len implements later. Delayed keys count, as elsewhere.
 func (f *flat) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

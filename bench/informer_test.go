@@ -356,7 +356,7 @@ func listWatch(b *testing.B, m shared, handlers int, listed, first, last []*thin
 }
 
 // BenchmarkInformerBlockedHandler measures the memory that 20,000 updates of one object of 1 KiB cost while a handler is
-// blocked and another one is told of all of them.
+// blocked and another one gets all of them.
 func BenchmarkInformerBlockedHandler(b *testing.B) {
 	const updates = 20_000
 	for _, impl := range informers[:1:1] {

@@ -108,7 +108,7 @@ func mallocCount() uint64 {
 	return stats.Mallocs
 }
 
-// The bounds of the soak: what waits for a stalled handler costs at most soakBacklog bytes for each object, besides the
+// The bounds of the soak: the pending calls of a stalled handler cost at most soakBacklog bytes for each object, besides the
 // last object that it knows; and when it has caught up, nothing is kept but soakRest, and soakTable bytes for each object:
 // keys have come and gone, so that the table of the cache may have grown to twice its size.
 const (

@@ -204,7 +204,7 @@ func sameIdentity(w *leaseWorld) measure {
 	return wrong(w.together())
 }
 
-// healLate cuts the leader off and heals its way soon after another has begun to lead. What waits then arrives. setpoint has
+// healLate cuts the leader off and heals its way soon after another has begun to lead. Then the pending messages arrive. setpoint has
 // a long RequestTimeout, so that calls still wait.
 func healLate(w *leaseWorld) {
 	require.NoError(w.t, lead(w, candidate{periods: usual, release: true, request: 9900 * time.Millisecond}, "b", "c"))

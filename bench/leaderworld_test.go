@@ -65,7 +65,7 @@ type leaseWorld struct {
 	clobbered int       // how often a replica has emptied the record of another
 }
 
-// cut is the loss of all messages of a replica. What waits at its end arrives.
+// cut is the loss of all messages of a replica. At its end, pending messages arrive.
 type cut struct {
 	over    chan struct{} // closed at its end
 	timeout time.Duration // after which the driver gives a call up; 0 is when the caller's context ends, negative is never

@@ -38,7 +38,7 @@ func BenchmarkQueueMemoryKeptRateLimited(b *testing.B) {
 	})
 }
 
-// BenchmarkQueueDelayedKeys measures the memory of a key that is to be added in an hour, when there are size of them. The
+// BenchmarkQueueDelayedKeys measures the memory of a key that is due in an hour, with size of them. The
 // keys themselves do not count.
 func BenchmarkQueueDelayedKeys(b *testing.B) {
 	measureMemory(b, million, million, "B/key", func(q delaying, keys []string) {

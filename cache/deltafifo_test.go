@@ -70,7 +70,7 @@ func TestAKeyThatOnlyWaitsIsFoundDeletedByReplace(t *testing.T) {
 	require.NoError(t, f.Update(b(2), 1)) // waits and is known
 	require.NoError(t, f.Add(a(1), 2))    // only waits
 	require.NoError(t, f.Replace(nil, 3))
-	require.Equal(t, []string{"b: Deleted? 2"}, drain(t, f, x), "and nobody has seen a")
+	require.Equal(t, []string{"b: Deleted? 2"}, drain(t, f, x), "and a is unseen")
 
 	unasked := newFIFO(nil) // nobody can say who has seen a
 	require.NoError(t, unasked.Add(a(1), 2))

@@ -13,7 +13,7 @@ import (
 )
 
 // TestIterationWhileThingsChange writes in the body of loops that are longer than a batch, and checks the contract:
-// what is there all the time is yielded once and in order, nothing is yielded twice, and the loop ends.
+// an object that exists all the time is yielded once and in order, nothing is yielded twice, and the loop ends.
 func TestIterationWhileThingsChange(t *testing.T) {
 	t.Parallel()
 	const keys = 200
@@ -25,7 +25,7 @@ func TestIterationWhileThingsChange(t *testing.T) {
 		}
 		loops := map[string]struct {
 			seq iter.Seq[string]
-			now func() []string // what is there
+			now func() []string // the present objects
 		}{
 			"Indexer.All": {keysOf(p.x.All()), func() []string { return p.model.keys }},
 			"Index.All":   {keysOf(p.indexes[0].All("1")), func() []string { return p.model.indexes[0].members["1"] }},

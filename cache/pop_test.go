@@ -58,7 +58,7 @@ func TestPop(t *testing.T) {
 			require.Equal(t, 1, f.Len())
 		})
 	})
-	t.Run("after Close it returns what waits, and then ErrClosed", func(t *testing.T) {
+	t.Run("after Close it returns the pending keys, and then ErrClosed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x := newPods()
 			x.Upsert(b(1))

@@ -26,7 +26,7 @@ func TestTheVersionIsThatOfTheOldestChangeThatWaits(t *testing.T) {
 	f := newFIFO(x)
 	require.Zero(t, f.Version())
 	require.NoError(t, f.Add(a(1), 10))
-	require.Zero(t, f.Version(), "nobody has said what was before 10")
+	require.Zero(t, f.Version(), "the state before 10 is unknown")
 	require.NoError(t, f.Add(b(1), 20))
 	require.NoError(t, f.Update(a(2), 50))
 	f.Bookmark(60)

@@ -209,7 +209,7 @@ func TestWhatIsHeldForExpectationsHoldsUpNoDrainAndIsAskedAgainByTheNextRun(t *t
 		assert.Equal(t, time.Second, time.Since(began))
 		assert.Equal(t, []string{"busy"}, keysOf(reports.take()))
 		_, listeners := exp.count()
-		assert.Zero(t, listeners, "nobody is told between runs")
+		assert.Zero(t, listeners, "no listeners between runs")
 		assert.Equal(t, 3, c.Stats().Queue.Ready)
 		c.CheckInvariants(t)
 

@@ -34,7 +34,7 @@ func TestWhenChoosesUpdatesAndNothingElse(t *testing.T) {
 			When(func(_, new object) bool { return new.Owner != "other" }))
 		start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()), "what is there")
+		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()), "the present objects")
 		s.set(object{Key: "a", Value: 1, Owner: "x"})
 		synctest.Wait()
 		assert.Empty(t, reports.take())

@@ -304,7 +304,7 @@ func TestEachOutcomeOfAReconcileInFlightAtAStop(t *testing.T) {
 			synctest.Wait()
 			assert.False(t, r.ended(), "the reconcile has not")
 			close(leave)
-			require.NoError(t, r.stop(), "what waits for another try is not what was to be drained")
+			require.NoError(t, r.stop(), "a drain leaves keys in backoff")
 			assert.Equal(t, e.outcome, reports.take()[0].Outcome, "the stop is no reason to stop the work")
 
 			start(t, c.Run)

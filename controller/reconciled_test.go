@@ -65,7 +65,7 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 		require.NoError(t, c.WaitReconciled(t.Context(), "a", wrote{"Thing", 2}), "once more")
 		assert.Equal(t, time.Second, time.Since(began))
 		assert.Len(t, reports.take(), 1)
-		require.NoError(t, c.WaitReconciled(t.Context(), "nobody has ever named it", wrote{"Thing", 1}))
+		require.NoError(t, c.WaitReconciled(t.Context(), "never added", wrote{"Thing", 1}))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

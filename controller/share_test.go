@@ -114,7 +114,7 @@ func TestAcquiredAddsTheKeysOfTheSlotThatTheWatchesKnow(t *testing.T) {
 			controller.Watches(things, func(_ context.Context, o object) ([]string, error) { return []string{o.Owner}, nil }))
 		c.Acquired(3) // shares nothing yet
 		c.Share(byText{})
-		c.Acquired(3) // does not run: what is there comes with the Run
+		c.Acquired(3) // does not run: the present objects come with the Run
 		assert.Empty(t, c.Snapshot())
 		r := start(t, c.Run)
 		synctest.Wait()

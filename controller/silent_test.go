@@ -103,7 +103,7 @@ func TestASourceThatBreaksItsPromiseOfBookmarksIsSilent(t *testing.T) {
 					time.Sleep(10 * time.Second)
 					yield(informer.Event[object]{Type: informer.Bookmark}, nil)
 				}
-				idle(ctx, yield) // the connection is dead, and nobody has told
+				idle(ctx, yield) // the connection is dead, without a sign
 			}}}), time.Second)
 			for range 300 + 20 {
 				time.Sleep(time.Second)

@@ -100,7 +100,7 @@ func TestStatsSayWhatHoldsTheKeys(t *testing.T) {
 
 		w.c.PauseKey("p")
 		w.c.Add("p")
-		assert.Equal(t, none, w.c.Stats().HeldBy, "nobody has tried it")
+		assert.Equal(t, none, w.c.Stats().HeldBy, "it was never tried")
 		w.c.Step(t.Context(), "p")
 		assert.Equal(t, with(map[string]int{"pause": 1}), w.c.Stats().HeldBy)
 		assert.Equal(t, 1, w.c.Stats().Held)

@@ -241,7 +241,7 @@ func TestEveryOrderOfStepsComesToTheTruth(t *testing.T) {
 	}
 }
 
-// TestWhatAReconcileHasSeenForAMomentIsToldToo is why watches are told of every event, also those of their own keys. An object
+// TestWhatAReconcileHasSeenForAMomentIsToldToo is why watches receive every event, also those of their own keys. An object
 // comes and goes while the watch is behind. In between a reconcile, which something else has asked for, has acted on it. If
 // the two events were merged to nothing, no reconcile would clean up.
 func TestWhatAReconcileHasSeenForAMomentIsToldToo(t *testing.T) {

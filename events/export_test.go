@@ -48,7 +48,7 @@ func (r *Recorder) CheckInvariants() error {
 			return fmt.Errorf("%v happened %d times from %v to %v", e.About, e.Count, e.First, e.Last)
 		}
 		if before := el.Prev(); before != nil && e.Last.Before(before.Value.(*Event).Last) {
-			return fmt.Errorf("%v is newer than what comes after it", before.Value)
+			return fmt.Errorf("%v is newer than its successor", before.Value)
 		}
 	}
 	return r.limits.check()
@@ -65,7 +65,7 @@ func (l *limits) check() error {
 			return fmt.Errorf("%v is not to be found", b.about)
 		}
 		if before := el.Prev(); before != nil && b.used.Before(before.Value.(*buckets).used) {
-			return fmt.Errorf("%v was used before what comes before it", b.about)
+			return fmt.Errorf("%v was used before its predecessor", b.about)
 		}
 		for _, full := range b.full {
 			if full.Sub(b.used) > l.span {

@@ -23,7 +23,7 @@ func (v *Versions[K]) CheckInvariants() error {
 // Less says whether the page at place i of the heap is before the one above it.
 func (v *Versions[K]) Less(i int) bool { return v.next.Less(i, (i-1)/2) }
 
-// Peek is Expires that nobody hears the answer of, and says whether somebody has asked.
+// Peek is Expires without its effects. It also reports whether a caller of Expires waits.
 func (c *Counted[K]) Peek(key K) (at time.Time, waiting, asked bool)     { return c.book.peek(key) }
 func (t *Tracked[K, ID]) Peek(key K) (at time.Time, waiting, asked bool) { return t.book.peek(key) }
 func (v *Versions[K]) Peek(key K) (at time.Time, waiting, asked bool)    { return v.book.peek(key) }

@@ -162,7 +162,7 @@ func TestWhoIsToldMayCallEverything(t *testing.T) {
 	require.Equal(t, []string{"a", "a", "a"}, told)
 }
 
-// Whoever asks, hears that a key waits, and then sleeps until it is told, is always told.
+// A caller that asks, learns that a key waits, and then sleeps until Notify, is always woken.
 func TestNoCallIsLostBetweenTheQuestionAndTheEvent(t *testing.T) {
 	v := must(expectations.NewVersions(expectations.Config[int]{TTL: -1}))
 	const keys, rounds = 3, 300

@@ -87,7 +87,7 @@ func (d *Driver[K, T]) Resync() {
 // Handlers returns the number of handlers that have joined ever.
 func (d *Driver[K, T]) Handlers() int { return len(d.listeners) }
 
-// Deliver makes the calls of what waits longest for handler i. It returns false when nothing waits.
+// Deliver makes the oldest pending calls of handler i. It returns false if there are none.
 func (d *Driver[K, T]) Deliver(i int) bool {
 	l := d.listeners[i]
 	delivered := d.Steps().Deliver(l.reg)
@@ -104,5 +104,5 @@ func (d *Driver[K, T]) Waits(i int) bool {
 	return false
 }
 
-// Backlog yields what waits for handler i, the first one first.
+// Backlog yields the pending calls of handler i, oldest first.
 func (d *Driver[K, T]) Backlog(i int) iter.Seq2[K, delivery.Item[T]] { return d.listeners[i].Pending() }

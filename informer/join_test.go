@@ -216,7 +216,7 @@ func TestAHandlerJoinsBeforeWhatChangesAfterAddHandlerHasReturned(t *testing.T) 
 	}
 }
 
-// What is there when handlers join is read by each of them for itself.
+// Each handler that joins reads the present objects for itself.
 func TestHandlersThatJoinTogetherDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newChronicle(numbers(3*informer.PieceSize), informer.Config{})

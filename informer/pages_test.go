@@ -43,7 +43,7 @@ func TestAListInPagesIsAppliedAsAWhole(t *testing.T) {
 		assert.Len(t, r.take(), 100)
 		assert.Equal(t, src.Version(), in.Version())
 
-		// What is found out by a list that fails in the middle is not found out.
+		// A list that fails in the middle has no effect.
 		src.Fail(errOutage)
 		for i := range 100 {
 			src.Delete(fmt.Sprint(i))

@@ -56,7 +56,7 @@ func (l *leaver) call(what string) {
 	}
 	l.calls = append(l.calls, what)
 	if what == "add hold.1 false" {
-		time.Sleep(time.Minute) // what comes meanwhile waits
+		time.Sleep(time.Minute) // changes queue up meanwhile
 	}
 	if len(l.calls) != l.last {
 		return

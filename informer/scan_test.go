@@ -51,7 +51,7 @@ func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
 			s.put("brake")
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			for len(again) == 0 { // Run takes what comes first, of a change and a resync, by chance
+			for len(again) == 0 { // Run picks a change or a resync first, by chance
 				step(func() {})
 			}
 			require.Len(t, again, informer.PieceSize, "the first piece")

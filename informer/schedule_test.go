@@ -230,7 +230,7 @@ func TestEveryShortSchedule(t *testing.T) {
 					require.Empty(t, wrong, "after %s", spell(steps[:min(n+1, c.depth)]))
 					played++
 				}
-				// What follows a step that was of no use is of no use either.
+				// Steps after a useless step are useless, too.
 				checked, next = advance(steps, c.alphabet, min(n, c.depth-1))
 			}
 			t.Log(played, "schedules")

@@ -22,7 +22,7 @@ import (
 //  2. Version never falls, and is never beyond what the source has said.
 //  3. The calls of a handler for a key are an add, updates, a delete, and so on again; the old state of an update is what
 //     it was told last, and no state is older than the one before.
-//  4. What a handler was told, with what waits for it, is what the cache holds: no change is lost, and none is told
+//  4. The calls that a handler got, with its pending ones, lead to the state of the cache: no change is lost, and none is told
 //     twice. A handler that joins late starts from exactly what the cache held then: nothing that was created after
 //     AddHandler had returned is initial. One of every event is told of each event that a watch has told since.
 //  5. A deletion that the source has told is told as it was, and never hidden in an update. One that nobody watched is
@@ -32,7 +32,7 @@ import (
 //     not before. inInitialList is said of those objects only, and before anything else.
 //  7. A list that is older than what was seen changes nothing, is reported, and is asked for again.
 //  8. A resync changes neither the cache nor the version, and gives each handler each object once.
-//  9. What waits for a handler is at most one item for each key that it knows or that exists.
+//  9. A handler has at most one pending item for each key that it knows or that exists.
 //  10. An index holds what one made now of the whole cache would hold.
 //  11. A handler that was removed is not called again.
 //
@@ -133,7 +133,7 @@ type view struct {
 	w       *schedule
 	reg     *informer.Registration
 	filter  func(site) bool
-	every   bool             // it is told of every event
+	every   bool             // it gets every event
 	late    bool             // the informer had synced when AddHandler returned
 	since   informer.Version // where the source was then
 	calls   []site           // that put or, with a negative Rev, delete
@@ -454,7 +454,7 @@ func (w *schedule) checkIndex() string {
 	return ""
 }
 
-// checkView compares what handler i was told, and what waits for it, with the cache.
+// checkView compares the calls of handler i, past and pending, with the cache.
 func (w *schedule) checkView(i int, v *view) string {
 	if v.removed {
 		if w.driver.Waits(i) {
@@ -507,7 +507,7 @@ func (w *schedule) checkView(i int, v *view) string {
 	return ""
 }
 
-// checkEvery compares what handler i, of every event, was told with the cache: what waits leads from one to the other.
+// checkEvery compares what handler i, of every event, got with the cache: the pending calls lead from one to the other.
 func (w *schedule) checkEvery(i int, v *view) string {
 	state, initial := maps.Clone(v.known), false
 	for name, it := range w.driver.Backlog(i) {

@@ -39,7 +39,7 @@ func TestABrokenQueueIsNoticed(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nobody has noticed")
+			t.Error("it went unnoticed")
 		})
 	}
 }

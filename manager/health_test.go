@@ -153,7 +153,7 @@ func TestReadyNamesWhatIsMissing(t *testing.T) {
 		late.hold = true
 		require.NoError(t, m.Add(late))
 		synctest.Wait()
-		require.NoError(t, m.Ready(), "what comes later does not count until it fails")
+		require.NoError(t, m.Ready(), "a later part does not count until it fails")
 
 		other.stop()
 		time.Sleep(time.Minute)

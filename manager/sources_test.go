@@ -82,7 +82,7 @@ func TestASourceEndsWithTheLastPartThatNeedsIt(t *testing.T) {
 				return events
 			}
 			assert.Equal(t, want("a drained", "a stops", "own stops"), remove("a"), "it ends after the part")
-			require.ErrorIs(t, m.Remove(t.Context(), "shared"), manager.ErrNoPart, "nobody has added it")
+			require.ErrorIs(t, m.Remove(t.Context(), "shared"), manager.ErrNoPart, "it was not added")
 			assert.Equal(t, want("b drained", "b stops", "shared stops"), remove("b"))
 			require.Len(t, m.Stats().Parts, 1)
 			assert.Equal(t, want("pinned stops"), remove("pinned"), "it was added")
@@ -152,7 +152,7 @@ func TestAPartOfStageOuterIsTheFirstToStartAndTheLastToEnd(t *testing.T) {
 		assert.ElementsMatch(t, []string{"source starts", "recorder starts"}, s.events.take())
 		close(s.source.synced)
 		synctest.Wait()
-		assert.Equal(t, []string{"part starts"}, s.events.take(), "nobody waits until the recorder has synced")
+		assert.Equal(t, []string{"part starts"}, s.events.take(), "the manager does not wait until the recorder has synced")
 		store.notes.Store(true)
 		require.NoError(t, r.stop())
 		stops := s.events.take()

@@ -101,7 +101,7 @@ func (w *town) move() {
 	w.look()
 }
 
-// judged is a store that compares each write of Apply with what is there right before it.
+// judged is a store that compares each write of Apply with the state right before it.
 type judged struct {
 	store.Store[Worker]
 	*town

@@ -52,7 +52,7 @@ func TestOnceApplyHasBegunCleanupRunsBeforeTheObjectIsGoneWhereverTheProcessStop
 			o, live, err := fin.Reconcile(t.Context(), apps, "web")
 			now, getErr := f.apps.Get(t.Context(), "web")
 			gone = errors.Is(getErr, store.ErrNotFound)
-			if err == nil && c.now <= code/20%20 { // nobody has changed the object since
+			if err == nil && c.now <= code/20%20 { // the object has not changed since
 				require.Equal(t, !gone && now.Deleting.IsZero(), live, "%d", code)
 			}
 			if err == nil && live && c.now <= code/20%20 {

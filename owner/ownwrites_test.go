@@ -110,7 +110,7 @@ func TestAWriteThatNoHandlerIsToldOfIsSeenAllTheSame(t *testing.T) {
 		w.source.catchUp()
 		w.exp.ExpectVersion("key", uint64(w.replica("short", nil).Version))
 		require.False(t, w.exp.SatisfiedExpectations("key"))
-		require.NoError(t, errOf(w.replicas.Delete(w.t.Context(), "short"))) // gone before the handler is told of it
+		require.NoError(t, errOf(w.replicas.Delete(w.t.Context(), "short"))) // gone before the handler learns of it
 		w.source.catchUp()
 		require.Equal(t, []string{"key"}, w.let)
 		close(block)

@@ -37,13 +37,13 @@ func TestAConditionKeepsItsTimeUntilItTurns(t *testing.T) {
 
 func TestAllConditionsHoldForAGeneration(t *testing.T) {
 	var cs store.Conditions
-	assert.False(t, cs.AllOK(0), "nobody has said anything")
+	assert.False(t, cs.AllOK(0), "there are none")
 	cs.Set(store.Condition{Type: "Ready", OK: true, Generation: 2})
 	cs.Set(store.Condition{Type: "Synced", OK: true, Generation: 1})
 	assert.True(t, cs.AllOK(1))
 	assert.False(t, cs.AllOK(2), "Synced is about an older generation")
 	assert.True(t, cs.AllOK(2, "Ready"))
-	assert.False(t, cs.AllOK(1, "Ready", "Paid"), "nobody has said so")
+	assert.False(t, cs.AllOK(1, "Ready", "Paid"), "Paid is missing")
 	cs.Set(store.Condition{Type: "Synced", Generation: 3})
 	assert.False(t, cs.AllOK(1))
 	_, ok := cs.Get("Paid")

@@ -11,7 +11,7 @@ import (
 )
 
 // meanwhile is a context in which something happens when a write asks whether it has ended: after the store has looked for
-// the version that is to be replaced, and before it decides.
+// the version to replace, and before it decides.
 type meanwhile struct {
 	context.Context
 	happens func()

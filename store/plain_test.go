@@ -151,7 +151,7 @@ func TestWhatIsNotPlainDataIsNamed(t *testing.T) {
 	}
 }
 
-// onlyEncodes and onlyDecodes know one of the two ways: what goes out does not come back.
+// onlyEncodes and onlyDecodes know one direction each, so values do not survive a round trip.
 type (
 	onlyEncodes struct{ Done chan int }
 	onlyDecodes struct{ Done chan int }

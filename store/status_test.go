@@ -87,7 +87,7 @@ func TestEachUpdateWritesItsPartOfTheValueAndNothingElse(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, want, o.Value)
-			require.Equal(t, before.Version != o.Version, spec && asked || !spec && reported, "a write of what is there writes nothing")
+			require.Equal(t, before.Version != o.Version, spec && asked || !spec && reported, "a write without a change writes nothing")
 			require.Equal(t, before.Generation != o.Generation, spec && asked, "the generation counts what was asked for")
 
 			// Whatever the caller does to what went in, came out, or was read before, the store keeps what it has.

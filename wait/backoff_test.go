@@ -126,7 +126,7 @@ func TestDelaysLieBetweenSteps(t *testing.T) {
 	assert.Equal(t, want, slices.Collect(b.Delays()), "ranging does not use it up")
 
 	b.Steps = 1
-	assert.Empty(t, slices.Collect(b.Delays()), "nobody waits after the only attempt")
+	assert.Empty(t, slices.Collect(b.Delays()), "there is no delay after the only attempt")
 
 	b.Steps = 0
 	n := 0

@@ -77,6 +77,6 @@ func TestADeadlineCountsEvenIfItsTimerIsBehind(t *testing.T) {
 		ctx := late{t.Context(), time.Now()}
 		start := time.Now()
 		assert.Equal(t, context.DeadlineExceeded, wait.Sleep(ctx, time.Hour))
-		assert.LessOrEqual(t, time.Since(start), time.Millisecond, "nobody waits an hour for a context that is over")
+		assert.LessOrEqual(t, time.Since(start), time.Millisecond, "no hour of waiting for a context that has ended")
 	})
 }

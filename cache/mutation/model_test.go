@@ -87,7 +87,7 @@ func (w *world) follow() {
 	}
 }
 
-// relist lets the cache skip to what is there now.
+// relist lets the cache skip to the present state.
 func (w *world) relist() {
 	w.at = len(w.history) - 1
 	for _, key := range keys {

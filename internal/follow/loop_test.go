@@ -45,7 +45,7 @@ func (l *log) read(_ context.Context, after informer.Version, tell func(informer
 			continue
 		}
 		if n++; !tell(v, fmt.Sprint("change ", v)) {
-			return 0, false, errors.New("nobody reads this")
+			return 0, false, errors.New("unread")
 		}
 		if n == l.batch {
 			return v, true, nil
@@ -122,7 +122,7 @@ func TestAWatchOfOneThatIsAsked(t *testing.T) {
 		"sees a change at once when it is woken": func(t *testing.T) {
 			var l log
 			var wake follow.Signal
-			wake.Wake() // nobody waits
+			wake.Wake() // without a waiter
 			begin := time.Now()
 			time.AfterFunc(time.Second, func() { l.write(1); wake.Wake() })
 			var told []string

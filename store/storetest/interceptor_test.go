@@ -208,7 +208,7 @@ func TestCallsAreRememberedInTheirOrder(t *testing.T) {
 	_, notFound := s.Get(t.Context(), "none")
 	_, err := s.Select(t.Context(), store.Selector{Prefix: "x/"})
 	require.NoError(t, err)
-	assert.Empty(t, s.Writes(), "nobody has tried to write")
+	assert.Empty(t, s.Writes(), "no write was tried")
 	exists := calls["create"](t.Context(), s)
 	require.NoError(t, exists)
 	exists = calls["create"](t.Context(), s)

@@ -71,7 +71,7 @@ func TestAPausedKeyIsHeldOnceItIsToBeReconciled(t *testing.T) {
 	}
 	l.Pause("a")
 	assert.False(t, l.Pausing("c"))
-	assert.False(t, l.Unpause("b"), "nobody has asked for it")
+	assert.False(t, l.Unpause("b"), "it was not paused")
 	assert.True(t, l.Unpause("a"))
 	assert.Equal(t, 1, l.Len(), "until it is in the queue")
 	l.Release(1)

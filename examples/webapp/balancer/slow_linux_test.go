@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/balancer"
 )
 
-// silent returns an address that does not answer: its queue of connections is full, and Linux drops what comes then.
+// silent returns an address that does not answer: its queue of connections is full, and Linux drops later ones.
 func silent(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -91,7 +91,7 @@ func TestAnIDThatIsUsedAgainIsAnotherReplica(t *testing.T) {
 	w.ReportHealth("a-1", nil)
 	require.NoError(t, w.Kill(context.Background(), "a-1"))
 	w.awaitDeath("a-1")
-	w.start("a-1") // and nobody has listed in between
+	w.start("a-1") // without a list in between
 	require.Contains(t, []machine.State{machine.Starting, machine.Running}, find(w.list(), "a-1").State)
 }
 

@@ -91,7 +91,7 @@ func TestASecondCtrlCEndsADemoAtOnceAndLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 	for _, replica := range list {
-		// Whoever has adopted the replica takes a moment to reap it; until then it has a process ID.
+		// The process that adopted the replica takes a moment to reap it; until then it has a process ID.
 		require.Eventually(t, func() bool { return !alive(replica.PID) }, 10*time.Second, time.Millisecond)
 	}
 }

@@ -77,7 +77,7 @@ func newRig(t *testing.T, apps ...manifest.Manifest) *rig {
 
 func (r *rig) config() Config {
 	return Config{
-		Manifests: r.manifests, State: r.state, Lease: 10 * time.Second, // nobody waits for it, and a slow disk does not lose it
+		Manifests: r.manifests, State: r.state, Lease: 10 * time.Second, // no test waits for it, and a slow disk does not lose it
 		Out: io.Discard, Logger: slog.New(slog.DiscardHandler),
 		Observe: func(e events.Event) {
 			r.mu.Lock()
