@@ -21,7 +21,7 @@ func ExampleConfig_queue() {
 	}, controller.Config[string]{
 		Logger: quiet,
 		Queue: workqueue.Config[string]{
-			RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[string](time.Second, time.Hour),
+			RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[string](time.Minute, time.Hour),
 			MaxAttempts: 10,
 			Hooks: workqueue.Hooks[string]{
 				Added:      func(string) { adds++ },
@@ -47,8 +47,8 @@ func ExampleConfig_queue() {
 	fmt.Println("workqueue_queue_duration_seconds_count", durations)
 	fmt.Println("workqueue_depth", stats.Ready+stats.Dirty)
 	// Output:
-	// ulm Failed again in 1s
-	// kiel Failed again in 1s
+	// ulm Failed again in 1m0s
+	// kiel Failed again in 1m0s
 	// workqueue_adds_total 2
 	// workqueue_retries_total 2
 	// workqueue_queue_duration_seconds_count 2
