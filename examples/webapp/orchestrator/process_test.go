@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -196,4 +198,15 @@ func TestTheManifestsOfTheExampleAreValid(t *testing.T) {
 	list, err := dir.List(t.Context())
 	require.NoError(t, err)
 	require.NotEmpty(t, list)
+}
+
+func TestNoSignalGoesToAProcessThatIsNotThere(t *testing.T) {
+	stopped := make(chan os.Signal, 1)
+	signal.Notify(stopped, syscall.SIGCONT)
+	defer signal.Stop(stopped)
+	for _, pid := range []int{0, -1} { // to kill(2) these are the process group and everything
+		require.EqualError(t, send(pid, syscall.SIGCONT), fmt.Sprintf("webapp: signal continued: %d is no process ID", pid))
+		require.False(t, alive(pid))
+	}
+	require.Empty(t, stopped)
 }

@@ -3,6 +3,7 @@
 package orchestrator
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -30,6 +31,15 @@ func mine(info fs.FileInfo) bool {
 }
 
 // What the demo does to processes.
-func kill(pid int) error    { return syscall.Kill(pid, syscall.SIGKILL) }
-func suspend(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
-func alive(pid int) bool    { return syscall.Kill(pid, 0) == nil }
+func kill(pid int) error    { return send(pid, syscall.SIGKILL) }
+func suspend(pid int) error { return send(pid, syscall.SIGSTOP) }
+func alive(pid int) bool    { return send(pid, 0) == nil }
+
+// send refuses the process ID 0 of a replica that has not started yet, which means every process of the group to kill(2), such as the
+// shell that runs this program.
+func send(pid int, s syscall.Signal) error {
+	if pid <= 0 {
+		return fmt.Errorf("webapp: signal %v: %d is no process ID", s, pid)
+	}
+	return syscall.Kill(pid, s)
+}
