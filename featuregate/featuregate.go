@@ -57,7 +57,7 @@ type Feature[F ~int] struct {
 	History []Phase
 
 	// Requires has the features that must be on whenever this one is. Wherever this feature is on by default, they must be on by
-	// default too.
+	// default too. A removed feature requires nothing.
 	Requires []F
 }
 
@@ -247,7 +247,7 @@ func (g *Gates[F]) resolve(v version, settings map[string]bool) []bool {
 func (g *Gates[F]) missing(v version, on []bool) error {
 	var errs []error
 	for i, f := range g.features {
-		if !on[i] {
+		if now, _ := g.phase(F(i), v); !on[i] || now.Stage == Removed {
 			continue
 		}
 		for _, r := range f.Requires {

@@ -85,7 +85,7 @@ func (m *model) valid() bool {
 func (m *model) fits() bool {
 	for i, f := range m.features {
 		for _, required := range f.Requires {
-			if m.enabled(Feature(i)) && !m.enabled(required) {
+			if m.stage(Feature(i)) != featuregate.Removed && m.enabled(Feature(i)) && !m.enabled(required) {
 				return false
 			}
 		}
@@ -211,6 +211,11 @@ func (m *model) emulate(version string) bool {
 	then.emulated = version
 	for name, value := range m.settings {
 		if f, ok := m.named(name); ok && !then.may(f, value) {
+			return false
+		}
+	}
+	for _, o := range m.overrides {
+		if !then.may(o.feature, o.enabled) {
 			return false
 		}
 	}

@@ -51,10 +51,7 @@ func (g *Gates[F]) override(test string, feature F, enabled bool) error {
 	if err := g.allowed(g.version, map[string]bool{name: enabled}); err != nil {
 		return err
 	}
-	on := make([]bool, len(g.on))
-	for i := range g.on {
-		on[i] = g.on[i].Load()
-	}
+	on := g.now()
 	on[feature] = enabled
 	if err := g.missing(g.version, on); err != nil {
 		return err
@@ -75,4 +72,22 @@ func (g *Gates[F]) restore(test string, feature F) {
 			return
 		}
 	}
+}
+
+// now returns which features are on. The caller holds mu.
+func (g *Gates[F]) now() []bool {
+	on := make([]bool, len(g.on))
+	for i := range g.on {
+		on[i] = g.on[i].Load()
+	}
+	return on
+}
+
+// overridden returns the overrides that are in force, as settings. The caller holds mu.
+func (g *Gates[F]) overridden() map[string]bool {
+	values := make(map[string]bool)
+	for _, o := range g.overrides {
+		values[g.features[o.feature].Name] = o.enabled
+	}
+	return values
 }

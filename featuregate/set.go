@@ -167,7 +167,7 @@ func (g *Gates[F]) Emulate(older string) error {
 	if v.compare(g.program) > 0 {
 		return fmt.Errorf("featuregate: emulate version %s: it is newer than this program, which is version %v", older, g.program)
 	}
-	if err := g.allowed(v, g.settings); err != nil {
+	if err := errors.Join(g.allowed(v, g.settings), g.allowed(v, g.overridden())); err != nil {
 		return fmt.Errorf("featuregate: emulate version %s: %w", older, err)
 	}
 	g.version = v
@@ -175,13 +175,13 @@ func (g *Gates[F]) Emulate(older string) error {
 	return nil
 }
 
-// Lock ends the time of settings: Set, SetMap, SetFromEnv and Emulate return errors from now on. It logs which features are on, and a
+// Lock ends the time of settings: from now on, Emulate and every setting return errors. (An empty list is no setting.) Lock logs which features are on, and a
 // warning for each setting. If a feature is on without one that it requires, Lock returns an error that names both, and locks
 // nothing. A second call does nothing.
 func (g *Gates[F]) Lock() error {
 	g.mu.Lock()
 	locked := g.locked
-	err := g.missing(g.version, g.resolve(g.version, g.settings))
+	err := g.missing(g.version, g.now())
 	g.locked = locked || err == nil
 	g.mu.Unlock()
 	if locked {
