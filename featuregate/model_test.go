@@ -413,17 +413,19 @@ func (tr *trial) compare() {
 }
 
 func (tr *trial) differ(format string, args ...any) {
-	text := describe(tr.cfg)
+	var text strings.Builder
+	text.WriteString(describe(tr.cfg))
 	for _, c := range tr.calls {
-		text += "\n" + c.text
+		text.WriteString("\n" + c.text)
 	}
-	require.FailNow(tr.T, "the gates differ from the model", "%s\n%s", text, fmt.Sprintf(format, args...))
+	require.FailNow(tr.T, "the gates differ from the model", "%s\n%s", text.String(), fmt.Sprintf(format, args...))
 }
 
 func describe(cfg featuregate.Config[Feature]) string {
-	text := fmt.Sprintf("program version %q", cfg.Version)
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("program version %q", cfg.Version))
 	for i, f := range cfg.Features {
-		text += fmt.Sprintf("\n%d %s: %v requires %v", i, f.Name, f.History, f.Requires)
+		text.WriteString(fmt.Sprintf("\n%d %s: %v requires %v", i, f.Name, f.History, f.Requires))
 	}
-	return text
+	return text.String()
 }
