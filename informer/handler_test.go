@@ -309,6 +309,9 @@ func TestTheDeletionIsToldWithTheStateThatTheSourceGave(t *testing.T) {
 		src.Delete("a")
 		src.Fail(nil)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"add a.1 initial=true", "delete a.2"}, r.take())
+		calls := r.take()
+		merged := []string{"add a.1 initial=true", "delete a.2"}
+		apart := []string{"add a.1 initial=true", "update a.1 2", "delete a.2"} // the handler was called between the two events
+		assert.Contains(t, [][]string{merged, apart}, calls)
 	})
 }
