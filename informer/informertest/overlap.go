@@ -196,7 +196,7 @@ func (c *caches[T]) follow(name string) {
 
 // keep keeps f up to date until ctx ends or the source breaks its contract.
 func (w *world[T]) keep(ctx context.Context, f *follower, listed func()) error {
-	for ctx.Err() == nil {
+	for again := 0; ctx.Err() == nil; again++ { // lists in a row of the same version
 		list, err := w.Source.List(ctx)
 		if err != nil {
 			return err
@@ -210,6 +210,12 @@ func (w *world[T]) keep(ctx context.Context, f *follower, listed func()) error {
 		f.mu.Unlock()
 		if list.Version < seen {
 			return fmt.Errorf("the list is of version %d, but version %d was seen", list.Version, seen)
+		}
+		if list.Version > seen {
+			again = 0
+		}
+		if again > 100 { // it would go on without end, and no time would pass in a bubble
+			return fmt.Errorf("the watch from version %d of a list expires each time", list.Version)
 		}
 		f.set(func() { f.now, f.seen = now, list.Version })
 		listed()
@@ -240,7 +246,7 @@ func (w *world[T]) keepWatching(ctx context.Context, f *follower) error {
 		if err != nil {
 			return err
 		}
-		if ev.Version < f.seen || ev.Version == f.seen && ev.Type != informer.Bookmark {
+		if ev.Version < f.seen { // equal if a version changes several objects, as with a poll: see informer.Event
 			return fmt.Errorf("an event is of version %d, but version %d was seen", ev.Version, f.seen)
 		}
 		c := Change{Delete: ev.Type == informer.Deleted}
