@@ -9,7 +9,7 @@ import (
 )
 
 // Patience is how long the suite waits for an event, or for a watch to end, before it says that it never will.
-const Patience = 10 * time.Second
+const Patience = 30 * time.Second
 
 // Subject is a source under test, and what the suite needs to work with it. The source is empty.
 type Subject[T any] struct {
