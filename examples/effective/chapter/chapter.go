@@ -19,6 +19,8 @@ type Chapter struct {
 	Rule  simtest.Rule
 	Plan  string
 	Also  []string // plans whose failures of the wrong program the page shows too
+
+	More []Chapter // other wrong programs on the same page, and what is right instead
 }
 
 // pairs is how many pairs of faults the right program has to survive, after every single fault.
@@ -28,12 +30,21 @@ const pairs = 40
 // directory, and each block of text is what the kit prints.
 func Test(t *testing.T, c Chapter) {
 	t.Helper()
+	printed := testPrograms(t, c)
+	for _, more := range c.More {
+		printed = append(printed, testPrograms(t, more)...)
+	}
+	testPage(t, c.Page, printed)
+}
+
+// testPrograms checks that the wrong program fails as it should and that the right one does not, and returns what the kit prints.
+func testPrograms(t *testing.T, c Chapter) (printed []string) {
+	t.Helper()
 	wrong := simtest.Explore(t, func() simtest.World {
 		w := c.Wrong()
 		w.Pairs = -1 // one fault is enough
 		return w
 	})
-	var printed []string
 	found := false
 	for _, f := range wrong.Failures {
 		t.Logf("%s: %s", f.Rule, f.Plan)
@@ -67,7 +78,7 @@ func Test(t *testing.T, c Chapter) {
 		t.Logf("the right program: %s: %s", f.Rule, f.Plan)
 	}
 	t.Logf("wrong: %d of %d plans; right: %d of %d", wrong.Failing, wrong.Plans, right.Failing, right.Plans)
-	testPage(t, c.Page, printed)
+	return printed
 }
 
 // testPage compares the blocks of a page with the files of the current directory, and with what the kit has printed.

@@ -1,0 +1,15 @@
+// Package owners is chapter 6 of "Effective controllers": docs/effective/06-owners.md. A cluster has a volume with its data. The wrong
+// controller finds the volume by its name. The right one finds it by the UID of the cluster that it belongs to.
+package owners
+
+// Cluster is what the user wants.
+type Cluster struct{ Size int }
+
+// Volume is what the controller makes for a cluster, under the same key.
+type Volume struct {
+	Size int
+	Data string `store:"status"` // what the database has written
+}
+
+// Cleanup is the finalizer of a cluster whose volume is not deleted yet.
+const Cleanup = "example.com/volume"
