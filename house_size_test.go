@@ -3,6 +3,7 @@ package setpoint_test
 import (
 	"fmt"
 	"go/ast"
+	"go/doc/comment"
 	"go/scanner"
 	"go/token"
 	"regexp"
@@ -16,6 +17,9 @@ const (
 	fewLines = 1500
 	fewFiles = 10
 )
+
+// twoScreens is how many lines go doc prints of a package at most.
+const twoScreens = 105
 
 // sizeRow is a row of docs/sizes.md: | `package` | names | lines | files | why it is larger |
 var sizeRow = regexp.MustCompile("(?m)^\\| `([\\w/]+)` \\| (\\d+) \\| (\\d+) \\| (\\d+) \\| (.*)\\|$")
@@ -100,28 +104,76 @@ func codeLines(src []byte) (n int) {
 
 // exportedNames returns the number of exported names that a file declares at the top level. A method is not one of them.
 func exportedNames(f *goFile) (n int) {
-	count := func(name *ast.Ident) {
-		if name.IsExported() {
-			n++
-		}
-	}
 	for _, decl := range f.ast.Decls {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
-			if decl.Recv == nil {
-				count(decl.Name)
+			if decl.Recv == nil && decl.Name.IsExported() {
+				n++
 			}
 		case *ast.GenDecl:
 			for _, spec := range decl.Specs {
-				switch spec := spec.(type) {
-				case *ast.TypeSpec:
-					count(spec.Name)
-				case *ast.ValueSpec:
-					for _, name := range spec.Names {
-						count(name)
-					}
-				}
+				n += exportedIn(spec)
 			}
+		}
+	}
+	return n
+}
+
+// shortDocs compares what go doc prints of each package of the library with two screens.
+func shortDocs(t *tree) (problems []string) {
+	for dir, files := range t.packages {
+		files = slices.DeleteFunc(slices.Clone(files), func(f *goFile) bool { return !f.library() })
+		if n := godocLines(files); n > twoScreens {
+			problems = append(problems, fmt.Sprintf("%s: go doc prints %d lines, more than %d", dir, n, twoScreens))
+		}
+	}
+	return problems
+}
+
+// godocLines returns the number of lines that go doc prints of a package: its clause, its documentation, a line for each
+// exported type and function, and a line for each declaration of exported constants or variables.
+func godocLines(files []*goFile) int {
+	text, decls := "", 0
+	for _, f := range files {
+		text += f.ast.Doc.Text()
+		for _, decl := range f.ast.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				if decl.Recv == nil && decl.Name.IsExported() {
+					decls++
+				}
+			case *ast.GenDecl:
+				n := 0
+				for _, spec := range decl.Specs {
+					n += exportedIn(spec)
+				}
+				if n > 0 && decl.Tok != token.TYPE {
+					n = 1 // the first, and three dots
+				}
+				decls += n
+			}
+		}
+	}
+	known := comment.Parser{
+		LookupSym:     func(_, _ string) bool { return true },
+		LookupPackage: func(string) (string, bool) { return "", true },
+	}
+	doc := new(comment.Printer).Text(known.Parse(text))
+	return 3 + strings.Count(string(doc), "\n") + decls // the clause, and a blank line before and after the documentation
+}
+
+// exportedIn returns the number of exported names that a type, or a line of constants or variables, declares.
+func exportedIn(spec ast.Spec) (n int) {
+	var names []*ast.Ident
+	switch spec := spec.(type) {
+	case *ast.TypeSpec:
+		names = []*ast.Ident{spec.Name}
+	case *ast.ValueSpec:
+		names = spec.Names
+	}
+	for _, name := range names {
+		if name.IsExported() {
+			n++
 		}
 	}
 	return n

@@ -173,6 +173,10 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"packages have", "cache/doc.go", "", "docs/sizes.md: has a row for cache, which is no package"},
 		{"packages have", "docs/sizes.md", strings.Replace(goodTree["docs/sizes.md"], "time is hard ", "", 1), "docs/sizes.md: does not say why wait is larger"},
 
+		{"the documentation of", "wait/x.go", "package wait\n" + strings.Repeat("\nfunc X()\n", 91), "wait: go doc prints 106 lines, more than 105"},
+		{"the documentation of", "wait/x.go", "package wait\n" + strings.Repeat("\nfunc x()\n\nfunc (Timer) X()\n\nvar errX = 1\n\nvar ErrX, ErrY = 1, 2\n", 91), "wait: go doc prints 106 lines"},
+		{"the documentation of", "store/doc.go", "// Package store keeps.\n//\n// # Guarantees\n//\n//  1. It does.\n//\n" + strings.Repeat("// Long enough: [Store].\n", 95*4) + "package store\n", "store: go doc prints 106 lines"},
+
 		{"the diagram", "cache/doc.go", "", "the diagram of the layers has cache, which is not there"},
 		{"the diagram", "util/x.go", "package util\n", "the diagram of the layers has no place for util"},
 

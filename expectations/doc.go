@@ -27,19 +27,7 @@
 //
 // With Counted and Tracked, first expect, then act. If a write fails, take its expectation back. In the handlers of the cache,
 // call the Observed methods. When the object of the key is gone, call DeleteExpectations. With Versions, first act, then
-// expect the version that the write returned. Whatever updates the cache calls [Versions.VersionObserved].
-//
-// # Versions and a cache
-//
-// A Versions is exact if it learns of each version that the cache has reached. That includes versions without an event: an
-// informer may merge a creation and the deletion after it, and call no handler for either. So connect it to the informer:
-//
-//	stop := inf.OnVersion(func(v informer.Version) { exp.VersionObserved(uint64(v)) })
-//	defer stop()
-//	exp.VersionObserved(uint64(inf.Version())) // versions reached before
-//
-// If a deletion returns no version, expect the version of a list that is read after it, even of a list that selects nothing.
-// A cache that has reached that version has seen the deletion.
+// expect the version that the write returned. Whatever updates the cache calls [Versions.VersionObserved]: see [Versions].
 //
 // # Notify
 //

@@ -12,6 +12,16 @@ import (
 // The order does not matter: the cache may see the write before ExpectVersion is called. A version that was observed is never
 // expected.
 //
+// A Versions is exact if it learns of each version that the cache has reached. That includes versions without an event: an
+// informer may merge a creation and the deletion after it, and call no handler for either. So connect it to the informer:
+//
+//	stop := inf.OnVersion(func(v informer.Version) { exp.VersionObserved(uint64(v)) })
+//	defer stop()
+//	exp.VersionObserved(uint64(inf.Version())) // versions reached before
+//
+// If a deletion returns no version, expect the version of a list that is read after it, even of a list that selects nothing.
+// A cache that has reached that version has seen the deletion.
+//
 // Several goroutines may call its methods concurrently.
 type Versions[K comparable] struct {
 	book book[K, awaited]

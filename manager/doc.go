@@ -41,21 +41,7 @@
 // controller reconciles the keys of the slots that this replica owns: see [controller.Controller.Share]. In a stop, they drain
 // while it still owns the slots. The slots are released after BeforeRelease.
 //
-// Parts can be added and removed before and during Run. [Manager.Stats] returns the state of each. A part that is no source
-// skips syncing:
-//
-//	added
-//	  |
-//	  v        its stage has begun, and the               has synced
-//	waiting -- sources before it have synced --> syncing ------------> running
-//	  ^                                            | ^                    |
-//	  |                                      fails | | started again      | fails
-//	  |                                            v |                    |
-//	  |                                         backing off <-------------'
-//	  |                                              |
-//	  |        its stage is over, or it is removed   |  (also from syncing and running)
-//	  |                                              v
-//	  '---- until its stage begins again -------- stopping ----> gone, if it was removed
+// Parts can be added and removed before and during Run. [Manager.Stats] returns the state of each: see [PartStats].
 //
 // # Guarantees
 //

@@ -95,7 +95,20 @@ type Stats struct {
 	Parts []PartStats
 }
 
-// PartStats is a snapshot of one part of a [Manager].
+// PartStats is a snapshot of one part of a [Manager]. A part that is no source skips syncing:
+//
+//	added
+//	  |
+//	  v        its stage has begun, and the               has synced
+//	waiting -- sources before it have synced --> syncing ------------> running
+//	  ^                                            | ^                    |
+//	  |                                      fails | | started again      | fails
+//	  |                                            v |                    |
+//	  |                                         backing off <-------------'
+//	  |                                              |
+//	  |        its stage is over, or it is removed   |  (also from syncing and running)
+//	  |                                              v
+//	  '---- until its stage begins again -------- stopping ----> gone, if it was removed
 type PartStats struct {
 	Kind  string // "part", "source", or "election"
 	Name  string

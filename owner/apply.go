@@ -39,8 +39,10 @@ const attempts = 4
 //     [Children.Claim].
 //   - It does not wait. A child that is being deleted, because it has finalizers, is not among the results, whether it is wanted or
 //     not. A wanted one is created again by a call after it is gone. So compare the number of results with that of want.
-//   - It does not ask whether by still exists. Do not call it for an owner that is being deleted. Collect deletes the
-//     children of an owner that is gone.
+//   - It does not ask whether by still exists. Do not call it for an owner that is being deleted, which has a time in Deleting:
+//     Cascade leaves a child that comes too late to Collect. Nor call it for an owner that is gone, although the cache may still
+//     show the owner. Collect would delete the children, and the deletion would bring the reconcile back, for as long as the
+//     cache lags. So read the owner from the store, as [Finalizer.Reconcile] and [Cascade] do.
 //
 // An error of one child does not keep the others from being applied: the errors are joined, and the results are the children
 // without one. Apply stops early only if ctx ends, or if a write is fenced off.

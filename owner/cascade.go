@@ -11,6 +11,24 @@ import (
 
 // Policy says what becomes of the children of an owner that is deleted. It is the name of the finalizer that stands for it at the
 // owner. If an owner has it from its creation, each deletion that chooses no other policy follows it.
+//
+//	policy         the owner                      its children                       carried out by
+//	[Background]   goes at once                   go after it                        [Children.Collect] for each kind of children
+//	[Foreground]   stays until they are gone      go first                           [Cascade], when the owner is reconciled
+//	[Orphan]       stays until all are released   stay, and have this owner no more  [Cascade], when the owner is reconciled
+//
+// A child with several owners goes with the last of them. With Foreground, such a child is released instead of deleted. Unlike in
+// Kubernetes, there is no blockOwnerDeletion: with Foreground, an owner waits exactly for the children that it controls.
+//
+// A child may have children of its own: the policy among its own finalizers decides about them. To delete a tree from its leaves,
+// create each object with Foreground.
+//
+// With Background, a child is deleted when its key is collected, some time after its owner. The same happens to a child that is
+// created after its owner is gone. So after a lost event or a crash, one pass over all children finds every orphan.
+//
+// To delete objects of several kinds together, make them children of a root: an object that is empty and exists for nothing else.
+// Create it first. Then everything that was created before a crash is its child already. Delete it with Foreground. Then it goes
+// last, and its key is not used again while something is left. See the example.
 type Policy string
 
 const (

@@ -20,6 +20,11 @@
 // Some children are found by what they are (labels, say), and not under keys that the owner knows. These are claimed:
 // [Children.Claim] adopts the orphans that match and releases what matches no longer.
 //
+// Create no children for an owner that is gone or being deleted. The cache may still show it, so read it from the store, as
+// [Finalizer.Reconcile] and [Cascade] do.
+//
+// [Delete] deletes an owner, and its [Policy] says what becomes of the children.
+//
 // # Something outside of the store
 //
 // An object may be deleted while no process of the controller runs. The next process finds neither the object nor a memory of it,
@@ -30,32 +35,6 @@
 //	if err != nil || !live {
 //		return controller.Result{}, err // again after a backoff, or when the error says: retry.NotYet; or there is no site
 //	}
-//
-// # Deletion
-//
-// [Delete] says what becomes of the children of an owner:
-//
-//	policy         the owner                      its children                       carried out by
-//	[Background]   goes at once                   go after it                        [Children.Collect] for each kind of children
-//	[Foreground]   stays until they are gone      go first                           [Cascade], when the owner is reconciled
-//	[Orphan]       stays until all are released   stay, and have this owner no more  [Cascade], when the owner is reconciled
-//
-// A child with several owners goes with the last of them. With Foreground, such a child is released instead of deleted. Unlike in
-// Kubernetes, there is no blockOwnerDeletion: with Foreground, an owner waits exactly for the children that it controls.
-//
-// A child may have children of its own: the policy among its own finalizers decides about them. To delete a tree from its leaves,
-// create each object with Foreground.
-//
-// A reconcile must not create children for an owner that is being deleted, which is one that has a time in Deleting. A child that
-// comes too late for a Cascade is left to Collect.
-//
-// Nor must it create children for an owner that is gone, although its cache may still show the owner. Collect would delete them, and
-// the deletion would bring the reconcile back, for as long as the cache lags. So read the owner from the store, as
-// [Finalizer.Reconcile] and [Cascade] do.
-//
-// Things of several kinds that belong together, and that one deletion has to remove, hang off a root: an object that is empty and
-// exists for nothing else. It is created first, so that what was created before a crash hangs off it already. Deleted with
-// Foreground, it goes last, so that its key is not used again while something is left. See the example.
 //
 // # Guarantees
 //
@@ -77,9 +56,6 @@
 //     a reference to the owner. If the process stops in between, repeating the call is enough.
 //
 // Each write carries the fence of its context, so a former leader is refused: see store.WithFence.
-//
-// With Background, a child is deleted when its key is collected, some time after its owner. The same happens to a child that is
-// created after its owner is gone. So after a lost event or a crash, one pass over all children finds every orphan.
 //
 // # Testing
 //

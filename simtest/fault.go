@@ -37,6 +37,10 @@ func (p Plan) split() (faults, skips Plan) {
 }
 
 // Do is what a [Fault] does.
+//
+// A process that takes the place of another one begins with empty caches. LoseLease and Late are for systems with a Lease: each
+// process of such a system has a leadership with the next term. After LoseLease, the old process goes on until it notices: 10 s
+// later, or after the next step of the user.
 type Do string
 
 // What can go wrong. Every one of these happens to real systems, and the contracts of this library allow each of them.
@@ -44,8 +48,8 @@ const (
 	CrashBefore Do = "crash-before" // the process ends right before a write or an effect; a new one starts
 	CrashAfter  Do = "crash-after"  // the process ends right after a write or an effect; a new one starts
 	Down        Do = "down"         // as crash-after, and the new process starts after the next step of the user
-	LoseRequest Do = "lose-request" // the call fails, and has done nothing
-	LoseReply   Do = "lose-reply"   // the call fails, and has done its work
+	LoseRequest Do = "lose-request" // the call fails with ErrLost, and has done nothing
+	LoseReply   Do = "lose-reply"   // the call fails with ErrLost, and has done its work
 	Conflict    Do = "conflict"     // somebody else writes the object right before
 	Slow        Do = "slow"         // the call takes a minute, and everything else goes on
 	Pause       Do = "pause"        // the process stands still for eleven minutes before a call or a read, and everything else goes on
@@ -53,7 +57,7 @@ const (
 	LoseLease   Do = "lose-lease"   // the process loses its lease and does not know; a new one takes over; both go on
 	Late        Do = "late"         // the process ends while an effect is on its way, which arrives when a new one has taken over
 	Lag         Do = "lag"          // from this write on the caches of a kind hear nothing, until nothing else is left to do
-	Travel      Do = "travel"       // as crash-after, and the caches of the new process begin in the past
+	Travel      Do = "travel"       // as crash-after; the caches of the new process begin in the past, and then catch up
 	Gap         Do = "gap"          // a watch breaks between two changes of an object, and a new list merges them
 	ReadFails   Do = "read-fails"   // a read of the store fails
 	Restart     Do = "restart"      // the process ends, and a new one starts, after a step of the user

@@ -41,9 +41,14 @@ type World struct {
 	// may differ, such as a generated name. The text is the JSON of the value, and of labels, owners and finalizers.
 	Same func(kind, key, text string) string
 
-	// Mode is how the kit drives the systems: "step", the default, or "run". In step mode it steps informers and controllers in one
-	// goroutine. In run mode, the real manager.Manager runs them, each process has an elector if its system has a Lease, and
-	// processes stop in order at the end. The flag -simtest.mode takes precedence.
+	// Mode is how the kit drives the systems: "step", the default, or "run". The flag -simtest.mode takes precedence.
+	//
+	// In step mode it steps informers and controllers in one goroutine: first every cache reads what it may, then the first
+	// key that is ready is reconciled. In run mode, the real manager.Manager runs them, with the goroutines of informers and
+	// workers. Each process has an elector if its system has a Lease, and stops in order at the end and at a restart. The kit still
+	// decides what happens when: each call of the Env waits for its turn, and controllers are paused until it is theirs. Run
+	// mode tests more, and takes about twice as long. A failure in one mode is one in the other, except for what only run mode
+	// has: a part that ends by itself or does not stop, and several workers.
 	Mode string
 
 	// Horizon is how long the systems may stay silent before nothing is left to do, in simulated time: what they want to do
@@ -134,6 +139,11 @@ type Report struct {
 }
 
 // Failure is a plan under which a rule is broken.
+//
+// Of each sort of failure, the kit reports one plan and counts the others. It makes that plan smaller as long as it fails in the same
+// way: with fewer faults, fewer steps of the user, and earlier faults. It runs each failing plan twice, and says so if the runs differ.
+//
+// Faults end. If a rule is broken only while a cache lags for more than 100 reconciles or a minute, the failure is an advisory.
 type Failure struct {
 	Rule     Rule
 	Severity Severity
@@ -188,7 +198,8 @@ func (f *Failure) keep(t *testing.T) {
 // go test -v shows.
 //
 // Run writes each plan that failed to a file in testdata/simtest/<name of the test>, and tries the plans in that directory first.
-// Keep these files with the code. If the flag -simtest.plan is set, Run runs that plan alone.
+// Keep these files with the code. The text of a plan is also that of a file; lines that begin with "#" are comments. If the flag
+// -simtest.plan is set, Run runs that plan alone. The flag -simtest.html=DIRECTORY draws each failure on a page.
 func Run(t *testing.T, world func() World) {
 	t.Helper()
 	plan, err := planOfFlag()

@@ -1,18 +1,18 @@
 // Package store keeps objects with versions: your code lists them, watches them, and writes them by compare-and-swap.
 //
-// A controller reads the desired state from a [Store] and writes its results back. [Open] returns the Store of one kind of object in a
-// backend: in [Memory], or in a database. Package backend says what a database must do.
+// A controller reads the desired state from a [Store] and writes its results back. [Open] returns the Store of one kind of object in
+// [Memory], or in a database. Package backend says what a database must do.
 //
 // # Usage
 //
-// A value is a plain struct. Its version and other metadata are in the envelope, [Object].
+// A value is a plain struct. Its version and other metadata are in an [Object].
 //
 //	db, err := store.NewMemory(store.MemoryConfig{})
 //	apps, err := store.Open(db, "app", store.Config[App]{})
 //	app, err := apps.Create(ctx, store.Object[App]{Key: "web", Value: App{Replicas: 3}})
 //
-// A Store is a source for an informer: informer.New(apps, store.Key, informer.Config{}). For an informer of some objects, use
-// [Selected]. To change an object that others change too, use [Patch]; if it may not exist yet, [CreateOrUpdate].
+// A Store is a source for an informer: informer.New(apps, store.Key, informer.Config{}). [Selected] makes one of some objects. To
+// change an object that others change too, use [Patch]; if it may not exist yet, [CreateOrUpdate].
 //
 // # Guarantees
 //
@@ -39,7 +39,7 @@
 //
 // # Status
 //
-// The tag store:"status" marks the fields that controllers report, beside those that people set:
+// The tag store:"status" marks the fields that controllers report:
 //
 //	type App struct {
 //		Replicas   int
@@ -48,8 +48,7 @@
 //	}
 //
 // Update ignores the status in its argument, and UpdateStatus ignores the rest, so the two cannot overwrite each other. Create stores
-// both. The tag works on exported fields of T and of structs that T embeds; deeper in a value it is ignored. Open refuses a tag of T
-// that would have no effect.
+// both. [Open] says where a tag works.
 //
 // # Testing
 //

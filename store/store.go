@@ -146,6 +146,9 @@ func (s *selected[T]) Watch(ctx context.Context, after informer.Version) iter.Se
 
 // Open returns the Store of a kind in b. A kind may be opened several times, but only with one T. Open reads and writes nothing in the
 // database. It returns an error if cfg or the name of the kind is invalid, or if the codec cannot keep every value of T.
+//
+// The tag store:"status" works on exported fields of T and of structs that T embeds; deeper in a value it is ignored. Open refuses
+// a tag of T that would have no effect.
 func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error) {
 	fail := func(err error) (Store[T], error) { return nil, failed(opOpen, kind, "", err) }
 	s := &engine[T]{kind: kind, db: b}

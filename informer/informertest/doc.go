@@ -36,7 +36,8 @@
 //	src.Mute(true)                           // watches are told nothing, while versions pass: a gap
 //	src.Send(ev)                             // an event as it is: a second time, out of order, without a type
 //
-// [Run] is the other direction: it checks that a source of your own keeps the contract of informer.ListWatcher.
+// [Run] is the other direction: it checks that a source of your own keeps the contract of informer.ListWatcher. Its documentation
+// lists the mistakes that it finds: read it before you write a source.
 //
 //	func TestTheContract(t *testing.T) {
 //		informertest.Run(t, func(t *testing.T) informertest.Subject[Site] {
@@ -52,24 +53,6 @@
 //			}
 //		})
 //	}
-//
-// # Mistakes that the suite finds
-//
-// Read this list before you write a source. The tests of this package hold a source with each of these mistakes, and Run
-// finds every one:
-//
-//   - Versions come from a sequence, an auto-increment column or a clock. A transaction that commits late appears below a
-//     version that a watch has passed, and its change is lost for good. Run finds this only if Subject.Overlap is set, or
-//     by chance if Put is called concurrently.
-//   - A bookmark or the version of a list is ahead of a change that is still to come.
-//   - A list is older or newer than its version, its pages are of two versions, or an object stands on two pages.
-//   - A deletion is not told, or does not carry the last state of the object.
-//   - An event is told twice, out of order, or with the type of another.
-//   - A watch begins with the present instead of the version that it was given.
-//   - The history was cut, and a watch from before the cut does not end with ErrExpired.
-//   - Equal returns false for a state that did not change, or true for one that did.
-//   - A watch does not end with its context, ends without an error, or goes on after one.
-//   - Two watches share their events.
 //
 // # Guarantees
 //

@@ -61,6 +61,22 @@ type Subject[T any] struct {
 
 // Run checks that a source keeps the contract of [informer.ListWatcher], on which the guarantees of an informer depend.
 // It runs every case as a subtest of t, each with a source that open makes for it.
+//
+// Read this list of mistakes before you write a source. The tests of this package hold a source with each of them, and Run
+// finds every one:
+//
+//   - Versions come from a sequence, an auto-increment column or a clock. A transaction that commits late appears below a
+//     version that a watch has passed, and its change is lost for good. Run finds this only if Subject.Overlap is set, or
+//     by chance if Put is called concurrently.
+//   - A bookmark or the version of a list is ahead of a change that is still to come.
+//   - A list is older or newer than its version, its pages are of two versions, or an object stands on two pages.
+//   - A deletion is not told, or does not carry the last state of the object.
+//   - An event is told twice, out of order, or with the type of another.
+//   - A watch begins with the present instead of the version that it was given.
+//   - The history was cut, and a watch from before the cut does not end with ErrExpired.
+//   - Equal returns false for a state that did not change, or true for one that did.
+//   - A watch does not end with its context, ends without an error, or goes on after one.
+//   - Two watches share their events.
 func Run[T any](t *testing.T, open func(t *testing.T) Subject[T]) {
 	for _, c := range Cases[T]() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })

@@ -23,6 +23,25 @@ import (
 // On Postgres, neither renewals nor other guarded transactions wait for tx. The role of tx needs the privilege to UPDATE
 // the table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and then every other write,
 // including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader's own work costs it the lease.
+//
+// # How it works
+//
+// In Postgres, the guard is a statement that also works without this package:
+//
+//	SELECT 1 FROM leases WHERE name = 'shop-controller' AND term = 7 FOR KEY SHARE
+//
+// If it returns no row, the term is over. If it returns a row, a takeover waits until the transaction ends: it changes a
+// column of the unique index (name, term), so it needs a row lock that conflicts with FOR KEY SHARE. Renewals change no
+// such column and do not wait. FOR SHARE would delay the leader's own renewals. A foreign key on (name, term) takes the
+// same lock as the guard.
+//
+// In SQLite, one transaction writes at a time. The guard is an UPDATE that changes nothing, so the transaction has the
+// write lock before it compares the term.
+//
+// The guard is mutual exclusion, not only detection, and needs no clock. It costs one round trip per transaction. A
+// leader that hangs in the middle of a guarded transaction, with its connection open, delays its successor: see
+// idle_in_transaction_session_timeout at [Store]. A release keeps the term. So a transaction with [Store.GuardTerm] may write
+// until another leader takes over. [Store.Guard] and [Store.Transact] begin no transaction after the leadership is over.
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	l, ok := leaderelect.FromContext(ctx)
 	if !ok {

@@ -12,9 +12,39 @@ import (
 	"time"
 )
 
-// Sessions implements leaderelect.Sessions on Postgres. A session is an advisory lock of a connection. The server
-// releases the lock when the process ends. The package documentation has the requirements: extra connections, and no
-// pooler in transaction mode.
+// Sessions implements leaderelect.Sessions on Postgres: early takeovers.
+//
+// They report a release to followers within milliseconds. If every write of the leader is guarded, a
+// follower can also take over within milliseconds after the leader's process was killed, without waiting for the lease:
+//
+//	sessions, err := sqllease.NewSessions(db, sqllease.SessionsConfig{})
+//	...
+//	elector, err := leaderelect.New(leaderelect.Config{
+//		Store:    leases,
+//		Sessions: sessions,
+//		Fenced:   true, // every write is in a transaction with Guard, or carries its term
+//		...
+//
+// Without Fenced, sessions only report releases, and are safe for any work. NOTIFY would also report renewals. But
+// commits that notify wait for each other (https://www.recall.ai/blog/postgres-listen-notify-does-not-scale), and package
+// database/sql cannot listen.
+//
+// A session is an advisory lock of a connection (pg_try_advisory_lock of a random 64-bit number). When the process ends,
+// the operating system closes its connections, and the server releases the lock. A follower that waits for the lock then
+// gets it.
+//
+//   - Each elector permanently uses two connections: one holds its session, one waits for the end of the leader's
+//     session. A pool with a limit needs two more connections per elector, or renewals never get one. Alternatively, give
+//     the sessions a pool of their own.
+//   - A pooler such as PgBouncer works in session mode only. Avoid it if you can: it may keep the connection of a client
+//     that is gone. In transaction mode, a session is lost at the first check.
+//   - All electors must reach the same database of the same primary, because advisory locks belong to one database. A
+//     standby is refused.
+//   - If a machine disappears without closing its connections, its session lasts until TCP keepalives end it. A suspended
+//     process keeps its session. In both cases followers wait for the lease.
+//   - A server whose idle_session_timeout is shorter than CheckPeriod ends sessions. A restart ends all of them. Leaders
+//     notice after CheckPeriod, and followers ask again after RetryPeriod. So a leader that has renewed by then stays.
+//   - A takeover waits for guarded transactions of the old leader. They end with its connections.
 //
 // All methods may be called concurrently.
 type Sessions struct {

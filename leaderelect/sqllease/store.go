@@ -14,9 +14,42 @@ import (
 )
 
 // Store is a leaderelect.LeaseStore and a shard.Lister in one table of a database, with one row per lease. The package
-// documentation has its guarantees, and the settings that they need.
+// documentation has its guarantees.
 //
 // All methods may be called concurrently.
+//
+// # Postgres
+//
+//   - Connect to the primary. With more than one host, set target_session_attrs=read-write. A replica that is behind
+//     would delay takeovers, and accepts no writes.
+//   - synchronous_commit must be on (the default), at least for this role. Otherwise a crash loses the last writes.
+//   - A failover to an asynchronous replica loses the last writes too. An elector that has seen them notices
+//     (leaderelect.ErrStoreRegressed). Others cannot, and two may lead until the old leader's next renewal. A synchronous
+//     standby prevents that.
+//   - Set idle_in_transaction_session_timeout to LeaseDuration or less, for the role of guarded transactions. Also set
+//     tcp_keepalives_idle and tcp_keepalives_interval, so that the server notices that a client's machine is gone. By
+//     default that takes two hours.
+//   - Set client_connection_check_interval (Postgres 14 and newer) to about a second. Without it, the server notices a
+//     dead client in the middle of a statement only when the statement ends. Until then, the dead leader's guarded
+//     transaction delays its successor.
+//   - If keys are not ASCII, the encoding of the database must be UTF8. Keys have at most 2,000 bytes.
+//   - github.com/jackc/pgx/v5/stdlib returns when ctx ends, whatever the server does. Behind a pooler in transaction mode
+//     it needs default_query_exec_mode=exec.
+//   - github.com/lib/pq may ignore the end of ctx if the network drops all packets. An elector abandons such a call
+//     safely, but Run then returns leaderelect.ErrStoreStuck. The suite leasetest hangs.
+//
+// # SQLite
+//
+//   - SQLite is for processes of one host, on a local file system.
+//   - Set busy_timeout on each connection. Otherwise a write fails whenever another one is in flight. A driver may not
+//     notice the end of ctx while it waits, so use less than StepDownTimeout, also for the work. With modernc.org/sqlite:
+//     "file:app.db?_pragma=busy_timeout(2000)".
+//   - Set journal_mode=WAL, so that reads do not wait for writes. In either mode, a commit survives the end of the
+//     process, and with synchronous=FULL (the default) a crash of the machine.
+//   - A process that is suspended (not killed) in the middle of a write holds the lock of the file. So no other process
+//     can take over until it continues or dies. That is safe, but takes longer than LeaseDuration.
+//   - Call Guard first in a transaction. After a read, a deferred transaction in WAL mode that is no longer current fails
+//     with SQLITE_BUSY, and has to be retried as usual.
 type Store struct {
 	db   *sql.DB
 	stmt statements

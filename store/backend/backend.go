@@ -126,6 +126,12 @@ type Capabilities struct {
 	// refuses larger ones. Zero means that the backend knows no limit of its own; it may still return [ErrTooLarge].
 	MaxBytes int
 
-	// Joins says that a write can join a transaction of the caller.
+	// Joins says that a write can join a transaction of the caller, so that objects and business rows commit together.
+	//
+	// Such a backend exports a function that puts a transaction into a context, such as postgres.WithTx(ctx, tx). Under this context
+	// Get and Transact work inside that transaction. Transact does not commit. It calls decide once for each attempt that
+	// the transaction allows, and returns the error of the driver when the caller has to begin again. If the version is one of a
+	// counter, the counter stays locked until the caller commits. Watch and List ignore the transaction. The engine hands contexts
+	// on with all their values, so it needs to know nothing of this.
 	Joins bool
 }

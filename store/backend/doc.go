@@ -59,15 +59,6 @@
 // Meta and Value are any bytes, and come back byte by byte: bytea or BLOB, not jsonb. Meta is always JSON in UTF-8. So is
 // Value with the default codec; then a column of type text or json holds it too.
 //
-// # Inside the caller's transaction
-//
-// A backend on SQL can let a write join a transaction of the caller, so that objects and business rows commit together. It
-// exports a function of its own that puts a transaction into a context, such as postgres.WithTx(ctx, tx), and sets
-// Capabilities.Joins. Under such a context Get and Transact work inside that transaction. Transact does not commit; it
-// calls decide once for each attempt that the transaction allows, and returns the error of the driver when the caller has
-// to begin again. If the version is one of a counter, the counter stays locked until the caller commits. Watch and List
-// ignore the transaction. The engine hands contexts on with all their values, so it needs to know nothing of this.
-//
 // # Shutdown
 //
 // The engine starts nothing and closes nothing. The code that opens a database closes it.

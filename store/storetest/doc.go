@@ -27,50 +27,8 @@
 //		})
 //	}
 //
-// Run has the cases of package informertest among its own, since every store is a source.
-//
-// # Mistakes that the suite finds
-//
-// Read this list before you write a backend. The tests of this package hold a backend with each of these mistakes, and Run
-// finds every one.
-//
-// Versions and writes:
-//
-//   - A version is drawn before the commit: it comes from a sequence, an auto-increment column or a clock. A transaction
-//     that commits late appears below a version that a watch has passed, and its change is lost for good.
-//   - Each kind has a sequence of versions of its own.
-//   - A mutex of the process stands in for a compare-and-swap. Two processes overwrite each other.
-//   - A write that lost a race is repeated with what it decided before.
-//   - A tombstone is not given to decide, or does not carry the last state of the object.
-//   - Transact wraps or replaces the error of decide.
-//   - A call whose context has ended writes, or a watch ends without the cause.
-//
-// Lists and watches:
-//
-//   - The version of a list is read after its records, so the list is older than its version. Or it is read before them,
-//     so the list is newer.
-//   - Each page of a list is read at a version of its own, or keys are in the order of a language.
-//   - A read through one handle lags behind a write through another.
-//   - A deletion is not told, or a change is told twice.
-//   - A watch of a query does not tell of what leaves the query.
-//   - The history was cut, and a watch from before the cut goes on after it. Or a watch from a version that was never
-//     reached waits for it. Both must end with ErrExpired.
-//   - A bookmark passes a change that is still to come.
-//   - There is no bookmark when nothing happens, or none when another kind changes.
-//
-// Fences:
-//
-//   - All leases share one term, or each kind or process has terms of its own.
-//   - A term is recorded although decide refused or another fence was over. Or it is not recorded because there was
-//     nothing to write.
-//   - Only the first fence is checked.
-//   - A term passes through a float, which rounds it.
-//
-// Strings and bytes:
-//
-//   - A long key is cut off. Keys are folded to one case, or lose spaces at the end.
-//   - Bytes that are not UTF-8 are replaced, NUL is dropped, or JSON in Meta is written anew.
-//   - Labels or Before are not stored, or an empty Before becomes nil.
+// Run has the cases of package informertest among its own, since every store is a source. Its documentation lists the mistakes
+// that it finds: read it before you write a backend.
 //
 // # Guarantees
 //
