@@ -1,0 +1,17 @@
+// Package leader is chapter 8 of "Effective controllers": docs/effective/08-leader.md. One of several replicas configures a load balancer.
+// The wrong controller relies on being the only one. The right one sends its term along, and the load balancer refuses former leaders.
+package leader
+
+import "context"
+
+// Site is what the user wants, and what the controller has told the load balancer.
+type Site struct {
+	Backend string
+	Status  struct{ Routed string } `store:"status"`
+}
+
+// API is what a load balancer offers.
+type API interface {
+	Route(ctx context.Context, site, backend string) error
+	RouteAs(ctx context.Context, term uint64, site, backend string) error
+}
