@@ -24,7 +24,7 @@
 // # Faults
 //
 // First the kit runs the world without faults, and notes every write, effect, and read of the systems. Then it runs the world again
-// for each fault ([Do]) at each of these positions, and then for random pairs of those that were silent.
+// for each [Fault] at each of these positions, and then for random pairs of those that were silent.
 //
 // Each fault happens to real systems, and is within the contract of a store and of its watches: per kind, changes arrive in
 // order, none is lost but by a list that replaces it, the last state always arrives, and a read of a store sees every write.

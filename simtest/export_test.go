@@ -1,35 +1,43 @@
 package simtest
 
-import "testing"
+import (
+	"testing"
 
-// Timeline returns what happens under a plan, whether it fails or not.
-func Timeline(t *testing.T, world func() World, plan string) string {
+	"github.com/setpoint-go/setpoint/simtest/internal/search"
+	"github.com/setpoint-go/setpoint/simtest/internal/sim"
+	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
+)
+
+func explorerOf(t *testing.T, world func() World) *search.Explorer {
+	return search.New((&player{t: t, world: world}).play)
+}
+
+func playText(t *testing.T, world func() World, plan string) *sim.Run {
 	t.Helper()
 	p, err := ParsePlan(plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := newExplorer(t, world)
-	return x.play(p).timeline(nil)
+	return explorerOf(t, world).Play(p.faults())
+}
+
+// Timeline returns what happens under a plan, whether it fails or not.
+func Timeline(t *testing.T, world func() World, plan string) string {
+	t.Helper()
+	return timeline.Format(playText(t, world, plan).Timeline.Lines(nil))
 }
 
 // Order returns what happens under a plan, without times.
 func Order(t *testing.T, world func() World, plan string) string {
 	t.Helper()
-	p, err := ParsePlan(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := newExplorer(t, world)
-	return x.play(p).order()
+	return playText(t, world, plan).Timeline.Order()
 }
 
 // Singles returns the plans of one fault of a world.
 func Singles(t *testing.T, world func() World) (plans []string) {
 	t.Helper()
-	x := newExplorer(t, world)
-	for _, c := range singles(x.without(nil)) {
-		plans = append(plans, c.String())
+	for _, s := range search.Singles(explorerOf(t, world).Without(nil)) {
+		plans = append(plans, s.String())
 	}
 	return plans
 }
@@ -37,11 +45,10 @@ func Singles(t *testing.T, world func() World) (plans []string) {
 // Pruned returns the plans of one fault that are not tried, each with the one that stands for it.
 func Pruned(t *testing.T, world func() World) map[string]string {
 	t.Helper()
-	x := newExplorer(t, world)
 	pruned := make(map[string]string)
-	for _, c := range singles(x.without(nil)) {
-		if c.like != nil {
-			pruned[c.String()] = c.like.String()
+	for _, s := range search.Singles(explorerOf(t, world).Without(nil)) {
+		if s.Like != nil {
+			pruned[s.String()] = s.Like.String()
 		}
 	}
 	return pruned
@@ -50,14 +57,12 @@ func Pruned(t *testing.T, world func() World) map[string]string {
 // End returns what is wrong under a plan, and the objects at the end.
 func End(t *testing.T, world func() World, plan string) (wrong string, state map[string]string) {
 	t.Helper()
-	p, err := ParsePlan(plan)
-	if err != nil {
-		t.Fatal(err)
+	r := playText(t, world, plan)
+	if v := r.Verdict(explorerOf(t, world).Without(r.Plan)); v != nil {
+		wrong = v.Sort() + ": " + v.Text
 	}
-	x := newExplorer(t, world)
-	r := x.play(p)
-	if v := verdict(r, x.without(p)); v != nil {
-		wrong = v.sort() + ": " + v.text
+	if r.End != nil {
+		state = r.End.State
 	}
-	return wrong, r.final.state
+	return wrong, state
 }

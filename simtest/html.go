@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/simtest/internal/corpus"
 	"github.com/setpoint-go/setpoint/simtest/internal/page"
+	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
 )
 
 // htmlFlag is a package variable because go test reads flags before any test runs.
@@ -51,15 +52,15 @@ func (f *Failure) page() page.Failure {
 	}
 	last := ""
 	for _, l := range f.lines {
-		at := l.at.Round(time.Millisecond).String()
+		at := l.At.Round(time.Millisecond).String()
 		if at == last {
 			at = "" // the page shows a time once
 		} else {
 			last = at
 		}
-		out := page.Line{At: at, Lane: -1, Who: l.actor, Text: l.text, Mark: l.mark()}
-		if !l.state {
-			lane := laneOf(l.actor)
+		out := page.Line{At: at, Lane: -1, Who: l.Actor, Text: l.Text, Mark: markOf(l)}
+		if !l.State {
+			lane := laneOf(l.Actor)
 			if out.Lane = slices.Index(p.Lanes, lane); out.Lane < 0 {
 				out.Lane = len(p.Lanes)
 				p.Lanes = append(p.Lanes, lane)
@@ -80,24 +81,24 @@ func laneOf(actor string) string {
 	return actor
 }
 
-// mark returns how a page draws the line.
-func (l line) mark() page.Mark {
+// markOf returns how a page draws a line.
+func markOf(l timeline.Line) page.Mark {
 	switch {
-	case l.state && strings.HasPrefix(l.text, "-"):
+	case l.State && strings.HasPrefix(l.Text, "-"):
 		return page.Missing
-	case l.state && strings.HasPrefix(l.text, "+"):
+	case l.State && strings.HasPrefix(l.Text, "+"):
 		return page.Extra
-	case l.state && strings.HasPrefix(l.text, "~"):
+	case l.State && strings.HasPrefix(l.Text, "~"):
 		return page.Differs
-	case l.wrote:
+	case l.Wrote:
 		return page.Write
-	case strings.HasPrefix(l.text, "STEP"):
+	case strings.HasPrefix(l.Text, "STEP"):
 		return page.Step
-	case strings.HasPrefix(l.text, "CRASH"):
+	case strings.HasPrefix(l.Text, "CRASH"):
 		return page.Crash
-	case strings.HasPrefix(l.text, "FAULT"):
+	case strings.HasPrefix(l.Text, "FAULT"):
 		return page.Fault
-	case strings.HasPrefix(l.text, "DOUBT"):
+	case strings.HasPrefix(l.Text, "DOUBT"):
 		return page.Doubt
 	default:
 		return page.Plain

@@ -6,6 +6,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/setpoint-go/setpoint/simtest/internal/fault"
+	"github.com/setpoint-go/setpoint/simtest/internal/search"
 )
 
 // MeasurePlans runs the plans of one fault of a world in turn. It reports the time of the processor per plan, not that of the
@@ -13,15 +16,15 @@ import (
 func MeasurePlans(b *testing.B, world func() World) {
 	defer silence()()
 	t := new(testing.T)
-	x := newExplorer(t, world)
-	all := singles(x.without(nil))
+	x := explorerOf(t, world)
+	all := search.Singles(x.Without(nil))
 	entries := 0
 	began := processorTime()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		x.try(Plan{all[i%len(all)].Fault})
-		entries += len(x.last.entries)
+		x.Try(fault.Plan{all[i%len(all)].Fault})
+		entries += x.Last().Timeline.Len()
 	}
 	b.ReportMetric(float64(processorTime()-began)/1e3/float64(b.N), "cpu-µs/plan")
 	b.ReportMetric(float64(entries)/float64(b.N), "events/plan")

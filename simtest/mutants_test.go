@@ -15,80 +15,80 @@ import (
 // mutantsFlag is for the long form of the test below: go test ./simtest -run Mutant -mutants
 var mutantsFlag = flag.Bool("mutants", false, "build the kit with each planted mistake, and run the test that has to find it")
 
-// mutants are mistakes of the kit: a fault that does not do what it says, or does what no real system does. The test finds each.
+// mutants are mistakes of the kit, each in a file below internal: a fault that does not do what it says, or does what no real system does. The test finds each.
 var mutants = []struct{ name, file, was, becomes, test string }{
 	{
-		"crash-after does not apply the write", "env.go",
-		"	case CrashBefore:", "	case CrashBefore, CrashAfter:", "TestEachFaultDoesWhatItSays",
+		"crash-after does not apply the write", "sim/backend.go",
+		"	case fault.CrashBefore:", "	case fault.CrashBefore, fault.CrashAfter:", "TestEachFaultDoesWhatItSays",
 	},
 	{
-		"lose-reply does not apply the write", "env.go",
-		"	case LoseRequest:", "	case LoseRequest, LoseReply:", "TestEachFaultDoesWhatItSays",
+		"lose-reply does not apply the write", "sim/backend.go",
+		"	case fault.LoseRequest:", "	case fault.LoseRequest, fault.LoseReply:", "TestEachFaultDoesWhatItSays",
 	},
 	{
-		"nobody writes in a conflict", "env.go",
-		"if f.Do == Conflict {", "if false {", "TestEachFaultDoesWhatItSays",
+		"nobody writes in a conflict", "sim/backend.go",
+		"if f.Do == fault.Conflict {", "if false {", "TestEachFaultDoesWhatItSays",
 	},
 	{
-		"a watch loses an event", "env.go",
-		"if c.kind == kind && q.Concern(&c.record) {", "if c.kind == kind && at%3 != 0 && q.Concern(&c.record) {", "TestTheStoresOfASimulationAreStores",
+		"a watch loses an event", "sim/backend.go",
+		"if c.Kind == kind && q.Concern(&c.Record) {", "if c.Kind == kind && at%3 != 0 && q.Concern(&c.Record) {", "TestTheStoresOfASimulationAreStores",
 	},
 	{
-		"a list forgets deletions", "database.go",
-		"			delete(records, c.record.Key)", "", "TestTheStoresOfASimulationAreStores",
+		"a list forgets deletions", "database/database.go",
+		"			delete(records, c.Record.Key)", "", "TestTheStoresOfASimulationAreStores",
 	},
 	{
-		"a list of a cache that lags shows the present", "env.go",
-		"p.run.db.list(v.lists(kind), kind, q)", "p.run.db.list(p.run.db.version()+v.lists(kind)*0, kind, q)", "TestEachFaultDoesWhatItSays",
+		"a list of a cache that lags shows the present", "sim/backend.go",
+		"p.Run.DB.List(v.Lists(kind), kind, q)", "p.Run.DB.List(p.Run.DB.Version()+v.Lists(kind)*0, kind, q)", "TestEachFaultDoesWhatItSays",
 	},
 	{
-		"a zombie shares the term", "process.go",
+		"a zombie shares the term", "sim/process.go",
 		"uint64(s.started)", "1", "TestALeaseFencesTheProcessThatHung",
 	},
 	{
-		"terms are not compared", "database.go",
+		"terms are not compared", "database/database.go",
 		"if err := f.Check(db.terms[f.Lease]); err != nil {", "if err := f.Check(0); err != nil {", "TestALeaseFencesTheProcessThatHung",
 	},
 	{
-		"a dead process writes", "env.go",
+		"a dead process writes", "sim/calls.go",
 		"	if p.dead.Load() {\n		runtime.Goexit()", "	if false {\n		runtime.Goexit()", "TestADeadProcessDoesNothing",
 	},
 	{
-		"down comes back at once", "drive.go",
-		"		p.system.down = true", "", "TestEachFaultDoesWhatItSays",
+		"down comes back at once", "sim/run.go",
+		"		p.Program.down = true", "", "TestEachFaultDoesWhatItSays",
 	},
 	{
-		"travel begins in the present", "process.go",
+		"travel begins in the present", "sim/process.go",
 		`		p.freeze("", at)`, "", "TestEachFaultDoesWhatItSays",
 	},
 	{
-		"a gap has no new list", "view.go",
+		"a gap has no new list", "view/view.go",
 		"v.frozen, v.expire, v.gap = false, true, false", "v.frozen, v.expire, v.gap = false, false, false", "TestAGapMergesTheChangesOfAnObject",
 	},
 	{
-		"a cache that lags hears everything", "view.go",
+		"a cache that lags hears everything", "view/view.go",
 		"	if !v.frozen {\n		v.frozen, v.at", "	if v.frozen {\n		v.frozen, v.at", "TestEachFaultDoesWhatItSays",
 	},
 	{
-		"a former leader notices at once", "leader.go",
+		"a former leader notices at once", "sim/leader.go",
 		"!all && time.Now().Before(p.until)", "false", "TestALeaderThatLosesItsLeaseGoesOnUntilItNotices",
 	},
 	{
-		"an effect never arrives", "leader.go",
+		"an effect never arrives", "sim/leader.go",
 		"			err = c.call()", "", "TestACallOfAFormerLeaderCanArriveAfterTheCleanup",
 	},
 	{
-		"slow takes no time", "drive.go",
-		"slowness      = time.Minute + 7*time.Second", "slowness      = time.Nanosecond", "TestEachFaultDoesWhatItSays",
+		"slow takes no time", "sim/calls.go",
+		"slowness = time.Minute + 7*time.Second", "slowness = time.Nanosecond", "TestEachFaultDoesWhatItSays",
 	},
 	{
-		"in run mode, a process that hangs keeps its lease", "live.go",
-		"	if !was {\n		p.run.leases.Delete(p.system.Lease)", "	if !was && !hangs {\n		p.run.leases.Delete(p.system.Lease)",
+		"in run mode, a process that hangs keeps its lease", "live/life.go",
+		"	if !was {\n		l.driver.leases.Delete", "	if !was && !hangs {\n		l.driver.leases.Delete",
 		"TestEachFaultDoesWhatItSaysInRunMode",
 	},
 	{
-		"in run mode, a former leader hears at once that it is one", "live.go",
-		"			deposed := l.p.life.deposed\n", "			deposed := l.p.life.deposed && false\n",
+		"in run mode, a former leader hears at once that it is one", "live/leases.go",
+		"if l.of.isDeposed() {", "if l.of.isDeposed() && false {",
 		"TestALeaderThatLosesItsLeaseGoesOnUntilItNotices",
 	},
 }
@@ -96,15 +96,16 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 func TestEachMutantIsCaught(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			source, err := os.ReadFile(m.file)
+			name := filepath.Join("internal", filepath.FromSlash(m.file))
+			source, err := os.ReadFile(name)
 			require.NoError(t, err)
 			require.Equal(t, 1, strings.Count(string(source), m.was), "%s has %q once", m.file, m.was)
 			if !*mutantsFlag {
 				return
 			}
 			dir := t.TempDir()
-			mutant, overlay := filepath.Join(dir, m.file), filepath.Join(dir, "overlay.json")
-			file, err := filepath.Abs(m.file)
+			mutant, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+			file, err := filepath.Abs(name)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), m.was, m.becomes, 1)), 0o600))
 			text, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutant}})

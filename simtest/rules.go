@@ -1,111 +1,32 @@
 package simtest
 
-import "slices"
+import "github.com/setpoint-go/setpoint/simtest/internal/rule"
 
 // Severity says what a [Failure] does to the test.
 type Severity string
 
 const (
 	// Bug fails the test.
-	Bug Severity = "bug"
+	Bug = Severity(rule.Bug)
 
 	// Advisory is logged, and does not fail the test: it may be all right, or needs a fault that lasts longer than real ones do.
-	Advisory Severity = "advisory"
+	Advisory = Severity(rule.Advisory)
 )
 
 // Rule is what a [Failure] breaks, such as "orphan". [Rules] returns all of them.
 type Rule string
 
-// The rules.
-const (
-	ruleWorld       Rule = "world"
-	ruleAlways      Rule = "always"
-	ruleGoal        Rule = "goal"
-	ruleEndState    Rule = "end-state"
-	ruleHotLoop     Rule = "hot-loop"
-	ruleChurn       Rule = "churn"
-	ruleOrphan      Rule = "orphan"
-	ruleTwoOwners   Rule = "two-owners"
-	ruleFinalizer   Rule = "finalizer"
-	ruleLostWrite   Rule = "lost-write"
-	ruleStop        Rule = "stop"
-	ruleStaleWrite  Rule = "stale-write"
-	ruleStaleDelete Rule = "stale-delete"
-	ruleUnrepeated  Rule = "nondeterminism"
-)
-
-// rules are in the order in which a report names them.
-var rules = []struct {
-	rule     Rule
-	severity Severity
-	means    string
-}{
-	{ruleWorld, Bug, "The world itself does not work: a system cannot be made, a step fails, or the run without faults breaks a rule."},
-	{ruleAlways, Bug, "Something happened that World.Always forbids, if only for a moment."},
-	{ruleGoal, Bug, "The systems have nothing left to do, and World.Goal does not hold: nobody will repair it."},
-	{ruleEndState, Bug, "The systems have nothing left to do, and the objects are not those of the run without faults: nobody will repair them."},
-	{ruleHotLoop, Bug, "The systems reconcile again and again and write nothing: in production they use up a processor and the database."},
-	{ruleChurn, Bug, "The systems write again and again: two of them undo each other's work, or each write causes the next."},
-	{ruleOrphan, Bug, "An object is left although the life of each of its owners has ended: nobody will delete it."},
-	{ruleTwoOwners, Bug, "Two owners that live control one object, or one took it from the other: both will change and delete it."},
-	{ruleFinalizer, Bug, "An object is being deleted and a finalizer is left: it stays forever, and so does its name."},
-	{ruleLostWrite, Bug, "A write of the user was acknowledged, and the systems have undone it."},
-	{ruleStop, Bug, "A part has ended by itself, returned an error when it was told to stop, or has not stopped in time: the program would end, or hang."},
-	{ruleStaleWrite, Advisory, "A reconcile wrote on the basis of a cache that did not show the last write of the same system: it may do its work twice."},
-	{ruleStaleDelete, Advisory, "A reconcile deleted on the basis of a cache that shows the past: it may delete what has just been made. Read the store first, or delete with store.IfUID."},
-	{ruleUnrepeated, Advisory, "Two runs of one plan differ: a map, a random number, or a goroutine decides what happens, and no plan can be trusted."},
-}
-
 // Rules returns every rule of the kit.
 func Rules() []Rule {
-	all := make([]Rule, len(rules))
-	for i, r := range rules {
-		all[i] = r.rule
+	var all []Rule
+	for _, r := range rule.All() {
+		all = append(all, Rule(r))
 	}
 	return all
 }
 
 // Severity says what breaking the rule does to the test. [Failure.Severity] may be less, if the failure needs an unfair fault.
-func (r Rule) Severity() Severity {
-	if i := r.index(); i >= 0 {
-		return rules[i].severity
-	}
-	return Bug
-}
+func (r Rule) Severity() Severity { return Severity(rule.Rule(r).Severity()) }
 
 // Means says in a sentence or two what it means if the rule is broken. It is empty for a rule that [Rules] does not have.
-func (r Rule) Means() string {
-	if i := r.index(); i >= 0 {
-		return rules[i].means
-	}
-	return ""
-}
-
-// index returns the place of the rule among all, or -1.
-func (r Rule) index() int {
-	for i := range rules {
-		if rules[i].rule == r {
-			return i
-		}
-	}
-	return -1
-}
-
-// problem is what is wrong with a run.
-type problem struct {
-	rule  Rule
-	about string // with the rule, tells one sort of problem from another
-	text  string // a sentence
-}
-
-func (p *problem) sort() string { return string(p.rule) + " " + p.about }
-
-// advise records what is doubtful in a run, once of each sort.
-func (r *run) advise(p problem) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if slices.ContainsFunc(r.advice, func(q problem) bool { return q.sort() == p.sort() }) {
-		return
-	}
-	r.advice = append(r.advice, p)
-}
+func (r Rule) Means() string { return rule.Rule(r).Means() }

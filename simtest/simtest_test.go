@@ -134,9 +134,9 @@ func TestAWorldThatSurvivesIsSilentAndEveryRunIsTheSame(t *testing.T) {
 		parsed, err := simtest.ParsePlan(plan)
 		require.NoError(t, err)
 		require.Equal(t, plan, parsed.String())
-		if parsed[0].Do != simtest.Restart {
-			require.Contains(t, once, map[simtest.Do]string{
-				simtest.CrashBefore: "CRASH", simtest.CrashAfter: "CRASH", simtest.Down: "CRASH", simtest.Conflict: "somebody",
+		if parsed[0].Do != "restart" {
+			require.Contains(t, once, map[string]string{
+				"crash-before": "CRASH", "crash-after": "CRASH", "down": "CRASH", "conflict": "somebody",
 			}[parsed[0].Do], plan)
 		}
 	}
@@ -414,7 +414,7 @@ func TestAlwaysIsCalledAfterEveryCommitAndGoalAtTheEnd(t *testing.T) {
 		}
 		return w
 	}
-	require.Nil(t, simtest.Replay(t, world, simtest.Plan{{Do: simtest.CrashAfter, System: "s", Op: "create", Object: "to/a", Nth: 1}}))
+	require.Nil(t, simtest.Replay(t, world, simtest.Plan{{Do: "crash-after", System: "s", Op: "create", Object: "to/a", Nth: 1}}))
 	require.Equal(t, 8, commits)
 	require.Equal(t, 2, goals)
 }
@@ -480,4 +480,22 @@ func FuzzParsePlan(f *testing.F) {
 		require.NoError(t, err, plan.String())
 		require.Equal(t, plan, again)
 	})
+}
+
+// A plan that was not parsed may name what is no fault.
+func TestAPlanWithAnUnknownFaultIsNotReplayed(t *testing.T) {
+	for _, bad := range []simtest.Fault{
+		{Do: "explode", System: "s", Op: "create", Object: "to/a", Nth: 1},
+		{Do: "crash-after", System: "s", Op: "create", Object: "to/a"},
+	} {
+		inner := new(testing.T)
+		done := make(chan struct{})
+		// Ends with Replay, which ends it as a test.
+		go func() {
+			defer close(done)
+			simtest.Replay(inner, copier, simtest.Plan{bad})
+		}()
+		<-done
+		require.True(t, inner.Failed(), "%s", bad)
+	}
 }

@@ -1,4 +1,4 @@
-package simtest
+package fault
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Plan has the faults of one run, each of which happens once. The text of a plan can be given to -simtest.plan.
+// Plan has the faults of one run, each of which happens once.
 type Plan []Fault
 
 // String returns the text of the plan, such as "crash-after(rmq update sts/a#1)".
@@ -19,54 +19,45 @@ func (p Plan) String() string {
 	return strings.Join(texts, " ")
 }
 
-// skips reports whether the user leaves out the step of this number, counted from 1.
-func (p Plan) skips(step int) bool {
+// Skips reports whether the user leaves out the step of this number, counted from 1.
+func (p Plan) Skips(step int) bool {
 	return slices.ContainsFunc(p, func(f Fault) bool { return f.Do == Skip && f.Nth == step })
 }
 
-// split returns the faults of the plan, and the steps that the user leaves out.
-func (p Plan) split() (faults, skips Plan) {
+// Skipped returns the steps that the user leaves out: the plan without its faults.
+func (p Plan) Skipped() (skips Plan) {
 	for _, f := range p {
 		if f.Do == Skip {
 			skips = append(skips, f)
-		} else {
-			faults = append(faults, f)
 		}
 	}
-	return faults, skips
+	return skips
 }
-
-// Do is what a [Fault] does.
-//
-// A process that takes the place of another one begins with empty caches. LoseLease and Late are for systems with a Lease: each
-// process of such a system has a leadership with the next term. After LoseLease, the old process goes on until it notices: 10 s
-// later, or after the next step of the user.
-type Do string
 
 // What can go wrong. Every one of these happens to real systems, and the contracts of this library allow each of them.
 const (
-	CrashBefore Do = "crash-before" // the process ends right before a write or an effect; a new one starts
-	CrashAfter  Do = "crash-after"  // the process ends right after a write or an effect; a new one starts
-	Down        Do = "down"         // as crash-after, and the new process starts after the next step of the user
-	LoseRequest Do = "lose-request" // the call fails with ErrLost, and has done nothing
-	LoseReply   Do = "lose-reply"   // the call fails with ErrLost, and has done its work
-	Conflict    Do = "conflict"     // somebody else writes the object right before
-	Slow        Do = "slow"         // the call takes a minute, and everything else goes on
-	Pause       Do = "pause"        // the process stands still for eleven minutes before a call or a read, and everything else goes on
-	Zombie      Do = "zombie"       // the process hangs; a new one takes over; then the old one finishes its reconcile
-	LoseLease   Do = "lose-lease"   // the process loses its lease and does not know; a new one takes over; both go on
-	Late        Do = "late"         // the process ends while an effect is on its way, which arrives when a new one has taken over
-	Lag         Do = "lag"          // from this write on the caches of a kind hear nothing, until nothing else is left to do
-	Travel      Do = "travel"       // as crash-after; the caches of the new process begin in the past, and then catch up
-	Gap         Do = "gap"          // a watch breaks between two changes of an object, and a new list merges them
-	ReadFails   Do = "read-fails"   // a read of the store fails
-	Restart     Do = "restart"      // the process ends, and a new one starts, after a step of the user
-	Skip        Do = "skip"         // the user leaves out a step; it makes a plan smaller, and is no fault
+	CrashBefore = "crash-before" // the process ends right before a write or an effect; a new one starts
+	CrashAfter  = "crash-after"  // the process ends right after a write or an effect; a new one starts
+	Down        = "down"         // as crash-after, and the new process starts after the next step of the user
+	LoseRequest = "lose-request" // the call fails with ErrLost, and has done nothing
+	LoseReply   = "lose-reply"   // the call fails with ErrLost, and has done its work
+	Conflict    = "conflict"     // somebody else writes the object right before
+	Slow        = "slow"         // the call takes a minute, and everything else goes on
+	Pause       = "pause"        // the process stands still for eleven minutes before a call or a read, and everything else goes on
+	Zombie      = "zombie"       // the process hangs; a new one takes over; then the old one finishes its reconcile
+	LoseLease   = "lose-lease"   // the process loses its lease and does not know; a new one takes over; both go on
+	Late        = "late"         // the process ends while an effect is on its way, which arrives when a new one has taken over
+	Lag         = "lag"          // from this write on the caches of a kind hear nothing, until nothing else is left to do
+	Travel      = "travel"       // as crash-after; the caches of the new process begin in the past, and then catch up
+	Gap         = "gap"          // a watch breaks between two changes of an object, and a new list merges them
+	ReadFails   = "read-fails"   // a read of the store fails
+	Restart     = "restart"      // the process ends, and a new one starts, after a step of the user
+	Skip        = "skip"         // the user leaves out a step; it makes a plan smaller, and is no fault
 )
 
 // Fault is one thing that goes wrong, once.
 type Fault struct {
-	Do     Do
+	Do     string // one of the constants
 	System string
 
 	// Op, Object and Nth say where: at the Nth "update" of "sts/a" by the system, counted from 1. For a Gap, Object is that
@@ -106,7 +97,7 @@ func (f Fault) String() string {
 	case Lag:
 		words = append(words, "of", quote(f.Kind))
 	}
-	return string(f.Do) + "(" + strings.Join(words, " ") + ")"
+	return f.Do + "(" + strings.Join(words, " ") + ")"
 }
 
 // quote returns s, in quotes if it has a character that separates words.
@@ -117,8 +108,8 @@ func quote(s string) string {
 	return s
 }
 
-// ParsePlan returns the plan with this text. An error names the fault that cannot be read.
-func ParsePlan(text string) (Plan, error) {
+// Parse returns the plan with this text. An error names the fault that cannot be read.
+func Parse(text string) (Plan, error) {
 	var plan Plan
 	for rest := strings.TrimSpace(text); rest != ""; {
 		do, args, ok := strings.Cut(rest, "(")
@@ -129,7 +120,7 @@ func ParsePlan(text string) (Plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("simtest: parse plan: %s: %w", do, err)
 		}
-		f, err := parseFault(Do(do), words)
+		f, err := parseFault(do, words)
 		if err != nil {
 			return nil, fmt.Errorf("simtest: parse plan: %s: %w", do, err)
 		}
@@ -173,14 +164,15 @@ func scan(text string) (words []string, after string, err error) {
 }
 
 // forms are the words of each fault: s is the system, o the operation, x the object, n a number, m another, k a kind.
-var forms = map[Do]string{
+var forms = map[string]string{
 	CrashBefore: "s o x # n", CrashAfter: "s o x # n", Down: "s o x # n", LoseRequest: "s o x # n", LoseReply: "s o x # n",
-	Conflict: "s o x # n", Slow: "s o x # n", Pause: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n", Late: "s o x # n by m", ReadFails: "s o x # n",
+	Conflict: "s o x # n", Slow: "s o x # n", Pause: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n",
+	Late: "s o x # n by m", ReadFails: "s o x # n",
 	Lag: "s o x # n of k", Travel: "s o x # n back m", Gap: "s x # n to m", Restart: "s step # n",
 	Skip: "step # n",
 }
 
-func parseFault(do Do, words []string) (Fault, error) {
+func parseFault(do string, words []string) (Fault, error) {
 	f := Fault{Do: do}
 	form := strings.Fields(forms[do])
 	if len(form) == 0 {

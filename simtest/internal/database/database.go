@@ -1,0 +1,211 @@
+package database
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// User is the actor of what the user does.
+const User = "user"
+
+// Change is one commit.
+type Change struct {
+	Actor  string
+	Kind   string
+	Record backend.Record
+	Before backend.Record // the zero Record if there was none
+	Object string         // as [Name] returns it
+}
+
+// Op returns what the commit did.
+func (c *Change) Op() string { return OpOf(c.Before, c.Record) }
+
+// OpOf returns what a commit does that replaces one record by another: "create", "update", or "delete".
+func OpOf(before, after backend.Record) string {
+	switch {
+	case after.Deleted:
+		return "delete"
+	case before.Version == 0 || before.Deleted:
+		return "create"
+	case deleting(after) && !deleting(before):
+		return "delete"
+	default:
+		return "update"
+	}
+}
+
+// DB is the truth: a log of commits. Version v is the state after the first v of them.
+//
+// Its methods may be called by several goroutines concurrently.
+type DB struct {
+	backend.Kinds
+
+	mu sync.Mutex
+	// mu guards the following.
+	log   []Change
+	now   map[string]backend.Record   // by kind and key, with tombstones
+	terms map[string]uint64           // of each lease, the greatest that was accepted
+	lasts map[string]informer.Version // of each kind
+}
+
+// New returns an empty database.
+func New() *DB {
+	return &DB{now: make(map[string]backend.Record), terms: make(map[string]uint64), lasts: make(map[string]informer.Version)}
+}
+
+// Name returns what a plan and a timeline call an object.
+func Name(kind, key string) string { return kind + "/" + key }
+
+// Version is that of the present.
+func (db *DB) Version() informer.Version {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return informer.Version(len(db.log))
+}
+
+// Get returns the present record, or a tombstone, or the zero Record.
+func (db *DB) Get(kind, key string) backend.Record {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.now[Name(kind, key)]
+}
+
+// Check returns an error if a fence is of a term that is over.
+func (db *DB) Check(fences []backend.Fence) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, f := range fences {
+		if err := f.Check(db.terms[f.Lease]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Accept records the terms of an accepted write.
+func (db *DB) Accept(fences []backend.Fence) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, f := range fences {
+		db.terms[f.Lease] = max(db.terms[f.Lease], f.Term)
+	}
+}
+
+// Commit replaces the present record by next.
+func (db *DB) Commit(actor, kind, key string, next backend.Record) Change {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	name := Name(kind, key)
+	next.Key, next.Version = key, informer.Version(len(db.log)+1)
+	c := Change{Actor: actor, Kind: kind, Record: next, Before: db.now[name], Object: name}
+	db.log = append(db.log, c)
+	db.now[name] = next
+	db.lasts[kind] = next.Version
+	return c
+}
+
+// Last returns the version of the last change of a kind.
+func (db *DB) Last(kind string) informer.Version {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.lasts[kind]
+}
+
+// At returns the records of a kind as they were at a version, in order of key.
+func (db *DB) At(v informer.Version, kind string) []backend.Record {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	records := make(map[string]backend.Record)
+	for _, c := range db.log[:v] {
+		if c.Kind != kind {
+			continue
+		}
+		if c.Record.Deleted {
+			delete(records, c.Record.Key)
+		} else {
+			records[c.Record.Key] = c.Record
+		}
+	}
+	return slices.SortedFunc(maps.Values(records), func(a, b backend.Record) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// After returns the commits after a version, up to another.
+func (db *DB) After(v, upTo informer.Version) []Change {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if v >= upTo {
+		return nil
+	}
+	return db.log[v:upTo:upTo]
+}
+
+// All returns the name and the record of everything that is there, in order of name.
+func (db *DB) All() iter.Seq2[string, backend.Record] {
+	db.mu.Lock()
+	now := maps.Clone(db.now)
+	db.mu.Unlock()
+	return func(yield func(string, backend.Record) bool) {
+		for _, name := range slices.Sorted(maps.Keys(now)) {
+			if r := now[name]; !r.Deleted && !yield(name, r) {
+				return
+			}
+		}
+	}
+}
+
+// Changes returns the last change of each object that is there at a version, by name.
+func (db *DB) Changes(at informer.Version) map[string]Change {
+	there := make(map[string]Change)
+	for _, c := range db.After(0, at) {
+		if c.Record.Deleted {
+			delete(there, c.Object)
+		} else {
+			there[c.Object] = c
+		}
+	}
+	return there
+}
+
+// List yields the records that q selects at a version, as one page.
+func (db *DB) List(v informer.Version, kind string, q backend.Query) backend.Page {
+	page := backend.Page{Version: v}
+	for _, r := range db.At(v, kind) {
+		if q.Matches(r.Key, r.Labels) {
+			page.Records = append(page.Records, r)
+		}
+	}
+	return page
+}
+
+// Capabilities returns what a handle of the database can do.
+func (db *DB) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+
+// Envelope is the part of [backend.Record.Meta] that the kit looks at.
+type Envelope struct {
+	UID        string           `json:"uid"`
+	Owners     []store.OwnerRef `json:"owners"`
+	Finalizers []string         `json:"finalizers"`
+	Deleting   string           `json:"deleting"`
+}
+
+// EnvelopeOf returns the envelope of a record.
+func EnvelopeOf(r backend.Record) (e Envelope) {
+	_ = json.Unmarshal(r.Meta, &e) // the engine wrote it
+	return e
+}
+
+func deleting(r backend.Record) bool {
+	return Says(r, "deleting") && r.Version != 0 && EnvelopeOf(r).Deleting != ""
+}
+
+// Says reports whether the envelope of a record may have a field. It is much faster than decoding, and most have none of them.
+func Says(r backend.Record, field string) bool { return bytes.Contains(r.Meta, []byte(`"`+field+`"`)) }

@@ -1,0 +1,8 @@
+// Package live drives the systems of a simulation by the real Run of a manager, with the real election, and a stop in order. It is for
+// package simtest.
+//
+// # Guarantees
+//
+//  1. A call of a process, a watch, and a controller go on when the driver says so, one at a time.
+//  2. A process is leader until the driver takes the lease away, and learns that it is not when the driver tells it.
+package live

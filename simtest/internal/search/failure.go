@@ -1,0 +1,55 @@
+package search
+
+import (
+	"github.com/setpoint-go/setpoint/simtest/internal/fault"
+	"github.com/setpoint-go/setpoint/simtest/internal/rule"
+	"github.com/setpoint-go/setpoint/simtest/internal/sim"
+	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
+)
+
+// Report is what came of an exploration. Its fields are those of the report of package simtest.
+type Report struct {
+	Plans, Pruned, Failing int
+	Failures, Advice       []*Failure
+	Unfit, Unmet           []string
+}
+
+// Failure is a plan under which a rule is broken.
+type Failure struct {
+	Problem  rule.Problem
+	Severity rule.Severity
+	Plan     fault.Plan
+	More     []fault.Plan // other plans that failed in the same way, not shrunk
+	Lines    []timeline.Line
+	Timeline string
+
+	run, fair *sim.Run // until the timeline is made
+}
+
+// failureOf returns what a problem of a run is to a report. The fair run may be nil.
+func failureOf(r, fair *sim.Run, p *rule.Problem, s rule.Severity) *Failure {
+	return &Failure{Problem: *p, Severity: s, Plan: r.Plan, run: r, fair: fair}
+}
+
+// withoutFaults returns what a problem of the run without faults is to a report.
+func withoutFaults(fair *sim.Run, p *rule.Problem, s rule.Severity) *Failure {
+	f := failureOf(fair, nil, p, s)
+	f.Problem.Text = "without any fault: " + p.Text
+	return f
+}
+
+func (f *Failure) sort() string { return f.Problem.Sort() }
+
+// tell makes the timeline of the failure, and forgets its runs.
+func (f *Failure) tell() {
+	if f.run == nil {
+		return
+	}
+	var fair *timeline.Timeline
+	if f.fair != nil {
+		fair = f.fair.Timeline
+	}
+	f.Lines = f.run.Timeline.Lines(fair)
+	f.Timeline = timeline.Format(f.Lines)
+	f.run, f.fair = nil, nil
+}

@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/simtest/internal/part"
+	"github.com/setpoint-go/setpoint/simtest/internal/rule"
+	"github.com/setpoint-go/setpoint/simtest/internal/view"
+)
+
+// Program is a [System] in one run, with its processes.
+type Program struct {
+	System
+	Kinds []string // that its caches hold
+
+	run     *Run
+	p       *Process   // nil while it is down
+	former  []*Process // that have lost their lease and do not know, in the order in which they did
+	started int        // processes
+	counts  map[call]int
+	down    bool // until the next step of the user
+	travel  int  // how many commits the next process begins in the past
+}
+
+func newProgram(r *Run, s System) *Program {
+	return &Program{System: s, run: r, counts: make(map[call]int)}
+}
+
+// Process is one incarnation of a system.
+type Process struct {
+	Run     *Run
+	Program *Program
+	Name    string          // of the system, and its number
+	Context context.Context // ends with the process
+	Loops   []part.Loop
+	Views   []*view.View
+
+	term     uint64
+	cancel   context.CancelCauseFunc
+	life     Life
+	until    time.Time // of a process that has lost its lease: when it notices at the latest
+	reading  reading   // of the reconcile in progress
+	turn     int       // the reconcile in progress, or the last one
+	dead     atomic.Bool
+	inFlight atomic.Bool // a reconcile is
+	zombie   bool        // another process has taken over: it ends with the reconcile in flight
+	stopping bool        // it was told to stop
+	held     chan *held  // calls of a reconcile in flight that a fault has hit, for who waits for it
+}
+
+// NewProcess returns the next process of a program, without parts.
+func (s *Program) NewProcess(live func(*Process) Life) *Process {
+	s.started++
+	p := &Process{Run: s.run, Program: s, Name: fmt.Sprintf("%s.%d", s.Name, s.started), term: uint64(s.started)}
+	p.Context, p.cancel = context.WithCancelCause(context.Background())
+	p.life = live(p)
+	return p
+}
+
+// start starts a process of a program.
+func (r *Run) start(s *Program) {
+	p := s.NewProcess(r.driver.Live)
+	s.p = p
+	parts, err := s.New(p)
+	if err == nil {
+		err = p.life.Join(parts)
+	}
+	if err != nil {
+		r.Fail(rule.World, "%s cannot be made: %v", p.Name, err)
+		return
+	}
+	synctest.Wait()
+	if s.travel > 0 {
+		at := r.DB.Version() - min(informer.Version(s.travel), r.DB.Version())
+		s.travel = 0
+		p.Note("FAULT it starts, and its caches begin at version %d", at)
+		p.freeze("", at)
+	} else if s.started > 1 {
+		p.Note("starts")
+	}
+	p.life.Begin()
+}
+
+// Note adds a line of the process to the timeline.
+func (p *Process) Note(format string, args ...any) { p.Run.Timeline.Note(p.Name, format, args...) }
+
+// Term is the term of the leadership of a process whose system has a lease: later ones are greater.
+func (p *Process) Term() uint64 { return p.term }
+
+// View returns the view of an informer, and makes it if there is none.
+func (p *Process) View(in any) (*view.View, error) {
+	if i := slices.IndexFunc(p.Views, func(v *view.View) bool { return v.Of(in) }); i >= 0 {
+		return p.Views[i], nil
+	}
+	v, err := view.New(in, p.Name, p.Run)
+	if err == nil {
+		p.Views = append(p.Views, v)
+	}
+	return v, err
+}
+
+// Sees notes that a cache of the process is of a kind, unless that is empty.
+func (p *Process) Sees(kind string) {
+	if kind != "" && !slices.Contains(p.Program.Kinds, kind) {
+		p.Program.Kinds = append(p.Program.Kinds, kind)
+	}
+}
+
+// freeze stops the views of a kind at a version.
+func (p *Process) freeze(kind string, at informer.Version) {
+	for _, v := range p.Views {
+		v.Freeze(kind, at, false)
+	}
+}
+
+// Dead reports whether the process has ended.
+func (p *Process) Dead() bool { return p.dead.Load() }
+
+// Busy reports whether the process does nothing else for now: a reconcile is in flight, or one of its calls.
+func (p *Process) Busy() bool { return p.inFlight.Load() }
+
+// Zombie reports whether another process has taken over: this one ends with the reconcile in flight.
+func (p *Process) Zombie() bool { return p.zombie }
+
+// Works reports whether a controller of the process has a reconcile in flight.
+func (p *Process) Works() bool {
+	return slices.ContainsFunc(p.Loops, func(l part.Loop) bool { return l.Works() })
+}
+
+// Die ends the process at once. The goroutine ends at its next call of the environment.
+func (p *Process) Die(why string) {
+	if !p.dead.Swap(true) {
+		p.Note("%s", why)
+	}
+}
+
+// Stop ends the context of the process, which goes on until it has stopped.
+func (p *Process) Stop() {
+	p.stopping = true
+	p.cancel(errStopped)
+}
+
+// Stopping reports whether the process was told to stop.
+func (p *Process) Stopping() bool { return p.stopping }
+
+// Kill ends the process at once: what it still does has no effect.
+func (p *Process) Kill() {
+	p.dead.Store(true)
+	p.life.Kill()
+	p.cancel(ErrEnded)
+	p.Run.releaseAll(p)
+}
+
+// bury ends a process that is dead, or that nothing calls.
+func (p *Process) bury() {
+	p.Kill()
+	p.life.End()
+	synctest.Wait()
+}
+
+// HasStopped notes that the process has come to its end in order.
+func (p *Process) HasStopped() { p.dead.Store(true) }
+
+// Why the context of a process has ended.
+var (
+	ErrEnded   = errors.New("simtest: the process has ended")
+	errStopped = errors.New("simtest: the process was told to stop")
+)
+
+// replace ends a process of the system that is dead, or starts one if there is none. It returns false if there was nothing to do.
+func (s *Program) replace() bool {
+	for i, p := range s.former {
+		if p.dead.Load() && !p.inFlight.Load() {
+			p.bury()
+			s.former = slices.Delete(s.former, i, i+1)
+			return true
+		}
+	}
+	if s.p != nil && s.p.dead.Load() && !s.p.inFlight.Load() {
+		s.p.bury()
+		s.p = nil
+		return true
+	}
+	if s.p == nil && !s.down && !s.run.over {
+		s.run.start(s)
+		return true
+	}
+	return false
+}

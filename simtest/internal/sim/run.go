@@ -1,0 +1,467 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/simtest/internal/database"
+	"github.com/setpoint-go/setpoint/simtest/internal/fault"
+	"github.com/setpoint-go/setpoint/simtest/internal/judge"
+	"github.com/setpoint-go/setpoint/simtest/internal/rule"
+	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+const (
+	horizon       = 7*time.Minute + 3*time.Second // shared with no timer of the library
+	maxReconciles = 1000
+)
+
+// Run is a world under one plan, from the beginning to the end.
+//
+// One goroutine at a time acts: that of the run, or that of the reconcile that the run waits for. Mu is for reconciles that make
+// calls concurrently.
+type Run struct {
+	World    World
+	Plan     fault.Plan
+	DB       *database.DB
+	Programs []*Program
+	Timeline *timeline.Timeline
+	End      *judge.End // nil if the run has failed before
+
+	// Concurrent is set if several goroutines make calls, which have to wait for their turn.
+	Concurrent bool
+
+	driver     Driver
+	began      time.Time
+	reconciles int // since the last step of the user, or since the end of a fault
+	begun      int // steps of the user
+	turns      int // reconciles
+	idle       int // how often nothing was left to do
+	late       []*lateCall
+	over       bool          // the run is: no process is started
+	wake       chan struct{} // ends a sleep; of capacity 1
+
+	mu sync.Mutex
+	// mu guards the following.
+	quiet     time.Time // of the last commit, or step of the user
+	positions []Position
+	hits      []bool // of the faults of the plan
+	uids      int
+	events    map[string]int              // commits of each object
+	problem   *rule.Problem               // the first
+	advice    []rule.Problem              // what is doubtful, one of each sort
+	commits   int                         // since the last step of the user, or since the end of a fault
+	wrote     map[string]informer.Version // the last write of each system, by its name and the kind
+	calls     []*waiting                  // that wait for their turn
+	held      []*held                     // calls that a fault has hit, outside of a reconcile that the run waits for
+}
+
+// New returns a run that has not begun, without a driver.
+func New(world World, plan fault.Plan) *Run {
+	if world.Horizon == 0 {
+		world.Horizon = horizon
+	}
+	if world.MaxReconciles == 0 {
+		world.MaxReconciles = maxReconciles
+	}
+	db := database.New()
+	r := &Run{
+		World: world, Plan: plan, DB: db, Timeline: timeline.New(db, world.Same), began: time.Now(), quiet: time.Now(),
+		wake: make(chan struct{}, 1),
+		hits: make([]bool, len(plan)), events: make(map[string]int), wrote: make(map[string]informer.Version),
+	}
+	for _, s := range world.Systems {
+		r.Programs = append(r.Programs, newProgram(r, s))
+	}
+	return r
+}
+
+// Play runs the world under a plan, and returns the run. It has to be called in a bubble.
+func Play(world World, plan fault.Plan, drive func(*Run) (Driver, error)) *Run {
+	r := New(world, plan)
+	driver, err := drive(r)
+	if err != nil {
+		r.Fail(rule.World, "%v", err)
+		return r
+	}
+	r.driver = driver
+	defer r.end()
+	r.settle()
+	for i := range world.Steps {
+		if plan.Skips(i + 1) {
+			continue
+		}
+		if r.Failed() {
+			return r
+		}
+		r.begun++
+		r.userStep(i)
+		r.settle()
+		r.arrive(false)
+		r.settle()
+		r.noteSettled()
+	}
+	for {
+		r.settle()
+		if !r.heal() || r.Failed() {
+			break
+		}
+	}
+	r.noteSettled()
+	r.checkViews()
+	r.judge()
+	r.quit()
+	return r
+}
+
+// quit has every process stop in order.
+func (r *Run) quit() {
+	r.over = true
+	for _, s := range r.Programs {
+		if s.p != nil && !r.Failed() {
+			s.p.life.Quit()
+		}
+	}
+}
+
+// noteSettled notes that nothing is left to do.
+func (r *Run) noteSettled() {
+	if !r.Failed() {
+		r.Timeline.Settled()
+	}
+}
+
+// end ends every process.
+func (r *Run) end() {
+	for p := range r.Processes() {
+		p.bury()
+	}
+	r.driver.End()
+	synctest.Wait()
+}
+
+// Processes yields every process that acts, in the order in which they do.
+func (r *Run) Processes() iter.Seq[*Process] {
+	return func(yield func(*Process) bool) {
+		for _, s := range r.Programs {
+			for _, p := range s.former {
+				if !yield(p) {
+					return
+				}
+			}
+			if s.p != nil && !yield(s.p) {
+				return
+			}
+		}
+	}
+}
+
+// Failed reports whether a rule is broken.
+func (r *Run) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problem != nil
+}
+
+// Fail records what is wrong, if nothing was before.
+func (r *Run) Fail(broken rule.Rule, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.problem == nil {
+		r.problem = &rule.Problem{Rule: broken, Text: fmt.Sprintf(format, args...)}
+	}
+}
+
+// NewUID returns the UID of the next object.
+func (r *Run) NewUID() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uids++
+	return fmt.Sprintf("uid-%d", r.uids)
+}
+
+// at counts an operation of a process, and returns the fault of the plan that hits it, or nil.
+func (r *Run) at(p *Process, pos Position) *fault.Fault {
+	if p.Program.Trusted {
+		return nil
+	}
+	pos.System, pos.Before, pos.Step = p.Program.Name, r.DB.Version(), r.begun
+	pos.Turn, pos.Idle, pos.When = p.turn, r.idle, time.Since(r.began)
+	same := call{pos.Op, pos.Object}
+	r.mu.Lock()
+	p.Program.counts[same]++
+	pos.Nth = p.Program.counts[same]
+	r.positions = append(r.positions, pos)
+	var hit *fault.Fault
+	var lags []string
+	for i, f := range r.Plan {
+		if r.hits[i] || f.Op != pos.Op || f.System != pos.System || f.Object != pos.Object || f.Nth != pos.Nth {
+			continue
+		}
+		if f.Do == fault.Lag {
+			lags = append(lags, f.Kind)
+		} else if hit == nil {
+			hit = &r.Plan[i]
+		} else {
+			continue
+		}
+		r.hits[i] = true
+	}
+	r.mu.Unlock()
+	for _, kind := range lags {
+		p.Note("FAULT its cache of %s lags from here on", kind)
+		p.freeze(kind, pos.Before)
+	}
+	switch {
+	case hit == nil:
+	case hit.Do == fault.Down:
+		p.Program.down = true
+	case hit.Do == fault.Travel:
+		p.Program.travel = hit.N
+	}
+	return hit
+}
+
+// commit writes a record, and looks whether Always holds, and whether a gap begins or ends.
+func (r *Run) commit(actor, kind, key string, next backend.Record) backend.Record {
+	c := r.DB.Commit(actor, kind, key, next)
+	r.Timeline.Wrote(&c)
+	r.mu.Lock()
+	r.quiet = time.Now()
+	r.events[c.Object]++
+	r.commits++
+	nth := r.events[c.Object]
+	r.mu.Unlock()
+	for i, f := range r.Plan {
+		if f.Do != fault.Gap || f.Object != c.Object {
+			continue
+		}
+		s := r.Program(f.System)
+		switch {
+		case s == nil || s.p == nil:
+		case nth == f.Nth:
+			r.mu.Lock()
+			r.hits[i] = true
+			r.mu.Unlock()
+			s.p.Note("FAULT its watch of %s breaks", kind)
+			for _, v := range s.p.Views {
+				v.Freeze(kind, c.Record.Version-1, true)
+			}
+		case nth == f.N:
+			for _, v := range s.p.Views {
+				v.Relist(kind)
+			}
+		}
+	}
+	if r.World.Always != nil && !r.Failed() {
+		if err := r.World.Always(r.view()); err != nil {
+			p := rule.Problem{Rule: rule.Always, Text: fmt.Sprintf("after this commit by %s: %v", actor, err)}
+			if unfair := r.unfair(); unfair != "" {
+				p.About, p.Text = "unfair", p.Text+"; "+unfair
+				r.advise(p)
+			} else {
+				r.Fail(p.Rule, "%s", p.Text)
+			}
+		}
+	}
+	return c.Record
+}
+
+// Program returns the system of this name, or nil.
+func (r *Run) Program(name string) *Program {
+	for _, s := range r.Programs {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (r *Run) view() *database.Handle {
+	return &database.Handle{DB: r.DB, Actor: "a view", NewUID: r.NewUID}
+}
+
+// userStep does a step of the user.
+func (r *Run) userStep(i int) {
+	step := r.World.Steps[i]
+	user := &database.Handle{DB: r.DB, Actor: database.User, NewUID: r.NewUID, Write: r.commit}
+	r.Timeline.Note(database.User, "STEP %s", step.Name)
+	r.calm()
+	for began := time.Now(); ; {
+		err := step.Do(context.Background(), user)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, ErrNotYet) || time.Since(began) > r.World.Horizon {
+			r.Fail(rule.World, "step %q: %v", step.Name, err)
+			return
+		}
+		r.heal()
+		r.settle()
+		time.Sleep(time.Second)
+		r.settle()
+		if r.Failed() {
+			return
+		}
+	}
+	r.bringBack()
+	var restart []*Process
+	r.mu.Lock()
+	r.quiet = time.Now()
+	for j, f := range r.Plan {
+		if s := r.Program(f.System); f.Do == fault.Restart && f.Nth == i+1 && !r.hits[j] && s != nil && s.p != nil {
+			r.hits[j] = true
+			restart = append(restart, s.p)
+		}
+	}
+	r.mu.Unlock()
+	for _, p := range restart {
+		p.life.Restart()
+	}
+}
+
+// bringBack ends the outages that last until the next step. It returns false if there was none.
+func (r *Run) bringBack() (did bool) {
+	for _, s := range r.Programs {
+		did = did || s.down
+		s.down = false
+	}
+	return did
+}
+
+// heal ends every fault that lasts. It returns false if there was none.
+func (r *Run) heal() bool {
+	did := r.bringBack()
+	for r.thaw(true) {
+		did = true
+	}
+	did = r.notice(true) || did
+	return r.arrive(true) || did
+}
+
+// settle runs the systems until nothing is left to do: no key is ready, every cache is up to date, and no key becomes ready
+// until the horizon.
+func (r *Run) settle() {
+	for !r.Failed() {
+		if r.Turn() {
+			continue
+		}
+		r.idle++
+		if r.thaw(false) {
+			continue
+		}
+		r.mu.Lock()
+		end := r.quiet.Add(r.World.Horizon)
+		r.mu.Unlock()
+		next := r.next()
+		if next.IsZero() || next.After(end) {
+			if !r.unsettled() || !time.Now().Before(end) {
+				return
+			}
+			next = end
+		}
+		r.Sleep(next)
+	}
+}
+
+// Turn does one thing: it starts or ends a process, has caches read what there is, or reconciles the first key that is ready.
+// It returns false if there is nothing to do. It leaves the controllers of a process alone that is in a call.
+func (r *Run) Turn() bool {
+	r.reap()
+	if r.notice(false) {
+		return true
+	}
+	for _, s := range r.Programs {
+		if s.replace() {
+			return true
+		}
+	}
+	if r.Concurrent && r.release() {
+		return true
+	}
+	for p := range r.Processes() {
+		if p.life.Deliver() {
+			return true
+		}
+	}
+	return r.driver.Work()
+}
+
+// thaw ends a lag, and with all a gap too: the change that ends it has not come. It returns false if there was none.
+func (r *Run) thaw(all bool) bool {
+	for p := range r.Processes() {
+		var did bool
+		for _, v := range p.Views {
+			did = v.Thaw(all) || did
+		}
+		if did {
+			p.Note("its caches catch up")
+			return true
+		}
+	}
+	return false
+}
+
+// next returns when the first key becomes ready that is delayed, or zero.
+func (r *Run) next() (next time.Time) {
+	for p := range r.Processes() {
+		for _, l := range p.Loops {
+			if t := l.Next(); !t.IsZero() && (next.IsZero() || t.Before(next)) {
+				next = t
+			}
+		}
+	}
+	return next
+}
+
+// Sleep lets time pass until something waits for the run, or the time has come.
+func (r *Run) Sleep(until time.Time) {
+	timer := time.NewTimer(max(time.Until(until), time.Nanosecond))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.wake:
+	}
+	synctest.Wait()
+}
+
+// Version is that of the database.
+func (r *Run) Version() informer.Version { return r.DB.Version() }
+
+// WakeUp ends a sleep of the run.
+func (r *Run) WakeUp() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// unsettled reports whether something may happen only because time passes, beside the keys that are delayed.
+func (r *Run) unsettled() bool {
+	for p := range r.Processes() {
+		if p.life.Unsettled() {
+			return true
+		}
+	}
+	return false
+}
+
+// reap ends a zombie whose call has returned, and looks for processes that have ended by themselves.
+func (r *Run) reap() {
+	for p := range r.Processes() {
+		switch {
+		case p.dead.Load():
+		case p.zombie && !p.Works() && !p.inFlight.Load():
+			p.Die("ends")
+		default:
+			p.life.Check()
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/simtest/internal/part"
+	"github.com/setpoint-go/setpoint/simtest/internal/rule"
+	"github.com/setpoint-go/setpoint/simtest/internal/sim"
+	"github.com/setpoint-go/setpoint/simtest/internal/view"
+)
+
+// Driver is a [sim.Driver].
+type Driver struct {
+	run     *sim.Run
+	workers workers
+}
+
+// New returns the driver of a run.
+func New(r *sim.Run) *Driver { return &Driver{run: r} }
+
+// Live implements [sim.Driver].
+func (d *Driver) Live(p *sim.Process) sim.Life {
+	l := &life{p: p, base: p.Context}
+	if p.Program.Lease != "" {
+		p.Context, l.depose = leaderelect.Appoint(p.Context, p.Program.Lease, p.Term())
+	}
+	return l
+}
+
+// Work implements [sim.Driver]: it reconciles the first key that is ready.
+func (d *Driver) Work() bool {
+	for p := range d.run.Processes() {
+		if p.Busy() || p.Dead() {
+			continue
+		}
+		for _, l := range p.Loops {
+			for _, key := range l.Ready() {
+				if over, again := d.run.Count(p, 1); over {
+					return again
+				}
+				if p.Reconcile(l, key, d.workers.begin) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// End implements [sim.Driver].
+func (d *Driver) End() { d.workers.dismiss() }
+
+// life is a [sim.Life].
+type life struct {
+	p          *sim.Process
+	base       context.Context // without the leadership
+	depose     func(why error) // ends the leadership; nil without a lease
+	ends       []func()        // in the order of the parts
+	background int             // parts that run in the background
+}
+
+// Join implements [sim.Life].
+func (l *life) Join(parts []part.Part) error {
+	for _, part := range parts {
+		if err := l.join(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *life) join(part part.Part) error {
+	switch {
+	case part.Background != nil:
+		l.runInBackground(part.Background)
+		return nil
+	case part.Cache != nil:
+		return l.watch(part.Cache)
+	}
+	for _, src := range part.Loop.Sources() {
+		if err := l.watch(src); err != nil {
+			return err
+		}
+	}
+	disconnect, err := part.Loop.Connect(l.p.Context)
+	if err != nil {
+		return err
+	}
+	l.ends = append(l.ends, disconnect)
+	l.p.Loops = append(l.p.Loops, part.Loop)
+	return nil
+}
+
+// watch drives an informer, once.
+func (l *life) watch(in any) error {
+	v, err := l.p.View(in)
+	if err != nil || v.Steps != nil {
+		return err
+	}
+	stepper, ok := in.(interface {
+		Steps(ctx context.Context) (informer.Steps, error)
+	})
+	if !ok {
+		return fmt.Errorf("simtest: %T is no informer, and cannot be driven", in)
+	}
+	if v.Steps, err = stepper.Steps(v.In(l.p.Context)); err != nil {
+		return err
+	}
+	l.ends = append(l.ends, v.Steps.Stop)
+	return nil
+}
+
+// background marks the context of a part in the background.
+type background struct{}
+
+func (l *life) runInBackground(part manager.Part) {
+	ctx := l.base
+	if s, ok := part.(interface{ Stage() manager.Stage }); !ok || s.Stage() == manager.Leading {
+		ctx = l.p.Context
+	}
+	l.background++
+	l.p.Run.Concurrent = true
+	ended := make(chan struct{})
+	// Ends with its context, or when it makes a call after the end of the process. The end of the process waits for it.
+	go func() {
+		defer close(ended)
+		err := part.Run(context.WithValue(ctx, background{}, true))
+		if !l.p.Dead() {
+			l.p.Run.Fail(rule.Stop, "%s: %s has ended by itself: %v", l.p.Name, part.Name(), err)
+		}
+	}()
+	l.ends = append(l.ends, func() { <-ended })
+}
+
+// Deliver implements [sim.Life].
+func (l *life) Deliver() (did bool) {
+	p := l.p
+	for _, v := range p.Views {
+		for tries := 0; v.Behind() && !p.Dead(); tries++ {
+			if tries > 100+int(p.Run.Version()) {
+				p.Run.Fail(rule.World, "the cache of %s by %s cannot catch up: is its source a store of the Env?", v.Kind(), p.Name)
+				return false
+			}
+			v.Steps.Read(p.Context)
+			p.Sees(v.Kind())
+			apply(v)
+			did = true
+		}
+		did = apply(v) || did
+	}
+	return did
+}
+
+// apply applies what was read, and calls the handlers.
+func apply(v *view.View) (did bool) {
+	for v.Steps.Apply() {
+		did = true
+	}
+	for _, h := range v.Steps.Handlers() {
+		for v.Steps.Deliver(h) {
+			did = true
+		}
+	}
+	return did
+}
+
+// TakesTurns implements [sim.Life].
+func (l *life) TakesTurns(ctx context.Context) bool { return ctx.Value(background{}) != nil }
+
+// Begins implements [sim.Life].
+func (l *life) Begins(controller.Info) bool { return false }
+
+// Unsettled implements [sim.Life].
+func (l *life) Unsettled() bool { return l.background > 0 }
+
+// Learn implements [sim.Life].
+func (l *life) Learn() { l.depose(leaderelect.ErrLeaseTaken) }
+
+// Restart implements [sim.Life].
+func (l *life) Restart() { l.p.Die("CRASH") }
+
+// End implements [sim.Life].
+func (l *life) End() {
+	if l.depose != nil {
+		l.depose(sim.ErrEnded)
+	}
+	for _, end := range slices.Backward(l.ends) {
+		end()
+	}
+}
+
+// The following do nothing: what they are for needs no help here, or is a matter of the terms alone.
+
+// Begin implements [sim.Life].
+func (l *life) Begin() {}
+
+// Check implements [sim.Life].
+func (l *life) Check() {}
+
+// Depose implements [sim.Life].
+func (l *life) Depose(bool) {}
+
+// GoOn implements [sim.Life].
+func (l *life) GoOn() {}
+
+// Quit implements [sim.Life].
+func (l *life) Quit() {}
+
+// Kill implements [sim.Life].
+func (l *life) Kill() {}
