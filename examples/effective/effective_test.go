@@ -33,7 +33,7 @@ func TestEachChapterHasATestAndALineInTheTableOfContents(t *testing.T) {
 	for _, file := range found {
 		name := filepath.Base(file)
 		assert.Equal(t, 1, tested[name], "tests of %s", name)
-		assert.Equal(t, 1, strings.Count(string(contents), "]("+name+")"), "links to %s in the table of contents", name)
+		assert.Equal(t, 1, strings.Count(string(contents), "]("+name+") |"), "rows of %s in the table of contents", name)
 	}
 	assert.Len(t, tested, len(found), "chapters that have a test")
 }

@@ -1,0 +1,6 @@
+package chapter
+
+var (
+	Blocks = blocks
+	Quotes = quotes
+)
