@@ -28,10 +28,10 @@ func TestAKeyWaitsForItsWritesToASourceWhoseVersionsWentBack(t *testing.T) {
 			s.set(object{Key: "child"})
 		}
 		inf := newInformer("things", s)
-		running := start(t, inf.Run)
 		versions := must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{versions}}, noop)
-		inf.OnVersion(func(v informer.Version) { versions.VersionObserved(uint64(v)) })
+		inf.OnVersion(func(v informer.Version) { versions.VersionObserved(uint64(v)) }) // before Run: it misses no version
+		running := start(t, inf.Run)
 		start(t, c.Run)
 		synctest.Wait()
 		versions.ExpectVersion("old", 12) // a write to the old history, which is lost with it
