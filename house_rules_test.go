@@ -77,7 +77,7 @@ var alone = []string{"wait", "cache", "workqueue", "expectations"}
 
 func topLevel(t *tree) (problems []string) {
 	layer := layersOf(t)
-	others := []string{"bench", "docs", "internal", "lincheck", "metrics"}
+	others := []string{"bench", "docs", "internal", "lincheck", "metrics", "tracing"}
 	for _, dir := range t.dirs {
 		_, known := layer[dir]
 		if dir != "." && path.Dir(dir) == "." && !known && !slices.Contains(others, dir) {

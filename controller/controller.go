@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/causes"
 	"github.com/setpoint-go/setpoint/controller/internal/hold"
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
@@ -47,6 +48,7 @@ type Controller[K comparable] struct {
 
 	waiters waiters.Keys[K]
 	streaks streak.Book[K]
+	causes  causes.Book[K] // empty without Hooks.Trace
 
 	ids     atomic.Uint64 // the number of the last reconcile
 	started time.Time
@@ -113,8 +115,9 @@ func New[K comparable](
 		return nil, fmt.Errorf("controller: new %q: Config.Queue: %w", name, err)
 	}
 	to := &input.Target[K]{
-		Name: name, Background: cfg.Background, Reasons: cfg.Reasons, Logger: cfg.Logger, Check: checkError,
-		Add: func(key K, priority int, reason string, news bool) { c.add(key, AddOptions{priority, reason}, news) },
+		Name: name, Background: cfg.Background, Reasons: cfg.Reasons, Traces: cfg.Hooks.Trace != nil,
+		Logger: cfg.Logger, Check: checkError,
+		Add: func(key K, a input.Addition) { c.add(key, AddOptions{a.Priority, a.Reason, a.Trace}, a.News) },
 	}
 	var feeds []*input.Feed[K]
 	for _, in := range inputs {
@@ -148,6 +151,11 @@ type AddOptions struct {
 
 	// Reason says why the key is added, for people: see [Info].
 	Reason string
+
+	// Trace is the trace context of the caller, in the form of W3C: the text of the header traceparent and, if there is one, a
+	// space and the text of the header tracestate. [Hooks.Trace] gets it when the key is reconciled. Without that hook, Trace is
+	// ignored.
+	Trace string
 }
 
 // AddWith is the general form of [Controller.Add].
@@ -156,6 +164,9 @@ func (c *Controller[K]) AddWith(key K, opts AddOptions) { c.add(key, opts, true)
 // add adds key. If it is news, it may end a reconcile of key that is under way.
 func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	checkKey(key) // not only in the queue, to which a key that is left for later comes in another goroutine
+	if opts.Trace != "" && c.cfg.Hooks.Trace != nil {
+		c.causes.Note(key, opts.Trace)
+	}
 	if news {
 		defer c.streaks.SetProbe(key, false) // when it was added: it has a whole budget
 	}
@@ -166,7 +177,7 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	if news && c.flights != nil {
 		supersede = c.flights.UnderWay(key) // before it is added: what begins after that sees what this add is about
 	}
-	if opts == (AddOptions{}) {
+	if opts.Priority == 0 && opts.Reason == "" {
 		c.queue.Add(key)
 	} else {
 		c.queue.AddWith(key, workqueue.AddOptions{Priority: opts.Priority, Reason: opts.Reason})

@@ -25,6 +25,7 @@ func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	assert.True(t, running || !c.holds.Diverting(), "keys are left to the next run without a run")
 	require.NoError(t, c.holds.CheckInvariants())
 	require.NoError(t, c.streaks.CheckInvariants())
+	require.NoError(t, c.causes.CheckInvariants())
 	if c.flights != nil {
 		require.NoError(t, c.flights.CheckInvariants(running))
 	}
@@ -51,6 +52,9 @@ var (
 
 // Streaks returns the number of keys that are unfinished and remembered.
 func (c *Controller[K]) Streaks() int { return c.streaks.Len() }
+
+// Causes returns the number of keys that have causes.
+func (c *Controller[K]) Causes() int { return c.causes.Len() }
 
 // Waiters returns the number of those who wait in WaitReconciled.
 func (c *Controller[K]) Waiters() int {

@@ -125,16 +125,25 @@ type Hooks[K comparable] struct {
 	// Reconciled is called after each reconcile, while its key is still in flight. So a key with the outcome Parked is not in
 	// Controller.Parked yet, and Drop does nothing; Add revives it.
 	Reconciled func(Report[K])
+
+	// Trace is called before each reconcile, for a span around it. causes are the trace contexts of the adds that the reconcile
+	// is about, the oldest first: those of AddOptions.Trace, and of objects with a method TraceContext() string, such as a
+	// [store.Object], that a change has added. They are kept until a reconcile of the key succeeds or parks it. Of more than
+	// eight, the oldest and the seven newest are kept. Initial lists and resyncs have none.
+	//
+	// The reconcile function and Config.GaveUp get the returned context, which must be ctx or derived from it. [FromContext]
+	// describes the reconcile. If the returned function is not nil, it is called when the outcome is known, before Reconciled.
+	Trace func(ctx context.Context, key K, causes []string) (context.Context, func(Report[K]))
 }
 
 // finish applies the consequences of an outcome. It returns the verdict for WaitReconciled.
 func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) (Report[K], waiters.Verdict) {
 	ended := time.Since(c.started)
-	r := Report[K]{Key: t.key, Attempt: t.info.Attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
+	r := Report[K]{Key: t.key, Attempt: t.attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
 	case outcome == Succeeded:
 		c.streaks.End(t.key)
-		if t.info.Attempt > 1 {
+		if t.attempt > 1 {
 			c.queue.Forget(t.key)
 		}
 		if r.Retry = result.RequeueAfter; r.Retry < 0 {
@@ -149,7 +158,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 		c.park(t, &r)
 	case outcome == Canceled && errors.Is(err, errNotOwned):
 		c.streaks.End(t.key)
-		if t.info.Attempt > 1 {
+		if t.attempt > 1 {
 			c.queue.Forget(t.key)
 		}
 	case outcome == Canceled && isFenced(err):
@@ -164,10 +173,38 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	c.counts.note(r.Outcome, r.Retry, r.Err, outcome == Panicked, r.Duration)
 	c.ended.Store(int64(ended))
 	c.log(t, r)
+	if c.cfg.Hooks.Trace != nil {
+		c.endTrace(t, r)
+	}
 	if c.cfg.Hooks.Reconciled != nil {
 		c.cfg.Hooks.Reconciled(r)
 	}
 	return r, c.answer(r.Key, r.Outcome, r.Err)
+}
+
+// endTrace ends what Hooks.Trace has begun. If the key will be reconciled again, that reconcile has the causes of this one too.
+func (c *Controller[K]) endTrace(t *try[K], r Report[K]) {
+	switch {
+	case r.Outcome == Succeeded, r.Outcome == Parked, errors.Is(r.Err, errNotOwned):
+	default:
+		c.causes.Restore(t.key, t.causes)
+	}
+	if t.end != nil {
+		t.end(r)
+	}
+}
+
+// traced ends with one context and has the values of another first.
+type traced struct {
+	context.Context
+	values context.Context
+}
+
+func (t traced) Value(key any) any {
+	if v := t.values.Value(key); v != nil {
+		return v
+	}
+	return t.Context.Value(key)
 }
 
 // never is a delay that does not end in this Run.
@@ -204,7 +241,7 @@ func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 		d = streak.ConflictDelay << (n - 1)
 	}
 	if c.budget.Elapsed > 0 {
-		left := c.budget.Left(since, t.info.FirstFailure)
+		left := c.budget.Left(since, t.firstFailure)
 		if left <= 0 {
 			c.park(t, r)
 			return
@@ -221,7 +258,7 @@ func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 // retry schedules the next attempt of the key of r, which has failed. It parks a key whose budget is spent.
 func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 	since := c.streaks.Failed(r.Key, retry.IsConflict(r.Err))
-	if c.budget.Spent(t.info.Attempt, since, t.info.FirstFailure) || c.streaks.IsProbe(r.Key) {
+	if c.budget.Spent(t.attempt, since, t.firstFailure) || c.streaks.IsProbe(r.Key) {
 		c.park(t, r)
 		return
 	}
@@ -335,10 +372,14 @@ func (c *Controller[K]) gaveUp(t *try[K], cause error) (err error) {
 	if err := term.Err(t.work); err != nil {
 		return err
 	}
-	ctx := &try[K]{Context: t.work, key: t.key, of: c, info: t.info}
-	ctx.calls.Store(t.attempt()) // its calls come after those of the reconcile
+	base := t.work
+	if t.traced != nil {
+		base = traced{t.work, context.WithoutCancel(t.traced)}
+	}
+	ctx := &try[K]{Context: base, key: t.key, of: c, number: t.number, attempt: t.attempt, firstFailure: t.firstFailure, reasons: t.reasons}
+	ctx.calls.Store(t.identity()) // its calls come after those of the reconcile
 	if c.cfg.Timeout > 0 {
-		limited, cancel := context.WithTimeoutCause(t.work, c.cfg.Timeout, c.tooLong)
+		limited, cancel := context.WithTimeoutCause(base, c.cfg.Timeout, c.tooLong)
 		defer cancel()
 		ctx.Context = limited
 	}

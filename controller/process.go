@@ -72,8 +72,18 @@ type described interface {
 // try is one reconcile and its context, in one allocation.
 type try[K comparable] struct {
 	context.Context
-	work  context.Context // ends when the controller has to stop; Context is below it
-	info  Info
+	work context.Context // ends when the controller has to stop; Context is below it
+
+	number       uint64 // of the reconcile
+	attempt      int
+	firstFailure time.Time
+	reasons      []workqueue.Reason
+
+	// Of Hooks.Trace, and nil without it.
+	causes []string
+	traced context.Context // is given to the reconcile function; below the try
+	end    func(Report[K])
+
 	key   K
 	began time.Duration // after Controller.started
 	of    *Controller[K]
@@ -88,7 +98,7 @@ func (t *try[K]) Value(key any) any {
 	case contextKey:
 		return t
 	case caller.Key:
-		return t.attempt()
+		return t.identity()
 	case written.Key:
 		if !t.of.cfg.StaleReads {
 			return t
@@ -104,12 +114,20 @@ func (t *try[K]) Wrote(clock written.Clock, version uint64) {
 	t.of.mirrors.Wrote(t.key, clock, version)
 }
 
-// attempt returns the identity of t for limiters.
-func (t *try[K]) attempt() *caller.Attempt {
+// identity returns the identity of t for limiters.
+func (t *try[K]) identity() *caller.Attempt {
 	if t.calls.Load() == nil {
 		t.calls.CompareAndSwap(nil, &caller.Attempt{ID: caller.ID{Controller: t.of, Key: t.key}})
 	}
 	return t.calls.Load()
+}
+
+// context returns the context of the reconcile function.
+func (t *try[K]) context() context.Context {
+	if t.traced != nil {
+		return t.traced
+	}
+	return t
 }
 
 // endCalls tells the limiters that the attempt has ended.
@@ -120,19 +138,20 @@ func (t *try[K]) endCalls() {
 }
 
 func (t *try[K]) describe() Info {
-	info := t.info
-	info.Key = fmt.Sprint(t.key)
-	return info
+	return Info{
+		Controller: t.of.name, Key: fmt.Sprint(t.key), Reconcile: t.number,
+		Attempt: t.attempt, FirstFailure: t.firstFailure, Reasons: t.reasons,
+	}
 }
 
 func (t *try[K]) logger() *slog.Logger {
-	attrs := []any{"controller", t.info.Controller, "key", t.key, "attempt", t.info.Attempt, "reconcile", t.info.Reconcile}
-	if !t.info.FirstFailure.IsZero() {
-		attrs = append(attrs, "first_failure", t.info.FirstFailure)
+	attrs := []any{"controller", t.of.name, "key", t.key, "attempt", t.attempt, "reconcile", t.number}
+	if !t.firstFailure.IsZero() {
+		attrs = append(attrs, "first_failure", t.firstFailure)
 	}
-	if len(t.info.Reasons) > 0 {
-		texts := make([]string, len(t.info.Reasons))
-		for i, r := range t.info.Reasons {
+	if len(t.reasons) > 0 {
+		texts := make([]string, len(t.reasons))
+		for i, r := range t.reasons {
 			texts[i] = r.Text
 		}
 		attrs = append(attrs, "reasons", texts)
@@ -161,10 +180,8 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	}
 	c.waiters.Begin(item.Key)
 	t := h.newTry()
-	*t = try[K]{Context: ctx, work: ctx, key: item.Key, began: time.Since(c.started), of: c, info: Info{
-		Controller: c.name, Reconcile: c.ids.Add(1),
-		Attempt: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
-	}}
+	*t = try[K]{Context: ctx, work: ctx, key: item.Key, began: time.Since(c.started), of: c, number: c.ids.Add(1),
+		attempt: item.Attempt, firstFailure: item.FirstFailure, reasons: item.Reasons}
 	if h != nil {
 		h.current.Store(t)
 		defer h.current.Store(nil)
@@ -214,6 +231,10 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 		defer cancel()
 		t.Context = limited
 	}
+	if c.cfg.Hooks.Trace != nil {
+		t.causes = c.causes.Take(t.key)
+		t.traced, t.end = c.cfg.Hooks.Trace(t, t.key, t.causes)
+	}
 	result, outcome, err := c.call(t)
 	superseded = outcome == Superseded
 	return result, outcome, err
@@ -227,7 +248,7 @@ func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err err
 			result, outcome, err = Result{}, Panicked, &wait.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	result, err = c.callOwned(t, t.key)
+	result, err = c.callOwned(t.context(), t.key)
 	if err == nil {
 		return result, Succeeded, nil
 	}

@@ -300,7 +300,7 @@ func (c *Controller[K]) handOver() {
 	c.postpone()
 	keys := c.holds.Undivert()
 	for _, k := range keys {
-		c.add(k.Key, AddOptions{k.Priority, k.Reason}, false)
+		c.add(k.Key, AddOptions{Priority: k.Priority, Reason: k.Reason}, false)
 	}
 	c.holds.Release(len(keys))
 }

@@ -179,6 +179,7 @@ type meta struct {
 	Deleting   time.Time  `json:"deleting,omitzero"`
 	New        bool       `json:"new,omitempty"` // this write created the object
 	Requests   []request  `json:"requests,omitempty"`
+	Trace      string     `json:"trace,omitempty"`
 }
 
 // decodeError is an ErrDecode with the version of the record.
@@ -211,7 +212,7 @@ func (c *codec[T]) read(st *state[T], r *backend.Record) error {
 		return &decodeError{r.Version, fmt.Errorf("its envelope: %w", err)}
 	}
 	st.UID, st.Generation, st.Owners, st.Finalizers = m.UID, m.Generation, copyOfList(m.Owners), copyOfList(m.Finalizers)
-	st.Created, st.Deleting, st.created, st.requests = m.Created, m.Deleting, m.New, m.Requests
+	st.Created, st.Deleting, st.created, st.requests, st.Trace = m.Created, m.Deleting, m.New, m.Requests, m.Trace
 	v, err := c.decode(r.Value)
 	if err != nil {
 		return &decodeError{r.Version, err}
@@ -231,7 +232,7 @@ func (c *codec[T]) record(st *state[T]) (backend.Record, error) {
 	}
 	envelope, err := json.Marshal(meta{
 		UID: st.UID, Generation: st.Generation, Owners: st.Owners, Finalizers: st.Finalizers,
-		Created: st.Created, Deleting: st.Deleting, New: st.created, Requests: st.requests,
+		Created: st.Created, Deleting: st.Deleting, New: st.created, Requests: st.requests, Trace: st.Trace,
 	})
 	if err != nil {
 		return backend.Record{}, err

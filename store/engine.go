@@ -231,6 +231,9 @@ func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Ob
 			return o, s.invalid(w.op, w.key, err)
 		}
 	}
+	if s.cfg.Trace != nil {
+		w.trace = cleanTrace(s.cfg.Trace(ctx))
+	}
 	fences, err = fencesOf(ctx, w.pre)
 	switch {
 	case err != nil:

@@ -40,6 +40,7 @@ type write[T any] struct {
 	op, kind, key string
 	pre           []Precondition
 	uid           string // for a creation
+	trace         string
 }
 
 // values copies and compares the values of a kind.
@@ -81,6 +82,7 @@ func (l lifecycle[T]) decide(w *write[T], obj *Object[T], have *state[T], vs val
 	if err != nil || next == nil {
 		return nil, err
 	}
+	next.Trace = w.trace
 	if have != nil {
 		next.requests = have.requests
 	}

@@ -69,6 +69,10 @@ type Object[T any] struct {
 
 	// Deleting is the time of the first Delete, by the clock of the process that called it. It is zero before.
 	Deleting time.Time
+
+	// Trace is the trace context of the last change of this object: what [Config].Trace returned for the context of the write. It
+	// is empty if there was none.
+	Trace string
 }
 
 // Ref returns a reference to this life of o. The reference is complete if o was returned by a store.
@@ -77,6 +81,10 @@ func (o Object[T]) Ref() Ref { return Ref{Kind: o.Kind, Key: o.Key, UID: o.UID} 
 // At returns the kind and the version of o. Pass them to Controller.WaitReconciled of package controller to wait until the last change
 // of o was acted on.
 func (o Object[T]) At() (kind string, version informer.Version) { return o.Kind, o.Version }
+
+// TraceContext returns Trace. A controller with Hooks.Trace calls it for the objects of its watches. A type of yours that has this
+// method, such as a row of a table with a column for it, is traced in the same way.
+func (o Object[T]) TraceContext() string { return o.Trace }
 
 // Key returns the key of o. It is a cache.KeyFunc: informer.New(apps, store.Key, informer.Config{}).
 func Key[T any](o Object[T]) string { return o.Key }
@@ -242,6 +250,22 @@ func checkText(what, s string) error {
 		return fmt.Errorf("the %s %q contains NUL", what, s)
 	}
 	return nil
+}
+
+// maxTrace is the largest length of a trace context in bytes. W3C asks for at least 512 of tracestate, after 55 of traceparent.
+const maxTrace = 1024
+
+// cleanTrace returns trace, or an empty text if trace is too long or not printable ASCII: tracing never fails a write.
+func cleanTrace(trace string) string {
+	if len(trace) > maxTrace {
+		return ""
+	}
+	for i := range len(trace) {
+		if trace[i] < ' ' || trace[i] > '~' {
+			return ""
+		}
+	}
+	return trace
 }
 
 // checkEnvelope returns an error unless every backend can store the labels, owners, and finalizers of o.

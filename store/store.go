@@ -209,6 +209,12 @@ type Config[T any] struct {
 	// Defaults to 130 random bits as text. Set it to have the same UIDs in every run of a test.
 	NewUID func() string
 
+	// Trace returns the trace context of a write, which becomes Object.Trace, in the form of W3C: the text of the header traceparent
+	// and, if there is one, a space and the text of the header tracestate. If the result has more than 1,024 bytes or is not
+	// printable ASCII, the object has none. Each write calls Trace once with its context, without locks. An object without a
+	// change keeps its Trace. Nil means that objects have none. Method Context of package tracing/otel is such a function.
+	Trace func(ctx context.Context) string
+
 	// OnUndecodable is called when a list or a watch reads a record that does not decode, once for each version. The error wraps
 	// [ErrDecode], and its Have is the version. The reading goroutine calls it, without locks, and waits for it.
 	OnUndecodable func(*Error)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -264,5 +265,46 @@ var objectCases = []testCase{
 		refused(t, errOf(s.Delete(ctx, "web")), cause, opDelete, s, "web")
 		same(t, "the object", get(t, s, "web"), o)
 		keys(t, list(t, s), "web")
+	}},
+
+	{"an object has the trace context of its last change, in reads and in watches", func(t testing.TB, db Database) {
+		s, other := db.open("thing"), db.through(1, "thing")
+		w := watch(t, patient(t), other, 0)
+		under := func(trace string) context.Context { return context.WithValue(patient(t), traceKey{}, trace) }
+		long := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 rojo=00f067aa0ba902b7,congo=" + strings.Repeat("t", 256)
+		has := func(what string, o object, err error, want string) object {
+			t.Helper()
+			must(t, err)
+			if o.Trace != want {
+				t.Fatalf("%s: Trace is %q, want %q", what, o.Trace, want)
+			}
+			return o
+		}
+		told := func(what, want string) {
+			t.Helper()
+			has(what+" in the watch", w.next().Object, nil, want)
+		}
+		o, err := s.Create(under(long), object{Key: "web", Trace: "of the caller", Finalizers: []string{"dns"}})
+		o = has("Create", o, err, long)
+		told("Create", long)
+		o, err = s.Update(under("unused"), o)
+		o = has("an Update that changes nothing", o, err, long)
+		has("Get", get(t, other, "web"), nil, long)
+		has("List", list(t, other).Items[0], nil, long)
+		o.Value.Size++
+		o, err = s.Update(patient(t), o)
+		o = has("an Update without one", o, err, "")
+		told("an Update without one", "")
+		o.Value.Status.Phase = "up"
+		o, err = s.UpdateStatus(under("b"), o)
+		has("UpdateStatus", o, err, "b")
+		told("UpdateStatus", "b")
+		o, err = s.Delete(under("c"), "web")
+		o = has("Delete with a finalizer", o, err, "c")
+		told("Delete with a finalizer", "c")
+		o.Finalizers = nil
+		o, err = s.Update(under("d"), o)
+		has("the Update that removed it", o, err, "d")
+		told("the Update that removed it", "d")
 	}},
 }

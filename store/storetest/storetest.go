@@ -45,7 +45,7 @@ func (db Database) open(kind string) store.Store[Thing] { return db.through(0, k
 
 // through returns the store of a kind through handle i, counted round.
 func (db Database) through(i int, kind string) store.Store[Thing] {
-	s, err := store.Open(db.Handles[i%len(db.Handles)], kind, store.Config[Thing]{Logger: slog.New(slog.DiscardHandler)})
+	s, err := store.Open(db.Handles[i%len(db.Handles)], kind, store.Config[Thing]{Logger: slog.New(slog.DiscardHandler), Trace: traceOf})
 	if err != nil {
 		panic(err) // a case names kinds that are right
 	}
@@ -53,6 +53,15 @@ func (db Database) through(i int, kind string) store.Store[Thing] {
 		s = db.Through(s)
 	}
 	return s
+}
+
+// traceKey is the key of the trace context in the context of a write.
+type traceKey struct{}
+
+// traceOf returns the trace context of ctx, if a case has given it one.
+func traceOf(ctx context.Context) string {
+	trace, _ := ctx.Value(traceKey{}).(string)
+	return trace
 }
 
 // Thing is the value of the objects that the suite stores: it has one of everything that plain data is made of.

@@ -39,7 +39,7 @@ type Rules[T any] struct {
 // Own returns the feed of objects whose own keys are added.
 func Own[K comparable, T any](o Origin[K], r Rules[T], inf *informer.Informer[K, T]) *Feed[K] {
 	return feed(o, r, inf, nil,
-		func(key K, e event[T]) { o.add(key, e.what) },
+		func(key K, e event[T]) { o.add(key, e.what, e.trace) },
 		func(key K, _ T, add func(K)) { add(key) })
 }
 
@@ -50,13 +50,13 @@ func Pointing[K, S comparable, T any](o Origin[K], r Rules[T], inf *informer.Inf
 		var had, has bool
 		if e.had() {
 			if old, had = to(e.old); had {
-				o.add(old, e.what)
+				o.add(old, e.what, e.trace)
 			}
 		}
 		// A second add while a worker has the key would bring it back for nothing.
 		if e.has() {
 			if now, has = to(e.new); has && !(had && now == old) {
-				o.add(now, e.what)
+				o.add(now, e.what, e.trace)
 			}
 		}
 	}, func(_ S, obj T, add func(K)) {
@@ -79,7 +79,7 @@ func Handled[K, S comparable, T any](
 	o Origin[K], r Rules[T], inf *informer.Informer[S, T], handler func(add func(K)) informer.Handler[S, T],
 ) *Feed[K] {
 	return &Feed[K]{source: inf, join: func(ctx context.Context) (*informer.Registration, error) {
-		return inf.AddHandler(restrict(ctx, o, r, inf, handler(func(key K) { o.add(key, told) })))
+		return inf.AddHandler(restrict(ctx, o, r, inf, handler(func(key K) { o.add(key, told, "") })))
 	}}
 }
 
@@ -103,17 +103,35 @@ func feed[K, S comparable, T any](
 			// A reconcile that acted on a state that is merged away would not learn that the state is gone.
 			EveryEvent: true,
 			OnAdd: func(obj T, initial bool) {
-				what := added
+				e := event[T]{what: added, new: obj}
 				if initial {
-					what = listed
+					e.what = listed
+				} else {
+					e.trace = traceOf(o, obj)
 				}
-				tell(inf.Key(obj), event[T]{what: what, new: obj})
+				tell(inf.Key(obj), e)
 			},
-			OnUpdate: func(old, new T) { tell(inf.Key(new), event[T]{updated, old, new}) },
+			OnUpdate: func(old, new T) { tell(inf.Key(new), event[T]{updated, old, new, traceOf(o, new)}) },
 			OnResync: func(obj T) { tell(inf.Key(obj), event[T]{what: repeated, new: obj}) },
-			OnDelete: func(t cache.Tombstone[S, T]) { tell(t.Key, event[T]{what: deleted, old: t.Object}) },
+			OnDelete: func(t cache.Tombstone[S, T]) {
+				e := event[T]{what: deleted, old: t.Object}
+				if !t.FinalStateUnknown { // else the object is that of an earlier write
+					e.trace = traceOf(o, t.Object)
+				}
+				tell(t.Key, e)
+			},
 		}))
 	}}
+}
+
+// traceOf returns the trace context of the last write of an object. It is empty if there is none, or without Target.Traces.
+func traceOf[K comparable, T any](o Origin[K], obj T) string {
+	if o.To.Traces {
+		if t, ok := any(obj).(interface{ TraceContext() string }); ok {
+			return t.TraceContext()
+		}
+	}
+	return ""
 }
 
 // restrict returns h, which is told only of what passes the rules.

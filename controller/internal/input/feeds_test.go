@@ -30,10 +30,10 @@ func newFeeds(t *testing.T, w *world) *input.Feeds[string] {
 	t.Cleanup(func() { cancel(); <-ended })
 	var mu sync.Mutex // two handlers add keys
 	add := w.origin.To.Add
-	w.origin.To.Add = func(key string, priority int, reason string, news bool) {
+	w.origin.To.Add = func(key string, a input.Addition) {
 		mu.Lock()
 		defer mu.Unlock()
-		add(key, priority, reason, news)
+		add(key, a)
 	}
 	return input.NewFeeds([]*input.Feed[string]{
 		input.Own(w.origin, input.Rules[object]{}, w.inf),

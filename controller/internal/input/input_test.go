@@ -30,6 +30,7 @@ type world struct {
 	inf    *informer.Informer[string, object]
 	origin input.Origin[string]
 	added  []string
+	traces []string
 }
 
 func newWorld(t *testing.T) *world {
@@ -39,8 +40,11 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	w.origin = input.Origin[string]{To: &input.Target[string]{
 		Name: "test", Background: -7, Reasons: true, Logger: slog.New(slog.DiscardHandler), Check: func(err error) { _ = err.Error() },
-		Add: func(key string, priority int, reason string, news bool) {
-			w.added = append(w.added, fmt.Sprint(key, ": ", priority, ", ", reason, ", ", news))
+		Add: func(key string, a input.Addition) {
+			w.added = append(w.added, fmt.Sprint(key, ": ", a.Priority, ", ", a.Reason, ", ", a.News))
+			if a.Trace != "" {
+				w.traces = append(w.traces, key+" by "+a.Trace)
+			}
 		},
 	}, Name: "things", Priority: 3}
 	return w

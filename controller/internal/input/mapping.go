@@ -1,6 +1,7 @@
 package input
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -38,6 +39,7 @@ type unmapped[T any] struct {
 	states []T       // the oldest first
 	newest bool      // the last of states is the newest that was told
 	what   happening // why the keys are added: the last news, if there is any
+	trace  string    // the trace context of the last change that has one
 }
 
 func newMapping[K, S comparable, T any](o Origin[K], to func(context.Context, T) ([]K, error)) *mapping[K, S, T] {
@@ -87,7 +89,7 @@ func (m *mapping[K, S, T]) told(key S, e event[T]) {
 			if e.has() {
 				before.states = append(before.states, e.new)
 			}
-			before.newest, before.what = true, before.what.and(e.what)
+			before.newest, before.what, before.trace = true, before.what.and(e.what), cmp.Or(e.trace, before.trace)
 			m.orRetry(key, m.mapAll(key, before))
 			return
 		}
@@ -101,11 +103,11 @@ func (m *mapping[K, S, T]) told(key S, e event[T]) {
 	if e.has() {
 		keys[1], errs[1] = m.call(e.new)
 	}
-	m.add(keys[0], keys[1], e.what)
+	m.add(keys[0], keys[1], e.what, e.trace)
 	if errs[0] == nil && errs[1] == nil {
 		return
 	}
-	failed := unmapped[T]{newest: errs[1] != nil, what: e.what}
+	failed := unmapped[T]{newest: errs[1] != nil, what: e.what, trace: e.trace}
 	if errs[0] != nil {
 		failed.states = append(failed.states, e.old)
 	}
@@ -147,7 +149,7 @@ func (m *mapping[K, S, T]) mapAll(key S, u unmapped[T]) error {
 		}
 		all = append(all, keys...)
 	}
-	m.add(all, nil, u.what)
+	m.add(all, nil, u.what, u.trace)
 	if len(failed) == 0 {
 		return nil
 	}
@@ -181,8 +183,8 @@ func (m *mapping[K, S, T]) call(state T) (keys []K, err error) {
 }
 
 // add adds the keys to the controller.
-func (m *mapping[K, S, T]) add(a, b []K, what happening) {
-	addAll(func(key K) { m.origin.add(key, what) }, a, b)
+func (m *mapping[K, S, T]) add(a, b []K, what happening, trace string) {
+	addAll(func(key K) { m.origin.add(key, what, trace) }, a, b)
 }
 
 // take takes what could not be mapped of key.
@@ -203,7 +205,7 @@ func (m *mapping[K, S, T]) keep(key S, u unmapped[T]) {
 	defer m.mu.Unlock()
 	if since, ok := m.states[key]; ok {
 		u.states, u.newest = append(u.states, since.states...), since.newest
-		u.what = u.what.and(since.what)
+		u.what, u.trace = u.what.and(since.what), cmp.Or(since.trace, u.trace)
 	} else {
 		m.failed.Add(1)
 	}

@@ -14,13 +14,22 @@ type Target[K comparable] struct {
 	Name       string
 	Background int  // the priority of what is no news, not positive
 	Reasons    bool // Add is told why
+	Traces     bool // Add is told the trace context
 	Logger     *slog.Logger
 
 	// Add adds a key. It does not block.
-	Add func(key K, priority int, reason string, news bool)
+	Add func(key K, a Addition)
 
 	// Check panics if a method of an error does that the controller, or who logs it, calls.
 	Check func(err error)
+}
+
+// Addition says how and why a key is added.
+type Addition struct {
+	Priority int
+	Reason   string // empty without Target.Reasons
+	Trace    string // the trace context of the change; empty if there is none, or without Target.Traces
+	News     bool
 }
 
 // Origin is an input, as the keys that come from it name it.
@@ -31,15 +40,15 @@ type Origin[K comparable] struct {
 }
 
 // add adds a key, and says why.
-func (o Origin[K]) add(key K, what happening) {
-	priority, reason := o.Priority, ""
-	if !what.isNews() {
-		priority = min(priority, o.To.Background)
+func (o Origin[K]) add(key K, what happening, trace string) {
+	a := Addition{Priority: o.Priority, Trace: trace, News: what.isNews()}
+	if !a.News {
+		a.Priority = min(a.Priority, o.To.Background)
 	}
 	if o.To.Reasons {
-		reason = o.Name + what.String()
+		a.Reason = o.Name + what.String()
 	}
-	o.To.Add(key, priority, reason, what.isNews())
+	o.To.Add(key, a)
 }
 
 // ask asks a function of the user whether a change of the object under key counts. It does if the function panics.
@@ -67,7 +76,8 @@ func (o Origin[K]) log(ctx context.Context, message string, key any, err error) 
 // event is a change that a feed was told of.
 type event[T any] struct {
 	what     happening
-	old, new T // zero if there is none
+	old, new T      // zero if there is none
+	trace    string // the trace context of the change; empty if there is none
 }
 
 // had and has report whether there is an old and a new state.

@@ -1,0 +1,132 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// Hooks returns hooks with Trace set, for [controller.Config]. The other hooks are nil, and can be set. Hooks panics if t is nil.
+func Hooks[K comparable](t *Tracing) controller.Hooks[K] {
+	if t == nil {
+		panic("otel: Hooks called with a nil Tracing")
+	}
+	return controller.Hooks[K]{
+		Trace: func(ctx context.Context, _ K, causes []string) (context.Context, func(controller.Report[K])) {
+			ctx, span := t.begin(ctx, causes)
+			if span == nil {
+				return ctx, nil
+			}
+			return ctx, func(r controller.Report[K]) { end(span, r.Outcome, r.Err, r.Retry) }
+		},
+	}
+}
+
+// begin begins the span of a reconcile. It returns nil if nothing is recorded.
+func (t *Tracing) begin(ctx context.Context, causes []string) (context.Context, trace.Span) {
+	links := parse(causes)
+	if len(links) == 0 && t.cfg.Fraction < 1 && t.cfg.Rand() >= t.cfg.Fraction {
+		return trace.ContextWithSpan(ctx, t.dropped), nil
+	}
+	info, _ := controller.FromContext(ctx)
+	options := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...), trace.WithAttributes(attributes(info)...),
+	}
+	parent, ok := trace.SpanContext{}, false
+	if len(links) > 0 {
+		parent, ok = follow(links[0].SpanContext)
+	}
+	if ok {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+	} else {
+		options = append(options, trace.WithNewRoot()) // not below a span of the context of Run
+	}
+	ctx, span := t.tracer.Start(ctx, "reconcile "+info.Controller, options...)
+	if !span.IsRecording() {
+		return ctx, nil
+	}
+	return ctx, span
+}
+
+func attributes(info controller.Info) []attribute.KeyValue {
+	list := []attribute.KeyValue{
+		attribute.String("setpoint.controller", info.Controller),
+		attribute.String("setpoint.key", info.Key),
+		attribute.Int64("setpoint.reconcile", int64(info.Reconcile)),
+		attribute.Int("setpoint.attempt", info.Attempt),
+	}
+	if len(info.Reasons) > 0 {
+		texts := make([]string, len(info.Reasons))
+		for i, r := range info.Reasons {
+			texts[i] = r.Text
+		}
+		list = append(list, attribute.StringSlice("setpoint.reasons", texts))
+	}
+	return list
+}
+
+// end ends the span of a reconcile with what has become of it.
+func end(span trace.Span, outcome controller.Outcome, err error, retry time.Duration) {
+	defer span.End()
+	span.SetAttributes(attribute.String("setpoint.outcome", strings.ToLower(outcome.String())))
+	switch outcome {
+	case controller.Succeeded:
+		if retry > 0 {
+			span.AddEvent("setpoint.requeue", trace.WithAttributes(delay(retry)))
+		}
+		return
+	case controller.Unfinished, controller.Superseded, controller.Canceled:
+		span.AddEvent("setpoint.repeat", trace.WithAttributes(attribute.String("setpoint.reason", err.Error())))
+	default:
+		kind, stack := describe(err)
+		exception := []attribute.KeyValue{attribute.String("exception.type", kind), attribute.String("exception.message", err.Error())}
+		if stack != "" {
+			exception = append(exception, attribute.String("exception.stacktrace", stack))
+		}
+		span.AddEvent("exception", trace.WithAttributes(exception...))
+		span.SetAttributes(attribute.String("error.type", kind))
+		span.SetStatus(codes.Error, err.Error())
+	}
+	if retry > 0 {
+		span.AddEvent("setpoint.retry", trace.WithAttributes(delay(retry)))
+	}
+}
+
+func delay(d time.Duration) attribute.KeyValue {
+	return attribute.Float64("setpoint.delay", d.Seconds())
+}
+
+// describe returns what kind of error err is, in one of few words, and the stack of a panic. The innermost type says more than those
+// that wrap it.
+func describe(err error) (kind, stack string) {
+	if p := (*wait.PanicError)(nil); errors.As(err, &p) {
+		return "panic", string(p.Stack)
+	}
+	if errors.Is(err, controller.ErrTimeout) {
+		return "timeout", ""
+	}
+	for {
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			if inner := e.Unwrap(); inner != nil {
+				err = inner
+				continue
+			}
+		case interface{ Unwrap() []error }:
+			if all := e.Unwrap(); len(all) > 0 { // "%w: %w" has the cause last
+				err = all[len(all)-1]
+				continue
+			}
+		}
+		return fmt.Sprintf("%T", err), ""
+	}
+}
