@@ -18,7 +18,8 @@ import (
 type Cluster struct {
 	Settings []string // parameters, each as "fsync=off"
 	Env      []string // of the process, besides those of this one
-	Dir      string   // where it keeps its files; defaults to a temporary directory
+	Dir      string   // where it keeps its files; defaults to a temporary directory, in memory if there is room
+	Disk     bool     // makes that directory one of os.TempDir, for benchmarks that flush a disk
 }
 
 // Postgres starts a Postgres server on an empty cluster. The user is postgres, who needs no password. Each of settings is
@@ -32,8 +33,11 @@ func Postgres(t testing.TB, settings ...string) *Server {
 func (c Cluster) Start(t testing.TB) *Server {
 	t.Helper()
 	dir, attr := DaemonDir(t)
-	if c.Dir != "" {
+	switch {
+	case c.Dir != "":
 		dir = c.Dir
+	case c.Disk:
+		dir, attr = daemonDirIn(t, os.TempDir())
 	}
 	data := filepath.Join(dir, "data")
 	runAs(t, attr, "cp", "-R", "--preserve=mode", emptyCluster(t), data)

@@ -102,7 +102,12 @@ func Start(t testing.TB, addr string, command func() *exec.Cmd, ready func() err
 // process needs to run as that user and to end with the test.
 func DaemonDir(t testing.TB) (string, *syscall.SysProcAttr) {
 	t.Helper()
-	dir, err := os.MkdirTemp(fastDir(), "servertest")
+	return daemonDirIn(t, fastDir())
+}
+
+func daemonDirIn(t testing.TB, parent string) (string, *syscall.SysProcAttr) {
+	t.Helper()
+	dir, err := os.MkdirTemp(parent, "servertest")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

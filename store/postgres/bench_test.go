@@ -20,7 +20,7 @@ import (
 // BenchmarkWrite compares updates of objects by one writer and by sixteen, each with one fsync, with what pgx takes to read a row,
 // compare its version, and write it in a transaction.
 func BenchmarkWrite(b *testing.B) {
-	pool := connect(b, servertest.Postgres(b).Addr())
+	pool := connect(b, servertest.Cluster{Disk: true}.Start(b).Addr())
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("writers=%d/bare", writers), func(b *testing.B) {
 			exec(b, pool, "DROP TABLE IF EXISTS bare; CREATE TABLE bare (key text PRIMARY KEY, version bigint NOT NULL, value jsonb NOT NULL)")
@@ -49,7 +49,7 @@ func BenchmarkWrite(b *testing.B) {
 // BenchmarkTrigger compares writes to a table of the user, each a transaction of one statement, without the triggers that write the
 // change log, with them, and with triggers that do not notify.
 func BenchmarkTrigger(b *testing.B) {
-	pool := connect(b, servertest.Postgres(b).Addr())
+	pool := connect(b, servertest.Cluster{Disk: true}.Start(b).Addr())
 	for _, writers := range []int{1, 16} {
 		for _, trigger := range []string{"none", "quiet", "notify"} {
 			b.Run(fmt.Sprintf("writers=%d/trigger=%s", writers, trigger), func(b *testing.B) {

@@ -116,9 +116,9 @@
 //
 // # Limits and cost
 //
-// A write takes two round trips and one commit. All writes of a schema commit one after another, so their rate is the
-// rate at which the server flushes its log: hundreds to thousands per second. Use several schemas for more; versions of two
-// schemas cannot be compared. A list holds a snapshot until its loop ends, which keeps the server from vacuuming. Every Backend
+// A write takes two round trips and one commit. All transactions that write a schema commit one after another, at the rate at which
+// the server flushes its log: hundreds to thousands per second. Concurrent writes of one Backend share transactions, up to 64
+// in each. Use several schemas for more; versions of two schemas cannot be compared. A list holds a snapshot until its loop ends, which keeps the server from vacuuming. Every Backend
 // with a watch holds one connection for notifications. A record may have up to a few hundred megabytes. Keep records
 // below one megabyte.
 //

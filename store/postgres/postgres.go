@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/setpoint-go/setpoint/internal/group"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -68,7 +69,8 @@ type Backend struct {
 	pool       *pgxpool.Pool
 	statements statements
 	listener   listener
-	patience   time.Duration // how long a read of a watch, or of a page, may take
+	writes     group.Commit[*pgxpool.Conn, *swap] // those that join no transaction
+	patience   time.Duration                      // how long a read of a watch, or of a page, may take
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -86,6 +88,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error)
 	}
 	b := &Backend{cfg: cfg, pool: pool, statements: newStatements(cfg.Schema), patience: patience}
 	b.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: b.statements.channel, retry: cfg.Poll, patience: patience}
+	b.writes.Limit, b.writes.Patience, b.writes.Begin, b.writes.Run = 64, time.Second, pool.Acquire, b.commit
 	if err := b.check(ctx); err != nil {
 		return nil, fmt.Errorf("postgres: open schema %q: %w", cfg.Schema, err)
 	}

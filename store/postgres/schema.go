@@ -30,7 +30,8 @@ const layout = 1
 //     would miss the others. The step is so great, and random, that two servers that were promoted differ.
 //
 // The function write compares and swaps. Each of its statements has a snapshot of its own, from after the lock of the state
-// was taken, which a single statement would not have.
+// was taken, which a single statement would not have. The setting setpoint.system keeps the identifier of the server for the session,
+// since pg_control_system reads a file.
 const schemaSQL = `
 CREATE SCHEMA IF NOT EXISTS {schema};
 
@@ -73,43 +74,60 @@ CREATE FUNCTION {schema}.write(
 ) LANGUAGE plpgsql SET search_path = {schema}, pg_catalog AS $$
 DECLARE
 	v_version bigint;
-	v_have bigint;
 	v_horizon bigint;
 	v_system bigint;
 	v_gap gaps%ROWTYPE;
+	v_last_gap bigint;
+	v_known boolean;
 BEGIN
 	outcome := 'written';
 	SELECT s.version INTO STRICT v_version FROM state s FOR UPDATE;
-	IF EXISTS (SELECT FROM unnest(p_leases, p_terms) AS p (lease, term) JOIN fences f USING (lease) WHERE f.term > p.term::numeric) THEN
+	v_system := nullif(current_setting('setpoint.system', true), '')::bigint;
+	IF v_system IS NULL THEN
+		SELECT c.system_identifier INTO STRICT v_system FROM pg_control_system() c;
+		PERFORM set_config('setpoint.system', v_system::text, false);
+	END IF;
+	IF cardinality(p_leases) > 0 AND EXISTS (
+		SELECT FROM unnest(p_leases, p_terms) AS p (lease, term) JOIN fences f USING (lease) WHERE f.term > p.term::numeric
+	) THEN
 		outcome := 'fenced';
 		RETURN;
 	END IF;
-	SELECT o.version INTO v_have FROM objects o WHERE o.kind = p_kind AND o.key = p_key AND o.latest;
-	IF coalesce(v_have, 0) <> p_have THEN
+	IF p_next AND p_have > 0 THEN
+		UPDATE objects o SET latest = false WHERE o.version = p_have AND o.latest
+			RETURNING (SELECT max(g.before) FROM gaps g), EXISTS (SELECT FROM incarnation i WHERE i.system = v_system) INTO v_last_gap, v_known;
+	ELSE
+		SELECT max(g.before), EXISTS (SELECT FROM incarnation i WHERE i.system = v_system) FROM gaps g INTO v_last_gap, v_known
+			HAVING p_have = coalesce((SELECT o.version FROM objects o WHERE o.kind = p_kind AND o.key = p_key AND o.latest), 0);
+	END IF;
+	IF NOT FOUND THEN
 		outcome := 'conflict';
 		RETURN;
 	END IF;
-	INSERT INTO fences AS f (lease, term) SELECT p.lease, p.term::numeric FROM unnest(p_leases, p_terms) AS p (lease, term)
-		ON CONFLICT (lease) DO UPDATE SET term = excluded.term WHERE f.term < excluded.term;
+	IF cardinality(p_leases) > 0 THEN
+		INSERT INTO fences AS f (lease, term) SELECT p.lease, p.term::numeric FROM unnest(p_leases, p_terms) AS p (lease, term)
+			ON CONFLICT (lease) DO UPDATE SET term = excluded.term WHERE f.term < excluded.term;
+	END IF;
 	IF NOT p_next THEN
 		RETURN;
 	END IF;
-	SELECT c.system_identifier INTO STRICT v_system FROM pg_control_system() c;
-	IF NOT EXISTS (SELECT FROM incarnation i WHERE i.system = v_system) THEN
+	IF NOT v_known THEN
 		v_gap.after := v_version;
 		v_gap.before := v_version + (1::bigint << 40) + floor(random() * (1::bigint << 40))::bigint;
 		INSERT INTO gaps VALUES (v_gap.*);
 		DELETE FROM incarnation;
 		INSERT INTO incarnation VALUES (v_system);
+		v_last_gap := v_gap.before;
 		v_version := v_gap.before - 1;
 	END IF;
 	new_version := v_version + 1;
 	v_horizon := new_version - p_history;
-	FOR v_gap IN SELECT g.* FROM gaps g ORDER BY g.after DESC LOOP
-		EXIT WHEN v_horizon >= v_gap.before - 1;
-		v_horizon := v_horizon - (v_gap.before - 1 - v_gap.after);
-	END LOOP;
-	UPDATE objects o SET latest = false WHERE o.version = v_have;
+	IF v_horizon < v_last_gap - 1 THEN
+		FOR v_gap IN SELECT g.* FROM gaps g ORDER BY g.after DESC LOOP
+			EXIT WHEN v_horizon >= v_gap.before - 1;
+			v_horizon := v_horizon - (v_gap.before - 1 - v_gap.after);
+		END LOOP;
+	END IF;
 	INSERT INTO objects (version, kind, key, latest, deleted, record, value)
 		VALUES (new_version, p_kind, p_key, true, p_deleted, p_record, p_value);
 	UPDATE state s SET version = new_version, horizon = greatest(s.horizon, v_horizon) RETURNING s.horizon INTO v_horizon;

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -56,19 +58,24 @@ func (b *Backend) on(ctx context.Context) queryer {
 }
 
 // Get implements [backend.Backend].
-func (b *Backend) Get(ctx context.Context, kind, key string) (r backend.Record, err error) {
-	var row row
-	err = b.on(ctx).QueryRow(ctx, b.statements.get, kind, key).Scan(row.columns()...)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return backend.Record{}, nil
-	case err == nil:
-		r, err = row.decode(key)
-	}
+func (b *Backend) Get(ctx context.Context, kind, key string) (backend.Record, error) {
+	r, err := b.get(ctx, kind, key)
 	if err != nil {
 		return backend.Record{}, failed(ctx, fmt.Sprintf("get %s %q", kind, key), err)
 	}
 	return r, nil
+}
+
+func (b *Backend) get(ctx context.Context, kind, key string) (backend.Record, error) {
+	var row row
+	err := b.on(ctx).QueryRow(ctx, b.statements.get, kind, key).Scan(row.columns()...)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return backend.Record{}, nil
+	case err != nil:
+		return backend.Record{}, err
+	}
+	return row.decode(key)
 }
 
 // row is the columns version, deleted, record, value. They are null in a row that has no object.
@@ -111,7 +118,7 @@ func (b *Backend) Transact(
 		if next == nil && !raises {
 			return have, nil
 		}
-		r, written, err := b.swap(ctx, kind, key, fences, have, next)
+		r, written, err := b.compareAndSwap(ctx, kind, key, fences, have, next)
 		if err != nil {
 			return backend.Record{}, failed(ctx, fmt.Sprintf("write %s %q", kind, key), err)
 		}
@@ -124,6 +131,10 @@ func (b *Backend) Transact(
 // look reads the record and the terms. It returns a FencedError if a term is over, and whether a term is greater than the one
 // that is recorded.
 func (b *Backend) look(ctx context.Context, kind, key string, fences []backend.Fence) (r backend.Record, raises bool, err error) {
+	if len(fences) == 0 {
+		r, err = b.get(ctx, kind, key)
+		return r, false, err
+	}
 	leases := make([]string, len(fences))
 	for i, f := range fences {
 		leases[i] = f.Lease
@@ -162,8 +173,8 @@ func (b *Backend) look(ctx context.Context, kind, key string, fences []backend.F
 	return r, raises, nil
 }
 
-// swap writes what becomes of have. It returns false if somebody else has written the key, or a greater term, since.
-func (b *Backend) swap(
+// compareAndSwap writes what becomes of have. It returns false if somebody else has written the key, or a greater term, since.
+func (b *Backend) compareAndSwap(
 	ctx context.Context, kind, key string, fences []backend.Fence, have backend.Record, next *backend.Record,
 ) (r backend.Record, written bool, err error) {
 	data, value := []byte{}, []byte(nil)
@@ -181,16 +192,55 @@ func (b *Backend) swap(
 	for i, f := range fences {
 		leases[i], terms[i] = f.Lease, strconv.FormatUint(f.Term, 10)
 	}
-	var outcome string
-	var version int64
-	err = b.on(ctx).QueryRow(ctx, b.statements.write,
+	s := &swap{args: []any{
 		kind, key, int64(have.Version), next != nil, r.Deleted, data, value, leases, terms, int64(b.cfg.History),
-	).Scan(&outcome, &version)
+	}}
+	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
+		err = s.scan(tx.QueryRow(ctx, b.statements.write, s.args...))
+	} else if err = b.writes.Do(ctx, s); err == nil {
+		err = s.err
+	}
 	if err != nil {
 		return r, false, err
 	}
 	if next != nil {
-		r.Version = informer.Version(version)
+		r.Version = informer.Version(s.version)
 	}
-	return r, outcome == "written", nil
+	return r, s.outcome == "written", nil
+}
+
+// swap is a call of the function write. It shares no memory with the caller of Transact, who may leave.
+type swap struct {
+	args    []any
+	outcome string
+	version int64
+	err     error // that of the last attempt
+}
+
+func (s *swap) scan(row pgx.Row) error { return row.Scan(&s.outcome, &s.version) }
+
+// commit makes swaps in one transaction. Each succeeds or not for itself. Only an error of the server undoes them all, so then
+// each is made again in a transaction of its own.
+func (b *Backend) commit(ctx context.Context, conn *pgxpool.Conn, swaps []*swap) {
+	defer conn.Release()
+	err := b.together(ctx, conn, swaps)
+	for _, s := range swaps {
+		if e := new(pgconn.PgError); len(swaps) > 1 && errors.As(err, &e) && e.SeverityUnlocalized == "ERROR" {
+			s.err = b.together(ctx, conn, []*swap{s})
+		} else {
+			s.err = err
+		}
+	}
+}
+
+// together makes swaps in one round trip, which is one transaction.
+func (b *Backend) together(ctx context.Context, conn *pgxpool.Conn, swaps []*swap) error {
+	if len(swaps) == 1 {
+		return swaps[0].scan(conn.QueryRow(ctx, b.statements.write, swaps[0].args...))
+	}
+	batch := new(pgx.Batch)
+	for _, s := range swaps {
+		batch.Queue(b.statements.write, s.args...).QueryRow(s.scan)
+	}
+	return conn.SendBatch(ctx, batch).Close() // it has committed when Close returns
 }

@@ -43,7 +43,7 @@
 //
 // # Limits and cost
 //
-// A write costs one fsync, and all writes of all processes take turns. If a process is suspended during a write,
+// A write costs one fsync, which concurrent writes of one Backend share. All processes take turns to write. If a process is suspended during a write,
 // by SIGSTOP or in a frozen container, all other writes wait until that process resumes or is killed. During that time, no
 // process can take over a lease in the file.
 //

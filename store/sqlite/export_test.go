@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
+	"sync/atomic"
 )
 
 // Writer returns the pool of the connection that writes.
@@ -10,3 +12,14 @@ func (b *Backend) Writer() *sql.DB { return b.write }
 
 // Statements returns the text of all statements.
 func Statements() string { return fmt.Sprint(newTables("")) }
+
+// CountShared counts the transactions that several writers share.
+func (b *Backend) CountShared(n *atomic.Int32) {
+	run := b.turns.Run
+	b.turns.Run = func(ctx context.Context, tx *sql.Tx, swaps []*swap) {
+		if len(swaps) > 1 {
+			n.Add(1)
+		}
+		run(ctx, tx, swaps)
+	}
+}

@@ -23,7 +23,7 @@ const layout = 1
 type tables struct {
 	create                           []string
 	exists, readState                string
-	get, list, changes               string
+	get, at, list, changes           string
 	supersede, insert, advance, trim string
 	term, recordTerm                 string
 }
@@ -42,6 +42,7 @@ func newTables(prefix string) (t tables) {
 	t.exists = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?`
 	t.readState = name(`SELECT version, horizon FROM {state}`)
 	t.get = name(`SELECT version, deleted, record FROM {log} WHERE kind = ? AND key = ? AND latest = 1`)
+	t.at = name(`SELECT version FROM {log} WHERE kind = ? AND key = ? AND latest = 1`)
 	t.list = name(`SELECT key, version, deleted, record FROM {log}
 		WHERE kind = ? AND latest = 1 AND key > ? AND key >= ? AND (? = '' OR key < ?) ORDER BY key LIMIT ?`)
 	t.changes = name(`SELECT key, version, deleted, record FROM {log}

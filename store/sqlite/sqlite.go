@@ -12,12 +12,14 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	sqlitedriver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/setpoint-go/setpoint/internal/follow"
+	"github.com/setpoint-go/setpoint/internal/group"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -75,6 +77,8 @@ type Backend struct {
 	users   *sql.DB // what DB returns
 	latest  latest
 	written follow.Signal // by this Backend
+	writers atomic.Int32  // calls of Transact that join no transaction
+	turns   group.Commit[*sql.Tx, *swap]
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -133,6 +137,7 @@ func open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 		}
 	}
 	b.write.SetMaxOpenConns(1)
+	b.turns.Limit, b.turns.Patience, b.turns.Begin, b.turns.Run = 64, time.Minute, b.begin, b.commit // one connection: turns cannot overlap
 	b.read.SetMaxIdleConns(4)
 	if err := b.whileBusy(ctx, func() error { return b.setUp(ctx) }); err != nil { // others may create the file now
 		return nil, errors.Join(err, b.Close())

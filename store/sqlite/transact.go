@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	sqlitedriver "modernc.org/sqlite"
@@ -62,7 +63,8 @@ func decode(key string, version uint64, deleted bool, data []byte, r *backend.Re
 	return nil
 }
 
-// Transact implements [backend.Backend].
+// Transact implements [backend.Backend]. A writer that is alone reads and decides in its transaction. Writers that come together share
+// transactions, and so the flushes of the disk.
 func (b *Backend) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {
@@ -71,23 +73,166 @@ func (b *Backend) Transact(
 		r, _, err := b.transact(ctx, tx, kind, key, fences, decide)
 		return r, refused(ctx, doing, err)
 	}
+	defer b.writers.Add(-1)
+	if b.writers.Add(1) == 1 {
+		r, err := b.alone(ctx, kind, key, fences, decide)
+		return r, refused(ctx, doing, err)
+	}
+	r, err := b.inTurn(ctx, kind, key, fences, decide)
+	return r, refused(ctx, doing, err)
+}
+
+// alone reads, decides, and writes in a transaction.
+func (b *Backend) alone(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
 	tx, err := b.begin(ctx)
 	if err != nil {
-		return backend.Record{}, failed(ctx, doing(), err)
+		return backend.Record{}, err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	r, wrote, err := b.transact(ctx, tx, kind, key, fences, decide)
-	if err != nil {
-		return backend.Record{}, refused(ctx, doing, err)
-	}
-	if !wrote {
-		return r, nil
+	if err != nil || !wrote {
+		return r, err
 	}
 	if err := tx.Commit(); err != nil {
-		return backend.Record{}, failed(ctx, doing(), err)
+		return backend.Record{}, err
 	}
 	b.written.Wake()
 	return r, nil
+}
+
+// inTurn reads and decides without a lock, and then compares and swaps in a transaction that it shares with the other writers of this
+// Backend. It retries after a lost race.
+func (b *Backend) inTurn(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
+	for {
+		raised, err := b.raised(ctx, b.read, fences)
+		if err != nil {
+			return backend.Record{}, err
+		}
+		have, err := b.get(ctx, b.read, kind, key)
+		if err != nil {
+			return backend.Record{}, err
+		}
+		next, err := decide(have)
+		if err != nil {
+			return backend.Record{}, refusal{err}
+		}
+		if next == nil && len(raised) == 0 {
+			return have, nil
+		}
+		s := &swap{kind: kind, key: key, fences: slices.Clone(fences), have: have.Version}
+		if next != nil {
+			// The record shares its parts with the caller, who may leave.
+			s.writes = true
+			if s.next, err = copyOf(*next); err != nil {
+				return backend.Record{}, err
+			}
+		}
+		if err := b.turns.Do(ctx, s); err != nil {
+			return backend.Record{}, err
+		}
+		switch {
+		case s.err != nil:
+			return backend.Record{}, s.err
+		case s.lost:
+			continue
+		case next == nil:
+			return have, nil
+		}
+		r := *next
+		r.Key, r.Version = key, s.version
+		return r, nil
+	}
+}
+
+// swap is a write that waits for its turn.
+type swap struct {
+	kind, key string
+	fences    []backend.Fence
+	have      informer.Version // what was read
+	writes    bool             // whether there is a next state, and not only terms to record
+	next      backend.Record
+
+	// The results of the last attempt.
+	version informer.Version
+	lost    bool // somebody else has written the key, or a greater term, since
+	err     error
+}
+
+func copyOf(r backend.Record) (c backend.Record, err error) {
+	data, err := r.MarshalBinary()
+	if err == nil {
+		err = c.UnmarshalBinary(data)
+	}
+	return c, err
+}
+
+// commit makes swaps in one transaction. Each succeeds or not for itself. Only an error of the database undoes them all, so then each
+// is made again in a transaction of its own.
+func (b *Backend) commit(ctx context.Context, tx *sql.Tx, swaps []*swap) {
+	err := b.together(ctx, tx, swaps)
+	again := err != nil && len(swaps) > 1 && !errors.As(err, new(commitError)) // after that, nobody knows
+	for _, s := range swaps {
+		if s.err = err; !again {
+			continue
+		}
+		var own *sql.Tx
+		if own, s.err = b.begin(ctx); s.err == nil {
+			s.err = b.together(ctx, own, []*swap{s})
+		}
+	}
+}
+
+// together makes swaps in a transaction and commits it.
+func (b *Backend) together(ctx context.Context, tx *sql.Tx, swaps []*swap) error {
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	wrote := false
+	for _, s := range swaps {
+		if err := b.compareAndSwap(ctx, tx, s); err != nil {
+			return err
+		}
+		wrote = wrote || !s.lost
+	}
+	if !wrote {
+		return nil
+	}
+	if err := tx.Commit(); err != nil {
+		return commitError{err}
+	}
+	b.written.Wake()
+	return nil
+}
+
+// commitError is an error of a commit.
+type commitError struct{ error }
+
+func (e commitError) Unwrap() error { return e.error }
+
+func (b *Backend) compareAndSwap(ctx context.Context, tx *sql.Tx, s *swap) error {
+	raised, err := b.raised(ctx, tx, s.fences)
+	if errors.As(err, new(refusal)) {
+		s.lost = true // the next attempt returns the error
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var version informer.Version
+	if err := tx.QueryRowContext(ctx, b.tables.at, s.kind, s.key).Scan(&version); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if s.lost = version != s.have; s.lost {
+		return nil
+	}
+	if err := b.recordTerms(ctx, tx, raised); err != nil || !s.writes {
+		return err
+	}
+	r, err := b.put(ctx, tx, s.kind, s.key, backend.Record{Version: s.have}, s.next)
+	s.version = r.Version
+	return err
 }
 
 // begin begins a transaction, as soon as nobody else has one that writes.
@@ -136,18 +281,9 @@ func refused(ctx context.Context, doing func() string, err error) error {
 func (b *Backend) transact(
 	ctx context.Context, tx *sql.Tx, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (r backend.Record, wrote bool, err error) {
-	var raised []backend.Fence
-	for _, f := range fences {
-		recorded, err := b.term(ctx, tx, f.Lease)
-		if err != nil {
-			return r, false, err
-		}
-		if err := f.Check(recorded); err != nil {
-			return r, false, refusal{err}
-		}
-		if f.Term > recorded {
-			raised = append(raised, f)
-		}
+	raised, err := b.raised(ctx, tx, fences)
+	if err != nil {
+		return r, false, err
 	}
 	have, err := b.get(ctx, tx, kind, key)
 	if err != nil {
@@ -157,11 +293,8 @@ func (b *Backend) transact(
 	if err != nil {
 		return r, false, refusal{err}
 	}
-	for _, f := range raised {
-		term := binary.BigEndian.AppendUint64(nil, f.Term)
-		if _, err := tx.ExecContext(ctx, b.tables.recordTerm, f.Lease, term); err != nil {
-			return r, false, err
-		}
+	if err := b.recordTerms(ctx, tx, raised); err != nil {
+		return r, false, err
 	}
 	if next == nil {
 		return have, len(raised) > 0, nil
@@ -170,10 +303,37 @@ func (b *Backend) transact(
 	return r, true, err
 }
 
+// raised returns the fences whose terms are greater than those that are recorded. It returns a refusal if a term is over.
+func (b *Backend) raised(ctx context.Context, from queryer, fences []backend.Fence) (raised []backend.Fence, err error) {
+	for _, f := range fences {
+		recorded, err := b.term(ctx, from, f.Lease)
+		if err != nil {
+			return nil, err
+		}
+		if err := f.Check(recorded); err != nil {
+			return nil, refusal{err}
+		}
+		if f.Term > recorded {
+			raised = append(raised, f)
+		}
+	}
+	return raised, nil
+}
+
+func (b *Backend) recordTerms(ctx context.Context, tx *sql.Tx, raised []backend.Fence) error {
+	for _, f := range raised {
+		term := binary.BigEndian.AppendUint64(nil, f.Term)
+		if _, err := tx.ExecContext(ctx, b.tables.recordTerm, f.Lease, term); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // term returns the term that is recorded of a lease.
-func (b *Backend) term(ctx context.Context, tx *sql.Tx, lease string) (uint64, error) {
+func (b *Backend) term(ctx context.Context, from queryer, lease string) (uint64, error) {
 	var term []byte
-	err := tx.QueryRowContext(ctx, b.tables.term, lease).Scan(&term)
+	err := from.QueryRowContext(ctx, b.tables.term, lease).Scan(&term)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, nil
