@@ -1,0 +1,60 @@
+//go:build linux
+
+package backendtest
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+)
+
+// The statements of docs/operating.md raise the term of a lease, whether there is a record or not.
+func TestTheStatementsOfThePageOnOperatingRaiseATerm(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/operating.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	require.Len(t, blocks, 2, "one that raises a term, and one that deletes a record")
+	require.Contains(t, blocks[0][1], "57")
+	raises := func(t *testing.T, db *sql.DB, d sqllease.Dialect) {
+		leases, err := sqllease.New(db, sqllease.Config{Dialect: d})
+		require.NoError(t, err)
+		require.NoError(t, leases.EnsureTable(t.Context()))
+		term := func() (term uint64) {
+			e, err := leaderelect.New(leaderelect.Config{
+				Store: leases, Key: "shop", LeaseDuration: 500 * time.Millisecond,
+				OnStartedLeading: func(_ context.Context, l *leaderelect.Leadership) error {
+					term = l.Term()
+					return nil
+				},
+			})
+			require.NoError(t, err)
+			require.NoError(t, e.RunOnce(t.Context()))
+			return term
+		}
+		for range 2 {
+			_, err = db.Exec(blocks[0][1])
+			require.NoError(t, err)
+			require.EqualValues(t, 58, term())
+		}
+		_, err = db.Exec(blocks[1][1])
+		require.NoError(t, err)
+		require.EqualValues(t, 1, term())
+	}
+	t.Run("SQLite", func(t *testing.T) {
+		raises(t, openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal"), sqllease.SQLite)
+	})
+	t.Run("Postgres", func(t *testing.T) {
+		raises(t, openPostgres(t, "pgx", servertest.Postgres(t, "fsync=off").Addr()), sqllease.Postgres)
+	})
+}
