@@ -70,6 +70,7 @@
 //	setpoint_events_failed_total                         counter    recorder,sink    events that the sink has refused in all attempts
 //	setpoint_store_fenced_writes_total                   counter    backend,kind     writes refused because a later leader has written
 //	setpoint_store_undecodable_records                   gauge      backend,kind     records that were met and do not decode
+//	setpoint_feature_enabled                             gauge      name,stage       1 while the feature is enabled
 //	setpoint_manager_stage                               gauge      stage            1 for the stage of the manager
 //	setpoint_manager_parts                               gauge      kind,state       parts and sources
 //	setpoint_manager_part_restarts_total                 counter    kind,part        restarts after failures
@@ -92,6 +93,10 @@
 //
 // setpoint_store metrics are those of the stores that informers read, and of stores that were added. A program that writes through
 // another Store of the same kind adds it, or looks at setpoint_controller_fenced_reconciles_total.
+//
+// setpoint_feature_enabled is kubernetes_feature_enabled of component-base, for the gates that were added. The stages are ALPHA, BETA,
+// DEPRECATED, and, for a feature that is generally available, no text. Removed features have no series. If several sets of gates
+// have a feature of one name and stage, the series is 1 if one of them has enabled it.
 //
 // # Guarantees
 //

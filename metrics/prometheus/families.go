@@ -31,6 +31,8 @@ type families struct {
 
 	storeFenced, undecodable *family
 
+	features *family
+
 	stage, parts, restarts *family
 }
 
@@ -97,6 +99,8 @@ func newFamilies() *families {
 	const kind, backend = "kind", "backend"
 	fs.storeFenced = fs.counter("setpoint_store_fenced_writes_total", "Writes that were refused because a later leader has written", kind, backend)
 	fs.undecodable = fs.gauge("setpoint_store_undecodable_records", "Records that were met and do not decode", kind, backend)
+
+	fs.features = fs.largest("setpoint_feature_enabled", "1 while the feature is enabled", "name", "stage")
 
 	fs.stage = fs.gauge("setpoint_manager_stage", "Managers, by stage", "stage")
 	fs.parts = fs.gauge("setpoint_manager_parts", "Parts and sources of managers, by state", kind, "state")

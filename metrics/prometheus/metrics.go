@@ -75,9 +75,9 @@ func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
 
 // Add adds a part that the manager does not run, under a name that becomes its label: a *workqueue.Queue, a
 // *controller.Controller and its sources, an *informer.Informer, a store.Store, an *events.Recorder, a *leaderelect.Elector,
-// or a *shard.Slots. A queue without Config.Timestamps has no durations.
+// a *shard.Slots, or a *featuregate.Gates, whose name is not used. A queue without Config.Timestamps has no durations.
 //
-// Add returns an error if part has none of the methods Stats of these types, or was added before ([ErrExists]).
+// Add returns an error if p is none of these, or was added before ([ErrExists]).
 func (x *Metrics) Add(name string, p any) error {
 	if !known(p) {
 		return fmt.Errorf("prometheus: add %q: %T has no numbers that this package knows", name, p)

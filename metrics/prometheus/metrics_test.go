@@ -70,6 +70,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	require.NoError(t, x.Add("ops", e))
 	require.NoError(t, x.Add("slots", slots))
 	require.NoError(t, x.Add("events", must(events.NewRecorder(events.Config{}))))
+	require.NoError(t, x.Add("", newGates()))
 	return reg
 }
 
@@ -128,6 +129,7 @@ func TestNamesAndBucketsAreThoseOfKubernetes(t *testing.T) {
 		{"controller_runtime_active_workers", dto.MetricType_GAUGE, "controller", nil},
 		{"controller_runtime_max_concurrent_reconciles", dto.MetricType_GAUGE, "controller", nil},
 		{"leader_election_master_status", dto.MetricType_GAUGE, "name", nil},
+		{"setpoint_feature_enabled", dto.MetricType_GAUGE, "name stage", nil}, // kubernetes_feature_enabled of metrics/prometheus/feature
 	} {
 		f := all[want.name]
 		if !assert.NotNil(t, f, want.name) {

@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/featuregate"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -38,12 +40,15 @@ type (
 		Stats() store.Stats
 		Kind() string
 	}
+	featureGates interface {
+		All() iter.Seq[featuregate.Status]
+	}
 )
 
 // known reports whether p has numbers.
 func known(p any) bool {
 	switch p.(type) {
-	case queueStats, controllerStats, informerStats, electorStats, slotsStats, recorderStats, storeStats:
+	case queueStats, controllerStats, informerStats, electorStats, slotsStats, recorderStats, storeStats, featureGates:
 		return true
 	}
 	return false
@@ -194,6 +199,8 @@ func (s *scrape) part(name string, p any) {
 		s.queue(p.Stats(), p.Totals(), p.OldestReady(), name, "")
 	case storeStats:
 		s.store(p)
+	case featureGates:
+		s.gates(p)
 	}
 	if needs, ok := p.(interface{ Sources() []controller.Source }); ok {
 		for _, source := range needs.Sources() {
@@ -314,4 +321,15 @@ func (s *scrape) store(p storeStats) {
 	st := p.Stats()
 	count(s, s.storeFenced, st.Fenced, p.Kind(), backend)
 	count(s, s.undecodable, len(st.Undecodable), p.Kind(), backend)
+}
+
+// gates adds features, with the stages of kubernetes_feature_enabled.
+func (s *scrape) gates(p featureGates) {
+	for f := range p.All() {
+		stage := strings.ToUpper(f.Stage.String())
+		if f.Stage == featuregate.GA {
+			stage = ""
+		}
+		s.is(s.features, f.Enabled, f.Name, stage)
+	}
 }
