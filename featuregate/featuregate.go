@@ -78,6 +78,7 @@ type Config[F ~int] struct {
 // All methods are safe for concurrent use. Enabled costs an atomic load.
 type Gates[F ~int] struct {
 	features []Feature[F]
+	since    [][]version // of the phases in the History of each feature
 	logger   *slog.Logger
 	program  version // that removes features
 	on       []atomic.Bool
@@ -118,9 +119,10 @@ func New[F ~int](cfg Config[F]) (*Gates[F], error) {
 	return g, nil
 }
 
-// check returns an error for each declaration that is wrong.
+// check returns an error for each declaration that is wrong, and sets g.since.
 func (g *Gates[F]) check() error {
 	var errs []error
+	g.since = make([][]version, len(g.features))
 	names := map[string]bool{allAlpha: true, allBeta: true}
 	for i, f := range g.features {
 		bad := func(format string, args ...any) {
@@ -140,7 +142,8 @@ func (g *Gates[F]) check() error {
 		}
 		var last Phase
 		var lastSince version
-		for _, p := range f.History {
+		g.since[i] = make([]version, len(f.History))
+		for n, p := range f.History {
 			since, err := parseVersion(p.Since)
 			switch {
 			case err != nil:
@@ -153,6 +156,7 @@ func (g *Gates[F]) check() error {
 				bad("Feature.History of %s: stage %v cannot follow stage %v", f.Name, p.Stage, last.Stage)
 			}
 			last, lastSince = p, since
+			g.since[i][n] = since
 		}
 		for _, r := range f.Requires {
 			if r < 0 || int(r) >= len(g.features) {
@@ -188,12 +192,7 @@ func undeclared(feature int) {
 
 // versions returns the versions in which a phase begins, oldest first.
 func (g *Gates[F]) versions() []version {
-	var vs []version
-	for _, f := range g.features {
-		for _, p := range f.History {
-			vs = append(vs, mustParse(p.Since))
-		}
-	}
+	vs := slices.Concat(g.since...)
 	slices.SortFunc(vs, version.compare)
 	return slices.Compact(vs)
 }
@@ -202,7 +201,7 @@ func (g *Gates[F]) versions() []version {
 // older than the feature.
 func (g *Gates[F]) phase(feature F, v version) (now, before Phase) {
 	for i, p := range g.features[feature].History {
-		since := mustParse(p.Since)
+		since := g.since[feature][i]
 		removed := p.Stage == Removed && since.compare(g.program) <= 0 // whatever the program emulates
 		if !removed && since.compare(v) > 0 {
 			continue

@@ -32,15 +32,6 @@ func parseVersion(s string) (version, error) {
 	return v, nil
 }
 
-// mustParse reads a version that New has checked.
-func mustParse(s string) version {
-	v, err := parseVersion(s)
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func (v version) compare(w version) int {
 	return cmp.Or(cmp.Compare(v[0], w[0]), cmp.Compare(v[1], w[1]), cmp.Compare(v[2], w[2]))
 }
