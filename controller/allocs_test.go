@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -18,13 +19,13 @@ func TestAReconcileAllocatesNextToNothing(t *testing.T) {
 		return controller.Result{}, nil
 	}, controller.Config[string]{Logger: quiet})
 	assert.NoError(t, err)
-	r := start(t, c.Run)
+	r := looptest.Start(t, c.Run)
 	add := func() {
 		c.Add("a")
 		<-done
 	}
 	assert.Zero(t, testing.AllocsPerRun(1000, add), "rounded down: some reconciles share an allocation")
-	assert.NoError(t, r.stop())
+	assert.NoError(t, r.Stop())
 }
 
 func TestTheContextsOfReconcilesAreDifferentThings(t *testing.T) {
@@ -33,11 +34,11 @@ func TestTheContextsOfReconcilesAreDifferentThings(t *testing.T) {
 		contexts = append(contexts, ctx)
 		return controller.Result{}, nil
 	})
-	r := start(t, c.Run)
+	r := looptest.Start(t, c.Run)
 	for range 100 {
 		assert.NoError(t, c.WaitReconciled(t.Context(), "a"))
 	}
-	assert.NoError(t, r.stop())
+	assert.NoError(t, r.Stop())
 	for i, ctx := range contexts {
 		info, _ := controller.FromContext(ctx)
 		assert.EqualValues(t, i+1, info.Reconcile)

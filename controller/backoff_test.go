@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -25,11 +26,11 @@ func TestTheBackoffFollowsFromAllFailuresOfTheKey(t *testing.T) {
 					}
 					return controller.Result{}, errBoom
 				})
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			c.Add("a")
 			time.Sleep(3 * time.Hour)
 			synctest.Wait()
-			all := reports.take()
+			all := reports.Take()
 			assert.Len(t, all, 4)
 			assert.Equal(t, 40*time.Millisecond, all[3].Retry)
 		})

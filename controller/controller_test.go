@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
@@ -60,7 +61,7 @@ func TestOneKeyIsNeverReconciledTwiceAtOnce(t *testing.T) {
 			inFlight.Add(-1)
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		for range 100 {
 			c.Add("a")
 			time.Sleep(3 * time.Millisecond)
@@ -68,7 +69,7 @@ func TestOneKeyIsNeverReconciledTwiceAtOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.EqualValues(t, 1, most.Load())
 		assert.EqualValues(t, 31, all.Load(), "at 0, 10, ..., 290 and 300 ms")
-		assert.Len(t, reports.take(), 31)
+		assert.Len(t, reports.Take(), 31)
 	})
 }
 
@@ -82,7 +83,7 @@ func TestDifferentKeysAreReconciledAtOnceUpToTheNumberOfWorkers(t *testing.T) {
 				inFlight.Add(-1)
 				return controller.Result{}, nil
 			})
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			for _, key := range []string{"a", "b", "c", "d", "e"} {
 				c.Add(key)
 			}
@@ -98,13 +99,13 @@ func TestAKeyAddedWhileItIsReconciledComesBackOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
 		c.Add("a")
 		c.Add("a")
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"a", "a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a", "a"}, keysOf(reports.Take()))
 	})
 }
 
@@ -112,29 +113,29 @@ func TestKeysAddedWhileNothingRunsWaitForTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, noop)
 		c.Add("before")
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"before"}, keysOf(reports.take()))
-		require.NoError(t, r.stop())
+		assert.Equal(t, []string{"before"}, keysOf(reports.Take()))
+		require.NoError(t, r.Stop())
 
 		c.Add("between")
 		time.Sleep(time.Hour)
-		assert.Empty(t, reports.take())
-		start(t, c.Run)
+		assert.Empty(t, reports.Take())
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"between"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"between"}, keysOf(reports.Take()))
 	})
 }
 
 func TestASecondRunAtOnceIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{}, noop)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		synctest.Wait()
 		err := c.Run(t.Context())
 		require.ErrorIs(t, err, controller.ErrRunning)
 		assert.True(t, c.Stats().Running, "the first goes on")
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.False(t, c.Stats().Running)
 	})
 }
@@ -164,13 +165,13 @@ func TestTheAttemptGrowsWithEachFailureAndStartsAnewAfterASuccess(t *testing.T) 
 				return controller.Result{}, nil
 			}
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(time.Hour)
 		c.Add("a")
 		synctest.Wait()
 		assert.Equal(t, []int{1, 2, 3, 4, 5, 1, 2, 1}, attempts)
-		for i, r := range reports.take() {
+		for i, r := range reports.Take() {
 			assert.Equal(t, attempts[i], r.Attempt)
 		}
 	})
@@ -181,11 +182,11 @@ func TestTheDefaultBackoffGrows(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, errBoom
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(100 * time.Millisecond)
 		var retries []time.Duration
-		for _, r := range reports.take() {
+		for _, r := range reports.Take() {
 			retries = append(retries, r.Retry/time.Millisecond)
 		}
 		assert.Equal(t, []time.Duration{5, 10, 20, 40, 80}, retries)
@@ -201,15 +202,15 @@ func TestABackoffIsOverWhenAnEventComesFirst(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
 		fail = false
 		c.Add("a")
 		synctest.Wait()
-		assert.Len(t, reports.take(), 2)
+		assert.Len(t, reports.Take(), 2)
 		time.Sleep(2 * time.Hour)
-		assert.Empty(t, reports.take(), "the try that the backoff waited for has been")
+		assert.Empty(t, reports.Take(), "the try that the backoff waited for has been")
 	})
 }
 
@@ -220,20 +221,20 @@ func TestTheLastResultCounts(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{RequeueAfter: time.Duration(after.Load())}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
 		time.Sleep(time.Minute)
 		after.Store(int64(2 * time.Hour))
 		c.Add("a")
 		synctest.Wait()
-		assert.Len(t, reports.take(), 2)
+		assert.Len(t, reports.Take(), 2)
 		time.Sleep(2*time.Hour - time.Nanosecond)
-		assert.Empty(t, reports.take(), "the wake-up that the first one asked for is gone")
+		assert.Empty(t, reports.Take(), "the wake-up that the first one asked for is gone")
 		after.Store(0)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		assert.Len(t, reports.take(), 1)
+		assert.Len(t, reports.Take(), 1)
 	})
 }
 
@@ -271,7 +272,7 @@ func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
 				return controller.Result{}, nil
 			}
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(time.Hour)
 		c.AddWith("a", controller.AddOptions{Reason: "moved"})
@@ -324,7 +325,7 @@ func TestAStepDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
 		report, ok = next(ctx, c)
 		assert.True(t, ok)
 		assert.Equal(t, controller.Report[string]{Key: "a", Attempt: 2, Outcome: controller.Succeeded}, report)
-		assert.Len(t, reports.take(), 3)
+		assert.Len(t, reports.Take(), 3)
 		c.CheckInvariants(t)
 	})
 }
@@ -375,10 +376,10 @@ func TestAStepAndARunExcludeEachOther(t *testing.T) {
 		next(t.Context(), c)
 		require.ErrorIs(t, inside, controller.ErrRunning)
 
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		synctest.Wait()
 		assert.PanicsWithValue(t, "controller: Step called during a Run", func() { c.Step(t.Context(), "a") })
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		c.CheckInvariants(t)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 )
 
 // BenchmarkEndWorkers measures how long idle workers take to end, per worker. When each worker was looked for among all others,
@@ -17,11 +18,11 @@ func BenchmarkEndWorkers(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				c, _ := newController(b, controller.Config[string]{Workers: workers}, noop)
-				r := start(b, c.Run)
+				r := looptest.Start(b, c.Run)
 				c.Add("a")
 				require.NoError(b, c.WaitIdle(b.Context())) // it has begun
 				b.StartTimer()
-				require.NoError(b, r.stop())
+				require.NoError(b, r.Stop())
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*workers), "ns/worker")
 		})

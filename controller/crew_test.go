@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,15 +24,15 @@ func TestAGoexitDoesNotEndAWorkerForGood(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		all := reports.take()
+		all := reports.Take()
 		require.Len(t, all, 4, "the only worker was replaced each time")
 		require.ErrorIs(t, all[0].Err, controller.ErrGoexitForTest)
 		assert.Equal(t, controller.Succeeded, all[3].Outcome)
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assertNoGoroutines(t)
 		c.CheckInvariants(t)
 	})
@@ -47,15 +48,15 @@ func TestAGoexitDuringADrainLeavesNothingUndone(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		c.Add("b")
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		close(leave)
-		require.NoError(t, r.stop())
-		assert.Equal(t, []string{"a", "b"}, keysOf(reports.take()))
+		require.NoError(t, r.Stop())
+		assert.Equal(t, []string{"a", "b"}, keysOf(reports.Take()))
 		assertNoGoroutines(t)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,15 +30,15 @@ func slow(ctx context.Context, _ string) (controller.Result, error) {
 func TestAStopDrainsWhatIsQueuedDirtyAndInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("in flight and dirty")
 		synctest.Wait()
 		c.Add("in flight and dirty")
 		c.Add("queued")
 		began := time.Now()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, 3*time.Second, time.Since(began))
-		reported := reports.take()
+		reported := reports.Take()
 		assert.Equal(t, []string{"in flight and dirty", "queued", "in flight and dirty"}, keysOf(reported))
 		for _, r := range reported {
 			assert.Equal(t, controller.Succeeded, r.Outcome)
@@ -53,23 +54,23 @@ func TestADrainDoesNotWaitForDelayedKeysAndTheNextRunDoesThemAtOnce(t *testing.T
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{RequeueAfter: after}, nil
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		keys := []string{"h", "a", "g", "b", "f", "c", "e", "d"}
 		for _, key := range keys {
 			c.Add(key)
 		}
 		synctest.Wait()
 		began := time.Now()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Zero(t, time.Since(began))
-		assert.Len(t, reports.take(), len(keys))
+		assert.Len(t, reports.Take(), len(keys))
 
 		after = 0
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, keys, keysOf(reports.take()), "in the order in which they came")
+		assert.Equal(t, keys, keysOf(reports.Take()), "in the order in which they came")
 		time.Sleep(2 * time.Hour)
-		assert.Empty(t, reports.take(), "the wake-up of the run before is gone")
+		assert.Empty(t, reports.Take(), "the wake-up of the run before is gone")
 		c.CheckInvariants(t)
 	})
 }
@@ -91,19 +92,19 @@ func TestWhatAsksToComeBackDuringADrainComesBackInTheNextRun(t *testing.T) {
 			_, err = slow(ctx, key)
 			return r, err
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		for _, key := range []string{"requeued", "failed", "slow"} {
 			c.Add(key)
 		}
 		synctest.Wait()
 		began := time.Now()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, 2*time.Second, time.Since(began))
-		assert.Equal(t, []string{"failed", "requeued", "slow"}, sorted(reports.take()), "each once")
+		assert.Equal(t, []string{"failed", "requeued", "slow"}, sorted(reports.Take()), "each once")
 		again = false
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"failed", "requeued"}, sorted(reports.take()))
+		assert.Equal(t, []string{"failed", "requeued"}, sorted(reports.Take()))
 		c.CheckInvariants(t)
 	})
 }
@@ -111,43 +112,43 @@ func TestWhatAsksToComeBackDuringADrainComesBackInTheNextRun(t *testing.T) {
 func TestWhatIsAddedWhileARunDrainsWaitsForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		c.Add("b")
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		c.Add("a")
 		c.Add("late")
 		assert.Equal(t, 1, c.Stats().Queue.InProcess, "of the draining queue")
 		assert.Equal(t, 1, c.Stats().Queue.Ready, "of the draining queue")
-		require.NoError(t, r.stop())
-		assert.Equal(t, []string{"a", "b"}, keysOf(reports.take()))
+		require.NoError(t, r.Stop())
+		assert.Equal(t, []string{"a", "b"}, keysOf(reports.Take()))
 		assert.Equal(t, 2, c.Stats().Queue.Ready, "of the next queue")
 
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"a", "late"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a", "late"}, keysOf(reports.Take()))
 	})
 }
 
 func TestADrainThatTakesTooLongNamesWhatIsLeftAndKeepsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{Workers: 2, DrainTimeout: 2500 * time.Millisecond}, slow)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		for i := range 20 {
 			c.Add(fmt.Sprint("k", i))
 		}
 		synctest.Wait()
 		began := time.Now()
-		err := r.stop()
+		err := r.Stop()
 		assert.Equal(t, 2500*time.Millisecond, time.Since(began))
 		require.ErrorIs(t, err, controller.ErrDrainTimeout)
 		assert.Contains(t, err.Error(), `controller: run "test": controller: not drained in time: 2.5s have passed: 16 keys left: `)
 		assert.Contains(t, err.Error(), `k6, k7, k8, k9, k10, k11, k12, k13, k14, k15, ...`)
 
 		outcomes := map[controller.Outcome]int{}
-		for _, r := range reports.take() {
+		for _, r := range reports.Take() {
 			outcomes[r.Outcome]++
 			if r.Outcome == controller.Canceled {
 				require.ErrorIs(t, r.Err, controller.ErrDrainTimeout)
@@ -156,11 +157,11 @@ func TestADrainThatTakesTooLongNamesWhatIsLeftAndKeepsIt(t *testing.T) {
 		assert.Equal(t, map[controller.Outcome]int{controller.Succeeded: 4, controller.Canceled: 2}, outcomes)
 		c.CheckInvariants(t)
 
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(time.Minute)
 		assert.ElementsMatch(t, []string{
 			"k4", "k5", "k6", "k7", "k8", "k9", "k10", "k11", "k12", "k13", "k14", "k15", "k16", "k17", "k18", "k19",
-		}, keysOf(reports.take()))
+		}, keysOf(reports.Take()))
 	})
 }
 
@@ -170,13 +171,13 @@ func TestADrainTimeoutThatFindsEverythingDoneIsNoError(t *testing.T) {
 			time.Sleep(time.Minute) // ignores its context
 			return controller.Result{}, nil
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
 		began := time.Now()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, time.Minute, time.Since(began), "Run waits for a Reconcile that does not stop")
-		assert.Equal(t, controller.Succeeded, reports.take()[0].Outcome)
+		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome)
 	})
 }
 
@@ -190,15 +191,15 @@ func TestTheContextOfAReconcileKeepsTheValuesOfRunAndOutlivesIt(t *testing.T) {
 			<-leave
 			return controller.Result{}, nil
 		})
-		r := startIn(t, context.WithValue(t.Context(), valueKey{}, 7), c.Run)
+		r := looptest.StartIn(context.WithValue(t.Context(), valueKey{}, 7), t, c.Run)
 		c.Add("a")
 		ctx := <-entered
 		assert.Equal(t, 7, ctx.Value(valueKey{}))
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		require.NoError(t, ctx.Err())
 		close(leave)
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		require.Error(t, ctx.Err(), "what Reconcile has left behind is told to end")
 	})
 }
@@ -209,7 +210,7 @@ func TestAKeyThatComesAsTheWorkHasToStopIsNotReconciledAndNotLost(t *testing.T) 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c.Work(&endsLate{Context: t.Context(), looks: 2}, ctx) // after the key was taken
-	assert.Empty(t, reports.take())
+	assert.Empty(t, reports.Take())
 	c.CheckInvariants(t)
 	assert.Equal(t, workqueue.Stats{Ready: 1}, c.Stats().Queue)
 }
@@ -231,7 +232,7 @@ func TestAMapperThatBlocksDoesNotKeepTheWorkFromStoppingAndNoKeyIsNamedTwice(t *
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		var ended time.Time
 		c, _ := newController(t, controller.Config[string]{DrainTimeout: time.Second}, func(ctx context.Context, _ string) (controller.Result, error) {
 			<-ctx.Done()
@@ -241,13 +242,13 @@ func TestAMapperThatBlocksDoesNotKeepTheWorkFromStoppingAndNoKeyIsNamedTwice(t *
 			time.Sleep(time.Minute)
 			return nil
 		})))
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
 		s.set(object{Key: "x"})
 		synctest.Wait()
 		began := time.Now()
-		require.ErrorContains(t, r.stop(), "1 keys left: a")
+		require.ErrorContains(t, r.Stop(), "1 keys left: a")
 		assert.Equal(t, time.Second, ended.Sub(began))
 		assert.Equal(t, time.Minute, time.Since(began), "Run waits for the mapper")
 	})
@@ -271,18 +272,18 @@ func TestNoKeyIsLostThatIsAddedAsARunStops(t *testing.T) {
 		require.NoError(t, err)
 		n := 0
 		for range runs {
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			c.Add(large{})
 			<-began
-			r.cancel()
-			for !r.ended() { // one goroutine adds, while another stops
+			r.Cancel()
+			for !r.Ended() { // one goroutine adds, while another stops
 				n++
 				c.Add(large{n})
 				runtime.Gosched()
 			}
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 		}
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		for i := range n {
 			_, ok := seen.Load(i)
@@ -300,11 +301,11 @@ func TestAKeyThatWaitsForAnotherTryIsNotNamedAmongWhatIsLeft(t *testing.T) {
 			}
 			return controller.Result{}, errBoom
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("failed")
 		c.Add("slow")
 		synctest.Wait()
-		require.ErrorContains(t, r.stop(), "1 keys left: slow")
+		require.ErrorContains(t, r.Stop(), "1 keys left: slow")
 		assert.Equal(t, 2, c.Stats().Queue.Ready)
 	})
 }
@@ -322,12 +323,12 @@ func TestWhatIsToBeDoneAgainAtOnceDoesNotKeepADrainFromEnding(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{}}}, f)
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			c.Add("a")
 			time.Sleep(4500 * time.Millisecond)
-			assert.Len(t, reports.take(), 4, "before the stop it is done again and again")
-			require.NoError(t, r.stop())
-			assert.Len(t, reports.take(), 1)
+			assert.Len(t, reports.Take(), 4, "before the stop it is done again and again")
+			require.NoError(t, r.Stop())
+			assert.Len(t, reports.Take(), 1)
 			assert.Equal(t, 1, c.Stats().Queue.Ready, "it is left to the next run")
 			c.CheckInvariants(t)
 		})
@@ -348,13 +349,13 @@ func TestAKeyThatIsNotEqualToItselfPanicsWhereItIsAdded(t *testing.T) {
 			c.CheckInvariants(t)
 		}
 		check()
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add(1)
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		check() // while it drains
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		check()
 	})
 }

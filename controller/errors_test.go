@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,17 +52,17 @@ func TestAMethodOfAnErrorThatPanicsIsAPanicOfTheReconcile(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			})
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			c.Add("a")
 			synctest.Wait()
-			first := reports.take()
+			first := reports.Take()
 			require.Len(t, first, 1)
 			assert.Equal(t, controller.Panicked, first[0].Outcome)
 			var p *wait.PanicError
 			require.ErrorAs(t, first[0].Err, &p)
 			assert.Contains(t, string(p.Stack), "."+method+"(", "the stack says which method it was")
 			time.Sleep(time.Second)
-			second := reports.take()
+			second := reports.Take()
 			require.Len(t, second, 1)
 			assert.Equal(t, controller.Succeeded, second[0].Outcome)
 		})
@@ -74,17 +75,17 @@ func TestAMethodOfAnErrorThatPanicsIsAPanicOfTheMapper(t *testing.T) {
 			var attempts atomic.Int64
 			s := newSource(object{Key: "a"})
 			inf := newInformer("things", s)
-			start(t, inf.Run)
-			logged := &logText{}
-			c, reports := newController(t, controller.Config[string]{Logger: textLogger(logged)}, noop, controller.Watches(inf, func(_ context.Context, o object) ([]string, error) {
+			looptest.Start(t, inf.Run)
+			logged := &looptest.Text{}
+			c, reports := newController(t, controller.Config[string]{Logger: looptest.Logger(logged)}, noop, controller.Watches(inf, func(_ context.Context, o object) ([]string, error) {
 				if attempts.Add(1) <= 2 {
 					return nil, broken
 				}
 				return []string{o.Key}, nil
 			}))
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			time.Sleep(time.Second)
-			assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+			assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 			if method != "Is" { // which nobody calls
 				assert.Contains(t, logged.String(), "."+method+"(")
 			}

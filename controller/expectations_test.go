@@ -12,6 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -97,22 +98,22 @@ func (a *awaited) count() (calls, listeners int) {
 
 func TestAKeyWhoseExpectationsAreNotMetIsHeldAndReleasedByTheEventThatMeetsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out logText
+		var out looptest.Text
 		first, second := newAwaited(), newAwaited()
-		cfg := controller.Config[string]{Expectations: []controller.Expectations[string]{first, second}, Logger: textLogger(&out)}
+		cfg := controller.Config[string]{Expectations: []controller.Expectations[string]{first, second}, Logger: looptest.Logger(&out)}
 		c, reports := newController(t, cfg, noop)
 		cfg.Expectations[0] = nil // it was copied
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		first.expect("a", time.Now().Add(time.Hour))
 		second.expect("a", time.Time{})
 		c.Add("a")
 		c.Add("b")
 		synctest.Wait()
-		assert.Equal(t, []string{"b"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"b"}, keysOf(reports.Take()))
 		assert.Equal(t, 1, c.Stats().Held)
 		c.Add("a")
 		synctest.Wait()
-		assert.Empty(t, reports.take(), "an event does not make it reconciled")
+		assert.Empty(t, reports.Take(), "an event does not make it reconciled")
 		first.count()
 		time.Sleep(59 * time.Minute)
 		calls, _ := first.count()
@@ -121,14 +122,14 @@ func TestAKeyWhoseExpectationsAreNotMetIsHeldAndReleasedByTheEventThatMeetsThem(
 		first.meet("b")
 		first.meet("a")
 		synctest.Wait()
-		assert.Empty(t, reports.take(), "it waits for both")
+		assert.Empty(t, reports.Take(), "it waits for both")
 		second.meet("a")
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()), "once, and at once")
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()), "once, and at once")
 		assert.Zero(t, c.Stats().Held)
 		second.meet("a")
 		time.Sleep(time.Hour)
-		assert.Empty(t, reports.take(), "who is not held is not added")
+		assert.Empty(t, reports.Take(), "who is not held is not added")
 		assert.Empty(t, out.String())
 		c.CheckInvariants(t)
 	})
@@ -136,29 +137,29 @@ func TestAKeyWhoseExpectationsAreNotMetIsHeldAndReleasedByTheEventThatMeetsThem(
 
 func TestAKeyWhoseExpectationsExpireIsReconciledThenAndTheLogSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out logText
+		var out looptest.Text
 		exp := newAwaited()
-		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}, Logger: textLogger(&out)}, noop)
-		start(t, c.Run)
+		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}, Logger: looptest.Logger(&out)}, noop)
+		looptest.Start(t, c.Run)
 		exp.expect("a", time.Now().Add(time.Hour))
 		c.Add("a")
 		time.Sleep(time.Hour - time.Nanosecond)
 		synctest.Wait()
-		assert.Empty(t, reports.take())
+		assert.Empty(t, reports.Take())
 		assert.Empty(t, out.String())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		assert.Equal(t, "level=WARN msg=\"expectations expired, reconciled nevertheless\" controller=test key=a\n", out.String())
 		c.CheckInvariants(t)
 
 		exp.expect("b", time.Time{})
 		c.Add("b")
 		time.Sleep(1000 * time.Hour)
-		assert.Empty(t, reports.take(), "never is never")
+		assert.Empty(t, reports.Take(), "never is never")
 		exp.meet("b")
 		synctest.Wait()
-		assert.Equal(t, []string{"b"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"b"}, keysOf(reports.Take()))
 	})
 }
 
@@ -173,7 +174,7 @@ func TestExpectationsThatAreMetWhileTheKeyIsBeingHeldReleaseIt(t *testing.T) {
 				}
 			}
 			exp.expect("a", time.Time{})
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			c.Add("a")
 			synctest.Wait()
 			if n == 3 {
@@ -184,7 +185,7 @@ func TestExpectationsThatAreMetWhileTheKeyIsBeingHeldReleaseIt(t *testing.T) {
 			if n == 3 {
 				want = []string{"a", "a"} // it was held, and released, while it was in the hand of the worker
 			}
-			assert.Equal(t, want, keysOf(reports.take()))
+			assert.Equal(t, want, keysOf(reports.Take()))
 			assert.Zero(t, c.Stats().Held)
 			assert.Zero(t, c.Stats().Queue)
 			c.CheckInvariants(t)
@@ -196,7 +197,7 @@ func TestWhatIsHeldForExpectationsHoldsUpNoDrainAndIsAskedAgainByTheNextRun(t *t
 	synctest.Test(t, func(t *testing.T) {
 		exp := newAwaited()
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, slow)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		exp.expect("a", time.Time{})
 		exp.expect("b", time.Now().Add(time.Hour))
 		exp.expect("c", time.Now().Add(time.Hour))
@@ -205,20 +206,20 @@ func TestWhatIsHeldForExpectationsHoldsUpNoDrainAndIsAskedAgainByTheNextRun(t *t
 		}
 		synctest.Wait()
 		began := time.Now()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, time.Second, time.Since(began))
-		assert.Equal(t, []string{"busy"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"busy"}, keysOf(reports.Take()))
 		_, listeners := exp.count()
 		assert.Zero(t, listeners, "no listeners between runs")
 		assert.Equal(t, 3, c.Stats().Queue.Ready)
 		c.CheckInvariants(t)
 
 		exp.meet("a")
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		time.Sleep(time.Hour)
-		assert.Equal(t, []string{"b", "c"}, sorted(reports.take()))
+		assert.Equal(t, []string{"b", "c"}, sorted(reports.Take()))
 		c.CheckInvariants(t)
 	})
 }
@@ -267,7 +268,7 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 		bubble(t, fmt.Sprint("wired: ", wired), func(t *testing.T) {
 			s := newSource()
 			inf := must(informer.New(lagging{s, 10500 * time.Millisecond}, keyOf, informer.Config{}))
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			versions := must(expectations.NewVersions[string](expectations.Config[string]{Logger: quiet}))
 			cfg := controller.Config[string]{}
 			if wired {
@@ -284,7 +285,7 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 				return controller.Result{}, nil
 			}, controller.Watches(inf, owner))
 			inf.OnVersion(func(v informer.Version) { versions.VersionObserved(uint64(v)) })
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			for range 60 {
 				c.Add("x")
 				time.Sleep(time.Second)
@@ -295,7 +296,7 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 			} else {
 				assert.Greater(t, len(created), 3, "so it does without")
 			}
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 			assertNoWorkers(t)
 		})
 	}
@@ -312,12 +313,12 @@ func TestAKeyThatAStepHoldsIsReleasedByARunAlthoughNobodyWasThereToHear(t *testi
 		_, ok := next(t.Context(), c)
 		assert.False(t, ok, "both wait")
 		exp.CreationObserved("a")
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		exp.CreationObserved("b")
 		synctest.Wait()
-		assert.Equal(t, []string{"b"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"b"}, keysOf(reports.Take()))
 		c.CheckInvariants(t)
 	})
 }
@@ -344,10 +345,10 @@ func TestAKeyThatIsReleasedWhileItIsHeldIsReconciledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exp := &onSecondLook{}
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, noop)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		assert.Equal(t, 3, exp.asked)
 		assert.Zero(t, c.Stats().Held)
 		c.CheckInvariants(t)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect/fence"
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
@@ -32,15 +33,15 @@ func TestAFencedWriteIsNotTriedAgainByTheSameRun(t *testing.T) {
 		"others":     fenced(true),
 	} {
 		bubble(t, name, func(t *testing.T) {
-			var out logText
-			c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}, Logger: textLogger(&out)},
+			var out looptest.Text
+			c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}, Logger: looptest.Logger(&out)},
 				func(context.Context, string) (controller.Result, error) {
 					return controller.Result{}, fmt.Errorf("write: %w", refused)
 				})
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			c.Add("a")
 			time.Sleep(48 * time.Hour)
-			all := reports.take()
+			all := reports.Take()
 			require.Len(t, all, 1, "this leader was replaced")
 			assert.Equal(t, controller.Canceled, all[0].Outcome)
 			assert.Zero(t, all[0].Retry)
@@ -49,13 +50,13 @@ func TestAFencedWriteIsNotTriedAgainByTheSameRun(t *testing.T) {
 			require.NoError(t, c.WaitIdle(t.Context()))
 			c.Add("a")
 			synctest.Wait()
-			assert.Len(t, reports.take(), 1, "an event is a reason to look again")
+			assert.Len(t, reports.Take(), 1, "an event is a reason to look again")
 			assert.Empty(t, c.Parked())
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
-			all = reports.take()
+			all = reports.Take()
 			require.Len(t, all, 1, "the next run does it at once")
 			assert.Equal(t, 1, all[0].Attempt, "it has not failed")
 			c.CheckInvariants(t)
@@ -73,10 +74,10 @@ func TestAStepThatIsFencedDoesNotComeBackByItself(t *testing.T) {
 		assert.True(t, ok)
 		_, ok = next(t.Context(), c)
 		assert.False(t, ok)
-		reports.take()
-		start(t, c.Run)
+		reports.Take()
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Len(t, reports.take(), 1, "a run does it at once")
+		assert.Len(t, reports.Take(), 1, "a run does it at once")
 	})
 }
 
@@ -87,6 +88,6 @@ func TestAnErrorThatSaysThatItIsNotFencedIsAFailure(t *testing.T) {
 		})
 		c.Add("a")
 		next(t.Context(), c)
-		assert.Equal(t, controller.Failed, reports.take()[0].Outcome)
+		assert.Equal(t, controller.Failed, reports.Take()[0].Outcome)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
@@ -27,29 +28,29 @@ func TestWhenChoosesUpdatesAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1}, object{Key: "b", Value: 2})
 		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		asked := 0
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.For(inf).
 			When(func(old, new object) bool { asked++; return changed(value)(old, new) }).
 			When(func(_, new object) bool { return new.Owner != "other" }))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()), "the present objects")
+		assert.Equal(t, []string{"a", "b"}, sorted(reports.Take()), "the present objects")
 		s.set(object{Key: "a", Value: 1, Owner: "x"})
 		synctest.Wait()
-		assert.Empty(t, reports.take())
+		assert.Empty(t, reports.Take())
 		s.set(object{Key: "a", Value: 2, Owner: "other"})
 		synctest.Wait()
-		assert.Empty(t, reports.take(), "all of them have to pass")
+		assert.Empty(t, reports.Take(), "all of them have to pass")
 		s.set(object{Key: "a", Value: 3, Owner: "x"})
 		s.set(object{Key: "c", Owner: "other"})
 		s.delete("b")
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b", "c"}, sorted(reports.take()), "an addition and a deletion always pass")
+		assert.Equal(t, []string{"a", "b", "c"}, sorted(reports.Take()), "an addition and a deletion always pass")
 		assert.Equal(t, 3, asked)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "c"}, sorted(reports.take()), "a resync cannot be canceled")
+		assert.Equal(t, []string{"a", "c"}, sorted(reports.Take()), "a resync cannot be canceled")
 		assert.Equal(t, 3, asked)
 	})
 }
@@ -58,19 +59,19 @@ func TestWhereChoosesObjectsAndOneThatLeavesIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Owner: "x", Value: 1}, object{Key: "b", Owner: "x"})
 		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, owner).
 			Where(func(o object) bool { return o.Value > 0 }).
 			Where(func(o object) bool { return o.Value < 10 }).
 			When(func(_, new object) bool { return new.Value != 5 }))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		put := func(o object) []string {
 			s.set(o)
 			synctest.Wait()
-			return sorted(reports.take())
+			return sorted(reports.Take())
 		}
 		synctest.Wait()
-		assert.Equal(t, []string{"x"}, sorted(reports.take()), "of a alone")
+		assert.Equal(t, []string{"x"}, sorted(reports.Take()), "of a alone")
 		assert.Empty(t, put(object{Key: "b", Owner: "y"}), "it does not count")
 		assert.Equal(t, []string{"z"}, put(object{Key: "b", Owner: "z", Value: 5}), "it enters, which is no update")
 		assert.Empty(t, put(object{Key: "b", Owner: "z", Value: 5}), "and this is one that is no news")
@@ -79,7 +80,7 @@ func TestWhereChoosesObjectsAndOneThatLeavesIsDeleted(t *testing.T) {
 		s.delete("b")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, []string{"x"}, sorted(reports.take()), "nor does a resync tell what does not count")
+		assert.Equal(t, []string{"x"}, sorted(reports.Take()), "nor does a resync tell what does not count")
 	})
 }
 
@@ -88,7 +89,7 @@ func TestAHandlerIsToldOfWhatPassesWhereAndWhenAndItsOwnFilter(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSource()
 			inf := newInformer("things", s)
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			handler := func(add func(string)) informer.Handler[string, object] {
 				h := informer.Handler[string, object]{
 					ResyncPeriod: time.Hour,
@@ -103,7 +104,7 @@ func TestAHandlerIsToldOfWhatPassesWhereAndWhenAndItsOwnFilter(t *testing.T) {
 			}
 			c, reports := newController(t, controller.Config[string]{}, noop, controller.Handles(inf, handler).
 				Where(func(o object) bool { return o.Value > 0 }).When(changed(value)))
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
 			for _, o := range []object{
 				{Key: "a"}, {Key: "b", Value: 1, Owner: "other"}, {Key: "c", Value: 1}, {Key: "c", Value: 1, Owner: "x"}, {Key: "a", Value: 1},
@@ -111,17 +112,17 @@ func TestAHandlerIsToldOfWhatPassesWhereAndWhenAndItsOwnFilter(t *testing.T) {
 				s.set(o)
 				synctest.Wait()
 			}
-			assert.Equal(t, []string{"add c", "add a"}, keysOf(reports.take()))
+			assert.Equal(t, []string{"add c", "add a"}, keysOf(reports.Take()))
 			s.set(object{Key: "c", Value: 2})
 			synctest.Wait()
-			assert.Equal(t, []string{"update c"}, keysOf(reports.take()))
+			assert.Equal(t, []string{"update c"}, keysOf(reports.Take()))
 			time.Sleep(time.Hour)
 			synctest.Wait()
 			want := []string{"update a", "update c"}
 			if own {
 				want = []string{"resync a", "resync c"}
 			}
-			assert.Equal(t, want, sorted(reports.take()), "a resync passes When")
+			assert.Equal(t, want, sorted(reports.Take()), "a resync passes When")
 		})
 	}
 }
@@ -130,19 +131,19 @@ func TestAChangeCountsWhoseWhereOrWhenPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
-		start(t, inf.Run)
-		var out logText
-		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop,
+		looptest.Start(t, inf.Run)
+		var out looptest.Text
+		c, reports := newController(t, controller.Config[string]{Logger: looptest.Logger(&out)}, noop,
 			controller.For(inf).Where(func(object) bool { panic("oh") }).When(func(_, _ object) bool { panic("ah") }))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a"})
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		assert.Contains(t, out.String(), `msg="Where panicked, the change counts" controller=test watch=things object=a`)
 		s.set(object{Key: "a", Value: 1})
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		assert.Contains(t, out.String(), `msg="When panicked, the change counts" controller=test watch=things object=a`)
 	})
 }
@@ -151,14 +152,14 @@ func TestAWatchIsAValueThatControllersMayShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		all := controller.For(inf)
 		some := all.Where(func(o object) bool { return o.Value > 0 })
 		few := some.Where(func(o object) bool { return o.Value > 1 })
-		var reports []*log[controller.Report[string]]
+		var reports []*looptest.Log[controller.Report[string]]
 		for _, w := range []controller.Watch[string, object]{all, some, few, some} {
 			c, r := newController(t, controller.Config[string]{}, noop, w)
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			reports = append(reports, r)
 		}
 		synctest.Wait()
@@ -166,10 +167,10 @@ func TestAWatchIsAValueThatControllersMayShare(t *testing.T) {
 		s.set(object{Key: "b", Value: 1})
 		s.set(object{Key: "c", Value: 2})
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b", "c"}, sorted(reports[0].take()))
-		assert.Equal(t, []string{"b", "c"}, sorted(reports[1].take()))
-		assert.Equal(t, []string{"c"}, sorted(reports[2].take()))
-		assert.Equal(t, []string{"b", "c"}, sorted(reports[3].take()))
+		assert.Equal(t, []string{"a", "b", "c"}, sorted(reports[0].Take()))
+		assert.Equal(t, []string{"b", "c"}, sorted(reports[1].Take()))
+		assert.Equal(t, []string{"c"}, sorted(reports[2].Take()))
+		assert.Equal(t, []string{"b", "c"}, sorted(reports[3].Take()))
 	})
 }
 
@@ -177,8 +178,8 @@ func TestThePriorityOfAWatchIsThatOfItsNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		urgent, usual := newSource(object{Key: "u"}), newSource(object{Key: "v"})
 		infUrgent, infUsual := newInformer("urgent", urgent), newInformer("usual", usual)
-		start(t, infUrgent.Run)
-		start(t, infUsual.Run)
+		looptest.Start(t, infUrgent.Run)
+		looptest.Start(t, infUsual.Run)
 		c, _ := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{Aging: -1}}, noop,
 			controller.For(infUsual), controller.For(infUrgent).Priority(2),
 			controller.Handles(infUrgent, func(add func(string)) informer.Handler[string, object] {
@@ -207,20 +208,20 @@ func TestOfSeveralWhenEachIsAskedOfTheOldAndTheNewObjectUntilOneFails(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
-		asked := &log[string]{}
+		looptest.Start(t, inf.Run)
+		asked := &looptest.Log[string]{}
 		when := func(name string) func(old, new object) bool {
 			return func(old, new object) bool {
-				asked.add(fmt.Sprintf("%s %d%d", name, old.Value, new.Value))
+				asked.Add(fmt.Sprintf("%s %d%d", name, old.Value, new.Value))
 				return new.Owner != name
 			}
 		}
 		two := controller.For(inf).When(when("x")).When(when("y"))
 		three := two.When(when("z"))
 		c, reports := newController(t, controller.Config[string]{}, noop, three)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		reports.take()
+		reports.Take()
 		for i, step := range []struct {
 			owner string
 			asked []string
@@ -233,16 +234,16 @@ func TestOfSeveralWhenEachIsAskedOfTheOldAndTheNewObjectUntilOneFails(t *testing
 		} {
 			s.set(object{Key: "a", Owner: step.owner, Value: i + 1})
 			synctest.Wait()
-			assert.Equal(t, step.asked, asked.take())
-			assert.Equal(t, step.news, keysOf(reports.take()), step.owner)
+			assert.Equal(t, step.asked, asked.Take())
+			assert.Equal(t, step.news, keysOf(reports.Take()), step.owner)
 		}
 		c, reports = newController(t, controller.Config[string]{}, noop, two)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		reports.take()
+		reports.Take()
 		s.set(object{Key: "a", Owner: "z", Value: 9})
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()), "two was not changed by the third When")
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()), "two was not changed by the third When")
 	})
 }
 
@@ -257,7 +258,7 @@ func TestEachKindOfWatchHasThePriorityOfItsNews(t *testing.T) {
 		}
 		create("old")
 		inf := must(informer.New(children, store.Key, informer.Config{Name: "children"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{Aging: -1}, Background: -9}, noop,
 			controller.For(inf).Priority(1),
 			controller.Owns(inf, "Parent").Priority(3),
@@ -289,7 +290,7 @@ func TestTheContextOfAMapperHasTheValuesOfRunAndEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type valueKey struct{}
 		inf := newInformer("things", newSource(object{Key: "a"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		mapped := make(chan error, 1)
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, func(ctx context.Context, _ object) ([]string, error) {
 			assert.Equal(t, "value", ctx.Value(valueKey{}))
@@ -301,12 +302,12 @@ func TestTheContextOfAMapperHasTheValuesOfRunAndEndsWithIt(t *testing.T) {
 			mapped <- context.Cause(ctx)
 			return nil, ctx.Err()
 		}))
-		r := startIn(t, context.WithValue(t.Context(), valueKey{}, "value"), c.Run)
+		r := looptest.StartIn(context.WithValue(t.Context(), valueKey{}, "value"), t, c.Run)
 		synctest.Wait()
 		assert.Empty(t, mapped)
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		require.ErrorIs(t, <-mapped, context.Canceled)
-		assert.Empty(t, reports.take())
+		assert.Empty(t, reports.Take())
 		assert.Equal(t, 1, c.Stats().Unmapped, "the next Run maps it")
 	})
 }
@@ -315,7 +316,7 @@ func TestAStopWaitsForAMapperOfAnAcquiredSlotOrAResync(t *testing.T) {
 	for _, resync := range []bool{false, true} {
 		bubble(t, fmt.Sprintf("resync: %v", resync), func(t *testing.T) {
 			inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			var slow, mapping atomic.Bool
 			began := make(chan struct{})
 			cfg := controller.Config[string]{}
@@ -332,14 +333,14 @@ func TestAStopWaitsForAMapperOfAnAcquiredSlotOrAResync(t *testing.T) {
 				return []string{o.Key}, nil
 			}))
 			c.Share(&lendable{})
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			synctest.Wait()
 			slow.Store(true)
 			if !resync {
 				go c.Acquired(0)
 			}
 			<-began
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 			assert.False(t, mapping.Load(), "no mapper runs when Run has returned")
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry/gate"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -41,15 +42,15 @@ func TestControllersThatShareALimitOfCallsAllGetThrough(t *testing.T) {
 		for range 2 {
 			cfg := controller.Config[string]{Workers: 3, Queue: workqueue.Config[string]{MaxAttempts: 1}, Timeout: time.Millisecond}
 			c, reports := newController(t, cfg, reconcile)
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			for i := range keys {
 				c.Add(fmt.Sprint(i))
 			}
 			t.Cleanup(func() {
-				require.NoError(t, r.stop())
+				require.NoError(t, r.Stop())
 				stats := c.Stats()
 				assert.EqualValues(t, keys, stats.Outcomes[controller.Succeeded])
-				assert.EqualValues(t, len(reports.take()), stats.Outcomes[controller.Succeeded]+stats.Outcomes[controller.Unfinished], "none failed")
+				assert.EqualValues(t, len(reports.Take()), stats.Outcomes[controller.Succeeded]+stats.Outcomes[controller.Unfinished], "none failed")
 				assert.Empty(t, c.Snapshot())
 			})
 		}
@@ -82,7 +83,7 @@ func TestGaveUpGetsThroughToo(t *testing.T) {
 			}
 			return controller.Result{}, errBoom
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		for i := range 10 {
 			c.Add(fmt.Sprint(i))
 		}

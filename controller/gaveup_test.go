@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/stretchr/testify/assert"
 )
@@ -19,7 +20,7 @@ func TestAKeyThatWasGivenUpCanBeFound(t *testing.T) {
 			}
 			return controller.Result{}, retry.Permanent(errBoom)
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		for _, key := range []string{"b", "a", "c", "d"} {
 			c.Add(key)
 			synctest.Wait()
@@ -28,18 +29,18 @@ func TestAKeyThatWasGivenUpCanBeFound(t *testing.T) {
 		c.Add("b")
 		synctest.Wait()
 		assert.Equal(t, []string{"a", "c", "d", "b"}, c.Parked(), "given up again")
-		_ = r.stop()
-		reports.take()
+		_ = r.Stop()
+		reports.Take()
 		fixed = true
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Empty(t, reports.take(), "a run does not revive them")
+		assert.Empty(t, reports.Take(), "a run does not revive them")
 		c.Add("a")
 		assert.True(t, c.Drop("c"))
 		assert.False(t, c.Drop("c"))
 		c.Add("d")
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "d"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a", "d"}, keysOf(reports.Take()))
 		assert.Equal(t, []string{"b"}, c.Parked())
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,7 @@ func TestAControllerInWhichNothingEndsIsStuck(t *testing.T) {
 				return controller.Result{}, nil
 			})
 		require.NoError(t, c.Check(), "nothing runs")
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		time.Sleep(time.Hour)
 		require.NoError(t, c.Check(), "there is nothing to do")
 		c.Add("long")
@@ -59,11 +60,11 @@ func TestAControllerInWhichNothingEndsIsStuck(t *testing.T) {
 		c.Add("b") // the other worker does it
 		synctest.Wait()
 		require.NoError(t, c.Check())
-		r.cancel()
+		r.Cancel()
 		time.Sleep(2 * time.Minute)
 		require.ErrorAs(t, c.Check(), &stuck, "also when it is told to stop, and does not")
 		close(leave)
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		require.NoError(t, c.Check())
 	})
 }
@@ -73,7 +74,7 @@ func TestAControllerWhoseKeysAreNotHandedOutIsStuck(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{StuckAfter: time.Minute, Queue: workqueue.Config[string]{DispatchLimit: rate.NewLimiter(0, 0)}}, noop)
 		c.Add("a")
 		time.Sleep(time.Hour)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		c.Add("b")
 		time.Sleep(time.Minute)
@@ -98,10 +99,10 @@ func TestASourceThatIsSilentIsNamed(t *testing.T) {
 			return must(informer.New(bookmarking{s}, keyOf, informer.Config{Name: name}))
 		}
 		things, others := promised("things", s), promised("others", other)
-		start(t, things.Run)
-		start(t, others.Run)
+		looptest.Start(t, things.Run)
+		looptest.Start(t, others.Run)
 		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Minute, Reads: []controller.Source{others}}, noop, controller.For(things))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(50 * time.Second)
 		s.set(object{Key: "a"})
 		time.Sleep(20 * time.Second)
@@ -115,9 +116,9 @@ func TestASourceThatIsSilentIsNamed(t *testing.T) {
 		s := newSource()
 		s.hold = make(chan struct{})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Second, StuckAfter: time.Second}, noop, controller.For(inf))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(time.Minute)
 		require.NoError(t, c.Check(), "it waits for its caches")
@@ -137,11 +138,11 @@ func TestAControllerWithoutStuckAfterIsNeverStuck(t *testing.T) {
 			<-leave
 			return controller.Result{}, nil
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("hangs")
 		time.Sleep(24 * time.Hour)
 		require.NoError(t, c.Check())
 		close(leave)
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 	})
 }

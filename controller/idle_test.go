@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 )
 
 // boundedIdle calls WaitIdle, and does not hang if that never returns.
@@ -36,12 +37,12 @@ func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
 	for range 20 {
 		bubble(t, "a slow mapper", func(t *testing.T) {
 			inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}))
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			c, reports := newController(t, controller.Config[string]{}, slow, controller.Watches(inf, slowly))
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			require.NoError(t, informer.WaitForSync(t.Context(), inf))
 			require.NoError(t, boundedIdle(c))
-			assert.Len(t, reports.take(), 3)
+			assert.Len(t, reports.Take(), 3)
 		})
 		bubble(t, "several watches", func(t *testing.T) {
 			things, others := newInformer("things", newSource(object{Key: "a"})), newInformer("others", newSource(object{Key: "b"}))
@@ -51,41 +52,41 @@ func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
 			c, reports := newController(t, controller.Config[string]{}, slow,
 				controller.For(late), controller.For(things), controller.For(others))
 			for _, inf := range []*informer.Informer[string, object]{late, things, others} {
-				start(t, inf.Run)
+				looptest.Start(t, inf.Run)
 			}
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			require.NoError(t, informer.WaitForSync(t.Context(), things, others))
 			idle := waitIdle(c)
 			time.Sleep(time.Minute)
 			assert.Empty(t, idle, "one informer has not synced")
 			close(held.hold)
 			require.NoError(t, <-idle)
-			assert.ElementsMatch(t, []string{"a", "b", "c"}, keysOf(reports.take()))
+			assert.ElementsMatch(t, []string{"a", "b", "c"}, keysOf(reports.Take()))
 		})
 		bubble(t, "a handler that joins late", func(t *testing.T) {
 			inf := newInformer("things", newSource(object{Key: "a"}))
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			require.NoError(t, informer.WaitForSync(t.Context(), inf))
 			c, reports := newController(t, controller.Config[string]{}, slow, controller.For(inf))
 			idle := waitIdle(c)
 			time.Sleep(time.Minute)
 			assert.Empty(t, idle, "no Run has connected the watch")
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			require.NoError(t, <-idle)
-			assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+			assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		})
 		bubble(t, "a change that the handler has not been told of", func(t *testing.T) {
 			s := newSource(object{Key: "a"})
 			inf := newInformer("things", s)
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			c, reports := newController(t, controller.Config[string]{}, slow, controller.For(inf))
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			require.NoError(t, boundedIdle(c))
-			reports.take()
+			reports.Take()
 			s.set(object{Key: "b"})
 			require.NoError(t, inf.WaitForVersion(t.Context(), 2))
 			require.NoError(t, boundedIdle(c))
-			assert.Equal(t, []string{"b"}, keysOf(reports.take()))
+			assert.Equal(t, []string{"b"}, keysOf(reports.Take()))
 		})
 	}
 }
@@ -93,18 +94,18 @@ func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
 func TestWaitIdleBeginsAgainWhenARunEndsBeforeTheHandlersAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, slowly))
-		first := start(t, c.Run)
+		first := looptest.Start(t, c.Run)
 		synctest.Wait()
 		idle := waitIdle(c)
 		synctest.Wait()
-		require.NoError(t, first.stop())
+		require.NoError(t, first.Stop())
 		time.Sleep(time.Hour)
 		assert.Empty(t, idle, "b was not mapped")
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		require.NoError(t, <-idle)
-		assert.Subset(t, keysOf(reports.take()), []string{"a", "b"})
+		assert.Subset(t, keysOf(reports.Take()), []string{"a", "b"})
 		c.CheckInvariants(t)
 	})
 }
@@ -125,19 +126,19 @@ func TestWaitIdleDoesNotOutlastItsContextOrAnInformer(t *testing.T) {
 		require.NoError(t, boundedIdle(c), "it watches nothing")
 		c, _ = newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		expired(t, c)
-		start(t, inf.Run)
-		r := start(t, c.Run)
+		looptest.Start(t, inf.Run)
+		r := looptest.Start(t, c.Run)
 		require.NoError(t, boundedIdle(c))
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		expired(t, c)
 	})
 	bubble(t, "an informer that does not sync", func(t *testing.T) {
 		s := newSource()
 		s.hold = make(chan struct{})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(inf))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		expired(t, c)
 		idle := waitIdle(c)
 		time.Sleep(time.Minute - time.Nanosecond)
@@ -146,26 +147,26 @@ func TestWaitIdleDoesNotOutlastItsContextOrAnInformer(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, idle, "another Run may do it")
 		close(s.hold)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		require.NoError(t, <-idle)
 	})
 	bubble(t, "a mapper that blocks", func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		gate := make(chan struct{})
 		c, _ := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, pure(func(object) []string { <-gate; return nil })))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		expired(t, c)
 		close(gate)
 		require.NoError(t, boundedIdle(c))
 	})
 	bubble(t, "an informer that has ended", func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
-		source := start(t, inf.Run)
+		source := looptest.Start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(inf))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		require.NoError(t, boundedIdle(c))
-		require.NoError(t, source.stop())
+		require.NoError(t, source.Stop())
 		err := boundedIdle(c)
 		require.ErrorIs(t, err, informer.ErrEnded)
 		assert.Contains(t, err.Error(), "things")
@@ -296,13 +297,13 @@ func idleSchedule(t *testing.T, r *rand.Rand) {
 		}
 	}
 	value := firstValue
-	var run *running
+	var run *looptest.Running
 	unstarted := infs
 	for range 30 {
 		switch i := r.IntN(len(infs)); r.IntN(8) {
 		case 0:
 			if len(unstarted) > 0 {
-				start(t, unstarted[0].Run)
+				looptest.Start(t, unstarted[0].Run)
 				unstarted = unstarted[1:]
 			}
 		case 1, 2:
@@ -317,12 +318,12 @@ func idleSchedule(t *testing.T, r *rand.Rand) {
 			}
 		case 4:
 			if run == nil {
-				run = start(t, c.Run)
+				run = looptest.Start(t, c.Run)
 				synctest.Wait() // so it has connected its watches
 				turns.Add(1)
 			} else if r.IntN(3) == 0 {
 				turns.Add(1)
-				require.NoError(t, run.stop())
+				require.NoError(t, run.Stop())
 				run = nil
 			}
 		case 5, 6:
@@ -332,10 +333,10 @@ func idleSchedule(t *testing.T, r *rand.Rand) {
 		}
 	}
 	for _, inf := range unstarted {
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 	}
 	if run == nil {
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 	}
 	waiting.Go(check)
 	waiting.Wait()

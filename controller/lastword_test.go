@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
@@ -44,11 +45,11 @@ func TestGaveUpHasTheLastWordOfEachKeyThatIsParked(t *testing.T) {
 					return nil
 				}
 				c, reports := newController(t, cfg, e.end)
-				start(t, c.Run)
+				looptest.Start(t, c.Run)
 				c.Add("a")
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
-				all := reports.take()
+				all := reports.Take()
 				last := all[len(all)-1]
 				if last.Outcome != controller.Parked {
 					assert.Empty(t, causes)
@@ -80,10 +81,10 @@ func TestAKeyIsNotParkedBeforeGaveUpHasWorked(t *testing.T) {
 	} {
 		for why, end := range map[string]error{"permanent": retry.Permanent(errors.New("no")), "spent": errors.New("no")} {
 			bubble(t, name+", "+why, func(t *testing.T) {
-				words, logged := 0, &logText{}
+				words, logged := 0, &looptest.Text{}
 				cfg := controller.Config[string]{
 					Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 7 * time.Second}, MaxAttempts: 1}, Timeout: time.Second,
-					Logger: textLogger(logged),
+					Logger: looptest.Logger(logged),
 				}
 				cfg.GaveUp = func(ctx context.Context, _ string, err error) error {
 					require.ErrorContains(t, err, "no")
@@ -95,13 +96,13 @@ func TestAKeyIsNotParkedBeforeGaveUpHasWorked(t *testing.T) {
 				c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
 					return controller.Result{}, end
 				})
-				start(t, c.Run)
+				looptest.Start(t, c.Run)
 				c.Add("a")
 				for i := range 2 {
-					for synctest.Wait(); reports.len() == 0; synctest.Wait() {
+					for synctest.Wait(); reports.Len() == 0; synctest.Wait() {
 						time.Sleep(time.Second)
 					}
-					all := reports.take()
+					all := reports.Take()
 					require.Len(t, all, 1)
 					if name == "Goexit" {
 						assert.Equal(t, controller.Panicked, all[0].Outcome)
@@ -115,14 +116,14 @@ func TestAKeyIsNotParkedBeforeGaveUpHasWorked(t *testing.T) {
 					assert.Equal(t, i+1, words)
 					time.Sleep(7*time.Second - 1)
 					synctest.Wait()
-					assert.Zero(t, reports.len())
+					assert.Zero(t, reports.Len())
 					time.Sleep(time.Nanosecond)
 				}
 				synctest.Wait()
-				assert.Equal(t, controller.Parked, reports.take()[0].Outcome)
+				assert.Equal(t, controller.Parked, reports.Take()[0].Outcome)
 				assert.Equal(t, []string{"a"}, c.Parked())
 				time.Sleep(time.Hour)
-				assert.Empty(t, reports.take())
+				assert.Empty(t, reports.Take())
 				assert.Equal(t, 3, words)
 				if name == "a panic" {
 					assert.Contains(t, logged.String(), "lastword_test.go", "the stack")
@@ -144,10 +145,10 @@ func TestAnEventWhileAKeyIsGivenUpRevivesIt(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
-		all := reports.take()
+		all := reports.Take()
 		require.Len(t, all, 2)
 		assert.Equal(t, controller.Parked, all[0].Outcome)
 		assert.Equal(t, controller.Succeeded, all[1].Outcome)
@@ -168,18 +169,18 @@ func TestAKeyThatCannotBeGivenUpBeforeTheStopIsLeftToTheNextRun(t *testing.T) {
 		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, retry.Permanent(errBoom)
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
-		require.ErrorIs(t, r.stop(), controller.ErrDrainTimeout)
-		all := reports.take()
+		require.ErrorIs(t, r.Stop(), controller.ErrDrainTimeout)
+		all := reports.Take()
 		require.Len(t, all, 1)
 		assert.Equal(t, controller.Canceled, all[0].Outcome)
 		require.ErrorIs(t, all[0].Err, controller.ErrDrainTimeout)
 		assert.Empty(t, c.Parked())
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, controller.Parked, reports.take()[0].Outcome)
+		assert.Equal(t, controller.Parked, reports.Take()[0].Outcome)
 		assert.Equal(t, 2, words)
 	})
 }
@@ -202,8 +203,8 @@ func TestGaveUpOfALeaderThatWasReplacedIsLeftToTheNextRun(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Equal(t, 1, words, "it would be refused again and again")
-		assert.Equal(t, controller.Canceled, reports.take()[0].Outcome)
-		require.NoError(t, r.stop())
+		assert.Equal(t, controller.Canceled, reports.Take()[0].Outcome)
+		require.NoError(t, r.Stop())
 		cfg.GaveUp = nil
 		assert.Empty(t, c.Parked())
 		assert.Equal(t, 1, c.Stats().Queue.Ready+c.Stats().Queue.Delayed)
@@ -224,10 +225,10 @@ func TestGaveUpIsNotCalledWhenTheLeadershipIsOver(t *testing.T) {
 		r := lead(t, leases, c.Run)
 		c.Add("a")
 		time.Sleep(time.Second)
-		leases.cut.Store(true)
+		cut(leases, true)
 		time.Sleep(time.Hour)
-		require.NoError(t, r.stop())
-		all := reports.take()
+		require.NoError(t, r.Stop())
+		all := reports.Take()
 		require.Len(t, all, 1)
 		assert.Equal(t, controller.Canceled, all[0].Outcome)
 		require.ErrorIs(t, all[0].Err, leaderelect.ErrLeaseExpired)
@@ -241,7 +242,7 @@ func TestAPanicIsGivenUpWithItsStack(t *testing.T) {
 		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}}
 		cfg.GaveUp = func(_ context.Context, _ string, err error) error { cause = err; return nil }
 		c, _ := newController(t, cfg, func(context.Context, string) (controller.Result, error) { panic(errBoom) })
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
 		var p *wait.PanicError

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -44,19 +45,19 @@ func TestALostLeadershipStopsTheWorkAtOnceAndDrainsNothing(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		assert.EqualValues(t, 2, began.Load(), "no reconcile began after the loss")
 		assert.False(t, c.Stats().Running)
 		assert.Equal(t, 8, c.Stats().Queue.Ready, "the others wait")
-		reports.take()
+		reports.Take()
 
-		store.cut.Store(false)
+		cut(store, false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, []uint64{1, 2}, terms)
-		assert.Len(t, reports.take(), 8, "the next term does them")
+		assert.Len(t, reports.Take(), 8, "the next term does them")
 	})
 }
 
@@ -81,18 +82,18 @@ func TestACancelledLeaderDrainsAndALossDuringTheDrainStopsIt(t *testing.T) {
 				return err
 			})
 			time.Sleep(time.Second)
-			r.cancel()
+			r.Cancel()
 			synctest.Wait()
-			store.cut.Store(lose)
-			r.stop()
+			cut(store, lose)
+			r.Stop()
 			require.NoError(t, err)
 			if lose {
-				reported := reports.take()
+				reported := reports.Take()
 				assert.Less(t, len(reported), 4)
 				assert.Equal(t, controller.Canceled, reported[len(reported)-1].Outcome)
 				assert.Equal(t, 4-len(reported)+1, c.Stats().Queue.Ready)
 			} else {
-				assert.Len(t, reports.take(), 4)
+				assert.Len(t, reports.Take(), 4)
 			}
 		})
 	}
@@ -113,9 +114,9 @@ func TestAnElectionThatDoesNotWaitForTheDrainLeavesTheRestNamed(t *testing.T) {
 		}
 		elector, newErr := leaderelect.New(cfg)
 		require.NoError(t, newErr)
-		r := start(t, elector.Run)
+		r := looptest.Start(t, elector.Run)
 		synctest.Wait()
-		r.stop()
+		r.Stop()
 		require.ErrorIs(t, err, leaderelect.ErrDrainTimeout)
 		assert.Contains(t, err.Error(), "3 keys left: k2, k3, k1")
 	})
@@ -132,7 +133,7 @@ func TestARunEndsWithTheLeadershipEvenIfItsContextDoesNot(t *testing.T) {
 			return err
 		})
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		require.NoError(t, <-ran)
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -61,16 +62,16 @@ type flakyWorld struct {
 	*flaky
 	source  *source
 	c       *controller.Controller[string]
-	reports *log[controller.Report[string]]
-	run     *running
+	reports *looptest.Log[controller.Report[string]]
+	run     *looptest.Running
 }
 
 func newFlakyWorld(t *testing.T, cfg controller.Config[string], objects ...object) *flakyWorld {
 	w := &flakyWorld{flaky: &flaky{}, source: newSource(objects...)}
 	inf := newInformer("things", w.source)
-	start(t, inf.Run)
+	looptest.Start(t, inf.Run)
 	w.c, w.reports = newController(t, cfg, noop, controller.Watches(inf, w.mapper))
-	w.run = start(t, w.c.Run)
+	w.run = looptest.Start(t, w.c.Run)
 	synctest.Wait()
 	return w
 }
@@ -78,7 +79,7 @@ func newFlakyWorld(t *testing.T, cfg controller.Config[string], objects ...objec
 // keys returns the keys that were reconciled since the last call, in order.
 func (w *flakyWorld) keys() []string {
 	synctest.Wait()
-	return sorted(w.reports.take())
+	return sorted(w.reports.Take())
 }
 
 func TestAChangeThatCannotBeMappedIsTriedAgainAndNotLost(t *testing.T) {
@@ -151,8 +152,8 @@ func TestAChangeThatCannotBeMappedIsTriedAgainAndNotLost(t *testing.T) {
 		assert.Zero(t, w.c.Stats().Unmapped)
 	})
 	bubble(t, "a mapper that panics", func(t *testing.T) {
-		var out logText
-		w := newFlakyWorld(t, controller.Config[string]{Logger: textLogger(&out)})
+		var out looptest.Text
+		w := newFlakyWorld(t, controller.Config[string]{Logger: looptest.Logger(&out)})
 		w.break_("panic")
 		w.source.set(object{Key: "a", Owner: "x"})
 		assert.Empty(t, w.keys())
@@ -178,7 +179,7 @@ func TestWhatARunCouldNotMapTheNextRunMapsAtOnce(t *testing.T) {
 		w.break_("x")
 		w.source.delete("a")
 		time.Sleep(time.Hour)
-		require.NoError(t, w.run.stop())
+		require.NoError(t, w.run.Stop())
 		assertNoWorkers(t)
 		assert.Empty(t, w.keys())
 		assert.Equal(t, 1, w.c.Stats().Unmapped)
@@ -186,7 +187,7 @@ func TestWhatARunCouldNotMapTheNextRunMapsAtOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Empty(t, w.keys(), "nothing runs")
 
-		start(t, w.c.Run)
+		looptest.Start(t, w.c.Run)
 		assert.Equal(t, []string{"x"}, w.keys())
 	})
 }
@@ -195,7 +196,7 @@ func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		var calls atomic.Int64 // for x
 		leave := make(chan struct{})
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf,
@@ -211,7 +212,7 @@ func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
 				}
 				return []string{o.Owner}, nil
 			}))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a", Owner: "x"})
 		time.Sleep(4 * time.Millisecond)
@@ -222,12 +223,12 @@ func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
 		}
 		s.set(object{Key: "a", Owner: "y"})
 		synctest.Wait()
-		assert.Equal(t, []string{"x", "y"}, sorted(reports.take()))
+		assert.Equal(t, []string{"x", "y"}, sorted(reports.Take()))
 		close(leave)
 		synctest.Wait()
 		s.set(object{Key: "a", Owner: "z"})
 		synctest.Wait()
-		assert.Equal(t, []string{"x", "y", "z"}, sorted(reports.take()), "y has lost it")
+		assert.Equal(t, []string{"x", "y", "z"}, sorted(reports.Take()), "y has lost it")
 	})
 }
 
@@ -251,13 +252,13 @@ func TestStatesAreMappedAgainInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		leave := make(chan struct{})
-		calls := &log[string]{}
+		calls := &looptest.Log[string]{}
 		var n atomic.Int64
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf,
 			func(_ context.Context, o object) ([]string, error) {
-				calls.add(o.Owner)
+				calls.Add(o.Owner)
 				switch n.Add(1) {
 				case 2: // after the backoff, beside the handler
 					<-leave
@@ -267,19 +268,19 @@ func TestStatesAreMappedAgainInTheirOrder(t *testing.T) {
 				}
 				return []string{o.Owner}, nil
 			}))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a", Owner: "x"})
 		time.Sleep(5 * time.Millisecond)
 		synctest.Wait()
 		s.set(object{Key: "a", Owner: "y"}) // while x is mapped again
 		synctest.Wait()
-		assert.Equal(t, []string{"x", "x", "x", "y"}, calls.take())
-		assert.Empty(t, reports.take())
+		assert.Equal(t, []string{"x", "x", "x", "y"}, calls.Take())
+		assert.Empty(t, reports.Take())
 		close(leave)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"x", "x", "y"}, calls.take(), "the one of before comes first")
-		assert.Equal(t, []string{"x", "y"}, sorted(reports.take()))
+		assert.Equal(t, []string{"x", "x", "y"}, calls.Take(), "the one of before comes first")
+		assert.Equal(t, []string{"x", "y"}, sorted(reports.Take()))
 	})
 }
 
@@ -287,10 +288,10 @@ func TestAMapperIsToldWhenItHasToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
-		start(t, inf.Run)
-		var out logText
+		looptest.Start(t, inf.Run)
+		var out looptest.Text
 		block := true
-		c, reports := newController(t, controller.Config[string]{Logger: textLogger(&out)}, noop, controller.Watches(inf,
+		c, reports := newController(t, controller.Config[string]{Logger: looptest.Logger(&out)}, noop, controller.Watches(inf,
 			func(ctx context.Context, o object) ([]string, error) {
 				if !block {
 					return []string{o.Key}, nil
@@ -298,20 +299,20 @@ func TestAMapperIsToldWhenItHasToStop(t *testing.T) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}))
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a"})
 		synctest.Wait()
 		began := time.Now()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Zero(t, time.Since(began))
 		assert.NotContains(t, out.String(), "mapping failed", "it is none")
 		s.delete("a")
 		synctest.Wait()
 		block = false
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, sorted(reports.take()))
+		assert.Equal(t, []string{"a"}, sorted(reports.Take()))
 	})
 }
 
@@ -351,7 +352,7 @@ func TestEveryOwnerKnowsItsChildrenInTheEnd(t *testing.T) {
 func owners(t *testing.T, r *rand.Rand) {
 	s := newSource()
 	inf := newInformer("things", s)
-	start(t, inf.Run)
+	looptest.Start(t, inf.Run)
 	children := func(owner string) (keys []string) {
 		for key, o := range inf.Indexer().All() {
 			if o.Owner == owner {
@@ -371,7 +372,7 @@ func owners(t *testing.T, r *rand.Rand) {
 		seen[owner] = children(owner)
 		return controller.Result{}, nil
 	}, watch)
-	run := start(t, c.Run)
+	run := looptest.Start(t, c.Run)
 	names := []string{"w", "x", "y", "z"}
 	for range 60 {
 		switch key := fmt.Sprint("k", r.IntN(4)); r.IntN(8) {
@@ -390,8 +391,8 @@ func owners(t *testing.T, r *rand.Rand) {
 		case 5:
 			if r.IntN(4) == 0 {
 				synctest.Wait() // what has happened was told
-				run.stop()
-				run = start(t, c.Run)
+				run.Stop()
+				run = looptest.Start(t, c.Run)
 				synctest.Wait()
 			}
 		default:
@@ -411,7 +412,7 @@ func owners(t *testing.T, r *rand.Rand) {
 		assert.Equal(t, children(owner), seen[owner], "of %s", owner)
 	}
 	assert.Zero(t, c.Stats().Unmapped)
-	require.NoError(t, run.stop())
+	require.NoError(t, run.Stop())
 	c.CheckInvariants(t)
 }
 
@@ -420,7 +421,7 @@ func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
 		bubble(t, fmt.Sprint("background ", low), func(t *testing.T) {
 			s := newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}, object{Key: "d"})
 			inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			hold := make(chan struct{})
 			c, reports := newController(t, controller.Config[string]{Background: low, Queue: workqueue.Config[string]{Aging: -1}}, func(_ context.Context, key string) (controller.Result, error) {
 				if key == "a" || key == "h" {
@@ -428,7 +429,7 @@ func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			}, controller.For(inf))
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait() // a is in the hand of the worker, the others wait
 			s.set(object{Key: "e"})
 			s.set(object{Key: "c", Value: 1})
@@ -436,10 +437,10 @@ func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
 			hold <- struct{}{}
 			synctest.Wait()
 			if low > 0 {
-				assert.Equal(t, []string{"a", "b", "c", "d", "e"}, keysOf(reports.take()), "in the order in which they came")
+				assert.Equal(t, []string{"a", "b", "c", "d", "e"}, keysOf(reports.Take()), "in the order in which they came")
 				return
 			}
-			assert.Equal(t, []string{"a", "c", "e", "b", "d"}, keysOf(reports.take()), "c was raised, and keeps its place in time")
+			assert.Equal(t, []string{"a", "c", "e", "b", "d"}, keysOf(reports.Take()), "c was raised, and keeps its place in time")
 
 			s.set(object{Key: "h"})
 			time.Sleep(time.Hour)
@@ -449,7 +450,7 @@ func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
 				hold <- struct{}{}
 				synctest.Wait()
 			}
-			assert.Equal(t, []string{"h", "i", "h", "a", "b", "c", "d", "e"}, keysOf(reports.take()), "after the resync, too")
+			assert.Equal(t, []string{"h", "i", "h", "a", "b", "c", "d", "e"}, keysOf(reports.Take()), "after the resync, too")
 		})
 	}
 }
@@ -459,7 +460,7 @@ func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
 		bubble(t, fmt.Sprint(on), func(t *testing.T) {
 			s := newSource(object{Key: "a"})
 			inf := must(informer.New(s, keyOf, informer.Config{Name: "things", ResyncPeriod: time.Hour}))
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			var reasons []string
 			c, _ := newController(t, controller.Config[string]{Reasons: on}, func(ctx context.Context, _ string) (controller.Result, error) {
 				info, _ := controller.FromContext(ctx)
@@ -468,7 +469,7 @@ func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			}, controller.For(inf))
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
 			s.set(object{Key: "b"})
 			synctest.Wait()
@@ -495,7 +496,7 @@ func TestTheReasonOfWhatIsMappedAgainIsTheLatestNews(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			s, mapper := newSource(), &flaky{}
 			inf := must(informer.New(s, keyOf, informer.Config{Name: "things", ResyncPeriod: time.Hour}))
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			var reasons []string
 			c, _ := newController(t, controller.Config[string]{Reasons: true}, func(ctx context.Context, _ string) (controller.Result, error) {
 				info, _ := controller.FromContext(ctx)
@@ -504,7 +505,7 @@ func TestTheReasonOfWhatIsMappedAgainIsTheLatestNews(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			}, controller.Watches(inf, mapper.mapper))
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			mapper.break_("x")
 			synctest.Wait()
 			s.set(object{Key: "a", Owner: "x"})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
@@ -18,47 +19,47 @@ import (
 
 // meanwhile is what happens to a controller while a reconcile is in flight. None of these ends the reconcile.
 var meanwhile = map[string]struct {
-	do   func(c *controller.Controller[string], r *running)
-	undo func(t *testing.T, c *controller.Controller[string], r *running)
+	do   func(c *controller.Controller[string], r *looptest.Running)
+	undo func(t *testing.T, c *controller.Controller[string], r *looptest.Running)
 
 	comes   bool // the key comes back at once after undo, however the reconcile ends
 	forgets bool // the key waits for longer than failures are remembered
 	soon    bool // the key comes back at once after undo if it comes back by itself
 }{
-	"an event": {do: func(c *controller.Controller[string], _ *running) { c.Add("a") }, comes: true},
+	"an event": {do: func(c *controller.Controller[string], _ *looptest.Running) { c.Add("a") }, comes: true},
 	"an event, and the key is paused": {
-		do:    func(c *controller.Controller[string], _ *running) { c.PauseKey("a"); c.Add("a") },
-		undo:  func(_ *testing.T, c *controller.Controller[string], _ *running) { c.ResumeKey("a") },
+		do:    func(c *controller.Controller[string], _ *looptest.Running) { c.PauseKey("a"); c.Add("a") },
+		undo:  func(_ *testing.T, c *controller.Controller[string], _ *looptest.Running) { c.ResumeKey("a") },
 		comes: true, forgets: true,
 	},
 	"the key is paused": {
-		do:   func(c *controller.Controller[string], _ *running) { c.PauseKey("a") },
-		undo: func(_ *testing.T, c *controller.Controller[string], _ *running) { c.ResumeKey("a") },
+		do:   func(c *controller.Controller[string], _ *looptest.Running) { c.PauseKey("a") },
+		undo: func(_ *testing.T, c *controller.Controller[string], _ *looptest.Running) { c.ResumeKey("a") },
 		soon: true, forgets: true,
 	},
 	"a pause": {
-		do:   func(c *controller.Controller[string], _ *running) { c.Pause() },
-		undo: func(_ *testing.T, c *controller.Controller[string], _ *running) { c.Resume() },
+		do:   func(c *controller.Controller[string], _ *looptest.Running) { c.Pause() },
+		undo: func(_ *testing.T, c *controller.Controller[string], _ *looptest.Running) { c.Resume() },
 		soon: true,
 	},
 	"an event, and a pause": {
-		do:    func(c *controller.Controller[string], _ *running) { c.Add("a"); c.Pause() },
-		undo:  func(_ *testing.T, c *controller.Controller[string], _ *running) { c.Resume() },
+		do:    func(c *controller.Controller[string], _ *looptest.Running) { c.Add("a"); c.Pause() },
+		undo:  func(_ *testing.T, c *controller.Controller[string], _ *looptest.Running) { c.Resume() },
 		comes: true,
 	},
 	"a stop": {
-		do: func(_ *controller.Controller[string], r *running) { r.cancel() },
-		undo: func(t *testing.T, c *controller.Controller[string], r *running) {
-			require.NoError(t, r.stop())
-			start(t, c.Run)
+		do: func(_ *controller.Controller[string], r *looptest.Running) { r.Cancel() },
+		undo: func(t *testing.T, c *controller.Controller[string], r *looptest.Running) {
+			require.NoError(t, r.Stop())
+			looptest.Start(t, c.Run)
 		},
 		soon: true,
 	},
 	"a stop, and an event": {
-		do: func(c *controller.Controller[string], r *running) { r.cancel(); synctest.Wait(); c.Add("a") },
-		undo: func(t *testing.T, c *controller.Controller[string], r *running) {
-			require.NoError(t, r.stop())
-			start(t, c.Run)
+		do: func(c *controller.Controller[string], r *looptest.Running) { r.Cancel(); synctest.Wait(); c.Add("a") },
+		undo: func(t *testing.T, c *controller.Controller[string], r *looptest.Running) {
+			require.NoError(t, r.Stop())
+			looptest.Start(t, c.Run)
 		},
 		comes: true,
 	},
@@ -84,7 +85,7 @@ func TestEachOutcomeWhateverHappensMeanwhile(t *testing.T) {
 					}
 					return controller.Result{}, nil
 				})
-				r := start(t, c.Run)
+				r := looptest.Start(t, c.Run)
 				c.Add("a")
 				<-entered
 				m.do(c, r)
@@ -92,20 +93,20 @@ func TestEachOutcomeWhateverHappensMeanwhile(t *testing.T) {
 				began := time.Now()
 				close(leave)
 				synctest.Wait()
-				for len(reports.all()) < 2 { // some take their time
+				for len(reports.All()) < 2 { // some take their time
 					time.Sleep(time.Second)
 					synctest.Wait()
 				}
 				took := time.Since(began)
-				assert.Equal(t, e.outcome, reports.all()[1].Outcome)
+				assert.Equal(t, e.outcome, reports.All()[1].Outcome)
 				if m.undo != nil { // the time until then passes in any case
 					time.Sleep(48 * time.Hour)
 					synctest.Wait()
-					require.Len(t, reports.all(), 2)
+					require.Len(t, reports.All(), 2)
 					m.undo(t, c, r)
 				}
 				synctest.Wait()
-				all := reports.take()
+				all := reports.Take()
 				switch now := m.comes || m.soon && e.again > 0; {
 				case now:
 					require.Len(t, all, 3)
@@ -113,10 +114,10 @@ func TestEachOutcomeWhateverHappensMeanwhile(t *testing.T) {
 					require.Len(t, all, 2)
 					time.Sleep(e.again - (time.Since(began) - took) - 1)
 					synctest.Wait()
-					require.Zero(t, reports.len())
+					require.Zero(t, reports.Len())
 					time.Sleep(time.Nanosecond)
 					synctest.Wait()
-					all = append(all, reports.take()...)
+					all = append(all, reports.Take()...)
 					require.Len(t, all, 3)
 				default:
 					require.Len(t, all, 2)
@@ -138,7 +139,7 @@ func TestEachOutcomeWhateverHappensMeanwhile(t *testing.T) {
 				assert.Equal(t, parked, c.Parked(), "an event revives a key, and gives it a whole budget")
 				time.Sleep(48 * time.Hour)
 				synctest.Wait()
-				assert.Zero(t, reports.len(), "it comes back once")
+				assert.Zero(t, reports.Len(), "it comes back once")
 				c.CheckInvariants(t)
 			})
 		}
@@ -161,11 +162,11 @@ func TestEachOutcomeOfAReconcileWhoseDrainTakesTooLong(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			})
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			c.Add("a")
 			time.Sleep(8 * time.Second)
-			stopped := r.stop()
-			all := reports.take()
+			stopped := r.Stop()
+			all := reports.Take()
 			require.Len(t, all, 2)
 			assert.Equal(t, e.stopped, all[1].Outcome)
 			comes := e.again > 0
@@ -174,9 +175,9 @@ func TestEachOutcomeOfAReconcileWhoseDrainTakesTooLong(t *testing.T) {
 				require.ErrorIs(t, all[1].Err, controller.ErrDrainTimeout)
 				require.ErrorIs(t, stopped, controller.ErrDrainTimeout)
 			}
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
-			if all = reports.take(); comes {
+			if all = reports.Take(); comes {
 				require.Len(t, all, 1)
 				if e.stopped == controller.Canceled {
 					assert.Equal(t, 2, all[0].Attempt, "a stop is not a failed attempt")
@@ -185,7 +186,7 @@ func TestEachOutcomeOfAReconcileWhoseDrainTakesTooLong(t *testing.T) {
 				require.Empty(t, all)
 			}
 			time.Sleep(48 * time.Hour)
-			assert.Empty(t, reports.take())
+			assert.Empty(t, reports.Take())
 			c.CheckInvariants(t)
 		})
 	}
@@ -198,12 +199,12 @@ func TestConflictsInARowBecomeFailures(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: limit}}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, next
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		conflict := fmt.Errorf("put: %w", errConflict)
 		next = conflict
 		c.Add("a")
 		time.Sleep(2 * time.Second)
-		all := reports.take()
+		all := reports.Take()
 		require.Len(t, all, 9)
 		for i, r := range all[:8] {
 			assert.Equal(t, controller.Unfinished, r.Outcome)
@@ -216,7 +217,7 @@ func TestConflictsInARowBecomeFailures(t *testing.T) {
 			next = err
 			c.Add("a")
 			synctest.Wait()
-			all := reports.take()
+			all := reports.Take()
 			require.Len(t, all, 1)
 			return all[0]
 		}
@@ -257,13 +258,13 @@ func TestWorkThatIsUnfinishedForTooLongIsParked(t *testing.T) {
 				at = append(at, time.Since(began))
 				return controller.Result{}, test.errs[min(len(at), len(test.errs))-1]
 			})
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			for range 2 { // the second time with a whole budget
 				c.Add("a")
 				time.Sleep(24 * time.Hour)
 				synctest.Wait()
 				assert.Equal(t, test.want, at)
-				all := reports.take()
+				all := reports.Take()
 				assert.Equal(t, test.done, all[len(all)-1].Outcome)
 				assert.Equal(t, test.done == controller.Parked, len(c.Parked()) == 1)
 				assert.Zero(t, c.Streaks(), "nothing is kept of a key that is done")
@@ -283,7 +284,7 @@ func TestWaitReconciledWaitsForWorkThatIsNotFinished(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		began := time.Now()
 		require.NoError(t, c.WaitReconciled(t.Context(), "a"))
 		assert.Equal(t, 7*time.Minute, time.Since(began))
@@ -294,18 +295,18 @@ func TestWaitReconciledWaitsForWorkThatIsNotFinished(t *testing.T) {
 func TestAnAPIThatIsBusyAllDayParksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var free atomic.Bool
-		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 2}, Logger: textLogger(failOnWrite{t})}
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 2}, Logger: looptest.Logger(failOnWrite{t})}
 		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
 			if !free.Load() {
 				return controller.Result{}, fmt.Errorf("put: %w", retry.NotYet(errors.New("429 Too Many Requests"), time.Minute))
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(24*time.Hour - 1)
 		synctest.Wait()
-		assert.Len(t, reports.take(), 24*60)
+		assert.Len(t, reports.Take(), 24*60)
 		assert.Empty(t, c.Parked())
 		assert.Equal(t, 1, c.Stats().Queue.Delayed)
 		assert.Equal(t, workqueue.Delayed, c.Snapshot()[0].State)
@@ -313,7 +314,7 @@ func TestAnAPIThatIsBusyAllDayParksNothing(t *testing.T) {
 		free.Store(true)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		assert.Equal(t, controller.Succeeded, reports.take()[0].Outcome)
+		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome)
 	})
 }
 

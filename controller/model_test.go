@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/retry/gate"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -101,14 +103,14 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 
 // suspended has the process resume at the deadline of its leadership, if it has one: whatever wakes then may be ahead of
 // the timer that ends it.
-func (w *world) suspended(store *leases) {
+func (w *world) suspended(store *memlease.Store) {
 	w.mu.Lock()
 	l := w.leads
 	w.mu.Unlock()
 	if l == nil {
 		return
 	}
-	store.cut.Store(true)
+	cut(store, true)
 	if left := time.Until(l.Deadline()); left > 0 {
 		time.Sleep(left)
 	}
@@ -146,7 +148,7 @@ func model(t *testing.T, seed uint64) {
 	}
 	s := newSource()
 	inf := newInformer("things", s)
-	start(t, inf.Run)
+	looptest.Start(t, inf.Run)
 	exp := newAwaited()
 	cfg := controller.Config[string]{
 		Workers: 1 + r.IntN(4), Timeout: 5 * time.Second, DrainTimeout: 2 * time.Second, Logger: quiet,
@@ -169,7 +171,7 @@ func model(t *testing.T, seed uint64) {
 	})))
 	require.NoError(t, err)
 	store := newLeases()
-	running := start(t, c.Run)
+	running := looptest.Start(t, c.Run)
 	for range 120 {
 		switch key := fmt.Sprint("k", r.IntN(8)); r.IntN(19) {
 		default:
@@ -186,15 +188,15 @@ func model(t *testing.T, seed uint64) {
 				c.Add(key)
 			}
 		case 2:
-			running.stop()
+			running.Stop()
 			c.CheckInvariants(t)
-			store.cut.Store(false)
-			if running = start(t, c.Run); r.IntN(2) == 0 {
-				running.stop()
+			cut(store, false)
+			if running = looptest.Start(t, c.Run); r.IntN(2) == 0 {
+				running.Stop()
 				running = lead(t, store, c.Run)
 			}
 		case 3:
-			store.cut.Store(r.IntN(2) == 0)
+			cut(store, r.IntN(2) == 0)
 		case 4:
 			time.Sleep(time.Duration(r.IntN(20)) * time.Second)
 		case 5, 6:
@@ -230,7 +232,7 @@ func model(t *testing.T, seed uint64) {
 	w.mu.Lock()
 	w.trouble = false
 	w.mu.Unlock()
-	store.cut.Store(false)
+	cut(store, false)
 	if c.Stats().Running {
 		require.NoError(t, c.WaitIdle(t.Context()))
 	}
@@ -248,5 +250,5 @@ func model(t *testing.T, seed uint64) {
 	assert.Zero(t, stats.Queue)
 	assert.Zero(t, stats.Held)
 	assert.Empty(t, c.Snapshot(), "nothing is kept of keys that are done")
-	running.stop()
+	running.Stop()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -31,29 +32,29 @@ func TestAKeyWaitsForItsWritesToASourceWhoseVersionsWentBack(t *testing.T) {
 		versions := must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{versions}}, noop)
 		inf.OnVersion(func(v informer.Version) { versions.VersionObserved(uint64(v)) }) // before Run: it misses no version
-		running := start(t, inf.Run)
-		start(t, c.Run)
+		running := looptest.Start(t, inf.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		versions.ExpectVersion("old", 12) // a write to the old history, which is lost with it
 		c.Add("old")
 		synctest.Wait()
-		require.Empty(t, reports.take())
+		require.Empty(t, reports.Take())
 		s.restore()
 		inf.Reset()
 		synctest.Wait()
 		require.EqualValues(t, 1, inf.Version())
-		assert.Equal(t, []string{"old"}, keysOf(reports.take()), "its version belongs to no history anymore")
+		assert.Equal(t, []string{"old"}, keysOf(reports.Take()), "its version belongs to no history anymore")
 
 		versions.ExpectVersion("a", 3)
 		c.Add("a")
 		time.Sleep(time.Hour)
-		require.Empty(t, reports.take(), "the cache does not show version 3 yet")
+		require.Empty(t, reports.Take(), "the cache does not show version 3 yet")
 		s.set(object{Key: "child"})
 		synctest.Wait()
-		require.Empty(t, reports.take())
+		require.Empty(t, reports.Take())
 		s.set(object{Key: "child"})
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
-		running.stop()
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
+		running.Stop()
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
@@ -223,15 +224,15 @@ func TestEachOutcome(t *testing.T) {
 				first = false
 				return e.end(ctx, key)
 			})
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			c.Add("a")
 			synctest.Wait()
-			for reports.len() == 0 { // some take their time
+			for reports.Len() == 0 { // some take their time
 				time.Sleep(time.Second)
 				synctest.Wait()
 			}
 
-			report := reports.take()[0]
+			report := reports.Take()[0]
 			assert.Equal(t, "a", report.Key)
 			assert.Equal(t, 1, report.Attempt)
 			assert.Equal(t, e.outcome, report.Outcome)
@@ -255,10 +256,10 @@ func TestEachOutcome(t *testing.T) {
 			if e.again > 0 {
 				time.Sleep(e.again - time.Nanosecond)
 				synctest.Wait()
-				assert.Empty(t, reports.take(), "too early")
+				assert.Empty(t, reports.Take(), "too early")
 				time.Sleep(time.Nanosecond)
 				synctest.Wait()
-				due := reports.take()
+				due := reports.Take()
 				require.Len(t, due, 1, "due")
 				if e.outcome == controller.Succeeded || e.outcome == controller.Unfinished {
 					assert.Equal(t, 1, due[0].Attempt)
@@ -267,7 +268,7 @@ func TestEachOutcome(t *testing.T) {
 				}
 			}
 			time.Sleep(48 * time.Hour)
-			assert.Empty(t, reports.take())
+			assert.Empty(t, reports.Take())
 			if e.outcome == controller.Parked {
 				assert.Equal(t, []string{"a"}, c.Parked(), "one list has all that was given up")
 				assert.Equal(t, workqueue.Parked, c.Snapshot()[0].State)
@@ -277,7 +278,7 @@ func TestEachOutcome(t *testing.T) {
 			}
 			assert.Equal(t, workqueue.Stats{}, c.Stats().Queue, "nothing is left")
 			c.CheckInvariants(t)
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 		})
 	}
 }
@@ -297,23 +298,23 @@ func TestEachOutcomeOfAReconcileInFlightAtAStop(t *testing.T) {
 				<-leave
 				return e.end(ctx, key)
 			})
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			c.Add("a")
 			<-entered
-			r.cancel()
+			r.Cancel()
 			synctest.Wait()
-			assert.False(t, r.ended(), "the reconcile has not")
+			assert.False(t, r.Ended(), "the reconcile has not")
 			close(leave)
-			require.NoError(t, r.stop(), "a drain leaves keys in backoff")
-			assert.Equal(t, e.outcome, reports.take()[0].Outcome, "the stop is no reason to stop the work")
+			require.NoError(t, r.Stop(), "a drain leaves keys in backoff")
+			assert.Equal(t, e.outcome, reports.Take()[0].Outcome, "the stop is no reason to stop the work")
 
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
 			if e.again > 0 {
-				assert.Equal(t, []string{"a"}, keysOf(reports.take()), "the next run does it at once")
+				assert.Equal(t, []string{"a"}, keysOf(reports.Take()), "the next run does it at once")
 			}
 			time.Sleep(48 * time.Hour)
-			assert.Empty(t, reports.take())
+			assert.Empty(t, reports.Take())
 			c.CheckInvariants(t)
 		})
 	}
@@ -344,21 +345,21 @@ func TestEachOutcomeOfAReconcileThatALostLeadershipStops(t *testing.T) {
 				return nil
 			})
 			<-entered
-			store.cut.Store(true)
+			cut(store, true)
 			require.NoError(t, <-ran, "a lost leadership is no failure of the controller")
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 			require.ErrorIs(t, cause, leaderelect.ErrLeaseExpired)
 
-			report := reports.take()[0]
+			report := reports.Take()[0]
 			assert.Equal(t, e.stopped, report.Outcome)
 			if e.stopped == controller.Canceled {
 				require.ErrorIs(t, report.Err, leaderelect.ErrLeaseExpired)
 				assert.Zero(t, report.Retry)
 			}
 
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
-			if again := reports.take(); e.again > 0 || e.stopped == controller.Canceled {
+			if again := reports.Take(); e.again > 0 || e.stopped == controller.Canceled {
 				require.Equal(t, []string{"a"}, keysOf(again), "the next run does it at once")
 				if e.stopped == controller.Canceled {
 					assert.Equal(t, 1, again[0].Attempt, "a stop is not a failed attempt")
@@ -387,15 +388,15 @@ func TestEachOutcomeOfAReconcileThatIsSuperseded(t *testing.T) {
 				cause = context.Cause(ctx)
 				return e.end(ctx, key)
 			})
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			c.Add("a") // fails
 			synctest.Wait()
 			c.Add("a")
 			<-entered
-			reports.take()
+			reports.Take()
 			c.Add("a")
 			synctest.Wait()
-			all := reports.take()
+			all := reports.Take()
 			require.ErrorIs(t, cause, controller.ErrSuperseded)
 			require.Len(t, all, 2, "the key comes back at once")
 			if e.stopped != controller.Canceled {
@@ -408,9 +409,9 @@ func TestEachOutcomeOfAReconcileThatIsSuperseded(t *testing.T) {
 			}
 			assert.Equal(t, controller.Succeeded, all[1].Outcome)
 			time.Sleep(48 * time.Hour)
-			assert.Empty(t, reports.take(), "what the superseded one asked for does not count")
+			assert.Empty(t, reports.Take(), "what the superseded one asked for does not count")
 			c.CheckInvariants(t)
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 		})
 	}
 }
@@ -431,14 +432,14 @@ func TestEachOutcomeOfASecondAttempt(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			})
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			began := time.Now()
 			c.Add("a")
-			for reports.len() < 2 { // some take their time
+			for reports.Len() < 2 { // some take their time
 				time.Sleep(time.Second)
 				synctest.Wait()
 			}
-			assert.Equal(t, e.outcome, reports.take()[1].Outcome)
+			assert.Equal(t, e.outcome, reports.Take()[1].Outcome)
 			assert.Equal(t, 2, infos[1].Attempt)
 			assert.Equal(t, began, infos[1].FirstFailure)
 			assert.Equal(t, e.whens+1, delays.whens.Load())

@@ -12,15 +12,16 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 // countHeld makes cfg record how many keys c holds each time that the queue gets a key.
-func countHeld(cfg *controller.Config[string], c **controller.Controller[string]) *log[int] {
-	held := &log[int]{}
-	cfg.Queue.Hooks.Added = func(string) { held.add((*c).Stats().Held) }
+func countHeld(cfg *controller.Config[string], c **controller.Controller[string]) *looptest.Log[int] {
+	held := &looptest.Log[int]{}
+	cfg.Queue.Hooks.Added = func(string) { held.Add((*c).Stats().Held) }
 	return held
 }
 
@@ -35,9 +36,9 @@ func TestAHeldKeyIsHeldUntilItIsInTheQueue(t *testing.T) {
 		c.Add("a")
 		_, ok := c.Step(t.Context(), "a")
 		require.False(t, ok)
-		held.take()
+		held.Take()
 		c.ResumeKey("a")
-		assert.Equal(t, []int{1}, held.take())
+		assert.Equal(t, []int{1}, held.Take())
 		assert.Zero(t, c.Stats().Held)
 	})
 	bubble(t, "expectations are met", func(t *testing.T) {
@@ -46,34 +47,34 @@ func TestAHeldKeyIsHeldUntilItIsInTheQueue(t *testing.T) {
 		cfg := controller.Config[string]{Expectations: []controller.Expectations[string]{seen}}
 		held := countHeld(&cfg, &c)
 		c, reports := newController(t, cfg, noop)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		seen.ExpectVersion("a", 1)
 		c.Add("a")
 		synctest.Wait()
 		c.Pause() // or a worker might be done with the key before the hook is called
 		synctest.Wait()
-		held.take()
+		held.Take()
 		seen.VersionObserved(1)
-		assert.Equal(t, []int{1}, held.take())
+		assert.Equal(t, []int{1}, held.Take())
 		c.Resume()
 		synctest.Wait()
 		assert.Zero(t, c.Stats().Held)
-		assert.Len(t, reports.take(), 1)
+		assert.Len(t, reports.Take(), 1)
 	})
 	bubble(t, "left to the next Run", func(t *testing.T) {
 		var c *controller.Controller[string]
 		cfg := controller.Config[string]{}
 		held := countHeld(&cfg, &c)
 		c, _ = newController(t, cfg, slow)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		c.Add("b") // while a is drained
-		held.take()
-		require.NoError(t, r.stop())
-		assert.Equal(t, []int{1}, held.take())
+		held.Take()
+		require.NoError(t, r.Stop())
+		assert.Equal(t, []int{1}, held.Take())
 		assert.Zero(t, c.Stats().Held)
 	})
 }
@@ -81,11 +82,11 @@ func TestAHeldKeyIsHeldUntilItIsInTheQueue(t *testing.T) {
 func TestWaitReconciledCancelsNoReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(500 * time.Millisecond)
 		require.NoError(t, c.WaitReconciled(t.Context(), "a"), "the reconcile in flight began before")
-		for _, r := range reports.take() {
+		for _, r := range reports.Take() {
 			assert.Equal(t, controller.Succeeded, r.Outcome)
 			assert.Equal(t, time.Second, r.Duration)
 		}
@@ -99,7 +100,7 @@ func TestWaitReconciledReturnsWhenTheKeyIsNotInFlightAnyMore(t *testing.T) {
 				Done: func(string, time.Duration) { time.Sleep(time.Second) },
 			}}}
 			c, _ := newController(t, cfg, func(context.Context, string) (controller.Result, error) { return controller.Result{}, err })
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			began := time.Now()
 			got := c.WaitReconciled(t.Context(), "a")
 			assert.Equal(t, time.Second, time.Since(began), "after the hook")
@@ -123,13 +124,13 @@ func TestWaitReconciledOfAParkedKeyRevivesItWithAFullBudget(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a"), controller.ErrParked)
 		assert.Equal(t, []string{"a"}, c.Parked())
-		reports.take()
+		reports.Take()
 		fails = 1
 		require.NoError(t, c.WaitReconciled(t.Context(), "a"), "the first of two attempts may fail")
-		assert.Len(t, reports.take(), 2)
+		assert.Len(t, reports.Take(), 2)
 		assert.Empty(t, c.Parked())
 	})
 }
@@ -137,7 +138,7 @@ func TestWaitReconciledOfAParkedKeyRevivesItWithAFullBudget(t *testing.T) {
 func TestAKeyThatFailsInAResyncHasItsFullBudgetUnlessItWasParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		var fails atomic.Bool
 		cfg := controller.Config[string]{Resync: time.Hour, Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: 2 * time.Hour}}}
 		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
@@ -146,15 +147,15 @@ func TestAKeyThatFailsInAResyncHasItsFullBudgetUnlessItWasParked(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		}, controller.For(inf))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		reports.take()
+		reports.Take()
 		fails.Store(true)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		got := reports.take()
+		got := reports.Take()
 		require.NotEmpty(t, got)
 		assert.Equal(t, controller.Failed, got[0].Outcome)
 		assert.Empty(t, c.Parked())

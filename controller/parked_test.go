@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,10 +35,10 @@ func TestAKeyWhoseBudgetIsSpentIsParked(t *testing.T) {
 					}
 					return controller.Result{}, nil
 				})
-				start(t, c.Run)
+				looptest.Start(t, c.Run)
 				c.Add("a")
 				time.Sleep(2 * time.Minute)
-				all := reports.take()
+				all := reports.Take()
 				last := all[2]
 				assert.Equal(t, 3, last.Attempt)
 				if e.outcome == controller.Succeeded || e.outcome == controller.Unfinished && budget.cfg.Queue.MaxElapsed == 0 {
@@ -59,7 +60,7 @@ func TestAKeyWhoseBudgetIsSpentIsParked(t *testing.T) {
 
 				c.Add("a")
 				synctest.Wait()
-				revived := reports.take()
+				revived := reports.Take()
 				require.Len(t, revived, 1, "an event revives it")
 				assert.Equal(t, 1, revived[0].Attempt, "with a whole budget")
 				assert.Empty(t, c.Parked())
@@ -78,27 +79,27 @@ func TestParkedKeysAreRetriedOrDroppedByHandAndStayParkedBetweenRuns(t *testing.
 			}
 			return controller.Result{}, nil
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		for _, key := range []string{"b", "a", "c"} {
 			c.Add(key)
 		}
 		synctest.Wait()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{"b", "a", "c"}, c.Parked(), "the longest parked first")
 		for _, k := range c.Snapshot() {
 			assert.Equal(t, "boom", k.Reasons[0].Text)
 		}
-		reports.take()
+		reports.Take()
 
 		fail = false
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Empty(t, reports.take(), "a run does not revive them")
+		assert.Empty(t, reports.Take(), "a run does not revive them")
 		assert.True(t, c.Drop("b"))
 		c.Add("a")
 		assert.False(t, c.Drop("a"))
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		assert.Equal(t, []string{"c"}, c.Parked())
 	})
 }
@@ -114,10 +115,10 @@ func TestAKeyThatIsAddedDuringItsLastAttemptIsNotParked(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
-		all := reports.take()
+		all := reports.Take()
 		assert.Equal(t, controller.Parked, all[0].Outcome)
 		require.Len(t, all, 2)
 		assert.Equal(t, 1, all[1].Attempt)
@@ -134,10 +135,10 @@ func TestRequeuesDoNotSpendTheBudget(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(time.Minute)
-		assert.Len(t, reports.take(), 5)
+		assert.Len(t, reports.Take(), 5)
 		assert.Empty(t, c.Parked())
 	})
 }
@@ -161,7 +162,7 @@ func TestAHookThatHearsOfAParkedKeyMayAddIt(t *testing.T) {
 			},
 		}})
 		require.NoError(t, err)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
 		assert.Equal(t, 2, n)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +31,7 @@ func TestTheNumberOfWorkersChangesLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work, flights := busy()
 		c, reports := newController(t, controller.Config[string]{Workers: 2}, work)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		for i := range 100 {
 			c.Add(fmt.Sprint("k", i))
 		}
@@ -43,12 +44,12 @@ func TestTheNumberOfWorkersChangesLive(t *testing.T) {
 			_, most := flights()
 			assert.EqualValues(t, n, most)
 		}
-		for _, r := range reports.take() {
+		for _, r := range reports.Take() {
 			assert.Equal(t, controller.Succeeded, r.Outcome, "nothing is cut off")
 		}
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		c.SetWorkers(4)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		for i := range 10 {
 			c.Add(fmt.Sprint("k", i))
 		}
@@ -63,7 +64,7 @@ func TestAPausedControllerBeginsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work, flights := busy()
 		c, reports := newController(t, controller.Config[string]{Workers: 3}, work)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		for i := range 10 {
 			c.Add(fmt.Sprint("k", i))
 		}
@@ -71,7 +72,7 @@ func TestAPausedControllerBeginsNothing(t *testing.T) {
 		c.Pause()
 		assert.True(t, c.Stats().Paused)
 		time.Sleep(time.Hour)
-		assert.Len(t, reports.take(), 3, "what was in flight went on")
+		assert.Len(t, reports.Take(), 3, "what was in flight went on")
 		assert.Equal(t, 7, c.Stats().Queue.Ready)
 
 		c.Resume()
@@ -83,7 +84,7 @@ func TestAPausedControllerBeginsNothing(t *testing.T) {
 			c.Resume()
 		}
 		time.Sleep(time.Minute)
-		assert.Len(t, reports.take(), 7)
+		assert.Len(t, reports.Take(), 7)
 		_, most := flights()
 		assert.EqualValues(t, 3, most, "and are not too many")
 	})
@@ -93,33 +94,33 @@ func TestAPauseGoesOnFromOneRunToTheNextAndHoldsUpNoStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
 		c.Pause()
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(time.Minute)
 		began := time.Now()
-		require.NoError(t, r.stop(), "what is paused is not what was to be drained")
+		require.NoError(t, r.Stop(), "what is paused is not what was to be drained")
 		assert.Zero(t, time.Since(began))
-		assert.Empty(t, reports.take())
+		assert.Empty(t, reports.Take())
 		_, ok := next(t.Context(), c)
 		assert.False(t, ok)
 
-		r = start(t, c.Run)
+		r = looptest.Start(t, c.Run)
 		time.Sleep(time.Minute)
-		assert.Empty(t, reports.take())
+		assert.Empty(t, reports.Take())
 		c.Resume()
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 
 		c.Add("b")
 		c.Add("c")
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		c.Pause()
 		began = time.Now()
-		require.NoError(t, r.stop(), "it ends a drain")
+		require.NoError(t, r.Stop(), "it ends a drain")
 		assert.Equal(t, time.Second, time.Since(began), "b was in flight")
-		assert.Equal(t, []string{"b"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"b"}, keysOf(reports.Take()))
 		c.CheckInvariants(t)
 		c.Resume()
 		_, ok = next(t.Context(), c)
@@ -131,7 +132,7 @@ func TestAPauseGoesOnFromOneRunToTheNextAndHoldsUpNoStop(t *testing.T) {
 func TestAPausedKeyIsHeldUntilItIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("in flight")
 		synctest.Wait()
 		c.PauseKey("in flight")
@@ -143,20 +144,20 @@ func TestAPausedKeyIsHeldUntilItIsResumed(t *testing.T) {
 			c.Add("b")
 			time.Sleep(time.Minute)
 		}
-		assert.Equal(t, []string{"in flight", "b", "b", "b"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"in flight", "b", "b", "b"}, keysOf(reports.Take()))
 		assert.Equal(t, 2, c.Stats().Held)
 		c.CheckInvariants(t)
 
-		require.NoError(t, r.stop(), "what is held holds up no stop")
-		r = start(t, c.Run)
+		require.NoError(t, r.Stop(), "what is held holds up no stop")
+		r = looptest.Start(t, c.Run)
 		time.Sleep(time.Minute)
-		assert.Empty(t, reports.take(), "and is held in the next run")
+		assert.Empty(t, reports.Take(), "and is held in the next run")
 		c.ResumeKey("a")
 		c.ResumeKey("in flight")
 		c.ResumeKey("idle")
 		c.ResumeKey("no such key")
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"a", "in flight"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a", "in flight"}, keysOf(reports.Take()))
 		assert.Zero(t, c.Stats().Held)
 		c.CheckInvariants(t)
 
@@ -165,11 +166,11 @@ func TestAPausedKeyIsHeldUntilItIsResumed(t *testing.T) {
 		synctest.Wait()
 		c.Add("b")
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		c.ResumeKey("a")
-		require.NoError(t, r.stop())
-		assert.Equal(t, []string{"b"}, keysOf(reports.take()), "a resume during a drain is for the next run")
+		require.NoError(t, r.Stop())
+		assert.Equal(t, []string{"b"}, keysOf(reports.Take()), "a resume during a drain is for the next run")
 		report, ok := next(t.Context(), c)
 		assert.True(t, ok)
 		assert.Equal(t, "a", report.Key)

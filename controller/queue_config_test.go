@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -19,24 +20,24 @@ func TestABurstOfEventsIsOneReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := controller.Config[string]{Queue: workqueue.Config[string]{Debounce: time.Second}}
 		c, reports := newController(t, cfg, noop)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		for range 5 {
 			c.Add("a")
 			time.Sleep(time.Second - 1)
 			synctest.Wait()
 		}
-		assert.Empty(t, reports.take())
+		assert.Empty(t, reports.Take())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		assert.Len(t, reports.take(), 1)
+		assert.Len(t, reports.Take(), 1)
 
 		c.Add("a")
-		require.NoError(t, r.stop(), "a key that is not quiet yet is not ready")
-		start(t, c.Run)
+		require.NoError(t, r.Stop(), "a key that is not quiet yet is not ready")
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Len(t, reports.take(), 1, "and is left to the next run")
+		assert.Len(t, reports.Take(), 1, "and is left to the next run")
 	})
 }
 
@@ -50,16 +51,16 @@ func TestWhatIsPutBackIsNotDebounced(t *testing.T) {
 			}
 			return controller.Result{}, ctx.Err()
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.ErrorIs(t, r.stop(), controller.ErrDrainTimeout)
-		assert.Equal(t, controller.Canceled, reports.take()[0].Outcome)
+		require.ErrorIs(t, r.Stop(), controller.ErrDrainTimeout)
+		assert.Equal(t, controller.Canceled, reports.Take()[0].Outcome)
 		stuck = false
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, controller.Succeeded, reports.take()[0].Outcome, "first thing by the next run")
+		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome, "first thing by the next run")
 	})
 }
 
@@ -77,16 +78,16 @@ func TestOneTenantDoesNotTakeAllWorkers(t *testing.T) {
 			time.Sleep(time.Second)
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		for i := range 20 {
 			c.Add("big/" + string(rune('a'+i)))
 		}
 		c.Add("small/a")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Contains(t, keysOf(reports.all()), "small/a")
+		assert.Contains(t, keysOf(reports.All()), "small/a")
 		time.Sleep(time.Minute)
-		assert.Len(t, reports.take(), 21)
+		assert.Len(t, reports.Take(), 21)
 		assert.EqualValues(t, 2, most.Load())
 	})
 }

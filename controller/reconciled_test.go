@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -38,7 +39,7 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1})
 		inf := must(informer.New(informer.ListWatcher[object](mirrored{lagging{s, time.Minute}, "Thing"}), keyOf, informer.Config{Name: "things"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		var applied atomic.Int64 // of a
 		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {
 			o, _ := inf.Get(key)
@@ -48,10 +49,10 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		}, controller.For(inf))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(time.Hour)
 
-		reports.take()
+		reports.Take()
 		began := time.Now()
 		s.set(object{Key: "a", Value: 2}) // version 2
 		c.Add("a")                        // begins before the cache has seen it
@@ -59,12 +60,12 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 		assert.Equal(t, time.Minute+time.Second, time.Since(began))
 		assert.EqualValues(t, 2, applied.Load())
 		time.Sleep(time.Minute)
-		assert.LessOrEqual(t, len(reports.take()), 3, "before, for the event, and perhaps once more")
+		assert.LessOrEqual(t, len(reports.Take()), 3, "before, for the event, and perhaps once more")
 
 		began = time.Now()
 		require.NoError(t, c.WaitReconciled(t.Context(), "a", wrote{"Thing", 2}), "once more")
 		assert.Equal(t, time.Second, time.Since(began))
-		assert.Len(t, reports.take(), 1)
+		assert.Len(t, reports.Take(), 1)
 		require.NoError(t, c.WaitReconciled(t.Context(), "never added", wrote{"Thing", 1}))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -87,12 +88,12 @@ func TestWaitReconciledFindsTheCachesOfWhatWasWritten(t *testing.T) {
 		seenServers := must(informer.New(late{servers, time.Hour}, store.Key, informer.Config{Name: "servers"}))
 		polled := newInformer("no store", newSource(object{Key: "a"}))
 		for _, inf := range []controller.Source{seenSites, behind, seenServers, polled} {
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 		}
 		for _, stale := range []bool{false, true} {
 			c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{behind}, StaleReads: stale}, noop,
 				controller.For(seenSites), controller.For(seenServers), controller.For(polled))
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			synctest.Wait()
 			key := fmt.Sprint("a", stale)
 			site := must(sites.Create(t.Context(), store.Object[int]{Key: key}))
@@ -117,7 +118,7 @@ func TestWaitReconciledFindsTheCachesOfWhatWasWritten(t *testing.T) {
 
 			err := c.WaitReconciled(t.Context(), key, store.Object[int]{Kind: "Disk", Version: 1})
 			require.EqualError(t, err, `controller: wait for "test" to reconcile `+key+`: no source of the controller mirrors a store of kind "Disk"`)
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 		}
 	})
 }
@@ -133,7 +134,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			})
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
 			if e.outcome == controller.Unfinished && e.again == 0 {
 				time.AfterFunc(time.Hour, func() { c.Add("a") })
@@ -157,7 +158,7 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 3}}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, errBoom
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		for range 2 { // a key that is parked is revived
 			err := c.WaitReconciled(t.Context(), "a")
 			require.ErrorIs(t, err, controller.ErrParked)
@@ -174,12 +175,12 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 				return controller.Result{}, ctx.Err()
 			}
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		waited := make(chan error, 1)
 		go func() { waited <- c.WaitReconciled(context.Background(), "a") }()
 		synctest.Wait()
-		require.Error(t, r.stop())
-		start(t, c.Run)
+		require.Error(t, r.Stop())
+		looptest.Start(t, c.Run)
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
 		assert.Empty(t, waited)
@@ -187,10 +188,10 @@ func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
 	})
 	bubble(t, "an informer that has ended", func(t *testing.T) {
 		inf := must(informer.New(informer.ListWatcher[object](mirrored{lagging{newSource(), 0}, "Thing"}), keyOf, informer.Config{}))
-		r := start(t, inf.Run)
+		r := looptest.Start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		synctest.Wait()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a", wrote{"Thing", 5}), informer.ErrEnded)
 	})
 }
@@ -204,7 +205,7 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 				_, err := slow(ctx, key)
 				return controller.Result{RequeueAfter: time.Duration(after.Load())}, err
 			})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		require.NoError(t, c.WaitIdle(t.Context()))
 		for i := range 5 {
 			c.Add(fmt.Sprint("k", i))
@@ -212,7 +213,7 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, c.WaitIdle(t.Context()))
 		assert.Equal(t, 5*time.Second, time.Since(began))
-		assert.Len(t, reports.take(), 5)
+		assert.Len(t, reports.Take(), 5)
 
 		exp.expect("a", time.Time{})
 		c.PauseKey("b")
@@ -240,15 +241,15 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 		assert.Contains(t, err.Error(), `controller: wait for "test" to be idle: `)
 		c.Resume()
 		synctest.Wait()
-		r.cancel() // while a is in flight
+		r.Cancel() // while a is in flight
 		synctest.Wait()
 		c.Add("late")
 		go func() { idle <- c.WaitIdle(context.Background()) }()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		time.Sleep(time.Hour)
 		assert.Empty(t, idle, "what is added during a drain is to be done")
 		after.Store(0)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		require.NoError(t, <-idle)
 		ctx, cancel = context.WithCancel(t.Context())
 		c.PauseKey("z")
@@ -262,10 +263,10 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 func TestWhoHearsThatAKeyIsParkedFindsItParked(t *testing.T) {
 	c, _ := newController(t, controller.Config[string]{Workers: 2, Queue: workqueue.Config[string]{MaxAttempts: 1}, Logger: quiet},
 		func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom })
-	r := start(t, c.Run)
+	r := looptest.Start(t, c.Run)
 	for range 3000 {
 		require.ErrorIs(t, c.WaitReconciled(t.Context(), "a"), controller.ErrParked)
 		require.True(t, c.Drop("a"))
 	}
-	require.NoError(t, r.stop())
+	require.NoError(t, r.Stop())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry"
 )
 
@@ -24,11 +25,11 @@ func TestAKeyWhoseExpectationsExpireWhileItReturnsComesBack(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		exp.ExpectCreations("a", 1)
 		c.Add("a")
 		time.Sleep(time.Hour)
-		assert.Len(t, reports.take(), 2, "the event that it waited for was lost, so nobody else adds it")
+		assert.Len(t, reports.Take(), 2, "the event that it waited for was lost, so nobody else adds it")
 	})
 }
 
@@ -43,9 +44,9 @@ func TestAKeyThatAsksForATimeThatHasPassedComesBackAtOnce(t *testing.T) {
 			time.Sleep(time.Until(at) + time.Millisecond)
 			return controller.Result{RequeueAfter: time.Until(at)}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		time.Sleep(2 * time.Second)
-		assert.Len(t, reports.take(), 2)
+		assert.Len(t, reports.Take(), 2)
 	})
 }

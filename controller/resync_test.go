@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
@@ -29,26 +30,26 @@ func TestAResyncReconcilesEveryKeyOncePerPeriodAndWhenCannotCancelIt(t *testing.
 		want = append(want, "shared")
 		slices.Sort(want)
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		never := func(_, _ object) bool { return false }
 		counts := func(o object) bool { return o.Value > 0 }
-		at := &log[time.Duration]{}
+		at := &looptest.Log[time.Duration]{}
 		began := time.Now()
 		c, reports := newController(t, controller.Config[string]{Resync: time.Hour}, func(context.Context, string) (controller.Result, error) {
-			at.add(time.Since(began))
+			at.Add(time.Since(began))
 			return controller.Result{}, nil
 		}, controller.For(inf).Where(counts).When(never), controller.Watches(inf, owner).Where(counts).When(never),
 			controller.Handles(inf, func(add func(string)) informer.Handler[string, object] { return informer.Handler[string, object]{} }))
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, want, sorted(reports.take()), "the first list")
-		at.take()
+		assert.Equal(t, want, sorted(reports.Take()), "the first list")
+		at.Take()
 		var turns []time.Duration
 		for period := range 3 {
 			time.Sleep(time.Hour - time.Nanosecond)
 			synctest.Wait()
-			assert.Equal(t, want, sorted(reports.take()), "period %d", period)
-			moments := at.take()
+			assert.Equal(t, want, sorted(reports.Take()), "period %d", period)
+			moments := at.Take()
 			slices.Sort(moments)
 			for i := range moments {
 				moments[i] -= time.Duration(period) * time.Hour
@@ -69,10 +70,10 @@ func TestAResyncReconcilesEveryKeyOncePerPeriodAndWhenCannotCancelIt(t *testing.
 		s.delete("k7")
 		s.set(object{Key: "k8", Value: 0, Owner: "shared"}) // does not count any more
 		synctest.Wait()
-		reports.take()
+		reports.Take()
 		time.Sleep(2 * time.Hour)
 		times := map[string]int{}
-		for _, key := range keysOf(reports.take()) {
+		for _, key := range keysOf(reports.Take()) {
 			times[key]++
 		}
 		for _, key := range want {
@@ -82,10 +83,10 @@ func TestAResyncReconcilesEveryKeyOncePerPeriodAndWhenCannotCancelIt(t *testing.
 			}
 			assert.Equal(t, n, times[key], key)
 		}
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assertNoWorkers(t)
 		time.Sleep(2 * time.Hour)
-		assert.Empty(t, reports.take(), "not between two Runs")
+		assert.Empty(t, reports.Take(), "not between two Runs")
 	})
 }
 
@@ -93,7 +94,7 @@ func TestAResyncReconcilesEveryKeyOncePerPeriodAndWhenCannotCancelIt(t *testing.
 func TestAResyncIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		var reasons []string
 		ended := false
 		c, _ := newController(t, controller.Config[string]{Resync: time.Minute, Reasons: true, CancelSuperseded: true},
@@ -110,7 +111,7 @@ func TestAResyncIsNoNews(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			}, controller.For(inf))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
 		assert.Equal(t, []string{"things listed", "resync"}, reasons)
@@ -126,7 +127,7 @@ func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		var end atomic.Value
 		end.Store("fail")
 		cfg := controller.Config[string]{Resync: time.Hour, Queue: workqueue.Config[string]{MaxAttempts: 3, RateLimiter: &limiter{delay: time.Second}}}
@@ -142,12 +143,12 @@ func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		}, controller.For(inf))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("unknown to the watch")
 		period := func() (outcomes []controller.Outcome) {
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			for _, r := range reports.take() {
+			for _, r := range reports.Take() {
 				if r.Key == "a" {
 					outcomes = append(outcomes, r.Outcome)
 				}
@@ -159,7 +160,7 @@ func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		reports.take() // a resync may have come while the key had attempts left
+		reports.Take() // a resync may have come while the key had attempts left
 		period()
 		require.ElementsMatch(t, []string{"a", "unknown to the watch"}, c.Parked())
 		assert.Equal(t, []controller.Outcome{parked}, period(), "one attempt")
@@ -168,7 +169,7 @@ func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
 		c.Add("a")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		all := keysOf(reports.take())
+		all := keysOf(reports.Take())
 		assert.GreaterOrEqual(t, len(all), 3, "a whole budget")
 		period()
 
@@ -180,7 +181,7 @@ func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"a", "unknown to the watch"}, c.Parked(), "but it has no whole budget either")
-		reports.take()
+		reports.Take()
 
 		end.Store("slow")
 		for {
@@ -194,7 +195,7 @@ func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		n := 0
-		for _, r := range reports.take() {
+		for _, r := range reports.Take() {
 			if r.Key == "a" && r.Outcome == failed {
 				n++
 			}
@@ -227,7 +228,7 @@ func TestAnObjectThatAResyncCannotMapIsMappedAgain(t *testing.T) {
 		assert.Zero(t, w.c.Stats().Unmapped)
 		w.break_("z")
 		time.Sleep(time.Hour)
-		require.NoError(t, w.run.stop())
+		require.NoError(t, w.run.Stop())
 		assertNoWorkers(t)
 	})
 }

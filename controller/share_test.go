@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/retry"
@@ -33,11 +34,11 @@ func TestAnErrorAfterTheSlotWasLostSkipsTheKey(t *testing.T) {
 				OnAcquired: func(context.Context, int) error { return nil },
 			})
 			require.NoError(t, err)
-			start(t, slots.Run)
+			looptest.Start(t, slots.Run)
 			time.Sleep(time.Second)
 			c, err := controller.New("things", func(ctx context.Context, key int) (controller.Result, error) {
 				if key == 7 {
-					store.cut.Store(true)
+					cut(store, true)
 					<-ctx.Done()
 				}
 				return controller.Result{}, test.err
@@ -106,8 +107,8 @@ func TestAcquiredAddsTheKeysOfTheSlotThatTheWatchesKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		apps := newInformer("apps", newSource(object{Key: "a"}, object{Key: "bb"}, object{Key: "skipped"}))
 		things := newInformer("things", newSource(object{Key: "1", Owner: "cc"}, object{Key: "2", Owner: "bb"}, object{Key: "3", Owner: "d"}))
-		start(t, apps.Run)
-		start(t, things.Run)
+		looptest.Start(t, apps.Run)
+		looptest.Start(t, things.Run)
 		cfg := controller.Config[string]{ShardKey: func(key string) string { return "x" + key }, Reasons: true}
 		c, reports := newController(t, cfg, noop,
 			controller.For(apps).Where(func(o object) bool { return o.Key != "skipped" }),
@@ -116,9 +117,9 @@ func TestAcquiredAddsTheKeysOfTheSlotThatTheWatchesKnow(t *testing.T) {
 		c.Share(byText{})
 		c.Acquired(3) // does not run: the present objects come with the Run
 		assert.Empty(t, c.Snapshot())
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"a", "bb", "cc", "d"}, keysOf(reports.take()))
+		assert.ElementsMatch(t, []string{"a", "bb", "cc", "d"}, keysOf(reports.Take()))
 		c.Pause()
 		c.Acquired(3)
 		waiting := c.Snapshot()
@@ -130,8 +131,8 @@ func TestAcquiredAddsTheKeysOfTheSlotThatTheWatchesKnow(t *testing.T) {
 		}
 		c.Resume()
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"bb", "cc"}, keysOf(reports.take()))
-		require.NoError(t, r.stop())
+		assert.ElementsMatch(t, []string{"bb", "cc"}, keysOf(reports.Take()))
+		require.NoError(t, r.Stop())
 		c.Acquired(3)
 		assert.Empty(t, c.Snapshot())
 	})
@@ -141,7 +142,7 @@ func TestAcquiredAddsTheKeysOfTheSlotThatTheWatchesKnow(t *testing.T) {
 func TestAStopWaitsForAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		things := newInformer("things", newSource(object{Key: "1", Owner: "a"}))
-		start(t, things.Run)
+		looptest.Start(t, things.Run)
 		var slow atomic.Bool
 		c, _ := newController(t, controller.Config[string]{}, noop,
 			controller.Watches(things, func(_ context.Context, o object) ([]string, error) {
@@ -151,14 +152,14 @@ func TestAStopWaitsForAcquired(t *testing.T) {
 				return []string{o.Owner}, nil
 			}))
 		c.Share(byText{})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		synctest.Wait()
 		slow.Store(true)
-		acquiring := start(t, func(context.Context) error { c.Acquired(1); return nil })
+		acquiring := looptest.Start(t, func(context.Context) error { c.Acquired(1); return nil })
 		synctest.Wait()
 		began := time.Now()
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, 10*time.Second, time.Since(began))
-		<-acquiring.done
+		<-acquiring.Done()
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/poll"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -44,9 +45,9 @@ func idle(ctx context.Context, yield func(informer.Event[object], error) bool) {
 // watchedBy returns a controller that runs and watches src.
 func watchedBy(t *testing.T, src informer.ListWatcher[object], silentAfter time.Duration) *controller.Controller[string] {
 	inf := must(informer.New(src, keyOf, informer.Config{Name: "things", OnError: func(error) {}}))
-	start(t, inf.Run)
+	looptest.Start(t, inf.Run)
 	c, _ := newController(t, controller.Config[string]{SilentAfter: silentAfter}, noop, controller.For(inf))
-	start(t, c.Run)
+	looptest.Start(t, c.Run)
 	synctest.Wait()
 	return c
 }

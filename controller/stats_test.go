@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
@@ -45,7 +46,7 @@ func TestStatsCountReconcilesByWhatTheyDid(t *testing.T) {
 				}
 				return controller.Result{}, nil
 			})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		for _, key := range []string{"later", "panics", "slow", "slower", "slowest", "fenced", "permanent", "nothing"} {
 			c.Add(key)
 			time.Sleep(2 * time.Hour)
@@ -65,7 +66,7 @@ func TestStatsCountReconcilesByWhatTheyDid(t *testing.T) {
 		assert.Equal(t, time.Minute, s.Durations.Bounds[39])
 		assert.IsIncreasing(t, s.Durations.Bounds)
 		assert.EqualValues(t, 10, s.Totals.Worked.Count())
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 	})
 }
 
@@ -134,14 +135,14 @@ func TestStatsCountWhatADrainLeavesToTheNextRun(t *testing.T) {
 			time.Sleep(time.Second)
 			return controller.Result{}, nil
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		c.Add("b")
 		assert.Equal(t, 1, c.Stats().HeldBy["drain"])
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Zero(t, c.Stats().HeldBy["drain"])
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -146,7 +147,7 @@ func TestConnectOfAnInformerThatHasEndedLeavesNothingBehind(t *testing.T) {
 func TestStepsAndRunExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{}, noop)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		_, err := c.Connect(t.Context())
 		require.ErrorIs(t, err, controller.ErrRunning)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,7 +27,7 @@ func TestAnAddDoesNotEndTheReconcileThatItAsksFor(t *testing.T) {
 		Hooks: controller.Hooks[int]{Reconciled: func(r controller.Report[int]) { last[r.Key].Store(int64(r.Outcome)) }},
 	})
 	require.NoError(t, err)
-	start(t, c.Run)
+	looptest.Start(t, c.Run)
 	for round := range 500 {
 		for key := range keys {
 			c.Add(key)

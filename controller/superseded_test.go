@@ -8,6 +8,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,7 @@ func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b"})
 		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		n := 0
 		var ended []time.Duration
 		began := time.Now()
@@ -29,7 +30,7 @@ func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
 			}
 			return controller.Result{}, ctx.Err()
 		}, controller.For(inf))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(90 * time.Minute)
 		assert.Empty(t, ended, "a resync does not")
 		s.set(object{Key: "b", Value: 1})
@@ -45,12 +46,12 @@ func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
 func TestWithoutTheOptionNothingEndsAReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
 		c.Add("a")
 		time.Sleep(time.Minute)
-		for _, r := range reports.take() {
+		for _, r := range reports.Take() {
 			assert.Equal(t, controller.Succeeded, r.Outcome)
 			assert.Equal(t, time.Second, r.Duration)
 		}
@@ -60,14 +61,14 @@ func TestWithoutTheOptionNothingEndsAReconcile(t *testing.T) {
 func TestAKeyToWhichSomethingHappensAllTheTimeIsReconciledNonetheless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		for range 30 {
 			c.Add("a")
 			time.Sleep(300 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
 		superseded := []int{0}
-		for _, r := range reports.take() {
+		for _, r := range reports.Take() {
 			if r.Outcome == controller.Succeeded {
 				superseded = append(superseded, 0)
 			} else {
@@ -83,14 +84,14 @@ func TestAKeyToWhichSomethingHappensAllTheTimeIsReconciledNonetheless(t *testing
 func TestADrainIsNotSuperseded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		c.Add("a")
-		require.NoError(t, r.stop())
-		assert.Equal(t, controller.Succeeded, reports.take()[0].Outcome, "work in flight is finished")
+		require.NoError(t, r.Stop())
+		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome, "work in flight is finished")
 		assert.Equal(t, 1, c.Stats().Queue.Ready, "what was added is for the next run")
 		c.CheckInvariants(t)
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -46,7 +47,7 @@ func TestNoReconcileBeginsAfterTheDeadlineOfALeaderThatWasSuspended(t *testing.T
 			})
 			lead(t, store, c.Run)
 			synctest.Wait()
-			store.cut.Store(true)
+			cut(store, true)
 			c.Add("first")
 			synctest.Wait()
 			for i := range 20 {
@@ -57,8 +58,8 @@ func TestNoReconcileBeginsAfterTheDeadlineOfALeaderThatWasSuspended(t *testing.T
 			assert.False(t, c.Stats().Running)
 			assert.Zero(t, c.Stats().Queue.InProcess)
 
-			reports.take()
-			store.cut.Store(false)
+			reports.Take()
+			cut(store, false)
 			time.Sleep(time.Minute)
 			assert.Zero(t, c.Stats().Queue, "the next term does what is left")
 		})
@@ -82,14 +83,14 @@ func TestALeadershipThatEndsAfterAKeyIsDispatchedLetsNoReconcileBegin(t *testing
 		})
 		lead(t, store, c.Run)
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		c.Add("a")
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
-		assert.Empty(t, reports.take())
-		store.cut.Store(false)
+		assert.Empty(t, reports.Take())
+		cut(store, false)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"a"}, keysOf(reports.take()), "the next term does it")
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()), "the next term does it")
 	})
 }
 
@@ -103,7 +104,7 @@ func TestAStepOfALeaderThatWasSuspendedDoesNothing(t *testing.T) {
 			})
 			c.Add("a")
 			lead(t, store, func(ctx context.Context) error {
-				store.cut.Store(true)
+				cut(store, true)
 				l, _ := leaderelect.FromContext(ctx)
 				untilDeadline(l)
 				_, ok := next(ctx, c)
@@ -137,16 +138,16 @@ func TestAnErrorAfterTheDeadlineIsNoFailure(t *testing.T) {
 			c.Add("a")
 			lead(t, store, c.Run)
 			synctest.Wait()
-			store.cut.Store(true)
+			cut(store, true)
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
-			all := reports.take()
+			all := reports.Take()
 			require.Len(t, all, 1)
 			assert.Equal(t, controller.Canceled, all[0].Outcome)
 			require.ErrorIs(t, all[0].Err, leaderelect.ErrLeaseExpired)
 			require.ErrorIs(t, all[0].Err, errBoom)
 			assert.Empty(t, c.Parked())
-			store.cut.Store(false)
+			cut(store, false)
 		})
 	}
 }
@@ -177,14 +178,14 @@ func TestNoReconcileBeginsAfterTheDeadlineOfASlot(t *testing.T) {
 			}, controller.Config[string]{Logger: quiet, Queue: workqueue.Config[string]{MaxAttempts: 1}})
 			require.NoError(t, err)
 			c.Share(slots)
-			start(t, slots.Run)
-			start(t, c.Run)
+			looptest.Start(t, slots.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
-			store.cut.Store(true)
+			cut(store, true)
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
 			assert.EqualValues(t, 4, c.Stats().Outcomes[controller.Canceled], "also that of which the error came too late")
-			store.cut.Store(false)
+			cut(store, false)
 			time.Sleep(time.Minute)
 			assert.Zero(t, c.Stats().Queue)
 			assert.EqualValues(t, 4, c.Stats().Outcomes[controller.Succeeded])

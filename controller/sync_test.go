@@ -8,6 +8,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -17,8 +18,8 @@ func TestCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 		watched, read := newSource(object{Key: "a"}), newSource(object{Key: "r"})
 		watched.hold, read.hold = make(chan struct{}), make(chan struct{})
 		things, others := newInformer("things", watched), newInformer("others", read)
-		start(t, things.Run)
-		start(t, others.Run)
+		looptest.Start(t, things.Run)
+		looptest.Start(t, others.Run)
 		reads := []controller.Source{others}
 		c, reports := newController(t, controller.Config[string]{Reads: reads}, func(context.Context, string) (controller.Result, error) {
 			_, ok := things.Get("a")
@@ -28,23 +29,23 @@ func TestCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 			return controller.Result{}, nil
 		}, controller.For(things))
 		reads[0] = nil // it was copied
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.Add("early")
 		time.Sleep(time.Second)
-		assert.Empty(t, reports.take())
+		assert.Empty(t, reports.Take())
 		close(watched.hold)
 		time.Sleep(time.Second)
-		assert.Empty(t, reports.take(), "the other is missing")
+		assert.Empty(t, reports.Take(), "the other is missing")
 		close(read.hold)
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"early", "a"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"early", "a"}, keysOf(reports.Take()))
 	})
 }
 
 func TestWorkersWaitUntilAllThatIsThereHasBeenMapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		mapped := 0
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			assert.Equal(t, 3, mapped)
@@ -54,9 +55,9 @@ func TestWorkersWaitUntilAllThatIsThereHasBeenMapped(t *testing.T) {
 			mapped++
 			return []string{o.Key}
 		})))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		time.Sleep(time.Minute)
-		assert.Len(t, reports.take(), 3)
+		assert.Len(t, reports.Take(), 3)
 	})
 }
 
@@ -66,8 +67,8 @@ func TestACacheThatDoesNotSyncIsNamedAndNothingIsReconciled(t *testing.T) {
 			s := newSource(object{Key: "a"})
 			s.hold = make(chan struct{})
 			good, bad := newInformer("good", newSource(object{Key: "b"})), newInformer("bad", s)
-			start(t, good.Run)
-			start(t, bad.Run)
+			looptest.Start(t, good.Run)
+			looptest.Start(t, bad.Run)
 			cfg := controller.Config[string]{}
 			if wait {
 				cfg.Reads = []controller.Source{bad}
@@ -90,14 +91,14 @@ func TestACacheThatDoesNotSyncIsNamedAndNothingIsReconciled(t *testing.T) {
 			} else {
 				assert.Equal(t, 2*time.Minute, time.Since(began))
 			}
-			assert.Empty(t, reports.take())
+			assert.Empty(t, reports.Take())
 
 			close(s.hold)
 			synctest.Wait()
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			synctest.Wait()
-			assert.Contains(t, keysOf(reports.take()), "early", "the next run does what this one could not")
-			require.NoError(t, r.stop())
+			assert.Contains(t, keysOf(reports.Take()), "early", "the next run does what this one could not")
+			require.NoError(t, r.Stop())
 		})
 	}
 }
@@ -107,13 +108,13 @@ func TestAStopWhileTheCachesSyncIsNoError(t *testing.T) {
 		s := newSource(object{Key: "a"})
 		s.hold = make(chan struct{})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		c.Add("early")
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		time.Sleep(time.Second)
-		require.NoError(t, r.stop())
-		assert.Empty(t, reports.take())
+		require.NoError(t, r.Stop())
+		assert.Empty(t, reports.Take())
 		assert.Equal(t, 1, c.Stats().Queue.Ready, "what was added waits")
 		close(s.hold)
 		synctest.Wait()
@@ -126,8 +127,8 @@ func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
 		s := newSource()
 		good := newInformer("good", s)
 		dead := newInformer("dead", newSource())
-		start(t, good.Run)
-		require.NoError(t, start(t, dead.Run).stop())
+		looptest.Start(t, good.Run)
+		require.NoError(t, looptest.Start(t, dead.Run).Stop())
 		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(good), controller.For(dead))
 		err := c.Run(t.Context())
 		require.ErrorIs(t, err, informer.ErrEnded)
@@ -145,7 +146,7 @@ func TestARunThatIsCancelledBeforeItBeginsDoesNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, c.Run(ctx))
-		assert.Empty(t, reports.take())
+		assert.Empty(t, reports.Take())
 		assert.Equal(t, 1, c.Stats().Queue.Ready)
 	})
 }
@@ -174,8 +175,8 @@ func TestARunWhoseSourceNobodyRunsSaysWhatToDo(t *testing.T) {
 		stuck := newSource()
 		stuck.hold = make(chan struct{})
 		good, mute, forgotten := newInformer("good", newSource()), newInformer("mute", stuck), newInformer("forgotten", newSource())
-		start(t, good.Run)
-		start(t, mute.Run)
+		looptest.Start(t, good.Run)
+		looptest.Start(t, mute.Run)
 		c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{forgotten}}, noop,
 			controller.For(good), controller.For(mute))
 		err := c.Run(t.Context())
@@ -187,7 +188,7 @@ func TestARunWhoseSourceNobodyRunsSaysWhatToDo(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{SyncTimeout: time.Millisecond}, noop, controller.Watches(inf, slowly))
 		err := c.Run(t.Context())
 		assert.EqualError(t, err, `controller: run "test": informer: wait for sync of things handler 1: `+

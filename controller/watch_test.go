@@ -13,6 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -40,21 +41,21 @@ func TestAWatchAddsThePresentAndWhatChanges(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			s := newSource(object{Key: "a"}, object{Key: "b"})
 			inf := newInformer("things", s)
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			c, reports := newController(t, controller.Config[string]{}, noop, watch(inf))
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			synctest.Wait()
-			assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
+			assert.Equal(t, []string{"a", "b"}, sorted(reports.Take()))
 
 			s.set(object{Key: "c"})
 			synctest.Wait()
-			assert.Equal(t, []string{"c"}, sorted(reports.take()))
+			assert.Equal(t, []string{"c"}, sorted(reports.Take()))
 			s.set(object{Key: "a", Value: 1})
 			synctest.Wait()
-			assert.Equal(t, []string{"a"}, sorted(reports.take()), "once, although it is the old and the new key")
+			assert.Equal(t, []string{"a"}, sorted(reports.Take()), "once, although it is the old and the new key")
 			s.delete("b")
 			synctest.Wait()
-			assert.Equal(t, []string{"b"}, sorted(reports.take()))
+			assert.Equal(t, []string{"b"}, sorted(reports.Take()))
 		})
 	}
 }
@@ -63,18 +64,18 @@ func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Owner: "x"})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.Watches(inf, owner))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"x"}, sorted(reports.take()))
+		assert.Equal(t, []string{"x"}, sorted(reports.Take()))
 
 		s.set(object{Key: "a", Owner: "y"})
 		synctest.Wait()
-		assert.Equal(t, []string{"x", "y"}, sorted(reports.take()))
+		assert.Equal(t, []string{"x", "y"}, sorted(reports.Take()))
 		s.delete("a")
 		synctest.Wait()
-		assert.Equal(t, []string{"y"}, sorted(reports.take()))
+		assert.Equal(t, []string{"y"}, sorted(reports.Take()))
 	})
 }
 
@@ -83,10 +84,10 @@ func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 		children, err := store.Open[string](must(store.NewMemory(store.MemoryConfig{})), "Child", store.Config[string]{})
 		require.NoError(t, err)
 		inf := must(informer.New(children, store.Key, informer.Config{}))
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		big := func(o store.Object[string]) bool { return o.Value != "small" }
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.Owns(inf, "Parent").Where(big))
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		owned := func(by store.OwnerRef) []store.OwnerRef { return []store.OwnerRef{by} }
 		x := store.OwnerRef{Ref: store.Ref{Kind: "Parent", Key: "x", UID: "1"}, Controller: true}
 		y := store.OwnerRef{Ref: store.Ref{Kind: "Parent", Key: "y", UID: "2"}, Controller: true}
@@ -103,17 +104,17 @@ func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 		_, err = children.Create(t.Context(), store.Object[string]{Key: "filtered", Owners: owned(y), Value: "small"})
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, []string{"x"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"x"}, keysOf(reports.Take()))
 
 		child.Owners = owned(y)
 		_, err = children.Update(t.Context(), child)
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, []string{"x", "y"}, sorted(reports.take()))
+		assert.Equal(t, []string{"x", "y"}, sorted(reports.Take()))
 		_, err = children.Delete(t.Context(), "a")
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, []string{"y"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"y"}, keysOf(reports.Take()))
 	})
 }
 
@@ -121,7 +122,7 @@ func TestAHandlerDecidesForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b", Value: 1})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		c, reports := newController(t, controller.Config[string]{}, noop, controller.Handles(inf, func(add func(string)) informer.Handler[string, object] {
 			return informer.Handler[string, object]{
 				Filter:   func(o object) bool { return o.Value > 0 },
@@ -129,16 +130,16 @@ func TestAHandlerDecidesForItself(t *testing.T) {
 				OnDelete: func(t cache.Tombstone[string, object]) { add("delete " + t.Key) },
 			}
 		}))
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		synctest.Wait()
 		s.set(object{Key: "a", Value: 1})
 		synctest.Wait()
 		s.set(object{Key: "a", Value: 2})
 		s.delete("b")
 		synctest.Wait()
-		assert.Equal(t, []string{"add b", "add a", "delete b"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"add b", "add a", "delete b"}, keysOf(reports.Take()))
 
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		s.delete("a")
 		synctest.Wait()
 		assert.Zero(t, c.Stats().Queue.Ready, "a controller that does not run has no handlers")
@@ -149,7 +150,7 @@ func TestAControllerThatRunsThreeTimesInARowSeesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b"})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		seen := map[string]int{}
 		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {
 			o, _ := inf.Get(key)
@@ -157,14 +158,14 @@ func TestAControllerThatRunsThreeTimesInARowSeesEverything(t *testing.T) {
 			return controller.Result{}, nil
 		}, controller.For(inf))
 		for n := range 3 {
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			synctest.Wait()
-			assert.Equal(t, []string{"a", "b"}, sorted(reports.take()), "all that is there, in each run")
+			assert.Equal(t, []string{"a", "b"}, sorted(reports.Take()), "all that is there, in each run")
 			assert.Equal(t, map[string]int{"a": n, "b": 0}, seen)
 			s.set(object{Key: "b"})
 			synctest.Wait()
-			assert.Equal(t, []string{"b"}, sorted(reports.take()), "once: the handlers of the runs before are gone")
-			require.NoError(t, r.stop())
+			assert.Equal(t, []string{"b"}, sorted(reports.Take()), "once: the handlers of the runs before are gone")
+			require.NoError(t, r.Stop())
 			s.set(object{Key: "a", Value: n + 1})
 			synctest.Wait()
 		}
@@ -175,7 +176,7 @@ func TestADeletionThatALostLeadershipLeftUndoneIsDoneByTheNextRun(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b"})
 		inf := newInformer("things", s)
-		start(t, inf.Run)
+		looptest.Start(t, inf.Run)
 		store := newLeases()
 		c, reports := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
 			if _, ok := leaderelect.FromContext(ctx); ok {
@@ -188,12 +189,12 @@ func TestADeletionThatALostLeadershipLeftUndoneIsDoneByTheNextRun(t *testing.T) 
 		s.delete("a")
 		s.delete("b")
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(15 * time.Second)
-		assert.Len(t, reports.take(), 1)
+		assert.Len(t, reports.Take(), 1)
 
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b"}, sorted(reports.take()))
+		assert.Equal(t, []string{"a", "b"}, sorted(reports.Take()))
 	})
 }

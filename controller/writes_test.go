@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/stretchr/testify/assert"
@@ -150,7 +151,7 @@ func TestAKeyIsHeldUntilTheCacheShowsWhatItHasWritten(t *testing.T) {
 		other := newSource(object{Key: "a"})
 		read := must(informer.New(informer.Filter(informer.ListWatcher[object](kinded{other, objects}),
 			func(object) bool { return true }), keyOf, informer.Config{}))
-		start(t, read.Run)
+		looptest.Start(t, read.Run)
 		synctest.Wait()
 		w := newWriter(t, controller.Config[string]{}, read)
 		w.write(t, objects, 2)
@@ -236,7 +237,7 @@ func TestAControllerThatCountsWhatItsCacheHasCreatesNothingTwice(t *testing.T) {
 			db := must(store.NewMemory(store.MemoryConfig{}))
 			servers := must(store.Open[int](db, "Server", store.Config[int]{}))
 			inf := must(informer.New(late{servers, time.Second}, store.Key, informer.Config{Name: "servers"}))
-			start(t, inf.Run)
+			looptest.Start(t, inf.Run)
 			n, failures := 0, 0
 			c, _ := newController(t, controller.Config[string]{StaleReads: stale}, func(ctx context.Context, _ string) (controller.Result, error) {
 				if inf.Indexer().Len() < 3 {
@@ -249,7 +250,7 @@ func TestAControllerThatCountsWhatItsCacheHasCreatesNothingTwice(t *testing.T) {
 				failures++
 				return controller.Result{}, nil
 			}, controller.Watches(inf, func(context.Context, store.Object[int]) ([]string, error) { return []string{"x"}, nil }))
-			r := start(t, c.Run)
+			r := looptest.Start(t, c.Run)
 			for range 100 {
 				c.Add("x")
 				time.Sleep(100 * time.Millisecond)
@@ -262,7 +263,7 @@ func TestAControllerThatCountsWhatItsCacheHasCreatesNothingTwice(t *testing.T) {
 				assert.Greater(t, failures, 50)
 			}
 			c.CheckInvariants(t)
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 			assertNoWorkers(t)
 		})
 	}

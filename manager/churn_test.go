@@ -14,7 +14,9 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
@@ -34,13 +36,13 @@ const (
 // noted is a part that notes when it starts and ends.
 type noted struct {
 	manager.Part
-	events     *log[string]
+	events     *looptest.Log[string]
 	start, end string
 }
 
 func (n noted) Run(ctx context.Context) error {
-	n.events.add(n.start)
-	defer n.events.add(n.end)
+	n.events.Add(n.start)
+	defer n.events.Add(n.end)
 	return n.Part.Run(ctx)
 }
 
@@ -55,7 +57,7 @@ func (n notedSource) Name() string { return n.Syncer.Name() }
 // churn is twenty controllers that outlive their managers, and what they know of the keys that they were asked for.
 type churn struct {
 	t           *testing.T
-	events      *log[string]
+	events      *looptest.Log[string]
 	store       *releasedLeases // of the present manager
 	objects     *source
 	mirror      *informer.Informer[string, object] // runs all the time
@@ -71,19 +73,19 @@ type churn struct {
 
 // releasedLeases notes when a lease is released.
 type releasedLeases struct {
-	*leases
-	events *log[string]
+	*memlease.Store
+	events *looptest.Log[string]
 }
 
 func (s *releasedLeases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
 	if bytes.Contains(e.Value, []byte(`"holder":""`)) {
-		s.events.add(leaseIsReleased)
+		s.events.Add(leaseIsReleased)
 	}
-	return s.leases.Update(ctx, e)
+	return s.Store.Update(ctx, e)
 }
 
 func newChurn(t *testing.T, n int) *churn {
-	events := &log[string]{}
+	events := &looptest.Log[string]{}
 	c := &churn{t: t, events: events, objects: newSource(), rand: rand.New(rand.NewPCG(1, 2))}
 	c.mirror = newInformer("mirror", c.objects)
 	for i := range n {
@@ -148,7 +150,7 @@ func (c *churn) ask() {
 // manager returns a manager of all controllers, of which some run on every replica.
 func (c *churn) manager(elected bool) *manager.Manager {
 	cfg := manager.Config{Logger: quiet}
-	cfg.BeforeRelease = func(context.Context) error { c.events.add(hookIsCalled); return nil }
+	cfg.BeforeRelease = func(context.Context) error { c.events.Add(hookIsCalled); return nil }
 	c.store = &releasedLeases{newLeases(), c.events}
 	if elected {
 		cfg.Election = election(c.store)
@@ -156,7 +158,7 @@ func (c *churn) manager(elected bool) *manager.Manager {
 	m, err := manager.New(cfg)
 	require.NoError(c.t, err)
 	fresh := newInformer("fresh", c.objects)
-	other := newFakeSource("other", &log[string]{})
+	other := newFakeSource("other", &looptest.Log[string]{})
 	require.NoError(c.t, m.Add(notedSource{noted{fresh, c.events, sourcesStart, sourcesEnd}, fresh}))
 	require.NoError(c.t, m.Add(notedSource{noted{other, c.events, sourcesStart, sourcesEnd}, other}))
 	for i := range c.controllers {
@@ -197,7 +199,7 @@ func checkOrder(t *testing.T, events []string) {
 func (c *churn) round(n int) (want []string) {
 	elected := n%2 == 0
 	m := c.manager(elected)
-	r := start(c.t, m.Run)
+	r := looptest.Start(c.t, m.Run)
 	want = []string{sourcesStart, controllersStart, controllersEnd, hookIsCalled, leaseIsReleased, sourcesEnd}
 	if !elected {
 		want = slices.Delete(want, 4, 5)
@@ -218,10 +220,10 @@ func (c *churn) round(n int) (want []string) {
 		c.ask()
 	case 3: // the lease is lost
 		synctest.Wait()
-		c.store.cut.Store(true)
+		cut(c.store.Store, true)
 		time.Sleep(20 * time.Second)
 		c.ask()
-		if c.store.cut.Store(false); elected {
+		if cut(c.store.Store, false); elected {
 			want = []string{sourcesStart, controllersStart, controllersEnd, sourcesEnd}
 		}
 	case 4: // some controllers come and go
@@ -233,23 +235,16 @@ func (c *churn) round(n int) (want []string) {
 		synctest.Wait()
 		want = slices.Concat(want[:1], []string{controllersStart, controllersEnd}, want[1:])
 	}
-	require.NoError(c.t, r.stop())
+	require.NoError(c.t, r.Stop())
 	m.CheckInvariants(c.t)
 	return want
 }
 
-// goroutines returns how many there are in the bubble. Unlike runtime.NumGoroutine it does not count those that have just
-// ended, or those of other tests.
+// goroutines returns how many there are in the bubble.
 func goroutines(t *testing.T) int {
 	t.Helper()
 	synctest.Wait()
-	stacks := make([]byte, 1<<16)
-	n := runtime.Stack(stacks, true)
-	require.Less(t, n, len(stacks), "there are so many goroutines that they cannot be counted")
-	header, _, _ := bytes.Cut(stacks[:n], []byte("]:\n"))
-	at := bytes.Index(header, []byte("synctest bubble "))
-	require.GreaterOrEqual(t, at, 0, "the bubble is not told: %s", header)
-	return bytes.Count(stacks[:n], slices.Concat(header[at:], []byte("]:\n")))
+	return len(looptest.Stacks(t))
 }
 
 // TestTwentyControllersStartedAndStoppedAThousandTimes runs one manager of the same twenty controllers after another, and
@@ -265,12 +260,12 @@ func TestTwentyControllersStartedAndStoppedAThousandTimes(t *testing.T) {
 	times = rounds(t, "MANAGER_ROUNDS", times)
 	synctest.Test(t, func(t *testing.T) {
 		c := newChurn(t, 20)
-		start(t, c.mirror.Run)
+		looptest.Start(t, c.mirror.Run)
 		before := goroutines(t)
 		for n := range times {
 			want := c.round(n)
 			require.Equal(t, before, goroutines(t), "after manager %d", n)
-			events := c.events.take()
+			events := c.events.Take()
 			if want == nil {
 				checkOrder(t, events)
 			} else {
@@ -279,9 +274,9 @@ func TestTwentyControllersStartedAndStoppedAThousandTimes(t *testing.T) {
 		}
 
 		c.calm = true
-		last := start(t, c.manager(false).Run)
+		last := looptest.Start(t, c.manager(false).Run)
 		time.Sleep(time.Minute)
-		require.NoError(t, last.stop())
+		require.NoError(t, last.Stop())
 		assert.Equal(t, c.asked, c.seen, "no key was lost")
 		assert.Equal(t, before, goroutines(t))
 	})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/wait"
@@ -25,10 +26,10 @@ import (
 var doubling = manager.Backoff(wait.Backoff{Duration: time.Second, Factor: 2, Cap: 8 * time.Second})
 
 // failing is a part that fails in all the ways, one after the other, each time after it has run for a while.
-func failing(events *log[time.Time], ran time.Duration) func(context.Context) error {
+func failing(events *looptest.Log[time.Time], ran time.Duration) func(context.Context) error {
 	var times atomic.Int64
 	return func(ctx context.Context) error {
-		events.add(time.Now())
+		events.Add(time.Now())
 		if wait.Sleep(ctx, ran) != nil {
 			return nil
 		}
@@ -55,17 +56,17 @@ func seconds(times []time.Time) (since []float64) {
 func TestAPartThatFailsIsStartedAgainAfterABackoff(t *testing.T) {
 	for _, kind := range []string{"source", "part"} {
 		bubble(t, string(kind), func(t *testing.T) {
-			starts := &log[time.Time]{}
+			starts := &looptest.Log[time.Time]{}
 			s := newStage(t, manager.Config{Restart: doubling})
 			if kind == "source" {
 				s.source.run = failing(starts, time.Second)
 			} else {
 				s.part.run = failing(starts, time.Second)
 			}
-			r := start(t, s.manager.Run)
+			r := looptest.Start(t, s.manager.Run)
 			time.Sleep(30*time.Second + 500*time.Millisecond)
 			s.manager.CheckInvariants(t)
-			assert.Equal(t, []float64{0, 2, 5, 10, 19, 28}, seconds(starts.take()), "1 s to run, and 1, 2, 4, 8, 8 s to wait")
+			assert.Equal(t, []float64{0, 2, 5, 10, 19, 28}, seconds(starts.Take()), "1 s to run, and 1, 2, 4, 8, 8 s to wait")
 			stats := s.manager.Stats().Parts
 			part := stats[0]
 			if kind == "part" {
@@ -75,10 +76,10 @@ func TestAPartThatFailsIsStartedAgainAfterABackoff(t *testing.T) {
 			assert.Equal(t, 1500*time.Millisecond, time.Since(part.Since))
 			assert.Equal(t, 5, part.Restarts)
 			require.ErrorContains(t, part.Err, "runtime.Goexit", "the sixth failure, as the second")
-			assert.False(t, r.ended())
-			require.NoError(t, r.stop(), "a failure that was mended is not returned")
+			assert.False(t, r.Ended())
+			require.NoError(t, r.Stop(), "a failure that was mended is not returned")
 			time.Sleep(time.Minute)
-			assert.Empty(t, starts.take())
+			assert.Empty(t, starts.Take())
 		})
 	}
 }
@@ -96,10 +97,10 @@ func TestAFailureAfterHealthIsAFirstOne(t *testing.T) {
 		{"as long as what is healthy", manager.Config{HealthyAfter: time.Hour}, time.Hour, []int{1, 1, 1}},
 	} {
 		bubble(t, test.name, func(t *testing.T) {
-			failures := &log[manager.Failure]{}
+			failures := &looptest.Log[manager.Failure]{}
 			test.cfg.Restart = func(f manager.Failure) (time.Duration, bool) {
-				failures.add(f)
-				if failures.len() == 3 {
+				failures.Add(f)
+				if failures.Len() == 3 {
 					return 0, false
 				}
 				return time.Second, true
@@ -108,7 +109,7 @@ func TestAFailureAfterHealthIsAFirstOne(t *testing.T) {
 			s.part.run = func(context.Context) error { time.Sleep(test.ran); return errBoom }
 			require.ErrorIs(t, s.manager.Run(t.Context()), errBoom)
 			var inARow []int
-			for _, f := range failures.take() {
+			for _, f := range failures.Take() {
 				assert.Equal(t, test.ran, f.Ran)
 				assert.Equal(t, "part", f.Kind)
 				assert.Equal(t, "part", f.Name)
@@ -122,17 +123,17 @@ func TestAFailureAfterHealthIsAFirstOne(t *testing.T) {
 
 func TestASourceThatHasNeverSyncedIsNotHealthyHoweverLongItHasRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inARow := &log[int]{}
+		inARow := &looptest.Log[int]{}
 		s := newStage(t, manager.Config{Restart: func(f manager.Failure) (time.Duration, bool) {
-			inARow.add(f.InARow)
+			inARow.Add(f.InARow)
 			return 0, true
 		}})
 		s.source.hold = true
 		s.source.run = func(ctx context.Context) error { return wait.Sleep(ctx, 90*time.Second) }
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(5 * time.Minute)
-		assert.Equal(t, []int{1, 2, 3}, inARow.take())
-		require.NoError(t, r.stop())
+		assert.Equal(t, []int{1, 2, 3}, inARow.Take())
+		require.NoError(t, r.Stop())
 	})
 }
 
@@ -165,7 +166,7 @@ func TestAManagerMayGoOnWithoutAPart(t *testing.T) {
 			Election: election(newLeases()),
 		})
 		require.NoError(t, err)
-		events := &log[string]{}
+		events := &looptest.Log[string]{}
 		bad := newFakeSource("bad", events)
 		bad.hold = true
 		bad.run = func(context.Context) error { return errBoom }
@@ -174,7 +175,7 @@ func TestAManagerMayGoOnWithoutAPart(t *testing.T) {
 		panics.run = func(context.Context) error { panic(errBoom) }
 		require.NoError(t, m.Add(panics))
 		require.NoError(t, m.Add(newFakePart("good", events)))
-		r := start(t, m.Run)
+		r := looptest.Start(t, m.Run)
 		time.Sleep(time.Minute)
 		m.CheckInvariants(t)
 		assert.Len(t, m.Stats().Parts, 2, "the good one and the election")
@@ -183,10 +184,10 @@ func TestAManagerMayGoOnWithoutAPart(t *testing.T) {
 		synctest.Wait()
 		assert.Contains(t, logged.String(), `msg="part failed, and is not started again" kind=source name=bad error=boom inARow=1`)
 		assert.Contains(t, logged.String(), "failure_test.go", "the stack of the panic")
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{
 			"bad starts", "bad stops", "panics starts", "panics stops", "good starts", "panics starts",
-		}, sortedHead(events.take(), 6))
+		}, sortedHead(events.Take(), 6))
 	})
 }
 
@@ -200,9 +201,9 @@ func sortedHead(events []string, n int) []string {
 
 func TestASourceThatIsLateIsEndedAndStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		failures := &log[manager.Failure]{}
+		failures := &looptest.Log[manager.Failure]{}
 		s := newStage(t, manager.Config{SyncTimeout: time.Minute, Restart: func(f manager.Failure) (time.Duration, bool) {
-			failures.add(f)
+			failures.Add(f)
 			return time.Second, true
 		}})
 		s.source.hold = true
@@ -214,16 +215,16 @@ func TestASourceThatIsLateIsEndedAndStartedAgain(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute + 500*time.Millisecond)
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.take())
-		failed := failures.take()
+		assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take())
+		failed := failures.Take()
 		require.Len(t, failed, 1)
 		require.ErrorIs(t, failed[0].Err, manager.ErrSyncTimeout)
 		assert.Equal(t, time.Minute, failed[0].Ran)
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"source starts", "part starts"}, s.events.take())
-		require.NoError(t, r.stop())
+		assert.Equal(t, []string{"source starts", "part starts"}, s.events.Take())
+		require.NoError(t, r.Stop())
 	})
 }
 
@@ -231,7 +232,7 @@ func TestASourceThatIsLateWhenItIsToldToEndIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, cancel := context.WithCancel(t.Context())
 		cancel()
-		source := newFakeSource("slow", &log[string]{})
+		source := newFakeSource("slow", &looptest.Log[string]{})
 		for range 50 { // both are true, and select takes either
 			require.ErrorIs(t, manager.AwaitSync(told, make(chan struct{}), 0, source.synced), manager.ErrSyncTimeout)
 		}
@@ -244,30 +245,30 @@ func TestASourceMayTakeAllTheTimeThatItNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{SyncTimeout: -1})
 		s.source.hold = true
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(1000 * time.Hour)
 		close(s.source.synced)
 		synctest.Wait()
-		assert.Equal(t, started, s.events.take())
-		require.NoError(t, r.stop())
+		assert.Equal(t, started, s.events.Take())
+		require.NoError(t, r.Stop())
 	})
 }
 
 func TestEverySourceThatDoesNotSyncIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		apps, sites := newFakeSource("apps", &log[string]{}), newFakeSource("sites", &log[string]{})
+		apps, sites := newFakeSource("apps", &looptest.Log[string]{}), newFakeSource("sites", &looptest.Log[string]{})
 		apps.hold, sites.hold = true, true
-		done := newFakeSource("done", &log[string]{})
+		done := newFakeSource("done", &looptest.Log[string]{})
 		m := must(manager.New(manager.Config{Logger: quiet}, apps, sites, done))
-		r := start(t, m.Run)
+		r := looptest.Start(t, m.Run)
 		time.Sleep(time.Minute)
 		require.EqualError(t, m.Ready(), `manager: not ready: the manager is syncing
 manager: not ready: source "apps" has not synced
 manager: not ready: source "sites" has not synced`)
-		<-r.done
-		require.ErrorIs(t, r.err, manager.ErrSyncTimeout)
+		<-r.Done()
+		require.ErrorIs(t, r.Stop(), manager.ErrSyncTimeout)
 		for _, name := range []string{"apps", "sites"} {
-			assert.ErrorContains(t, r.err, `manager: run source "`+name+`": manager: not synced in time: 2m0s have passed`)
+			assert.ErrorContains(t, r.Stop(), `manager: run source "`+name+`": manager: not synced in time: 2m0s have passed`)
 		}
 	})
 }
@@ -275,49 +276,49 @@ manager: not ready: source "sites" has not synced`)
 func TestAControllerThatBacksOffWhenItsTermEndsStartsWithTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
-		starts := &log[uint64]{}
+		starts := &looptest.Log[uint64]{}
 		s := newStage(t, manager.Config{Election: election(store), Restart: func(manager.Failure) (time.Duration, bool) {
 			return time.Hour, true
 		}})
 		s.part.run = func(ctx context.Context) error {
 			l, _ := leaderelect.FromContext(ctx)
-			starts.add(l.Term())
+			starts.Add(l.Term())
 			return errBoom
 		}
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(time.Minute)
-		store.cut.Store(false)
+		cut(store, false)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []uint64{1, 2}, starts.take())
-		assert.Equal(t, []string{"source starts", "part starts", "part stops", "part starts", "part stops"}, s.events.take())
+		assert.Equal(t, []uint64{1, 2}, starts.Take())
+		assert.Equal(t, []string{"source starts", "part starts", "part stops", "part starts", "part stops"}, s.events.Take())
 		require.NoError(t, s.manager.Remove(t.Context(), "part"), "also while it backs off")
 		time.Sleep(2 * time.Hour)
-		assert.Empty(t, starts.take())
-		require.NoError(t, r.stop())
+		assert.Empty(t, starts.Take())
+		require.NoError(t, r.Stop())
 	})
 }
 
 func TestAnElectionThatFailsIsStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		failures := &log[manager.Failure]{}
+		failures := &looptest.Log[manager.Failure]{}
 		s := newStage(t, manager.Config{Election: election(newLeases()), Restart: func(f manager.Failure) (time.Duration, bool) {
-			failures.add(f)
+			failures.Add(f)
 			return time.Minute, true
 		}})
-		other := start(t, s.manager.Elector().Run) // whoever else has it
+		other := looptest.Start(t, s.manager.Elector().Run) // whoever else has it
 		synctest.Wait()
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(30 * time.Second)
-		other.stop()
+		other.Stop()
 		time.Sleep(time.Minute)
-		failed := failures.take()
+		failed := failures.Take()
 		require.Len(t, failed, 1)
 		require.ErrorIs(t, failed[0].Err, leaderelect.ErrRunning)
 		assert.Equal(t, "election", failed[0].Kind)
 		assert.Equal(t, "lock", failed[0].Name)
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 	})
 }
 
@@ -327,7 +328,7 @@ func TestAnRestartThatPanicsStopsEverything(t *testing.T) {
 		s.part.run = func(context.Context) error { return errBoom }
 		err := s.manager.Run(t.Context())
 		require.EqualError(t, err, "manager: run part \"part\": boom\nmanager: Config.Restart: wait: recover from panic: what now")
-		assert.Equal(t, "source stops", s.events.take()[4])
+		assert.Equal(t, "source stops", s.events.Take()[4])
 	})
 }
 
@@ -339,15 +340,15 @@ func TestTheEndOfAPartThatIsToldToEndIsNoFailure(t *testing.T) {
 			return 0, false
 		}})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); return errBoom }
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(time.Minute)
-		store.cut.Store(false)
+		cut(store, false)
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, s.manager.Remove(t.Context(), "part"), errBoom)
 		require.NoError(t, s.manager.Add(s.part))
 		synctest.Wait()
-		require.ErrorIs(t, r.stop(), errBoom)
+		require.ErrorIs(t, r.Stop(), errBoom)
 	})
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/require"
 )
@@ -20,11 +22,11 @@ type fakeSource struct {
 	synced chan struct{}
 	once   sync.Once // closes synced
 	hold   bool      // Run does not close synced
-	events *log[string]
+	events *looptest.Log[string]
 	run    func(ctx context.Context) error // what it does; nil waits for ctx
 }
 
-func newFakeSource(name string, events *log[string]) *fakeSource {
+func newFakeSource(name string, events *looptest.Log[string]) *fakeSource {
 	return &fakeSource{name: name, synced: make(chan struct{}), events: events}
 }
 
@@ -32,8 +34,8 @@ func (s *fakeSource) Name() string            { return s.name }
 func (s *fakeSource) Synced() <-chan struct{} { return s.synced }
 
 func (s *fakeSource) Run(ctx context.Context) error {
-	s.events.add(s.name + " starts")
-	defer s.events.add(s.name + " stops")
+	s.events.Add(s.name + " starts")
+	defer s.events.Add(s.name + " stops")
 	if !s.hold {
 		s.once.Do(func() { close(s.synced) })
 	}
@@ -48,7 +50,7 @@ func (s *fakeSource) Run(ctx context.Context) error {
 type fakePart struct {
 	name    string
 	sources []controller.Source
-	events  *log[string]
+	events  *looptest.Log[string]
 	run     func(ctx context.Context) error // what it does; nil waits for ctx and drains
 }
 
@@ -56,40 +58,40 @@ func (r *fakePart) Name() string                 { return r.name }
 func (r *fakePart) Sources() []controller.Source { return r.sources }
 
 func (r *fakePart) Run(ctx context.Context) error {
-	r.events.add(r.name + " starts")
-	defer r.events.add(r.name + " stops")
+	r.events.Add(r.name + " starts")
+	defer r.events.Add(r.name + " stops")
 	if r.run != nil {
 		return r.run(ctx)
 	}
 	<-ctx.Done()
 	if l, ok := leaderelect.FromContext(ctx); !ok || l.Err() == nil {
 		time.Sleep(time.Second)
-		r.events.add(r.name + " drained")
+		r.events.Add(r.name + " drained")
 	}
 	return nil
 }
 
-func newFakePart(name string, events *log[string], sources ...controller.Source) *fakePart {
+func newFakePart(name string, events *looptest.Log[string], sources ...controller.Source) *fakePart {
 	return &fakePart{name: name, events: events, sources: sources}
 }
 
 // watchedLeases notes each write while notes is set.
 type watchedLeases struct {
-	*leases
-	events *log[string]
+	*memlease.Store
+	events *looptest.Log[string]
 	notes  atomic.Bool
 }
 
 func (s *watchedLeases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
 	if s.notes.Load() {
-		s.events.add("lease is written")
+		s.events.Add("lease is written")
 	}
-	return s.leases.Update(ctx, e)
+	return s.Store.Update(ctx, e)
 }
 
 // fakeStage is a manager with a source and a part that note what happens, as BeforeRelease does.
 type fakeStage struct {
-	events  *log[string]
+	events  *looptest.Log[string]
 	source  *fakeSource
 	part    *fakePart
 	hook    func(ctx context.Context) error // called by BeforeRelease, if not nil
@@ -98,11 +100,11 @@ type fakeStage struct {
 
 func newStage(t *testing.T, cfg manager.Config) *fakeStage {
 	t.Helper()
-	events := &log[string]{}
+	events := &looptest.Log[string]{}
 	s := &fakeStage{events: events, source: newFakeSource("source", events), part: newFakePart("part", events)}
 	cfg.Logger = cmp.Or(cfg.Logger, quiet)
 	cfg.BeforeRelease = func(ctx context.Context) error {
-		events.add("hook")
+		events.Add("hook")
 		if s.hook != nil {
 			return s.hook(ctx)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/assert"
@@ -53,12 +54,12 @@ func TestCheckAsksThePartsThatRunAndJoinsWhatTheySay(t *testing.T) {
 		silent := &checkedSource{fakeSource: newFakeSource("silent", s.events), err: errors.New("silent for 1h")}
 		require.NoError(t, s.manager.Add(silent))
 		require.NoError(t, s.manager.Check(), "nothing runs")
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
 		require.EqualError(t, s.manager.Check(), `manager: check source "silent": silent for 1h`)
 		assert.Zero(t, c.asked.Load(), "it does not run in a standby")
 
-		other.stop()
+		other.Stop()
 		time.Sleep(time.Minute)
 		err := s.manager.Check()
 		require.ErrorIs(t, err, errBoom)
@@ -73,10 +74,10 @@ func TestCheckAsksThePartsThatRunAndJoinsWhatTheySay(t *testing.T) {
 		require.NoError(t, s.manager.Ready())
 
 		c.sick.Store(&errBoom)
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		require.ErrorIs(t, s.manager.Check(), errBoom, "it still drains")
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		require.NoError(t, s.manager.Check(), "nothing runs")
 	})
 }
@@ -84,7 +85,7 @@ func TestCheckAsksThePartsThatRunAndJoinsWhatTheySay(t *testing.T) {
 func TestAPartThatDoesNotRunHasNothingToAnswerFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Restart: doubling})
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		late := newFakeSource("late", s.events)
 		late.hold = true
@@ -110,14 +111,14 @@ func TestCheckNoticesWorkThatGoesOnAfterTheLeaseIsLost(t *testing.T) {
 		cfg.OnStepDownOverrun = func(*leaderelect.Leadership) {}
 		s := newStage(t, manager.Config{Election: cfg})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Hour); return nil }
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(14 * time.Second)
 		require.NoError(t, s.manager.Check())
 		time.Sleep(2 * time.Second)
 		require.ErrorContains(t, s.manager.Check(), `manager: check election "lock": leaderelect: check "lock": `)
-		require.ErrorIs(t, r.stop(), manager.ErrStopTimeout)
+		require.ErrorIs(t, r.Stop(), manager.ErrStopTimeout)
 		time.Sleep(time.Hour) // it must not be left in the bubble
 	})
 }
@@ -140,7 +141,7 @@ func TestReadyNamesWhatIsMissing(t *testing.T) {
 		}
 		m := s.manager
 		require.EqualError(t, m.Ready(), "manager: not ready: the manager is new")
-		r := start(t, m.Run)
+		r := looptest.Start(t, m.Run)
 		synctest.Wait()
 		require.EqualError(t, m.Ready(), "manager: not ready: the manager is syncing\nmanager: not ready: source \"source\" has not synced")
 		require.NoError(t, m.Check(), "it is alive")
@@ -155,7 +156,7 @@ func TestReadyNamesWhatIsMissing(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, m.Ready(), "a later part does not count until it fails")
 
-		other.stop()
+		other.Stop()
 		time.Sleep(time.Minute)
 		require.NoError(t, m.Ready())
 		fail <- errBoom
@@ -167,16 +168,16 @@ func TestReadyNamesWhatIsMissing(t *testing.T) {
 		require.NoError(t, m.Ready(), "it runs again")
 		assert.ErrorIs(t, m.Stats().Parts[1].Err, errBoom)
 
-		r.cancel()
+		r.Cancel()
 		require.EqualError(t, m.Ready(), "manager: not ready: the manager is stopping")
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		require.EqualError(t, m.Ready(), "manager: not ready: the manager is ended")
 	})
 }
 
 func TestALeaderThatResignsDrainsAndCallsBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &watchedLeases{leases: newLeases()}
+		store := &watchedLeases{Store: newLeases()}
 		s := newStage(t, manager.Config{Election: election(store)})
 		store.events = s.events
 		s.hook = func(ctx context.Context) error {
@@ -186,20 +187,20 @@ func TestALeaderThatResignsDrainsAndCallsBeforeRelease(t *testing.T) {
 			return nil
 		}
 		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere", s.events))))
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		started := s.events.take() // an election without a rival takes no time, so the two controllers start in any order
+		started := s.events.Take() // an election without a rival takes no time, so the two controllers start in any order
 		assert.Equal(t, "source starts", started[0])
 		assert.ElementsMatch(t, []string{"everywhere starts", "part starts"}, started[1:])
 		require.NoError(t, s.manager.Elector().Resign(t.Context(), time.Hour))
 		synctest.Wait()
-		assert.Equal(t, []string{"part drained", "part stops", "hook", "lease is written"}, s.events.take())
+		assert.Equal(t, []string{"part drained", "part stops", "hook", "lease is written"}, s.events.Take())
 		assert.Equal(t, "standby", s.manager.Stats().Stage)
 		require.NoError(t, s.manager.Ready())
 		store.notes.Store(false)
 		time.Sleep(2 * time.Hour)
-		assert.Equal(t, []string{"part starts"}, s.events.take(), "it leads again")
+		assert.Equal(t, []string{"part starts"}, s.events.Take(), "it leads again")
 		s.manager.CheckInvariants(t)
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
@@ -29,18 +30,18 @@ func TestAPartThatIgnoresItsContextDoesNotHoldUpTheManagerForever(t *testing.T) 
 		s := newStage(t, manager.Config{})
 		run, hear := deaf(t)
 		s.part.run = run
-		require.NoError(t, s.manager.Add(manager.At(manager.Always, &fakePart{name: "everywhere", events: &log[string]{}, run: run})))
+		require.NoError(t, s.manager.Add(manager.At(manager.Always, &fakePart{name: "everywhere", events: &looptest.Log[string]{}, run: run})))
 		require.NoError(t, s.manager.Add(newFakePart("good", s.events)))
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		s.events.take()
+		s.events.Take()
 		began := time.Now()
-		err := r.stop()
+		err := r.Stop()
 		assert.Equal(t, 63*time.Second, time.Since(began))
 		require.ErrorIs(t, err, manager.ErrStopTimeout)
 		require.EqualError(t, err, `manager: run part "part": it has not returned: manager: not stopped in time: 1m3s have passed
 manager: run part "everywhere": it has not returned: manager: not stopped in time: 1m3s have passed`)
-		assert.Equal(t, []string{"good drained", "good stops", "source stops"}, s.events.take(), "no BeforeRelease: the parts have not ended")
+		assert.Equal(t, []string{"good drained", "good stops", "source stops"}, s.events.Take(), "no BeforeRelease: the parts have not ended")
 		s.manager.CheckInvariants(t)
 		assert.Equal(t, "stopping", s.manager.Stats().Parts[1].State)
 		assert.Equal(t, began, s.manager.Stats().Parts[1].Since)
@@ -61,21 +62,21 @@ func TestALeaseIsNotReleasedWhileAPartThatWasLeftBehindGoesOn(t *testing.T) {
 		s := newStage(t, manager.Config{Election: cfg, StopTimeout: 10 * time.Second})
 		run, hear := deaf(t)
 		s.part.run = run
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		other := newStage(t, manager.Config{Election: election(store)})
-		start(t, other.manager.Run)
-		s.events.take()
+		looptest.Start(t, other.manager.Run)
+		s.events.Take()
 		began := time.Now()
-		require.EqualError(t, r.stop(),
+		require.EqualError(t, r.Stop(),
 			`manager: run part "part": it has not returned: manager: not stopped in time: 13s have passed`)
 		assert.LessOrEqual(t, time.Since(began), 20*time.Second)
-		assert.Equal(t, []string{"source stops"}, s.events.take())
-		assert.Equal(t, []string{"source starts"}, other.events.take(), "the lease is held")
+		assert.Equal(t, []string{"source stops"}, s.events.Take())
+		assert.Equal(t, []string{"source starts"}, other.events.Take(), "the lease is held")
 		assert.Zero(t, overruns.Load())
 
 		time.Sleep(time.Minute) // nobody renews the lease any more
-		assert.Equal(t, []string{"part starts"}, other.events.take())
+		assert.Equal(t, []string{"part starts"}, other.events.Take())
 		assert.EqualValues(t, 1, overruns.Load())
 		require.ErrorContains(t, s.manager.Check(), `manager: check part "part": `)
 		hear()
@@ -90,33 +91,33 @@ func TestWhatDoesNotReturnInTheEndIsNamed(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		run, _ := deaf(t)
 		s.source.run = run
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		require.EqualError(t, r.stop(), `manager: run source "source"`+limit+`1m3s have passed`)
-		assert.Equal(t, []string{"part starts", "part drained", "part stops", "hook"}, s.events.take()[1:])
+		require.EqualError(t, r.Stop(), `manager: run source "source"`+limit+`1m3s have passed`)
+		assert.Equal(t, []string{"part starts", "part drained", "part stops", "hook"}, s.events.Take()[1:])
 	})
 	bubble(t, "a source that has not synced", func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		run, _ := deaf(t)
 		s.source.hold, s.source.run = true, run
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		require.EqualError(t, r.stop(), `manager: run source "source"`+limit+`1m3s have passed`)
+		require.EqualError(t, r.Stop(), `manager: run source "source"`+limit+`1m3s have passed`)
 	})
 	bubble(t, "BeforeRelease", func(t *testing.T) {
-		store := &watchedLeases{leases: newLeases()}
+		store := &watchedLeases{Store: newLeases()}
 		s := newStage(t, manager.Config{Election: election(store)})
 		store.events = s.events
 		run, hear := deaf(t)
 		s.hook = run
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		s.events.take()
-		r.cancel()
+		s.events.Take()
+		r.Cancel()
 		time.Sleep(time.Minute) // the leader renews its lease while it drains
 		store.notes.Store(true)
-		require.EqualError(t, r.stop(), `manager: call BeforeRelease`+limit+`1m3s have passed`)
-		events := s.events.take()
+		require.EqualError(t, r.Stop(), `manager: call BeforeRelease`+limit+`1m3s have passed`)
+		events := s.events.Take()
 		assert.Equal(t, []string{"part drained", "part stops"}, events[:2])
 		assert.Contains(t, events, "source stops")
 		_, held := s.manager.Elector().Leader()
@@ -129,23 +130,23 @@ func TestWhatDoesNotReturnInTheEndIsNamed(t *testing.T) {
 		cfg.OnStepDownOverrun = func(*leaderelect.Leadership) {}
 		cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { _ = run(nil) }
 		s := newStage(t, manager.Config{Election: cfg})
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		require.EqualError(t, r.stop(), `manager: run election "lock"`+limit+`1m6s have passed`)
-		assert.Contains(t, s.events.take(), "source stops")
+		require.EqualError(t, r.Stop(), `manager: run election "lock"`+limit+`1m6s have passed`)
+		assert.Contains(t, s.events.Take(), "source stops")
 	})
 	bubble(t, "a part that was removed", func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		run, hear := deaf(t)
 		s.part.run = run
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorContains(t, s.manager.Remove(ended, "part"), "has not ended yet")
 		time.Sleep(time.Hour)
 		require.EqualError(t, s.manager.Check(), `manager: check part "part": it was told to end 1h0m0s ago, and has not returned`)
-		require.EqualError(t, r.stop(), `manager: run part "part"`+limit+`1m3s have passed`)
+		require.EqualError(t, r.Stop(), `manager: run part "part"`+limit+`1m3s have passed`)
 		hear()
 		synctest.Wait()
 		require.NoError(t, s.manager.Check())
@@ -156,15 +157,15 @@ func TestWhatDoesNotReturnInTheEndIsNamed(t *testing.T) {
 			return time.Duration(len(errText(run(nil)))), true
 		}})
 		s.part.run = func(context.Context) error { return errBoom }
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		require.EqualError(t, r.stop(), `manager: run part "part"`+limit+`1m3s have passed`)
+		require.EqualError(t, r.Stop(), `manager: run part "part"`+limit+`1m3s have passed`)
 	})
 	bubble(t, "a part that shares its keys", func(t *testing.T) {
 		run, hear := deaf(t)
 		s := newSharedWork(t, shard.Config{Slots: 1}, func(context.Context, int) { _ = run(nil) })
 		<-s.terms[0]
-		require.EqualError(t, s.stop(), `manager: run part "shared"`+limit+`1m3s have passed`)
+		require.EqualError(t, s.Stop(), `manager: run part "shared"`+limit+`1m3s have passed`)
 		assert.Zero(t, s.exits.Load())
 		hear()
 	})
@@ -182,22 +183,22 @@ func TestAStopWithoutALimitWaits(t *testing.T) {
 		s := newStage(t, manager.Config{StopTimeout: -1})
 		run, hear := deaf(t)
 		s.part.run = run
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		time.Sleep(24 * time.Hour)
-		assert.False(t, r.ended())
+		assert.False(t, r.Ended())
 		hear()
-		require.NoError(t, r.stop())
-		assert.Contains(t, s.events.take(), "hook")
+		require.NoError(t, r.Stop())
+		assert.Contains(t, s.events.Take(), "hook")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{StopTimeout: -1})
 		s.hook = func(ctx context.Context) error { return wait.Sleep(ctx, 24*time.Hour) }
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		began := time.Now()
-		require.NoError(t, r.stop(), "nor does the context of BeforeRelease end")
+		require.NoError(t, r.Stop(), "nor does the context of BeforeRelease end")
 		assert.GreaterOrEqual(t, time.Since(began), 24*time.Hour)
 	})
 }
@@ -222,9 +223,9 @@ func TestTheContextOfBeforeReleaseEndsWhenTheStopHasLastedTooLong(t *testing.T) 
 					lasted = time.Since(began)
 					return context.Cause(ctx)
 				}
-				r := start(t, s.manager.Run)
+				r := looptest.Start(t, s.manager.Run)
 				synctest.Wait()
-				err := r.stop()
+				err := r.Stop()
 				if !elected || drain < 20*time.Second {
 					require.ErrorIs(t, err, manager.ErrStopTimeout)
 					assert.Equal(t, left, lasted)
@@ -254,10 +255,10 @@ func TestALeaderDrainsForAsLongAsTheStopMayTakeUnlessItSaysOtherwise(t *testing.
 				assert.ErrorIs(t, l.Err(), leaderelect.ErrDrainTimeout)
 				return nil
 			}
-			r := start(t, s.manager.Run)
+			r := looptest.Start(t, s.manager.Run)
 			synctest.Wait()
 			began := time.Now()
-			_ = r.stop() // at 63 s it is too late, or just in time
+			_ = r.Stop() // at 63 s it is too late, or just in time
 			synctest.Wait()
 			assert.Equal(t, want, ended.Sub(began))
 		})

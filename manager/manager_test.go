@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
@@ -37,42 +38,42 @@ func TestSourcesStartAndSyncThenControllersRunAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		s.source.hold = true
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"source starts"}, s.events.take())
+		assert.Equal(t, []string{"source starts"}, s.events.Take())
 		close(s.source.synced)
 		synctest.Wait()
-		assert.Equal(t, []string{"part starts"}, s.events.take())
+		assert.Equal(t, []string{"part starts"}, s.events.Take())
 		time.Sleep(time.Hour)
-		assert.Empty(t, s.events.take())
-		require.NoError(t, r.stop())
+		assert.Empty(t, s.events.Take())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{
 			"part drained", "part stops", "hook", "source stops",
-		}, s.events.take())
+		}, s.events.Take())
 	})
 }
 
 func TestTheLeaseIsReleasedAfterBeforeReleaseAndBeforeTheSourcesStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &watchedLeases{leases: newLeases()}
+		store := &watchedLeases{Store: newLeases()}
 		stoppedLeading := false
 		cfg := election(store)
 		cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { stoppedLeading = true }
 		s := newStage(t, manager.Config{Election: cfg})
 		store.events = s.events
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		assert.Equal(t, started, s.events.take())
+		assert.Equal(t, started, s.events.Take())
 		s.hook = func(ctx context.Context) error {
 			store.notes.Store(true)
 			_, ok := leaderelect.FromContext(ctx)
 			assert.True(t, ok)
 			return nil
 		}
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{
 			"part drained", "part stops", "hook", "lease is written", "source stops",
-		}, s.events.take())
+		}, s.events.Take())
 		assert.True(t, stoppedLeading, "the callbacks of the user are called")
 		assert.Nil(t, cfg.OnStartedLeading, "the configuration of the user is as it was")
 	})
@@ -83,18 +84,18 @@ func TestAStandbyKeepsItsCachesWarmAndTakesOver(t *testing.T) {
 		store := newLeases()
 		first := newStage(t, manager.Config{Election: election(store)})
 		second := newStage(t, manager.Config{Election: election(store)})
-		r := start(t, first.manager.Run)
+		r := looptest.Start(t, first.manager.Run)
 		time.Sleep(time.Second)
-		r2 := start(t, second.manager.Run)
+		r2 := looptest.Start(t, second.manager.Run)
 		time.Sleep(time.Hour)
-		assert.Equal(t, started, first.events.take())
-		assert.Equal(t, []string{"source starts"}, second.events.take())
+		assert.Equal(t, started, first.events.Take())
+		assert.Equal(t, []string{"source starts"}, second.events.Take())
 
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 		time.Sleep(3 * time.Second) // the lease was released: no need to wait until it expires
-		assert.Equal(t, []string{"part starts"}, second.events.take())
-		require.NoError(t, r2.stop())
-		assert.Equal(t, stopped, second.events.take())
+		assert.Equal(t, []string{"part starts"}, second.events.Take())
+		require.NoError(t, r2.Stop())
+		assert.Equal(t, stopped, second.events.Take())
 	})
 }
 
@@ -102,19 +103,19 @@ func TestALostLeadershipStopsTheControllersAndTheManagerCampaignsAgain(t *testin
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		s := newStage(t, manager.Config{Election: election(store)})
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		assert.Equal(t, started, s.events.take())
+		assert.Equal(t, started, s.events.Take())
 		for range 3 {
-			store.cut.Store(true)
+			cut(store, true)
 			time.Sleep(time.Minute)
-			assert.Equal(t, lost, s.events.take(), "no drain, no BeforeRelease, and the source goes on")
-			store.cut.Store(false)
+			assert.Equal(t, lost, s.events.Take(), "no drain, no BeforeRelease, and the source goes on")
+			cut(store, false)
 			time.Sleep(time.Minute)
-			assert.Equal(t, []string{"part starts"}, s.events.take())
+			assert.Equal(t, []string{"part starts"}, s.events.Take())
 		}
-		require.NoError(t, r.stop())
-		assert.Equal(t, stopped, s.events.take())
+		require.NoError(t, r.Stop())
+		assert.Equal(t, stopped, s.events.Take())
 	})
 }
 
@@ -126,21 +127,21 @@ func TestAControllerThatFailsWhenTheLeadershipIsLostDoesNotStopTheManager(t *tes
 			<-ctx.Done()
 			return errBoom
 		}
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(time.Minute)
-		store.cut.Store(false)
+		cut(store, false)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"source starts", "part starts", "part stops", "part starts"}, s.events.take())
-		require.EqualError(t, r.stop(), `manager: run part "part": boom`, "once: for the term that was stopped")
+		assert.Equal(t, []string{"source starts", "part starts", "part stops", "part starts"}, s.events.Take())
+		require.EqualError(t, r.Stop(), `manager: run part "part": boom`, "once: for the term that was stopped")
 	})
 }
 
 func TestSourcesThatDoNotSyncInTimeAreNamedAndNothingElseStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
-		other := newFakeSource("other", &log[string]{})
+		other := newFakeSource("other", &looptest.Log[string]{})
 		other.hold = true
 		s.manager.Add(other)
 		began := time.Now()
@@ -148,18 +149,18 @@ func TestSourcesThatDoNotSyncInTimeAreNamedAndNothingElseStarts(t *testing.T) {
 		require.ErrorIs(t, err, manager.ErrSyncTimeout)
 		assert.Equal(t, 2*time.Minute, time.Since(began))
 		require.EqualError(t, err, `manager: run source "other": manager: not synced in time: 2m0s have passed`)
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.take())
+		assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take())
 	})
 }
 
 func TestAManagerRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		require.EqualError(t, s.manager.Run(t.Context()), "manager: run: the manager has run already: make a new one")
-		assert.False(t, r.ended())
-		require.NoError(t, r.stop())
+		assert.False(t, r.Ended())
+		require.NoError(t, r.Stop())
 		require.EqualError(t, s.manager.Run(t.Context()), "manager: run: the manager has run already: make a new one")
 	})
 }
@@ -168,10 +169,10 @@ func TestAManagerOfNothingWaitsForItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := manager.New(manager.Config{})
 		require.NoError(t, err)
-		r := start(t, m.Run)
+		r := looptest.Start(t, m.Run)
 		time.Sleep(time.Hour)
-		assert.False(t, r.ended())
-		require.NoError(t, r.stop())
+		assert.False(t, r.Ended())
+		require.NoError(t, r.Stop())
 	})
 }
 
@@ -184,18 +185,18 @@ func TestTheElectionLogsWhereTheManagerDoesUnlessItHasALoggerOfItsOwn(t *testing
 	} {
 		for _, own := range []bool{false, true} {
 			bubble(t, fmt.Sprint(name, " ", own), func(t *testing.T) {
-				mine, theirs := &logText{}, &logText{}
+				mine, theirs := &looptest.Text{}, &looptest.Text{}
 				lease := leaderelect.Config{Store: newLeases(), Key: "lock"}
 				if own {
-					lease.Logger = textLogger(theirs)
+					lease.Logger = looptest.Logger(theirs)
 				}
-				cfg := manager.Config{Logger: textLogger(mine)}
+				cfg := manager.Config{Logger: looptest.Logger(mine)}
 				configure(&cfg, lease)
 				m, err := manager.New(cfg)
 				require.NoError(t, err)
-				r := start(t, m.Run)
+				r := looptest.Start(t, m.Run)
 				time.Sleep(time.Minute)
-				require.NoError(t, r.stop())
+				require.NoError(t, r.Stop())
 				assert.Equal(t, !own, strings.Contains(mine.String(), "leadership began"))
 				assert.Equal(t, own, strings.Contains(theirs.String(), "leadership began"))
 			})

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/assert"
@@ -53,7 +54,7 @@ func TestTheOrderOfAManagerHoldsWhateverHappens(t *testing.T) {
 func managerModel(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := &managedWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), hear: make(chan struct{})}
-	w.store = &releases{leases: newLeases(), w: w}
+	w.store = &releases{Store: newLeases(), w: w}
 	elect := election(w.store)
 	elect.OnStepDownOverrun = func(*leaderelect.Leadership) {} // and not the end of the process
 	m, err := manager.New(manager.Config{
@@ -73,7 +74,7 @@ func managerModel(t *testing.T, seed uint64) {
 		}
 	}
 
-	running := start(t, m.Run)
+	running := looptest.Start(t, m.Run)
 	steps := r.IntN(80)
 	for range steps {
 		switch r.IntN(10) {
@@ -110,7 +111,7 @@ func managerModel(t *testing.T, seed uint64) {
 	}
 	w.locked(func() { w.stopping = true })
 	began := time.Now()
-	err = running.stop()
+	err = running.Stop()
 	w.locked(func() { w.ended = true })
 	synctest.Wait()
 	m.CheckInvariants(t)
@@ -213,11 +214,11 @@ func removeSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand)
 }
 
 // checkRest checks what runs when nothing has happened for a long time.
-func checkRest(t *testing.T, w *managedWorld, m *manager.Manager, running *running) {
+func checkRest(t *testing.T, w *managedWorld, m *manager.Manager, running *looptest.Running) {
 	m.CheckInvariants(t)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	assert.Equal(t, w.stopping, running.ended())
+	assert.Equal(t, w.stopping, running.Ended())
 	w.sweepLocked()
 	stats := m.Stats()
 	if w.stopping {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/assert"
@@ -19,9 +21,9 @@ import (
 // ledStage is a fakeStage that leads.
 type ledStage struct {
 	*fakeStage
-	*running
-	store *leases
-	out   *logText // what the manager logs
+	*looptest.Running
+	store *memlease.Store
+	out   *looptest.Text // what the manager logs
 	exits atomic.Int64
 	term  chan *leaderelect.Leadership // of the part, when it has begun
 }
@@ -31,10 +33,10 @@ func newLedStage(
 	t *testing.T, configure func(*leaderelect.Config), work func(ctx context.Context), others ...manager.Part,
 ) *ledStage {
 	t.Helper()
-	s := &ledStage{store: newLeases(), out: &logText{}, term: make(chan *leaderelect.Leadership, 1)}
+	s := &ledStage{store: newLeases(), out: &looptest.Text{}, term: make(chan *leaderelect.Leadership, 1)}
 	cfg := election(s.store)
 	configure(cfg)
-	s.fakeStage = newStage(t, manager.Config{Election: cfg, Logger: textLogger(s.out)})
+	s.fakeStage = newStage(t, manager.Config{Election: cfg, Logger: looptest.Logger(s.out)})
 	require.NoError(t, s.manager.Add(others...))
 	s.manager.SetExit(func(*leaderelect.Leadership) { s.exits.Add(1) })
 	s.part.run = func(ctx context.Context) error {
@@ -43,7 +45,7 @@ func newLedStage(
 		work(ctx)
 		return nil
 	}
-	s.running = start(t, s.manager.Run)
+	s.Running = looptest.Start(t, s.manager.Run)
 	return s
 }
 
@@ -53,16 +55,16 @@ func asItIs(*leaderelect.Config) {}
 // lose takes the lease away. It returns when the part was told to end.
 func (s *ledStage) lose() *leaderelect.Leadership {
 	l := <-s.term
-	s.store.cut.Store(true)
+	cut(s.store, true)
 	<-l.Context().Done()
 	synctest.Wait()
 	return l
 }
 
 func TestAManagerEndsTheProcessWhenAPartGoesOnAlthoughAnotherMayLead(t *testing.T) {
-	check := func(t *testing.T, store *leases, exits *atomic.Int64, out *logText) {
+	check := func(t *testing.T, store *memlease.Store, exits *atomic.Int64, out *looptest.Text) {
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(12 * time.Second)
 		assert.Zero(t, exits.Load())
 		time.Sleep(2 * time.Second)
@@ -71,20 +73,20 @@ func TestAManagerEndsTheProcessWhenAPartGoesOnAlthoughAnotherMayLead(t *testing.
 	}
 	bubble(t, "election", func(t *testing.T) {
 		run, hear := deaf(t)
-		innocent := manager.At(manager.Always, newFakePart("innocent", &log[string]{}))
+		innocent := manager.At(manager.Always, newFakePart("innocent", &looptest.Log[string]{}))
 		s := newLedStage(t, asItIs, func(context.Context) { _ = run(nil) }, innocent)
 		check(t, s.store, &s.exits, s.out)
 		assert.Contains(t, s.out.String(), "[part]")
 		assert.NotContains(t, s.out.String(), "innocent")
 		hear()
-		_ = s.stop()
+		_ = s.Stop()
 	})
 	bubble(t, "slots", func(t *testing.T) {
 		run, hear := deaf(t)
 		s := newSharedWork(t, shard.Config{Slots: 1}, func(context.Context, int) { _ = run(nil) })
 		check(t, s.store, &s.exits, s.out)
 		hear()
-		_ = s.stop()
+		_ = s.Stop()
 	})
 }
 
@@ -98,7 +100,7 @@ func TestPartsThatWereJustToldToEndHaveAMomentBeforeTheProcessEnds(t *testing.T)
 			s.manager.Overrun(l)
 			assert.Equal(t, min(lasts, time.Second), time.Since(began))
 			assert.Equal(t, ends, s.exits.Load() == 1)
-			_ = s.stop()
+			_ = s.Stop()
 		})
 	}
 }
@@ -106,7 +108,7 @@ func TestPartsThatWereJustToldToEndHaveAMomentBeforeTheProcessEnds(t *testing.T)
 // The moment counts from the time at which the last of the parts was told.
 func TestAPartThatIsRemovedForLongTakesNoMomentFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		removed := newFakePart("removed", &log[string]{})
+		removed := newFakePart("removed", &looptest.Log[string]{})
 		removed.run = func(ctx context.Context) error {
 			l, _ := leaderelect.FromContext(ctx)
 			<-l.Context().Done()
@@ -122,7 +124,7 @@ func TestAPartThatIsRemovedForLongTakesNoMomentFromTheOthers(t *testing.T) {
 		s.manager.Overrun(l)
 		assert.Equal(t, 900*time.Millisecond, time.Since(began))
 		assert.Zero(t, s.exits.Load())
-		_ = s.stop()
+		_ = s.Stop()
 	})
 }
 
@@ -135,13 +137,13 @@ func TestTheProcessDoesNotEndWhenTheFirstTermIsLostBeforeItsWorkBegins(t *testin
 			cfg.Hooks.StartedLeading = func(uint64) { _ = run(nil) }
 		}, func(context.Context) { began = true })
 		synctest.Wait()
-		s.store.cut.Store(true)
+		cut(s.store, true)
 		time.Sleep(20 * time.Second)
 		assert.Zero(t, s.exits.Load(), "nothing has begun")
 		hear()
 		synctest.Wait()
 		assert.False(t, began)
-		require.NoError(t, s.stop())
+		require.NoError(t, s.Stop())
 	})
 }
 
@@ -152,7 +154,7 @@ func TestTheProcessDoesNotEndWhenNoPartGoesOn(t *testing.T) {
 		l := s.lose()
 		s.manager.Overrun(l)
 		assert.Zero(t, s.exits.Load())
-		_ = s.stop()
+		_ = s.Stop()
 		assert.NotContains(t, s.out.String(), "OnStoppedLeading")
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +166,7 @@ func TestTheProcessDoesNotEndWhenNoPartGoesOn(t *testing.T) {
 		s.manager.Overrun(l)
 		assert.Equal(t, 1, called)
 		assert.Zero(t, s.exits.Load())
-		_ = s.stop()
+		_ = s.Stop()
 	})
 }
 
@@ -175,11 +177,11 @@ func TestTheProcessEndsWhenOnStoppedLeadingGoesOn(t *testing.T) {
 			cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { _ = run(nil) }
 		}, func(ctx context.Context) { <-ctx.Done() })
 		time.Sleep(time.Second)
-		s.store.cut.Store(true)
+		cut(s.store, true)
 		time.Sleep(time.Minute) // the lease is lost, the part has ended, the callback has not returned
 		assert.EqualValues(t, 1, s.exits.Load())
 		hear()
-		_ = s.stop()
+		_ = s.Stop()
 	})
 }
 
@@ -187,11 +189,11 @@ func TestTheProcessEndsWhenOnStoppedLeadingGoesOn(t *testing.T) {
 type sharedWork struct {
 	t *testing.T
 	fakePart
-	*running
-	store   *leases
+	*looptest.Running
+	store   *memlease.Store
 	manager *manager.Manager
 	exits   atomic.Int64
-	out     *logText // what the manager logs
+	out     *looptest.Text // what the manager logs
 	working sync.WaitGroup
 	slots   chan int                             // that were acquired and have no work yet
 	terms   map[int]chan *leaderelect.Leadership // of the work that has begun, by slot
@@ -203,11 +205,11 @@ func (s *sharedWork) Acquired(slot int)            { s.slots <- slot }
 // newSharedWork returns a manager that runs. In each slot, work is called as soon as the slot was acquired.
 func newSharedWork(t *testing.T, cfg shard.Config, work func(ctx context.Context, slot int)) *sharedWork {
 	t.Helper()
-	s := &sharedWork{t: t, store: newLeases(), out: &logText{}, slots: make(chan int, cfg.Slots), terms: map[int]chan *leaderelect.Leadership{}}
+	s := &sharedWork{t: t, store: newLeases(), out: &looptest.Text{}, slots: make(chan int, cfg.Slots), terms: map[int]chan *leaderelect.Leadership{}}
 	keys := map[int]string{}
 	cfg.Lease.Store, cfg.Lease.Key, cfg.Lease.Logger = s.store, "lock", quiet
 	var err error
-	s.manager, err = manager.New(manager.Config{Shards: &cfg, Logger: textLogger(s.out)})
+	s.manager, err = manager.New(manager.Config{Shards: &cfg, Logger: looptest.Logger(s.out)})
 	require.NoError(t, err)
 	s.manager.SetExit(func(*leaderelect.Leadership) { s.exits.Add(1) })
 	for key := 'a'; len(keys) < cfg.Slots; key++ {
@@ -216,7 +218,7 @@ func newSharedWork(t *testing.T, cfg shard.Config, work func(ctx context.Context
 	for slot := range keys {
 		s.terms[slot] = make(chan *leaderelect.Leadership, 1)
 	}
-	s.fakePart = fakePart{name: "shared", events: &log[string]{}, run: func(ctx context.Context) error {
+	s.fakePart = fakePart{name: "shared", events: &looptest.Log[string]{}, run: func(ctx context.Context) error {
 		for {
 			select {
 			case <-ctx.Done():
@@ -235,13 +237,13 @@ func newSharedWork(t *testing.T, cfg shard.Config, work func(ctx context.Context
 		}
 	}}
 	require.NoError(t, s.manager.Add(s))
-	s.running = start(t, s.manager.Run)
+	s.Running = looptest.Start(t, s.manager.Run)
 	return s
 }
 
 // lose takes the leases of the given leaderships away. It returns when their work was told to end.
 func (s *sharedWork) lose(leaderships ...*leaderelect.Leadership) {
-	s.store.cut.Store(true)
+	cut(s.store, true)
 	for _, l := range leaderships {
 		<-l.Context().Done()
 	}
@@ -267,7 +269,7 @@ func TestWorkInASlotThatWasJustToldToEndHasAMomentBeforeTheProcessEnds(t *testin
 			s.lose(l)
 			assert.Equal(t, min(lasts, time.Second), s.overrun(l))
 			assert.Equal(t, ends, s.exits.Load() == 1)
-			require.NoError(t, s.stop())
+			require.NoError(t, s.Stop())
 		})
 	}
 }
@@ -286,7 +288,7 @@ func TestWorkInASlotHasAMomentAlthoughTheTimeToStepDownIsShorter(t *testing.T) {
 			s.lose(<-s.terms[0], <-s.terms[1])
 			time.Sleep(5 * time.Second)
 			assert.Equal(t, exits, s.exits.Load())
-			require.NoError(t, s.stop())
+			require.NoError(t, s.Stop())
 		})
 	}
 }
@@ -304,7 +306,7 @@ func TestTheMomentOfWorkInASlotBeginsWhenItIsToldToEnd(t *testing.T) {
 		assert.Zero(t, s.overrun(l))
 		assert.EqualValues(t, 2, s.exits.Load())
 		hear()
-		require.NoError(t, s.stop())
+		require.NoError(t, s.Stop())
 	})
 }
 
@@ -331,7 +333,7 @@ func TestTheProcessDoesNotEndWhenNoWorkInTheSlotGoesOn(t *testing.T) {
 		s.overrun(goesOn)
 		assert.EqualValues(t, 1, s.exits.Load())
 		hear()
-		require.NoError(t, s.stop())
+		require.NoError(t, s.Stop())
 		assert.EqualValues(t, 1+2, revoked.Load())
 	})
 }
@@ -347,7 +349,7 @@ func TestTheProcessEndsWhenOnRevokedGoesOn(t *testing.T) {
 		assert.Equal(t, time.Second, s.overrun(l))
 		assert.EqualValues(t, 1, s.exits.Load())
 		hear()
-		require.NoError(t, s.stop())
+		require.NoError(t, s.Stop())
 	})
 }
 
@@ -362,12 +364,12 @@ func TestNoWorkBeginsInASlotThatIsLostBefore(t *testing.T) {
 		cfg.Lease.Hooks.StartedLeading = func(uint64) { _ = run(nil) }
 		s := newSharedWork(t, cfg, func(context.Context, int) {})
 		synctest.Wait()
-		s.store.cut.Store(true)
+		cut(s.store, true)
 		time.Sleep(20 * time.Second)
 		assert.Zero(t, s.exits.Load(), "nothing has begun")
 		hear()
 		synctest.Wait()
 		assert.Empty(t, s.slots)
-		require.NoError(t, s.stop())
+		require.NoError(t, s.Stop())
 	})
 }

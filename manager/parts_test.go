@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
@@ -21,9 +22,9 @@ import (
 func TestASourceAddedLaterSyncsBeforeAControllerThatIsAddedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		assert.Equal(t, started, s.events.take())
+		assert.Equal(t, started, s.events.Take())
 
 		require.NoError(t, s.manager.Add(newFakePart("before", s.events)))
 		late := newFakeSource("late", s.events)
@@ -32,7 +33,7 @@ func TestASourceAddedLaterSyncsBeforeAControllerThatIsAddedAfterIt(t *testing.T)
 		require.NoError(t, s.manager.Add(newFakePart("after", s.events)))
 		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("after, everywhere", s.events))))
 		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"before starts", "late starts"}, s.events.take())
+		assert.ElementsMatch(t, []string{"before starts", "late starts"}, s.events.Take())
 		s.manager.CheckInvariants(t)
 		assert.Equal(t, manager.PartStats{
 			Kind: "source", Name: "late", State: "syncing", Since: time.Now().Add(-time.Minute), Value: late,
@@ -41,7 +42,7 @@ func TestASourceAddedLaterSyncsBeforeAControllerThatIsAddedAfterIt(t *testing.T)
 
 		close(late.synced)
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"after starts", "after, everywhere starts"}, s.events.take())
+		assert.ElementsMatch(t, []string{"after starts", "after, everywhere starts"}, s.events.Take())
 		assert.Equal(t, "running", s.manager.Stats().Parts[3].State)
 		assert.Equal(t, "running", s.manager.Stats().Parts[4].State)
 		s.manager.CheckInvariants(t)
@@ -54,17 +55,17 @@ func TestAllThatIsAddedBeforeRunWaitsForAllSourcesWhateverTheOrder(t *testing.T)
 		last := newFakeSource("last", s.events)
 		last.hold = true
 		require.NoError(t, s.manager.Add(last)) // after the controller
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"source starts", "last starts"}, s.events.take())
+		assert.ElementsMatch(t, []string{"source starts", "last starts"}, s.events.Take())
 		close(last.synced)
 		synctest.Wait()
-		assert.Equal(t, []string{"part starts"}, s.events.take())
+		assert.Equal(t, []string{"part starts"}, s.events.Take())
 	})
 }
 
 func TestStatsHaveThePartsThemselves(t *testing.T) {
-	events := &log[string]{}
+	events := &looptest.Log[string]{}
 	source := newFakeSource("source", events)
 	part := newFakePart("part", events, source)
 	m := must(manager.New(manager.Config{Election: election(newLeases())}, manager.At(manager.Always, manager.At(manager.Leading, part))))
@@ -85,31 +86,31 @@ func TestAControllerOfEveryReplicaRunsInStandbyAndThroughAllTerms(t *testing.T) 
 		synctest.Wait()
 		s := newStage(t, manager.Config{Election: election(store)})
 		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere", s.events))))
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"source starts", "everywhere starts"}, s.events.take())
+		assert.Equal(t, []string{"source starts", "everywhere starts"}, s.events.Take())
 		assert.Equal(t, "standby", s.manager.Stats().Stage)
 
 		require.NoError(t, s.manager.Add(newFakePart("other", s.events)))
 		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere too", s.events))))
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"everywhere too starts"}, s.events.take(), "the other waits for a term")
+		assert.Equal(t, []string{"everywhere too starts"}, s.events.Take(), "the other waits for a term")
 		s.manager.CheckInvariants(t)
 
-		other.stop()
+		other.Stop()
 		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"part starts", "other starts"}, s.events.take())
+		assert.ElementsMatch(t, []string{"part starts", "other starts"}, s.events.Take())
 		assert.Equal(t, "leading", s.manager.Stats().Stage)
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"part stops", "other stops"}, s.events.take())
+		assert.ElementsMatch(t, []string{"part stops", "other stops"}, s.events.Take())
 		assert.Equal(t, "standby", s.manager.Stats().Stage)
-		store.cut.Store(false)
+		cut(store, false)
 		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"part starts", "other starts"}, s.events.take())
+		assert.ElementsMatch(t, []string{"part starts", "other starts"}, s.events.Take())
 
-		require.NoError(t, r.stop())
-		events := s.events.take()
+		require.NoError(t, r.Stop())
+		events := s.events.Take()
 		assert.ElementsMatch(t, []string{
 			"part drained", "part stops", "other drained", "other stops",
 			"everywhere drained", "everywhere stops", "everywhere too drained", "everywhere too stops",
@@ -121,7 +122,7 @@ func TestAControllerOfEveryReplicaRunsInStandbyAndThroughAllTerms(t *testing.T) 
 
 func TestBeforeReleaseWaitsForThePartsOfEveryReplicaAndTheLeaseForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &watchedLeases{leases: newLeases()}
+		store := &watchedLeases{Store: newLeases()}
 		s := newStage(t, manager.Config{Election: election(store)})
 		store.events = s.events
 		s.hook = func(context.Context) error { store.notes.Store(true); return nil }
@@ -130,13 +131,13 @@ func TestBeforeReleaseWaitsForThePartsOfEveryReplicaAndTheLeaseForIt(t *testing.
 			time.Sleep(9 * time.Second)
 			return nil
 		}})))
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		s.events.take()
-		require.NoError(t, r.stop())
+		s.events.Take()
+		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{
 			"part drained", "part stops", "slow stops", "hook", "lease is written", "source stops",
-		}, s.events.take())
+		}, s.events.Take())
 	})
 }
 
@@ -145,26 +146,26 @@ func TestARemovedControllerIsDrainedAndNothingElseIsTouched(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		c, reports := newController(t, controller.Config[string]{}, slow)
 		require.NoError(t, s.manager.Add(c))
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		assert.Equal(t, started, s.events.take())
+		assert.Equal(t, started, s.events.Take())
 		for _, key := range []string{"a", "b", "c"} {
 			c.Add(key)
 		}
 		require.NoError(t, s.manager.Remove(t.Context(), "test"))
-		assert.Equal(t, []string{"a", "b", "c"}, keysOf(reports.take()))
+		assert.Equal(t, []string{"a", "b", "c"}, keysOf(reports.Take()))
 		assert.False(t, c.Stats().Running)
 		require.ErrorIs(t, s.manager.Remove(t.Context(), "test"), manager.ErrNoPart)
 		s.manager.CheckInvariants(t)
 		time.Sleep(time.Minute)
-		assert.Empty(t, s.events.take())
+		assert.Empty(t, s.events.Take())
 
 		c.Add("d")
 		require.NoError(t, s.manager.Add(c), "it may come back")
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"d"}, keysOf(reports.take()))
-		require.NoError(t, r.stop())
-		assert.Equal(t, stopped, s.events.take())
+		assert.Equal(t, []string{"d"}, keysOf(reports.Take()))
+		require.NoError(t, r.Stop())
+		assert.Equal(t, stopped, s.events.Take())
 	})
 }
 
@@ -173,12 +174,12 @@ func TestTheErrorOfARemovedPartGoesToWhoRemovedIt(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		failing := func(ctx context.Context) error { <-ctx.Done(); return errBoom }
 		s.part.run, s.source.run = failing, failing
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		require.EqualError(t, s.manager.Remove(t.Context(), "part"), `manager: remove "part": boom`)
 		require.EqualError(t, s.manager.Remove(t.Context(), "source"), `manager: remove "source": boom`)
-		assert.False(t, r.ended())
-		require.NoError(t, r.stop())
+		assert.False(t, r.Ended())
+		require.NoError(t, r.Stop())
 	})
 }
 
@@ -187,7 +188,7 @@ func TestARemovedPartThatSaysThatItWasToldToEndHasNoNews(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		s.source.run = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		require.NoError(t, s.manager.Remove(t.Context(), "part"))
 		require.NoError(t, s.manager.Remove(t.Context(), "source"))
@@ -201,7 +202,7 @@ func TestWhoRemovesDoesNotWaitForLongerThanHeWants(t *testing.T) {
 			cfg := manager.Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))}
 			m, err := manager.New(cfg)
 			require.NoError(t, err)
-			events := &log[string]{}
+			events := &looptest.Log[string]{}
 			stuck := newFakePart("stuck", events)
 			stuck.run = func(ctx context.Context) error {
 				<-ctx.Done()
@@ -212,7 +213,7 @@ func TestWhoRemovesDoesNotWaitForLongerThanHeWants(t *testing.T) {
 				return nil
 			}
 			require.NoError(t, m.Add(stuck))
-			r := start(t, m.Run)
+			r := looptest.Start(t, m.Run)
 			synctest.Wait()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -228,11 +229,11 @@ func TestWhoRemovesDoesNotWaitForLongerThanHeWants(t *testing.T) {
 			synctest.Wait()
 			assert.Empty(t, m.Stats().Parts, "the removal has gone on")
 			assert.Equal(t, failing, bytes.Contains(logged.Bytes(), []byte("error=boom")), "nobody else hears of it")
-			events.take()
+			events.Take()
 			require.NoError(t, m.Add(newFakePart("stuck", events)))
 			synctest.Wait()
-			assert.Equal(t, []string{"stuck starts"}, events.take())
-			require.NoError(t, r.stop())
+			assert.Equal(t, []string{"stuck starts"}, events.Take())
+			require.NoError(t, r.Stop())
 		})
 	}
 }
@@ -241,14 +242,14 @@ func TestSeveralMayWaitForOneRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Second); return errBoom }
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		remove := func(ctx context.Context) error { return s.manager.Remove(ctx, "part") }
-		first, second := startIn(t, t.Context(), remove), startIn(t, t.Context(), remove)
-		<-first.done
-		<-second.done
-		require.ErrorIs(t, first.err, errBoom)
-		require.ErrorIs(t, second.err, errBoom)
+		first, second := looptest.StartIn(t.Context(), t, remove), looptest.StartIn(t.Context(), t, remove)
+		<-first.Done()
+		<-second.Done()
+		require.ErrorIs(t, first.Stop(), errBoom)
+		require.ErrorIs(t, second.Stop(), errBoom)
 		s.manager.CheckInvariants(t)
 	})
 }
@@ -257,12 +258,12 @@ func TestARemovedSourceIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		s.source.hold = true
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"source starts"}, s.events.take())
+		assert.Equal(t, []string{"source starts"}, s.events.Take())
 		require.NoError(t, s.manager.Remove(t.Context(), "source"))
 		synctest.Wait()
-		assert.Equal(t, []string{"source stops", "part starts"}, s.events.take())
+		assert.Equal(t, []string{"source stops", "part starts"}, s.events.Take())
 		s.manager.CheckInvariants(t)
 	})
 }
@@ -274,36 +275,36 @@ func TestWhatIsRemovedBeforeItsStageNeverRuns(t *testing.T) {
 		require.NoError(t, s.manager.Remove(t.Context(), "part"))
 		require.ErrorIs(t, s.manager.Remove(t.Context(), "source"), manager.ErrNoPart)
 		s.manager.CheckInvariants(t)
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		assert.Empty(t, s.events.take())
+		assert.Empty(t, s.events.Take())
 	})
 	bubble(t, "while it waits for a source", func(t *testing.T) {
 		s := newStage(t, manager.Config{})
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		late := newFakeSource("late", s.events)
 		late.hold = true
 		require.NoError(t, s.manager.Add(late))
 		require.NoError(t, s.manager.Add(newFakePart("waits", s.events)))
 		synctest.Wait()
-		s.events.take()
+		s.events.Take()
 		require.NoError(t, s.manager.Remove(t.Context(), "waits"))
 		close(late.synced)
 		synctest.Wait()
-		assert.Empty(t, s.events.take())
+		assert.Empty(t, s.events.Take())
 	})
 	bubble(t, "in standby", func(t *testing.T) {
 		store := newLeases()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		synctest.Wait()
 		s := newStage(t, manager.Config{Election: election(store)})
-		start(t, s.manager.Run)
+		looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
 		require.NoError(t, s.manager.Remove(t.Context(), "part"))
-		other.stop()
+		other.Stop()
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"source starts"}, s.events.take())
+		assert.Equal(t, []string{"source starts"}, s.events.Take())
 		assert.Equal(t, "leading", s.manager.Stats().Stage)
 	})
 }
@@ -311,17 +312,17 @@ func TestWhatIsRemovedBeforeItsStageNeverRuns(t *testing.T) {
 func TestNothingIsAddedToAManagerThatStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		for range 2 { // while it drains, and when it has ended
 			require.ErrorIs(t, s.manager.Add(newFakeSource("late", s.events)), manager.ErrStopped)
 			require.ErrorIs(t, s.manager.Add(newFakePart("late", s.events)), manager.ErrStopped)
 			require.ErrorIs(t, s.manager.Add(manager.At(manager.Always, newFakePart("late", s.events))), manager.ErrStopped)
-			require.NoError(t, r.stop())
+			require.NoError(t, r.Stop())
 		}
-		assert.Equal(t, append(started, stopped...), s.events.take())
+		assert.Equal(t, append(started, stopped...), s.events.Take())
 		require.NoError(t, s.manager.Remove(t.Context(), "source"), "what has ended may be removed")
 		assert.Len(t, s.manager.Stats().Parts, 1)
 	})
@@ -331,9 +332,9 @@ func TestNamesThatClashAreErrorsAndAddAddsAllOrNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		m := s.manager
-		start(t, m.Run)
+		looptest.Start(t, m.Run)
 		synctest.Wait()
-		s.events.take()
+		s.events.Take()
 		fresh := newFakePart("fresh", s.events)
 		for _, err := range []error{
 			m.Add(newFakeSource("source", s.events)),
@@ -347,7 +348,7 @@ func TestNamesThatClashAreErrorsAndAddAddsAllOrNothing(t *testing.T) {
 		require.EqualError(t, m.Add(s.source, newFakePart("part", s.events)), `manager: add source "source": manager: there is one already
 manager: add part "part": manager: there is one already`)
 		synctest.Wait()
-		assert.Empty(t, s.events.take())
+		assert.Empty(t, s.events.Take())
 		assert.Len(t, m.Stats().Parts, 2)
 		m.CheckInvariants(t)
 

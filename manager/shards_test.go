@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
@@ -57,37 +59,44 @@ func (s *shards) take(replica string) []string {
 
 // replica is a manager that shares its keys.
 type replica struct {
-	*running
+	*looptest.Running
 	name    string
 	manager *manager.Manager
 	mirror  *informer.Informer[string, object]
 	c       *controller.Controller[string]
-	leases  *leases
-	events  *log[string]
-	reports *log[controller.Report[string]]
+	leases  *memlease.Store // of all replicas
+	cut     atomic.Bool     // this replica does not reach them
+	events  *looptest.Log[string]
+	reports *looptest.Log[controller.Report[string]]
 }
 
 // Update notes releases, and that of a slot alone.
 func (r *replica) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
 	if strings.Contains(e.Key, "/slot/") && bytes.Contains(e.Value, []byte(`"holder":""`)) {
-		r.events.add("a slot is released")
+		r.events.Add("a slot is released")
+	}
+	if r.cut.Load() {
+		return e, errBoom
 	}
 	return r.leases.Update(ctx, e)
 }
 
 func (r *replica) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
+	if r.cut.Load() {
+		return leaderelect.Entry{}, errBoom
+	}
 	return r.leases.Get(ctx, key)
 }
 
 func (r *replica) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if r.leases.cut.Load() {
+	if r.cut.Load() {
 		return e, errBoom
 	}
 	return r.leases.Create(ctx, e)
 }
 
 func (r *replica) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
-	if r.leases.cut.Load() {
+	if r.cut.Load() {
 		return nil, errBoom
 	}
 	return r.leases.List(ctx, prefix)
@@ -95,19 +104,19 @@ func (r *replica) List(ctx context.Context, prefix string) ([]leaderelect.Entry,
 
 func (s *shards) replica(name string) *replica {
 	r := &replica{
-		name: name, leases: &leases{Store: s.store}, events: &log[string]{}, reports: &log[controller.Report[string]]{},
+		name: name, leases: s.store, events: &looptest.Log[string]{}, reports: &looptest.Log[controller.Report[string]]{},
 		mirror: newInformer("mirror", s.objects),
 	}
-	bye := func(context.Context) error { r.events.add("hook"); return nil }
+	bye := func(context.Context) error { r.events.Add("hook"); return nil }
 	cfg := controller.Config[string]{Workers: 2, Logger: quiet}
-	cfg.Hooks.Reconciled = r.reports.add
+	cfg.Hooks.Reconciled = r.reports.Add
 	r.c = must(controller.New("things", func(ctx context.Context, key string) (controller.Result, error) {
 		return controller.Result{}, s.reconcile(ctx, r, key)
 	}, cfg, controller.For(r.mirror)))
 	r.manager = must(manager.New(manager.Config{Logger: quiet, BeforeRelease: bye, Shards: &shard.Config{
 		Lease: leaderelect.Config{Store: r, Key: "things", Identity: name, Logger: quiet}, Slots: 8, Members: 4,
 	}}, r.c))
-	r.running = start(s.t, r.manager.Run)
+	r.Running = looptest.Start(s.t, r.manager.Run)
 	return r
 }
 
@@ -135,7 +144,7 @@ func (s *shards) reconcile(ctx context.Context, r *replica, key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done[r.name] = append(s.done[r.name], key)
-	r.events.add("reconciled")
+	r.events.Add("reconciled")
 	return nil
 }
 
@@ -163,10 +172,10 @@ func TestReplicasShareTheKeysAndHandThemOver(t *testing.T) {
 		assert.Equal(t, shared, s.take("bob"))
 		assert.Len(t, s.take("ann"), 40-len(shared), "each key is one replica's")
 
-		require.NoError(t, ann.stop())
+		require.NoError(t, ann.Stop())
 		time.Sleep(time.Minute)
 		assert.Len(t, s.take("bob"), 40-len(shared), "who stays gets those of who leaves")
-		require.NoError(t, bob.stop())
+		require.NoError(t, bob.Stop())
 	})
 }
 
@@ -177,7 +186,7 @@ func TestAReplicaThatIsCutOffLosesItsSlotsAndSkipsTheirKeys(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.NotEmpty(t, s.take("ann"))
 		assert.NotEmpty(t, s.take("bob"))
-		bob.leases.cut.Store(true)
+		bob.cut.Store(true)
 		for range 60 { // there is work all the time
 			for i := range 40 {
 				s.objects.Put(object{Key: fmt.Sprint("k", i), Value: 1})
@@ -186,21 +195,21 @@ func TestAReplicaThatIsCutOffLosesItsSlotsAndSkipsTheirKeys(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		assert.Len(t, s.take("ann"), 40)
-		bob.reports.take()
+		bob.reports.Take()
 		s.take("bob")
 		s.objects.Put(object{Key: "k1", Value: 2})
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"k1"}, s.take("ann"))
 		assert.Empty(t, s.take("bob"))
-		reported := bob.reports.take()
+		reported := bob.reports.Take()
 		require.Len(t, reported, 1)
 		assert.Equal(t, controller.Canceled, reported[0].Outcome)
 
-		bob.leases.cut.Store(false)
+		bob.cut.Store(false)
 		time.Sleep(2 * time.Minute)
 		assert.NotEmpty(t, s.take("bob"), "it is back")
-		require.NoError(t, ann.stop())
-		require.NoError(t, bob.stop())
+		require.NoError(t, ann.Stop())
+		require.NoError(t, bob.Stop())
 	})
 }
 
@@ -209,13 +218,13 @@ func TestAReplicaThatStopsDrainsItsKeysBeforeItReleasesTheirSlots(t *testing.T) 
 		s := newShards(t, 8)
 		ann := s.replica("ann")
 		time.Sleep(time.Minute)
-		ann.events.take()
+		ann.events.Take()
 		for i := range 8 {
 			s.objects.Put(object{Key: fmt.Sprint("k", i), Value: 1})
 		}
 		synctest.Wait()
-		require.NoError(t, ann.stop())
-		assert.Equal(t, []string{"reconciled", "hook", "a slot is released"}, slices.Compact(ann.events.take()))
+		require.NoError(t, ann.Stop())
+		assert.Equal(t, []string{"reconciled", "hook", "a slot is released"}, slices.Compact(ann.events.Take()))
 		assert.Len(t, s.take("ann"), 8)
 		assert.Empty(t, ann.manager.Slots().Owned())
 	})
@@ -229,7 +238,7 @@ func TestAManagerWithSlotsTakesOnlyControllersThatShareTheirKeys(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, cfg.Shards.OnAcquired, "the configuration of the user is as it was")
 	assert.Nil(t, m.Elector())
-	events := &log[string]{}
+	events := &looptest.Log[string]{}
 	require.EqualError(t, m.Add(newFakePart("all", events)), `manager: add part "all": it does not share its keys: add it to stage Always`)
 	require.NoError(t, m.Add(manager.At(manager.Always, newFakePart("all", events))))
 
@@ -242,15 +251,15 @@ func TestAManagerWithSlotsTakesOnlyControllersThatShareTheirKeys(t *testing.T) {
 
 func TestOnAcquiredOfTheUserIsCalledToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		acquired := &log[int]{}
+		acquired := &looptest.Log[int]{}
 		m, err := manager.New(manager.Config{Logger: quiet, Shards: &shard.Config{
 			Lease: leaderelect.Config{Store: memlease.New(), Key: "things", Identity: "ann", Logger: quiet},
-			Slots: 1, OnAcquired: func(_ context.Context, slot int) error { acquired.add(slot); return nil },
+			Slots: 1, OnAcquired: func(_ context.Context, slot int) error { acquired.Add(slot); return nil },
 		}})
 		require.NoError(t, err)
-		r := start(t, m.Run)
+		r := looptest.Start(t, m.Run)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []int{0}, acquired.take())
-		require.NoError(t, r.stop())
+		assert.Equal(t, []int{0}, acquired.Take())
+		require.NoError(t, r.Stop())
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/stretchr/testify/assert"
@@ -20,42 +21,42 @@ func TestAManagerCanBeCancelledInEachStage(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, s.manager.Run(ctx))
-		assert.Empty(t, s.events.take())
+		assert.Empty(t, s.events.Take())
 	})
 	bubble(t, "while the sources sync", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		s.source.hold = true
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Second)
-		require.NoError(t, r.stop())
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.take())
+		require.NoError(t, r.Stop())
+		assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take())
 	})
 	bubble(t, "in standby", func(t *testing.T) {
 		store := newLeases()
 		lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		time.Sleep(time.Second)
 		s := newStage(t, manager.Config{Election: election(store)})
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		require.NoError(t, r.stop())
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.take(), "no BeforeRelease: this one did not lead")
+		require.NoError(t, r.Stop())
+		assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take(), "no BeforeRelease: this one did not lead")
 	})
 	bubble(t, "in standby after a term", func(t *testing.T) {
 		store := newLeases()
 		s := newStage(t, manager.Config{Election: election(store)})
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		store.cut.Store(true)
+		cut(store, true)
 		time.Sleep(time.Minute)
-		require.NoError(t, r.stop())
-		assert.Equal(t, []string{"source starts", "part starts", "part stops", "source stops"}, s.events.take())
+		require.NoError(t, r.Stop())
+		assert.Equal(t, []string{"source starts", "part starts", "part stops", "source stops"}, s.events.Take())
 	})
 	bubble(t, "while it leads", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		require.NoError(t, r.stop())
-		assert.Equal(t, append(started, stopped...), s.events.take())
+		require.NoError(t, r.Stop())
+		assert.Equal(t, append(started, stopped...), s.events.Take())
 	})
 	bubble(t, "while it stops, by the loss of the lease", func(t *testing.T) {
 		store := newLeases()
@@ -64,15 +65,15 @@ func TestAManagerCanBeCancelledInEachStage(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		s.events.take()
-		r.cancel()
+		s.events.Take()
+		r.Cancel()
 		time.Sleep(2 * time.Second)
-		store.cut.Store(true)
-		err := r.stop()
+		cut(store, true)
+		err := r.Stop()
 		require.ErrorContains(t, err, `manager: call BeforeRelease: leaderelect: lease has expired`)
-		assert.Equal(t, stopped, s.events.take())
+		assert.Equal(t, stopped, s.events.Take())
 	})
 }
 
@@ -101,7 +102,7 @@ func TestASourceThatFailsStopsEverythingInOrder(t *testing.T) {
 			require.ErrorIs(t, err, f.want)
 			require.NotErrorIs(t, err, manager.ErrSyncTimeout)
 			assert.Contains(t, err.Error(), `manager: run source "source": `)
-			assert.Equal(t, []string{"source starts", "source stops"}, s.events.take())
+			assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take())
 		})
 		bubble(t, f.name+" later", func(t *testing.T) {
 			s := newStage(t, manager.Config{Election: election(newLeases())})
@@ -114,7 +115,7 @@ func TestASourceThatFailsStopsEverythingInOrder(t *testing.T) {
 			err := s.manager.Run(t.Context())
 			require.ErrorIs(t, err, f.want)
 			assert.Contains(t, err.Error(), `manager: run source "source": `)
-			events := s.events.take()
+			events := s.events.Take()
 			assert.ElementsMatch(t, []string{"source starts", "other starts"}, events[:2])
 			assert.Equal(t, []string{
 				"part starts", "source stops", "part drained", "part stops", "hook", "other stops",
@@ -132,14 +133,14 @@ func TestAControllerThatFailsStopsEverythingInOrder(t *testing.T) {
 					cfg.Election = election(newLeases())
 				}
 				s := newStage(t, cfg)
-				s.manager.Add(&fakePart{name: "bad", events: &log[string]{}, run: func(context.Context) error {
+				s.manager.Add(&fakePart{name: "bad", events: &looptest.Log[string]{}, run: func(context.Context) error {
 					time.Sleep(time.Second)
 					return f.fail()
 				}})
 				err := s.manager.Run(t.Context())
 				require.ErrorIs(t, err, f.want)
 				assert.Contains(t, err.Error(), `manager: run part "bad": `)
-				assert.Equal(t, append(started, stopped...), s.events.take())
+				assert.Equal(t, append(started, stopped...), s.events.Take())
 			})
 		}
 	}
@@ -149,11 +150,11 @@ func TestAnElectionThatFailsStopsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := election(newLeases())
 		s := newStage(t, manager.Config{Election: cfg})
-		other := start(t, s.manager.Elector().Run) // whoever else has it
+		other := looptest.Start(t, s.manager.Elector().Run) // whoever else has it
 		synctest.Wait()
 		err := s.manager.Run(t.Context())
 		require.ErrorContains(t, err, `manager: run election "lock": `)
-		other.stop()
+		other.Stop()
 	})
 }
 
@@ -169,9 +170,9 @@ func TestAllErrorsOfAStopAreJoinedInTheOrderOfTime(t *testing.T) {
 		s.source.run = fail("source failed")
 		s.part.run = fail("not drained")
 		s.hook = func(context.Context) error { panic("hook failed") }
-		r := start(t, s.manager.Run)
+		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		require.EqualError(t, r.stop(), `manager: run part "part": not drained
+		require.EqualError(t, r.Stop(), `manager: run part "part": not drained
 manager: call BeforeRelease: wait: recover from panic: hook failed
 manager: run source "source": source failed`)
 	})
@@ -191,10 +192,10 @@ func TestAPartThatReturnsTheEndOfItsContextIsNoFailure(t *testing.T) {
 			return context.Cause(ctx)
 		}})
 		ctx, cancel := context.WithCancelCause(t.Context())
-		r := startIn(t, ctx, s.manager.Run)
+		r := looptest.StartIn(ctx, t, s.manager.Run)
 		synctest.Wait()
 		cancel(errBoom)
-		require.NoError(t, r.stop())
+		require.NoError(t, r.Stop())
 	})
 }
 
@@ -208,10 +209,10 @@ func TestBeforeReleaseHasAContextOfItsOwn(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		r := startIn(t, context.WithValue(t.Context(), valueKey{}, 7), s.manager.Run)
+		r := looptest.StartIn(context.WithValue(t.Context(), valueKey{}, 7), t, s.manager.Run)
 		synctest.Wait()
 		began := time.Now()
-		err := r.stop()
+		err := r.Stop()
 		require.ErrorIs(t, err, manager.ErrStopTimeout)
 		assert.Equal(t, 5*time.Second, time.Since(began), "the drain of the part, and BeforeRelease together")
 	})

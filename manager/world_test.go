@@ -9,11 +9,13 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/assert"
 )
@@ -227,7 +229,7 @@ func (w *managedWorld) hook(ctx context.Context) error {
 	}
 	assert.NotEqual(w.t, w.hooked, l.Term(), "BeforeRelease is called twice in a term")
 	w.hooked = l.Term()
-	if !w.store.cut.Load() {
+	if !w.store.off.Load() {
 		w.owed = l.Term()
 	}
 	return nil
@@ -386,21 +388,16 @@ func (w *managedWorld) failSome() {
 
 // releases is a store of leases that can be cut off, and checks when a lease is released.
 type releases struct {
-	*leases
-	w *managedWorld
+	*memlease.Store
+	w   *managedWorld
+	off atomic.Bool
 }
 
 // setCut cuts the store off, or mends it.
-func (s *releases) setCut(cut bool) {
-	s.cut.Store(cut)
+func (s *releases) setCut(off bool) {
+	s.off.Store(off)
+	cut(s.Store, off)
 	s.w.locked(func() { s.w.owed = 0 })
-}
-
-func (s *releases) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if s.cut.Load() {
-		return e, errBoom
-	}
-	return s.leases.Create(ctx, e)
 }
 
 func (s *releases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
@@ -411,5 +408,5 @@ func (s *releases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect
 			s.w.owed = 0
 		})
 	}
-	return s.leases.Update(ctx, e)
+	return s.Store.Update(ctx, e)
 }

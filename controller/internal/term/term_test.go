@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,26 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/term"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// leases is a LeaseStore that can be cut off.
-type leases struct {
-	*memlease.Store
-	cut atomic.Bool
-}
-
-func (s *leases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if s.cut.Load() {
-		return leaderelect.Entry{}, errors.New("cut off")
-	}
-	return s.Store.Update(ctx, e)
-}
-
 // lead calls work as a leader who loses the lease 10 s later.
 func lead(t *testing.T, work func(ctx context.Context)) {
-	store := &leases{Store: memlease.New()}
+	store := memlease.New()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	elector, err := leaderelect.New(leaderelect.Config{
@@ -45,7 +32,9 @@ func lead(t *testing.T, work func(ctx context.Context)) {
 		},
 	})
 	require.NoError(t, err)
-	time.AfterFunc(10*time.Second, func() { store.cut.Store(true) })
+	time.AfterFunc(10*time.Second, func() {
+		store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errors.New("cut off") }})
+	})
 	require.NoError(t, elector.Run(ctx))
 }
 
@@ -58,9 +47,9 @@ func TestTheWorkEndsBeforeItsParentWhenTheLeadershipIsLost(t *testing.T) {
 			defer stop(nil)
 			child, cancel := context.WithTimeout(work, time.Hour)
 			defer cancel()
-			stacks := make([]byte, 1<<20)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			assert.NotContains(t, string(stacks), "created by context.(*cancelCtx).propagateCancel", "no goroutine passes the end on")
+			for _, stack := range looptest.Stacks(t) {
+				assert.NotContains(t, stack, "created by context.(*cancelCtx).propagateCancel", "no goroutine passes the end on")
+			}
 			_, hasDeadline := work.Deadline()
 			assert.False(t, hasDeadline)
 			assert.Equal(t, "value", work.Value(valueKey{}))
