@@ -166,7 +166,7 @@ func layers(t *tree) (problems []string) {
 			h, ok := height(layer, p)
 			switch {
 			case f.test && within(p, f.dir): // its own package, and the suites below it
-			case f.test && forTests(p) && path.Dir(p) == path.Dir(f.dir): // the suite or the fake beside it
+			case f.test && forTests(p) && (path.Dir(p) == path.Dir(f.dir) || path.Dir(p) == path.Dir(f.dir)+"/internal"): // beside it
 			case sameProgram(f.dir, p):
 			case !ok || h >= own:
 				problems = append(problems, fmt.Sprintf("%s: imports %s, which does not stand below it", f.path, p))

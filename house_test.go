@@ -40,7 +40,7 @@ var goodTree = map[string]string{
 		"## The layers\n\n```\nexamples\ncontroller\nstore\nstore/backend\ninformer  expectations\ncache\nwait\ninternal/table\n```\n",
 	"docs/sizes.md": "| package | names | lines | files | why |\n|---|---|---|---|---|\n" +
 		"| `cache` | 0 | 10 | 10 | |\n| `controller` | 0 | 10 | 10 | |\n| `expectations` | 0 | 10 | 10 | |\n| `internal/table` | 1 | 10 | 10 | |\n| `informer` | 0 | 10 | 10 | |\n" +
-		"| `store` | 2 | 10 | 10 | |\n| `store/backend` | 0 | 10 | 10 | |\n| `store/storetest` | 0 | 10 | 10 | |\n| `store/table` | 0 | 10 | 1 | |\n" +
+		"| `store` | 2 | 10 | 10 | |\n| `store/backend` | 0 | 10 | 10 | |\n| `store/internal/rowtest` | 0 | 9 | 1 | |\n| `store/storetest` | 0 | 10 | 10 | |\n| `store/table` | 0 | 10 | 1 | |\n" +
 		"| `wait` | 8 | 1501 | 11 | time is hard |\n",
 	"cache/doc.go":         "// Package cache keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage cache\n\nimport \"" + module + "/internal/table\"\n",
 	"controller/doc.go":    "// Package controller keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage controller\n",
@@ -63,8 +63,9 @@ var goodTree = map[string]string{
 	"store/example_test.go": "package store_test\n\nfunc Example() { _ = store.Store{} }\n",
 	"store/suite_test.go":   "package store_test\n\nimport \"" + module + "/store/storetest\"\n",
 
-	"store/table/doc.go":        "// Package table keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage table\n\nimport \"" + module + "/store\"\n",
-	"store/table/table_test.go": "package table_test\n\nimport \"" + module + "/store/storetest\"\n",
+	"store/table/doc.go":            "// Package table keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage table\n\nimport \"" + module + "/store\"\n",
+	"store/table/table_test.go":     "package table_test\n\nimport \"" + module + "/store/storetest\"\nimport \"" + module + "/store/internal/rowtest\"\n",
+	"store/internal/rowtest/doc.go": "// Package rowtest helps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage rowtest\n\nimport \"" + module + "/store\"\n",
 
 	"store/storetest/doc.go": "// Package storetest tests.\n//\n// # Guarantees\n//\n//  1. It does.\npackage storetest\n\nimport \"" + module + "/store\"\n",
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -27,7 +28,7 @@ func TestAnObjectThatCannotBeIndexedIsListedAgainUntilItCan(t *testing.T) {
 			return nil
 		})
 		r := newRecorder(t).add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		real := src.ListWatcher.(interface {
 			Put(site) informer.Version
 		})
@@ -56,7 +57,7 @@ func TestAnObjectThatCannotBeIndexedHoldsTheVersionDownHoweverOftenItIsListed(t 
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Second}}))
 		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
-		start(t, in)
+		sitetest.Start(t, in)
 		good := src.Put(site{Name: "a", Rev: 1})
 		src.Put(site{Name: "bad", Rev: 0})
 		for rev := range 5 {
@@ -80,7 +81,7 @@ func TestStaleIsLongerUnheardThanThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(minutely{newSource()}, nameOf, informer.Config{}))
 		assert.True(t, in.Stale(time.Hour), "it was never heard")
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(2 * time.Minute)
 		assert.False(t, in.Stale(time.Minute), "it promises a bookmark a minute, and gets twice that")
 		time.Sleep(time.Nanosecond)
@@ -99,7 +100,7 @@ func TestAHandlerOfEveryEventIsToldOfEachChange(t *testing.T) {
 		h.EveryEvent = true
 		_, err := in.AddHandler(h)
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		for rev := range 3 {
 			src.Put(site{Name: "a", Rev: rev})
 		}
@@ -126,7 +127,7 @@ func TestEachHandlerHasItsOwnResync(t *testing.T) {
 			})
 			require.NoError(t, err)
 		}
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		assert.Equal(t, []int{2, 6, 0}, resyncs)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -28,7 +29,7 @@ func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
+				var errs sitetest.Errors
 				var bad knob[bool]
 				bad.set(true)
 				s := &spy{ListWatcher: scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
@@ -51,9 +52,9 @@ func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) {
 					}
 					return s.Name
 				}
-				in := must(informer.New(s, key, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
-				stop := start(t, in)
-				got := errs.take()
+				in := must(informer.New(s, key, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
+				stop := sitetest.Start(t, in)
+				got := errs.Take()
 				require.Len(t, got, 1)
 				assert.EqualError(t, got[0], "informer: watch sites: "+c.want)
 				assert.Equal(t, informer.Version(2), in.Version(), "it does not count as seen")
@@ -75,7 +76,7 @@ func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) {
 
 func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		var crash knob[bool]
 		crash.set(true)
 		in := must(informer.New(scripted{
@@ -96,9 +97,9 @@ func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
-		start(t, in)
-		got := errs.take()
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
+		sitetest.Start(t, in)
+		got := errs.Take()
 		require.Len(t, got, 1)
 		assert.EqualError(t, got[0], "informer: list sites: wait: recover from panic: list")
 		var crashed *wait.PanicError
@@ -111,23 +112,23 @@ func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
 		assert.False(t, in.HasSynced())
 		time.Sleep(time.Nanosecond)
 		require.NoError(t, in.WaitForVersion(t.Context(), 2))
-		assert.Empty(t, errs.take())
-		t.Cleanup(func() { assert.Empty(t, errs.take()) })
+		assert.Empty(t, errs.Take())
+		t.Cleanup(func() { assert.Empty(t, errs.Take()) })
 	})
 }
 
 func TestAWatchThatPanicsIsTakenUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(yield func(informer.Event[site], error) bool) { panic("watch") }
 		}}}
-		in := must(informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
-		start(t, in)
+		in := must(informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
+		sitetest.Start(t, in)
 		time.Sleep(800 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, []int{1, 2}, []int{s.got().lists, s.got().watches})
-		assert.EqualError(t, errs.take()[1], "informer: watch sites: wait: recover from panic: watch")
+		assert.EqualError(t, errs.Take()[1], "informer: watch sites: wait: recover from panic: watch")
 	})
 }
 
@@ -135,7 +136,7 @@ func TestAWatchThatPanicsIsTakenUpAgain(t *testing.T) {
 func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
 	for _, reportsExit := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			var errs errorLog
+			var errs sitetest.Errors
 			var mode knob[string]
 			mode.set("list")
 			in := must(informer.New(scripted{
@@ -157,15 +158,15 @@ func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
 					}
 				},
 			}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: func(err error) {
-				errs.add(err)
+				errs.Add(err)
 				if reportsExit {
 					runtime.Goexit()
 				}
 			}}))
-			stop := start(t, in)
-			assert.Empty(t, errs.take())
+			stop := sitetest.Start(t, in)
+			assert.Empty(t, errs.Take())
 			time.Sleep(800 * time.Millisecond)
-			got := errs.take()
+			got := errs.Take()
 			require.Len(t, got, 1)
 			assert.EqualError(t, got[0], "informer: read sites: it has called runtime.Goexit")
 			mode.set("watch")
@@ -173,14 +174,14 @@ func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
 			if !reportsExit {
 				assert.True(t, in.HasSynced())
 			}
-			assert.Less(t, len(errs.take()), 10)
+			assert.Less(t, len(errs.Take()), 10)
 			mode.set("")
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			assert.Equal(t, informer.Version(2), in.Version())
-			errs.take()
+			errs.Take()
 			stop()
-			assert.Empty(t, errs.take())
+			assert.Empty(t, errs.Take())
 		})
 	}
 }
@@ -191,6 +192,6 @@ func TestErrorsOfAnEndingContextAreNotReported(t *testing.T) {
 			<-ctx.Done()
 			return informer.List[site]{}, ctx.Err()
 		}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
-		start(t, in)()
+		sitetest.Start(t, in)()
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 func TestAHandlerOfEveryEventIsToldOfEachChangeThatPassesItsFilter(t *testing.T) {
@@ -20,7 +21,7 @@ func TestAHandlerOfEveryEventIsToldOfEachChangeThatPassesItsFilter(t *testing.T)
 		h.EveryEvent, h.Filter = true, isEven
 		_, err := in.AddHandler(h)
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		for _, rev := range []int{1, 2, 4, 5, 7, 8} { // it enters with 2 and with 8, and leaves with 5
 			src.Put(site{Name: "a", Rev: rev})
 		}
@@ -42,7 +43,7 @@ func TestALateHandlerOfEveryEventIsToldOfEachChangeSinceItJoined(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
 		newRecorder(t).add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		for rev := range 3 {
 			src.Put(site{Name: "a", Rev: rev})
 		}

@@ -17,15 +17,12 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 var errOutage = errors.New("no route to host")
 
-// site is the object of the tests. Rev is unique; Life is that of the creation.
-type site struct {
-	Name      string
-	Life, Rev int
-}
+type site = sitetest.Site
 
 func nameOf(s site) string { return s.Name }
 
@@ -48,43 +45,6 @@ func (s scripted) Watch(ctx context.Context, after informer.Version) iter.Seq2[i
 
 // empty lists nothing, at version 1.
 func empty(context.Context) (informer.List[site], error) { return informer.List[site]{Version: 1}, nil }
-
-// start runs in until stop is called, or the test ends. It must be called in a bubble.
-func start(t *testing.T, in *informer.Informer[string, site]) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }() // ends with ctx; stop waits for it
-	stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(t, <-ended)
-	})
-	t.Cleanup(stop)
-	synctest.Wait()
-	return stop
-}
-
-// errorLog collects what OnError is told.
-type errorLog struct {
-	mu   sync.Mutex
-	errs []error
-}
-
-func (l *errorLog) add(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.errs = append(l.errs, err)
-}
-
-// take returns the errors since the last take, when nothing moves any more.
-func (l *errorLog) take() []error {
-	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	errs := l.errs
-	l.errs = nil
-	return errs
-}
 
 // knob is a variable that a test turns while a source reads it.
 type knob[T any] struct {
@@ -256,31 +216,4 @@ func (r *recorder) isBusy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.busy
-}
-
-// watch sends what a watch yields until its context ends.
-func watch(t *testing.T, ctx context.Context, src informer.ListWatcher[site], after informer.Version) <-chan string {
-	events := make(chan string, 100)
-	done := make(chan struct{})
-	go func() { // ends with ctx; the cleanup waits for it
-		defer close(done)
-		for ev, err := range src.Watch(ctx, after) {
-			if err != nil {
-				events <- err.Error()
-			} else {
-				events <- fmt.Sprintf("%d %v %s.%d", ev.Version, ev.Type, ev.Object.Name, ev.Object.Rev)
-			}
-		}
-	}()
-	t.Cleanup(func() { <-done })
-	return events
-}
-
-// all returns what is in a channel, when nothing moves any more.
-func all(events <-chan string) (all []string) {
-	synctest.Wait()
-	for len(events) > 0 {
-		all = append(all, <-events)
-	}
-	return all
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 func TestTheSourceWaitsForACacheThatIsHeldUp(t *testing.T) {
@@ -30,7 +31,7 @@ func TestTheSourceWaitsForACacheThatIsHeldUp(t *testing.T) {
 		}}, nameOf, informer.Config{}))
 		held := make(chan struct{})
 		in.OnVersion(func(informer.Version) { <-held })
-		start(t, in)
+		sitetest.Start(t, in)
 		// What Run has taken with the list, what has room, and one that waits for it.
 		assert.LessOrEqual(t, told.Load(), int32(2*informer.MaxBatch))
 		close(held)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 func isEven(s site) bool { return s.Rev%2 == 0 }
@@ -25,7 +26,7 @@ func TestAnUpdateOutOfAFilterIsADeletion(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, informer.List[site]{Items: []site{{Name: "a"}}, Version: 2}, list)
 
-		events := watch(t, t.Context(), even, list.Version)
+		events := sitetest.Watch(t, t.Context(), even, list.Version)
 		synctest.Wait() // it is open
 		for _, s := range []site{{Name: "a", Rev: 2}, {Name: "a", Rev: 3}, {Name: "b", Rev: 4}, {Name: "c", Rev: 5}} {
 			src.Put(s)
@@ -43,7 +44,7 @@ func TestAnUpdateOutOfAFilterIsADeletion(t *testing.T) {
 		assert.Equal(t, []string{
 			"3 Modified a.2", "4 Deleted a.3", "5 Modified b.4", "6 Bookmark .0", "7 Deleted b.4", "8 Deleted a.3", "9 Bookmark .0",
 			errOutage.Error(),
-		}, all(events))
+		}, sitetest.All(events))
 		src.Fail(errOutage)
 		_, err = even.List(t.Context())
 		assert.Equal(t, errOutage, err)
@@ -74,7 +75,7 @@ func TestAnInformerOfAFilterIsExact(t *testing.T) {
 			in := must(informer.New(informer.Filter(src, isEven), nameOf, informer.Config{OnError: func(error) {}}))
 			r := newRecorder(t).add(in)
 			r.gaps = true
-			start(t, in)
+			sitetest.Start(t, in)
 			truth := map[string]site{}
 			for rev := range 200 {
 				s := site{Name: fmt.Sprint(rnd.IntN(4)), Rev: 10*rev + rnd.IntN(2)}
@@ -116,13 +117,13 @@ func TestMapMakesOtherObjectsOfTheSameKeys(t *testing.T) {
 		list, err := m.List(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, informer.List[site]{Items: []site{{Name: "a", Rev: 1}, {Name: "b", Rev: 2}}, Version: 2}, list)
-		events := watch(t, t.Context(), m, 1)
+		events := sitetest.Watch(t, t.Context(), m, 1)
 		synctest.Wait() // it is open
 		src.Bookmark()
 		src.Delete("a")
 		synctest.Wait() // all has been told
 		src.Break(errOutage)
-		assert.Equal(t, []string{"2 Added b.2", "3 Bookmark .0", "4 Deleted a.1", errOutage.Error()}, all(events))
+		assert.Equal(t, []string{"2 Added b.2", "3 Bookmark .0", "4 Deleted a.1", errOutage.Error()}, sitetest.All(events))
 		src.Fail(errOutage)
 		_, err = m.List(t.Context())
 		assert.Equal(t, errOutage, err)

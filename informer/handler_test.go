@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -18,7 +19,7 @@ func TestALateHandlerGetsThePresentAndThenTheTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
-		start(t, in)
+		sitetest.Start(t, in)
 		src.Put(site{Name: "b", Rev: 1})
 		src.Put(site{Name: "a", Rev: 2})
 		src.Put(site{Name: "b", Rev: 3})
@@ -49,7 +50,7 @@ func TestOneHandlerAddedTwiceIsTwoHandlers(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "sites handler 1", one.Name())
 		assert.Equal(t, "sites handler 2", two.Name())
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Len(t, calls, 2)
 		one.Remove()
 		src.Put(site{Name: "b"})
@@ -69,7 +70,7 @@ func TestAHandlerHasSyncedWhenItHasReturnedFromEveryInitialObject(t *testing.T) 
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.False(t, r.reg.HasSynced(), "nothing waits, but the list has not come")
 		src.Fail(nil)
 		time.Sleep(time.Minute)
@@ -96,7 +97,7 @@ func TestAHandlerHasSyncedWhenItsInitialObjectsAreGone(t *testing.T) {
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
-		start(t, in) // a is with the handler
+		sitetest.Start(t, in) // a is with the handler
 		src.Delete("b")
 		src.Delete("c")
 		src.Put(site{Name: "c", Life: 1, Rev: 1})
@@ -132,7 +133,7 @@ func TestAnInitialObjectIsToldAsItIsWhenItsTurnComes(t *testing.T) {
 			h.EveryEvent = c.every
 			reg, err := in.AddHandler(h)
 			require.NoError(t, err)
-			start(t, in)
+			sitetest.Start(t, in)
 			assert.Equal(t, []string{"add a.1 initial=true"}, r.take())
 			src.Put(site{Name: "b", Rev: 5})
 			src.Delete("c")
@@ -153,18 +154,18 @@ func TestAHandlerOfAnEmptySourceHasSynced(t *testing.T) {
 		in := must(informer.New(newSource(), nameOf, informer.Config{}))
 		r := newRecorder(t).add(in)
 		assert.False(t, r.reg.HasSynced())
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.True(t, r.reg.HasSynced())
 	})
 }
 
 func TestAPanicCountsAsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
 		src.Put(site{Name: "b", Rev: 1})
-		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.Add}))
 		gate := make(chan struct{}, 10)
 		var calls []string
 		crash := func(format string, args ...any) {
@@ -178,11 +179,11 @@ func TestAPanicCountsAsDelivered(t *testing.T) {
 			OnDelete: func(d cache.Tombstone[string, site]) { crash("delete %s.%d", d.Key, d.Object.Rev) },
 		})
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		gate <- struct{}{}
 		synctest.Wait()
 		assert.Equal(t, []string{"add a.1"}, calls)
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 1)
 		assert.EqualError(t, got[0], "informer: call OnAdd of sites handler 1: wait: recover from panic: no route to host")
 		assert.ErrorIs(t, got[0], errOutage)
@@ -202,7 +203,7 @@ func TestAPanicCountsAsDelivered(t *testing.T) {
 		close(gate)
 		synctest.Wait()
 		assert.Equal(t, []string{"add a.1", "add b.1", "update a.1 2", "delete a.2", "add a.3"}, calls)
-		assert.Len(t, errs.take(), 4)
+		assert.Len(t, errs.Take(), 4)
 	})
 }
 
@@ -214,7 +215,7 @@ func TestABlockedHandlerDelaysNobody(t *testing.T) {
 		blocked.gate = make(chan struct{})
 		blocked.add(in)
 		other := newRecorder(t).add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		for rev := range 100 {
 			v := src.Put(site{Name: "a", Rev: rev})
 			require.NoError(t, in.WaitForVersion(t.Context(), v))
@@ -234,7 +235,7 @@ func TestWhatWaitsIsBoundedByTheNumberOfObjects(t *testing.T) {
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		src.Put(site{Name: "first"})
 		synctest.Wait()
 		for rev := range 2000 {
@@ -284,7 +285,7 @@ func TestWhatWaitsIsMergedForEachKey(t *testing.T) {
 				r := newRecorder(t)
 				r.gate = make(chan struct{})
 				r.add(in)
-				start(t, in)
+				sitetest.Start(t, in)
 				life, rev := 0, 0
 				put := func() { rev++; src.Put(site{Name: "a", Life: life, Rev: rev}); synctest.Wait() }
 				del := func() { life++; src.Delete("a"); synctest.Wait() }
@@ -303,7 +304,7 @@ func TestTheDeletionIsToldWithTheStateThatTheSourceGave(t *testing.T) {
 		src.Put(site{Name: "a", Rev: 1})
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		r := newRecorder(t).add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		src.Fail(errOutage)
 		src.Put(site{Name: "a", Rev: 2})
 		src.Delete("a")

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 func TestWaitIdleReturnsWhenAHandlerHasBeenToldOfWhatTheCacheHeld(t *testing.T) {
@@ -29,7 +30,7 @@ func TestWaitIdleReturnsWhenAHandlerHasBeenToldOfWhatTheCacheHeld(t *testing.T) 
 			go func() { idle <- reg.WaitIdle(context.Background()) }()
 			time.Sleep(time.Minute)
 			assert.Empty(t, idle, "the cache has not synced")
-			start(t, in)
+			sitetest.Start(t, in)
 			require.NoError(t, <-idle)
 			assert.EqualValues(t, 1, told.Load())
 
@@ -67,7 +68,7 @@ func TestWaitIdleReturnsWhenTheHandlerWillNotBeCalledAnyMore(t *testing.T) {
 			OnAdd: func(site, bool) {}, OnUpdate: func(_, _ site) { <-gate },
 		})
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		t.Cleanup(func() { close(gate) }) // before Run ends
 		require.NoError(t, reg.WaitIdle(t.Context()))
 		src.Put(site{Name: "a"})

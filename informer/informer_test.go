@@ -15,12 +15,13 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 func TestRunRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(newSource(), nameOf, informer.Config{Name: "sites"}))
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		err := in.Run(t.Context())
 		require.ErrorIs(t, err, informer.ErrRunning)
 		assert.EqualError(t, err, "informer: run sites: already running")
@@ -59,7 +60,7 @@ func TestARunWhoseContextHasEndedListsNothing(t *testing.T) {
 }
 
 func TestNameDefaultsToTheTypeOfTheObjects(t *testing.T) {
-	assert.Equal(t, "informer_test.site", must(informer.New(newSource(), nameOf, informer.Config{})).Name())
+	assert.Equal(t, "sitetest.Site", must(informer.New(newSource(), nameOf, informer.Config{})).Name())
 	assert.Equal(t, "sites", must(informer.New(newSource(), nameOf, informer.Config{Name: "sites"})).Name())
 }
 
@@ -108,7 +109,7 @@ func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) {
 			OnDelete: func(cache.Tombstone[string, site]) { check() },
 		})
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Len(t, calls, n)
@@ -142,7 +143,7 @@ func TestAHandlerIsNeverAheadOfTheCache(t *testing.T) {
 			OnUpdate: func(_, s site) { atLeast(s) },
 		})
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		for rev := range 1000 {
 			src.Put(site{Name: fmt.Sprint(rev % 7), Rev: rev})
 		}
@@ -155,7 +156,7 @@ func TestVersionIsThatOfTheLastChangeInTheCache(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
 		in := must(informer.New(src, nameOf, informer.Config{}))
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Equal(t, informer.Version(1), in.Version())
 		for range 1000 {
 			v := src.Put(site{Name: "a", Rev: int(in.Version())})
@@ -177,7 +178,7 @@ func TestWhatWaitsForASlowCacheIsAppliedInTheEnd(t *testing.T) {
 		slow := make(chan struct{})
 		cache.AddIndex(in.Indexer(), func(s site) []int { <-slow; return nil })
 		r := newRecorder(t).add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		many(src, 5*informer.MaxBatch, 1)
 		synctest.Wait()
 		close(slow)
@@ -191,7 +192,7 @@ func TestWaitForVersion(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			src := newSource()
 			in := must(informer.New(src, nameOf, informer.Config{}))
-			start(t, in)
+			sitetest.Start(t, in)
 			reached := make([]error, 6)
 			for v := range reached {
 				reached[v] = errors.New("waits")
@@ -210,7 +211,7 @@ func TestWaitForVersion(t *testing.T) {
 	t.Run("ends with the cause of its context", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			in := must(informer.New(newSource(), nameOf, informer.Config{Name: "sites"}))
-			start(t, in)
+			sitetest.Start(t, in)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too slow"))
 			defer cancel()
 			assert.EqualError(t, in.WaitForVersion(ctx, 7), "informer: wait for version of sites: at version 0, not 7: too slow")
@@ -236,7 +237,7 @@ func TestWaitForVersion(t *testing.T) {
 	t.Run("ends with Run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			in := must(informer.New(newSource(), nameOf, informer.Config{}))
-			stop := start(t, in)
+			stop := sitetest.Start(t, in)
 			time.AfterFunc(time.Second, stop)
 			assert.ErrorIs(t, in.WaitForVersion(t.Context(), 7), informer.ErrEnded)
 			assert.Zero(t, informer.Waiters(in))
@@ -249,7 +250,7 @@ func TestLastHeardIsTheTimeOfTheLastListEventOrBookmark(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
-		start(t, in)
+		sitetest.Start(t, in)
 		heardNow := func(want bool) {
 			t.Helper()
 			synctest.Wait()
@@ -280,7 +281,7 @@ func TestStatsSayHowFarTheCacheAndTheHandlersAre(t *testing.T) {
 		for range 2 {
 			must(in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { <-busy }}))
 		}
-		start(t, in)
+		sitetest.Start(t, in)
 		synctest.Wait()
 		assert.Equal(t, informer.Stats{Errors: 1}, in.Stats())
 		src.Fail(nil)
@@ -321,7 +322,7 @@ func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
 		var list knob[informer.List[site]]
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 7})
 		events := make(chan informer.Event[site])
-		var errs errorLog
+		var errs sitetest.Errors
 		in := must(informer.New(scripted{
 			list: func(context.Context) (informer.List[site], error) { return list.get(), nil },
 			watch: func(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[site], error] {
@@ -338,7 +339,7 @@ func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
+		}, nameOf, informer.Config{Name: "sites", OnError: errs.Add}))
 		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
 		var told, late []informer.Version
 		stop := in.OnVersion(func(v informer.Version) {
@@ -348,7 +349,7 @@ func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
 				assert.Equal(t, 1, in.Indexer().Len(), "version %d is in the cache", v)
 			}
 		})
-		start(t, in)
+		sitetest.Start(t, in)
 		send := func(rev int, v informer.Version) {
 			events <- informer.Event[site]{Type: informer.Modified, Object: site{Name: "a", Rev: rev}, Version: v}
 			synctest.Wait()
@@ -375,7 +376,7 @@ func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
 		send(7, 12)
 		assert.Equal(t, []informer.Version{7, 8, 9, 11}, told)
 		assert.Equal(t, []informer.Version{9, 11, 0, 3, 10, 11}, late)
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 2)
 		assert.ErrorContains(t, got[0], "informer: apply a to the cache of sites: ")
 		assert.EqualError(t, got[1], "informer: call OnVersion of sites: wait: recover from panic: oh dear")
@@ -390,7 +391,7 @@ func TestResyncGivesEveryObjectAgain(t *testing.T) {
 		src.Put(site{Name: "a", Rev: 2})
 		in := must(informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Hour}))
 		r := newRecorder(t).add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Equal(t, []string{"add b.1 initial=true", "add a.2 initial=true"}, r.take())
 		v, heard := in.Version(), in.LastHeard()
 
@@ -413,7 +414,7 @@ func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) {
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
-		start(t, in) // the handler is in OnAdd
+		sitetest.Start(t, in) // the handler is in OnAdd
 		src.Put(site{Name: "a", Rev: 2})
 		time.Sleep(time.Hour)
 		src.Put(site{Name: "b", Rev: 3})
@@ -428,18 +429,18 @@ func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) {
 
 func TestAnObjectThatCannotBeIndexedHoldsTheVersionDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		src := newSource()
-		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.Add}))
 		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
 		r := newRecorder(t).add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		good := src.Put(site{Name: "a", Rev: 1})
 		src.Put(site{Name: "bad", Rev: 0})
 		src.Put(site{Name: "b", Rev: 2})
 		assert.Equal(t, []string{"add a.1 initial=false", "add b.2 initial=false"}, r.take())
 		assert.Equal(t, good, in.Version())
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 1)
 		assert.ErrorContains(t, got[0], "informer: apply bad to the cache of sites: ")
 

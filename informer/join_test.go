@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 // chronicle is a source whose truth is known, and an informer of it.
@@ -72,7 +73,7 @@ func TestAHandlerHasSyncedWhenItHasJoinedHoweverManyObjectsThereAre(t *testing.T
 	for _, n := range []int{1, p - 1, p, p + 1, 2 * p, 3*p + 1} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newChronicle(numbers(n), informer.Config{})
-			start(t, s.in)
+			sitetest.Start(t, s.in)
 			late := newRecorder(t)
 			late.gate = make(chan struct{})
 			late.add(s.in)
@@ -127,7 +128,7 @@ func TestNothingIsLostThatHappensWhileAHandlerIsToldOfWhatThereIs(t *testing.T) 
 			synctest.Test(t, func(t *testing.T) {
 				s := newChronicle(slices.Concat([]string{"told", "gone", "again"}, numbers(3*informer.PieceSize-3),
 					[]string{"later", "latergone", "lateragain"}), informer.Config{})
-				start(t, s.in)
+				sitetest.Start(t, s.in)
 				late := newRecorder(t)
 				late.gate = make(chan struct{})
 				h := late.handler()
@@ -191,7 +192,7 @@ func TestAHandlerJoinsBeforeWhatChangesAfterAddHandlerHasReturned(t *testing.T) 
 		t.Run(fmt.Sprint("every event: ", every), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newChronicle([]string{"old"}, informer.Config{})
-				start(t, s.in)
+				sitetest.Start(t, s.in)
 				for range 300 {
 					late := newRecorder(t)
 					h := late.handler()
@@ -224,7 +225,7 @@ func TestHandlersThatJoinTogetherDoNotWaitForEachOther(t *testing.T) {
 		blocked.gate = make(chan struct{})
 		blocked.add(s.in)
 		quick := newRecorder(t).add(s.in)
-		start(t, s.in)
+		sitetest.Start(t, s.in)
 		assert.True(t, quick.reg.HasSynced())
 		blocked.give(informer.PieceSize)
 		s.put("1")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 // unwatched makes changes that no watch tells of.
@@ -70,7 +71,7 @@ func TestADeletionIsToldWithTheLastStateThatPassesTheFilter(t *testing.T) {
 					_, err := in.AddHandler(h)
 					require.NoError(t, err)
 					src.Put(site{Name: "a", Rev: 2})
-					start(t, in)
+					sitetest.Start(t, in)
 					c.changes(src)
 					synctest.Wait()
 					close(r.gate)

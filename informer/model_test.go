@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 // world is an informer, its source, its handlers, and the plain truth about all of them.
@@ -132,7 +133,7 @@ func TestTheCacheAndEveryHandlerComeToTheTruth(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, seed, seed%2 == 0)
-				start(t, w.in)
+				sitetest.Start(t, w.in)
 				for range 10 {
 					for range 20 {
 						w.act()

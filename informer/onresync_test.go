@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 func TestAResyncIsToldAsOneUnlessAChangeTakesItsPlace(t *testing.T) {
@@ -33,7 +34,7 @@ func TestAResyncIsToldAsOneUnlessAChangeTakesItsPlace(t *testing.T) {
 					OnResync: func(s site) { told = append(told, fmt.Sprint("resync ", s.Name, " ", s.Rev)) },
 				})
 				require.NoError(t, err)
-				start(t, in)
+				sitetest.Start(t, in)
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				assert.ElementsMatch(t, []string{"add a", "add b", "add c", "resync a 0", "resync b 0", "resync c 0"}, told)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 func TestAListInPagesIsAppliedAsAWhole(t *testing.T) {
@@ -24,17 +25,17 @@ func TestAListInPagesIsAppliedAsAWhole(t *testing.T) {
 		for i := range 100 {
 			src.Put(site{Name: fmt.Sprint(i), Rev: i})
 		}
-		var errs errorLog
-		in := must(informer.New(src.Paged(7), nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
+		var errs sitetest.Errors
+		in := must(informer.New(src.Paged(7), nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
 		r := newRecorder(t)
 		r.gaps = true
 		r.check = func() { assert.Equal(t, 100, in.Indexer().Len()) }
 		r.add(in)
 		src.FailListsAfter(3, errOutage)
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Empty(t, contents(in))
 		assert.False(t, in.HasSynced())
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 1)
 		assert.EqualError(t, got[0], "informer: list sites: no route to host")
 
@@ -56,7 +57,7 @@ func TestAListInPagesIsAppliedAsAWhole(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Empty(t, r.take())
 		assert.Equal(t, before, in.Version())
-		assert.NotEmpty(t, errs.take())
+		assert.NotEmpty(t, errs.Take())
 		src.FailLists(nil)
 		time.Sleep(time.Minute)
 		assert.Len(t, r.take(), 200)
@@ -97,13 +98,13 @@ func TestPagesThatAreNoListAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
+				var errs sitetest.Errors
 				var pages knob[iter.Seq2[informer.List[site], error]]
 				pages.set(c.pages)
 				in := must(informer.New(paged{pages: func(context.Context) iter.Seq2[informer.List[site], error] { return pages.get() }},
-					nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
-				start(t, in)
-				got := errs.take()
+					nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
+				sitetest.Start(t, in)
+				got := errs.Take()
 				require.Len(t, got, 1)
 				assert.EqualError(t, got[0], "informer: list sites: "+c.want)
 				assert.Empty(t, contents(in))
@@ -128,7 +129,7 @@ func TestPagesThatAreNoListAreRefused(t *testing.T) {
 // A page of an older version than what was seen is the end of the list: no other page is asked for.
 func TestAnOldPageEndsTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		var version knob[informer.Version]
 		version.set(5)
 		var asked atomic.Int32
@@ -149,12 +150,12 @@ func TestAnOldPageEndsTheList(t *testing.T) {
 					yield(informer.Event[site]{}, informer.ErrExpired)
 				}
 			}},
-		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
-		start(t, in)
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
+		sitetest.Start(t, in)
 		assert.Equal(t, int32(3), asked.Load())
 		version.set(4)
 		time.Sleep(time.Minute)
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 1)
 		assert.EqualError(t, got[0], "informer: list sites: the list is of version 4, but version 5 was seen")
 		assert.Equal(t, int32(1), asked.Load())

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -22,12 +23,12 @@ func TestAWatchThatEndsGoesOnFromTheLastVersionWithoutAList(t *testing.T) {
 	for _, broken := range []error{nil, errOutage} {
 		t.Run(fmt.Sprint(broken), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
+				var errs sitetest.Errors
 				src := newSource()
 				s := &spy{ListWatcher: src}
-				in := must(informer.New(s, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: exact}))
+				in := must(informer.New(s, nameOf, informer.Config{Name: "sites", OnError: errs.Add, Backoff: exact}))
 				r := newRecorder(t).add(in)
-				start(t, in)
+				sitetest.Start(t, in)
 				src.Put(site{Name: "a", Rev: 1})
 				v := src.Bookmark()
 				time.Sleep(time.Hour)
@@ -39,7 +40,7 @@ func TestAWatchThatEndsGoesOnFromTheLastVersionWithoutAList(t *testing.T) {
 					time.Sleep(800*time.Millisecond - time.Nanosecond)
 					assert.Equal(t, 1, s.got().watches)
 					time.Sleep(time.Nanosecond)
-					got := errs.take()
+					got := errs.Take()
 					require.Len(t, got, 1)
 					assert.EqualError(t, got[0], "informer: watch sites: no route to host")
 				}
@@ -58,7 +59,7 @@ func TestAWatchThatEndsAtOnceWithNothingNewBacksOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
+				var errs sitetest.Errors
 				s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
 					return func(yield func(informer.Event[site], error) bool) {
 						for _, ev := range events {
@@ -68,12 +69,12 @@ func TestAWatchThatEndsAtOnceWithNothingNewBacksOff(t *testing.T) {
 						}
 					}
 				}}}
-				in := must(informer.New(s, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: exact}))
-				start(t, in)
+				in := must(informer.New(s, nameOf, informer.Config{Name: "sites", OnError: errs.Add, Backoff: exact}))
+				sitetest.Start(t, in)
 				time.Sleep(800 * time.Millisecond)
 				synctest.Wait()
 				assert.Equal(t, 2, s.got().watches)
-				assert.EqualError(t, errs.take()[0], "informer: watch sites: it ended at once and brought nothing new")
+				assert.EqualError(t, errs.Take()[0], "informer: watch sites: it ended at once and brought nothing new")
 			})
 		})
 	}
@@ -91,7 +92,7 @@ func TestAWatchThatEndsAfterSomethingNewGoesOnAtOnce(t *testing.T) {
 			}
 		}}}
 		in := must(informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Equal(t, informer.Version(100), in.Version())
 		assert.Equal(t, 100, s.got().watches)
 	})
@@ -103,7 +104,7 @@ func TestAQuietWatchThatEndsIsNoError(t *testing.T) {
 			return func(func(informer.Event[site], error) bool) { time.Sleep(time.Second) }
 		}}}
 		in := must(informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, 61, s.got().watches)
@@ -127,7 +128,7 @@ func TestBackoffGrowsAsLongAsTheOutageAndStartsAnewAfterIt(t *testing.T) {
 			}
 			return pauses
 		}
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(10 * time.Minute)
 		s := time.Second
 		want := []time.Duration{0, s * 8 / 10, s * 16 / 10, s * 32 / 10, s * 64 / 10, s * 128 / 10, s * 256 / 10, 30 * s, 30 * s}
@@ -154,7 +155,7 @@ func TestAListThatSucceedsStartsTheBackoffAnew(t *testing.T) {
 		src.Fail(errOutage)
 		s := &spy{ListWatcher: src}
 		in := must(informer.New(s, nameOf, informer.Config{Backoff: exact, OnError: func(error) {}}))
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(10 * time.Minute)
 		src.Fail(nil)
 		time.Sleep(30 * time.Second)
@@ -171,7 +172,7 @@ func TestRunDoesNotSitOutABackoff(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		time.Sleep(10 * time.Minute)
 		began := time.Now()
 		stop()
@@ -188,7 +189,7 @@ func TestAnExpiredVersionListsAgainAtOnce(t *testing.T) {
 		in := must(informer.New(s, nameOf, informer.Config{Backoff: exact, OnError: func(error) {}}))
 		r := newRecorder(t).add(in)
 		r.gaps = true
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Len(t, r.take(), 2)
 
 		for range 3 { // each time, because something new came in between
@@ -213,14 +214,14 @@ func TestAnExpiredVersionListsAgainAtOnce(t *testing.T) {
 
 func TestAVersionThatExpiresAgainAndAgainBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(yield func(informer.Event[site], error) bool) {
 				yield(informer.Event[site]{}, fmt.Errorf("revision 1: %w", informer.ErrExpired))
 			}
 		}}}
-		in := must(informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
-		start(t, in)
+		in := must(informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
+		sitetest.Start(t, in)
 		assert.Equal(t, 2, s.got().lists, "the first time at once")
 		time.Sleep(800*time.Millisecond - time.Nanosecond)
 		assert.Equal(t, 2, s.got().lists)
@@ -230,7 +231,7 @@ func TestAVersionThatExpiresAgainAndAgainBacksOff(t *testing.T) {
 		time.Sleep(1600 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, 4, s.got().lists)
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 3)
 		assert.ErrorIs(t, got[0], informer.ErrExpired)
 	})
@@ -240,7 +241,7 @@ func TestAVersionThatExpiresAgainAndAgainBacksOff(t *testing.T) {
 func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lists knob[int]
-		var errs errorLog
+		var errs sitetest.Errors
 		version := func() informer.Version { return informer.Version(10 * lists.get()) }
 		in := must(informer.New(scripted{
 			list: func(ctx context.Context) (informer.List[site], error) {
@@ -256,14 +257,14 @@ func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T)
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
-		start(t, in)
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
+		sitetest.Start(t, in)
 		assert.Equal(t, 2, lists.get(), "the first time at once")
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 12, lists.get(), "each 800 ms")
 		assert.Equal(t, informer.Version(121), in.Version())
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 11)
 		assert.EqualError(t, got[0], "informer: watch sites: soon after a list: "+informer.ErrExpired.Error())
 	})
@@ -278,7 +279,7 @@ func TestAVersionThatExpiresNowAndThenListsAtOnce(t *testing.T) {
 			}
 		}}}
 		in := must(informer.New(s, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(10*time.Hour + time.Minute)
 		assert.Equal(t, 11, s.got().watches)
 		assert.Equal(t, 11, s.got().lists)
@@ -287,7 +288,7 @@ func TestAVersionThatExpiresNowAndThenListsAtOnce(t *testing.T) {
 
 func TestAListOlderThanWhatWasSeenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		var list knob[informer.List[site]]
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 5}}, Version: 5})
 		expire := make(chan struct{})
@@ -302,17 +303,17 @@ func TestAListOlderThanWhatWasSeenIsRefused(t *testing.T) {
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.add}))
+		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
 		r := newRecorder(t).add(in)
 		r.gaps = true
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Len(t, r.take(), 1)
 
 		list.set(informer.List[site]{Version: 4}) // a replica that lags
 		expire <- struct{}{}
 		assert.Empty(t, r.take())
 		assert.Equal(t, informer.Version(5), in.Version())
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 1)
 		assert.EqualError(t, got[0], "informer: list sites: the list is of version 4, but version 5 was seen")
 
@@ -320,6 +321,6 @@ func TestAListOlderThanWhatWasSeenIsRefused(t *testing.T) {
 		list.set(informer.List[site]{Version: 5}) // the same version is fine
 		time.Sleep(time.Nanosecond)
 		assert.Equal(t, []string{"delete a.5 unknown"}, r.take())
-		assert.Empty(t, errs.take())
+		assert.Empty(t, errs.Take())
 	})
 }

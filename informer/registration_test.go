@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) {
@@ -27,7 +28,7 @@ func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) {
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		var removed atomic.Int32
 		var wg sync.WaitGroup
 		for range 3 { // each of them waits
@@ -53,7 +54,7 @@ func TestAHandlerRemovedBeforeItJoinedIsNeverCalled(t *testing.T) {
 		r, other := newRecorder(t).add(in), newRecorder(t).add(in)
 		r.reg.Remove()
 		assert.Equal(t, 1, informer.Joining(in))
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Empty(t, r.take())
 		assert.Len(t, other.take(), 1)
 		late := newRecorder(t).add(in)
@@ -74,7 +75,7 @@ func TestACallbackMayRemoveAnotherHandlerAndAddOne(t *testing.T) {
 			added.add(in)
 		}})
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		src.Put(site{Name: "a"})
 		assert.Equal(t, []string{"add a.0 initial=true"}, added.take())
 		victim.take()
@@ -92,7 +93,7 @@ func TestAHandlerAddedWhileRunEndsIsNeverCalled(t *testing.T) {
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		go stop() // it ends when the gate opens
 		synctest.Wait()
 		late, removed := newRecorder(t).add(in), newRecorder(t).add(in)
@@ -116,7 +117,7 @@ func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) {
 		r := newRecorder(t)
 		r.gate = make(chan struct{})
 		r.add(in)
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		var stopped atomic.Bool
 		go func() { stop(); stopped.Store(true) }() // ends when the gate opens
 		synctest.Wait()
@@ -140,7 +141,7 @@ func TestAnUpdateThatCrossesTheFilterIsAnAddOrADelete(t *testing.T) {
 		h.Filter = func(s site) bool { return s.Rev%2 == 0 }
 		reg, err := in.AddHandler(h)
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.True(t, reg.HasSynced(), "what is filtered counts")
 		assert.Equal(t, []string{"add b.2 initial=true"}, r.take())
 		for _, c := range []struct {
@@ -169,7 +170,7 @@ func TestTheFilterSeesWhatTheHandlerWasToldNotWhatItMissed(t *testing.T) {
 		h.Filter = func(s site) bool { return s.Rev%2 == 0 }
 		_, err := in.AddHandler(h)
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		src.Put(site{Name: "a", Rev: 2})
 		synctest.Wait() // the handler is in OnAdd
 		src.Put(site{Name: "a", Rev: 3})
@@ -184,18 +185,18 @@ func TestTheFilterSeesWhatTheHandlerWasToldNotWhatItMissed(t *testing.T) {
 
 func TestAPanicOfTheFilterIsANo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		src := newSource()
-		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.Add}))
 		r := newRecorder(t)
 		h := r.handler()
 		h.Filter = func(s site) bool { return 10/s.Rev > 0 }
 		_, err := in.AddHandler(h)
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		src.Put(site{Name: "a", Rev: 0})
 		assert.Empty(t, r.take())
-		assert.ErrorContains(t, errs.take()[0], "informer: call Filter of sites handler 1: ")
+		assert.ErrorContains(t, errs.Take()[0], "informer: call Filter of sites handler 1: ")
 		src.Put(site{Name: "a", Rev: 1})
 		assert.Equal(t, []string{"add a.1 initial=false"}, r.take())
 	})
@@ -207,7 +208,7 @@ func TestAHandlerNeedsNoFunctions(t *testing.T) {
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 		_, err := in.AddHandler(informer.Handler[string, site]{})
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		src.Put(site{Name: "a"})
 		synctest.Wait()
 		src.Put(site{Name: "a"})
@@ -226,7 +227,7 @@ func TestWaitForSync(t *testing.T) {
 			r := newRecorder(t)
 			r.gate = make(chan struct{})
 			r.add(in)
-			start(t, in)
+			sitetest.Start(t, in)
 			time.AfterFunc(time.Hour, func() { close(r.gate) })
 			began := time.Now()
 			require.NoError(t, informer.WaitForSync(t.Context(), in, r.reg))
@@ -244,7 +245,7 @@ func TestWaitForSync(t *testing.T) {
 				return must(informer.New(newSource(), nameOf, informer.Config{Name: name}))
 			}
 			ready := silent("ready")
-			start(t, ready)
+			sitetest.Start(t, ready)
 			one, two := silent("one"), silent("two")
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -263,7 +264,7 @@ func TestHandlersComeAndGoWhileEventsFlow(t *testing.T) {
 		// A watch may be broken before it has brought anything, which is reported.
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		faithful := newRecorder(t).add(in)
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		var wg sync.WaitGroup
 		for range goroutines {
 			wg.Go(func() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -40,7 +41,7 @@ func TestANewListTellsOnlyWhatHasChanged(t *testing.T) {
 			h.EveryEvent = every
 			_, err := b.in.AddHandler(h)
 			require.NoError(t, err)
-			start(t, b.in)
+			sitetest.Start(t, b.in)
 			r.take()
 
 			b.outage(func() { b.src.Bookmark() })
@@ -349,7 +350,7 @@ func TestNothingIsTheSameAfterAReset(t *testing.T) {
 		src := withEqual[site]{scripted{list: func(context.Context) (informer.List[site], error) { return list.get(), nil }},
 			func(a, b site) bool { return a.Rev == b.Rev }}
 		in := must(informer.New(src, nameOf, informer.Config{}))
-		start(t, in)
+		sitetest.Start(t, in)
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1, Life: 2}}, Version: 1})
 		in.Reset()
 		synctest.Wait()
@@ -361,17 +362,17 @@ func TestAnObjectThatIsAsItWasAgainHoldsTheVersionDownNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
-		var errs errorLog
-		in := must(informer.New(src, nameOf, informer.Config{Backoff: exact, OnError: errs.add}))
+		var errs sitetest.Errors
+		in := must(informer.New(src, nameOf, informer.Config{Backoff: exact, OnError: errs.Add}))
 		cache.AddIndex(in.Indexer(), func(s site) []int {
 			if s.Rev == 2 {
 				panic("it cannot be indexed")
 			}
 			return nil
 		})
-		start(t, in)
+		sitetest.Start(t, in)
 		src.Put(site{Name: "a", Rev: 2})
-		assert.Len(t, errs.take(), 1)
+		assert.Len(t, errs.Take(), 1)
 		assert.Equal(t, informer.Version(1), in.Version())
 		src.Fail(errOutage)
 		src.Put(site{Name: "a", Rev: 1})

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -129,7 +130,7 @@ func TestACallbackMayRemoveItsOwnHandler(t *testing.T) {
 				src.Put(site{Name: "b", Rev: 1})
 				in := must(informer.New(src, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
 				other := newRecorder(t).add(in)
-				start(t, in)
+				sitetest.Start(t, in)
 				l := newLeaver(t, n).add(in, c.handler)
 				synctest.Wait()
 				src.Put(site{Name: "hold", Rev: 1})
@@ -158,7 +159,7 @@ func TestARemovalFromElsewhereWaitsForTheCallbackThatHasRemovedItsHandler(t *tes
 		reg, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { l.call("add") }})
 		require.NoError(t, err)
 		l.registered <- reg
-		start(t, in)
+		sitetest.Start(t, in)
 		began := time.Now()
 		var wg sync.WaitGroup
 		for range 3 {
@@ -190,7 +191,7 @@ func TestHandlersMayRemoveEachOtherAtTheSameTime(t *testing.T) {
 			require.NoError(t, err)
 			regs[i] = reg
 		}
-		start(t, in)
+		sitetest.Start(t, in)
 		for _, reg := range regs {
 			<-reg.Remove()
 		}
@@ -208,17 +209,17 @@ func TestACallbackThatHasRemovedItsHandlerMayEndInAnyWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var errs errorLog
+				var errs sitetest.Errors
 				src := newSource()
 				src.Put(site{Name: "a", Rev: 1})
 				src.Put(site{Name: "b", Rev: 1})
-				in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
+				in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.Add}))
 				l := newLeaver(t, 1)
 				l.after = c.end
 				l.add(in, informer.Handler[string, site]{})
-				start(t, in)
+				sitetest.Start(t, in)
 				l.leaves()
-				got := errs.take()
+				got := errs.Take()
 				require.Len(t, got, 1)
 				assert.ErrorContains(t, got[0], c.want)
 				assert.Equal(t, []string{"add a.1 true"}, l.calls)
@@ -243,7 +244,7 @@ func TestAHandlerThatPanicsMayBeRemovedByOnError(t *testing.T) {
 		calls := 0
 		reg, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { calls++; panic("oops") }})
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		<-done
 		assert.Equal(t, 1, calls)
 	})
@@ -265,7 +266,7 @@ func TestACallbackMayRemoveItsHandlerWhileRunEnds(t *testing.T) {
 			time.Sleep(time.Hour)
 		}})
 		require.NoError(t, err)
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		began := time.Now()
 		stop()
 		assert.Equal(t, 2*time.Hour, time.Since(began))
@@ -284,7 +285,7 @@ func TestTheRemovalOfAHandlerThatNeverJoinedIsDoneAtOnce(t *testing.T) {
 		src.Fail(errOutage)
 		in = must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		before, after = newRecorder(t).add(in), after.add(in)
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		assert.True(t, isClosed(before.reg.Remove()), "there is no list")
 		stop()
 		assert.True(t, isClosed(after.reg.Remove()), "Run has ended")
@@ -333,7 +334,7 @@ func TestHandlersRemoveThemselvesAndEachOther(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
 		faithful := newRecorder(t).add(in)
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		var wg sync.WaitGroup
 		for n := range goroutines {
 			wg.Go(func() {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -23,7 +24,7 @@ func TestResetTakesAListThatIsOlder(t *testing.T) {
 		r := newRecorder(t)
 		r.gaps = true
 		r.add(in)
-		start(t, in)
+		sitetest.Start(t, in)
 		require.Equal(t, informer.Version(9), in.Version())
 		list.set(informer.List[site]{Items: []site{{Name: "b", Rev: 1}}, Version: 3})
 		in.Reset()
@@ -37,7 +38,7 @@ func TestResetEndsABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]
 		var lists knob[int]
-		var errs errorLog
+		var errs sitetest.Errors
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 9})
 		restored := make(chan struct{})
 		in := must(informer.New(scripted{
@@ -58,18 +59,18 @@ func TestResetEndsABackoff(t *testing.T) {
 					}
 				}
 			},
-		}, nameOf, informer.Config{Name: "sites", OnError: errs.add, Backoff: wait.Backoff{Duration: time.Hour, Factor: 2, Cap: time.Hour * 24}}))
-		start(t, in)
+		}, nameOf, informer.Config{Name: "sites", OnError: errs.Add, Backoff: wait.Backoff{Duration: time.Hour, Factor: 2, Cap: time.Hour * 24}}))
+		sitetest.Start(t, in)
 		list.set(informer.List[site]{Items: []site{{Name: "b", Rev: 1}}, Version: 3})
 		close(restored)
 		time.Sleep(time.Hour)
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 2, "after one hour of backoff, and now of two")
 		assert.EqualError(t, got[1], "informer: list sites: the list is of version 3, but version 9 was seen")
 		assert.Equal(t, informer.Version(9), in.Version())
 
 		in.Reset()
-		assert.Empty(t, errs.take())
+		assert.Empty(t, errs.Take())
 		assert.Equal(t, informer.Version(3), in.Version())
 		assert.Equal(t, map[string]site{"b": {Name: "b", Rev: 1}}, contents(in))
 		assert.Equal(t, 4, lists.get())
@@ -87,7 +88,7 @@ func TestResetWhileTheSourceIsDownListsAtOnceAndBacksOffFromTheBeginning(t *test
 		in := must(informer.New(src, nameOf, informer.Config{
 			OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Minute, Factor: 2, Cap: 24 * time.Hour},
 		}))
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(7 * time.Minute)
 		require.Equal(t, 4, src.got().lists, "after 0, 1, 3 and 7 minutes")
 		in.Reset()
@@ -137,7 +138,7 @@ func TestResetDuringAList(t *testing.T) {
 				r := newRecorder(t)
 				r.gaps = true
 				r.add(in)
-				start(t, in)
+				sitetest.Start(t, in)
 				in.Reset()
 				synctest.Wait()
 				assert.Equal(t, informer.Version(9), in.Version(), "the list hangs")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 // A resync comes in pieces. Between them an index stops Run, and objects change whose turn was, is, and is to come.
@@ -32,7 +33,7 @@ func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
 			h.EveryEvent = c.every
 			_, err := s.in.AddHandler(h)
 			require.NoError(t, err)
-			stop := start(t, s.in)
+			stop := sitetest.Start(t, s.in)
 			r.take()
 			release := make(chan struct{})
 			cache.AddIndex(s.in.Indexer(), func(o site) []int {

@@ -194,7 +194,7 @@ func (v *view) handler() informer.Handler[string, site] {
 			}
 			v.tail = true
 			delete(v.known, d.Key)
-			v.calls = append(v.calls, site{d.Object.Name, d.Object.Life, -d.Object.Rev})
+			v.calls = append(v.calls, site{Name: d.Object.Name, Life: d.Object.Life, Rev: -d.Object.Rev})
 		},
 	}
 }

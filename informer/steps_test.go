@@ -14,6 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -136,14 +137,14 @@ func TestReadEndsWithItsContextAndWatchesOn(t *testing.T) {
 
 func TestReadDoesNotSitOutTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
-		src, in, steps := stepping(t, informer.Config{Backoff: wait.Backoff{Duration: time.Hour}, OnError: errs.add})
+		var errs sitetest.Errors
+		src, in, steps := stepping(t, informer.Config{Backoff: wait.Backoff{Duration: time.Hour}, OnError: errs.Add})
 		began := time.Now()
 		src.Fail(errOutage)
 		for range 3 {
 			assert.False(t, steps.Read(t.Context()))
 		}
-		assert.Len(t, errs.take(), 3)
+		assert.Len(t, errs.Take(), 3)
 		src.Fail(nil)
 		assert.True(t, steps.Read(t.Context()), "a list")
 		steps.Apply()
@@ -239,15 +240,15 @@ func TestApplyAsksForAListAfterAnObjectCouldNotBeApplied(t *testing.T) {
 
 func TestACallThatPanicsIsAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
-		_, in, steps := stepping(t, informer.Config{OnError: errs.add})
+		var errs sitetest.Errors
+		_, in, steps := stepping(t, informer.Config{OnError: errs.Add})
 		_, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { panic("oh") }})
 		require.NoError(t, err)
 		steps.Read(t.Context())
 		steps.Apply()
 		for range 2 {
 			assert.True(t, steps.Deliver(steps.Handlers()[0]))
-			assert.Len(t, errs.take(), 1)
+			assert.Len(t, errs.Take(), 1)
 		}
 		assert.False(t, steps.Deliver(steps.Handlers()[0]))
 	})
@@ -307,7 +308,7 @@ func TestStepsTakeThePlaceOfRun(t *testing.T) {
 		assert.Len(t, contents(in), 2)
 		require.ErrorIs(t, in.Run(t.Context()), informer.ErrEnded)
 		_, err = in.Steps(t.Context())
-		require.EqualError(t, err, "informer: take steps of informer_test.site: has ended")
+		require.EqualError(t, err, "informer: take steps of sitetest.Site: has ended")
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 // story is a world whose handlers are held up, so that each step meets them where the steps before have left them.
@@ -57,7 +58,7 @@ func tell(t *testing.T, lines []step, gaps bool) (told bool) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{world: newWorld(t, 0, gaps)}
 		s.join()
-		start(t, s.in)
+		sitetest.Start(t, s.in)
 		told = true
 		for _, line := range lines {
 			if line.possible != nil && !line.possible(s) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -94,7 +95,7 @@ func TestHandlersOfEveryMoodFollowALongHistory(t *testing.T) {
 				t.Error(err)
 			}
 		}}))
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		join := func(mood string) (*chain, *informer.Registration) {
 			c := &chain{mood: mood, known: make(map[string]site)}
 			reg, err := in.AddHandler(c.handler())

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache/cachetest"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 // witness is a test whose failures are what is tested.
@@ -66,7 +67,7 @@ func TestNoWatchIsLeftOpenHoweverItEnds(t *testing.T) {
 			}
 			return s.Name
 		}, informer.Config{Backoff: exact, OnError: func(error) {}}))
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		for _, end := range []func(){
 			func() { src.Break(nil) },
 			func() { src.Break(errOutage) },
@@ -100,7 +101,7 @@ func TestAListThatHangsIsStaleAndEndsWithResetOrRun(t *testing.T) {
 			ended.set(ended.get() + 1)
 			return informer.List[site]{}, context.Cause(ctx)
 		}}, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
-		stop := start(t, in)
+		stop := sitetest.Start(t, in)
 		time.Sleep(time.Hour)
 		assert.True(t, in.Stale(time.Minute))
 		in.Reset()
@@ -129,7 +130,7 @@ func TestAVersionOfTwoEventsIsReachedWithTheSecond(t *testing.T) {
 				<-ctx.Done()
 			}
 		}}, nameOf, informer.Config{}))
-		start(t, in)
+		sitetest.Start(t, in)
 		assert.Len(t, contents(in), 1)
 		assert.Equal(t, informer.Version(1), in.Version())
 		close(gate)
@@ -145,7 +146,7 @@ func TestHandlersComeAndGoWhileRunEnds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			src := newSource()
 			in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
-			stop := start(t, in)
+			stop := sitetest.Start(t, in)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			var wg sync.WaitGroup
@@ -181,7 +182,7 @@ func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newChronicle(numbers(2*informer.PieceSize), informer.Config{})
 		other := newRecorder(t).add(s.in)
-		start(t, s.in)
+		sitetest.Start(t, s.in)
 		captured := new([100]int) // what the handler refers to
 		gone := weak.Make(captured)
 		late := newRecorder(t)
@@ -215,9 +216,9 @@ func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
 
 func TestAHandlerThatEndsItsGoroutineIsReportedAndLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs errorLog
+		var errs sitetest.Errors
 		src := newSource()
-		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.add}))
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.Add}))
 		other := newRecorder(t).add(in)
 		reg, err := in.AddHandler(informer.Handler[string, site]{
 			OnAdd: func(site, bool) { runtime.Goexit() }, EveryEvent: true,
@@ -230,12 +231,12 @@ func TestAHandlerThatEndsItsGoroutineIsReportedAndLetGo(t *testing.T) {
 			return true
 		}})
 		require.NoError(t, err)
-		start(t, in)
+		sitetest.Start(t, in)
 		for rev := range 10 {
 			src.Put(site{Name: "a", Rev: rev})
 			synctest.Wait()
 		}
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 2)
 		assert.EqualError(t, got[0], "informer: call OnAdd of sites handler 2: it has called runtime.Goexit, and is called no more")
 		assert.EqualError(t, got[1], "informer: call Filter of sites handler 3: it has called runtime.Goexit, and is called no more")

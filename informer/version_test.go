@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -113,7 +114,7 @@ func TestTheVersionIsTrueWhateverCannotBeApplied(t *testing.T) {
 			r := newRecorder(t)
 			r.gaps = true
 			r.add(p.in)
-			start(t, p.in)
+			sitetest.Start(t, p.in)
 			for range 100 {
 				p.act()
 				require.Empty(t, p.check(), "seed %d", seed)

@@ -2,7 +2,6 @@ package leaderelect_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -42,26 +42,6 @@ func effort(few, all int) int {
 		return max(1, few/10)
 	default:
 		return few
-	}
-}
-
-// lanes runs f for each number below n, in a bubble of its own, and several concurrently.
-func lanes(t *testing.T, n int, f func(t *testing.T, i int)) {
-	const count = 4
-	for lane := range count {
-		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
-			t.Parallel()
-			for i := lane; i < n && !t.Failed(); i += count {
-				synctest.Test(t, func(t *testing.T) {
-					t.Cleanup(func() {
-						if t.Failed() {
-							t.Logf("number %d", i)
-						}
-					})
-					f(t, i)
-				})
-			}
-		})
 	}
 }
 
@@ -107,7 +87,7 @@ func TestNoSingleFaultMakesTwoLeaders(t *testing.T) {
 			}
 		}
 	}
-	lanes(t, len(all), func(t *testing.T, i int) { story(t, i, 50*time.Second, all[i]) })
+	looptest.Lanes(t, len(all), func(t *testing.T, i int) { story(t, i, 50*time.Second, all[i]) })
 }
 
 func TestNoTwoFaultsMakeTwoLeaders(t *testing.T) {
@@ -124,7 +104,7 @@ func TestNoTwoFaultsMakeTwoLeaders(t *testing.T) {
 	pairs := len(all) * len(all)
 	tries := effort(400, pairs)
 	const stride = 7919 // a prime: some of each
-	lanes(t, tries, func(t *testing.T, i int) {
+	looptest.Lanes(t, tries, func(t *testing.T, i int) {
 		pair := i * (pairs / tries)
 		if tries < pairs {
 			pair = i * stride % pairs
@@ -183,7 +163,7 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 
 func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(250, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(250, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), absent)
 		w.requireLeader(t)
 		w.finish(t)
@@ -230,7 +210,7 @@ func TestOneLeaderWhileClocksKeepToTheSkewAndTwoIfNot(t *testing.T) {
 
 func TestNoRestoredBackupMakesTwoLeadersOfOneTerm(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(150, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(150, 10_000), func(t *testing.T, seed int) {
 		w := restores(t, uint64(seed))
 		w.requireLeader(t)
 		w.finish(t)

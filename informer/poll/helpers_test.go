@@ -15,15 +15,12 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 var errOutage = errors.New("no route to host")
 
-// site is the object of the tests.
-type site struct {
-	Name      string
-	Life, Rev int
-}
+type site = sitetest.Site
 
 func nameOf(s site) string { return s.Name }
 
@@ -33,41 +30,6 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
-}
-
-// start runs in until the test ends. It must be called in a bubble.
-func start(t *testing.T, in *informer.Informer[string, site]) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }() // ends with ctx; the cleanup waits for it
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, <-ended)
-	})
-	synctest.Wait()
-}
-
-// errorLog collects what OnError is told.
-type errorLog struct {
-	mu   sync.Mutex
-	errs []error
-}
-
-func (l *errorLog) add(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.errs = append(l.errs, err)
-}
-
-// take returns the errors since the last take, when nothing moves anymore.
-func (l *errorLog) take() []error {
-	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	errs := l.errs
-	l.errs = nil
-	return errs
 }
 
 // spy counts the calls of a source by an informer.

@@ -2,7 +2,6 @@ package poll_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -57,33 +57,6 @@ func (b *table) got() int {
 // regular polls without jitter.
 var regular = poll.Config[site]{Jitter: -1}
 
-// watch sends what a watch yields until its context ends.
-func watch(t *testing.T, ctx context.Context, p informer.ListWatcher[site], after informer.Version) <-chan string {
-	events := make(chan string, 100)
-	done := make(chan struct{})
-	go func() { // ends with ctx; the cleanup waits for it
-		defer close(done)
-		for ev, err := range p.Watch(ctx, after) {
-			if err != nil {
-				events <- err.Error()
-			} else {
-				events <- fmt.Sprintf("%d %v %s.%d", ev.Version, ev.Type, ev.Object.Name, ev.Object.Rev)
-			}
-		}
-	}()
-	t.Cleanup(func() { <-done })
-	return events
-}
-
-// all returns what is in a channel, when nothing moves any more.
-func all(events <-chan string) (all []string) {
-	synctest.Wait()
-	for len(events) > 0 {
-		all = append(all, <-events)
-	}
-	return all
-}
-
 func TestPollFindsOutWhatHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
@@ -94,17 +67,17 @@ func TestPollFindsOutWhatHasChanged(t *testing.T) {
 		assert.Equal(t, []site{{Name: "c"}, {Name: "a"}, {Name: "b"}, {Name: "d"}}, list.Items)
 		assert.Equal(t, informer.Version(4), list.Version)
 
-		events := watch(t, t.Context(), p, list.Version)
+		events := sitetest.Watch(t, t.Context(), p, list.Version)
 		time.Sleep(time.Second - 1)
 		assert.Equal(t, 1, b.got())
 		b.set(nil, site{Name: "e"}, site{Name: "b", Rev: 1}, site{Name: "d"})
 		time.Sleep(time.Nanosecond)
-		assert.Equal(t, []string{"5 Added e.0", "6 Modified b.1", "7 Deleted c.0", "8 Deleted a.0"}, all(events))
+		assert.Equal(t, []string{"5 Added e.0", "6 Modified b.1", "7 Deleted c.0", "8 Deleted a.0"}, sitetest.All(events))
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"8 Bookmark .0"}, all(events))
+		assert.Equal(t, []string{"8 Bookmark .0"}, sitetest.All(events))
 		b.set(nil)
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"9 Deleted b.1", "10 Deleted d.0", "11 Deleted e.0"}, all(events), "in the order in which they came")
+		assert.Equal(t, []string{"9 Deleted b.1", "10 Deleted d.0", "11 Deleted e.0"}, sitetest.All(events), "in the order in which they came")
 		assert.Equal(t, 3, b.got())
 	})
 }
@@ -114,7 +87,7 @@ func TestPollFromTheBeginningNeedsNoList(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a"})
 		p := must(poll.New(b.list, nameOf, regular))
-		assert.Equal(t, []string{"1 Added a.0"}, all(watch(t, t.Context(), p, 0)))
+		assert.Equal(t, []string{"1 Added a.0"}, sitetest.All(sitetest.Watch(t, t.Context(), p, 0)))
 	})
 }
 
@@ -122,7 +95,7 @@ func TestPollIntervalHasJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: time.Minute, Jitter: 0.5}))
-		events := watch(t, t.Context(), p, 0)
+		events := sitetest.Watch(t, t.Context(), p, 0)
 		<-events
 		var pauses []time.Duration
 		for range 30 {
@@ -140,12 +113,12 @@ func TestNudgePollsNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1})) // never by itself
-		events := watch(t, t.Context(), p, 0)
+		events := sitetest.Watch(t, t.Context(), p, 0)
 		time.Sleep(24 * time.Hour)
 		assert.Zero(t, b.got())
 		b.set(nil, site{Name: "a"})
 		p.Nudge()
-		assert.Equal(t, []string{"1 Added a.0"}, all(events))
+		assert.Equal(t, []string{"1 Added a.0"}, sitetest.All(events))
 
 		b.gate = make(chan struct{})
 		p.Nudge()
@@ -166,7 +139,7 @@ func TestANudgeStartsTheIntervalAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
-		watch(t, t.Context(), p, 0)
+		sitetest.Watch(t, t.Context(), p, 0)
 		time.Sleep(900 * time.Millisecond)
 		p.Nudge()
 		assert.Equal(t, 2, b.got())
@@ -184,7 +157,7 @@ func TestAListServesTheNudgeThatCameBeforeIt(t *testing.T) {
 		p.Nudge()
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
-		assert.Empty(t, all(watch(t, t.Context(), p, list.Version)))
+		assert.Empty(t, sitetest.All(sitetest.Watch(t, t.Context(), p, list.Version)))
 		assert.Equal(t, 1, b.got())
 	})
 }
@@ -204,29 +177,29 @@ func TestAPollThatFailsChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var b table
-				var errs, reported errorLog
+				var errs, reported sitetest.Errors
 				key := func(s site) string {
 					if s.Name == "" {
 						panic("no name")
 					}
 					return s.Name
 				}
-				p := must(poll.New(b.list, key, poll.Config[site]{Jitter: -1, OnError: errs.add}))
+				p := must(poll.New(b.list, key, poll.Config[site]{Jitter: -1, OnError: errs.Add}))
 				b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: 2})
 				s := &spy{ListWatcher: p}
-				in := must(informer.New(s, nameOf, informer.Config{OnError: reported.add}))
+				in := must(informer.New(s, nameOf, informer.Config{OnError: reported.Add}))
 				r := record(t, in)
-				start(t, in)
+				sitetest.Start(t, in)
 				assert.Len(t, r.take(), 2)
 				heard := in.LastHeard()
 
 				b.set(c.err, c.items...)
 				time.Sleep(3 * time.Second)
-				got := errs.take()
+				got := errs.Take()
 				require.Len(t, got, 3)
 				assert.EqualError(t, got[0], c.want)
 				p.Nudge()
-				assert.Len(t, errs.take(), 1, "a nudge works")
+				assert.Len(t, errs.Take(), 1, "a nudge works")
 				_, err := p.List(t.Context())
 				assert.EqualError(t, err, c.want)
 				assert.Empty(t, r.take())
@@ -236,7 +209,7 @@ func TestAPollThatFailsChangesNothing(t *testing.T) {
 				time.Sleep(time.Second)
 				assert.Equal(t, []string{"update a.1 3", "delete b.2 unknown=false"}, r.take())
 				assert.Equal(t, [2]int{1, 1}, s.got(), "one list and one watch")
-				assert.Empty(t, reported.take())
+				assert.Empty(t, reported.Take())
 			})
 		})
 	}
@@ -245,12 +218,12 @@ func TestAPollThatFailsChangesNothing(t *testing.T) {
 func TestAListThatFailsIsTriedAgainByTheInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		var errs errorLog
+		var errs sitetest.Errors
 		b.set(errOutage)
 		backoff := wait.Backoff{Duration: 800 * time.Millisecond}
-		in := must(informer.New(must(poll.New(b.list, nameOf, regular)), nameOf, informer.Config{Name: "sites", Backoff: backoff, OnError: errs.add}))
-		start(t, in)
-		assert.EqualError(t, errs.take()[0], "informer: list sites: poll: list: no route to host")
+		in := must(informer.New(must(poll.New(b.list, nameOf, regular)), nameOf, informer.Config{Name: "sites", Backoff: backoff, OnError: errs.Add}))
+		sitetest.Start(t, in)
+		assert.EqualError(t, errs.Take()[0], "informer: list sites: poll: list: no route to host")
 		b.set(nil)
 		time.Sleep(800 * time.Millisecond)
 		synctest.Wait()
@@ -262,7 +235,7 @@ func TestAPollThatFindsNothingIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		in := must(informer.New(must(poll.New(b.list, nameOf, regular)), nameOf, informer.Config{}))
-		start(t, in)
+		sitetest.Start(t, in)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Equal(t, time.Now(), in.LastHeard())
@@ -274,14 +247,14 @@ func TestPollAsksEqual(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a", Life: 1})
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, Equal: func(a, b site) bool { return a.Rev == b.Rev }}))
-		events := watch(t, t.Context(), p, 0)
-		all(events)
+		events := sitetest.Watch(t, t.Context(), p, 0)
+		sitetest.All(events)
 		b.set(nil, site{Name: "a", Life: 2})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"1 Bookmark .0"}, all(events))
+		assert.Equal(t, []string{"1 Bookmark .0"}, sitetest.All(events))
 		b.set(nil, site{Name: "a", Life: 2, Rev: 1})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"2 Modified a.1"}, all(events))
+		assert.Equal(t, []string{"2 Modified a.1"}, sitetest.All(events))
 
 		var equaler informer.Equaler[site] = p // so an informer compares what it lists by the same function
 		assert.True(t, equaler.Equal(site{Life: 1}, site{Life: 2}))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
@@ -23,21 +24,21 @@ func valid(s site) error {
 func TestABadObjectKeepsItsLastGoodStateAndHidesNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		var errs errorLog
-		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, Valid: valid, OnError: errs.add}))
+		var errs sitetest.Errors
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, Valid: valid, OnError: errs.Add}))
 		b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: -1}, site{Name: "c", Rev: 1})
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []site{{Name: "a", Rev: 1}, {Name: "c", Rev: 1}}, list.Items)
-		got := errs.take()
+		got := errs.Take()
 		require.Len(t, got, 1)
 		assert.EqualError(t, got[0], "poll: object b: half written")
 
-		events := watch(t, t.Context(), p, list.Version)
+		events := sitetest.Watch(t, t.Context(), p, list.Version)
 		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "b", Rev: -1}, site{Name: "c", Rev: 2})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"3 Modified c.2"}, all(events))
-		got = errs.take()
+		assert.Equal(t, []string{"3 Modified c.2"}, sitetest.All(events))
+		got = errs.Take()
 		require.Len(t, got, 1)
 		assert.EqualError(t, got[0], "poll: object a: half written\nobject b: half written")
 		list, err = p.List(t.Context())
@@ -46,22 +47,22 @@ func TestABadObjectKeepsItsLastGoodStateAndHidesNoOther(t *testing.T) {
 
 		b.set(nil, site{Name: "a", Rev: 3}, site{Name: "b", Rev: 4})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"3 Bookmark .0", "4 Modified a.3", "5 Added b.4", "6 Deleted c.2"}, all(events))
-		errs.take()
+		assert.Equal(t, []string{"3 Bookmark .0", "4 Modified a.3", "5 Added b.4", "6 Deleted c.2"}, sitetest.All(events))
+		errs.Take()
 		b.set(nil, site{Name: "a", Rev: -1})
 		time.Sleep(time.Second)
-		all(events)
+		sitetest.All(events)
 		b.set(nil)
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"8 Deleted a.3"}, all(events), "a bad object can go")
+		assert.Equal(t, []string{"8 Deleted a.3"}, sitetest.All(events), "a bad object can go")
 	})
 }
 
 func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		var errs errorLog
-		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, OnError: errs.add,
+		var errs sitetest.Errors
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, OnError: errs.Add,
 			Valid: func(s site) error {
 				if s.Rev < 0 {
 					panic("valid")
@@ -75,12 +76,12 @@ func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
 				return a == b
 			}}))
 		b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: 1}, site{Name: "c", Rev: 1})
-		events := watch(t, t.Context(), p, 0)
-		assert.Len(t, all(events), 3)
+		events := sitetest.Watch(t, t.Context(), p, 0)
+		assert.Len(t, sitetest.All(events), 3)
 		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "b", Rev: 13}, site{Name: "c", Rev: 2})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"4 Modified c.2"}, all(events))
-		assert.EqualError(t, errs.take()[0], "poll: object a: wait: recover from panic: valid\nobject b: wait: recover from panic: equal")
+		assert.Equal(t, []string{"4 Modified c.2"}, sitetest.All(events))
+		assert.EqualError(t, errs.Take()[0], "poll: object a: wait: recover from panic: valid\nobject b: wait: recover from panic: equal")
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
@@ -96,23 +97,23 @@ func TestTheVersionIsThatFromBeforeTheList(t *testing.T) {
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, informer.Version(100), list.Version)
-		events := watch(t, t.Context(), p, list.Version)
+		events := sitetest.Watch(t, t.Context(), p, list.Version)
 		n.set(107, site{Name: "a", Rev: 1}, site{Name: "b"})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"100 Modified a.1", "107 Added b.0"}, all(events), "only the last has the version")
+		assert.Equal(t, []string{"100 Modified a.1", "107 Added b.0"}, sitetest.All(events), "only the last has the version")
 		n.set(109, site{Name: "a", Rev: 1}, site{Name: "b"})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"109 Bookmark .0"}, all(events), "another table has changed")
+		assert.Equal(t, []string{"109 Bookmark .0"}, sitetest.All(events), "another table has changed")
 		n.set(109, site{Name: "a", Rev: 2})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"109 Modified a.2", "109 Deleted b.0"}, all(events), "they came after the version was read")
+		assert.Equal(t, []string{"109 Modified a.2", "109 Deleted b.0"}, sitetest.All(events), "they came after the version was read")
 		n.set(3, site{Name: "a", Rev: 3})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"109 Modified a.3"}, all(events), "a version never goes back")
+		assert.Equal(t, []string{"109 Modified a.3"}, sitetest.All(events), "a version never goes back")
 		n.err = errOutage
 		n.set(200)
 		time.Sleep(time.Second)
-		assert.Empty(t, all(events), "the poll has failed")
+		assert.Empty(t, sitetest.All(events), "the poll has failed")
 		_, err = p.List(t.Context())
 		require.ErrorIs(t, err, errOutage)
 		require.ErrorContains(t, err, "poll: list: version: ")
@@ -192,7 +193,7 @@ func TestExpectationsOfVersionsAreMetByTheCacheThatShowsTheWrite(t *testing.T) {
 		inf := must(informer.New(must(poll.New(n.list, nameOf, n.config())), nameOf, informer.Config{}))
 		waits := must(expectations.NewVersions(expectations.Config[string]{}))
 		defer inf.OnVersion(func(v informer.Version) { waits.VersionObserved(uint64(v)) })()
-		start(t, inf)
+		sitetest.Start(t, inf)
 		n.set(8, site{Name: "a", Rev: 1})
 		waits.ExpectVersion("a", 8)
 		_, waiting := waits.Expires("a")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
@@ -20,10 +21,10 @@ func TestWatchersOfOneSourceShareThePolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, OnError: func(error) {}}))
-		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
+		one, two := sitetest.Watch(t, t.Context(), p, 0), sitetest.Watch(t, t.Context(), p, 0)
 		assert.Equal(t, 1, b.got())
-		all(one)
-		all(two)
+		sitetest.All(one)
+		sitetest.All(two)
 		for rev := range 100 {
 			b.set(nil, site{Name: "a", Rev: rev})
 			if rev%2 == 0 {
@@ -31,9 +32,9 @@ func TestWatchersOfOneSourceShareThePolls(t *testing.T) {
 			} else {
 				time.Sleep(time.Second)
 			}
-			want := all(one)
+			want := sitetest.All(one)
 			require.Len(t, want, 1)
-			assert.Equal(t, want, all(two))
+			assert.Equal(t, want, sitetest.All(two))
 			assert.Equal(t, 1, b.got())
 		}
 		b.set(errOutage)
@@ -49,15 +50,15 @@ func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
 		b.gate = make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		p.Nudge()
-		polling := watch(t, t.Context(), p, 0) // takes the nudge
+		polling := sitetest.Watch(t, t.Context(), p, 0) // takes the nudge
 		synctest.Wait()
-		leaving := watch(t, ctx, p, 0) // takes the next
+		leaving := sitetest.Watch(t, ctx, p, 0) // takes the next
 		p.Nudge()
 		synctest.Wait()
 		cancel()
-		assert.Equal(t, []string{"context canceled"}, all(leaving))
+		assert.Equal(t, []string{"context canceled"}, sitetest.All(leaving))
 		close(b.gate)
-		assert.Len(t, all(polling), 2)
+		assert.Len(t, sitetest.All(polling), 2)
 		assert.Equal(t, 2, b.got())
 	})
 }
@@ -66,7 +67,7 @@ func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := table{gate: make(chan struct{})}
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1}))
-		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
+		one, two := sitetest.Watch(t, t.Context(), p, 0), sitetest.Watch(t, t.Context(), p, 0)
 		p.Nudge()
 		synctest.Wait() // one of them polls
 		p.Nudge()
@@ -76,8 +77,8 @@ func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
 		synctest.Wait()
 		b.set(nil, site{Name: "a", Rev: 2})
 		b.gate <- struct{}{}
-		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, all(one))
-		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, all(two))
+		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, sitetest.All(one))
+		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, sitetest.All(two))
 	})
 }
 
@@ -85,7 +86,7 @@ func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
-		assert.Equal(t, []string{informer.ErrExpired.Error()}, all(watch(t, t.Context(), p, 1)))
+		assert.Equal(t, []string{informer.ErrExpired.Error()}, sitetest.All(sitetest.Watch(t, t.Context(), p, 1)))
 		for rev := range 3 {
 			b.set(nil, site{Name: "a", Rev: rev}, site{Name: "b", Rev: rev})
 			_, err := p.List(t.Context())
@@ -93,7 +94,7 @@ func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
 		}
 		for after, want := range []string{4: "5 Modified a.2", 5: "6 Modified b.2", 3: informer.ErrExpired.Error(), 7: informer.ErrExpired.Error()} {
 			if want != "" {
-				assert.Equal(t, want, all(watch(t, t.Context(), p, informer.Version(after)))[0], "after %d", after)
+				assert.Equal(t, want, sitetest.All(sitetest.Watch(t, t.Context(), p, informer.Version(after)))[0], "after %d", after)
 			}
 		}
 	})
@@ -110,7 +111,7 @@ func TestASourceAndItsInformersComeToTheSameState(t *testing.T) {
 			for range 3 {
 				in := must(informer.New(p, nameOf, informer.Config{OnError: func(error) {}}))
 				recorders = append(recorders, record(t, in))
-				start(t, in)
+				sitetest.Start(t, in)
 				informers = append(informers, in)
 			}
 			present := map[string]site{}

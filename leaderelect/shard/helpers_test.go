@@ -3,11 +3,9 @@ package shard_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -43,26 +41,6 @@ func effort(few, all int) int {
 		return all
 	}
 	return few
-}
-
-// lanes runs f for each number below n, in a bubble of its own, and several of them concurrently.
-func lanes(t *testing.T, n int, f func(t *testing.T, i int)) {
-	const count = 4
-	for lane := range count {
-		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
-			t.Parallel()
-			for i := lane; i < n && !t.Failed(); i += count {
-				synctest.Test(t, func(t *testing.T) {
-					t.Cleanup(func() {
-						if t.Failed() {
-							t.Logf("number %d", i)
-						}
-					})
-					f(t, i)
-				})
-			}
-		})
-	}
 }
 
 // chance is the source of everything random in a schedule.

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 )
 
 func TestNoScheduleOfReplicasWorksTwiceInASlot(t *testing.T) {
 	t.Parallel()
-	lanes(t, effort(30, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
+	looptest.Lanes(t, effort(30, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
 }
 
 // brokenSlots returns the slots that a replica cannot acquire: for some its work fails, and it cannot write the records of
