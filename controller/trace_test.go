@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -24,7 +25,7 @@ import (
 type spanKey struct{}
 
 // tracer notes the spans of reconciles: "a 1: x y, Succeeded" is the first attempt of a, with the causes x and y.
-type tracer struct{ log[string] }
+type tracer struct{ looptest.Log[string] }
 
 func (tr *tracer) hook(ctx context.Context, key string, causes []string) (context.Context, func(controller.Report[string])) {
 	info, ok := controller.FromContext(ctx)
@@ -32,7 +33,7 @@ func (tr *tracer) hook(ctx context.Context, key string, causes []string) (contex
 		panic("the context of the hook is not that of a reconcile")
 	}
 	span := fmt.Sprintf("%s %d: %s", key, info.Attempt, strings.Join(causes, " "))
-	return context.WithValue(ctx, spanKey{}, span), func(r controller.Report[string]) { tr.add(fmt.Sprint(span, ", ", r.Outcome)) }
+	return context.WithValue(ctx, spanKey{}, span), func(r controller.Report[string]) { tr.Add(fmt.Sprint(span, ", ", r.Outcome)) }
 }
 
 // traced returns a Config with the hook.
@@ -59,19 +60,19 @@ func TestAReconcileHasTheTraceContextsOfTheAddsThatWereMerged(t *testing.T) {
 		c.AddWith("a", by("x"))
 		c.Add("a")
 		c.Add("b")
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"a 1: x y, Succeeded", "b 1: , Succeeded"}, tr.take())
+		assert.ElementsMatch(t, []string{"a 1: x y, Succeeded", "b 1: , Succeeded"}, tr.Take())
 		during = func() {
 			during = nil
 			c.AddWith("a", by("w"))
 		}
 		c.AddWith("a", by("z"))
 		synctest.Wait()
-		assert.Equal(t, []string{"a 1: z, Succeeded", "a 1: w, Succeeded"}, tr.take(), "a success ends the causes")
+		assert.Equal(t, []string{"a 1: z, Succeeded", "a 1: w, Succeeded"}, tr.Take(), "a success ends the causes")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"a 1: , Succeeded", "b 1: , Succeeded"}, tr.take(), "RequeueAfter has no cause")
+		assert.ElementsMatch(t, []string{"a 1: , Succeeded", "b 1: , Succeeded"}, tr.Take(), "RequeueAfter has no cause")
 		assert.Zero(t, c.Causes())
 	})
 }
@@ -97,7 +98,7 @@ func TestTheCausesOfAReconcileThatDidNotSucceedAreThoseOfTheNext(t *testing.T) {
 				}
 				return controller.Result{}, err
 			})
-			start(t, c.Run)
+			looptest.Start(t, c.Run)
 			c.AddWith("a", by("x"))
 			synctest.Wait()
 			if name == "Superseded" {
@@ -108,7 +109,7 @@ func TestTheCausesOfAReconcileThatDidNotSucceedAreThoseOfTheNext(t *testing.T) {
 			want := map[string]string{
 				"Failed": "a 2: x", "Unfinished": "a 1: x", "Panicked": "a 2: x", "TimedOut": "a 2: x", "Superseded": "a 1: x y",
 			}[name]
-			assert.Equal(t, []string{"a 1: x, " + name, want + ", Succeeded"}, tr.take())
+			assert.Equal(t, []string{"a 1: x, " + name, want + ", Succeeded"}, tr.Take())
 			assert.Zero(t, c.Causes())
 		})
 	}
@@ -133,13 +134,13 @@ func TestAParkedKeyHasNoCausesUntilAnEventRevivesIt(t *testing.T) {
 			<-ctx.Done()
 			return controller.Result{}, retry.Permanent(errBoom)
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.AddWith("a", by("x"))
 		time.Sleep(time.Minute)
 		assert.Zero(t, c.Causes())
 		c.AddWith("a", by("y"))
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"a 1: x, Parked", "a 1: y, Parked"}, tr.take())
+		assert.Equal(t, []string{"a 1: x, Parked", "a 1: y, Parked"}, tr.Take())
 		assert.Equal(t, []any{"a 1: x", "a 1: y"}, said)
 		assert.Equal(t, []string{"a"}, c.Parked())
 	})
@@ -155,10 +156,10 @@ func TestAGoexitEndsTheSpan(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.AddWith("a", by("x"))
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"a 1: x, Panicked", "a 2: x, Succeeded"}, tr.take())
+		assert.Equal(t, []string{"a 1: x, Panicked", "a 2: x, Succeeded"}, tr.Take())
 	})
 }
 
@@ -166,16 +167,16 @@ func TestAKeyThatIsHeldKeepsItsCauses(t *testing.T) {
 	bubble(t, "paused", func(t *testing.T) {
 		tr, cfg := traced()
 		c, _ := newController(t, cfg, noop)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		c.PauseKey("a")
 		c.AddWith("a", by("x"))
 		time.Sleep(time.Minute)
 		c.AddWith("a", by("y"))
 		synctest.Wait()
-		assert.Empty(t, tr.take())
+		assert.Empty(t, tr.Take())
 		c.ResumeKey("a")
 		synctest.Wait()
-		assert.Equal(t, []string{"a 1: x y, Succeeded"}, tr.take())
+		assert.Equal(t, []string{"a 1: x y, Succeeded"}, tr.Take())
 	})
 	bubble(t, "expecting", func(t *testing.T) {
 		tr, cfg := traced()
@@ -183,15 +184,15 @@ func TestAKeyThatIsHeldKeepsItsCauses(t *testing.T) {
 		require.NoError(t, err)
 		cfg.Expectations = []controller.Expectations[string]{expected}
 		c, _ := newController(t, cfg, noop)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		expected.ExpectCreations("a", 1)
 		c.AddWith("a", by("x"))
 		synctest.Wait()
-		assert.Empty(t, tr.take())
+		assert.Empty(t, tr.Take())
 		expected.CreationObserved("a")
 		synctest.Wait()
-		assert.Equal(t, []string{"a 1: x, Succeeded"}, tr.take())
+		assert.Equal(t, []string{"a 1: x, Succeeded"}, tr.Take())
 	})
 	bubble(t, "left to the next Run", func(t *testing.T) {
 		tr, cfg := traced()
@@ -202,18 +203,18 @@ func TestAKeyThatIsHeldKeepsItsCauses(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		})
-		r := start(t, c.Run)
+		r := looptest.Start(t, c.Run)
 		c.Add("slow")
 		synctest.Wait()
-		r.cancel()
+		r.Cancel()
 		synctest.Wait()
 		c.AddWith("a", by("x"))
 		close(hang)
-		require.NoError(t, r.stop())
-		tr.take()
-		start(t, c.Run)
+		require.NoError(t, r.Stop())
+		tr.Take()
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"a 1: x, Succeeded"}, tr.take())
+		assert.Equal(t, []string{"a 1: x, Succeeded"}, tr.Take())
 	})
 }
 
@@ -224,7 +225,7 @@ func TestASlotThatIsLostTakesTheCausesAlong(t *testing.T) {
 	c.AddWith("a", by("x"))
 	_, ok := c.Step(t.Context(), "a")
 	assert.True(t, ok)
-	assert.Equal(t, []string{"a 1: x, Canceled"}, tr.take())
+	assert.Equal(t, []string{"a 1: x, Canceled"}, tr.Take())
 	assert.Zero(t, c.Causes())
 }
 
@@ -248,7 +249,7 @@ func TestATraceContextAddsAKeyAsAddDoes(t *testing.T) {
 		tr, cfg := traced()
 		cfg.Queue = workqueue.Config[string]{Debounce: time.Second}
 		c, _ := newController(t, cfg, noop)
-		start(t, c.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
 		c.AddWith("a", by("x"))
 		time.Sleep(time.Second - time.Nanosecond)
@@ -256,10 +257,10 @@ func TestATraceContextAddsAKeyAsAddDoes(t *testing.T) {
 		c.AddWith("a", by("y"))
 		time.Sleep(time.Second - time.Nanosecond)
 		synctest.Wait()
-		assert.Empty(t, tr.take())
+		assert.Empty(t, tr.Take())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		assert.Equal(t, []string{"a 1: x y, Succeeded"}, tr.take())
+		assert.Equal(t, []string{"a 1: x y, Succeeded"}, tr.Take())
 	})
 }
 
@@ -275,7 +276,7 @@ func TestAHookMayDeclineASpan(t *testing.T) {
 	})
 	c.Add("a")
 	c.Step(t.Context(), "a")
-	assert.Len(t, reports.take(), 1)
+	assert.Len(t, reports.Take(), 1)
 }
 
 func TestAWriteAndTheReconcileThatItCausesHaveOneTraceContext(t *testing.T) {
@@ -301,18 +302,18 @@ func TestAWriteAndTheReconcileThatItCausesHaveOneTraceContext(t *testing.T) {
 			controller.Watches(seenSites, func(_ context.Context, o store.Object[int]) ([]string, error) {
 				return []string{"all"}, nil
 			}))
-		start(t, seenSites.Run)
-		start(t, seenServers.Run)
-		start(t, c.Run)
+		looptest.Start(t, seenSites.Run)
+		looptest.Start(t, seenServers.Run)
+		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"berlin 1: , Succeeded", "all 1: , Succeeded"}, tr.take(), "an initial list has no cause")
+		assert.ElementsMatch(t, []string{"berlin 1: , Succeeded", "all 1: , Succeeded"}, tr.Take(), "an initial list has no cause")
 		_, err = sites.Create(under("x"), store.Object[int]{Key: "oslo"})
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"oslo 1: x, Succeeded", "all 1: x, Succeeded"}, tr.take())
+		assert.ElementsMatch(t, []string{"oslo 1: x, Succeeded", "all 1: x, Succeeded"}, tr.Take())
 		_, err = sites.Delete(under("y"), "oslo")
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"oslo 1: y, Succeeded", "all 1: y, Succeeded"}, tr.take())
+		assert.ElementsMatch(t, []string{"oslo 1: y, Succeeded", "all 1: y, Succeeded"}, tr.Take())
 	})
 }
