@@ -44,8 +44,8 @@ type Config[K comparable] struct {
 	// controller logs. Events reach expectations through [Handles], or through [informer.Informer.OnVersion].
 	Expectations []Expectations[K]
 
-	// CancelSuperseded cancels a reconcile when its key is added again: its context ends with the cause ErrSuperseded, and the key
-	// is reconciled again at once, without a backoff. Initial lists and resyncs cancel nothing. After eight cancellations in a
+	// CancelSuperseded cancels a reconcile when its key is added again: its context ends, and the key is reconciled again at
+	// once, without a backoff. The outcome is Superseded. Initial lists and resyncs cancel nothing. After eight cancellations in a
 	// row, the next reconcile of the key is not canceled. Events of the reconcile's own writes cancel it too, unless When excludes
 	// them, as store.GenerationChanged does.
 	CancelSuperseded bool
@@ -57,7 +57,8 @@ type Config[K comparable] struct {
 	// again. An event that arrives meanwhile revives the key, as if it were parked already.
 	GaveUp func(ctx context.Context, key K, err error) error
 
-	// Timeout limits a reconcile: its context ends after this time, with a cause that wraps ErrTimeout. Zero means no limit.
+	// Timeout limits a reconcile: its context ends after this time. If it returns an error then, its outcome is TimedOut. Zero
+	// means no limit.
 	Timeout time.Duration
 
 	// Reasons records why each event of a [Watch] adds its keys, for Info, Logger, and Snapshot: "apps updated". It costs a clock

@@ -14,6 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
+	"github.com/setpoint-go/setpoint/controller/internal/tally"
 	"github.com/setpoint-go/setpoint/controller/internal/turns"
 	"github.com/setpoint-go/setpoint/controller/internal/waiters"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -53,7 +54,7 @@ type Controller[K comparable] struct {
 	ids     atomic.Uint64 // the number of the last reconcile
 	started time.Time
 	ended   atomic.Int64 // when the last reconcile ended: nanoseconds after started
-	counts  counts
+	tally   tally.Tally
 
 	mu sync.Mutex
 	// mu guards the following. Invariants:
@@ -105,7 +106,7 @@ func New[K comparable](
 	if cfg.CancelSuperseded {
 		c.flights = streak.NewFlights[K]()
 	}
-	c.tooLong = after(ErrTimeout, cfg.Timeout)
+	c.tooLong = after(errTimeout, cfg.Timeout)
 	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
 	var err error
 	queue := cfg.Queue
@@ -183,7 +184,7 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 		c.queue.AddWith(key, workqueue.AddOptions{Priority: opts.Priority, Reason: opts.Reason})
 	}
 	if supersede != nil {
-		supersede(ErrSuperseded) // after it was added: so it comes back
+		supersede(errSuperseded) // after it was added: so it comes back
 	}
 }
 

@@ -15,13 +15,6 @@ var (
 	// controller was connected, or Connect was called during a Run or while it was connected.
 	ErrRunning = errors.New("controller: already running")
 
-	// ErrTimeout is wrapped by the cause with which the context of a reconcile ends after [Config.Timeout].
-	ErrTimeout = errors.New("controller: the reconcile took too long")
-
-	// ErrSuperseded is the cause with which the context of a reconcile ends if its key is added again and
-	// [Config].CancelSuperseded is set. The key is reconciled again at once.
-	ErrSuperseded = errors.New("controller: superseded by a newer event")
-
 	// ErrParked says that a key was given up: its error was permanent, or the key has spent its budget (see [Outcome]).
 	ErrParked = errors.New("controller: parked")
 
@@ -29,6 +22,12 @@ var (
 	// error of a Run that left keys behind at that time.
 	ErrDrainTimeout = errors.New("controller: not drained in time")
 )
+
+// errTimeout is wrapped by the cause with which the context of a reconcile ends after Config.Timeout.
+var errTimeout = errors.New("controller: the reconcile took too long")
+
+// errSuperseded is the cause with which the context of a reconcile ends if its key is added again, with Config.CancelSuperseded.
+var errSuperseded = errors.New("controller: superseded by a newer event")
 
 // errSyncTimeout says that a source or a watch has not synced in time.
 var errSyncTimeout = errors.New("controller: not synced in time")

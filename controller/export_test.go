@@ -48,6 +48,8 @@ var (
 	ErrNotOwned      = errNotOwned
 	ErrSilent        = errSilent
 	ErrSyncTimeout   = errSyncTimeout
+	ErrTimeout       = errTimeout
+	ErrSuperseded    = errSuperseded
 )
 
 // Streaks returns the number of keys that are unfinished and remembered.

@@ -49,7 +49,9 @@ func (c *Controller[K]) Check() error {
 		}
 	}
 	if c.cfg.SilentAfter > 0 {
-		errs = append(errs, c.checkSources()...)
+		for _, source := range c.inputs.Silent(c.cfg.SilentAfter) {
+			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, source, after(errSilent, c.cfg.SilentAfter)))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -97,18 +99,4 @@ func (c *Controller[K]) checkProgress(working *workers[K], paused bool) error {
 		stuck.Stack = stack()
 	}
 	return stuck
-}
-
-// checkSources returns an error for each source that is silent.
-func (c *Controller[K]) checkSources() (errs []error) {
-	for _, source := range c.inputs.Sources() {
-		s, ok := source.(interface {
-			Name() string
-			Stale(d time.Duration) bool
-		})
-		if ok && s.Stale(c.cfg.SilentAfter) {
-			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, s.Name(), after(errSilent, c.cfg.SilentAfter)))
-		}
-	}
-	return errs
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
+	"github.com/setpoint-go/setpoint/controller/internal/tally"
 	"github.com/setpoint-go/setpoint/controller/internal/term"
 	"github.com/setpoint-go/setpoint/controller/internal/waiters"
 	"github.com/setpoint-go/setpoint/retry"
@@ -33,7 +34,7 @@ import (
 //	one of these four, budget spent      Parked      when it is added              1        reset    Error
 //	is unfinished for MaxElapsed         Parked      when it is added              1        reset    Error
 //	returns an error of retry.Permanent  Parked      when it is added              1        reset    Error
-//	returns an error after ErrSuperseded Superseded  at once                       stays    stays    Debug
+//	returns an error, superseded         Superseded  at once                       stays    stays    Debug
 //	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
 //	returns an error of a fenced write   Canceled    as after a stop               stays    stays    Warn
 //
@@ -170,7 +171,11 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 		c.retry(t, &r)
 	}
 	t.endCalls()
-	c.counts.note(r.Outcome, r.Retry, r.Err, outcome == Panicked, r.Duration)
+	c.tally.Note(tally.Reconcile{
+		Outcome: int(r.Outcome), Requeued: r.Outcome == Succeeded && r.Retry > 0,
+		Panicked: outcome == Panicked, // the reconcile function, and not GaveUp
+		Fenced:   r.Err != nil && isFenced(r.Err), Took: r.Duration,
+	})
 	c.ended.Store(int64(ended))
 	c.log(t, r)
 	if c.cfg.Hooks.Trace != nil {

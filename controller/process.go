@@ -270,7 +270,7 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 		return Canceled, err
 	case cause == c.tooLong:
 		return TimedOut, fmt.Errorf("%w: %w", cause, err)
-	case cause == ErrSuperseded:
+	case cause == errSuperseded:
 		return Superseded, fmt.Errorf("%w: %w", cause, err)
 	case cause != nil:
 		return Canceled, fmt.Errorf("%w: %w", cause, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller/internal/crew"
+	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/term"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -71,7 +72,7 @@ func (c *Controller[K]) leave() {
 func (c *Controller[K]) run(ctx context.Context) error {
 	syncers, stopInputs, err := c.startInputs(ctx)
 	if err == nil {
-		err = waitForSync(ctx, c.cfg.SyncTimeout, syncers)
+		err = input.WaitForSync(ctx, syncers, c.cfg.SyncTimeout, after(errSyncTimeout, c.cfg.SyncTimeout))
 	}
 	if err != nil || ctx.Err() != nil {
 		stopInputs()
@@ -119,34 +120,6 @@ func (c *Controller[K]) startInputs(ctx context.Context) (syncers []informer.Syn
 		stopFeeds()
 		unfollow()
 	}, err
-}
-
-// waitForSync waits until all syncers have synced, for at most limit. It returns nil if ctx ends.
-func waitForSync(ctx context.Context, limit time.Duration, syncers []informer.Syncer) error {
-	limited, cancel := context.WithTimeoutCause(ctx, limit, after(errSyncTimeout, limit))
-	defer cancel()
-	err := informer.WaitForSync(limited, syncers...)
-	if err == nil || ctx.Err() != nil {
-		return nil
-	}
-	if silent := unheard(syncers); len(silent) > 0 {
-		return fmt.Errorf("%w; the source of %s has never answered: without a manager, call Run of the informer",
-			err, strings.Join(silent, ", "))
-	}
-	return err
-}
-
-// unheard returns the names of the syncers whose source has never answered.
-func unheard(syncers []informer.Syncer) (names []string) {
-	for _, s := range syncers {
-		if s, ok := s.(interface {
-			Name() string
-			LastHeard() time.Time
-		}); ok && s.LastHeard().IsZero() {
-			names = append(names, s.Name())
-		}
-	}
-	return names
 }
 
 // resync adds each key again in its turn, until ctx ends: those that the inputs know, and those that are parked.

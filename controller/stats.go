@@ -2,8 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -71,7 +69,12 @@ func (c *Controller[K]) Stats() Stats {
 	s.Unmapped = c.inputs.Unmapped()
 	s.Queue, s.Totals, s.OldestReady = c.queue.Stats(), c.queue.Totals(), c.queue.OldestReady()
 	c.statHeld(&s)
-	c.counts.stat(&s)
+	sums := c.tally.Sums()
+	s.Requeued, s.Panics, s.Fenced, s.Durations = sums.Requeued, sums.Panics, sums.Fenced, sums.Durations
+	s.Outcomes = make(map[Outcome]uint64)
+	for o := Succeeded; o <= Canceled; o++ {
+		s.Outcomes[o] = sums.Outcomes[o]
+	}
 	return s
 }
 
@@ -104,67 +107,5 @@ func (c *Controller[K]) statHeld(s *Stats) {
 		if lag >= 0 {
 			s.CacheLag[caches[i]] = max(s.CacheLag[caches[i]], lag)
 		}
-	}
-}
-
-// counts are of the reconciles of a controller. Workers change them concurrently.
-type counts struct {
-	outcomes                 [Canceled + 1]atomic.Uint64 // without those of requeued, so that the difference never decreases
-	requeued, panics, fenced atomic.Uint64
-
-	durations [durationBounds + 1]atomic.Uint64 // by the place of the bound
-	total     atomic.Int64                      // nanoseconds
-}
-
-// durationBounds is the number of the bounds of Stats.Durations, and firstBound the first of them.
-const (
-	durationBounds = 40
-	firstBound     = 5 * time.Millisecond
-)
-
-// bounds returns the bounds of Stats.Durations.
-func bounds() [durationBounds]time.Duration {
-	const ms, s = time.Millisecond, time.Second
-	return [...]time.Duration{
-		firstBound, 10 * ms, 25 * ms, 50 * ms, 100 * ms, 150 * ms, 200 * ms, 250 * ms, 300 * ms, 350 * ms, 400 * ms, 450 * ms, 500 * ms,
-		600 * ms, 700 * ms, 800 * ms, 900 * ms, s, 1250 * ms, 1500 * ms, 1750 * ms, 2 * s, 2500 * ms, 3 * s, 3500 * ms, 4 * s,
-		4500 * ms, 5 * s, 6 * s, 7 * s, 8 * s, 9 * s, 10 * s, 15 * s, 20 * s, 25 * s, 30 * s, 40 * s, 50 * s, 60 * s,
-	}
-}
-
-// note counts a reconcile. It panicked if the reconcile function, and not GaveUp, did.
-func (n *counts) note(outcome Outcome, retry time.Duration, err error, panicked bool, took time.Duration) {
-	if outcome == Succeeded && retry > 0 {
-		n.requeued.Add(1)
-	} else {
-		n.outcomes[outcome].Add(1)
-	}
-	if err != nil && isFenced(err) {
-		n.fenced.Add(1)
-	}
-	if panicked {
-		n.panics.Add(1)
-	}
-	i := 0
-	if took > firstBound { // most take less
-		all := bounds()
-		i, _ = slices.BinarySearch(all[:], took)
-	}
-	n.durations[i].Add(1)
-	n.total.Add(int64(took))
-}
-
-// stat sets what s says of reconciles.
-func (n *counts) stat(s *Stats) {
-	s.Outcomes = make(map[Outcome]uint64, len(n.outcomes))
-	for o := Succeeded; o <= Canceled; o++ {
-		s.Outcomes[o] = n.outcomes[o].Load()
-	}
-	s.Requeued, s.Panics, s.Fenced = n.requeued.Load(), n.panics.Load(), n.fenced.Load()
-	s.Outcomes[Succeeded] += s.Requeued
-	all := bounds()
-	s.Durations = workqueue.Histogram{Bounds: all[:], Sum: time.Duration(n.total.Load())}
-	for i := range n.durations {
-		s.Durations.Counts = append(s.Durations.Counts, n.durations[i].Load())
 	}
 }
