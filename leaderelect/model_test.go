@@ -102,7 +102,7 @@ func TestNoTwoFaultsMakeTwoLeaders(t *testing.T) {
 		}
 	}
 	pairs := len(all) * len(all)
-	tries := effort(400, pairs)
+	tries := effort(250, pairs)
 	const stride = 7919 // a prime: some of each
 	looptest.Lanes(t, tries, func(t *testing.T, i int) {
 		pair := i * (pairs / tries)
@@ -163,7 +163,7 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 
 func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
-	looptest.Lanes(t, effort(250, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(150, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), absent)
 		w.requireLeader(t)
 		w.finish(t)
@@ -210,7 +210,7 @@ func TestOneLeaderWhileClocksKeepToTheSkewAndTwoIfNot(t *testing.T) {
 
 func TestNoRestoredBackupMakesTwoLeadersOfOneTerm(t *testing.T) {
 	t.Parallel()
-	looptest.Lanes(t, effort(150, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(80, 10_000), func(t *testing.T, seed int) {
 		w := restores(t, uint64(seed))
 		w.requireLeader(t)
 		w.finish(t)

@@ -19,18 +19,20 @@ func Example() {
 	// they stay: 2 are left
 }
 
-// Whatever fails, the servers of a site are there while it lives, and follow its policy when it is deleted.
+// Whatever fails, the servers of a site are there while it lives, and follow its policy when it is deleted. The flag
+// -simtest.mode=run tries all policies in run mode.
 func TestSitesSurviveFaults(t *testing.T) {
-	for _, policy := range []owner.Policy{owner.Background, owner.Foreground, owner.Orphan} {
-		for _, mode := range []string{"step", "run"} {
-			t.Run(fmt.Sprintf("policy=%s mode=%s", policy, mode), func(t *testing.T) {
-				simtest.Run(t, func() simtest.World {
-					w := world(policy)
-					w.Mode = mode
-					return w
-				})
+	for _, c := range []struct {
+		policy owner.Policy
+		mode   string
+	}{{owner.Background, "step"}, {owner.Foreground, "step"}, {owner.Orphan, "step"}, {owner.Foreground, "run"}} {
+		t.Run(fmt.Sprintf("policy=%s mode=%s", c.policy, c.mode), func(t *testing.T) {
+			simtest.Run(t, func() simtest.World {
+				w := world(c.policy)
+				w.Mode = c.mode
+				return w
 			})
-		}
+		})
 	}
 }
 
