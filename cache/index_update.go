@@ -24,6 +24,9 @@ type newcomer[I comparable] struct {
 
 func (ix *Index[I, K, T]) dropPlan() {
 	p := &ix.planned
+	if len(p.want)+len(p.gone) == 0 && !p.changes && ix.replaced == nil { // nearly always; fresh is not longer than want
+		return
+	}
 	clear(p.fresh)
 	*p = plan[I]{want: p.want[:0], fresh: p.fresh[:0], gone: p.gone[:0]}
 	ix.replaced = nil
