@@ -12,12 +12,15 @@ import (
 )
 
 // Env is the environment of one process of a system.
-type Env struct{ p *sim.Process }
+type Env struct {
+	p   *sim.Process
+	all stores
+}
 
-func (e *Env) stores() (backend.Backend, func() string) { return e.p.Backend(), e.p.Run.NewUID }
+func (e *Env) stores() *stores { return &e.all }
 
 // Backend returns the database of the process, for systems that open their stores themselves. [Open] is the shorter way.
-func (e *Env) Backend() backend.Backend { return e.p.Backend() }
+func (e *Env) Backend() backend.Backend { return e.all.backend }
 
 // Effect does something that is no write to a store, such as a call of a cloud: fn does it. The kit can end the process before
 // or after it, lose the reply, have it take long, or have it arrive when another process has taken over. The name says in plans and

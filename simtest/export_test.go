@@ -54,15 +54,22 @@ func Pruned(t *testing.T, world func() World) map[string]string {
 	return pruned
 }
 
-// End returns what is wrong under a plan, and the objects at the end.
-func End(t *testing.T, world func() World, plan string) (wrong string, state map[string]string) {
-	t.Helper()
-	r := playText(t, world, plan)
-	if v := r.Verdict(explorerOf(t, world).Without(r.Plan)); v != nil {
-		wrong = v.Sort() + ": " + v.Text
+// Ends returns a function that runs a plan, and returns what is wrong and the objects at the end.
+func Ends(t *testing.T, world func() World) func(plan string) (wrong string, state map[string]string) {
+	x := explorerOf(t, world)
+	return func(plan string) (wrong string, state map[string]string) {
+		t.Helper()
+		p, err := ParsePlan(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := x.Play(p.faults())
+		if v := r.Verdict(x.Without(r.Plan)); v != nil {
+			wrong = v.Sort() + ": " + v.Text
+		}
+		if r.End != nil {
+			state = r.End.State
+		}
+		return wrong, state
 	}
-	if r.End != nil {
-		state = r.End.State
-	}
-	return wrong, state
 }

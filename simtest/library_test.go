@@ -165,8 +165,8 @@ func TestOwnersSurviveEveryFault(t *testing.T) {
 			report := simtest.Explore(t, func() simtest.World {
 				w := farms(c.lease, true, c.policy)()
 				w.Mode, w.Pairs = c.mode, 5
-				switch {
-				case c.mode == "run": // fewer steps, since these have many faults
+				switch long := *runsFlag > 0; {
+				case c.mode == "run", c.lease != "" && !long: // fewer steps, since these have many faults
 					w.Steps, w.Pairs = w.Steps[3:], -1
 				case c.lease != "":
 					w.Steps = slices.Delete(w.Steps, 1, 2)

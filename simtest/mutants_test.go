@@ -35,7 +35,7 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 	},
 	{
 		"a list forgets deletions", "database/database.go",
-		"			delete(records, c.Record.Key)", "", "TestTheStoresOfASimulationAreStores",
+		"			delete(there, c.Record.Key)", "", "TestTheStoresOfASimulationAreStores",
 	},
 	{
 		"a list of a cache that lags shows the present", "sim/backend.go",

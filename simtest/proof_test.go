@@ -64,16 +64,12 @@ func TestTheSourcesOfASimulationAreSources(t *testing.T) {
 	})
 }
 
-// runsFlag is for the long form of the test below: go test ./simtest -run SamePlan -runs 1000
-var runsFlag = flag.Int("runs", 0, "how often a plan is run to see that every run is the same; defaults to 100")
+// runsFlag is for the long form of tests: go test ./simtest -run 'SamePlan|Owners' -runs 1000
+var runsFlag = flag.Int("runs", 0, "how often a plan is run to see that every run is the same; defaults to 30; other tests have more steps")
 
 // The lines of the timeline are the trace. Their times are left out: pauses between attempts are random.
 func TestTheSamePlanGivesTheSameRun(t *testing.T) {
-	runs := 100
-	if raceEnabled {
-		runs = 20
-	}
-	runs = cmp.Or(*runsFlag, runs)
+	runs := cmp.Or(*runsFlag, 30)
 	for _, mode := range []string{"step", "run"} {
 		for _, plan := range []string{
 			"crash-after(s create to/a#1)",

@@ -173,7 +173,7 @@ func simulated(w World) sim.World {
 		s.Systems = append(s.Systems, sim.System{
 			Name: system.Name, Trusted: system.Trusted, Lease: system.Lease,
 			New: func(p *sim.Process) ([]part.Part, error) {
-				parts, err := system.New(&Env{p})
+				parts, err := system.New(&Env{p: p, all: stores{backend: p.Backend(), newUID: p.Run.NewUID}})
 				if err != nil {
 					return nil, err
 				}
@@ -185,16 +185,26 @@ func simulated(w World) sim.World {
 			},
 		})
 	}
+	var user *User
 	for _, step := range w.Steps {
-		s.Steps = append(s.Steps, sim.Step{Name: step.Name, Do: func(ctx context.Context, user *database.Handle) error {
-			return step.Do(ctx, &User{user})
+		s.Steps = append(s.Steps, sim.Step{Name: step.Name, Do: func(ctx context.Context, h *database.Handle) error {
+			if user == nil {
+				user = &User{stores{backend: h, newUID: h.NewUID}}
+			}
+			return step.Do(ctx, user)
 		}})
 	}
+	var view *View
 	look := func(check func(*View) error) func(*database.Handle) error {
 		if check == nil {
 			return nil
 		}
-		return func(h *database.Handle) error { return check(&View{h}) }
+		return func(h *database.Handle) error {
+			if view == nil {
+				view = &View{stores{backend: h, newUID: h.NewUID}}
+			}
+			return check(view)
+		}
 	}
 	s.Always, s.Goal = look(w.Always), look(w.Goal)
 	return s

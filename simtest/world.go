@@ -3,9 +3,9 @@ package simtest
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
-	"github.com/setpoint-go/setpoint/simtest/internal/database"
 	"github.com/setpoint-go/setpoint/simtest/internal/sim"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -97,26 +97,39 @@ type Step struct {
 
 // Stores is what [Open] opens stores of: an *[Env], a *[User], or a *[View].
 type Stores interface {
-	stores() (b backend.Backend, uid func() string)
+	stores() *stores
 }
+
+// stores are the stores of one actor. Each is opened once: Always may open its stores after every commit.
+type stores struct {
+	backend backend.Backend
+	newUID  func() string
+	opened  sync.Map // by storeKey
+}
+
+type storeKey[T any] struct{ kind string }
 
 // Open returns the store of a kind. Through an [Env] it is that of one process, and faults hit it. Through a [User] or a [View]
 // it is the truth; the store of a view only reads. It panics if values of type T cannot be stored.
 func Open[T any](s Stores, kind string) store.Store[T] {
-	b, uid := s.stores()
-	opened, err := store.Open[T](b, kind, store.Config[T]{NewUID: uid})
+	all, key := s.stores(), storeKey[T]{kind}
+	if opened, ok := all.opened.Load(key); ok {
+		return opened.(store.Store[T])
+	}
+	opened, err := store.Open[T](all.backend, kind, store.Config[T]{NewUID: all.newUID})
 	if err != nil {
 		panic(fmt.Errorf("simtest: %w", err))
 	}
+	all.opened.Store(key, opened)
 	return opened
 }
 
 // User is whoever acts in a [Step].
-type User struct{ handle *database.Handle }
+type User struct{ all stores }
 
-func (u *User) stores() (backend.Backend, func() string) { return u.handle, u.handle.NewUID }
+func (u *User) stores() *stores { return &u.all }
 
 // View is the truth, to be looked at.
-type View struct{ handle *database.Handle }
+type View struct{ all stores }
 
-func (v *View) stores() (backend.Backend, func() string) { return v.handle, v.handle.NewUID }
+func (v *View) stores() *stores { return &v.all }

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -21,13 +20,22 @@ const User = "user"
 type Change struct {
 	Actor  string
 	Kind   string
+	Object string // as [Name] returns it
 	Record backend.Record
-	Before backend.Record // the zero Record if there was none
-	Object string         // as [Name] returns it
+
+	before *Change // the last one of the object; nil if there was none
+}
+
+// Before returns the record that the commit replaced, which is the zero Record if there was none.
+func (c *Change) Before() backend.Record {
+	if c.before == nil {
+		return backend.Record{}
+	}
+	return c.before.Record
 }
 
 // Op returns what the commit did.
-func (c *Change) Op() string { return OpOf(c.Before, c.Record) }
+func (c *Change) Op() string { return OpOf(c.Before(), c.Record) }
 
 // OpOf returns what a commit does that replaces one record by another: "create", "update", or "delete".
 func OpOf(before, after backend.Record) string {
@@ -51,15 +59,15 @@ type DB struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	log   []Change
-	now   map[string]backend.Record   // by kind and key, with tombstones
+	log   []*Change
+	now   map[string]*Change          // the last change of each object, by its name
 	terms map[string]uint64           // of each lease, the greatest that was accepted
 	lasts map[string]informer.Version // of each kind
 }
 
 // New returns an empty database.
 func New() *DB {
-	return &DB{now: make(map[string]backend.Record), terms: make(map[string]uint64), lasts: make(map[string]informer.Version)}
+	return &DB{now: make(map[string]*Change), terms: make(map[string]uint64), lasts: make(map[string]informer.Version)}
 }
 
 // Name returns what a plan and a timeline call an object.
@@ -76,7 +84,10 @@ func (db *DB) Version() informer.Version {
 func (db *DB) Get(kind, key string) backend.Record {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	return db.now[Name(kind, key)]
+	if c := db.now[Name(kind, key)]; c != nil {
+		return c.Record
+	}
+	return backend.Record{}
 }
 
 // Check returns an error if a fence is of a term that is over.
@@ -101,14 +112,14 @@ func (db *DB) Accept(fences []backend.Fence) {
 }
 
 // Commit replaces the present record by next.
-func (db *DB) Commit(actor, kind, key string, next backend.Record) Change {
+func (db *DB) Commit(actor, kind, key string, next backend.Record) *Change {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	name := Name(kind, key)
 	next.Key, next.Version = key, informer.Version(len(db.log)+1)
-	c := Change{Actor: actor, Kind: kind, Record: next, Before: db.now[name], Object: name}
+	c := &Change{Actor: actor, Kind: kind, Object: name, Record: next, before: db.now[name]}
 	db.log = append(db.log, c)
-	db.now[name] = next
+	db.now[name] = c
 	db.lasts[kind] = next.Version
 	return c
 }
@@ -122,24 +133,28 @@ func (db *DB) Last(kind string) informer.Version {
 
 // At returns the records of a kind as they were at a version, in order of key.
 func (db *DB) At(v informer.Version, kind string) []backend.Record {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	records := make(map[string]backend.Record)
-	for _, c := range db.log[:v] {
-		if c.Kind != kind {
-			continue
-		}
-		if c.Record.Deleted {
-			delete(records, c.Record.Key)
-		} else {
-			records[c.Record.Key] = c.Record
+	there := make(map[string]*Change)
+	for _, c := range db.After(0, v) {
+		switch {
+		case c.Kind != kind:
+		case c.Record.Deleted:
+			delete(there, c.Record.Key)
+		default:
+			there[c.Record.Key] = c
 		}
 	}
-	return slices.SortedFunc(maps.Values(records), func(a, b backend.Record) int { return strings.Compare(a.Key, b.Key) })
+	if len(there) == 0 {
+		return nil
+	}
+	records := make([]backend.Record, 0, len(there))
+	for _, key := range slices.Sorted(maps.Keys(there)) {
+		records = append(records, there[key].Record)
+	}
+	return records
 }
 
 // After returns the commits after a version, up to another.
-func (db *DB) After(v, upTo informer.Version) []Change {
+func (db *DB) After(v, upTo informer.Version) []*Change {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if v >= upTo {
@@ -151,11 +166,15 @@ func (db *DB) After(v, upTo informer.Version) []Change {
 // All returns the name and the record of everything that is there, in order of name.
 func (db *DB) All() iter.Seq2[string, backend.Record] {
 	db.mu.Lock()
-	now := maps.Clone(db.now)
+	names := slices.Sorted(maps.Keys(db.now))
+	now := make([]backend.Record, len(names))
+	for i, name := range names {
+		now[i] = db.now[name].Record
+	}
 	db.mu.Unlock()
 	return func(yield func(string, backend.Record) bool) {
-		for _, name := range slices.Sorted(maps.Keys(now)) {
-			if r := now[name]; !r.Deleted && !yield(name, r) {
+		for i, name := range names {
+			if !now[i].Deleted && !yield(name, now[i]) {
 				return
 			}
 		}
@@ -163,8 +182,8 @@ func (db *DB) All() iter.Seq2[string, backend.Record] {
 }
 
 // Changes returns the last change of each object that is there at a version, by name.
-func (db *DB) Changes(at informer.Version) map[string]Change {
-	there := make(map[string]Change)
+func (db *DB) Changes(at informer.Version) map[string]*Change {
+	there := make(map[string]*Change)
 	for _, c := range db.After(0, at) {
 		if c.Record.Deleted {
 			delete(there, c.Object)

@@ -26,7 +26,10 @@ type End struct {
 // Look looks at the present state of a database. For same, see [state.At].
 func Look(db *database.DB, same func(kind, key, text string) string) *End {
 	e := &End{db: db, State: state.At(db, db.Version(), same)}
-	owned := e.owned()
+	owned := e.ever("owners")
+	if !owned && !e.ever("finalizers") {
+		return e
+	}
 	alive := make(map[string]bool)
 	if owned {
 		for _, rec := range db.All() {
@@ -53,12 +56,12 @@ func Look(db *database.DB, same func(kind, key, text string) string) *End {
 	return e
 }
 
-// owned reports whether any object may have had an owner.
-func (e *End) owned() bool {
-	return slices.ContainsFunc(e.log(), func(c database.Change) bool { return database.Says(c.Record, "owners") })
+// ever reports whether any object may have had a field in its envelope.
+func (e *End) ever(field string) bool {
+	return slices.ContainsFunc(e.log(), func(c *database.Change) bool { return database.Says(c.Record, field) })
 }
 
-func (e *End) log() []database.Change { return e.db.After(0, e.db.Version()) }
+func (e *End) log() []*database.Change { return e.db.After(0, e.db.Version()) }
 
 // sharedObjects returns the objects that two owners controlled which lived at that time.
 func (e *End) sharedObjects() (shared []string) {
@@ -76,7 +79,7 @@ func (e *End) sharedObjects() (shared []string) {
 		alive[meta.UID] = true
 		controllers := controllersOf(meta)
 		if c.Op() == "update" && len(controllers) == 1 {
-			controllers = append(controllers, controllersOf(database.EnvelopeOf(c.Before))...)
+			controllers = append(controllers, controllersOf(database.EnvelopeOf(c.Before()))...)
 		}
 		controllers = slices.DeleteFunc(controllers, func(uid string) bool { return !alive[uid] })
 		slices.Sort(controllers)
@@ -159,7 +162,7 @@ func (e *End) lostWrite(name string) string {
 			created, user = false, nil
 			continue
 		}
-		user = &c
+		user = c
 	}
 	switch {
 	case user == nil:
@@ -169,7 +172,7 @@ func (e *End) lostWrite(name string) string {
 	case end.Deleted || user.Op() != "update" || bytes.Equal(end.Value, user.Record.Value):
 		return ""
 	}
-	before, written, left := fieldsOf(user.Before), fieldsOf(user.Record), fieldsOf(end)
+	before, written, left := fieldsOf(user.Before()), fieldsOf(user.Record), fieldsOf(end)
 	for _, f := range slices.Sorted(maps.Keys(written)) {
 		if w, was, is := string(written[f]), string(before[f]), string(left[f]); w != was && is == was {
 			return fmt.Sprintf("the user set %s of %s to %s, and at the end it is %s again", f, name, w, is)

@@ -51,14 +51,22 @@ func (l *loop[K]) Managed(sources []controller.Source) manager.Part { return man
 
 func (l *loop[K]) Ready() (keys []string) {
 	for _, key := range l.c.Ready() {
-		keys = append(keys, fmt.Sprint(key))
+		keys = append(keys, textOf(key))
 	}
 	return keys
 }
 
+// textOf returns a key as text.
+func textOf[K comparable](key K) string {
+	if text, ok := any(key).(string); ok {
+		return text
+	}
+	return fmt.Sprint(key)
+}
+
 func (l *loop[K]) Step(ctx context.Context, key string) string {
 	for _, k := range l.c.Ready() {
-		if fmt.Sprint(k) != key {
+		if textOf(k) != key {
 			continue
 		}
 		report, ok := l.c.Step(ctx, k)

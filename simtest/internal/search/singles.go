@@ -124,7 +124,7 @@ func lagLike(r *sim.Run, i int, kind string) (like *fault.Fault) {
 		if q.System != p.System || !q.Write {
 			continue
 		}
-		if slices.ContainsFunc(r.DB.After(q.Before, p.Before), func(c database.Change) bool { return c.Kind == kind }) {
+		if slices.ContainsFunc(r.DB.After(q.Before, p.Before), func(c *database.Change) bool { return c.Kind == kind }) {
 			break
 		}
 		like = &fault.Fault{Do: fault.Lag, System: q.System, Op: q.Op, Object: q.Object, Nth: q.Nth, Kind: kind}

@@ -24,7 +24,7 @@ func (r *Run) judge() {
 		return
 	}
 	if r.World.Goal != nil {
-		if err := r.World.Goal(r.view()); err != nil {
+		if err := r.World.Goal(r.view); err != nil {
 			r.Fail(rule.Goal, "at the end: %v", err)
 		}
 	}

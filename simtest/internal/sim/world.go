@@ -19,7 +19,7 @@ var ErrLost = errors.New("simtest: the connection was lost, the outcome is unkno
 // errRead is the error of a read that a fault hits.
 var errRead = errors.New("simtest: the read failed")
 
-// World is that of package simtest, as far as one run needs it.
+// World is that of package simtest, as far as one run needs it. All steps get the same handle, and so do all calls of Always and Goal.
 type World struct {
 	Systems       []System
 	Steps         []Step

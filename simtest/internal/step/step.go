@@ -157,10 +157,13 @@ func (l *life) Deliver() (did bool) {
 	return did
 }
 
-// apply applies what was read, and calls the handlers.
+// apply applies what was read, and calls the handlers. Nothing else makes a call of a handler pending.
 func apply(v *view.View) (did bool) {
 	for v.Steps.Apply() {
 		did = true
+	}
+	if !did {
+		return false
 	}
 	for _, h := range v.Steps.Handlers() {
 		for v.Steps.Deliver(h) {

@@ -1,6 +1,10 @@
 package step
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/setpoint-go/setpoint/simtest/internal/sim"
+)
 
 // workers are goroutines for reconciles.
 type workers struct {
@@ -36,6 +40,7 @@ func (ws *workers) begin(do func()) (done <-chan struct{}) {
 }
 
 func (w *worker) run(ws *workers) {
+	sim.GrowStack()
 	var t task
 	defer func() {
 		if t.done != nil { // a Goexit

@@ -39,7 +39,7 @@ type entry struct {
 
 // New returns the timeline of a run that begins now. For same, see [state.At].
 func New(db *database.DB, same func(kind, key, text string) string) *Timeline {
-	return &Timeline{db: db, same: same, began: time.Now()}
+	return &Timeline{db: db, same: same, began: time.Now(), entries: make([]entry, 0, 32)}
 }
 
 // Note adds a line. Nobody may change what args point to.
@@ -139,7 +139,7 @@ func textOf(c *database.Change) string {
 	case "create":
 		text += " " + state.Describe(c.Record)
 	case "update":
-		text += " " + state.Diff(state.Describe(c.Before), state.Describe(c.Record))
+		text += " " + state.Diff(state.Describe(c.Before()), state.Describe(c.Record))
 	}
 	return text
 }
