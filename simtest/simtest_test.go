@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,6 +140,39 @@ func TestAWorldThatSurvivesIsSilentAndEveryRunIsTheSame(t *testing.T) {
 				"crash-before": "CRASH", "crash-after": "CRASH", "down": "CRASH", "conflict": "somebody",
 			}[parsed[0].Do], plan)
 		}
+	}
+}
+
+// A gap that no change ends is over at the end. A key that looks again now and then gets the time to see what is there.
+func TestAKeyThatLooksAgainSeesTheEndOfAGap(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		world := func() simtest.World {
+			w := copier()
+			w.Mode, w.Steps = mode, w.Steps[:1]
+			w.Systems[0].New = func(env *simtest.Env) ([]simtest.Part, error) {
+				quiet := slog.New(slog.DiscardHandler)
+				froms := simtest.Open[number](env, "from")
+				from, err := informer.New(froms, store.Key, informer.Config{Name: "from", Logger: quiet})
+				if err != nil {
+					return nil, err
+				}
+				c, err := controller.New("look", func(ctx context.Context, key string) (controller.Result, error) {
+					o, ok := from.Get(key)
+					if !ok {
+						return controller.Result{RequeueAfter: 3 * time.Second}, nil
+					}
+					o.Value.N = 2
+					_, err := froms.Update(ctx, o)
+					return controller.Result{}, err
+				}, controller.Config[string]{Logger: quiet, Reads: []controller.Source{from}})
+				c.Add("a")
+				return []simtest.Part{simtest.Loop(c)}, err
+			}
+			return w
+		}
+		plan, err := simtest.ParsePlan("gap(s from/a#1 to 2)")
+		require.NoError(t, err)
+		require.Nil(t, simtest.Replay(t, world, plan), mode)
 	}
 }
 

@@ -411,6 +411,9 @@ func (r *Run) thaw(all bool) bool {
 			did = v.Thaw(all) || did
 		}
 		if did {
+			r.mu.Lock()
+			r.quiet = time.Now() // what the end of the fault leads to counts
+			r.mu.Unlock()
 			p.Note("its caches catch up")
 			return true
 		}
