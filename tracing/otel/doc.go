@@ -35,7 +35,7 @@
 //	setpoint.attempt        1 for a key that has not failed
 //	setpoint.reasons        why the key was added, if the controller knows: see controller.Info
 //	setpoint.outcome        controller.Outcome in lower case, such as "succeeded"
-//	error.type              after a failure: "timeout", "panic", or the type of the innermost error
+//	error.type              after a failure: "panic", "timeout" for TimedOut, or the type of the innermost error
 //
 // After Failed, TimedOut, Panicked, and Parked, the status of the span is Error.
 //

@@ -40,7 +40,7 @@ func ExampleHooks() {
 	fmt.Println("links:", len(last.Links))
 	for _, a := range last.Attributes {
 		if a.Key != "setpoint.reconcile" {
-			fmt.Println(a.Key, "=", a.Value.Emit())
+			fmt.Println(a.Key, "=", a.Value.String())
 		}
 	}
 	// Output:

@@ -35,7 +35,7 @@ func attributesOf(list []attribute.KeyValue) string {
 	var texts []string
 	for _, a := range list {
 		if a.Key != semconv.ExceptionStacktraceKey {
-			texts = append(texts, string(a.Key)+"="+a.Value.Emit())
+			texts = append(texts, string(a.Key)+"="+a.Value.String())
 		}
 	}
 	return strings.Join(texts, " ")

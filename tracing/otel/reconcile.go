@@ -87,7 +87,7 @@ func end(span trace.Span, outcome controller.Outcome, err error, retry time.Dura
 	case controller.Unfinished, controller.Superseded, controller.Canceled:
 		span.AddEvent("setpoint.repeat", trace.WithAttributes(attribute.String("setpoint.reason", err.Error())))
 	default:
-		kind, stack := describe(err)
+		kind, stack := describe(outcome, err)
 		exception := []attribute.KeyValue{attribute.String("exception.type", kind), attribute.String("exception.message", err.Error())}
 		if stack != "" {
 			exception = append(exception, attribute.String("exception.stacktrace", stack))
@@ -107,11 +107,11 @@ func delay(d time.Duration) attribute.KeyValue {
 
 // describe returns what kind of error err is, in one of few words, and the stack of a panic. The innermost type says more than those
 // that wrap it.
-func describe(err error) (kind, stack string) {
+func describe(outcome controller.Outcome, err error) (kind, stack string) {
 	if p := (*wait.PanicError)(nil); errors.As(err, &p) {
 		return "panic", string(p.Stack)
 	}
-	if errors.Is(err, controller.ErrTimeout) {
+	if outcome == controller.TimedOut {
 		return "timeout", ""
 	}
 	for {
