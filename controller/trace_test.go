@@ -146,6 +146,34 @@ func TestAParkedKeyHasNoCausesUntilAnEventRevivesIt(t *testing.T) {
 	})
 }
 
+func TestTheContextOfGaveUpEndsWithTheCauseOfTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, cfg := traced()
+		cfg.CancelSuperseded = true // so the context of the reconcile has ended, with another cause, when GaveUp begins
+		var cause error
+		cfg.GaveUp = func(ctx context.Context, _ string, _ error) error {
+			assert.NoError(t, ctx.Err())
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return cause
+		}
+		c, _ := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, retry.Permanent(errBoom)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = c.Run(ctx) // whether a key is left is not the subject
+		}()
+		c.Add("a")
+		synctest.Wait()
+		cancel()
+		<-ended
+		assert.ErrorIs(t, cause, controller.ErrDrainTimeout)
+	})
+}
+
 func TestAGoexitEndsTheSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, cfg := traced()

@@ -125,6 +125,11 @@ func TestAMappingThatIsTriedAgainKeepsTheTraceContextOfTheLastChange(t *testing.
 		defer w.run(t, f)()
 		m.failFor("x", "y")
 		w.source.Put(object{"a", "x"})
+		synctest.Wait()
+		m.failFor("y")
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"x by write of x"}, w.takeTraces())
+		m.failFor("x", "y")
 		w.source.Put(object{"a", "y"})
 		assert.Empty(t, w.takeTraces())
 		m.failFor()
@@ -134,6 +139,7 @@ func TestAMappingThatIsTriedAgainKeepsTheTraceContextOfTheLastChange(t *testing.
 		// The same while somebody maps again.
 		m.failFor("p", "q")
 		w.source.Put(object{"a", "p"})
+		synctest.Wait() // the handler has called the mapper, so the next call is one that tries again
 		leave := m.blockNext()
 		time.Sleep(time.Minute)
 		w.takeTraces()
