@@ -3,6 +3,7 @@ package setpoint_test
 import (
 	"go/ast"
 	"go/token"
+	"go/types"
 	"path"
 	"regexp"
 	"slices"
@@ -32,7 +33,7 @@ func globals(t *tree) (problems []string) {
 }
 
 // fixed reports whether a package variable is one of those that are there to be read: an assertion that a type has an
-// interface, a sentinel, a table, the description of a type, a flag of go test.
+// interface, a sentinel, a table, the description of a type, a flag of go test, embedded files.
 func fixed(spec *ast.ValueSpec) bool {
 	name := spec.Names[0]
 	switch {
@@ -40,6 +41,8 @@ func fixed(spec *ast.ValueSpec) bool {
 		return false
 	case name.Name == "_":
 		return true
+	case spec.Type != nil && types.ExprString(spec.Type) == "embed.FS": // which cannot be written to
+		return !name.IsExported()
 	case len(spec.Values) != 1:
 		return false
 	}

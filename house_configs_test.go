@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/mutation"
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/debug"
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/featuregate"
@@ -84,6 +85,7 @@ func configs(t *testing.T) map[string]configured {
 		}),
 		"manager.Config": taking(manager.Config{}, func(cfg manager.Config) error { return errorOf(manager.New(cfg)) }),
 		"events.Config":  taking(events.Config{}, func(cfg events.Config) error { return errorOf(events.NewRecorder(cfg)) }),
+		"debug.Config":   taking(debug.Config{}, func(cfg debug.Config) error { return errorOf(debug.New(nil, cfg)) }),
 		"expectations.Config": taking(expectations.Config[string]{}, func(cfg expectations.Config[string]) error {
 			return errorOf(expectations.NewVersions(cfg))
 		}),

@@ -83,18 +83,7 @@ func (c *Controller[K]) statHeld(s *Stats) {
 	held := c.holds.Held()
 	s.Held = held.All
 	s.HeldBy = map[string]int{"pause": held.Paused, "drain": held.Later}
-	var reasons []string // in the order of expected
-	for i, e := range c.cfg.Expectations {
-		name := fmt.Sprint(i + 1)
-		if named, ok := e.(interface{ Name() string }); ok && named.Name() != "" {
-			name = named.Name()
-		}
-		reasons = append(reasons, "expectations "+name)
-	}
-	caches := c.mirrors.Names()
-	for _, name := range caches {
-		reasons = append(reasons, "cache "+name)
-	}
+	reasons, caches := c.heldReasons(), c.mirrors.Names()
 	for i, reason := range reasons {
 		n := 0
 		if i < len(held.On) {
@@ -108,4 +97,20 @@ func (c *Controller[K]) statHeld(s *Stats) {
 			s.CacheLag[caches[i]] = max(s.CacheLag[caches[i]], lag)
 		}
 	}
+}
+
+// heldReasons returns what Stats.HeldBy calls each of expected.
+func (c *Controller[K]) heldReasons() []string {
+	reasons := make([]string, 0, len(c.expected))
+	for i, e := range c.cfg.Expectations {
+		name := fmt.Sprint(i + 1)
+		if named, ok := e.(interface{ Name() string }); ok && named.Name() != "" {
+			name = named.Name()
+		}
+		reasons = append(reasons, "expectations "+name)
+	}
+	for _, name := range c.mirrors.Names() {
+		reasons = append(reasons, "cache "+name)
+	}
+	return reasons
 }

@@ -176,6 +176,17 @@ func (in *Informer[K, T]) Get(key K) (T, bool) { return in.indexer.Get(key) }
 // All iterates over the objects of the cache, in the order in which their keys arrived. See [cache.Indexer.All].
 func (in *Informer[K, T]) All() iter.Seq2[K, T] { return in.indexer.All() }
 
+// Keys iterates over the keys of the cache, in the order in which they arrived. See [cache.Indexer.All].
+func (in *Informer[K, T]) Keys() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for key := range in.All() {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
 // Key returns the key of obj, as the function given to New does.
 func (in *Informer[K, T]) Key(obj T) K { return in.key(obj) }
 

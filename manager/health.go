@@ -12,7 +12,8 @@ import (
 // Check reports whether this process is alive. It calls Check() error of the election and of every running part that has it, and
 // joins the errors with the names. It also names each part that has not returned StopTimeout plus 3 s after its context ended,
 // because the part was removed, its term is over, or everything stops. An error means that something hangs, such as work that
-// continues after the lease is lost, and that only a restart of the process helps.
+// continues after the lease is lost, and that only a restart of the process helps. Each of the joined errors has a method
+// Part() (kind, name string), which names the part as Stats does.
 //
 // Check is for a liveness probe. It returns nil before Run, and after Run unless a part was left behind. It does not ask parts
 // that wait for their stage or back off after a failure.
@@ -45,7 +46,7 @@ func (m *Manager) Check() error {
 			err = errors.Join(err, fmt.Errorf("it was told to end %v ago, and has not returned", d.told.Round(time.Second)))
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("manager: check %s %q: %w", d.kind, d.name, err))
+			errs = append(errs, &checkError{d.part, "check", "", err})
 		}
 	}
 	return errors.Join(errs...)
@@ -67,15 +68,35 @@ func (m *Manager) Ready() error {
 		case p.gate != nil && p.number < m.first && !isClosed(p.gate):
 			behind = append(behind, p)
 		case p.stateLocked() == stateBackingOff:
-			errs = append(errs, fmt.Errorf("manager: not ready: %s %q has failed: %w", p.kind, p.name, p.err))
+			errs = append(errs, &checkError{p, "not ready:", " has failed", p.err})
 		}
 	}
 	m.mu.Unlock()
 	for _, p := range behind {
-		errs = append(errs, fmt.Errorf("manager: not ready: source %q has not synced", p.name))
+		errs = append(errs, &checkError{p, "not ready:", " has not synced", nil})
 	}
 	return errors.Join(append(errs, m.Check())...)
 }
+
+// checkError is what Check and Ready say about one part.
+type checkError struct {
+	of           *part
+	verb, detail string
+	err          error // may be nil
+}
+
+func (e *checkError) Error() string {
+	text := fmt.Sprintf("manager: %s %s %q%s", e.verb, e.of.kind, e.of.name, e.detail)
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	return text
+}
+
+func (e *checkError) Unwrap() error { return e.err }
+
+// Part returns the kind and the name of the part, as in PartStats.
+func (e *checkError) Part() (kind, name string) { return e.of.kind, e.of.name }
 
 // The states of a part, in Stats. The package documentation has a diagram.
 const (

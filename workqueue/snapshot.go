@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 )
@@ -92,11 +93,49 @@ func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 	})
 	infos := make([]KeyInfo[K], len(copies))
 	for i, c := range copies {
-		infos[i] = c.info
-		infos[i].Since, infos[i].Next, infos[i].QuietUntil = q.time(c.since), q.time(c.next), q.time(c.quietAt)
-		infos[i].FirstFailure = q.time(c.failedAt)
+		infos[i] = q.infoOf(c)
 	}
 	return infos
+}
+
+// All iterates over the keys that the queue knows, in no particular order. It holds the lock for at most 128 keys at a time, so
+// it delays nobody for long. It describes each key at a moment of its own. A key that is in the queue all the time comes once. A
+// key that is removed and added again during the iteration may come twice, or not at all.
+func (q *Queue[K]) All() iter.Seq[KeyInfo[K]] {
+	return func(yield func(KeyInfo[K]) bool) {
+		copies := make([]keyCopy[K], 0, chunkSize)
+		for n, more := 0, true; more; n++ {
+			copies, more = q.copyChunk(n, copies[:0])
+			for _, c := range copies {
+				if !yield(q.infoOf(c)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Info describes one key. It returns false if the queue does not know the key: nothing is to be done for it, and it has not
+// failed.
+func (q *Queue[K]) Info(key K) (KeyInfo[K], bool) {
+	checkKey(key)
+	q.mu.Lock()
+	e := q.entries.get(key)
+	if e == nil {
+		q.mu.Unlock()
+		return KeyInfo[K]{}, false
+	}
+	c := q.copyLocked(e)
+	q.mu.Unlock()
+	return q.infoOf(c), true
+}
+
+// infoOf returns what a copy says, with times of the clock.
+func (q *Queue[K]) infoOf(c keyCopy[K]) KeyInfo[K] {
+	info := c.info
+	info.Since, info.Next, info.QuietUntil = q.time(c.since), q.time(c.next), q.time(c.quietAt)
+	info.FirstFailure = q.time(c.failedAt)
+	return info
 }
 
 // keyCopy is a KeyInfo with times of the queue, and its rank within its state.
@@ -119,21 +158,42 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for e := range q.entries.all() {
-		info := KeyInfo[K]{Key: e.key, State: publicStates[e.state], Dirty: e.dirty, Priority: e.priority, Failures: int(e.failures)}
-		if e.group != nil {
-			info.Group = e.group.name
-		}
-		info.Reasons = e.reasons.list()
-		c := keyCopy[K]{info, e.since, earliest(e.wakeAt, e.retryAt), e.quietAt, e.failedAt, 0, e.number}
-		if e.state == resting {
-			c.due, c.rank = e.due(), uint64(e.wakeup)
-		}
-		if !q.cfg.Timestamps && e.state != parked && e.state != remembered {
-			c.since = 0
-		}
-		copies = append(copies, c)
+		copies = append(copies, q.copyLocked(e))
 	}
 	return copies
+}
+
+// copyChunk appends copies of the entries in use of chunk n of the pool. It returns false if there is no such chunk.
+func (q *Queue[K]) copyChunk(n int, copies []keyCopy[K]) ([]keyCopy[K], bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n >= len(q.pool.chunks) {
+		return copies, false
+	}
+	entries := q.pool.chunks[n].entries
+	for i := range entries {
+		if e := &entries[i]; e.state != resting || e.isScheduled() {
+			copies = append(copies, q.copyLocked(e))
+		}
+	}
+	return copies, true
+}
+
+// copyLocked returns a copy of e.
+func (q *Queue[K]) copyLocked(e *entry[K]) keyCopy[K] {
+	info := KeyInfo[K]{Key: e.key, State: publicStates[e.state], Dirty: e.dirty, Priority: e.priority, Failures: int(e.failures)}
+	if e.group != nil {
+		info.Group = e.group.name
+	}
+	info.Reasons = e.reasons.list()
+	c := keyCopy[K]{info, e.since, earliest(e.wakeAt, e.retryAt), e.quietAt, e.failedAt, 0, e.number}
+	if e.state == resting {
+		c.due, c.rank = e.due(), uint64(e.wakeup)
+	}
+	if !q.cfg.Timestamps && e.state != parked && e.state != remembered {
+		c.since = 0
+	}
+	return c
 }
 
 var publicStates = [...]State{resting: Delayed, remembered: Remembered, ready: Ready, processing: InProcess, parked: Parked}

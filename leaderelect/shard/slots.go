@@ -160,6 +160,16 @@ func (s *Slots) Owner(key string) (leaderelect.Leader, bool) {
 	return s.slots[s.Slot(key)].elector.Leader()
 }
 
+// Owners returns the replica that owned each slot when its record was last read, by the number of the slot. A slot without an
+// owner has the zero Leader.
+func (s *Slots) Owners() []leaderelect.Leader {
+	owners := make([]leaderelect.Leader, len(s.slots))
+	for n, one := range s.slots {
+		owners[n], _ = one.elector.Leader()
+	}
+	return owners
+}
+
 // Members returns the replicas that took part when the store was last read, in the order of their member numbers. With
 // one slot it is empty.
 func (s *Slots) Members() []leaderelect.Leader {

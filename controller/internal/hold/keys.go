@@ -64,6 +64,47 @@ func (h *Keys[K]) Held() Held {
 	return Held{All: h.n, Paused: h.due, Later: len(h.later), On: slices.Clone(h.on)}
 }
 
+// Info is what holds one key. The zero value is a key that nothing holds.
+type Info struct {
+	Paused  bool // by Pause
+	Due     bool // paused, and to be reconciled
+	Later   bool // left to the next Run
+	Waiting bool
+	Until   time.Time // of Waiting: as in Wait
+	On      int       // of Waiting: as in Wait
+}
+
+// Of returns what holds key.
+func (h *Keys[K]) Of(key K) Info {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ofLocked(key)
+}
+
+// Each returns what holds each key that is held or paused.
+func (h *Keys[K]) Each() map[K]Info {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make(map[K]Info, len(h.paused)+len(h.waiting)+len(h.later))
+	for key := range h.paused {
+		all[key] = h.ofLocked(key)
+	}
+	for key := range h.waiting {
+		all[key] = h.ofLocked(key)
+	}
+	for key := range h.places {
+		all[key] = h.ofLocked(key)
+	}
+	return all
+}
+
+func (h *Keys[K]) ofLocked(key K) Info {
+	due, paused := h.paused[key]
+	_, later := h.places[key]
+	wait, waiting := h.waiting[key]
+	return Info{Paused: paused, Due: due, Later: later, Waiting: waiting, Until: wait.Until, On: wait.On}
+}
+
 // onLocked counts a key that waits for an expectation, or does so no more.
 func (h *Keys[K]) onLocked(on, delta int) {
 	for len(h.on) <= on {

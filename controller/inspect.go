@@ -1,0 +1,237 @@
+package controller
+
+import (
+	"fmt"
+	"iter"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller/internal/crew"
+	"github.com/setpoint-go/setpoint/controller/internal/hold"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// KeyInfo is what a [Controller] knows about a key. The key is text: see [Inspector].
+type KeyInfo struct {
+	// KeyInfo is what the queue knows. Its State is zero if the key is not in the queue.
+	workqueue.KeyInfo[string]
+
+	// Attempt is the number of the attempt in flight: see [Info]. It is zero if the key is not in flight.
+	Attempt int
+
+	// Paused is true between PauseKey and ResumeKey.
+	Paused bool
+
+	// HeldBy says what holds the key, if it is to be reconciled and is not ready: one of the reasons of [Stats.HeldBy], or "next
+	// run" after a fenced write. It is empty otherwise. HeldUntil is the time at which an expectation expires, and zero if it
+	// does not expire.
+	HeldBy    string
+	HeldUntil time.Time
+}
+
+// Inspector describes the keys of a [Controller], and changes what is planned for them, for pages and tools that do not know the
+// type of the keys. [Controller.Inspect] returns it.
+//
+// A key is named by its text, as fmt.Sprint returns it. If K is a string or an integer type, every text of a key names that key.
+// Otherwise a text names a key that the controller or the cache of one of its sources holds, and finding the key takes time in
+// proportion to their number. If several keys have the same text, the first that is found counts.
+//
+// All methods are safe for concurrent use. None holds a lock of the queue for more than 128 keys at a time.
+type Inspector interface {
+	// Keys iterates over the keys that wait, are in flight, are held or paused, are parked, or have failed, in no particular
+	// order. It describes each key at a moment of its own. A key that changes during the iteration may come twice, or not at all.
+	Keys() iter.Seq[KeyInfo]
+
+	// Key describes one key. It returns false if the text names no key.
+	Key(text string) (KeyInfo, bool)
+
+	// Stack returns the stack of the goroutine that reconciles the key, or nil if the key is not in flight. It stops all goroutines
+	// for a moment, like [Controller.Check] for a reconcile that is stuck.
+	Stack(text string) []byte
+
+	// Retry adds the key, as [Controller.Add] does: a backoff ends, and a parked key is revived.
+	Retry(text string) bool
+
+	// Forget gives the key up: its failures are forgotten, its backoff ends, and it is not parked anymore. A key that is ready, or
+	// has a RequeueAfter, is reconciled nevertheless.
+	Forget(text string) bool
+
+	// Pause and Resume are PauseKey and ResumeKey.
+	Pause(text string) bool
+	Resume(text string) bool
+
+	// Resync adds every key once, as Config.Resync does, and returns the number of additions. Between Runs it does nothing. It calls
+	// the mapping functions of [Watches].
+	Resync() int
+}
+
+// Inspect returns a view of the keys of c as text.
+func (c *Controller[K]) Inspect() Inspector { return inspector[K]{c} }
+
+// inspector is the Inspector of a controller.
+type inspector[K comparable] struct{ c *Controller[K] }
+
+func (i inspector[K]) Keys() iter.Seq[KeyInfo] {
+	return func(yield func(KeyInfo) bool) {
+		held, by, flying := i.c.holds.Each(), i.c.heldReasons(), i.flying()
+		for info := range i.c.queue.All() {
+			h := held[info.Key]
+			delete(held, info.Key)
+			if !yield(i.describe(info, h, by, flying[info.Key])) {
+				return
+			}
+		}
+		for key, h := range held {
+			if !yield(i.describe(workqueue.KeyInfo[K]{Key: key}, h, by, nil)) {
+				return
+			}
+		}
+	}
+}
+
+func (i inspector[K]) Key(text string) (KeyInfo, bool) {
+	key, ok := i.find(text)
+	if !ok {
+		return KeyInfo{}, false
+	}
+	info, _ := i.c.queue.Info(key)
+	info.Key = key
+	return i.describe(info, i.c.holds.Of(key), i.c.heldReasons(), i.flying()[key]), true
+}
+
+func (i inspector[K]) Stack(text string) []byte {
+	if key, ok := i.find(text); ok {
+		for _, s := range i.seats() {
+			if t := s.State.current.Load(); t != nil && t.key == key {
+				return s.Stack()
+			}
+		}
+	}
+	return nil
+}
+
+func (i inspector[K]) Retry(text string) bool { return i.on(text, i.c.Add) }
+
+func (i inspector[K]) Forget(text string) bool {
+	return i.on(text, func(key K) {
+		i.c.streaks.End(key)
+		i.c.queue.Forget(key)
+		i.c.queue.DropParked(key)
+	})
+}
+
+func (i inspector[K]) Pause(text string) bool  { return i.on(text, i.c.PauseKey) }
+func (i inspector[K]) Resume(text string) bool { return i.on(text, i.c.ResumeKey) }
+
+func (i inspector[K]) Resync() (n int) {
+	if !i.c.inputs.Started() {
+		return 0
+	}
+	keys := i.c.queue.Parked()
+	i.c.inputs.Present(func(key K) { keys = append(keys, key) })
+	seen := make(map[K]bool, len(keys))
+	for _, key := range keys {
+		if !seen[key] {
+			seen[key] = true
+			i.c.probe(key)
+		}
+	}
+	return len(seen)
+}
+
+// on calls do for the key that text names.
+func (i inspector[K]) on(text string, do func(K)) bool {
+	key, ok := i.find(text)
+	if ok {
+		do(key)
+	}
+	return ok
+}
+
+// seats returns the seats of the workers.
+func (i inspector[K]) seats() []*crew.Seat[hand[K]] {
+	i.c.mu.Lock()
+	working := i.c.working
+	i.c.mu.Unlock()
+	if working == nil {
+		return nil
+	}
+	return working.Seats()
+}
+
+// flying returns the reconciles in flight.
+func (i inspector[K]) flying() map[K]*try[K] {
+	tries := make(map[K]*try[K])
+	for _, s := range i.seats() {
+		if t := s.State.current.Load(); t != nil {
+			tries[t.key] = t
+		}
+	}
+	return tries
+}
+
+// describe puts together what is known about a key. by has the names of what h.On numbers, and t is the reconcile in flight, or nil.
+func (i inspector[K]) describe(q workqueue.KeyInfo[K], h hold.Info, by []string, t *try[K]) KeyInfo {
+	info := KeyInfo{Paused: h.Paused, KeyInfo: workqueue.KeyInfo[string]{
+		Key: textOf(q.Key), State: q.State, Dirty: q.Dirty, Since: q.Since, Next: q.Next, QuietUntil: q.QuietUntil,
+		Priority: q.Priority, Group: q.Group, Failures: q.Failures, FirstFailure: q.FirstFailure, Reasons: q.Reasons,
+	}}
+	switch {
+	case h.Due:
+		info.HeldBy = "pause"
+	case h.Later:
+		info.HeldBy = "drain"
+	case h.Waiting:
+		info.HeldBy, info.HeldUntil = by[h.On], h.Until
+	case q.State == workqueue.Delayed && time.Until(q.Next) > never/2:
+		info.HeldBy, info.Next = "next run", time.Time{}
+	}
+	if t != nil && q.State == workqueue.InProcess {
+		info.Attempt = t.info.Attempt
+	}
+	return info
+}
+
+// find returns the key that text names.
+func (i inspector[K]) find(text string) (key K, ok bool) {
+	v := reflect.ValueOf(&key).Elem()
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if n, err := strconv.ParseInt(text, 10, v.Type().Bits()); err == nil {
+			v.SetInt(n)
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		if n, err := strconv.ParseUint(text, 10, v.Type().Bits()); err == nil {
+			v.SetUint(n)
+		}
+	}
+	if textOf(key) == text {
+		return key, true
+	}
+	for info := range i.c.queue.All() {
+		if textOf(info.Key) == text {
+			return info.Key, true
+		}
+	}
+	for held := range i.c.holds.Each() {
+		if textOf(held) == text {
+			return held, true
+		}
+	}
+	for _, s := range i.c.inputs.Sources() {
+		if cache, ok := s.(interface{ Keys() iter.Seq[K] }); ok {
+			for key := range cache.Keys() {
+				if textOf(key) == text {
+					return key, true
+				}
+			}
+		}
+	}
+	return key, false
+}
+
+// textOf returns the text that names key.
+func textOf[K comparable](key K) string { return fmt.Sprint(key) }

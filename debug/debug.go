@@ -1,0 +1,170 @@
+package debug
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/featuregate"
+	"github.com/setpoint-go/setpoint/manager"
+)
+
+// Config configures a [Handler]. The zero value is ready for use: a page that only this machine can see, and that changes nothing.
+type Config struct {
+	// Title is the heading of the page. Defaults to "setpoint".
+	Title string
+
+	// Guard reports whether the client that sent r may see the page, and take the actions. If it returns false, the client gets
+	// the status 401 and the challenge of Basic authentication, so a Guard that calls r.BasicAuth works in a browser. It is called
+	// concurrently. If Guard is nil, the page serves only requests from this machine: see the package documentation.
+	Guard func(r *http.Request) bool
+
+	// Actions allows the page to change what the program does: to retry, forget, pause, and resume a key, and to resync a
+	// controller. Off by default.
+	Actions bool
+
+	// Redact returns what the page shows instead of an object of a cache: a copy without its secrets, for example. The object is
+	// shared with the cache, so Redact must not change it. If it returns nil or panics, the page shows no content. If Redact is
+	// nil, the page shows objects as encoding/json encodes them.
+	Redact func(object any) any
+
+	// Gates are the feature gates that the page lists: a *featuregate.Gates. Optional.
+	Gates interface {
+		All() iter.Seq[featuregate.Status]
+	}
+
+	// Logger receives the actions that were taken, and pages that could not be made. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Title = cmp.Or(c.Title, "setpoint")
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+// validate returns an error that names the field that is wrong.
+func (c Config) validate() error {
+	if v := reflect.ValueOf(c.Gates); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("Config.Gates is a nil %T", c.Gates)
+	}
+	return nil
+}
+
+// Handler is the page of a [manager.Manager]. Use New to make one.
+//
+// It is a part of a manager too: Run samples the depth of the queues. All methods are safe for concurrent use.
+type Handler struct {
+	cfg     Config
+	manager *manager.Manager
+	token   string // of the forms
+	cross   http.CrossOriginProtection
+	pages   pages
+	samples samples
+
+	mu sync.Mutex
+	// mu guards the following.
+	added   []part
+	running bool
+}
+
+// New returns the page of m and its parts. It finds controllers, queues, informers, elections, slots, and recorders of events
+// among them on its own, also those that are added later. A nil m has no parts: see [Handler.Add]. The error names the field of
+// cfg that is wrong.
+func New(m *manager.Manager, cfg Config) (*Handler, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("debug: new: %w", err)
+	}
+	h := &Handler{cfg: cfg.withDefaults(), manager: m, token: rand.Text(), pages: newPages()}
+	return h, nil
+}
+
+// Add shows a part that the manager does not run: a *controller.Controller, a *workqueue.Queue, an *informer.Informer, an
+// *events.Recorder, a *leaderelect.Elector, or a *shard.Slots. It returns an error if the part is none of these, or was added
+// before.
+func (h *Handler) Add(name string, p any) error {
+	if !isKnown(p) {
+		return fmt.Errorf("debug: add %q: the page cannot show a %T", name, p)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if slices.ContainsFunc(h.added, func(other part) bool { return same(other.value, p) }) {
+		return fmt.Errorf("debug: add %q: it was added before", name)
+	}
+	h.added = append(h.added, part{name: name, value: p})
+	return nil
+}
+
+// Name returns "debug", the name of the part.
+func (h *Handler) Name() string { return "debug" }
+
+// Run samples the depth of the queues every two seconds until ctx ends, and returns nil. Without Run, the page has the samples of the
+// time in which somebody looked at it. Run returns an error if it runs already.
+func (h *Handler) Run(ctx context.Context) error {
+	h.mu.Lock()
+	busy := h.running
+	h.running = true
+	h.mu.Unlock()
+	if busy {
+		return errors.New("debug: run: already running")
+	}
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.running = false
+	}()
+	t := time.NewTicker(samplePeriod)
+	defer t.Stop()
+	for {
+		h.sample(h.parts())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// ServeHTTP serves the pages and the probes.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	if path == "healthz" || path == "readyz" {
+		h.serveHealth(w, r, path)
+		return
+	}
+	if !h.admit(w, r) {
+		return
+	}
+	if r.Method == http.MethodPost && path == "act" {
+		h.serveAction(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "The page is read with GET.", http.StatusMethodNotAllowed)
+		return
+	}
+	switch path {
+	case "":
+		h.serve(w, r, h.overview)
+	case "queue":
+		h.serve(w, r, h.queue)
+	case "key":
+		h.serve(w, r, h.key)
+	case "page.css", "page.js", "icon.svg":
+		serveAsset(w, r, path)
+	default:
+		http.Error(w, "There is no such page.", http.StatusNotFound)
+	}
+}

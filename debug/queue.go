@@ -1,0 +1,237 @@
+package debug
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// queuePage is the page of the keys of a queue.
+type queuePage struct {
+	header
+	Queue   queueView      `json:"queue"`
+	State   string         `json:"state"` // the filter
+	Query   string         `json:"query"`
+	Counts  map[string]int `json:"counts"` // of the keys that match Query, by filter
+	Page    int            `json:"page"`   // counted from 1
+	Pages   int            `json:"pages"`
+	Keys    []keyView      `json:"keys"`
+	Filters []string       `json:"-"`
+}
+
+// keyView is a key in a list.
+type keyView struct {
+	Key   string `json:"key"`
+	Link  string `json:"link"`
+	State string `json:"state"`
+
+	Since        time.Time    `json:"since,omitzero"`
+	Dirty        bool         `json:"dirty,omitempty"`
+	Attempt      int          `json:"attempt,omitempty"`
+	Failures     int          `json:"failures,omitempty"`
+	FirstFailure time.Time    `json:"firstFailure,omitzero"`
+	Next         time.Time    `json:"next,omitzero"`
+	QuietUntil   time.Time    `json:"quietUntil,omitzero"`
+	Priority     int          `json:"priority,omitempty"`
+	Group        string       `json:"group,omitempty"`
+	Paused       bool         `json:"paused,omitempty"`
+	HeldBy       string       `json:"heldBy,omitempty"`
+	HeldUntil    time.Time    `json:"heldUntil,omitzero"`
+	Reasons      []reasonView `json:"reasons,omitempty"`
+}
+
+type reasonView struct {
+	Text string    `json:"text"`
+	At   time.Time `json:"at"`
+}
+
+// The states of a key, in the order of a list.
+const (
+	stateInFlight   = "in flight"
+	stateReady      = "ready"
+	stateHeld       = "held"
+	stateDelayed    = "delayed"
+	stateParked     = "parked"
+	statePaused     = "paused"     // and not to be reconciled
+	stateRemembered = "remembered" // for failures
+	stateIdle       = "idle"
+)
+
+// states are the states in the order of a list. stateFailing is a filter beside them.
+func states() []string {
+	return []string{stateInFlight, stateReady, stateHeld, stateDelayed, stateParked, statePaused, stateRemembered}
+}
+
+const (
+	filterAll     = "all"
+	filterFailing = "failing"
+)
+
+// keysPerPage is the number of keys on a page, and mostPages the largest number of one.
+const (
+	keysPerPage = 100
+	mostPages   = 1_000_000
+)
+
+// stateOf returns the state of a key.
+func stateOf(k controller.KeyInfo) string {
+	switch {
+	case k.State == workqueue.InProcess:
+		return stateInFlight
+	case k.State == workqueue.Ready:
+		return stateReady
+	case k.HeldBy != "":
+		return stateHeld
+	case k.State == workqueue.Delayed:
+		return stateDelayed
+	case k.State == workqueue.Parked:
+		return stateParked
+	case k.Paused:
+		return statePaused
+	case k.State == workqueue.Remembered:
+		return stateRemembered
+	}
+	return stateIdle
+}
+
+// row is a key that may be on the page.
+type row struct {
+	controller.KeyInfo
+	state string
+	rank  int
+}
+
+// compareRows orders rows by state, and within it: those that are due first, or have been in the state for longest.
+func compareRows(a, b row) int {
+	return cmp.Or(
+		cmp.Compare(a.rank, b.rank), a.HeldUntil.Compare(b.HeldUntil), a.Next.Compare(b.Next), a.Since.Compare(b.Since),
+		strings.Compare(a.Key, b.Key),
+	)
+}
+
+// queue makes the page of a queue.
+func (h *Handler) queue(r *http.Request) (page, error) {
+	ps := h.parts()
+	h.sample(ps)
+	form := r.URL.Query()
+	name := form.Get("name")
+	c, ok := find[aController](ps, name)
+	if !ok {
+		return page{}, notFound("There is no controller %q.", name)
+	}
+	q := &queuePage{header: h.header(ps, name), Queue: h.controllerView(name, c.Stats()), Query: form.Get("q")}
+	q.Filters = append([]string{filterAll, filterFailing}, states()...)
+	q.State = form.Get("state")
+	if !slices.Contains(q.Filters, q.State) {
+		q.State = filterAll
+	}
+	number, err := strconv.Atoi(form.Get("page"))
+	if err != nil || number < 1 || number > mostPages {
+		number = 1
+	}
+	h.list(c.Inspect(), q, number)
+	return page{"queue", q}, nil
+}
+
+// list fills in the keys of a page. It keeps no more rows than it needs for the page, and the pages before it.
+func (h *Handler) list(in controller.Inspector, q *queuePage, number int) {
+	q.Counts = make(map[string]int, len(q.Filters))
+	for _, filter := range q.Filters {
+		q.Counts[filter] = 0
+	}
+	ranks := make(map[string]int)
+	for i, s := range states() {
+		ranks[s] = i
+	}
+	most := number * keysPerPage
+	var rows []row
+	prune := func() {
+		slices.SortFunc(rows, compareRows)
+		rows = rows[:min(most, len(rows))]
+	}
+	for k := range in.Keys() {
+		if !strings.Contains(k.Key, q.Query) {
+			continue
+		}
+		state := stateOf(k)
+		q.Counts[filterAll]++
+		q.Counts[state]++
+		if k.Failures > 0 {
+			q.Counts[filterFailing]++
+		}
+		if q.State != filterAll && q.State != state && (q.State != filterFailing || k.Failures == 0) {
+			continue
+		}
+		rows = append(rows, row{k, state, ranks[state]})
+		if len(rows) >= 2*most+1000 {
+			prune()
+		}
+	}
+	prune()
+	q.Pages = max(1, (q.Counts[q.State]+keysPerPage-1)/keysPerPage)
+	q.Page = min(number, q.Pages)
+	q.Keys = []keyView{}
+	from := min((q.Page-1)*keysPerPage, len(rows))
+	for _, r := range rows[from:min(from+keysPerPage, len(rows))] {
+		q.Keys = append(q.Keys, viewOf(q.Queue.Name, r.KeyInfo))
+	}
+}
+
+// viewOf returns what a page says about a key.
+func viewOf(queue string, k controller.KeyInfo) keyView {
+	v := keyView{
+		Key: k.Key, Link: keyLink(queue, k.Key), State: stateOf(k), Since: k.Since, Dirty: k.Dirty, Attempt: k.Attempt,
+		Failures: k.Failures, FirstFailure: k.FirstFailure, Next: k.Next, QuietUntil: k.QuietUntil, Priority: k.Priority, Group: k.Group,
+		Paused: k.Paused, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil,
+	}
+	for _, r := range k.Reasons {
+		v.Reasons = append(v.Reasons, reasonView{r.Text, r.At})
+	}
+	return v
+}
+
+// Last returns the latest reason of k.
+func (k keyView) Last() string {
+	if n := len(k.Reasons); n > 0 {
+		return k.Reasons[n-1].Text
+	}
+	return ""
+}
+
+// FilterLink returns the link to the first page with another filter.
+func (q *queuePage) FilterLink(state string) string {
+	return queueLink(q.Queue.Name, state, q.Query, 0)
+}
+
+// PageLink returns the link to a page near this one, or nothing if there is no such page.
+func (q *queuePage) PageLink(delta int) string {
+	n := q.Page + delta
+	if n < 1 || n > q.Pages {
+		return ""
+	}
+	return queueLink(q.Queue.Name, q.State, q.Query, n)
+}
+
+// JSONLink returns the link to the page as JSON, and ActLink the address of its actions.
+func (q *queuePage) JSONLink() string {
+	return queueLink(q.Queue.Name, q.State, q.Query, q.Page) + "&format=json"
+}
+func (q *queuePage) ActLink() string { return "act?" + url.Values{"queue": {q.Queue.Name}}.Encode() }
+
+// Range says which keys are on the page.
+func (q *queuePage) Range() string {
+	n := q.Counts[q.State]
+	if n == 0 {
+		return "no keys"
+	}
+	from := (q.Page-1)*keysPerPage + 1
+	return fmt.Sprintf("%s to %s of %s", thousands(from), thousands(from+len(q.Keys)-1), thousands(n))
+}
