@@ -1,5 +1,5 @@
-// Package controller reconciles: for each key, it makes the actual state equal to the desired state, and does so again after
-// each change. Package manager starts and stops controllers in the right order.
+// Package controller reconciles: for each key, it makes the actual state equal to the desired state, and again after each change.
+// Package manager runs it.
 //
 // A [Controller] has a queue of keys and calls a reconcile function for each of them. Keys come from informers ([For], [Owns],
 // [Watches]) and from calls of [Controller.Add]. The function gets a key and no event. It reads the desired and the actual
