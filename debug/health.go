@@ -32,24 +32,26 @@ func (h *Handler) checks(probe string) []check {
 		}
 		failed[name] = append(failed[name], one.Error())
 	}
-	names := []string{"manager"}
+	names := make([]string, 0, len(failed))
 	for _, p := range h.manager.Stats().Parts {
 		names = append(names, checkName(p.Kind, p.Name))
 	}
 	for name := range failed {
 		names = append(names, name) // of a part that was just removed, too
 	}
-	slices.Sort(names[1:])
-	var all []check
+	slices.Sort(names)
+	all := []check{{"manager", strings.Join(failed["manager"], "; ")}}
 	for _, name := range slices.Compact(names) {
-		all = append(all, check{name, strings.Join(failed[name], "; ")})
+		if name != "manager" {
+			all = append(all, check{name, strings.Join(failed[name], "; ")})
+		}
 	}
 	return all
 }
 
 // checkName names a part in a probe. A part and its source may have the same name.
 func checkName(kind, name string) string {
-	if kind == "part" {
+	if kind == "part" && name != "manager" {
 		return name
 	}
 	return kind + "/" + name

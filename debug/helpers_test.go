@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,7 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/debug"
 	"github.com/setpoint-go/setpoint/debug/internal/scene"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // ask sends a request from this machine. Edits change the request.
@@ -98,4 +103,35 @@ func text(v any) string {
 		return ""
 	}
 	return fmt.Sprint(v)
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// pageOf returns the page of a manager of parts.
+func pageOf(t testing.TB, cfg debug.Config, parts ...manager.Part) *debug.Handler {
+	cfg.Logger = quiet
+	m, err := manager.New(manager.Config{Logger: quiet}, parts...)
+	require.NoError(t, err)
+	h, err := debug.New(m, cfg)
+	require.NoError(t, err)
+	return h
+}
+
+// mirrored returns a manager of a controller of secrets, one of which exists.
+func mirrored[T any](t *testing.T, obj store.Object[T]) (*manager.Manager, store.Store[T]) {
+	db, err := store.NewMemory(store.MemoryConfig{})
+	require.NoError(t, err)
+	secrets, err := store.Open(db, "Secret", store.Config[T]{})
+	require.NoError(t, err)
+	_, err = secrets.Create(t.Context(), obj)
+	require.NoError(t, err)
+	seen, err := informer.New(secrets, store.Key, informer.Config{Name: "secrets"})
+	require.NoError(t, err)
+	c, err := controller.New("secrets", func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, nil
+	}, controller.Config[string]{Logger: quiet}, controller.For(seen))
+	require.NoError(t, err)
+	m, err := manager.New(manager.Config{Logger: quiet}, c)
+	require.NoError(t, err)
+	return m, secrets
 }

@@ -91,19 +91,19 @@ func New(further ...string) (*Scene, error) {
 		return nil, err
 	}
 	checks, err := controller.New("checks", func(ctx context.Context, name string) (controller.Result, error) {
-		return controller.Result{RequeueAfter: time.Duration(len(name)) * time.Second}, nil
-	}, controller.Config[string]{Workers: 2, Logger: quiet}, controller.For(seenServers))
+		return controller.Result{}, pause(ctx, 50*time.Millisecond)
+	}, controller.Config[string]{Workers: 2, DrainTimeout: 100 * time.Millisecond, Logger: quiet}, controller.For(seenServers))
 	if err != nil {
 		return nil, err
 	}
 	c.PauseKey("sites/oslo")
 	m, err := manager.New(manager.Config{
 		Logger: quiet, Election: &leaderelect.Config{Store: memlease.New(), Key: "sites", Identity: "web-1", Logger: quiet},
-	}, c, checks, manager.At(manager.Outer, log))
+	}, c, checks, manager.Func("load", func(ctx context.Context) error { return load(ctx, checks) }), manager.At(manager.Outer, log))
 	if err != nil {
 		return nil, err
 	}
-	page, err := debug.New(m, debug.Config{Title: "sites", Actions: true, Gates: gates, Logger: quiet})
+	page, err := debug.New(m, debug.Config{Title: "shop", Actions: true, Gates: gates, Logger: quiet})
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +158,28 @@ func reconcile(ctx context.Context, log *events.Recorder, site store.Object[Site
 		log.Normal(site.Ref(), "Scaled", fmt.Sprintf("Servers: %d.", site.Value.Servers))
 	}
 	return controller.Result{RequeueAfter: cmp.Or(time.Duration(site.Value.Servers)*time.Minute, time.Hour)}, nil
+}
+
+// load adds keys from time to time.
+func load(ctx context.Context, c *controller.Controller[string]) error {
+	for n := 1; pause(ctx, time.Duration(n%3+1)*8*time.Second) == nil; n++ {
+		for i := range 100 * (n%4 + 1) {
+			c.Add(fmt.Sprintf("probe-%03d", i))
+		}
+	}
+	return nil
+}
+
+// pause waits for d, or returns the cause of the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // waitForServer waits until the program ends.

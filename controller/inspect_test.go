@@ -1,0 +1,146 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// described returns what an Inspector says, by the text of the key. It checks that Key says the same.
+func described(t *testing.T, in controller.Inspector) map[string]controller.KeyInfo {
+	all := make(map[string]controller.KeyInfo)
+	for k := range in.Keys() {
+		assert.NotContains(t, all, k.Key, "each key comes once")
+		all[k.Key] = k
+		one, ok := in.Key(k.Key)
+		assert.True(t, ok)
+		assert.Equal(t, k, one)
+	}
+	return all
+}
+
+func TestAnInspectorSaysWhatHoldsEachKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen, err := expectations.NewCounted(expectations.Config[string]{Name: "pods", TTL: time.Minute})
+		require.NoError(t, err)
+		release := make(chan struct{})
+		c, err := controller.New("test", func(ctx context.Context, key string) (controller.Result, error) {
+			switch key {
+			case "busy":
+				<-release
+			case "parked":
+				return controller.Result{}, retry.Permanent(errors.New("no"))
+			case "failed":
+				return controller.Result{}, errors.New("not now")
+			case "later":
+				return controller.Result{RequeueAfter: time.Hour}, nil
+			case "fenced":
+				return controller.Result{}, fenced(true)
+			}
+			return controller.Result{}, nil
+		}, controller.Config[string]{Workers: 2, Logger: quiet, Expectations: []controller.Expectations[string]{seen}})
+		require.NoError(t, err)
+		in := c.Inspect()
+		require.Empty(t, described(t, in))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Run(ctx) }()
+		c.PauseKey("paused")
+		c.PauseKey("due")
+		seen.ExpectCreations("waits", 1)
+		for _, key := range []string{"parked", "failed", "later", "due", "waits", "done", "fenced"} {
+			c.Add(key)
+		}
+		synctest.Wait()
+		c.Add("busy")
+		synctest.Wait()
+		c.Add("busy")
+
+		all := described(t, in)
+		assert.Equal(t, []string{"busy", "due", "failed", "fenced", "later", "parked", "paused", "waits"}, slices.Sorted(maps.Keys(all)))
+		for key, want := range map[string]struct {
+			state  workqueue.State
+			heldBy string
+		}{
+			"busy": {workqueue.InProcess, ""}, "parked": {workqueue.Parked, ""}, "failed": {workqueue.Delayed, ""},
+			"later": {workqueue.Delayed, ""}, "due": {0, "pause"}, "paused": {0, ""}, "waits": {workqueue.Delayed, "expectations pods"},
+			"fenced": {workqueue.Delayed, "next run"},
+		} {
+			assert.Equal(t, want.state, all[key].State, key)
+			assert.Equal(t, want.heldBy, all[key].HeldBy, key)
+			assert.Equal(t, key == "paused" || key == "due", all[key].Paused, key)
+		}
+		assert.True(t, all["busy"].Dirty)
+		assert.Equal(t, 1, all["busy"].Attempt)
+		assert.Equal(t, 1, all["failed"].Failures)
+		assert.Equal(t, "not now", all["failed"].Reasons[0].Text)
+		assert.Equal(t, time.Now().Add(time.Hour), all["later"].Next)
+		assert.Equal(t, time.Now().Add(time.Minute), all["waits"].HeldUntil)
+		assert.Zero(t, all["fenced"].Next)
+		idle, ok := in.Key("done")
+		assert.True(t, ok)
+		assert.Equal(t, controller.KeyInfo{KeyInfo: workqueue.KeyInfo[string]{Key: "done"}}, idle)
+
+		assert.Contains(t, string(in.Stack("busy")), "TestAnInspectorSaysWhatHoldsEachKey")
+		assert.Nil(t, in.Stack("later"))
+
+		close(release)
+		cancel()
+		require.NoError(t, <-ended)
+		assert.Empty(t, in.Stack("busy"))
+		assert.Zero(t, in.Resync(), "between Runs")
+	})
+}
+
+func TestAnInspectorFindsKeysOfEveryTypeByTheirText(t *testing.T) {
+	type name string
+	type pair struct{ A, B int }
+	check := func(in controller.Inspector, known bool, texts ...string) {
+		for _, text := range texts {
+			_, ok := in.Key(text)
+			assert.Equal(t, known, ok, text)
+			assert.Equal(t, known, in.Pause(text), text)
+			assert.Equal(t, known, in.Resume(text), text)
+			assert.Equal(t, known, in.Forget(text), text)
+		}
+	}
+	check(inspect[string](t), true, "a", "", "\xff")
+	check(inspect[name](t), true, "a", "")
+	check(inspect[int8](t), true, "-128", "0", "127")
+	check(inspect[int8](t), false, "128", "a", "", "+1", "01")
+	check(inspect[uint16](t), true, "0", "65535")
+	check(inspect[uint16](t), false, "65536", "-1")
+	check(inspect(t, pair{1, 2}), true, "{1 2}")
+	check(inspect(t, pair{1, 2}), false, "{2 1}", "1 2")
+	check(inspect(t, 1.5), true, "1.5")
+	check(inspect[shouted](t, "a"), true, "A!")
+	check(inspect[shouted](t, "a"), false, "a", "A")
+}
+
+// shouted is a string with another text.
+type shouted string
+
+func (s shouted) String() string { return "A!" }
+
+func inspect[K comparable](t *testing.T, keys ...K) controller.Inspector {
+	c, err := controller.New("test", func(context.Context, K) (controller.Result, error) {
+		return controller.Result{}, nil
+	}, controller.Config[K]{Logger: quiet})
+	require.NoError(t, err)
+	for _, key := range keys {
+		c.Add(key)
+	}
+	return c.Inspect()
+}
