@@ -188,7 +188,7 @@ func (i inspector[K]) describe(q workqueue.KeyInfo[K], h hold.Info, by []string,
 		info.HeldBy, info.Next = "next run", time.Time{}
 	}
 	if t != nil && q.State == workqueue.InProcess {
-		info.Attempt = t.info.Attempt
+		info.Attempt = t.attempt
 	}
 	return info
 }

@@ -105,7 +105,7 @@ func delay(d time.Duration) attribute.KeyValue {
 	return attribute.Float64("setpoint.delay", d.Seconds())
 }
 
-// describe returns what kind of error err is, in one of few words, and the stack of a panic. The innermost type says more than those
+// describe returns the kind of err, in one of few words, and the stack of a panic. The innermost type says more than those
 // that wrap it.
 func describe(outcome controller.Outcome, err error) (kind, stack string) {
 	if p := (*wait.PanicError)(nil); errors.As(err, &p) {

@@ -1,6 +1,3 @@
-// Command screenshots takes pictures of the page, for the documentation. It needs Chromium.
-//
-//	go run ./debug/internal/screenshots -dir docs/pictures
 package main
 
 import (
