@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/setpoint-go/setpoint/examples/tenants/cloud"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/retry/gate"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// client calls the cloud through two gates: one for its limit, one for its outages. What may not be called now fails at once, with
+// an error that says when to come back. So it holds no worker, and counts as no failure.
+type client struct {
+	url     string
+	http    *http.Client
+	breaker *gate.Breaker
+	listed  []cloud.Resource // by the last call of version; the polls do not overlap
+}
+
+// budget is the number of calls a second that the cloud allows.
+const budget = 5
+
+func newClient(url string) (*client, error) {
+	breaker, err := gate.NewBreaker(gate.BreakerConfig{Name: "cloud", Failures: 3, OpenFor: 2 * time.Second, Counts: func(err error) bool {
+		return !retry.IsNotYet(err) && !retry.IsPermanent(err) && !errors.Is(err, store.ErrFenced) // these are answers of a cloud that works
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &client{
+		url:     url,
+		http:    &http.Client{Transport: gate.NewLimiter(budget, budget).Transport(nil), Timeout: 10 * time.Second},
+		breaker: breaker,
+	}, nil
+}
+
+// Put makes a resource in the cloud, or changes it.
+func (c *client) Put(ctx context.Context, r store.Object[Resource]) (informer.Version, error) {
+	var done struct{ Revision informer.Version }
+	err := c.call(ctx, http.MethodPut, resourcePath(r), cloud.Resource{Kind: r.Value.Kind, Region: r.Value.Region, Owner: r.UID}, &done)
+	return done.Revision, err
+}
+
+// Delete removes a resource from the cloud. It does not touch one that a later life of the key has made.
+func (c *client) Delete(ctx context.Context, r store.Object[Resource]) error {
+	return c.call(ctx, http.MethodDelete, resourcePath(r)+"?owner="+url.QueryEscape(r.UID), nil, nil)
+}
+
+func resourcePath(r store.Object[Resource]) string {
+	return (&url.URL{Path: "/resources/" + r.Key}).EscapedPath()
+}
+
+// source lists what is in the cloud every interval. Its versions are the revisions of the cloud, so that a list can be compared with
+// what Put has returned.
+func (c *client) source(interval time.Duration) (informer.ListWatcher[cloud.Resource], error) {
+	list := func(context.Context) ([]cloud.Resource, error) { return c.listed, nil }
+	key := func(r cloud.Resource) string { return r.Key }
+	return poll.New(list, key, poll.Config[cloud.Resource]{Interval: interval, Version: c.version})
+}
+
+// version lists the cloud, and returns the revision of the list.
+func (c *client) version(ctx context.Context) (informer.Version, error) {
+	var all cloud.List
+	err := c.call(ctx, http.MethodGet, "/resources", nil, &all)
+	if err == nil {
+		c.listed = all.Items
+	}
+	return informer.Version(all.Revision), err
+}
+
+// call makes one call, with the term of the leader that makes it.
+func (c *client) call(ctx context.Context, method, path string, body, result any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return retry.Permanent(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(text))
+	if err != nil {
+		return retry.Permanent(err)
+	}
+	if leads, ok := leaderelect.FromContext(ctx); ok {
+		req.Header.Set(cloud.LeaseHeader, leads.Key())
+		req.Header.Set(cloud.TermHeader, strconv.FormatUint(leads.Term(), 10))
+	}
+	return c.breaker.Do(ctx, func(context.Context) error {
+		resp, err := c.http.Do(req)
+		if err != nil {
+			return err // also one of retry.NotYet, if the limit is reached
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return refused(resp)
+		}
+		if result == nil {
+			return nil
+		}
+		return json.NewDecoder(resp.Body).Decode(result)
+	})
+}
+
+// answer is an answer of the cloud that is no success.
+type answer struct {
+	status int
+	text   string // for people
+}
+
+func (a *answer) Error() string { return "the cloud says: " + a.text }
+
+// refused returns the error of an answer that is no success.
+func refused(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what is readable of it will do
+	err := &answer{resp.StatusCode, strings.TrimSpace(string(text))}
+	switch resp.StatusCode {
+	case http.StatusUnprocessableEntity:
+		return retry.Permanent(err) // no other attempt would help
+	case http.StatusPreconditionFailed:
+		return fmt.Errorf("%w: %w", store.ErrFenced, err) // the controller stops, and retries nothing
+	}
+	return err
+}
+
+// reason returns what people want to know of an error: what the cloud has said, if it has said something.
+func reason(err error) string {
+	if said := new(answer); errors.As(err, &said) {
+		return said.Error()
+	}
+	return err.Error()
+}

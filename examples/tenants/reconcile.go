@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/examples/tenants/cloud"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// tenants makes of each row a Tenant, and of each Tenant its Resources. It makes no call of the cloud: that is for resources.
+type tenants struct {
+	row      func(ctx context.Context, key string) (row Row, found bool, err error) // from the table, and not from a cache
+	objects  store.Store[Tenant]
+	seen     *store.Informer[Tenant]
+	owned    store.Store[Resource]
+	children *owner.Children[Resource]
+	actual   *informer.Informer[string, cloud.Resource] // what the cloud has, listed now and then
+	lookEach time.Duration                              // how often it is listed
+	record   *events.Recorder
+}
+
+// reconcile makes one tenant as its row says.
+func (t *tenants) reconcile(ctx context.Context, key string) (controller.Result, error) {
+	tenant, err := t.adopt(ctx, key)
+	if err != nil || tenant.UID == "" {
+		return controller.Result{}, err
+	}
+	if !tenant.Deleting.IsZero() {
+		left, err := owner.Cascade(ctx, t.objects, key, t.children) // its resources go before it
+		if err == nil && left == 0 {
+			t.record.Normal(tenant.Ref(), "Gone", "nothing is left of it")
+		}
+		return controller.Result{}, err
+	}
+	want, err := tenant.Value.resources()
+	if err != nil {
+		return controller.Result{}, retry.Permanent(err) // until somebody changes the row: see gaveUp
+	}
+	have, err := t.children.Apply(ctx, tenant.Ref(), want)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	settled, err := t.compare(ctx, have)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	if err := t.report(ctx, tenant, len(want), have); err != nil || settled {
+		return controller.Result{}, err
+	}
+	return controller.Result{RequeueAfter: t.lookEach}, nil // something may have vanished before the first list that could show it
+}
+
+// adopt makes the Tenant say what its row says, and returns it. Without a row, it begins the deletion of the Tenant. The Tenant is
+// zero if there is none, and nobody wants one.
+//
+// It reads the row from the table. A cache that lags behind might lack a row that is there, and all that the tenant has would be
+// deleted.
+func (t *tenants) adopt(ctx context.Context, key string) (store.Object[Tenant], error) {
+	row, found, err := t.row(ctx, key)
+	if err != nil {
+		return store.Object[Tenant]{}, err
+	}
+	if !found {
+		tenant, err := t.objects.Delete(ctx, key)
+		return tenant, ignore(err, store.ErrNotFound)
+	}
+	return store.CreateOrUpdate(ctx, t.objects, t.seen, key, func(o *store.Object[Tenant]) error {
+		o.Value.Row = row
+		if o.UID == "" {
+			o.Finalizers = []string{string(owner.Foreground)}
+		}
+		return nil
+	})
+}
+
+// compare looks for resources that are not in the cloud as they should be, and marks them, so that they are made again. It returns
+// false if the last list of the cloud is too old to tell.
+func (t *tenants) compare(ctx context.Context, have []store.Object[Resource]) (settled bool, err error) {
+	settled = true
+	listed := t.actual.Version() // before the cache is read, which may only be newer
+	for i, r := range have {
+		actual, _ := t.actual.Get(r.Key)
+		if lost(r, actual, listed) {
+			r.Value.Conditions.Set(store.Condition{Type: "InCloud", Reason: "Lost", Message: "the cloud has lost or changed it"})
+			if have[i], err = t.owned.UpdateStatus(ctx, r); err != nil {
+				return false, err
+			}
+			t.record.Warning(r.Ref(), "Lost", "the cloud has lost or changed it")
+		}
+		settled = settled && listed >= r.Value.Revision
+	}
+	return settled, nil
+}
+
+// report writes the status of a tenant that should have so many resources, and has these.
+func (t *tenants) report(ctx context.Context, tenant store.Object[Tenant], want int, have []store.Object[Resource]) error {
+	ready := store.Condition{Type: "Ready", OK: true, Reason: "Done", Message: "everything is there"}
+	if len(have) < want {
+		ready = store.Condition{Type: "Ready", Reason: "Waiting", Message: "what was there before is still being removed"}
+	}
+	for _, r := range have {
+		if c, _ := r.Value.Conditions.Get("InCloud"); pending(r) && ready.Reason != "Parked" {
+			ready = store.Condition{Type: "Ready", Reason: "Waiting", Message: r.Value.Kind + ": the cloud has to be called"}
+			if c.Reason == "Parked" && c.Generation == r.Generation {
+				ready.Reason, ready.Message = c.Reason, r.Value.Kind+": "+c.Message
+			}
+		}
+	}
+	return t.set(ctx, tenant, ready)
+}
+
+// gaveUp is called before a tenant is parked. Its status says so, and why, until somebody changes the row.
+func (t *tenants) gaveUp(ctx context.Context, key string, why error) error {
+	tenant, err := t.objects.Get(ctx, key)
+	if err != nil {
+		return ignore(err, store.ErrNotFound)
+	}
+	return t.set(ctx, tenant, store.Condition{Type: "Ready", Reason: "Parked", Message: why.Error()})
+}
+
+// set writes a condition into the status of a tenant, and records what people may want to hear of.
+func (t *tenants) set(ctx context.Context, tenant store.Object[Tenant], now store.Condition) error {
+	was, _ := tenant.Value.Conditions.Get(now.Type)
+	now.Generation = tenant.Generation
+	tenant.Value.Conditions.Set(now)
+	if _, err := t.objects.UpdateStatus(ctx, tenant); err != nil {
+		return err
+	}
+	switch {
+	case now.Reason == was.Reason && now.Message == was.Message:
+	case now.OK:
+		t.record.Normal(tenant.Ref(), now.Type, now.Message)
+	case now.Reason == "Parked":
+		t.record.Warning(tenant.Ref(), now.Reason, now.Message)
+	}
+	return nil
+}
+
+// ignore returns err, unless it is the one to ignore.
+func ignore(err, which error) error {
+	if errors.Is(err, which) {
+		return nil
+	}
+	return err
+}

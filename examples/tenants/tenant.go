@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/setpoint-go/setpoint/examples/tenants/cloud"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store"
+)
+
+// The kinds of objects.
+const (
+	kindTenant   = "Tenant"
+	kindResource = "Resource"
+)
+
+type (
+	// Row is a row of the table tenants: what somebody wants. This program only reads it.
+	Row struct {
+		Customer string // who pays
+		Name     string // one of the customer's tenants
+		Plan     string // a key of plans
+		Region   string // where the cloud should have it
+	}
+
+	// Tenant is what this program has to remember of a row, and what it reports. It lives longer than its row: until nothing in the
+	// cloud is left of it.
+	Tenant struct {
+		Row        Row
+		Conditions store.Conditions `store:"status"` // Ready
+	}
+
+	// Resource is something in the cloud that a tenant has. Its owner is the Tenant.
+	Resource struct {
+		Kind       string
+		Region     string
+		Conditions store.Conditions `store:"status"` // InCloud: whether, and if not why
+		Revision   informer.Version `store:"status"` // of the cloud, since which it has this Resource
+	}
+)
+
+// plans says which resources a tenant has.
+var plans = map[string][]string{
+	"free": {"bucket"},
+	"pro":  {"bucket", "database", "dns"},
+}
+
+// Key is the key of a row, and of its Tenant.
+func (r Row) Key() string { return r.Customer + "/" + r.Name }
+
+// customer is the group of a key, so that customers take turns.
+func customer(key string) string {
+	name, _, _ := strings.Cut(key, "/")
+	return name
+}
+
+// tenantOf returns the key of the tenant that has a resource.
+func tenantOf(resource string) string { return resource[:max(strings.LastIndexByte(resource, '/'), 0)] }
+
+// resources returns what a tenant should have, by key.
+func (t Tenant) resources() (map[string]Resource, error) {
+	kinds, ok := plans[t.Row.Plan]
+	if !ok {
+		return nil, fmt.Errorf("there is no plan %q", t.Row.Plan)
+	}
+	want := make(map[string]Resource, len(kinds))
+	for _, kind := range kinds {
+		want[t.Row.Key()+"/"+kind] = Resource{Kind: kind, Region: t.Row.Region}
+	}
+	return want, nil
+}
+
+// pending reports whether the cloud has to be called for a resource: to make it as it should be, or to remove it.
+func pending(r store.Object[Resource]) bool {
+	if !r.Deleting.IsZero() {
+		return slices.Contains(r.Finalizers, cleanup)
+	}
+	return !r.Value.Conditions.AllOK(r.Generation, "InCloud")
+}
+
+// lost reports whether a list of the cloud shows that a resource is not as this program has made it. A list from before that
+// shows nothing.
+func lost(r store.Object[Resource], actual cloud.Resource, listed informer.Version) bool {
+	return !pending(r) && listed >= r.Value.Revision && (actual.Region != r.Value.Region || actual.Kind != r.Value.Kind)
+}
