@@ -7,6 +7,7 @@ replace (
 	github.com/setpoint-go/setpoint/metrics/prometheus => ../../metrics/prometheus
 	github.com/setpoint-go/setpoint/store/postgres => ../../store/postgres
 	github.com/setpoint-go/setpoint/store/sqlite => ../../store/sqlite
+	github.com/setpoint-go/setpoint/tracing/otel => ../../tracing/otel
 )
 
 require (
@@ -16,7 +17,10 @@ require (
 	github.com/setpoint-go/setpoint/metrics/prometheus v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/postgres v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/sqlite v0.0.0-00010101000000-000000000000
+	github.com/setpoint-go/setpoint/tracing/otel v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
+	go.opentelemetry.io/otel/exporters/stdout/stdouttrace v1.47.0
+	go.opentelemetry.io/otel/sdk v1.47.0
 	golang.org/x/time v0.16.0
 )
 
@@ -24,6 +28,8 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
@@ -35,6 +41,11 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.opentelemetry.io/otel v1.47.0 // indirect
+	go.opentelemetry.io/otel/log v1.47.0 // indirect
+	go.opentelemetry.io/otel/metric v1.47.0 // indirect
+	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect

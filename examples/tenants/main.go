@@ -39,6 +39,7 @@ func program(args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&cfg.slots, "slots", 0, "share the tenants among all replicas, in so `many` slots, instead of having a leader")
 	flags.Float64Var(&cfg.rate, "rate", budget-1,
 		"how many changes a second this replica makes in the cloud;\nthe rest of the limit is for lists")
+	flags.BoolVar(&cfg.trace, "trace", false, "print a span of OpenTelemetry for each reconcile")
 	flags.DurationVar(&cfg.lookEach, "look-each", 3*time.Second, "how often to look for what has vanished from the cloud")
 	installs := flags.Bool("install", false, "create the table, and what the program needs in the database, and end")
 	fake := flags.String("fake-cloud", "", "be the cloud, at this `address`, and nothing else")

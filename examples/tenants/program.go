@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"golang.org/x/time/rate"
 
 	"github.com/setpoint-go/setpoint/controller"
@@ -26,6 +28,7 @@ import (
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
+	setpointotel "github.com/setpoint-go/setpoint/tracing/otel"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -38,6 +41,7 @@ type config struct {
 	slots    int           // if positive, all replicas share the tenants, and there is no leader
 	rate     float64       // changes a second in the cloud, by this replica
 	lookEach time.Duration // how often the cloud is listed
+	trace    bool          // print a span for each reconcile
 	out      io.Writer     // gets a line for each thing that happened
 	log      *slog.Logger
 }
@@ -50,14 +54,19 @@ type world struct {
 	cloud  caller
 	actual informer.ListWatcher[cloud.Resource]
 	record *events.Recorder
+
+	// With tracing, a write keeps the trace of the reconcile that has made it, so that the reconcile that follows is in the same trace,
+	// in whatever process.
+	trace func(context.Context) string
+	hooks controller.Hooks[string]
 }
 
 // newControllers returns the controller of the tenants, and that of their resources.
 func newControllers(w world, cfg config) (ofTenants, ofResources *controller.Controller[string], err error) {
 	rows, err1 := informer.New(w.rows, Row.Key, informer.Config{Name: "rows", Logger: cfg.log})
 	actual, err2 := informer.New(w.actual, func(r cloud.Resource) string { return r.Key }, informer.Config{Name: "cloud", Logger: cfg.log})
-	objects, seen, err3 := open[Tenant](w.db, kindTenant, cfg.log)
-	owned, seenOwned, err4 := open[Resource](w.db, kindResource, cfg.log)
+	objects, seen, err3 := open[Tenant](w, kindTenant, cfg.log)
+	owned, seenOwned, err4 := open[Resource](w, kindResource, cfg.log)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +77,8 @@ func newControllers(w world, cfg config) (ofTenants, ofResources *controller.Con
 	t.children.Among = func(by store.Ref) store.Selector { return store.Selector{Prefix: by.Key + "/"} }
 	ofTenants, err1 = controller.New("tenants", t.reconcile,
 		controller.Config[string]{
-			Workers: 4, Queue: workqueue.Config[string]{Group: customer}, GaveUp: t.gaveUp, Reasons: true, Logger: cfg.log,
+			Workers: 4, Queue: workqueue.Config[string]{Group: customer}, GaveUp: t.gaveUp,
+			Reasons: true, Hooks: w.hooks, Logger: cfg.log,
 		},
 		controller.For(rows),
 		controller.For(seen).When(store.GenerationChanged),
@@ -78,7 +88,8 @@ func newControllers(w world, cfg config) (ofTenants, ofResources *controller.Con
 	r := &resources{objects: owned, cloud: w.cloud}
 	ofResources, err2 = controller.New("resources", r.reconcile,
 		controller.Config[string]{
-			Workers: 4, Queue: fair(cfg.rate), GaveUp: r.gaveUp, Timeout: 30 * time.Second, Reasons: true, Logger: cfg.log,
+			Workers: 4, Queue: fair(cfg.rate), GaveUp: r.gaveUp, Timeout: 30 * time.Second,
+			Reasons: true, Hooks: w.hooks, Logger: cfg.log,
 		},
 		controller.Watches(seenOwned, work).When(newWork))
 	return ofTenants, ofResources, errors.Join(err1, err2)
@@ -95,8 +106,8 @@ func fair(perSecond float64) workqueue.Config[string] {
 }
 
 // open returns the objects of a kind, and a cache of them.
-func open[T any](db backend.Backend, kind string, log *slog.Logger) (store.Store[T], *store.Informer[T], error) {
-	objects, err := store.Open(db, kind, store.Config[T]{Logger: log})
+func open[T any](w world, kind string, log *slog.Logger) (store.Store[T], *store.Informer[T], error) {
+	objects, err := store.Open(w.db, kind, store.Config[T]{Trace: w.trace, Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,6 +131,11 @@ func run(ctx context.Context, db *database, cfg config) error {
 		return err
 	}
 	w := world{db: db, rows: db.rows, row: db.row, cloud: cloud, actual: actual, record: record}
+	if cfg.trace {
+		if err := w.traceTo(cfg.out); err != nil {
+			return err
+		}
+	}
 	ofTenants, ofResources, err := newControllers(w, cfg)
 	if err != nil {
 		return err
@@ -141,6 +157,20 @@ func run(ctx context.Context, db *database, cfg config) error {
 	mux.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	fmt.Fprintf(cfg.out, "%s: serves http://%s/metrics\n", cfg.name, l.Addr())
 	return m.Run(ctx)
+}
+
+// traceTo has each reconcile traced, and its span printed. In production, an exporter sends it to a collector.
+func (w *world) traceTo(out io.Writer) error {
+	exporter, err := stdouttrace.New(stdouttrace.WithWriter(out))
+	if err != nil {
+		return err
+	}
+	tracing, err := setpointotel.New(setpointotel.Config{Provider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))})
+	if err != nil {
+		return err
+	}
+	w.trace, w.hooks = tracing.Context, setpointotel.Hooks[string](tracing)
+	return nil
 }
 
 // share says how replicas share the work: one of them leads; or, with slots, each owns some of the keys. Nothing else differs.

@@ -265,3 +265,16 @@ func TestEachChangeIsOneCall(t *testing.T) {
 		"remove acme/shop/bucket", "remove acme/shop/database", "remove acme/shop/dns",
 	}, sky.calls)
 }
+
+// A list of the cloud says nothing about what was made after it. Otherwise everything would be made twice.
+func TestAListIsNoNewsAboutWhatWasMadeAfterIt(t *testing.T) {
+	r := store.Object[Resource]{Generation: 3, Value: Resource{Kind: "bucket", Region: "eu", Revision: 7}}
+	r.Value.Conditions.Set(store.Condition{Type: "InCloud", OK: true, Generation: 3})
+	there := cloud.Resource{Kind: "bucket", Region: "eu"}
+	require.False(t, lost(r, cloud.Resource{}, 6), "the list is older")
+	require.True(t, lost(r, cloud.Resource{}, 7), "it has vanished")
+	require.True(t, lost(r, cloud.Resource{Kind: "bucket", Region: "us"}, 7), "somebody has moved it")
+	require.False(t, lost(r, there, 7))
+	r.Generation = 4
+	require.False(t, lost(r, cloud.Resource{}, 7), "it is going to be made anyway")
+}
