@@ -49,6 +49,7 @@ func TestAReplicaShowsWhatItDoes(t *testing.T) {
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
+	defer stop()
 	go func() { // ends with running
 		err := run(running, db, config{
 			name: "a", cloud: server.URL, listen: "localhost:0", lease: 15 * time.Second, rate: 100, lookEach: time.Second, trace: true,
@@ -87,5 +88,5 @@ func TestAReplicaShowsWhatItDoes(t *testing.T) {
 			both++
 		}
 	}
-	assert.Positive(t, both, "what a reconcile of the tenant has written, and the reconcile of the resource that follows, are in one trace: %v", traces)
+	assert.Positive(t, both, "a tenant, and the resources that its reconcile has created, are in one trace: %v", traces)
 }
