@@ -12,6 +12,18 @@ import (
 // comes before BookmarkInterval is over.
 const quiet = backend.BookmarkInterval / 2
 
+// settle is how long the loop waits before it looks again after a read that returned [Settle].
+const settle = 5 * time.Millisecond
+
+// Then says how a loop goes on after a read.
+type Then int
+
+const (
+	Wait   Then = iota // until it is woken, or it is time to look
+	Settle             // like Wait, but changes are on their way of which nobody may wake the loop: see guarantee 4
+	Again              // the read has stopped before the last change that is there: read on at once
+)
+
 // Loop is a watch of a database whose events are of type E. All fields but Changed are required.
 type Loop[E any] struct {
 	// Poll is how often the loop looks without being woken. It looks more often if Poll is too long for bookmarks.
@@ -21,9 +33,9 @@ type Loop[E any] struct {
 	Signal *Signal
 
 	// Read tells the changes after a version, in order, each with the version after which a watch goes on from it. It returns
-	// the version up to which it has told all, and whether it has stopped before the last change that is there: then the
-	// loop reads on at once. It returns soon when tell has returned false, and its results are ignored.
-	Read func(ctx context.Context, after informer.Version, tell func(informer.Version, E) bool) (upTo informer.Version, more bool, err error)
+	// the version up to which it has told all, and how the loop goes on. It returns soon when tell has returned false, and its
+	// results are ignored.
+	Read func(ctx context.Context, after informer.Version, tell func(informer.Version, E) bool) (upTo informer.Version, then Then, err error)
 
 	// Changed says at a poll whether there is anything to read after a version, if that is cheaper than Read.
 	Changed func(ctx context.Context, after informer.Version) (bool, error)
@@ -44,9 +56,11 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 	}
 	tick := time.NewTicker(min(l.Poll, quiet))
 	defer tick.Stop()
+	wasWoken := true        // before the read
+	var pause time.Duration // before the loop looks again by itself; 0 leaves that to the ticks
 	for {
 		woken := l.Signal.Next()
-		next, more, err := l.Read(ctx, at, tell)
+		next, then, err := l.Read(ctx, at, tell)
 		if left {
 			return nil
 		}
@@ -57,9 +71,27 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 		if (told < at || time.Since(last) >= quiet) && !tell(at, l.Bookmark(at)) {
 			return nil
 		}
-		for wait := !more; wait; {
+		if then == Again {
+			continue
+		}
+		switch {
+		case then == Wait:
+			pause = 0
+		case wasWoken:
+			pause = settle
+		default:
+			pause = min(2*pause, quiet)
+		}
+		var again <-chan time.Time // never, if the ticks come sooner
+		if pause > 0 && pause < min(l.Poll, quiet) {
+			again = time.After(pause)
+		}
+		wasWoken = false
+		for wait := true; wait; {
 			select {
 			case <-woken:
+				wait, wasWoken = false, true
+			case <-again:
 				wait = false
 			case <-tick.C:
 				if wait, err = l.nothing(ctx, at); err != nil {

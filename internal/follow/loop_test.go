@@ -20,9 +20,10 @@ import (
 // log is a database: its changes are at the versions that it holds, and its version may be beyond them.
 type log struct {
 	mu sync.Mutex
-	// mu guards changes and version.
+	// mu guards the following.
 	changes []informer.Version
 	version informer.Version
+	then    follow.Then // what a read returns that has read all
 
 	batch  int
 	reads  int
@@ -31,13 +32,13 @@ type log struct {
 	err    error
 }
 
-func (l *log) read(_ context.Context, after informer.Version, tell func(informer.Version, string) bool) (informer.Version, bool, error) {
+func (l *log) read(_ context.Context, after informer.Version, tell func(informer.Version, string) bool) (informer.Version, follow.Then, error) {
 	l.reads++
 	if l.during != nil {
 		defer l.during()
 	}
 	l.mu.Lock()
-	changes, version := l.changes, l.version
+	changes, version, then := l.changes, l.version, l.then
 	l.mu.Unlock()
 	n := 0
 	for _, v := range changes {
@@ -45,19 +46,25 @@ func (l *log) read(_ context.Context, after informer.Version, tell func(informer
 			continue
 		}
 		if n++; !tell(v, fmt.Sprint("change ", v)) {
-			return 0, false, errors.New("unread")
+			return 0, follow.Wait, errors.New("unread")
 		}
 		if n == l.batch {
-			return v, true, nil
+			return v, follow.Again, nil
 		}
 	}
-	return version, false, l.err
+	return version, then, l.err
 }
 
 func (l *log) write(v informer.Version) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes, l.version = append(l.changes, v), v
+}
+
+func (l *log) settle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.then = follow.Wait
 }
 
 func (l *log) latest() informer.Version {
@@ -154,6 +161,34 @@ func TestAWatchOfOneThatIsAsked(t *testing.T) {
 			assert.Equal(t, 10+2500, l.asked)
 			loop.Changed = func(context.Context, informer.Version) (bool, error) { return false, errors.New("torn") }
 			require.EqualError(t, loop.Run(t.Context(), 1, until(2, &told)), "torn")
+		},
+		"looks again soon after it was woken, as long as changes are on their way": func(t *testing.T) {
+			l := log{then: follow.Settle}
+			var wake follow.Signal
+			var reads []time.Duration
+			begin := time.Now()
+			l.during = func() { reads = append(reads, time.Since(begin)) }
+			ctx, cancel := context.WithTimeout(t.Context(), 1900*time.Millisecond)
+			defer cancel()
+			time.AfterFunc(1500*time.Millisecond, wake.Wake)
+			time.AfterFunc(1512*time.Millisecond, l.settle)
+			require.ErrorIs(t, l.loop(400*time.Millisecond, &wake).Run(ctx, 0, until(1, new([]string))), context.DeadlineExceeded)
+			var want []time.Duration
+			for _, ms := range []time.Duration{0, 5, 15, 35, 75, 155, 315, 400, 800, 1200, 1500, 1505, 1515, 1600} {
+				want = append(want, ms*time.Millisecond)
+			}
+			assert.Equal(t, want, reads)
+		},
+		"reads what comes after a wake-up within the time that it took, and 5 ms": func(t *testing.T) {
+			for took := 500 * time.Microsecond; took < 400*time.Millisecond; took = took * 5 / 4 {
+				l := log{then: follow.Settle}
+				begin := time.Now()
+				time.AfterFunc(took, func() { l.write(1) })
+				var told []string
+				require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, until(1, &told)))
+				assert.Equal(t, []string{"change 1"}, told)
+				assert.LessOrEqual(t, time.Since(begin)-took, took+5*time.Millisecond)
+			}
 		},
 		"ends with the error of a read, and with the cause of its context": func(t *testing.T) {
 			l := log{err: errors.New("broken")}

@@ -19,14 +19,17 @@ func Records(
 		Signal: signal,
 		Read: func(
 			ctx context.Context, after informer.Version, tell func(informer.Version, backend.Change) bool,
-		) (informer.Version, bool, error) {
+		) (informer.Version, Then, error) {
 			records, upTo, err := changes(ctx, after)
 			for _, r := range records {
 				if q.Concern(&r) && !tell(r.Version, backend.Change{Record: r, Version: r.Version}) {
 					break
 				}
 			}
-			return upTo, len(records) == batch, err
+			if len(records) == batch {
+				return upTo, Again, err
+			}
+			return upTo, Wait, err
 		},
 		Bookmark: func(v informer.Version) backend.Change { return backend.Change{Version: v} },
 	}

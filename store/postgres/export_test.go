@@ -26,3 +26,9 @@ func (t *Table[T]) SetPatience(d time.Duration) { t.patience, t.listener.patienc
 
 // ChangesQuery is the query by which a watch reads: of a kind, after a version, at most so many changes.
 func (b *Backend) ChangesQuery() string { return b.statements.changes }
+
+// Locks returns the arguments of the advisory locks of announcements.
+func (c TableConfig) Locks() []string {
+	announcing, writing := c.locks()
+	return []string{announcing, writing}
+}

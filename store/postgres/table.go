@@ -3,15 +3,14 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -23,10 +22,13 @@ import (
 // [informer.Bookmarker]. All methods are safe for concurrent use.
 //
 // The version of a change is made of the number of its transaction. A watch reports a transaction when every transaction
-// with a lower number has ended, so it misses none, however they overlap, and your writers do not wait for each other, unless
-// the server has their commits with notifications take turns ([TableConfig.WithoutNotify]). The price: one writing transaction that
-// stays open, in any database of the server, delays what all watches report until it ends.
+// with a lower number has ended, so it misses none, however they overlap, and your writers do not wait for each other. The price: one
+// writing transaction that stays open, in any database of the server, delays what all watches report until it ends.
 // [Table.Delay] names it.
+//
+// Of the transactions that write the table at the same time, one notifies the watches at its commit, since commits with notifications
+// take turns. A commit that outlasts that one by some time is reported within the same time and 5 ms. If the notifying transaction rolls
+// back, or is still open, [TableConfig.Poll] is the limit.
 //
 // Versions of all tables with one log ([TableConfig.Schema]) can be compared. [Table.VersionOf] returns that of a transaction of
 // yours.
@@ -51,25 +53,33 @@ type Table[T any] struct {
 
 // tableQueries are the queries of a table.
 type tableQueries struct {
-	moment, list, undo, entries, present, before, trim string
-	epoch, versionOf                                   string
+	moment, list, undo, page, trim string
+	epoch, versionOf, prepare      string
 }
 
-func newTableQueries(cfg TableConfig) tableQueries {
+// newTableQueries returns the queries of a table. If the key is indexed, a watch looks each row up. The planner would rather read the
+// whole table for each page, since it does not know how much of it is in memory.
+func newTableQueries(cfg TableConfig, indexed bool) tableQueries {
 	var on []string
 	for _, column := range cfg.Key {
 		name := pgx.Identifier{column}.Sanitize()
 		on = append(on, "t."+name+" = k."+name)
 	}
+	row := "{table} t ON {on}"
+	if indexed {
+		row = "LATERAL (SELECT t.* FROM {table} t WHERE {on} LIMIT 1) t ON true"
+	}
+	_, writing := cfg.locks()
 	with := strings.NewReplacer(
 		"{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
 		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", strings.Join(on, " AND "),
 		"{columns of t}", cfg.columns("t"), "{columns of d}", cfg.columns("d"),
-		"{epoch}", pgx.Identifier{cfg.Schema, "epoch"}.Sanitize(),
+		"{epoch}", pgx.Identifier{cfg.Schema, "epoch"}.Sanitize(), "{writing}", writing,
+		"{first key}", pgx.Identifier{cfg.Key[0]}.Sanitize(), "{batch}", strconv.Itoa(batchSize),
 	).Replace
 	return tableQueries{
-		moment: with(`SELECT pg_snapshot_xmin(pg_current_snapshot())::text, coalesce((SELECT xid::text FROM {trimmed} WHERE source = {source}), '0'),
-				(SELECT e.base FROM {epoch} e, pg_control_system() c WHERE e.system = c.system_identifier)`),
+		moment:    with("SELECT m.horizon::text, m.trimmed::text, m.base FROM " + momentSQL + " m"),
+		prepare:   with(prepareSQL),
 		epoch:     with(`SELECT {epoch}()`),
 		versionOf: with(`SELECT pg_current_xact_id()::text, {epoch}()`),
 		// The rows that no transaction above the horizon has written.
@@ -79,20 +89,7 @@ func newTableQueries(cfg TableConfig) tableQueries {
 		undo: with(`SELECT {columns of d} FROM (SELECT DISTINCT ON (key) before FROM {changes}
 			WHERE source = {source} AND xid >= $1::text::xid8 AND key IS NOT NULL ORDER BY key, id) c,
 			LATERAL jsonb_populate_record(NULL::{table}, c.before) d WHERE c.before IS NOT NULL`),
-		// Each entry, and the next one of its key.
-		entries: with(`SELECT e.xid::text, e.id, e.op::text, e.key::text, e.before::text, n.id IS NOT NULL, n.before::text,
-				EXISTS (SELECT FROM {changes} o WHERE o.source = {source} AND o.key = e.key AND o.id > e.id AND o.xid < e.xid)
-			FROM (SELECT * FROM {changes}
-				WHERE source = {source} AND (xid, id) > ($1::text::xid8, $2) AND xid < $3::text::xid8 ORDER BY xid, id LIMIT $4) e
-			LEFT JOIN LATERAL (SELECT id, before FROM {changes} n
-				WHERE n.source = {source} AND n.key = e.key AND n.id > e.id ORDER BY n.id LIMIT 1) n ON true
-			ORDER BY e.xid, e.id`),
-		// The rows that are there of some keys, and which of the keys each has.
-		present: with(`SELECT j.i, {columns of t} FROM unnest($1::jsonb[]) WITH ORDINALITY AS j (key, i),
-			LATERAL jsonb_populate_record(NULL::{table}, j.key) AS k, {table} t WHERE {on}`),
-		// Some rows of the log.
-		before: with(`SELECT j.i, {columns of d} FROM unnest($1::jsonb[]) WITH ORDINALITY AS j (row, i),
-			LATERAL jsonb_populate_record(NULL::{table}, j.row) AS d`),
+		page: with(strings.Replace(pageSQL, "{row}", row, 1)),
 		trim: with(`WITH old AS (
 				DELETE FROM {changes} WHERE source = {source} AND xid < pg_snapshot_xmin(pg_current_snapshot())
 				AND xid < (SELECT xid FROM {changes} WHERE source = {source} ORDER BY xid DESC OFFSET $1 LIMIT 1) RETURNING xid)
@@ -118,6 +115,10 @@ func NewTable[T any](
 	if err == nil {
 		err = cfg.checkInstalled(ctx, pool)
 	}
+	var indexed bool
+	if err == nil {
+		indexed, err = cfg.keyIsIndexed(ctx, pool)
+	}
 	var log logID
 	if err == nil {
 		log, err = cfg.logID(ctx, pool)
@@ -125,7 +126,7 @@ func NewTable[T any](
 	if err != nil {
 		return nil, fmt.Errorf("postgres: new table %s: %w", cfg.source(), err)
 	}
-	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, patience: patience, queries: newTableQueries(cfg)}
+	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, patience: patience, queries: newTableQueries(cfg, indexed)}
 	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll, patience: patience}
 	return t, nil
 }
@@ -181,24 +182,19 @@ func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) err
 		return err
 	}
 	defer endRead(ctx, tx, t.patience) // after the one below, it does nothing
-	var m moment
-	var first, last string
-	var base *int64
-	if err := tx.QueryRow(ctx, t.queries.moment).Scan(&first, &last, &base); err != nil {
+	var r momentRow
+	if err := tx.QueryRow(ctx, t.queries.moment).Scan(&r.horizon, &r.trimmed, &r.base); err != nil {
 		return err
 	}
-	if base == nil { // the server may have lost transactions
+	m, err := r.parse()
+	if errors.Is(err, errNoEpoch) {
 		endRead(ctx, tx, t.patience)
 		if _, err := t.pool.Exec(ctx, t.queries.epoch); err != nil {
 			return err
 		}
 		return t.snapshot(ctx, f)
 	}
-	m.base = *base
-	if m.horizon, err = parseXID(first); err != nil {
-		return err
-	}
-	if m.trimmed, err = parseXID(last); err != nil {
+	if err != nil {
 		return err
 	}
 	return f(tx, m)
@@ -247,14 +243,14 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 			Signal: &t.listener.notified,
 			Read: func(
 				ctx context.Context, after informer.Version, tell func(informer.Version, informer.Event[T]) bool,
-			) (informer.Version, bool, error) {
-				next, more, err := t.catchUp(ctx, after, func(e informer.Event[T]) bool { return tell(e.Version, e) })
+			) (informer.Version, follow.Then, error) {
+				next, then, more, err := t.catchUp(ctx, after, func(e informer.Event[T]) bool { return tell(e.Version, e) })
 				if err != nil || !more || time.Now().Before(trimAt) {
-					return next, false, err
+					return next, then, err
 				}
 				trimAt = time.Now().Add(trimPeriod)
 				_, err = t.pool.Exec(ctx, t.queries.trim, t.cfg.History)
-				return next, false, err
+				return next, then, err
 			},
 			// A version without a change of this table is a bookmark too: everything up to it was reported.
 			Bookmark: func(v informer.Version) informer.Event[T] {
@@ -273,20 +269,20 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 const trimPeriod = time.Minute
 
 // catchUp tells what the transactions after a version have changed, up to the first one that may still be open. It returns
-// the version that is reached, and false if yield has.
+// the version that is reached, how to go on, and false if yield has.
 func (t *Table[T]) catchUp(
 	ctx context.Context, at informer.Version, yield func(informer.Event[T]) bool,
-) (next informer.Version, more bool, err error) {
+) (next informer.Version, then follow.Then, more bool, err error) {
 	// The last event of a transaction has another version than the others, so one event is held back.
 	var held *informer.Event[T]
-	var place *entry // the last one that was read
+	var last *place // of the entries that were read
 	var begin moment
 	for {
-		b, err := t.read(ctx, at, place, begin)
+		b, err := t.read(ctx, at, last, begin)
 		if err != nil {
-			return at, true, err
+			return at, follow.Wait, true, err
 		}
-		if place == nil {
+		if last == nil {
 			begin = b.moment
 		}
 		for _, e := range b.events {
@@ -298,193 +294,24 @@ func (t *Table[T]) catchUp(
 				before.Version++
 			}
 			if !yield(*before) {
-				return at, false, nil
+				return at, follow.Wait, false, nil
 			}
 		}
 		if b.last != nil {
-			place = b.last
+			last = b.last
 			continue
 		}
 		next = b.moment.last()
+		if b.unsettled {
+			then = follow.Settle
+		}
 		if held != nil {
 			held.Version = next
 			more = yield(*held)
-			return next, more, nil
+			return next, then, more, nil
 		}
-		return next, true, nil
+		return next, then, true, nil
 	}
-}
-
-// entry is a row of the log.
-type entry struct {
-	xid        uint64
-	id         int64
-	op         string
-	key        *string // nil for a TRUNCATE
-	before     *string // the row as it was; nil for an insertion
-	hasNext    bool    // a later entry has the same key
-	nextBefore *string // the row as it was before that one; nil if that is an insertion
-	superseded bool    // a transaction with a lower number has written the row later
-}
-
-// batch is what one snapshot tells.
-type batch[T any] struct {
-	events []informer.Event[T]
-	last   *entry // the last of the entries if there may be more; nil if there are none
-	moment moment
-}
-
-// read reads the next entries of the log, and what the rows were after each of them: those after a version, or, if that is not
-// nil, those after an entry that was read at a moment.
-func (t *Table[T]) read(ctx context.Context, at informer.Version, after *entry, begin moment) (b batch[T], err error) {
-	err = inTime(ctx, t.pool, t.patience, func(ctx context.Context) error {
-		b, err = t.readNow(ctx, at, after, begin)
-		return err
-	})
-	return b, err
-}
-
-// readNow is read without a limit of time.
-func (t *Table[T]) readNow(ctx context.Context, at informer.Version, after *entry, begin moment) (b batch[T], err error) {
-	err = t.snapshot(ctx, func(tx pgx.Tx, m moment) error {
-		if uint64(at) < uint64(m.base) || after != nil && m.base != begin.base {
-			return fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, at)
-		}
-		if after == nil {
-			after = &entry{xid: m.doneAt(at), id: math.MaxInt64}
-		}
-		switch {
-		case after.xid >= m.horizon:
-			return fmt.Errorf("%w: the server is at version %d, not at %d", informer.ErrExpired, m.last(), m.versionOf(after.xid))
-		case after.xid < m.trimmed:
-			return fmt.Errorf("%w: the changes up to version %d are trimmed", informer.ErrExpired, m.versionOf(m.trimmed))
-		}
-		b.moment = m
-		rows, err := tx.Query(ctx, t.queries.entries, formatXID(after.xid), after.id, formatXID(m.horizon), batchSize)
-		if err != nil {
-			return err
-		}
-		entries, err := pgx.CollectRows(rows, scanEntry)
-		if err != nil {
-			return err
-		}
-		if len(entries) == batchSize {
-			b.last = &entries[batchSize-1]
-		}
-		b.events, err = t.events(ctx, tx, m, entries)
-		return err
-	})
-	return b, err
-}
-
-func scanEntry(row pgx.CollectableRow) (e entry, err error) {
-	var xid string
-	if err := row.Scan(&xid, &e.id, &e.op, &e.key, &e.before, &e.hasNext, &e.nextBefore, &e.superseded); err != nil {
-		return e, err
-	}
-	e.xid, err = parseXID(xid)
-	return e, err
-}
-
-// events returns what some entries mean.
-func (t *Table[T]) events(
-	ctx context.Context, tx pgx.Tx, m moment, entries []entry,
-) (events []informer.Event[T], err error) {
-	var present, before []string // keys of rows that are needed as they are, and rows of the log
-	for _, e := range entries {
-		switch {
-		case e.op == opTruncate:
-			return nil, fmt.Errorf("%w: the table was truncated", informer.ErrExpired)
-		case e.superseded:
-			continue
-		case e.op == opDelete:
-			before = append(before, *e.before)
-		case e.nextBefore != nil:
-			before = append(before, *e.nextBefore)
-		}
-		if !e.hasNext {
-			present = append(present, *e.key)
-		}
-	}
-	rowsBefore, err := t.rows(ctx, tx, t.queries.before, before)
-	if err != nil {
-		return nil, err
-	}
-	rowsPresent, err := t.rows(ctx, tx, t.queries.present, present)
-	if err != nil {
-		return nil, err
-	}
-	var p, b int // places in present and in before
-	for _, e := range entries {
-		if e.superseded {
-			continue
-		}
-		add := func(kind informer.EventType, obj T) {
-			events = append(events, informer.Event[T]{Type: kind, Object: obj, Version: m.versionOf(e.xid) - 1})
-		}
-		kind := informer.Modified
-		switch {
-		case e.op == opDelete:
-			add(informer.Deleted, rowsBefore[b])
-			b++
-			kind = informer.Added // if the row is there nevertheless: the entry of its insertion was told and trimmed
-		case e.op == opInsert:
-			kind = informer.Added
-		}
-		switch {
-		case !e.hasNext:
-			if obj, ok := rowsPresent[p]; ok {
-				add(kind, obj)
-			}
-			p++
-		case e.op != opDelete && e.nextBefore != nil:
-			add(kind, rowsBefore[b])
-			b++
-		}
-	}
-	return events, nil
-}
-
-// rows returns the rows that a query finds for each of some texts, by the place of the text.
-func (t *Table[T]) rows(ctx context.Context, tx pgx.Tx, query string, texts []string) (map[int]T, error) {
-	found := make(map[int]T, len(texts))
-	if len(texts) == 0 {
-		return found, nil
-	}
-	rows, err := tx.Query(ctx, query, texts)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var place int
-		columns := make([]any, len(rows.FieldDescriptions())) // nil leaves a column out
-		columns[0] = &place
-		if err := rows.Scan(columns...); err != nil {
-			return nil, err
-		}
-		if found[place-1], err = t.scan(withoutPlace{rows}); err != nil {
-			return nil, err
-		}
-	}
-	return found, rows.Err()
-}
-
-// withoutPlace is a row without its first column.
-type withoutPlace struct{ row pgx.CollectableRow }
-
-func (r withoutPlace) FieldDescriptions() []pgconn.FieldDescription {
-	return r.row.FieldDescriptions()[1:]
-}
-func (r withoutPlace) Scan(dest ...any) error { return r.row.Scan(append([]any{nil}, dest...)...) }
-func (r withoutPlace) RawValues() [][]byte    { return r.row.RawValues()[1:] }
-
-func (r withoutPlace) Values() ([]any, error) {
-	values, err := r.row.Values()
-	if err != nil {
-		return nil, err
-	}
-	return values[1:], nil
 }
 
 // Delay is what keeps the watches of a [Table] from reporting: the oldest transaction of the server that has written and is

@@ -42,8 +42,7 @@ type TableConfig struct {
 	Listen *pgxpool.Pool
 
 	// WithoutNotify makes the triggers notify nobody, so watches find changes by Poll. Set it if transactions that write
-	// the table are prepared for a two-phase commit, which the server refuses after a notification, or if so many commit at
-	// once that they wait for the lock that a commit with a notification takes.
+	// the table are prepared for a two-phase commit, which the server refuses after a notification.
 	WithoutNotify bool
 }
 
@@ -91,8 +90,8 @@ func (c TableConfig) validate() error {
 // logSQL creates the change log. {schema} stands for its schema.
 //
 //   - changes has a row for each row of a table that was written: the transaction that did it, in xid; the table; the key, or
-//     null for a TRUNCATE; what was done; and the row as it was before. The order of id is the order in which the writes of one
-//     row were made.
+//     null for a TRUNCATE; what was done; the row as it was before; and in oldest the first transaction that was open, or null in
+//     entries that an older version of the library has made. The order of id is the order in which the writes of one row were made.
 //   - trimmed has a row for each table: the transaction up to which changes may be missing.
 //   - epoch has one row: the version of a transaction is base, and twice its number, and one. The row is lost when the server may
 //     give numbers of transactions again: the server empties a table that is not logged when it recovers from a crash, is
@@ -110,6 +109,12 @@ CREATE TABLE IF NOT EXISTS {schema}.changes (
 	op "char" NOT NULL,
 	before jsonb
 );
+DO $$ BEGIN
+	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = {changes}::regclass AND attname = 'oldest') THEN
+		ALTER TABLE {schema}.changes ADD COLUMN oldest xid8;
+		ALTER TABLE {schema}.changes ALTER COLUMN oldest SET DEFAULT pg_snapshot_xmin(pg_current_snapshot());
+	END IF;
+END $$;
 CREATE INDEX IF NOT EXISTS changes_by_transaction ON {schema}.changes (source, xid, id);
 CREATE INDEX IF NOT EXISTS changes_by_key ON {schema}.changes (source, key, id);
 CREATE TABLE IF NOT EXISTS {schema}.trimmed (source text COLLATE "C" PRIMARY KEY, xid xid8 NOT NULL);
@@ -154,23 +159,33 @@ const (
 // so a statement that writes a million rows inserts into the log once. An upsert fires the triggers of both its events,
 // each with the rows that it concerns. A row whose key changes is deleted under the old key. ENABLE ALWAYS makes the triggers
 // fire in sessions that replay a replication too.
+//
+// Most updates write one row and leave its key alone, so they have a statement of their own. The other one must be a FULL JOIN, which
+// the server never makes by comparing each row with each: a session keeps the plan of its first update, which may have been of
+// one row.
+//
+// The function has the rights of its owner. It names the schema of everything, operators too, so it does not depend on the search_path
+// of the session. Setting search_path for each call would cost a sixth of the function.
 const triggerSQL = `
-CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-	IF TG_OP = 'INSERT' THEN
+	IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
+		INSERT INTO {schema}.changes (source, op, key, before)
+			SELECT {source}, 'U', {key of r}, pg_catalog.to_jsonb(o)
+			FROM old_rows o, new_rows r WHERE {same key} AND NOT EXISTS (SELECT FROM old_rows OFFSET 1);
+		IF NOT FOUND THEN
+			INSERT INTO {schema}.changes (source, op, key, before)
+				SELECT {source}, CASE WHEN r.{first key} IS NULL THEN 'D' WHEN o.{first key} IS NULL THEN 'I' ELSE 'U' END, {key of either},
+					CASE WHEN o.{first key} IS NOT NULL THEN pg_catalog.to_jsonb(o) END
+				FROM old_rows o FULL JOIN new_rows r ON {same key} ORDER BY r.{first key} IS NOT NULL; -- deletions first
+		END IF;
+	ELSIF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
 		INSERT INTO {schema}.changes (source, op, key) SELECT {source}, 'I', {key of r} FROM new_rows r;
-	ELSIF TG_OP = 'UPDATE' THEN
-		INSERT INTO {schema}.changes (source, op, key, before)
-			SELECT {source}, 'D', {key of r}, to_jsonb(r) FROM old_rows r WHERE NOT EXISTS (SELECT FROM new_rows n WHERE {same key});
-		INSERT INTO {schema}.changes (source, op, key, before)
-			SELECT {source}, CASE WHEN {first key of n} IS NULL THEN 'I' ELSE 'U' END, {key of r}, CASE WHEN {first key of n} IS NOT NULL THEN to_jsonb(n) END
-			FROM new_rows r LEFT JOIN old_rows n ON {same key};
-	ELSIF TG_OP = 'DELETE' THEN
-		INSERT INTO {schema}.changes (source, op, key, before) SELECT {source}, 'D', {key of r}, to_jsonb(r) FROM old_rows r;
+	ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
+		INSERT INTO {schema}.changes (source, op, key, before) SELECT {source}, 'D', {key of r}, pg_catalog.to_jsonb(r) FROM old_rows r;
 	ELSE
 		INSERT INTO {schema}.changes (source, op) VALUES ({source}, 'T');
-	END IF;
-	{notify}
+	END IF;{announce}
 	RETURN NULL;
 END
 $$;
@@ -186,15 +201,34 @@ ALTER TABLE {table} ENABLE ALWAYS TRIGGER setpoint_insert, ENABLE ALWAYS TRIGGER
 	ENABLE ALWAYS TRIGGER setpoint_delete, ENABLE ALWAYS TRIGGER setpoint_truncate;
 `
 
+// announceSQL notifies the watches of a change, unless another transaction is about to. The commit of a transaction that has notified
+// takes a lock of the whole cluster until the disk has been written, so commits that notify do not share a flush. Therefore at most one
+// transaction at a time announces: that which has the lock {announcing}.
+//
+// A transaction that does not announce may commit just after the one that does, when the notification has been heard. So each
+// shares the lock {writing} until it ends, before it tries the other. A watch that finds {writing} taken looks again soon: see
+// prepareSQL. A transaction that cannot share {writing}, because a watch tries it at this moment, announces.
+//
+// Nobody waits for either lock. Both end with the transaction, or with the savepoint that the transaction returns to, as the change and
+// the notification do.
+const announceSQL = `
+	IF FOUND AND (CASE WHEN pg_catalog.pg_try_advisory_xact_lock_shared({writing})
+		THEN pg_catalog.pg_try_advisory_xact_lock({announcing}) ELSE true END) THEN
+		PERFORM pg_catalog.pg_notify({channel}, '');
+	END IF;`
+
 // triggers are those of triggerSQL.
 var triggers = []string{"setpoint_insert", "setpoint_update", "setpoint_delete", "setpoint_truncate"}
 
-// fingerprint returns a short name for a text.
-func fingerprint(text string) string {
+// hash returns a number for a text.
+func hash(text string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // never fails
-	return fmt.Sprintf("%x", h.Sum64())
+	return h.Sum64()
 }
+
+// fingerprint returns a short name for a text.
+func fingerprint(text string) string { return fmt.Sprintf("%x", hash(text)) }
 
 // source returns the name under which the changes of the table stand in the log.
 func (c TableConfig) source() string { return pgx.Identifier{c.TableSchema, c.Table}.Sanitize() }
@@ -211,32 +245,62 @@ func (c TableConfig) columns(of string) string {
 	return strings.Join(names, ", ")
 }
 
-func (c TableConfig) channel() string { return "setpoint_" + fingerprint(c.Schema+"\x00"+c.source()) }
+// hash returns a number for the table in its log.
+func (c TableConfig) hash() uint64 { return hash(c.Schema + "\x00" + c.source()) }
+
+func (c TableConfig) channel() string { return fmt.Sprintf("setpoint_%x", c.hash()) }
+
+// locks returns the keys of two advisory locks of the database, as arguments of the functions that take them: see announceSQL. They
+// are 61 bits of a hash, so other programs do not have them by accident. Whoever has one makes watches wait for Poll, or look more often,
+// and nothing else.
+func (c TableConfig) locks() (announcing, writing string) {
+	h := c.hash()
+	return fmt.Sprintf("%d, %d", h>>33, h&0x7ffffffe), fmt.Sprintf("%d, %d", h>>33, h&0x7ffffffe|1)
+}
 
 // sql returns all statements. The Key must be set.
 func (c TableConfig) sql() string {
-	schema := pgx.Identifier{c.Schema}.Sanitize()
-	var parts, same []string
+	var key, either []string
 	for _, column := range c.Key {
 		name := pgx.Identifier{column}.Sanitize()
-		parts = append(parts, quote(column)+", r."+name)
-		same = append(same, "n."+name+" = r."+name)
+		key = append(key, quote(column)+", r."+name)
+		either = append(either, quote(column)+", coalesce(r."+name+", o."+name+")")
 	}
-	notify := "PERFORM pg_notify(" + quote(c.channel()) + ", '');"
+	announce := announceSQL
 	if c.WithoutNotify {
-		notify = ""
+		announce = ""
 	}
+	announcing, writing := c.locks()
 	return strings.NewReplacer(
 		"$$", bodyQuote(append(slices.Clone(c.Key), c.Table, c.TableSchema, c.Schema)),
-		"{schema}", schema,
+		"{schema}", pgx.Identifier{c.Schema}.Sanitize(),
+		"{changes}", quote(pgx.Identifier{c.Schema, "changes"}.Sanitize()),
 		"{table}", c.source(),
 		"{source}", quote(c.source()),
 		"{function}", pgx.Identifier{c.Schema, "record_" + fingerprint(c.source())}.Sanitize(),
-		"{notify}", notify,
-		"{key of r}", "jsonb_build_object("+strings.Join(parts, ", ")+")",
-		"{same key}", strings.Join(same, " AND "),
-		"{first key of n}", "n."+pgx.Identifier{c.Key[0]}.Sanitize(), // it is never null
-	).Replace(logSQL + triggerSQL)
+		"{announcing}", announcing,
+		"{writing}", writing,
+		"{channel}", quote(c.channel()),
+		"{key of r}", "pg_catalog.jsonb_build_object("+strings.Join(key, ", ")+")",
+		"{key of either}", "pg_catalog.jsonb_build_object("+strings.Join(either, ", ")+")",
+		"{same key}", c.sameKey(),
+		"{first key}", pgx.Identifier{c.Key[0]}.Sanitize(), // it is never null
+	).Replace(logSQL + strings.Replace(triggerSQL, "{announce}", announce, 1))
+}
+
+// compareSQL compares the keys of no rows, in the way that triggerSQL does.
+func (c TableConfig) compareSQL() string {
+	return fmt.Sprintf("SELECT FROM %[1]s o FULL JOIN %[1]s r ON %[2]s LIMIT 0", c.source(), c.sameKey())
+}
+
+// sameKey compares the keys of the rows o and r.
+func (c TableConfig) sameKey() string {
+	var same []string
+	for _, column := range c.Key {
+		name := pgx.Identifier{column}.Sanitize()
+		same = append(same, "o."+name+" OPERATOR(pg_catalog.=) r."+name)
+	}
+	return strings.Join(same, " AND ")
 }
 
 // bodyQuote returns the quote of a function body that names some identifiers: none of them ends the body.
@@ -280,6 +344,10 @@ func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) erro
 		}
 		if err := cfg.findKey(ctx, tx); err != nil {
 			return err
+		}
+		// The same comparison as in the triggers, which would fail every write of the table.
+		if _, err := tx.Exec(ctx, cfg.compareSQL()); err != nil {
+			return fmt.Errorf("its key cannot be compared: %w", err)
 		}
 		// A log that was restored with a backup from another server has transactions of that server.
 		_, err := tx.Exec(ctx, cfg.sql()+strings.NewReplacer("{schema}", pgx.Identifier{cfg.Schema}.Sanitize(), "{source}", quote(cfg.source())).Replace(`
@@ -349,6 +417,16 @@ func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	return nil
 }
 
+// keyIsIndexed reports whether an index finds the row of a key.
+func (c TableConfig) keyIsIndexed(ctx context.Context, from queryer) (indexed bool, err error) {
+	err = from.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+			JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
+			WHERE n.nspname = $1 AND c.relname = $2 AND i.indisvalid AND i.indpred IS NULL AND a.attname::text = ANY ($3::text[]))`,
+		c.TableSchema, c.Table, c.Key).Scan(&indexed)
+	return indexed, err
+}
+
 // checkInstalled returns an error that says what InstallTable has to do.
 func (c TableConfig) checkInstalled(ctx context.Context, from queryer) error {
 	rows, err := from.Query(ctx, `
@@ -369,7 +447,8 @@ func (c TableConfig) checkInstalled(ctx context.Context, from queryer) error {
 	}
 	var there bool
 	if err := from.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-		WHERE n.nspname = $1 AND p.proname = 'epoch')`, c.Schema).Scan(&there); err != nil {
+		JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute a ON a.attrelid = c.oid
+		WHERE n.nspname = $1 AND p.proname = 'epoch' AND c.relname = 'changes' AND a.attname = 'oldest')`, c.Schema).Scan(&there); err != nil {
 		return err
 	}
 	if !there {

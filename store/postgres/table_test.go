@@ -474,6 +474,9 @@ func installTableAndNewTableRefuseWhatIsWrong(t *testing.T, pool *pgxpool.Pool) 
 		_, err := postgres.NewTable(t.Context(), pool, pgx.RowTo[int], c.cfg)
 		require.ErrorContains(t, err, c.want)
 	}
+	exec(t, pool, `CREATE TABLE areas (area box NOT NULL)`)
+	require.ErrorContains(t, postgres.InstallTable(t.Context(), pool, postgres.TableConfig{Table: "areas", Key: []string{"area"}}),
+		"its key cannot be compared: ")
 	cfg := postgres.TableConfig{Table: "fine"}
 	_, err := postgres.TableSQL(cfg)
 	require.ErrorContains(t, err, "postgres: TableSQL: TableConfig.Key is empty")
