@@ -1,5 +1,4 @@
-// Package chapter tests a chapter of the guide "Effective controllers": the page in docs/effective, and the programs that it quotes.
-package chapter
+package effective_test
 
 import (
 	"os"
@@ -11,55 +10,59 @@ import (
 	"github.com/setpoint-go/setpoint/simtest"
 )
 
-// Chapter is what a chapter claims.
-type Chapter struct {
-	Page  string               // in docs/effective
-	Wrong func() simtest.World // fails by Rule, and Plan is the smallest plan that shows it
-	Right func() simtest.World // fails by no rule
-	Rule  simtest.Rule
-	Plan  string
-	Also  []string // plans whose failures of the wrong program the page shows too
+// pages is the directory of the guide.
+const pages = "../../docs/effective"
 
-	More []Chapter // other wrong programs on the same page, and what is right instead
+// chapter is what a chapter claims.
+type chapter struct {
+	dir   string               // of its programs
+	page  string               // in the directory of the guide
+	wrong func() simtest.World // fails by rule, and plan is the smallest plan that shows it
+	right func() simtest.World // fails by no rule
+	rule  simtest.Rule
+	plan  string
+	also  []string // plans whose failures of the wrong program the page shows too
+
+	more []chapter // other wrong programs on the same page, and what is right instead
 }
 
 // pairs is how many pairs of faults the right program has to survive, after every single fault.
 const pairs = 40
 
-// Test checks the claims of a chapter, and that its page quotes nothing else: each block of Go stands in a file of the current
-// directory, and each block of text is what the kit prints.
-func Test(t *testing.T, c Chapter) {
+// test checks the claims of a chapter, and that its page quotes nothing else: each block of Go stands in a file of its programs or
+// their test, and each block of text is what the kit prints.
+func (c chapter) test(t *testing.T) {
 	t.Helper()
-	printed := testPrograms(t, c)
-	for _, more := range c.More {
-		printed = append(printed, testPrograms(t, more)...)
+	printed := c.testPrograms(t)
+	for _, more := range c.more {
+		printed = append(printed, more.testPrograms(t)...)
 	}
-	testPage(t, c.Page, printed)
+	c.testPage(t, printed)
 }
 
 // testPrograms checks that the wrong program fails as it should and that the right one does not, and returns what the kit prints.
-func testPrograms(t *testing.T, c Chapter) (printed []string) {
+func (c chapter) testPrograms(t *testing.T) (printed []string) {
 	t.Helper()
 	wrong := simtest.Explore(t, func() simtest.World {
-		w := c.Wrong()
+		w := c.wrong()
 		w.Pairs = -1 // one fault is enough
 		return w
 	})
 	found := false
 	for _, f := range wrong.Failures {
 		t.Logf("%s: %s", f.Rule, f.Plan)
-		found = found || f.Rule == c.Rule && f.Plan.String() == c.Plan
+		found = found || f.Rule == c.rule && f.Plan.String() == c.plan
 		printed = append(printed, f.String())
 	}
 	if !found {
-		t.Errorf("the wrong program does not break the rule %q under the plan %q:\n%s", c.Rule, c.Plan, strings.Join(printed, "\n\n"))
+		t.Errorf("the wrong program does not break the rule %q under the plan %q:\n%s", c.rule, c.plan, strings.Join(printed, "\n\n"))
 	}
-	for _, text := range c.Also {
+	for _, text := range c.also {
 		plan, err := simtest.ParsePlan(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := simtest.Replay(t, c.Wrong, plan)
+		f := simtest.Replay(t, c.wrong, plan)
 		if f == nil {
 			t.Errorf("the wrong program survives the plan %q", text)
 			continue
@@ -67,7 +70,7 @@ func testPrograms(t *testing.T, c Chapter) (printed []string) {
 		printed = append(printed, f.String())
 	}
 	right := simtest.Explore(t, func() simtest.World {
-		w := c.Right()
+		w := c.right()
 		w.Pairs = pairs
 		return w
 	})
@@ -81,19 +84,19 @@ func testPrograms(t *testing.T, c Chapter) (printed []string) {
 	return printed
 }
 
-// testPage compares the blocks of a page with the files of the current directory, and with what the kit has printed.
-func testPage(t *testing.T, name string, printed []string) {
+// testPage compares the blocks of the page with the programs and their test, and with what the kit has printed.
+func (c chapter) testPage(t *testing.T, printed []string) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "effective", name))
+	page, err := os.ReadFile(filepath.Join(pages, c.page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(c.dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var programs []string
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
+	for _, file := range append(files, c.dir+"_test.go") {
 		src, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -105,20 +108,20 @@ func testPage(t *testing.T, name string, printed []string) {
 		switch language {
 		case "go":
 			if !quotes(programs, code) {
-				t.Errorf("%s quotes what stands in no file of this directory:\n%s", name, code)
+				t.Errorf("%s quotes what stands in no file of %s:\n%s", c.page, c.dir, code)
 			}
 		case "text":
 			shown = true
 			if !quotes(printed, code) {
-				t.Errorf("%s shows what the kit does not print:\n%s\nIt prints:\n%s", name, code, strings.Join(printed, "\n\n"))
+				t.Errorf("%s shows what the kit does not print:\n%s\nIt prints:\n%s", c.page, code, strings.Join(printed, "\n\n"))
 			}
 		case "sh":
 		default:
-			t.Errorf("%s has a block of %q: use go, text, or sh", name, language)
+			t.Errorf("%s has a block of %q: use go, text, or sh", c.page, language)
 		}
 	}
 	if !shown {
-		t.Errorf("%s does not show what the kit prints:\n%s", name, strings.Join(printed, "\n\n"))
+		t.Errorf("%s does not show what the kit prints:\n%s", c.page, strings.Join(printed, "\n\n"))
 	}
 }
 

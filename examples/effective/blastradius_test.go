@@ -1,4 +1,4 @@
-package blastradius_test
+package effective_test
 
 import (
 	"context"
@@ -15,17 +15,16 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/examples/effective/blastradius"
-	"github.com/setpoint-go/setpoint/examples/effective/chapter"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestTheChapterOnBlastRadiusHolds(t *testing.T) {
-	chapter.Test(t, chapter.Chapter{
-		Page: "09-blast-radius.md", Wrong: world(blastradius.NewWrong), Right: world(blastradius.NewRight),
-		Rule: "always", Plan: "crash-after(racks update machine/a1#1)",
-	})
+func blastradiusChapter() chapter {
+	return chapter{
+		dir: "blastradius", page: "09-blast-radius.md", wrong: blastradiusWorld(blastradius.NewWrong), right: blastradiusWorld(blastradius.NewRight),
+		rule: "always", plan: "crash-after(racks update machine/a1#1)",
+	}
 }
 
 func TestManyMachinesWaitForAPerson(t *testing.T) {
@@ -37,7 +36,7 @@ func TestManyMachinesWaitForAPerson(t *testing.T) {
 		machines, err := store.Open(db, "machine", store.Config[blastradius.Machine]{})
 		require.NoError(t, err)
 		for i := range 10 {
-			_, err := machines.Create(t.Context(), machine(fmt.Sprintf("a%d", i), "a"))
+			_, err := machines.Create(t.Context(), inRack(fmt.Sprintf("a%d", i), "a"))
 			require.NoError(t, err)
 		}
 		rack, err := racks.Create(t.Context(), store.Object[blastradius.Rack]{Key: "a", Value: blastradius.Rack{TakeDown: true}})
@@ -69,17 +68,17 @@ func TestManyMachinesWaitForAPerson(t *testing.T) {
 	})
 }
 
-// machine returns a machine of a rack.
-func machine(name, rack string) store.Object[blastradius.Machine] {
+// inRack returns a machine of a rack.
+func inRack(name, rack string) store.Object[blastradius.Machine] {
 	return store.Object[blastradius.Machine]{Key: name, Value: blastradius.Machine{Rack: rack}}
 }
 
-type constructor = func(
+type blastradiusConstructor = func(
 	store.Store[blastradius.Rack], store.Store[blastradius.Machine], blastradius.Wiper,
 ) (*controller.Controller[string], error)
 
-// world has two racks, of which one is taken down.
-func world(racks constructor) func() simtest.World {
+// blastradiusWorld has two racks, of which one is taken down.
+func blastradiusWorld(racks blastradiusConstructor) func() simtest.World {
 	return func() simtest.World {
 		wiped := make(map[string]bool)
 		return simtest.World{
@@ -101,11 +100,11 @@ func world(racks constructor) func() simtest.World {
 			Steps: []simtest.Step{
 				{Name: "set up the machines", Do: func(ctx context.Context, user *simtest.User) error {
 					machines := simtest.Open[blastradius.Machine](user, "machine")
-					_, err1 := machines.Create(ctx, machine("a1", "a"))
-					_, err2 := machines.Create(ctx, machine("b1", "b"))
+					_, err1 := machines.Create(ctx, inRack("a1", "a"))
+					_, err2 := machines.Create(ctx, inRack("b1", "b"))
 					return errors.Join(err1, err2)
 				}},
-				chapter.Create("rack", "a", blastradius.Rack{TakeDown: true}),
+				create("rack", "a", blastradius.Rack{TakeDown: true}),
 			},
 			Always: func(*simtest.View) error {
 				if wiped["b1"] {

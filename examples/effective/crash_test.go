@@ -1,25 +1,23 @@
-package crash_test
+package effective_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"testing"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/examples/effective/chapter"
 	"github.com/setpoint-go/setpoint/examples/effective/crash"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestTheChapterOnCrashesHolds(t *testing.T) {
-	chapter.Test(t, chapter.Chapter{
-		Page: "05-crash.md", Rule: "goal", Plan: "crash-after(networks effect create-network#1)",
-		Also:  []string{"crash-after(networks update network/front#1)"},
-		Wrong: func() simtest.World { return world(crash.NewWrong) },
-		Right: func() simtest.World { return world(crash.NewRight) },
-	})
+func crashChapter() chapter {
+	return chapter{
+		dir: "crash", page: "05-crash.md", rule: "goal", plan: "crash-after(networks effect create-network#1)",
+		also:  []string{"crash-after(networks update network/front#1)"},
+		wrong: func() simtest.World { return crashWorld(crash.NewWrong) },
+		right: func() simtest.World { return crashWorld(crash.NewRight) },
+	}
 }
 
 // cloud has networks.
@@ -40,13 +38,13 @@ func (c *cloud) create(token string) string {
 	return id
 }
 
-// client is the cloud, as one process sees it.
-type client struct {
+// crashClient is the cloud, as one process sees it.
+type crashClient struct {
 	*cloud
 	env *simtest.Env
 }
 
-func (c client) Create(ctx context.Context, _, token string) (id string, err error) {
+func (c crashClient) Create(ctx context.Context, _, token string) (id string, err error) {
 	err = c.env.Effect(ctx, "create-network", func(context.Context) error {
 		id = c.create(token)
 		return nil
@@ -54,19 +52,19 @@ func (c client) Create(ctx context.Context, _, token string) (id string, err err
 	return id, err
 }
 
-type constructor func(store.Store[crash.Network], store.Store[crash.Record], crash.Cloud) (*controller.Controller[string], error)
+type crashConstructor func(store.Store[crash.Network], store.Store[crash.Record], crash.Cloud) (*controller.Controller[string], error)
 
-// world is one network, which has to exist once, with a record. Its status may only move forward.
-func world(newNetworks constructor) simtest.World {
+// crashWorld is one network, which has to exist once, with a record. Its status may only move forward.
+func crashWorld(newNetworks crashConstructor) simtest.World {
 	aws := &cloud{byToken: make(map[string]string)}
 	var last crash.Status
 	return simtest.World{
 		Systems: []simtest.System{{Name: "networks", New: func(env *simtest.Env) ([]simtest.Part, error) {
 			networks, records := simtest.Open[crash.Network](env, "network"), simtest.Open[crash.Record](env, "record")
-			c, err := newNetworks(networks, records, client{aws, env})
+			c, err := newNetworks(networks, records, crashClient{aws, env})
 			return []simtest.Part{simtest.Loop(c)}, err
 		}}},
-		Steps: []simtest.Step{chapter.Create("network", "front", crash.Network{CIDR: "10.0.0.0/8"})},
+		Steps: []simtest.Step{create("network", "front", crash.Network{CIDR: "10.0.0.0/8"})},
 		Always: func(v *simtest.View) error {
 			network, err := simtest.Open[crash.Network](v, "network").Get(context.Background(), "front")
 			now := network.Value.Status

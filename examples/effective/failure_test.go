@@ -1,25 +1,23 @@
-package failure_test
+package effective_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/examples/effective/chapter"
 	"github.com/setpoint-go/setpoint/examples/effective/failure"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestTheChapterOnFailureHolds(t *testing.T) {
-	chapter.Test(t, chapter.Chapter{
-		Page: "04-failure.md", Rule: "always", Plan: "",
-		Wrong: func() simtest.World { return world(failure.NewWrong) },
-		Right: func() simtest.World { return world(failure.NewRight) },
-	})
+func failureChapter() chapter {
+	return chapter{
+		dir: "failure", page: "04-failure.md", rule: "always", plan: "",
+		wrong: func() simtest.World { return failureWorld(failure.NewWrong) },
+		right: func() simtest.World { return failureWorld(failure.NewRight) },
+	}
 }
 
 // authority refuses every domain but one. It allows five refused orders an hour.
@@ -48,29 +46,29 @@ func (a *authority) check() error {
 	return nil
 }
 
-// client is the authority, as one process sees it.
-type client struct {
+// failureClient is the authority, as one process sees it.
+type failureClient struct {
 	*authority
 	env *simtest.Env
 }
 
-func (c client) Order(ctx context.Context, domain string) error {
+func (c failureClient) Order(ctx context.Context, domain string) error {
 	return c.env.Effect(ctx, "order "+domain, func(context.Context) error { return c.order(domain) })
 }
 
-type constructor func(store.Store[failure.Certificate], failure.Authority) (*controller.Controller[string], error)
+type failureConstructor func(store.Store[failure.Certificate], failure.Authority) (*controller.Controller[string], error)
 
-// world is a user who makes a typing error, and corrects it later.
-func world(newCerts constructor) simtest.World {
+// failureWorld is a user who makes a typing error, and corrects it later.
+func failureWorld(newCerts failureConstructor) simtest.World {
 	ca := &authority{}
 	return simtest.World{
 		Systems: []simtest.System{{Name: "certs", New: func(env *simtest.Env) ([]simtest.Part, error) {
-			c, err := newCerts(simtest.Open[failure.Certificate](env, "cert"), client{ca, env})
+			c, err := newCerts(simtest.Open[failure.Certificate](env, "cert"), failureClient{ca, env})
 			return []simtest.Part{simtest.Loop(c)}, err
 		}}},
 		Steps: []simtest.Step{
-			chapter.Create("cert", "shop", failure.Certificate{Domain: "shp.example"}),
-			chapter.Change("correct the domain", "cert", "shop", func(c *failure.Certificate) { c.Domain = "shop.example" }),
+			create("cert", "shop", failure.Certificate{Domain: "shp.example"}),
+			change("correct the domain", "cert", "shop", func(c *failure.Certificate) { c.Domain = "shop.example" }),
 		},
 		Always: func(*simtest.View) error { return ca.check() },
 		Goal: func(v *simtest.View) error {

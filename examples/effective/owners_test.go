@@ -1,48 +1,46 @@
-package owners_test
+package effective_test
 
 import (
 	"context"
 	"errors"
-	"testing"
 
-	"github.com/setpoint-go/setpoint/examples/effective/chapter"
 	"github.com/setpoint-go/setpoint/examples/effective/owners"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestTheChapterOnOwnersHolds(t *testing.T) {
-	chapter.Test(t, chapter.Chapter{
-		Page: "06-owners.md", Wrong: wrong, Right: right,
-		Rule: "lost-write", Plan: "travel(clusters update volume/db#1 back 6)",
-		More: []chapter.Chapter{{Wrong: wrongSizes, Right: rightSizes, Rule: "churn"}},
-	})
+func ownersChapter() chapter {
+	return chapter{
+		dir: "owners", page: "06-owners.md", wrong: wrongOwners, right: rightOwners,
+		rule: "lost-write", plan: "travel(clusters update volume/db#1 back 6)",
+		more: []chapter{{wrong: wrongSizes, right: rightSizes, rule: "churn"}},
+	}
 }
 
-func wrong() simtest.World {
-	return world(func(env *simtest.Env) ([]simtest.Part, error) {
+func wrongOwners() simtest.World {
+	return ownersWorld(func(env *simtest.Env) ([]simtest.Part, error) {
 		c, err := owners.NewWrong(simtest.Open[owners.Cluster](env, "cluster"), simtest.Open[owners.Volume](env, "volume"))
 		return []simtest.Part{simtest.Loop(c)}, err
 	}, owners.Cleanup)
 }
 
-func right() simtest.World {
-	return world(func(env *simtest.Env) ([]simtest.Part, error) {
+func rightOwners() simtest.World {
+	return ownersWorld(func(env *simtest.Env) ([]simtest.Part, error) {
 		c, collector, err := owners.NewRight(simtest.Open[owners.Cluster](env, "cluster"), simtest.Open[owners.Volume](env, "volume"))
 		return []simtest.Part{simtest.Loop(c), simtest.Loop(collector)}, err
 	})
 }
 
-// world is a cluster that is deleted and created again. The database of the second one writes.
-func world(clusters func(*simtest.Env) ([]simtest.Part, error), finalizers ...string) simtest.World {
+// ownersWorld is a cluster that is deleted and created again. The database of the second one writes.
+func ownersWorld(clusters func(*simtest.Env) ([]simtest.Part, error), finalizers ...string) simtest.World {
 	return simtest.World{
 		Systems: []simtest.System{{Name: "clusters", New: clusters}},
 		Steps: []simtest.Step{
-			chapter.Create("cluster", "db", owners.Cluster{Size: 1}, finalizers...),
-			chapter.Delete[owners.Cluster]("cluster", "db"),
-			chapter.Create("cluster", "db", owners.Cluster{Size: 1}, finalizers...),
+			create("cluster", "db", owners.Cluster{Size: 1}, finalizers...),
+			remove[owners.Cluster]("cluster", "db"),
+			create("cluster", "db", owners.Cluster{Size: 1}, finalizers...),
 			{Name: "write to volume/db", Do: write},
-			chapter.Change("grow", "cluster", "db", func(c *owners.Cluster) { c.Size = 2 }),
+			change("grow", "cluster", "db", func(c *owners.Cluster) { c.Size = 2 }),
 		},
 	}
 }
@@ -90,7 +88,7 @@ func rightSizes() simtest.World {
 func sizes(systems ...simtest.System) simtest.World {
 	return simtest.World{
 		Systems:       systems,
-		Steps:         []simtest.Step{chapter.Create("pool", "web", owners.Pool{Demand: 5, Budget: 3})},
+		Steps:         []simtest.Step{create("pool", "web", owners.Pool{Demand: 5, Budget: 3})},
 		MaxReconciles: 20,
 	}
 }

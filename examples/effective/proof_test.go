@@ -1,4 +1,4 @@
-package proof_test
+package effective_test
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/examples/effective/chapter"
 	"github.com/setpoint-go/setpoint/examples/effective/proof"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/simtest"
@@ -21,16 +20,16 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-func TestTheChapterOnProofHolds(t *testing.T) {
-	chapter.Test(t, chapter.Chapter{
-		Page: "10-proof.md", Wrong: wrong, Right: right,
-		Rule: "end-state", Plan: "crash-after(orders update order/a#1)",
-	})
+func proofChapter() chapter {
+	return chapter{
+		dir: "proof", page: "10-proof.md", wrong: wrongProof, right: rightProof,
+		rule: "end-state", plan: "crash-after(orders update order/a#1)",
+	}
 }
 
 func TestOrdersSurviveFaultsInARealManager(t *testing.T) {
 	simtest.Run(t, func() simtest.World {
-		w := right()
+		w := rightProof()
 		w.Mode, w.Pairs = "run", 20
 		return w
 	})
@@ -108,26 +107,26 @@ func (h *hanging) Create(
 	return h.Store.Create(ctx, o, pre...)
 }
 
-func wrong() simtest.World {
-	return world(func(env *simtest.Env) ([]simtest.Part, error) {
+func wrongProof() simtest.World {
+	return proofWorld(func(env *simtest.Env) ([]simtest.Part, error) {
 		c, batch, err := proof.NewWrong(simtest.Open[proof.Order](env, "order"), simtest.Open[proof.Invoice](env, "invoice"))
 		return []simtest.Part{simtest.Loop(c), simtest.Background(batch)}, err
 	})
 }
 
-func right() simtest.World {
-	return world(func(env *simtest.Env) ([]simtest.Part, error) {
+func rightProof() simtest.World {
+	return proofWorld(func(env *simtest.Env) ([]simtest.Part, error) {
 		c, err := proof.NewRight(simtest.Open[proof.Order](env, "order"), simtest.Open[proof.Invoice](env, "invoice"))
 		return []simtest.Part{simtest.Loop(c)}, err
 	})
 }
 
-// world is an order.
-func world(orders func(*simtest.Env) ([]simtest.Part, error)) simtest.World {
+// proofWorld is an order.
+func proofWorld(orders func(*simtest.Env) ([]simtest.Part, error)) simtest.World {
 	return simtest.World{
 		Systems: []simtest.System{{Name: "orders", New: orders}},
 		Steps: []simtest.Step{
-			chapter.Create("order", "a", proof.Order{Item: "bicycle"}),
+			create("order", "a", proof.Order{Item: "bicycle"}),
 		},
 	}
 }

@@ -1,23 +1,21 @@
-package stale_test
+package effective_test
 
 import (
 	"context"
 	"fmt"
-	"testing"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/examples/effective/chapter"
 	"github.com/setpoint-go/setpoint/examples/effective/stale"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestTheChapterOnStaleCachesHolds(t *testing.T) {
-	chapter.Test(t, chapter.Chapter{
-		Page: "03-stale.md", Rule: "goal", Plan: "travel(north update pod/db#2 back 2)",
-		Wrong: func() simtest.World { return world(stale.NewWrong) },
-		Right: func() simtest.World { return world(stale.NewRight) },
-	})
+func staleChapter() chapter {
+	return chapter{
+		dir: "stale", page: "03-stale.md", rule: "goal", plan: "travel(north update pod/db#2 back 2)",
+		wrong: func() simtest.World { return staleWorld(stale.NewWrong) },
+		right: func() simtest.World { return staleWorld(stale.NewRight) },
+	}
 }
 
 // machines are what the nodes run.
@@ -48,10 +46,10 @@ func (m machine) Stop(ctx context.Context, pod string) error {
 	})
 }
 
-type constructor func(node string, pods store.Store[stale.Pod], machine stale.Machine) (*controller.Controller[string], error)
+type staleConstructor func(node string, pods store.Store[stale.Pod], machine stale.Machine) (*controller.Controller[string], error)
 
-// world is a pod that moves from one node to another.
-func world(newAgent constructor) simtest.World {
+// staleWorld is a pod that moves from one node to another.
+func staleWorld(newAgent staleConstructor) simtest.World {
 	all := &machines{runs: make(map[string]bool)}
 	agent := func(node string) simtest.System {
 		return simtest.System{Name: node, New: func(env *simtest.Env) ([]simtest.Part, error) {
@@ -62,8 +60,8 @@ func world(newAgent constructor) simtest.World {
 	return simtest.World{
 		Systems: []simtest.System{agent("north"), agent("south")},
 		Steps: []simtest.Step{
-			chapter.Create("pod", "db", stale.Pod{Node: "north"}),
-			chapter.Change("move to south", "pod", "db", func(p *stale.Pod) { p.Node = "south" }),
+			create("pod", "db", stale.Pod{Node: "north"}),
+			change("move to south", "pod", "db", func(p *stale.Pod) { p.Node = "south" }),
 		},
 		Goal: func(*simtest.View) error {
 			switch {

@@ -1,27 +1,25 @@
-package deletion_test
+package effective_test
 
 import (
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"testing"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/examples/effective/chapter"
 	"github.com/setpoint-go/setpoint/examples/effective/deletion"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestTheChapterOnDeletionHolds(t *testing.T) {
-	chapter.Test(t, chapter.Chapter{
-		Page: "07-deletion.md", Wrong: world(deletion.NewStuck), Right: world(deletion.NewRight),
-		Rule: "finalizer", Plan: "down(sites update site/a#1)",
-		More: []chapter.Chapter{{
-			Wrong: world(deletion.NewForgetful), Right: world(deletion.NewRight), Rule: "goal", Plan: `down(sites effect "put a"#1)`,
+func deletionChapter() chapter {
+	return chapter{
+		dir: "deletion", page: "07-deletion.md", wrong: deletionWorld(deletion.NewStuck), right: deletionWorld(deletion.NewRight),
+		rule: "finalizer", plan: "down(sites update site/a#1)",
+		more: []chapter{{
+			wrong: deletionWorld(deletion.NewForgetful), right: deletionWorld(deletion.NewRight), rule: "goal", plan: `down(sites effect "put a"#1)`,
 		}},
-	})
+	}
 }
 
 // dns is a DNS with entries in memory. Its calls are effects of one process.
@@ -47,8 +45,8 @@ func (d dns) Remove(ctx context.Context, name string) error {
 	})
 }
 
-// world is a site that is created and deleted. In the end, the DNS has no entry of it.
-func world(sites func(store.Store[deletion.Site], deletion.DNS) (*controller.Controller[string], error)) func() simtest.World {
+// deletionWorld is a site that is created and deleted. In the end, the DNS has no entry of it.
+func deletionWorld(sites func(store.Store[deletion.Site], deletion.DNS) (*controller.Controller[string], error)) func() simtest.World {
 	return func() simtest.World {
 		entries := make(map[string]string)
 		return simtest.World{
@@ -57,8 +55,8 @@ func world(sites func(store.Store[deletion.Site], deletion.DNS) (*controller.Con
 				return []simtest.Part{simtest.Loop(c)}, err
 			}}},
 			Steps: []simtest.Step{
-				chapter.Create("site", "a", deletion.Site{Address: "10.0.0.1"}),
-				chapter.Delete[deletion.Site]("site", "a"),
+				create("site", "a", deletion.Site{Address: "10.0.0.1"}),
+				remove[deletion.Site]("site", "a"),
 			},
 			Goal: func(*simtest.View) error {
 				if len(entries) > 0 {

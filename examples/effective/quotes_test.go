@@ -1,16 +1,14 @@
-package chapter_test
+package effective_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-
-	"github.com/setpoint-go/setpoint/examples/effective/chapter"
 )
 
 func TestBlocksHaveALanguageAndAText(t *testing.T) {
 	var found []string
-	for language, code := range chapter.Blocks("```go\na\nb\n```\n\nprose with `code`\n\n```text\nc\n```\nmore\n```\nd\n```") {
+	for language, code := range blocks("```go\na\nb\n```\n\nprose with `code`\n\n```text\nc\n```\nmore\n```\nd\n```") {
 		found = append(found, language, code)
 	}
 	assert.Equal(t, []string{"go", "a\nb", "text", "c", "", "d"}, found)
@@ -29,6 +27,6 @@ func TestAQuoteHasWholeLinesNextToEachOther(t *testing.T) {
 		"three()\nfunc g() {}": false, // of two files
 		"four()":               false,
 	} {
-		assert.Equal(t, want, chapter.Quotes(program, quote), quote)
+		assert.Equal(t, want, quotes(program, quote), quote)
 	}
 }

@@ -1,6 +1,0 @@
-package chapter
-
-var (
-	Blocks = blocks
-	Quotes = quotes
-)
