@@ -99,6 +99,17 @@ type Config[K comparable] struct {
 	Hooks Hooks[K]
 }
 
+// Expectations knows the keys whose last reconcile the cache does not show yet. The types of package expectations implement it.
+// Its methods must be safe for concurrent use.
+type Expectations[K comparable] interface {
+	// Expires reports whether key has to wait, and the time after which it does not. The zero time means never.
+	Expires(key K) (at time.Time, waiting bool)
+
+	// Notify registers f until stop is called. It calls f, without locks, for each key that Expires has reported as waiting, as
+	// soon as the key need not wait any more, but not when the wait expires.
+	Notify(f func(key K)) (stop func())
+}
+
 func (c Config[K]) withDefaults() Config[K] {
 	c.Workers = cmp.Or(c.Workers, 1)
 	c.Background = min(cmp.Or(c.Background, -1), 0)

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller/internal/causes"
-	"github.com/setpoint-go/setpoint/controller/internal/hold"
+	"github.com/setpoint-go/setpoint/controller/internal/agenda"
+	"github.com/setpoint-go/setpoint/controller/internal/attempt"
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
@@ -38,18 +38,16 @@ type Controller[K comparable] struct {
 	tooLong    error // the cause of a context that Config.Timeout ended; no other controller has it
 	notDrained error // the cause of a context that Config.DrainTimeout ended; no other controller has it
 
-	queue     *workqueue.Queue[K] // of all runs; never shut down
-	holds     hold.Keys[K]
-	flights   *streak.Flights[K] // nil unless Config.CancelSuperseded
-	mirrors   *mirror.Mirrors[K] // the sources of stores
-	expected  hold.All[K]        // Config.Expectations, and then each of mirrors
-	scheduled atomic.Bool        // something was scheduled at least once, other than a retry
+	queue    *workqueue.Queue[K] // of all runs; never shut down. Keys are added through agenda
+	agenda   *agenda.Agenda[K]
+	flights  *streak.Flights[K]    // nil unless Config.CancelSuperseded
+	mirrors  *mirror.Mirrors[K]    // the sources of stores
+	attempts attempt.Controller[K] // what they share
 
 	slots atomic.Pointer[Slots] // nil unless the keys are shared
 
 	waiters waiters.Keys[K]
 	streaks streak.Book[K]
-	causes  causes.Book[K] // empty without Hooks.Trace
 
 	ids     atomic.Uint64 // the number of the last reconcile
 	started time.Time
@@ -126,11 +124,14 @@ func New[K comparable](
 	}
 	c.inputs = input.NewFeeds(feeds, cfg.Reads)
 	c.mirrors = mirror.New[K](c.inputs.Sources())
+	var expected []agenda.Expectations[K]
 	for _, e := range cfg.Expectations {
-		c.expected = append(c.expected, e)
+		expected = append(expected, e)
 	}
-	for _, m := range c.mirrors.Each() {
-		c.expected = append(c.expected, m)
+	c.agenda = agenda.New(c.queue, expected, c.mirrors)
+	c.attempts = attempt.Controller[K]{Name: name, Logger: cfg.Logger}
+	if !cfg.StaleReads {
+		c.attempts.Wrote = c.mirrors.Wrote
 	}
 	return c, nil
 }
@@ -166,24 +167,16 @@ func (c *Controller[K]) AddWith(key K, opts AddOptions) { c.add(key, opts, true)
 func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	checkKey(key) // not only in the queue, to which a key that is left for later comes in another goroutine
 	if opts.Trace != "" && c.cfg.Hooks.Trace != nil {
-		c.causes.Note(key, opts.Trace)
+		c.agenda.Causes.Note(key, opts.Trace)
 	}
 	if news {
 		defer c.streaks.SetProbe(key, false) // when it was added: it has a whole budget
-	}
-	if c.holds.Leave(key, opts.Priority, opts.Reason) {
-		return
 	}
 	var supersede context.CancelCauseFunc
 	if news && c.flights != nil {
 		supersede = c.flights.UnderWay(key) // before it is added: what begins after that sees what this add is about
 	}
-	if opts.Priority == 0 && opts.Reason == "" {
-		c.queue.Add(key)
-	} else {
-		c.queue.AddWith(key, workqueue.AddOptions{Priority: opts.Priority, Reason: opts.Reason})
-	}
-	if supersede != nil {
+	if c.agenda.Add(key, opts.Priority, opts.Reason) && supersede != nil {
 		supersede(errSuperseded) // after it was added: so it comes back
 	}
 }

@@ -73,7 +73,7 @@ func (c *Controller[K]) checkProgress(working *workers[K], paused bool) error {
 			continue
 		}
 		if began := c.started.Add(t.began); !stuck.InFlight || began.Before(stuck.Since) {
-			stuck.Key, stuck.InFlight, stuck.Since, stack = t.key, true, began, s.Stack
+			stuck.Key, stuck.InFlight, stuck.Since, stack = t.Key, true, began, s.Stack
 		}
 	}
 	if !stuck.InFlight {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 	"github.com/setpoint-go/setpoint/controller/internal/crew"
-	"github.com/setpoint-go/setpoint/controller/internal/hold"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -74,16 +74,9 @@ type inspector[K comparable] struct{ c *Controller[K] }
 
 func (i inspector[K]) Keys() iter.Seq[KeyInfo] {
 	return func(yield func(KeyInfo) bool) {
-		held, by, flying := i.c.holds.Each(), i.c.heldReasons(), i.flying()
-		for info := range i.c.queue.All() {
-			h := held[info.Key]
-			delete(held, info.Key)
-			if !yield(i.describe(info, h, by, flying[info.Key])) {
-				return
-			}
-		}
-		for key, h := range held {
-			if !yield(i.describe(workqueue.KeyInfo[K]{Key: key}, h, by, nil)) {
+		flying := i.flying()
+		for k := range i.c.agenda.All() {
+			if !yield(describe(k, flying[k.Key])) {
 				return
 			}
 		}
@@ -95,15 +88,13 @@ func (i inspector[K]) Key(text string) (KeyInfo, bool) {
 	if !ok {
 		return KeyInfo{}, false
 	}
-	info, _ := i.c.queue.Info(key)
-	info.Key = key
-	return i.describe(info, i.c.holds.Of(key), i.c.heldReasons(), i.flying()[key]), true
+	return describe(i.c.agenda.Of(key), i.flying()[key]), true
 }
 
 func (i inspector[K]) Stack(text string) []byte {
 	if key, ok := i.find(text); ok {
 		for _, s := range i.seats() {
-			if t := s.State.current.Load(); t != nil && t.key == key {
+			if t := s.State.current.Load(); t != nil && t.Key == key {
 				return s.Stack()
 			}
 		}
@@ -165,30 +156,20 @@ func (i inspector[K]) flying() map[K]*try[K] {
 	tries := make(map[K]*try[K])
 	for _, s := range i.seats() {
 		if t := s.State.current.Load(); t != nil {
-			tries[t.key] = t
+			tries[t.Key] = t
 		}
 	}
 	return tries
 }
 
-// describe puts together what is known about a key. by has the names of what h.On numbers, and t is the reconcile in flight, or nil.
-func (i inspector[K]) describe(q workqueue.KeyInfo[K], h hold.Info, by []string, t *try[K]) KeyInfo {
-	info := KeyInfo{Paused: h.Paused, KeyInfo: workqueue.KeyInfo[string]{
-		Key: textOf(q.Key), State: q.State, Dirty: q.Dirty, Since: q.Since, Next: q.Next, QuietUntil: q.QuietUntil,
-		Priority: q.Priority, Group: q.Group, Failures: q.Failures, FirstFailure: q.FirstFailure, Reasons: q.Reasons,
+// describe puts together what is known about a key. t is the reconcile in flight, or nil.
+func describe[K comparable](k agenda.Key[K], t *try[K]) KeyInfo {
+	info := KeyInfo{Paused: k.Paused, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil, KeyInfo: workqueue.KeyInfo[string]{
+		Key: textOf(k.Key), State: k.State, Dirty: k.Dirty, Since: k.Since, Next: k.Next, QuietUntil: k.QuietUntil,
+		Priority: k.Priority, Group: k.Group, Failures: k.Failures, FirstFailure: k.FirstFailure, Reasons: k.Reasons,
 	}}
-	switch {
-	case h.Due:
-		info.HeldBy = "pause"
-	case h.Later:
-		info.HeldBy = "drain"
-	case h.Waiting:
-		info.HeldBy, info.HeldUntil = by[h.On], h.Until
-	case q.State == workqueue.Delayed && time.Until(q.Next) > never/2:
-		info.HeldBy, info.Next = "next run", time.Time{}
-	}
-	if t != nil && q.State == workqueue.InProcess {
-		info.Attempt = t.attempt
+	if t != nil && k.State == workqueue.InProcess {
+		info.Attempt = t.Ordinal
 	}
 	return info
 }
@@ -211,14 +192,9 @@ func (i inspector[K]) find(text string) (key K, ok bool) {
 	if textOf(key) == text {
 		return key, true
 	}
-	for info := range i.c.queue.All() {
-		if textOf(info.Key) == text {
-			return info.Key, true
-		}
-	}
-	for held := range i.c.holds.Each() {
-		if textOf(held) == text {
-			return held, true
+	for k := range i.c.agenda.All() {
+		if textOf(k.Key) == text {
+			return k.Key, true
 		}
 	}
 	for _, s := range i.c.inputs.Sources() {

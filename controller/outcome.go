@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,37 +139,37 @@ type Hooks[K comparable] struct {
 // finish applies the consequences of an outcome. It returns the verdict for WaitReconciled.
 func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) (Report[K], waiters.Verdict) {
 	ended := time.Since(c.started)
-	r := Report[K]{Key: t.key, Attempt: t.attempt, Outcome: outcome, Err: err, Duration: ended - t.began}
+	r := Report[K]{Key: t.Key, Attempt: t.Ordinal, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
 	case outcome == Succeeded:
-		c.streaks.End(t.key)
-		if t.attempt > 1 {
-			c.queue.Forget(t.key)
+		c.streaks.End(t.Key)
+		if t.Ordinal > 1 {
+			c.queue.Forget(t.Key)
 		}
 		if r.Retry = result.RequeueAfter; r.Retry < 0 {
 			r.Retry = 1 // the time has passed
 		}
 		if r.Retry > 0 {
-			c.schedule(t.key, r.Retry, "")
+			c.agenda.After(t.Key, r.Retry, "")
 		}
 	case outcome == Unfinished:
 		c.resume(t, &r)
 	case outcome == Parked:
 		c.park(t, &r)
 	case outcome == Canceled && errors.Is(err, errNotOwned):
-		c.streaks.End(t.key)
-		if t.attempt > 1 {
-			c.queue.Forget(t.key)
+		c.streaks.End(t.Key)
+		if t.Ordinal > 1 {
+			c.queue.Forget(t.Key)
 		}
 	case outcome == Canceled && isFenced(err):
 		// Not in this Run, whose leader was replaced: it would be refused again and again until the election notices.
-		c.schedule(t.key, never, "")
+		c.agenda.NextRun(t.Key)
 	case outcome == Canceled:
-		c.putBack(t.key)
+		c.agenda.Again(t.Key)
 	case outcome.failure():
 		c.retry(t, &r)
 	}
-	t.endCalls()
+	t.End()
 	c.tally.Note(tally.Reconcile{
 		Outcome: int(r.Outcome), Requeued: r.Outcome == Succeeded && r.Retry > 0,
 		Panicked: outcome == Panicked, // the reconcile function, and not GaveUp
@@ -192,48 +191,11 @@ func (c *Controller[K]) endTrace(t *try[K], r Report[K]) {
 	switch {
 	case r.Outcome == Succeeded, r.Outcome == Parked, errors.Is(r.Err, errNotOwned):
 	default:
-		c.causes.Restore(t.key, t.causes)
+		c.agenda.Causes.Restore(t.Key, t.causes)
 	}
 	if t.end != nil {
 		t.end(r)
 	}
-}
-
-// traced ends with one context and has the values of another first.
-type traced struct {
-	context.Context
-	values context.Context
-}
-
-func (t traced) Value(key any) any {
-	if v := t.values.Value(key); v != nil {
-		return v
-	}
-	return t.Context.Value(key)
-}
-
-// never is a delay that does not end in this Run.
-const never = time.Duration(1 << 62)
-
-// schedule schedules key, which is in flight, to be reconciled after d, or by the next Run if this one drains.
-func (c *Controller[K]) schedule(key K, d time.Duration, reason string) {
-	if !c.scheduled.Load() {
-		c.scheduled.Store(true)
-	}
-	c.queue.AddWith(key, workqueue.AddOptions{After: c.inThisRun(d), Policy: workqueue.Replace, Reason: reason})
-}
-
-// putBack adds key, which is in flight, to be reconciled again at once.
-func (c *Controller[K]) putBack(key K) {
-	c.queue.AddWith(key, workqueue.AddOptions{After: -1}) // which Debounce does not delay
-}
-
-// inThisRun returns d, or never if this Run drains: then it leaves the key to the next Run.
-func (c *Controller[K]) inThisRun(d time.Duration) time.Duration {
-	if c.holds.Diverting() { // even if d is 0, or a key that always fails would keep Run from ending
-		return never
-	}
-	return d
 }
 
 // resume schedules the key of r, which is unfinished, at the time that its error asks for. It parks a key that has been unfinished
@@ -246,7 +208,7 @@ func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 		d = streak.ConflictDelay << (n - 1)
 	}
 	if c.budget.Elapsed > 0 {
-		left := c.budget.Left(since, t.firstFailure)
+		left := c.budget.Left(since, t.FirstFailure)
 		if left <= 0 {
 			c.park(t, r)
 			return
@@ -256,14 +218,14 @@ func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 		}
 	}
 	if r.Retry = max(d, 0); r.Retry > 0 {
-		c.schedule(r.Key, r.Retry, r.Err.Error())
+		c.agenda.After(r.Key, r.Retry, r.Err.Error())
 	}
 }
 
 // retry schedules the next attempt of the key of r, which has failed. It parks a key whose budget is spent.
 func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 	since := c.streaks.Failed(r.Key, retry.IsConflict(r.Err))
-	if c.budget.Spent(t.attempt, since, t.firstFailure) || c.streaks.IsProbe(r.Key) {
+	if c.budget.Spent(t.Ordinal, since, t.FirstFailure) || c.streaks.IsProbe(r.Key) {
 		c.park(t, r)
 		return
 	}
@@ -275,10 +237,7 @@ func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
 		d = max(workqueue.Backoff(c.cfg.Queue.RateLimiter, r.Key, r.Attempt), 0)
 	}
 	r.Retry = d
-	// A negative delay means none; with zero, the queue would choose one.
-	c.queue.AddWith(r.Key, workqueue.AddOptions{
-		RateLimited: true, After: cmp.Or(c.inThisRun(d), -1), Policy: workqueue.Replace, Reason: r.Err.Error(),
-	})
+	c.agenda.Retry(r.Key, d, r.Err.Error())
 }
 
 // log logs the reconcile, since no caller receives its error.
@@ -318,7 +277,7 @@ func (c *Controller[K]) log(t *try[K], r Report[K]) {
 	if p, ok := r.Err.(*wait.PanicError); ok { // a panic of the reconcile, not one that it returned as an error
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
-	t.logger().LogAttrs(t, level, message, attrs...)
+	t.Log().LogAttrs(t, level, message, attrs...)
 }
 
 // Parked returns the keys that were given up, the longest parked first: the error was one of [retry.Permanent], or the key has
@@ -338,23 +297,23 @@ func (c *Controller[K]) park(t *try[K], r *Report[K]) {
 		}
 	}
 	c.streaks.End(r.Key)
-	c.queue.AddWith(r.Key, workqueue.AddOptions{Final: true, Reason: r.Err.Error()})
+	c.agenda.Park(r.Key, r.Err.Error())
 	r.Outcome, r.Retry = Parked, 0
 }
 
 // parkLater schedules the key of r again because Config.GaveUp has failed. That is no attempt, so the budget stays spent. After a
 // stop or a fenced write, the key is left to the next Run.
 func (c *Controller[K]) parkLater(t *try[K], r *Report[K], failed error) {
-	stop := context.Cause(t.work)
+	stop := context.Cause(t.Work)
 	if stop == nil {
-		stop = term.Err(t.work)
+		stop = term.Err(t.Work)
 	}
 	switch fenced := isFenced(failed); {
 	case stop != nil || fenced:
 		if r.Outcome, r.Err = Canceled, fmt.Errorf("%w; GaveUp: %w", r.Err, failed); fenced {
-			c.schedule(r.Key, never, "")
+			c.agenda.NextRun(r.Key)
 		} else {
-			c.putBack(r.Key)
+			c.agenda.Again(r.Key)
 		}
 	default:
 		if !r.Outcome.failure() {
@@ -365,7 +324,7 @@ func (c *Controller[K]) parkLater(t *try[K], r *Report[K], failed error) {
 		if r.Retry, told = retry.Delay(failed); !told {
 			r.Retry = max(workqueue.Backoff(c.cfg.Queue.RateLimiter, r.Key, r.Attempt), 0)
 		}
-		c.schedule(r.Key, r.Retry, r.Err.Error())
+		c.agenda.After(r.Key, r.Retry, r.Err.Error())
 	}
 }
 
@@ -374,17 +333,12 @@ func (c *Controller[K]) gaveUp(t *try[K], cause error) (err error) {
 	if t.lastWord { // GaveUp has called runtime.Goexit
 		return errGoexit
 	}
-	if err := term.Err(t.work); err != nil {
+	if err := term.Err(t.Work); err != nil {
 		return err
 	}
-	base := t.work
-	if t.traced != nil {
-		base = traced{t.work, context.WithoutCancel(t.traced)}
-	}
-	ctx := &try[K]{Context: base, key: t.key, of: c, number: t.number, attempt: t.attempt, firstFailure: t.firstFailure, reasons: t.reasons}
-	ctx.calls.Store(t.identity()) // its calls come after those of the reconcile
+	ctx := t.LastWord()
 	if c.cfg.Timeout > 0 {
-		limited, cancel := context.WithTimeoutCause(base, c.cfg.Timeout, c.tooLong)
+		limited, cancel := context.WithTimeoutCause(ctx.Context, c.cfg.Timeout, c.tooLong)
 		defer cancel()
 		ctx.Context = limited
 	}
@@ -396,11 +350,11 @@ func (c *Controller[K]) gaveUp(t *try[K], cause error) (err error) {
 		if v := recover(); v != nil {
 			t.lastWord = false
 			p := &wait.PanicError{Value: v, Stack: debug.Stack()}
-			t.logger().LogAttrs(ctx, slog.LevelError, "Config.GaveUp panicked", slog.Any("error", p), slog.String("stack", string(p.Stack)))
+			t.Log().LogAttrs(ctx, slog.LevelError, "Config.GaveUp panicked", slog.Any("error", p), slog.String("stack", string(p.Stack)))
 			err = p
 		}
 	}()
-	if err = c.cfg.GaveUp(ctx, t.key, cause); err != nil {
+	if err = c.cfg.GaveUp(ctx, t.Key, cause); err != nil {
 		checkError(err)
 	}
 	t.lastWord = false

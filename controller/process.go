@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/attempt"
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
 	"github.com/setpoint-go/setpoint/controller/internal/term"
 	"github.com/setpoint-go/setpoint/controller/internal/waiters"
-	"github.com/setpoint-go/setpoint/internal/caller"
-	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -45,8 +43,8 @@ type Info struct {
 
 // FromContext describes the reconcile that ctx belongs to. It returns false outside of a reconcile.
 func FromContext(ctx context.Context) (Info, bool) {
-	if t, ok := ctx.Value(contextKey{}).(described); ok {
-		return t.describe(), true
+	if a := attempt.From(ctx); a != nil {
+		return Info(a.Info()), true
 	}
 	return Info{}, false
 }
@@ -54,109 +52,20 @@ func FromContext(ctx context.Context) (Info, bool) {
 // Logger returns a logger with the attributes controller, key, attempt, reconcile, and, if there are any, first_failure and
 // reasons: see [Info]. Outside of a reconcile it returns slog.Default().
 func Logger(ctx context.Context) *slog.Logger {
-	if t, ok := ctx.Value(contextKey{}).(described); ok {
-		return t.logger()
+	if a := attempt.From(ctx); a != nil {
+		return a.Log()
 	}
 	return slog.Default()
 }
 
-// contextKey is the key of the try in the context of a reconcile.
-type contextKey struct{}
-
-// described is a try of any key.
-type described interface {
-	describe() Info
-	logger() *slog.Logger
-}
-
 // try is one reconcile and its context, in one allocation.
 type try[K comparable] struct {
-	context.Context
-	work context.Context // ends when the controller has to stop; Context is below it
+	attempt.Attempt[K]
 
-	number       uint64 // of the reconcile
-	attempt      int
-	firstFailure time.Time
-	reasons      []workqueue.Reason
-
-	// Of Hooks.Trace, and nil without it.
-	causes []string
-	traced context.Context // is given to the reconcile function; below the try
-	end    func(Report[K])
-
-	key   K
-	began time.Duration // after Controller.started
-	of    *Controller[K]
-	calls atomic.Pointer[caller.Attempt] // identifies the reconcile to limiters; nil before the first one asks
-
-	lastWord bool // Config.GaveUp has been called and has not returned
-}
-
-// Value returns the try, or a value of its parent.
-func (t *try[K]) Value(key any) any {
-	switch key.(type) {
-	case contextKey:
-		return t
-	case caller.Key:
-		return t.identity()
-	case written.Key:
-		if !t.of.cfg.StaleReads {
-			return t
-		}
-		return nil // hides the try of an outer reconcile
-	}
-	return t.Context.Value(key)
-}
-
-// Wrote is called by a store after a successful write under the context of t. The key of t is not reconciled again before the
-// caches of the controller show the write.
-func (t *try[K]) Wrote(clock written.Clock, version uint64) {
-	t.of.mirrors.Wrote(t.key, clock, version)
-}
-
-// identity returns the identity of t for limiters.
-func (t *try[K]) identity() *caller.Attempt {
-	if t.calls.Load() == nil {
-		t.calls.CompareAndSwap(nil, &caller.Attempt{ID: caller.ID{Controller: t.of, Key: t.key}})
-	}
-	return t.calls.Load()
-}
-
-// context returns the context of the reconcile function.
-func (t *try[K]) context() context.Context {
-	if t.traced != nil {
-		return t.traced
-	}
-	return t
-}
-
-// endCalls tells the limiters that the attempt has ended.
-func (t *try[K]) endCalls() {
-	if a := t.calls.Load(); a != nil {
-		a.End()
-	}
-}
-
-func (t *try[K]) describe() Info {
-	return Info{
-		Controller: t.of.name, Key: fmt.Sprint(t.key), Reconcile: t.number,
-		Attempt: t.attempt, FirstFailure: t.firstFailure, Reasons: t.reasons,
-	}
-}
-
-func (t *try[K]) logger() *slog.Logger {
-	attrs := []any{"controller", t.of.name, "key", t.key, "attempt", t.attempt, "reconcile", t.number}
-	if !t.firstFailure.IsZero() {
-		attrs = append(attrs, "first_failure", t.firstFailure)
-	}
-	if len(t.reasons) > 0 {
-		texts := make([]string, len(t.reasons))
-		for i, r := range t.reasons {
-			texts[i] = r.Text
-		}
-		attrs = append(attrs, "reasons", texts)
-	}
-	return t.of.cfg.Logger.With(attrs...)
+	began    time.Duration   // after Controller.started
+	causes   []string        // of Hooks.Trace, and nil without it
+	end      func(Report[K]) // likewise
+	lastWord bool            // Config.GaveUp has been called and has not returned
 }
 
 // process reconciles the key of item and applies the outcome. It returns false if the key has to wait. h is the state of the worker,
@@ -167,21 +76,24 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 		item.Done()
 		told.Tell()
 	}()
-	if c.scheduled.Load() {
-		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
-		c.queue.Cancel(item.Key)
+	admitted, expired := c.agenda.Admits(item.Key)
+	if expired {
+		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "expectations expired, reconciled nevertheless",
+			slog.String("controller", c.name), slog.Any("key", item.Key))
 	}
-	if c.holds.Pausing(item.Key) || (len(c.cfg.Expectations) > 0 || c.mirrors.Active()) && c.awaits(ctx, item.Key) {
+	if !admitted {
 		return report, false
 	}
 	if err := c.notLeading(ctx, h); err != nil { // last, because all of the above may have taken long
-		c.putBack(item.Key)
+		c.agenda.Again(item.Key)
 		return report, false
 	}
 	c.waiters.Begin(item.Key)
 	t := h.newTry()
-	*t = try[K]{Context: ctx, work: ctx, key: item.Key, began: time.Since(c.started), of: c, number: c.ids.Add(1),
-		attempt: item.Attempt, firstFailure: item.FirstFailure, reasons: item.Reasons}
+	*t = try[K]{began: time.Since(c.started), Attempt: attempt.Attempt[K]{
+		Context: ctx, Work: ctx, Of: &c.attempts, Key: item.Key, Number: c.ids.Add(1),
+		Ordinal: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
+	}}
 	if h != nil {
 		h.current.Store(t)
 		defer h.current.Store(nil)
@@ -223,8 +135,8 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 		ctx, cancel := context.WithCancelCause(t.Context)
 		defer cancel(nil)
 		t.Context = ctx
-		c.flights.Begin(t.key, cancel)
-		defer func() { c.flights.End(t.key, superseded) }()
+		c.flights.Begin(t.Key, cancel)
+		defer func() { c.flights.End(t.Key, superseded) }()
 	}
 	if c.cfg.Timeout > 0 {
 		limited, cancel := context.WithTimeoutCause(t.Context, c.cfg.Timeout, c.tooLong)
@@ -232,8 +144,8 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 		t.Context = limited
 	}
 	if c.cfg.Hooks.Trace != nil {
-		t.causes = c.causes.Take(t.key)
-		t.traced, t.end = c.cfg.Hooks.Trace(t, t.key, t.causes)
+		t.causes = c.agenda.Causes.Take(t.Key)
+		t.Traced, t.end = c.cfg.Hooks.Trace(t, t.Key, t.causes)
 	}
 	result, outcome, err := c.call(t)
 	superseded = outcome == Superseded
@@ -248,7 +160,7 @@ func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err err
 			result, outcome, err = Result{}, Panicked, &wait.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	result, err = c.callOwned(t.context(), t.key)
+	result, err = c.callOwned(t.Given(), t.Key)
 	if err == nil {
 		return result, Succeeded, nil
 	}
@@ -278,7 +190,7 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 		return Canceled, err
 	case retry.IsNotYet(err):
 		return Unfinished, err
-	case retry.IsConflict(err) && c.streaks.Conflicts(t.key) < streak.MaxConflicts:
+	case retry.IsConflict(err) && c.streaks.Conflicts(t.Key) < streak.MaxConflicts:
 		return Unfinished, err
 	}
 	return Failed, err

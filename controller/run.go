@@ -13,7 +13,6 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/term"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
-	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 // Run connects the watches, waits until the caches have synced, and then reconciles keys until ctx ends. Then it drains, and
@@ -79,7 +78,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 		return err
 	}
 
-	defer c.beginWork()()
+	defer c.agenda.Start()()
 	work, stopWork := term.Context(ctx)
 	defer stopWork(nil)
 	workers := c.startWorkers(work, stopWork)
@@ -92,15 +91,13 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	defer cancel()
 	defer term.StopWith(limit, stopWork)()
 	stopInputs()
-	c.holds.Divert()
-	c.postpone()
+	c.agenda.Divert()
 	c.drain(work)
 	workers.Wait()
 
-	left, cause := c.ready(), context.Cause(work)
-	c.handOver()
+	cause, left := context.Cause(work), c.agenda.HandOver()
 	if len(left) > 0 && (cause == c.notDrained || errors.Is(cause, leaderelect.ErrDrainTimeout)) {
-		return fmt.Errorf("%w: %s", cause, describe(left))
+		return fmt.Errorf("%w: %s", cause, enumerate(left))
 	}
 	return nil
 }
@@ -147,14 +144,6 @@ func (c *Controller[K]) probe(key K) {
 		opts.Reason = "resync"
 	}
 	c.add(key, opts, false)
-}
-
-// beginWork makes ready the keys that a Run or steps have left, and subscribes c to its expectations until end is called.
-func (c *Controller[K]) beginWork() (end func()) {
-	end = c.expected.Notify(c.released)
-	c.releaseMet() // expectations that were met before
-	c.readmit()
-	return end
 }
 
 // workers are those of one Run.
@@ -237,7 +226,7 @@ func (c *Controller[K]) work(ctx context.Context, s seat, h *hand[K]) {
 			continue
 		}
 		if ctx.Err() != nil { // it ended just as the key came
-			c.putBack(item.Key)
+			c.agenda.Again(item.Key)
 			item.Done()
 			continue
 		}
@@ -245,51 +234,8 @@ func (c *Controller[K]) work(ctx context.Context, s seat, h *hand[K]) {
 	}
 }
 
-// readmit makes ready the keys that fenced writes of steps have left to this Run.
-func (c *Controller[K]) readmit() {
-	if !c.scheduled.Load() {
-		return
-	}
-	for _, k := range c.queue.Snapshot() {
-		if k.State == workqueue.Delayed && time.Until(k.Next) > never/2 {
-			c.putBack(k.Key)
-		}
-	}
-}
-
-// postpone leaves all scheduled keys to the next Run.
-func (c *Controller[K]) postpone() {
-	for _, k := range c.queue.Snapshot() {
-		if k.State == workqueue.Delayed {
-			c.holds.Leave(k.Key, 0, "")
-			c.queue.Cancel(k.Key)
-		}
-	}
-}
-
-// handOver makes ready all keys that are left to the next Run. From now on, adds go to the queue again.
-func (c *Controller[K]) handOver() {
-	c.releaseAll()
-	c.postpone()
-	keys := c.holds.Undivert()
-	for _, k := range keys {
-		c.add(k.Key, AddOptions{Priority: k.Priority, Reason: k.Reason}, false)
-	}
-	c.holds.Release(len(keys))
-}
-
-// ready returns the keys that are ready.
-func (c *Controller[K]) ready() (keys []K) {
-	for _, k := range c.queue.Snapshot() {
-		if k.State == workqueue.Ready {
-			keys = append(keys, k.Key)
-		}
-	}
-	return keys
-}
-
-// describe names the first few of keys.
-func describe[K comparable](keys []K) string {
+// enumerate names the first few of keys.
+func enumerate[K comparable](keys []K) string {
 	const most = 10
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d keys left: ", len(keys))
@@ -343,3 +289,15 @@ func (c *Controller[K]) SetWorkers(n int) {
 		c.working.Resize(n)
 	}
 }
+
+// PauseKey makes c begin no reconcile of key until [Controller.ResumeKey]. A reconcile in flight continues. If key is added
+// meanwhile, it is held until ResumeKey.
+//
+// PauseKey panics if key is not equal to itself, such as a NaN.
+func (c *Controller[K]) PauseKey(key K) {
+	checkKey(key)
+	c.agenda.Pause(key)
+}
+
+// ResumeKey ends [Controller.PauseKey]. If key was added meanwhile, it is reconciled.
+func (c *Controller[K]) ResumeKey(key K) { c.agenda.Resume(key) }

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -68,7 +67,8 @@ func (c *Controller[K]) Stats() Stats {
 	c.mu.Unlock()
 	s.Unmapped = c.inputs.Unmapped()
 	s.Queue, s.Totals, s.OldestReady = c.queue.Stats(), c.queue.Totals(), c.queue.OldestReady()
-	c.statHeld(&s)
+	s.Held, s.HeldBy = c.agenda.Held()
+	s.CacheLag = c.mirrors.Lags()
 	sums := c.tally.Sums()
 	s.Requeued, s.Panics, s.Fenced, s.Durations = sums.Requeued, sums.Panics, sums.Fenced, sums.Durations
 	s.Outcomes = make(map[Outcome]uint64)
@@ -76,41 +76,4 @@ func (c *Controller[K]) Stats() Stats {
 		s.Outcomes[o] = sums.Outcomes[o]
 	}
 	return s
-}
-
-// statHeld sets what s says of keys that are held, and of caches.
-func (c *Controller[K]) statHeld(s *Stats) {
-	held := c.holds.Held()
-	s.Held = held.All
-	s.HeldBy = map[string]int{"pause": held.Paused, "drain": held.Later}
-	reasons, caches := c.heldReasons(), c.mirrors.Names()
-	for i, reason := range reasons {
-		n := 0
-		if i < len(held.On) {
-			n = held.On[i]
-		}
-		s.HeldBy[reason] += n // two may have one name
-	}
-	s.CacheLag = make(map[string]time.Duration)
-	for i, lag := range c.mirrors.Lags() {
-		if lag >= 0 {
-			s.CacheLag[caches[i]] = max(s.CacheLag[caches[i]], lag)
-		}
-	}
-}
-
-// heldReasons returns what Stats.HeldBy calls each of expected.
-func (c *Controller[K]) heldReasons() []string {
-	reasons := make([]string, 0, len(c.expected))
-	for i, e := range c.cfg.Expectations {
-		name := fmt.Sprint(i + 1)
-		if named, ok := e.(interface{ Name() string }); ok && named.Name() != "" {
-			name = named.Name()
-		}
-		reasons = append(reasons, "expectations "+name)
-	}
-	for _, name := range c.mirrors.Names() {
-		reasons = append(reasons, "cache "+name)
-	}
-	return reasons
 }

@@ -36,7 +36,7 @@ func (c *Controller[K]) Connect(ctx context.Context) (disconnect func(), err err
 		c.leaveConnect()
 		return nil, fmt.Errorf("controller: connect %q: %w", c.name, err)
 	}
-	unsubscribe := c.beginWork()
+	unsubscribe := c.agenda.Start()
 	return sync.OnceFunc(func() {
 		stopInputs()
 		unsubscribe()
@@ -82,7 +82,7 @@ func (c *Controller[K]) Step(ctx context.Context, key K) (report Report[K], ok b
 	if !c.mayStep() || ctx.Err() != nil || term.Err(ctx) != nil {
 		return report, false
 	}
-	c.releaseMet() // no goroutine listens between steps
+	c.releaseMet()
 	item, ok := c.queue.TryTakeKey(key)
 	if !ok {
 		return report, false
@@ -111,4 +111,12 @@ func (c *Controller[K]) mayStep() bool {
 	paused, connected := c.paused, c.connected
 	c.mu.Unlock()
 	return !paused && (!connected || c.inputs.Synced())
+}
+
+// releaseMet adds the held keys whose expectations are met: no goroutine listens between steps.
+func (c *Controller[K]) releaseMet() {
+	if c.mirrors.Active() && !c.inputs.Started() {
+		c.mirrors.CatchUp() // c does not follow them
+	}
+	c.agenda.ReleaseMet()
 }

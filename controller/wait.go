@@ -123,27 +123,10 @@ func (c *Controller[K]) answer(key K, o Outcome, err error) waiters.Verdict {
 func (c *Controller[K]) WaitIdle(ctx context.Context) error {
 	err := c.inputs.WaitMapped(ctx)
 	if err == nil {
-		err = c.waitIdle(ctx)
+		err = c.agenda.WaitIdle(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("controller: wait for %q to be idle: %w", c.name, err)
 	}
 	return nil
-}
-
-// waitIdle waits for a moment with no key ready, in flight, or held.
-func (c *Controller[K]) waitIdle(ctx context.Context) error {
-	for {
-		changes, err := c.holds.WaitEmpty(ctx)
-		if err != nil {
-			return err
-		}
-		if err = c.queue.WaitIdle(ctx); err != nil {
-			return err
-		}
-		// Nothing was held while the queue became idle. Otherwise a key may have moved from one to the other unseen.
-		if c.holds.Unchanged(changes) {
-			return nil
-		}
-	}
 }

@@ -113,11 +113,14 @@ func (ms *Mirrors[K]) Names() []string {
 	return names
 }
 
-// Lags returns how far the mirrors are behind, in the order of their names: see lag.
-func (ms *Mirrors[K]) Lags() []time.Duration {
-	lags := make([]time.Duration, len(ms.all))
-	for i, m := range ms.all {
-		lags[i] = m.lag.now()
+// Lags returns how far each mirror is behind that something was written to, by its name: see lag. Of two with one name, the one that is
+// further behind counts.
+func (ms *Mirrors[K]) Lags() map[string]time.Duration {
+	lags := make(map[string]time.Duration)
+	for i, name := range ms.Names() {
+		if lag := ms.all[i].lag.now(); lag >= 0 {
+			lags[name] = max(lags[name], lag)
+		}
 	}
 	return lags
 }

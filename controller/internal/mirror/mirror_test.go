@@ -29,6 +29,7 @@ func (c *cache) Version() informer.Version {
 	}
 	return v
 }
+func (*cache) Name() string                                             { return "sites" }
 func (c *cache) WaitForVersion(context.Context, informer.Version) error { return nil }
 func (c *cache) OnVersion(f func(informer.Version)) (stop func()) {
 	c.tell = f

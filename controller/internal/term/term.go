@@ -11,7 +11,7 @@ import (
 func Context(ctx context.Context) (work context.Context, stop context.CancelCauseFunc) {
 	parent := context.WithoutCancel(ctx)
 	if l, ok := leaderelect.FromContext(ctx); ok {
-		parent = joined{Context: l.Context(), values: parent}
+		parent = WithValues(l.Context(), ctx)
 	}
 	return context.WithCancelCause(parent)
 }
@@ -22,6 +22,11 @@ func Err(ctx context.Context) error {
 		return l.Err()
 	}
 	return nil
+}
+
+// WithValues returns a context that ends with ctx, and has the values of another context before those of ctx.
+func WithValues(ctx, values context.Context) context.Context {
+	return joined{Context: ctx, values: context.WithoutCancel(values)}
 }
 
 // joined is a context that ends with one context and has the values of another before its own.

@@ -1,4 +1,4 @@
-package hold
+package agenda
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Keys are the keys that are held. The zero value is ready for use. All methods may be called by several goroutines at once.
-type Keys[K comparable] struct {
+// Holds has the keys that are held. The zero value is ready for use. All methods may be called by several goroutines at once.
+type Holds[K comparable] struct {
 	diverting atomic.Bool // a Run drains; written with mu held
 	pausing   atomic.Bool // paused is not empty; written with mu held
 
@@ -58,7 +58,7 @@ type Held struct {
 }
 
 // Held returns the counts, all of one moment.
-func (h *Keys[K]) Held() Held {
+func (h *Holds[K]) Held() Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Held{All: h.n, Paused: h.due, Later: len(h.later), On: slices.Clone(h.on)}
@@ -75,14 +75,14 @@ type Info struct {
 }
 
 // Of returns what holds key.
-func (h *Keys[K]) Of(key K) Info {
+func (h *Holds[K]) Of(key K) Info {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ofLocked(key)
 }
 
 // Each returns what holds each key that is held or paused.
-func (h *Keys[K]) Each() map[K]Info {
+func (h *Holds[K]) Each() map[K]Info {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := make(map[K]Info, len(h.paused)+len(h.waiting)+len(h.later))
@@ -98,7 +98,7 @@ func (h *Keys[K]) Each() map[K]Info {
 	return all
 }
 
-func (h *Keys[K]) ofLocked(key K) Info {
+func (h *Holds[K]) ofLocked(key K) Info {
 	due, paused := h.paused[key]
 	_, later := h.places[key]
 	wait, waiting := h.waiting[key]
@@ -106,7 +106,7 @@ func (h *Keys[K]) ofLocked(key K) Info {
 }
 
 // onLocked counts a key that waits for an expectation, or does so no more.
-func (h *Keys[K]) onLocked(on, delta int) {
+func (h *Holds[K]) onLocked(on, delta int) {
 	for len(h.on) <= on {
 		h.on = append(h.on, 0)
 	}
@@ -114,14 +114,14 @@ func (h *Keys[K]) onLocked(on, delta int) {
 }
 
 // Len returns the number of keys that are held.
-func (h *Keys[K]) Len() int {
+func (h *Holds[K]) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.n
 }
 
 // WaitEmpty waits until nothing is held, and returns the number of changes until then.
-func (h *Keys[K]) WaitEmpty(ctx context.Context) (changes uint64, err error) {
+func (h *Holds[K]) WaitEmpty(ctx context.Context) (changes uint64, err error) {
 	h.mu.Lock()
 	for h.n > 0 {
 		if h.empty == nil {
@@ -141,20 +141,20 @@ func (h *Keys[K]) WaitEmpty(ctx context.Context) (changes uint64, err error) {
 }
 
 // Unchanged reports whether nothing was held since WaitEmpty has returned changes.
-func (h *Keys[K]) Unchanged(changes uint64) bool {
+func (h *Holds[K]) Unchanged(changes uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.changes == changes
 }
 
-// Release notes that n keys that [Keys.Unpause] or [Keys.Undivert] has returned are in the queue.
-func (h *Keys[K]) Release(n int) {
+// Release notes that n keys that [Holds.Unpause] or [Holds.Undivert] has returned are in the queue.
+func (h *Holds[K]) Release(n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.countLocked(-n)
 }
 
-func (h *Keys[K]) countLocked(delta int) {
+func (h *Holds[K]) countLocked(delta int) {
 	h.n += delta
 	h.changes++
 	if h.n == 0 && h.empty != nil {
@@ -164,7 +164,7 @@ func (h *Keys[K]) countLocked(delta int) {
 }
 
 // Pause makes Pausing hold key, until Unpause.
-func (h *Keys[K]) Pause(key K) {
+func (h *Holds[K]) Pause(key K) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.paused == nil {
@@ -177,7 +177,7 @@ func (h *Keys[K]) Pause(key K) {
 }
 
 // Pausing reports whether key, which is to be reconciled, is paused. Then it is held.
-func (h *Keys[K]) Pausing(key K) bool {
+func (h *Holds[K]) Pausing(key K) bool {
 	if !h.pausing.Load() {
 		return false
 	}
@@ -193,7 +193,7 @@ func (h *Keys[K]) Pausing(key K) bool {
 }
 
 // Unpause ends the pause of key. It returns true if the key was held: then the caller adds and releases it.
-func (h *Keys[K]) Unpause(key K) bool {
+func (h *Holds[K]) Unpause(key K) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.paused[key]
@@ -206,7 +206,7 @@ func (h *Keys[K]) Unpause(key K) bool {
 }
 
 // Divert makes Leave take keys: a Run drains, and what is added from now on shall not keep it from ending.
-func (h *Keys[K]) Divert() {
+func (h *Holds[K]) Divert() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.places = make(map[K]int)
@@ -214,10 +214,10 @@ func (h *Keys[K]) Divert() {
 }
 
 // Diverting reports whether Leave takes keys.
-func (h *Keys[K]) Diverting() bool { return h.diverting.Load() }
+func (h *Holds[K]) Diverting() bool { return h.diverting.Load() }
 
 // Leave leaves a key to the next Run. It returns false if no Run drains.
-func (h *Keys[K]) Leave(key K, priority int, reason string) bool {
+func (h *Holds[K]) Leave(key K, priority int, reason string) bool {
 	if !h.diverting.Load() {
 		return false
 	}
@@ -239,7 +239,7 @@ func (h *Keys[K]) Leave(key K, priority int, reason string) bool {
 
 // Undivert returns the keys that were left to the next Run, in the order in which they came. They are held until they are
 // released. From now on Leave takes none.
-func (h *Keys[K]) Undivert() []Later[K] {
+func (h *Holds[K]) Undivert() []Later[K] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	keys := h.later
@@ -249,7 +249,7 @@ func (h *Keys[K]) Undivert() []Later[K] {
 }
 
 // Wait holds key, which waits for an expectation that expires at a time, and returns the number of the wait.
-func (h *Keys[K]) Wait(key K, until time.Time, on int) (number uint64) {
+func (h *Holds[K]) Wait(key K, until time.Time, on int) (number uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiting == nil {
@@ -267,7 +267,7 @@ func (h *Keys[K]) Wait(key K, until time.Time, on int) (number uint64) {
 }
 
 // Unwait ends the wait of key, if there is one.
-func (h *Keys[K]) Unwait(key K) (Wait, bool) {
+func (h *Holds[K]) Unwait(key K) (Wait, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old, ok := h.waiting[key]
@@ -280,7 +280,7 @@ func (h *Keys[K]) Unwait(key K) (Wait, bool) {
 }
 
 // UnwaitIf ends the wait of key if it is the one with that number.
-func (h *Keys[K]) UnwaitIf(key K, number uint64) bool {
+func (h *Holds[K]) UnwaitIf(key K, number uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old, ok := h.waiting[key]
@@ -294,7 +294,7 @@ func (h *Keys[K]) UnwaitIf(key K, number uint64) bool {
 }
 
 // Waiting returns the number of the wait of key, if it waits.
-func (h *Keys[K]) Waiting(key K) (number uint64, ok bool) {
+func (h *Holds[K]) Waiting(key K) (number uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old, ok := h.waiting[key]
@@ -302,7 +302,7 @@ func (h *Keys[K]) Waiting(key K) (number uint64, ok bool) {
 }
 
 // AllWaiting returns the keys that wait, in the order in which they were held.
-func (h *Keys[K]) AllWaiting() []K {
+func (h *Holds[K]) AllWaiting() []K {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	keys := make([]K, 0, len(h.waiting))
@@ -313,9 +313,9 @@ func (h *Keys[K]) AllWaiting() []K {
 	return keys
 }
 
-// CheckInvariants returns an error if what is written at the fields does not hold. It is for tests, when nothing is just being
+// CheckInvariants returns an error if what is written at the fields does not agenda. It is for tests, when nothing is just being
 // released.
-func (h *Keys[K]) CheckInvariants() error {
+func (h *Holds[K]) CheckInvariants() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	due := 0
@@ -331,22 +331,22 @@ func (h *Keys[K]) CheckInvariants() error {
 	n := len(h.later) + len(h.waiting) + due
 	for i, k := range h.later {
 		if h.places[k.Key] != i {
-			return fmt.Errorf("hold: the place of %v is %d, not %d", k.Key, h.places[k.Key], i)
+			return fmt.Errorf("agenda: the place of %v is %d, not %d", k.Key, h.places[k.Key], i)
 		}
 	}
 	switch {
 	case len(h.places) != len(h.later):
-		return fmt.Errorf("hold: %d places of %d keys", len(h.places), len(h.later))
+		return fmt.Errorf("agenda: %d places of %d keys", len(h.places), len(h.later))
 	case !h.diverting.Load() && len(h.later) > 0:
-		return errors.New("hold: keys for the next Run, and none drains")
+		return errors.New("agenda: keys for the next Run, and none drains")
 	case h.pausing.Load() != (len(h.paused) > 0):
-		return errors.New("hold: pausing is wrong")
+		return errors.New("agenda: pausing is wrong")
 	case due != h.due || !slices.Equal(on, h.on):
-		return fmt.Errorf("hold: %d paused and %v waiting, counted %d and %v", due, on, h.due, h.on)
+		return fmt.Errorf("agenda: %d paused and %v waiting, counted %d and %v", due, on, h.due, h.on)
 	case n != h.n:
-		return fmt.Errorf("hold: %d keys are held, counted %d", n, h.n)
+		return fmt.Errorf("agenda: %d keys are held, counted %d", n, h.n)
 	case n == 0 && h.empty != nil:
-		return errors.New("hold: somebody waits for what is")
+		return errors.New("agenda: somebody waits for what is")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package hold_test
+package agenda_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/setpoint-go/setpoint/controller/internal/hold"
+	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 )
 
 // expectation waits until a time, and has at most one listener.
@@ -38,7 +38,7 @@ func TestAKeyWaitsForTheLastOfItsExpectations(t *testing.T) {
 		{[]*expectation{{}, {waiting: true}, {at: soon, waiting: true}}, time.Time{}, 1, true},
 		{[]*expectation{{at: soon, waiting: true}, {waiting: true}}, time.Time{}, 1, true},
 	} {
-		var all hold.All[string]
+		var all agenda.All[string]
 		for _, e := range c.all {
 			all = append(all, e)
 		}
@@ -52,7 +52,7 @@ func TestAKeyWaitsForTheLastOfItsExpectations(t *testing.T) {
 func TestEveryExpectationTellsUntilTheStop(t *testing.T) {
 	a, b := &expectation{}, &expectation{}
 	var told []string
-	stop := hold.All[string]{a, b}.Notify(func(key string) { told = append(told, key) })
+	stop := agenda.All[string]{a, b}.Notify(func(key string) { told = append(told, key) })
 	a.told("x")
 	b.told("y")
 	assert.Equal(t, []string{"x", "y"}, told)

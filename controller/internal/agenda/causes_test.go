@@ -1,4 +1,4 @@
-package causes_test
+package agenda_test
 
 import (
 	"fmt"
@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/controller/internal/causes"
+	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 )
 
 func TestAKeyHasTheCausesThatWereNotedSinceTheyWereTaken(t *testing.T) {
-	var b causes.Book[string]
+	var b agenda.Causes[string]
 	assert.Nil(t, b.Take("a"))
 	b.Note("a", "1")
 	b.Note("a", "2")
@@ -28,8 +28,8 @@ func TestAKeyHasTheCausesThatWereNotedSinceTheyWereTaken(t *testing.T) {
 }
 
 func TestOfTooManyCausesTheOldestAndTheNewestAreKept(t *testing.T) {
-	var b causes.Book[string]
-	for i := range causes.Max + 3 {
+	var b agenda.Causes[string]
+	for i := range agenda.MaxCauses + 3 {
 		b.Note("a", fmt.Sprint(i))
 		require.NoError(t, b.CheckInvariants())
 	}
@@ -37,7 +37,7 @@ func TestOfTooManyCausesTheOldestAndTheNewestAreKept(t *testing.T) {
 }
 
 func TestRestoredCausesComeBeforeNewerOnes(t *testing.T) {
-	var b causes.Book[string]
+	var b agenda.Causes[string]
 	b.Restore("a", nil)
 	assert.Zero(t, b.Len())
 	for _, c := range []string{"1", "2", "3"} {
@@ -46,7 +46,7 @@ func TestRestoredCausesComeBeforeNewerOnes(t *testing.T) {
 	taken := b.Take("a")
 	b.Restore("a", taken)
 	assert.Equal(t, []string{"1", "2", "3"}, b.Take("a"))
-	for i := range causes.Max - 1 {
+	for i := range agenda.MaxCauses - 1 {
 		b.Note("a", fmt.Sprint("new ", i))
 	}
 	b.Note("a", "2")
@@ -56,8 +56,8 @@ func TestRestoredCausesComeBeforeNewerOnes(t *testing.T) {
 	assert.Equal(t, []string{"1", "2", "3"}, taken, "a list that was taken never changes")
 }
 
-func TestABookFreesTheMemoryOfABurst(t *testing.T) {
-	var b causes.Book[int]
+func TestCausesFreeTheMemoryOfABurst(t *testing.T) {
+	var b agenda.Causes[int]
 	for i := range 5000 {
 		b.Note(i, "1")
 	}

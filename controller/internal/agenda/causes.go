@@ -1,4 +1,4 @@
-package causes
+package agenda
 
 import (
 	"fmt"
@@ -7,21 +7,21 @@ import (
 	"sync/atomic"
 )
 
-// Max is the largest number of causes of a key.
-const Max = 8
+// MaxCauses is the largest number of causes of a key.
+const MaxCauses = 8
 
-// keep is the number of keys for which a Book keeps its memory after a burst.
+// keep is the number of keys for which Causes keeps its memory after a burst.
 const keep = 4096
 
-// Book has the causes of keys, each as the text of a trace context. The zero value is ready for use. All methods are safe for
+// Causes has the causes of keys, each as the text of a trace context. The zero value is ready for use. All methods are safe for
 // concurrent use.
-type Book[K comparable] struct {
+type Causes[K comparable] struct {
 	n atomic.Int64 // the number of keys; written with mu held
 
 	mu sync.Mutex
 	// mu guards the following. Invariants:
 	//
-	//  1. Each list has at least one cause and at most Max, each once.
+	//  1. Each list has at least one cause and at most MaxCauses, each once.
 	//  2. most is the largest number of keys since the map was made.
 	//  3. A list is never changed in place, because Take has returned it or will.
 	keys map[K][]string
@@ -29,14 +29,14 @@ type Book[K comparable] struct {
 }
 
 // Note adds a cause of key. It comes before the key is added: so whichever reconcile sees the change also finds the cause.
-func (b *Book[K]) Note(key K, cause string) {
+func (b *Causes[K]) Note(key K, cause string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.setLocked(key, with(b.keys[key], cause))
 }
 
 // Take removes the causes of key and returns them, the oldest first. The caller must not change them.
-func (b *Book[K]) Take(key K) []string {
+func (b *Causes[K]) Take(key K) []string {
 	if b.n.Load() == 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (b *Book[K]) Take(key K) []string {
 }
 
 // Restore adds causes that Take has returned, before those that were added since: the reconcile of key has not succeeded.
-func (b *Book[K]) Restore(key K, causes []string) {
+func (b *Causes[K]) Restore(key K, causes []string) {
 	if len(causes) == 0 {
 		return
 	}
@@ -67,9 +67,9 @@ func (b *Book[K]) Restore(key K, causes []string) {
 }
 
 // Len returns the number of keys that have a cause.
-func (b *Book[K]) Len() int { return int(b.n.Load()) }
+func (b *Causes[K]) Len() int { return int(b.n.Load()) }
 
-func (b *Book[K]) setLocked(key K, list []string) {
+func (b *Causes[K]) setLocked(key K, list []string) {
 	if b.keys == nil {
 		b.keys = make(map[K][]string)
 	}
@@ -83,14 +83,14 @@ func with(list []string, cause string) []string {
 	switch {
 	case slices.Contains(list, cause):
 		return list
-	case len(list) == Max:
+	case len(list) == MaxCauses:
 		return slices.Concat(list[:1], list[2:], []string{cause})
 	}
 	return append(slices.Clip(list), cause)
 }
 
-// CheckInvariants returns an error if what is written at the fields does not hold. It is for tests.
-func (b *Book[K]) CheckInvariants() error {
+// CheckInvariants returns an error if what is written at the fields does not agenda. It is for tests.
+func (b *Causes[K]) CheckInvariants() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := b.n.Load(); n != int64(len(b.keys)) || b.most < len(b.keys) {
@@ -98,7 +98,7 @@ func (b *Book[K]) CheckInvariants() error {
 	}
 	for key, list := range b.keys {
 		unique := slices.Compact(slices.Sorted(slices.Values(list)))
-		if len(list) == 0 || len(list) > Max || len(unique) != len(list) {
+		if len(list) == 0 || len(list) > MaxCauses || len(unique) != len(list) {
 			return fmt.Errorf("%v has the causes %q", key, list)
 		}
 	}

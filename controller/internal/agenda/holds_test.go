@@ -1,4 +1,4 @@
-package hold_test
+package agenda_test
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller/internal/hold"
+	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestWhatIsTakenForLaterIsThereInTheEnd(t *testing.T) {
 	for range 20 {
-		var l hold.Keys[int]
+		var l agenda.Holds[int]
 		l.Divert()
 		var adding sync.WaitGroup
 		taken := make([]int, 2)
@@ -37,18 +37,18 @@ func TestWhatIsTakenForLaterIsThereInTheEnd(t *testing.T) {
 }
 
 func TestAKeyForLaterIsThereOnceAsTheOptionsSayThatCountMost(t *testing.T) {
-	var l hold.Keys[string]
+	var l agenda.Holds[string]
 	assert.False(t, l.Leave("a", 0, ""), "nothing drains")
 	assert.False(t, l.Diverting())
 	l.Divert()
 	assert.True(t, l.Diverting())
-	for _, k := range []hold.Later[string]{{Priority: 1, Reason: "x"}, {Priority: 3}, {Priority: 2, Reason: "y"}, {Priority: -1}} {
+	for _, k := range []agenda.Later[string]{{Priority: 1, Reason: "x"}, {Priority: 3}, {Priority: 2, Reason: "y"}, {Priority: -1}} {
 		assert.True(t, l.Leave("a", k.Priority, k.Reason))
 		l.Leave("b", 0, "")
 		require.NoError(t, l.CheckInvariants())
 	}
 	keys := l.Undivert()
-	assert.Equal(t, []hold.Later[string]{{"a", 3, "y"}, {"b", 0, ""}}, keys)
+	assert.Equal(t, []agenda.Later[string]{{"a", 3, "y"}, {"b", 0, ""}}, keys)
 	assert.Equal(t, 2, l.Len(), "until they are in the queue")
 	assert.False(t, l.Leave("a", 0, ""))
 	l.Release(2)
@@ -59,7 +59,7 @@ func TestAKeyForLaterIsThereOnceAsTheOptionsSayThatCountMost(t *testing.T) {
 }
 
 func TestAPausedKeyIsHeldOnceItIsToBeReconciled(t *testing.T) {
-	var l hold.Keys[string]
+	var l agenda.Holds[string]
 	assert.False(t, l.Pausing("a"))
 	l.Pause("a")
 	l.Pause("b")
@@ -81,7 +81,7 @@ func TestAPausedKeyIsHeldOnceItIsToBeReconciled(t *testing.T) {
 }
 
 func TestAWaitIsEndedByWhoKnowsItsNumber(t *testing.T) {
-	var l hold.Keys[string]
+	var l agenda.Holds[string]
 	until := time.Now()
 	first := l.Wait("a", until, 0)
 	l.Wait("b", time.Time{}, 0)
@@ -109,7 +109,7 @@ func TestAWaitIsEndedByWhoKnowsItsNumber(t *testing.T) {
 
 func TestWaitEmptyReturnsWhenNothingIsHeldAndUnchangedSaysWhetherThatHasLasted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l hold.Keys[string]
+		var l agenda.Holds[string]
 		before, err := l.WaitEmpty(t.Context())
 		require.NoError(t, err)
 		assert.True(t, l.Unchanged(before))

@@ -1,4 +1,0 @@
-package causes
-
-// HasMap reports whether b keeps memory.
-func (b *Book[K]) HasMap() bool { return b.keys != nil }
