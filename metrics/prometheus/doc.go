@@ -27,7 +27,7 @@
 //	workqueue_unfinished_work_seconds                    gauge      controller,name  age of all keys in process, added up
 //	workqueue_longest_running_processor_seconds          gauge      controller,name  age of the oldest key in process
 //	workqueue_retries_total                              counter    controller,name  additions with a delay
-//	controller_runtime_reconcile_total                   counter    controller,result    reconciles; see below
+//	controller_runtime_reconcile_total                   counter    controller,result    reconciles by their result
 //	controller_runtime_reconcile_errors_total            counter    controller       reconciles that failed
 //	controller_runtime_terminal_reconcile_errors_total   counter    controller       reconciles that parked their key
 //	controller_runtime_reconcile_panics_total            counter    controller       reconciles that panicked
@@ -41,7 +41,7 @@
 //	setpoint_workqueue_delayed_keys                      gauge      controller,name  keys that have a wake-up, a backoff, or a quiet time
 //	setpoint_controller_reconciles_total                 counter    controller,outcome   reconciles by controller.Outcome, in lower case
 //	setpoint_controller_fenced_reconciles_total          counter    controller       reconciles that ended with a fenced write
-//	setpoint_controller_held_keys                        gauge      by,controller    keys that have to wait; by says why: see below
+//	setpoint_controller_held_keys                        gauge      by,controller    keys that have to wait; by says why
 //	setpoint_controller_cache_lag_seconds                gauge      controller,informer  time from a write until the cache shows it
 //	setpoint_controller_unmapped_objects                 gauge      controller       objects whose mapping to keys has failed
 //	setpoint_controller_paused                           gauge      controller       1 between Pause and Resume
@@ -75,28 +75,7 @@
 //	setpoint_manager_parts                               gauge      kind,state       parts and sources
 //	setpoint_manager_part_restarts_total                 counter    kind,part        restarts after failures
 //
-// The results of controller_runtime_reconcile_total are
-//
-//	success        Succeeded
-//	requeue_after  Succeeded with a RequeueAfter, and Unfinished
-//	requeue        Superseded and Canceled, which are reconciled again without a delay
-//	error          Failed, TimedOut, Panicked, and Parked
-//
-// The label "by" has the reasons of controller.Stats.HeldBy: "pause", "drain", "cache" and the name of an informer, or
-// "expectations" and a name.
-//
-// The label "name" of a lease is its key. Leases of slots have no leader_election_master_status; for them,
-// setpoint_lease_left_seconds is that of the slot whose lease ends first. It is missing while nothing is led. Other gauges may be
-// missing too, as long as there is nothing to measure: setpoint_informer_silent_seconds before the first list, and
-// setpoint_controller_cache_lag_seconds before the first write. A cache lag is measured at writes that reconciles make through a
-// store.Store; controller.Stats.CacheLag says how.
-//
-// setpoint_store metrics are those of the stores that informers read, and of stores that were added. A program that writes through
-// another Store of the same kind adds it, or looks at setpoint_controller_fenced_reconciles_total.
-//
-// setpoint_feature_enabled is kubernetes_feature_enabled of component-base, for the gates that were added. The stages are ALPHA, BETA,
-// DEPRECATED, and, for a feature that is generally available, no text. Removed features have no series. If several sets of gates
-// have a feature of one name and stage, the series is 1 if one of them has enabled it.
+// docs/metrics.md in the repository says what the results and other labels are, and when a series is missing.
 //
 // # Guarantees
 //
@@ -108,14 +87,4 @@
 //  4. A scrape holds the lock of a queue for a time that does not depend on the number of keys. With groups, it takes the lock
 //     several times.
 //  5. A counter decreases only when a part of its name is removed.
-//
-// # Costs
-//
-// The parts count whether or not somebody reads. A scrape takes some microseconds for each part.
-//
-// # Differences from controller-runtime
-//
-// workqueue_depth has no label priority, histograms have no native buckets, and there are no leader_election_slowpath_total, no
-// controller_runtime_reconcile_timeouts_total (setpoint_controller_reconciles_total has outcome="timedout"), and no metrics of the
-// process, for which client_golang has collectors.
 package prometheus

@@ -28,15 +28,22 @@ type Config struct {
 
 	// History is the number of revisions to keep, at least. If it is set, writes of the Backend compact the cluster: also what
 	// other programs store in it. If processes differ, the smallest number counts. Zero leaves compaction to the
-	// cluster: see --auto-compaction-retention of etcd.
+	// cluster: see --auto-compaction-retention of etcd. Choose that for a cluster that other programs share.
+	//
+	// Tombstones stay as keys for at least as long as the history. A process that writes deletes them step by step later, about
+	// one compaction after they have left the history. Each deletion costs the space of the last state until then.
 	History int
 
 	// Poll is how often a watch asks the server how far it has come, to tell it to readers who wait for a version. After a write
 	// of the same Backend the watch asks at once. At most 2.5 s are used. Defaults to 1 s.
+	//
+	// A watch that begins in the past gets its first change after up to 100 ms, and then at most 10,000 changes per second: etcd
+	// reads the history ten times a second, and 1,000 revisions each time.
 	Poll time.Duration
 
-	// MaxRequestBytes is the value of --max-request-bytes of the servers. A record has to be smaller: see the section on limits.
-	// At least 256 KiB. Defaults to 1.5 MiB, as it does in etcd.
+	// MaxRequestBytes is the value of --max-request-bytes of the servers. At least 256 KiB. Defaults to 1.5 MiB, as it does in
+	// etcd. A larger record is refused with backend.ErrTooLarge. A record has 32 KiB less than the limit, and a value that changes
+	// has to leave 64 KiB more, so that every object can be deleted.
 	MaxRequestBytes int
 
 	// Existing makes Open return an error if the layout key of the prefix is missing, instead of writing it. Set it in programs

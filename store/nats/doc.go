@@ -20,11 +20,11 @@
 //     race, the server refuses one of them, which reads and decides again.
 //  4. A watch reports every change in order; it skips no intermediate state. The server pushes changes. If a consumer of the
 //     server is lost or stuck, or messages are lost on the way, the watch notices and goes on with another consumer.
-//  5. All pages of a list show one version: see Lists.
+//  5. All pages of a list show one version.
 //  6. Every process refuses a write with a stale term, with backend.ErrFenced. The term is compared and
 //     recorded in the same atomic publish as the write.
 //  7. Where changes are missing, a watch ends with backend.ErrExpired: the history was trimmed or the stream was purged, was
-//     created again, or has not reached the version. See History.
+//     created again, or has not reached the version.
 //  8. Open refuses a server that is older than 2.12, which has no atomic publishes, and a stream that is limited in a way that
 //     would remove objects. A watch and a list notice if such a limit is set later.
 //
@@ -35,71 +35,17 @@
 //
 // # Durability
 //
-// A server that is killed with SIGKILL loses no acknowledged write: it has handed it to the operating system. When the machine
-// loses its power, a server with default settings loses the writes of up to the last two minutes (sync_interval). Two settings
-// prevent that: sync_interval: always, which costs an fsync for each write, or a stream with three replicas on machines that do
-// not fail together.
+// A server that is killed with SIGKILL loses no acknowledged write. When the machine loses its power, a server with default settings
+// loses the writes of up to the last two minutes. To prevent that, set sync_interval: always, which costs an fsync for each write, or
+// use a stream with three replicas on machines that do not fail together.
 //
-// When acknowledged writes are lost in this way, the sequence goes back. A watch that has seen a lost version ends with
-// backend.ErrExpired if the stream is still behind it. If other writes have reached that version by then, nothing can tell the
-// difference: restart the processes. The same holds after a restore of a backup.
+// docs/backends.md in the repository says how to operate NATS: after acknowledged writes were lost, when an acknowledgment is lost, in
+// a partition, and with a full disk. It lists the faults that the tests repeat.
 //
-// A server whose disk is full refuses writes, also when there is space again: restart it then. While four writers in two processes
-// wrote and an informer watched, the tests filled the disk and restarted the server 100 times (34,752 acknowledged writes), and
-// moved the clock of the server by an hour 100 times (3,952). No acknowledged write was lost, the cache equaled the store, and
-// the handler received every deletion. docs/backends.md in the repository lists the other faults.
+// # Subjects and history
 //
-// # A write whose acknowledgment is lost
-//
-// The write may have been applied: the error does not say. When the caller repeats it under the same store.RequestID, the
-// engine finds the id in the object and does not apply the write again. Without an id, the comparison of versions refuses the
-// second one with store.ErrConflict. The backend sends no Nats-Msg-Id: the server would forget it after the duplicate window,
-// and it could not tell the caller what was stored.
-//
-// A client that is reconnecting buffers what it publishes. So a write whose call has returned an error may still be applied a
-// moment later, unless another write of the key, or a greater term, has come first. Connect with natsgo.ReconnectBufSize(-1) if
-// your code would rather have the error at once.
-//
-// # What a partition does
-//
-// The side without the majority of the replicas accepts no writes. Its former leader of the stream may answer reads for some
-// seconds more, until it has noticed that the majority is gone: a client on that side can read stale state. It cannot write based
-// on that state, because the majority compares every write. Watches on the cut-off side fall silent or
-// end with an error; an informer resumes.
-//
-// # Lists
-//
-// A stream has no snapshots. A list is one nevertheless:
-//
-//  1. It creates a consumer that delivers the last message of each key, as of some sequence S, and everything after S.
-//  2. Then it asks the leader how far the stream is, V, and after that for the last message of the kind, K. So every message of
-//     the kind up to V is at or before K. The version of the list is the greater one of V and K.
-//  3. It reads until K was delivered, and ignores what is after the version. A key that is overwritten during the list
-//     was delivered as of S and is delivered again, so the list has its last state up to the version.
-//  4. Only a removal could hide a state: a message after S that was superseded or was a tombstone, and was trimmed before it was
-//     read. Nothing above the horizon of the history is ever trimmed. So the list asks for the horizon at the end,
-//     and begins again unless the horizon is below S. It knows that S is at least the sequence of the mark that the consumer
-//     has delivered first.
-//
-// # Subjects
-//
-// The stream "setpoint" has the subjects setpoint.>: setpoint.o.KIND.KEY for objects, setpoint.f.LEASE for terms,
-// setpoint.c.LEASE for their comparisons, and setpoint.h for the mark of the history. A byte of a name that means something
-// in a subject, is not printable or is not ASCII becomes =XX. Publish nothing there yourself, and purge nothing: a key that is
-// purged by hand disappears without a change, and caches keep it until informer.Informer.Reset is called. A purge of the
-// whole stream is noticed.
-//
-// # History
-//
-// The stream keeps the last [Config.History] sequences, and removes what was superseded or deleted before. A fenced write has
-// two sequences, so with fenced writes these are fewer changes. A watch that resumes later ends with backend.ErrExpired,
-// and its informer lists again. The stream keeps deletions for as long. Writers trim the history: about every 500th write takes
-// some tens of milliseconds longer. The mark announces each removal at least five seconds
-// before it happens. A watch that has read the mark may rely on it for half of that time, so it need not ask before each change.
-//
-// A new stream begins at the microseconds since 1970. So a stream that was deleted and is created again has no version of the
-// one before, and every watch that comes with an old version ends with backend.ErrExpired. This needs a clock that was
-// not set back in between.
+// The stream "setpoint" has the subjects setpoint.>, see [Config.Stream]. Publish nothing there yourself, and purge nothing. It keeps
+// the last [Config.History] sequences. A watch that resumes later ends with backend.ErrExpired, and its informer lists again.
 //
 // # Limits and cost
 //

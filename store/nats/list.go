@@ -20,7 +20,17 @@ const (
 // errMoved says that the history of a list was trimmed while it was read.
 var errMoved = errors.New("the history was trimmed while the list was read")
 
-// List implements [backend.Backend].
+// List implements [backend.Backend]. A stream has no snapshots. A list is one nevertheless:
+//
+//  1. It creates a consumer that delivers the last message of each key, as of some sequence S, and everything after S.
+//  2. Then it asks the leader how far the stream is, V, and after that for the last message of the kind, K. So every message of
+//     the kind up to V is at or before K. The version of the list is the greater one of V and K.
+//  3. It reads until K was delivered, and ignores what is after the version. A key that is overwritten during the list
+//     was delivered as of S and is delivered again, so the list has its last state up to the version.
+//  4. Only a removal could hide a state: a message after S that was superseded or was a tombstone, and was trimmed before it was
+//     read. Nothing above the horizon of the history is ever trimmed. So the list asks for the horizon at the end,
+//     and begins again unless the horizon is below S. It knows that S is at least the sequence of the mark that the consumer
+//     has delivered first.
 func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
 	return func(yield func(backend.Page, error) bool) {
 		if err := b.list(ctx, kind, q, func(p backend.Page) bool { return yield(p, nil) }); err != nil {

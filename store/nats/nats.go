@@ -18,10 +18,24 @@ import (
 type Config struct {
 	// Stream is the name of the stream, and the first token of all its subjects. It consists of letters, digits, - and _, up to
 	// 64 of them. Defaults to "setpoint".
+	//
+	// The subjects are setpoint.o.KIND.KEY for objects, setpoint.f.LEASE for terms, setpoint.c.LEASE for their comparisons, and
+	// setpoint.h for the mark of the history. A byte of a name that means something in a subject, is not printable or is not ASCII
+	// becomes =XX. A key that is purged by hand disappears without a change, and caches keep it until informer.Informer.Reset is
+	// called. A purge of the whole stream is noticed.
+	//
+	// A new stream begins at the microseconds since 1970. So a stream that was deleted and is created again has no version of the
+	// one before, and every watch that comes with an old version ends with backend.ErrExpired. This needs a clock that was not
+	// set back in between.
 	Stream string
 
 	// History is the number of changes that the stream remembers, over all kinds, for watches that resume. If processes
 	// differ, each trims to its own number. Defaults to 100,000.
+	//
+	// The stream keeps as many sequences, and removes what was superseded or deleted before. A fenced write has two sequences, so
+	// with fenced writes these are fewer changes. The stream keeps deletions for as long. Writers trim the history: about every
+	// 500th write takes some tens of milliseconds longer. The mark of the history announces each removal at least five seconds
+	// before it happens. A watch that has read the mark may rely on it for half of that time, so it need not ask before each change.
 	History int
 
 	// Poll is how often a watch asks the server how far the stream is. Changes of the watched kind do not wait for it; bookmarks
