@@ -136,7 +136,6 @@ type recorderView struct {
 type eventView struct {
 	Kind    string    `json:"kind"`
 	Key     string    `json:"key"`
-	Link    string    `json:"link,omitempty"`
 	Type    string    `json:"type"`
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`

@@ -3,9 +3,9 @@
 (() => {
   const live = document.getElementById("live");
   const feed = document.getElementById("feed");
-  const params = new URLSearchParams(location.search);
-  params.set("format", "events");
-  const source = new EventSource("?" + params);
+  // As the server has written it: URLSearchParams would change a key whose bytes are no text, and so follow another one.
+  const events = location.search + (location.search ? "&" : "?") + "format=events";
+  let source = null;
   let waiting = null;
 
   const say = (text, state) => {
@@ -30,15 +30,31 @@
       e.scrollTop = top[i] || 0;
     });
   };
-  source.onmessage = (event) => {
-    waiting = event.data;
-    show();
+  const listen = () => {
+    source = new EventSource(events);
+    source.onmessage = (event) => {
+      waiting = event.data;
+      show();
+    };
+    source.onopen = () => say("live", "good");
+    source.onerror = () => {
+      if (source.readyState === EventSource.CLOSED) say("ended", "bad");
+      else say("connecting", "warn");
+    };
   };
-  source.onopen = () => say("live", "good");
-  source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) say("ended", "bad");
-    else if (document.visibilityState === "visible") say("connecting", "warn");
+  // A tab that nobody sees has no stream: it would cost the program something, and keep other tabs from loading, since a browser opens
+  // six connections to a server.
+  const follow = () => {
+    if (document.visibilityState === "visible") {
+      if (source === null) listen();
+    } else if (source !== null) {
+      source.close();
+      source = null;
+      say("paused", "");
+    }
   };
+  document.addEventListener("visibilitychange", follow);
+  follow();
   document.addEventListener("selectionchange", show);
   live.addEventListener("focusout", () => setTimeout(show));
 })();

@@ -1,0 +1,15 @@
+module github.com/setpoint-go/setpoint/debug/browsertest
+
+go 1.26.0
+
+require (
+	github.com/setpoint-go/setpoint v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
+)
+
+require (
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/time v0.15.0 // indirect
+)
+
+replace github.com/setpoint-go/setpoint => ../../
