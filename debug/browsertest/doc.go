@@ -1,8 +1,8 @@
 // Package browsertest shows the live page in a headless Chromium: the tests do, and the command screenshots, which takes the pictures
 // of the documentation. It speaks the DevTools protocol over a pipe.
 //
-//	go test ./debug/browsertest                                 # every page, in light, dark, and on a phone
-//	go run ./debug/browsertest/screenshots -dir docs/pictures   # the pictures
+//	go test ./debug/browsertest                                           # every page, in light, dark, and on a phone
+//	go run -trimpath ./debug/browsertest/screenshots -dir docs/pictures   # the pictures
 //
 // It is a module of its own, so that the tests of the library need no browser. It is for tests only. Without Chromium, a test is
 // skipped, but not where the variable CI is set.
