@@ -118,6 +118,7 @@ type Pager[T any] interface {
 // It returns an error if the pages have different versions, or if there is no page.
 func Collect[T any](pages iter.Seq2[List[T], error]) (List[T], error) {
 	var whole List[T]
+	var items [][]T // of the pages; copied once, when their number is known
 	n := 0
 	for page, err := range pages {
 		if err != nil {
@@ -128,15 +129,18 @@ func Collect[T any](pages iter.Seq2[List[T], error]) (List[T], error) {
 		}
 		n++
 		whole.Version = page.Version
-		if whole.Items == nil {
-			whole.Items = slices.Clip(page.Items) // usually there is one page; clipped, so that the next one is not written into it
-		} else {
-			whole.Items = append(whole.Items, page.Items...)
+		if len(items) == 0 || len(page.Items) > 0 {
+			items = append(items, page.Items)
 		}
 		whole.Unread = append(whole.Unread, page.Unread...)
 	}
-	if n == 0 {
+	switch {
+	case n == 0:
 		return List[T]{}, fmt.Errorf("informer: collect pages: %w", errNoPage)
+	case len(items) == 1:
+		whole.Items = slices.Clip(items[0]) // the capacity belongs to the page
+	default:
+		whole.Items = slices.Concat(items...)
 	}
 	return whole, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/internal/memdb"
+	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 )
 
 // encoded implements keeper: it keeps encoded values in any backend.
@@ -182,6 +183,15 @@ type meta struct {
 	Trace      string     `json:"trace,omitempty"`
 }
 
+// decode fills m, which must be zero, with the envelope in b.
+func (m *meta) decode(b []byte) error {
+	if e, ok := strictjson.DecodeEnvelope(b); ok {
+		m.UID, m.Generation, m.Created, m.New = e.UID, e.Generation, e.Created, e.New
+		return nil
+	}
+	return json.Unmarshal(b, m)
+}
+
 // decodeError is an ErrDecode with the version of the record.
 type decodeError struct {
 	version informer.Version
@@ -208,7 +218,7 @@ func (c *codec[T]) read(st *state[T], r *backend.Record) error {
 	st.Kind, st.Key, st.Version, st.Labels = c.kind, r.Key, r.Version, copyOfMap(r.Labels)
 	st.deleted, st.before, st.raw = r.Deleted, r.Before, r.Value
 	var m meta
-	if err := json.Unmarshal(r.Meta, &m); err != nil {
+	if err := m.decode(r.Meta); err != nil {
 		return &decodeError{r.Version, fmt.Errorf("its envelope: %w", err)}
 	}
 	st.UID, st.Generation, st.Owners, st.Finalizers = m.UID, m.Generation, copyOfList(m.Owners), copyOfList(m.Finalizers)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -80,22 +81,27 @@ func (b *Backend) get(ctx context.Context, kind, key string) (backend.Record, er
 
 // row is the columns version, deleted, record, value. They are null in a row that has no object.
 type row struct {
-	version       *int64
-	deleted       *bool
+	version       pgtype.Int8
+	deleted       pgtype.Bool
 	record, value []byte
 }
 
 func (r *row) columns() []any { return []any{&r.version, &r.deleted, &r.record, &r.value} }
 
+// shared is columns for a row that is decoded before the next one is read: the record is not copied.
+func (r *row) shared() []any {
+	return []any{&r.version, &r.deleted, (*pgtype.DriverBytes)(&r.record), &r.value}
+}
+
 // there reports whether the row has an object.
-func (r *row) there() bool { return r.version != nil }
+func (r *row) there() bool { return r.version.Valid }
 
 // decode returns the record of the row. The value has a column of its own, for SQL to read.
 func (r *row) decode(key string) (rec backend.Record, err error) {
 	if err := rec.UnmarshalBinary(r.record); err != nil {
-		return rec, fmt.Errorf("the record of version %d: %w", *r.version, err)
+		return rec, fmt.Errorf("the record of version %d: %w", r.version.Int64, err)
 	}
-	rec.Key, rec.Version, rec.Deleted, rec.Value = key, informer.Version(*r.version), *r.deleted, r.value
+	rec.Key, rec.Version, rec.Deleted, rec.Value = key, informer.Version(r.version.Int64), r.deleted.Bool, r.value
 	return rec, nil
 }
 

@@ -43,16 +43,17 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 		return err
 	}
 	after := "" // no key is empty
+	n := 0      // rows of a page
 	for {
-		page := backend.Page{Version: informer.Version(version)}
-		n := 0
+		page := backend.Page{Version: informer.Version(version), Records: make([]backend.Record, 0, n)}
+		n = 0
 		err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
 			rows, err := tx.Query(ctx, b.statements.list, kind, after, q.Prefix, q.Prefix, pageSize)
 			if err != nil {
 				return err
 			}
 			var object row
-			_, err = pgx.ForEachRow(rows, append([]any{&after}, object.columns()...), func() error {
+			_, err = pgx.ForEachRow(rows, append([]any{&after}, object.shared()...), func() error {
 				n++
 				r, err := object.decode(after)
 				if err != nil {
@@ -104,7 +105,7 @@ func (b *Backend) changes(
 		}
 		var key *string
 		var object row
-		_, err = pgx.ForEachRow(rows, append([]any{&version, &horizon, &lost, &key}, object.columns()...), func() error {
+		_, err = pgx.ForEachRow(rows, append([]any{&version, &horizon, &lost, &key}, object.shared()...), func() error {
 			found = true
 			if !object.there() {
 				return nil

@@ -6,4 +6,5 @@
 //     type is an interface without methods.
 //  2. [Encode] refuses a string that is not UTF-8, for which encoding/json silently writes U+FFFD.
 //  3. Each error names the field at fault.
+//  4. What [DecodeEnvelope] decodes, encoding/json decodes to the same.
 package strictjson
