@@ -1,6 +1,7 @@
 package effective_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,28 +27,51 @@ type chapter struct {
 	more []chapter // other wrong programs on the same page, and what is right instead
 }
 
-// pairs is how many pairs of faults the right program has to survive, after every single fault.
+// pairs is how many pairs of faults the right program has to survive in step mode, after every single fault.
 const pairs = 40
 
-// test checks the claims of a chapter, and that its page quotes nothing else: each block of Go stands in a file of its programs or
-// their test, and each block of text is what the kit prints.
+// test checks the claims of a chapter in each mode of the kit, and that its page quotes nothing else: each block of Go stands in a file
+// of its programs or their test, and each block of text is what the kit prints in step mode. In run mode, timelines have other lines.
 func (c chapter) test(t *testing.T) {
 	t.Helper()
-	printed := c.testPrograms(t)
-	for _, more := range c.more {
-		printed = append(printed, more.testPrograms(t)...)
+	for _, mode := range modes() {
+		t.Run(mode, func(t *testing.T) {
+			printed := c.testPrograms(t, mode)
+			for _, more := range c.more {
+				printed = append(printed, more.testPrograms(t, mode)...)
+			}
+			if mode == "step" {
+				c.testPage(t, printed)
+			}
+		})
 	}
-	c.testPage(t, printed)
+}
+
+// modes are both, or the one that the flag of the kit asks for.
+func modes() []string {
+	if asked := flag.Lookup("simtest.mode").Value.String(); asked != "" {
+		return []string{strings.ToLower(asked)}
+	}
+	return []string{"step", "run"}
+}
+
+// in returns a world in a mode.
+func in(mode string, world func() simtest.World) func() simtest.World {
+	return func() simtest.World {
+		w := world()
+		w.Mode = mode
+		return w
+	}
 }
 
 // testPrograms checks that the wrong program fails as it should and that the right one does not, and returns what the kit prints.
-func (c chapter) testPrograms(t *testing.T) (printed []string) {
+func (c chapter) testPrograms(t *testing.T, mode string) (printed []string) {
 	t.Helper()
-	wrong := simtest.Explore(t, func() simtest.World {
+	wrong := simtest.Explore(t, in(mode, func() simtest.World {
 		w := c.wrong()
 		w.Pairs = -1 // one fault is enough
 		return w
-	})
+	}))
 	found := false
 	for _, f := range wrong.Failures {
 		t.Logf("%s: %s", f.Rule, f.Plan)
@@ -62,18 +86,20 @@ func (c chapter) testPrograms(t *testing.T) (printed []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := simtest.Replay(t, c.wrong, plan)
+		f := simtest.Replay(t, in(mode, c.wrong), plan)
 		if f == nil {
 			t.Errorf("the wrong program survives the plan %q", text)
 			continue
 		}
 		printed = append(printed, f.String())
 	}
-	right := simtest.Explore(t, func() simtest.World {
+	right := simtest.Explore(t, in(mode, func() simtest.World {
 		w := c.right()
-		w.Pairs = pairs
+		if w.Pairs = pairs; mode == "run" {
+			w.Pairs = -1
+		}
 		return w
-	})
+	}))
 	for _, f := range right.Failures {
 		t.Errorf("the right program is not silent: %s", f)
 	}
