@@ -62,6 +62,18 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 		`		p.freeze("", at)`, "", "TestEachFaultDoesWhatItSays",
 	},
 	{
+		"no controller begins last", "sim/process.go",
+		`return p.cold != "" && p.watches(l, p.cold)`, "return false && p.watches(l, p.cold)", "TestAMapThatIsEmptyAfterARestartIsFound",
+	},
+	{
+		"a controller that begins last is left behind when time passes", "sim/calls.go",
+		"r.Turn() || r.warm()", "r.Turn()", "TestAColdStartTakesNoTime",
+	},
+	{
+		"a part in the background does not wait for the caches", "step/step.go",
+		"if stageOf(part.Background) == manager.Outer {", "if true {", "TestAPartInTheBackgroundStartsWithCachesThatHaveSynced",
+	},
+	{
 		"a gap has no new list", "view/view.go",
 		"v.frozen, v.expire, v.gap = false, true, false", "v.frozen, v.expire, v.gap = false, false, false", "TestAGapMergesTheChangesOfAnObject",
 	},

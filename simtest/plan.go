@@ -30,6 +30,8 @@ func ParsePlan(text string) (Plan, error) {
 //	lose-lease    the process loses its lease and does not know; a new one takes over; both go on until the old one notices: 10 s
 //	              later, or after the next step of the user
 //	late          the process ends while an effect is on its way, which arrives when a new one has taken over
+//	cold          as crash-after; of the new process, the controllers that watch a kind begin when nothing else is left to do: what they
+//	              fill, such as a map, is empty while the others act
 //	lag           from this write on the caches of a kind hear nothing, until nothing else is left to do
 //	travel        as crash-after; the caches of the new process begin in the past, and then catch up
 //	gap           a watch breaks between two changes of an object, and a new list merges them
@@ -48,7 +50,7 @@ type Fault struct {
 	Op, Object string
 	Nth        int
 
-	// Kind is the kind whose caches lag.
+	// Kind is the kind whose caches lag, or whose controllers begin last.
 	Kind string
 
 	// N is how many commits the caches go back by travel, the last change that a gap merges, and, for a late effect, how many

@@ -47,6 +47,7 @@ const (
 	Zombie      = "zombie"       // the process hangs; a new one takes over; then the old one finishes its reconcile
 	LoseLease   = "lose-lease"   // the process loses its lease and does not know; a new one takes over; both go on
 	Late        = "late"         // the process ends while an effect is on its way, which arrives when a new one has taken over
+	Cold        = "cold"         // as crash-after; of the new process, the controllers that watch a kind begin last
 	Lag         = "lag"          // from this write on the caches of a kind hear nothing, until nothing else is left to do
 	Travel      = "travel"       // as crash-after; the caches of the new process begin in the past, and then catch up
 	Gap         = "gap"          // a watch breaks between two changes of an object, and a new list merges them
@@ -66,7 +67,7 @@ type Fault struct {
 	Op, Object string
 	Nth        int
 
-	// Kind is the kind whose caches lag.
+	// Kind is the kind whose caches lag, or whose controllers begin last.
 	Kind string
 
 	// N is how many commits the caches go back by Travel, the last change that a Gap merges, and, for a Late effect, how many
@@ -94,7 +95,7 @@ func (f Fault) String() string {
 		words = append(words, "back", strconv.Itoa(f.N))
 	case Late:
 		words = append(words, "by", strconv.Itoa(f.N))
-	case Lag:
+	case Lag, Cold:
 		words = append(words, "of", quote(f.Kind))
 	}
 	return f.Do + "(" + strings.Join(words, " ") + ")"
@@ -168,7 +169,7 @@ var forms = map[string]string{
 	CrashBefore: "s o x # n", CrashAfter: "s o x # n", Down: "s o x # n", LoseRequest: "s o x # n", LoseReply: "s o x # n",
 	Conflict: "s o x # n", Slow: "s o x # n", Pause: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n",
 	Late: "s o x # n by m", ReadFails: "s o x # n",
-	Lag: "s o x # n of k", Travel: "s o x # n back m", Gap: "s x # n to m", Restart: "s step # n",
+	Lag: "s o x # n of k", Cold: "s o x # n of k", Travel: "s o x # n back m", Gap: "s x # n to m", Restart: "s step # n",
 	Skip: "step # n",
 }
 

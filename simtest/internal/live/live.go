@@ -46,7 +46,7 @@ func (d *Driver) Work() bool {
 			continue
 		}
 		for _, l := range p.Loops {
-			if !l.Waits() {
+			if p.IsCold(l) || !l.Waits() {
 				continue
 			}
 			before := l.Begun()

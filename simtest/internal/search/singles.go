@@ -71,6 +71,9 @@ func faultsAt(r *sim.Run, i int) (all []Single) {
 		lag := add(fault.Lag)
 		lag.Kind, lag.Like = kind, lagLike(r, i, kind)
 	}
+	for _, kind := range s.Partly() {
+		add(fault.Cold).Kind = kind
+	}
 	// The past begins right before each change that the system can see, the last of which is the write itself.
 	now := p.Before
 	if p.Op != "effect" {

@@ -12,7 +12,7 @@ import (
 // unmet returns why faults of the plan of a run have not happened. With gone, it is because of a name that the world does not have.
 func unmet(r *sim.Run) (why []string, gone bool) {
 	for i, f := range r.Plan {
-		if r.Hit(i) && f.Do != fault.Lag { // of a kind that no cache holds
+		if r.Hit(i) && f.Kind == "" { // no cache may hold the kind
 			continue
 		}
 		text, g := unmetFault(r, f)
@@ -42,9 +42,9 @@ func unmetFault(r *sim.Run, f fault.Fault) (why string, gone bool) {
 		return fmt.Sprintf("there is no system %q, only %s", f.System, strings.Join(names, ", ")), true
 	case f.Do == fault.Restart:
 		return "the system was down", false
-	case f.Do == fault.Lag && !slices.Contains(s.Kinds, f.Kind):
+	case f.Kind != "" && !slices.Contains(s.Kinds, f.Kind):
 		return fmt.Sprintf("%s has no cache of the kind %q", s.Name, f.Kind), true
-	case f.Do == fault.Lag && r.Hit(slices.Index(r.Plan, f)):
+	case f.Kind != "" && r.Hit(slices.Index(r.Plan, f)):
 		return "", false
 	case f.Do == fault.Gap:
 		kind, _, _ := strings.Cut(f.Object, "/")

@@ -57,7 +57,7 @@ func (p *Process) after(f *fault.Fault, err error) error {
 		return err
 	}
 	switch f.Do {
-	case fault.CrashAfter, fault.Down, fault.Travel:
+	case fault.CrashAfter, fault.Down, fault.Travel, fault.Cold:
 		p.Die("CRASH")
 		runtime.Goexit()
 	case fault.LoseReply:

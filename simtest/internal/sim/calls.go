@@ -114,7 +114,7 @@ func (r *Run) park(h *held) {
 		p.Note("FAULT the call takes %v", takes)
 	}
 	for end := time.Now().Add(takes); !r.Failed(); {
-		for r.Turn() {
+		for r.Turn() || r.warm() {
 		}
 		next := r.next()
 		if next.IsZero() || !next.Before(end) || !next.After(time.Now()) {

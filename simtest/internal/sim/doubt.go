@@ -137,6 +137,9 @@ func guarded(have backend.Record, decide backend.Decide) bool {
 // unfair returns why what happens now needs a fault that lasts longer than real ones do. It is empty if that is not so.
 func (r *Run) unfair() string {
 	for p := range r.Processes() {
+		if text := p.unfair(); text != "" {
+			return text
+		}
 		for _, v := range p.Views {
 			if text := v.Unfair(); text != "" {
 				return text
@@ -152,6 +155,7 @@ func (r *Run) calm() {
 	r.reconciles, r.commits = 0, 0
 	r.mu.Unlock()
 	for p := range r.Processes() {
+		p.since = 0
 		for _, v := range p.Views {
 			v.Calm()
 		}

@@ -9,11 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/simtest/internal/part"
 	"github.com/setpoint-go/setpoint/simtest/internal/rule"
 	"github.com/setpoint-go/setpoint/simtest/internal/view"
 )
+
+// fairReconciles is how many reconciles a controller may come after. More is unfair: real ones begin in the end.
+const fairReconciles = 100
 
 // Program is a [System] in one run, with its processes.
 type Program struct {
@@ -21,12 +25,14 @@ type Program struct {
 	Kinds []string // that its caches hold
 
 	run     *Run
-	p       *Process   // nil while it is down
+	p       *Process // nil while it is down
+	first   *Process
 	former  []*Process // that have lost their lease and do not know, in the order in which they did
 	started int        // processes
 	counts  map[call]int
-	down    bool // until the next step of the user
-	travel  int  // how many commits the next process begins in the past
+	down    bool   // until the next step of the user
+	travel  int    // how many commits the next process begins in the past
+	cold    string // the kind whose controllers begin last in the next process
 }
 
 func newProgram(r *Run, s System) *Program {
@@ -52,6 +58,8 @@ type Process struct {
 	inFlight atomic.Bool // a reconcile is
 	zombie   bool        // another process has taken over: it ends with the reconcile in flight
 	stopping bool        // it was told to stop
+	cold     string      // the kind whose controllers have not begun
+	since    int         // of a process that is cold: Reconciles of the run when it started
 	held     chan *held  // calls of a reconcile in flight that a fault has hit, for who waits for it
 }
 
@@ -61,6 +69,9 @@ func (s *Program) NewProcess(live func(*Process) Life) *Process {
 	p := &Process{Run: s.run, Program: s, Name: fmt.Sprintf("%s.%d", s.Name, s.started), term: uint64(s.started)}
 	p.Context, p.cancel = context.WithCancelCause(context.Background())
 	p.life = live(p)
+	if s.first == nil {
+		s.first = p
+	}
 	return p
 }
 
@@ -77,13 +88,18 @@ func (r *Run) start(s *Program) {
 		return
 	}
 	synctest.Wait()
+	if s.travel == 0 && s.cold == "" && s.started > 1 {
+		p.Note("starts")
+	}
 	if s.travel > 0 {
 		at := r.DB.Version() - min(informer.Version(s.travel), r.DB.Version())
 		s.travel = 0
 		p.Note("FAULT it starts, and its caches begin at version %d", at)
 		p.freeze("", at)
-	} else if s.started > 1 {
-		p.Note("starts")
+	}
+	if s.cold != "" {
+		p.cold, s.cold, p.since = s.cold, "", r.reconciles
+		p.Note("FAULT it starts, and its controllers of %s begin last", p.cold)
 	}
 	p.life.Begin()
 }
@@ -193,4 +209,51 @@ func (s *Program) replace() bool {
 		return true
 	}
 	return false
+}
+
+// IsCold reports whether a controller of the process has not begun: a fault says that those of its kind begin last.
+func (p *Process) IsCold(l part.Loop) bool { return p.cold != "" && p.watches(l, p.cold) }
+
+// watches reports whether a cache of a kind is an input of a controller.
+func (p *Process) watches(l part.Loop, kind string) bool {
+	sources := l.Sources()
+	return slices.ContainsFunc(p.Views, func(v *view.View) bool {
+		return v.Kind() == kind && slices.ContainsFunc(sources, func(s controller.Source) bool { return v.Of(s) })
+	})
+}
+
+// warm has all controllers begin that have not. It returns false if there was none.
+func (r *Run) warm() (did bool) {
+	for p := range r.Processes() {
+		if p.cold == "" {
+			continue
+		}
+		p.Note("its controllers of %s begin", p.cold)
+		p.cold, did = "", true
+	}
+	return did
+}
+
+// unfair returns why other controllers of the process go first for longer than real ones do, or empty.
+func (p *Process) unfair() string {
+	if n := p.Run.reconciles - p.since; p.cold != "" && n > fairReconciles {
+		return fmt.Sprintf("only while the controllers of %s by %s have not begun, by then for %d reconciles", p.cold, p.Name, n)
+	}
+	return ""
+}
+
+// Partly returns the kinds of which a cache is an input of some controllers of the system, and not of others.
+func (s *Program) Partly() (kinds []string) {
+	for _, kind := range s.Kinds {
+		watch := 0
+		for _, l := range s.first.Loops {
+			if s.first.watches(l, kind) {
+				watch++
+			}
+		}
+		if 0 < watch && watch < len(s.first.Loops) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }

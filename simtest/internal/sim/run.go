@@ -239,6 +239,8 @@ func (r *Run) at(p *Process, pos Position) *fault.Fault {
 		p.Program.down = true
 	case hit.Do == fault.Travel:
 		p.Program.travel = hit.N
+	case hit.Do == fault.Cold:
+		p.Program.cold = hit.Kind
 	}
 	return hit
 }
@@ -403,8 +405,11 @@ func (r *Run) Turn() bool {
 	return r.driver.Work()
 }
 
-// thaw ends a lag, and with all a gap too: the change that ends it has not come. It returns false if there was none.
+// thaw ends a lag, or a cold start, and with all a gap too: the change that ends it has not come. It returns false if there was none.
 func (r *Run) thaw(all bool) bool {
+	if r.warm() {
+		return true
+	}
 	for p := range r.Processes() {
 		var did bool
 		for _, v := range p.Views {

@@ -40,6 +40,9 @@ func (d *Driver) Work() bool {
 			continue
 		}
 		for _, l := range p.Loops {
+			if p.IsCold(l) {
+				continue
+			}
 			for _, key := range l.Ready() {
 				if over, again := d.run.Count(p, 1); over {
 					return again
@@ -63,6 +66,7 @@ type life struct {
 	depose     func(why error) // ends the leadership; nil without a lease
 	ends       []func()        // in the order of the parts
 	background int             // parts that run in the background
+	waiting    []manager.Part  // of those, the ones that wait until the caches have synced
 }
 
 // Join implements [sim.Life].
@@ -78,7 +82,13 @@ func (l *life) Join(parts []part.Part) error {
 func (l *life) join(part part.Part) error {
 	switch {
 	case part.Background != nil:
-		l.runInBackground(part.Background)
+		l.background++
+		l.p.Run.Concurrent = true
+		if stageOf(part.Background) == manager.Outer {
+			l.runInBackground(part.Background)
+		} else {
+			l.waiting = append(l.waiting, part.Background)
+		}
 		return nil
 	case part.Cache != nil:
 		return l.watch(part.Cache)
@@ -119,13 +129,19 @@ func (l *life) watch(in any) error {
 // background marks the context of a part in the background.
 type background struct{}
 
+// stageOf returns the stage of a part, as the manager knows it.
+func stageOf(part manager.Part) manager.Stage {
+	if s, ok := part.(interface{ Stage() manager.Stage }); ok {
+		return s.Stage()
+	}
+	return manager.Leading
+}
+
 func (l *life) runInBackground(part manager.Part) {
 	ctx := l.base
-	if s, ok := part.(interface{ Stage() manager.Stage }); !ok || s.Stage() == manager.Leading {
+	if stageOf(part) == manager.Leading {
 		ctx = l.p.Context
 	}
-	l.background++
-	l.p.Run.Concurrent = true
 	ended := make(chan struct{})
 	// Ends with its context, or when it makes a call after the end of the process. The end of the process waits for it.
 	go func() {
@@ -153,6 +169,12 @@ func (l *life) Deliver() (did bool) {
 			did = true
 		}
 		did = apply(v) || did
+	}
+	if waiting := l.waiting; !did && len(waiting) > 0 && !p.Dead() && !p.Zombie() {
+		l.waiting, did = nil, true
+		for _, part := range waiting {
+			l.runInBackground(part)
+		}
 	}
 	return did
 }
