@@ -43,7 +43,7 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 	},
 	{
 		"a zombie shares the term", "sim/process.go",
-		"uint64(s.started)", "1", "TestALeaseFencesTheProcessThatHung",
+		"term: s.terms}", "term: 1}", "TestALeaseFencesTheProcessThatHung",
 	},
 	{
 		"terms are not compared", "database/database.go",
@@ -90,6 +90,19 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 		"			err = c.call()", "", "TestACallOfAFormerLeaderCanArriveAfterTheCleanup",
 	},
 	{
+		"a leader that leads again has its former term", "sim/leader.go",
+		"	s.terms++\n", "", "TestALeaderLeadsAgainWithTheNextTerm",
+	},
+	{
+		"the call of the former term does not arrive", "sim/calls.go",
+		"		r.late = append(r.late, h.late)\n", "", "TestALeaderLeadsAgainWithTheNextTerm",
+	},
+	{
+		"a leader that leads again has forgotten its queues", "step/step.go",
+		"		disconnect, err := loop.Connect(l.p.Context)\n		if err != nil {\n			l.p.Run", "		disconnect, err := func() { _ = loop }, error(nil)\n		if err != nil {\n			l.p.Run",
+		"TestALeaderLeadsAgainWithTheNextTerm",
+	},
+	{
 		"slow takes no time", "sim/calls.go",
 		"slowness = time.Minute + 7*time.Second", "slowness = time.Nanosecond", "TestEachFaultDoesWhatItSays",
 	},
@@ -100,7 +113,7 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 	},
 	{
 		"in run mode, a former leader hears at once that it is one", "live/leases.go",
-		"if l.of.isDeposed() {", "if l.of.isDeposed() && false {",
+		"told := l.of.untold(); told != nil {", "told := l.of.untold(); told != nil && false {",
 		"TestALeaderThatLosesItsLeaseGoesOnUntilItNotices",
 	},
 }

@@ -29,6 +29,8 @@ func ParsePlan(text string) (Plan, error) {
 //	zombie        the process hangs; a new one takes over; then the old one finishes its reconcile
 //	lose-lease    the process loses its lease and does not know; a new one takes over; both go on until the old one notices: 10 s
 //	              later, or after the next step of the user
+//	regain        the process loses its lease, learns it, and stands by; when its successor ends, it leads again, with the next term and
+//	              all that it remembers; its call of the former term arrives after the next step of the user
 //	late          the process ends while an effect is on its way, which arrives when a new one has taken over
 //	cold          as crash-after; of the new process, the controllers that watch a kind begin when nothing else is left to do: what they
 //	              fill, such as a map, is empty while the others act
@@ -37,7 +39,7 @@ func ParsePlan(text string) (Plan, error) {
 //	gap           a watch breaks between two changes of an object, and a new list merges them
 //	read-fails    a read of the store fails
 //
-// The faults lose-lease and late are for systems with a Lease: each process of such a system has a leadership with the next term. In the
+// The faults lose-lease, regain, and late are for systems with a Lease: each process of such a system has a leadership with the next term. In the
 // text of a plan, skip(step#2) means that the user leaves out the second step. It makes a plan smaller, and is no fault.
 type Fault struct {
 	// Do is what goes wrong, such as "crash-after".

@@ -74,6 +74,7 @@ func TestTheSamePlanGivesTheSameRun(t *testing.T) {
 		for _, plan := range []string{
 			"crash-after(s create to/a#1)",
 			"lose-lease(s effect tell#1) gap(s from/a#1 to 2)",
+			"regain(s create to/a#1) lag(s update to/a#1 of from)",
 			"zombie(s create to/a#1) late(s effect tell#2 by 2)",
 		} {
 			t.Run(mode+" "+plan, func(t *testing.T) {

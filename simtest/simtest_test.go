@@ -503,7 +503,7 @@ func TestAPlanThatCannotBeReadIsNamed(t *testing.T) {
 
 func FuzzParsePlan(f *testing.F) {
 	f.Add("crash-after(rmq update sts/a#1)")
-	f.Add("late(s effect tell#1 by 2) lose-lease(s update to/a#1) cold(s create to/a#1 of to)")
+	f.Add("late(s effect tell#1 by 2) lose-lease(s update to/a#1) regain(s update to/a#1) cold(s create to/a#1 of to)")
 	f.Add(`lag("my system" create "pods/a b#\"#\""#2 of pods) gap(s x/y#1 to 3) restart(s step#2) travel(s effect vpc#1 back 4)`)
 	f.Fuzz(func(t *testing.T, text string) {
 		plan, err := simtest.ParsePlan(text)

@@ -46,6 +46,7 @@ const (
 	Pause       = "pause"        // the process stands still for eleven minutes before a call or a read, and everything else goes on
 	Zombie      = "zombie"       // the process hangs; a new one takes over; then the old one finishes its reconcile
 	LoseLease   = "lose-lease"   // the process loses its lease and does not know; a new one takes over; both go on
+	Regain      = "regain"       // the process loses its lease, and learns it; then it leads again; its call arrives after that
 	Late        = "late"         // the process ends while an effect is on its way, which arrives when a new one has taken over
 	Cold        = "cold"         // as crash-after; of the new process, the controllers that watch a kind begin last
 	Lag         = "lag"          // from this write on the caches of a kind hear nothing, until nothing else is left to do
@@ -167,7 +168,7 @@ func scan(text string) (words []string, after string, err error) {
 // forms are the words of each fault: s is the system, o the operation, x the object, n a number, m another, k a kind.
 var forms = map[string]string{
 	CrashBefore: "s o x # n", CrashAfter: "s o x # n", Down: "s o x # n", LoseRequest: "s o x # n", LoseReply: "s o x # n",
-	Conflict: "s o x # n", Slow: "s o x # n", Pause: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n",
+	Conflict: "s o x # n", Slow: "s o x # n", Pause: "s o x # n", Zombie: "s o x # n", LoseLease: "s o x # n", Regain: "s o x # n",
 	Late: "s o x # n by m", ReadFails: "s o x # n",
 	Lag: "s o x # n of k", Cold: "s o x # n of k", Travel: "s o x # n back m", Gap: "s x # n to m", Restart: "s step # n",
 	Skip: "step # n",

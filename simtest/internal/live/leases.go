@@ -53,9 +53,9 @@ func (l leases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 func (l leases) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		for e, err := range l.of.driver.leases.Watch(ctx, key) {
-			if l.of.isDeposed() {
+			if told := l.of.untold(); told != nil {
 				select {
-				case <-l.of.told:
+				case <-told:
 				case <-ctx.Done():
 					return
 				}

@@ -27,12 +27,12 @@ type life struct {
 	sources map[*view.View]controller.Source // as the manager runs them
 	err     error                            // of Run, when ended is closed
 	ended   chan struct{}                    // closed when Run has returned
-	told    chan struct{}                    // closed when a process that has lost its lease may know it
 
 	background int // parts that run in the background
 
 	mu sync.Mutex
 	// mu guards the following.
+	told    chan struct{}     // closed when a process that has lost its lease may know it; made anew when it leads again
 	hang    chan struct{}     // of a process that hangs; closed when it goes on
 	deposed bool              // another process has the lease
 	noted   map[string]uint64 // the last reconcile of each controller and key
@@ -207,9 +207,41 @@ func (l *life) GoOn() {
 	}
 }
 
+// untold returns what is closed when the process may know that it has lost its lease; nil if it has not lost it.
+func (l *life) untold() (told <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.deposed {
+		told = l.told
+	}
+	return told
+}
+
+// tell has the process know that it has lost its lease.
+func (l *life) tell() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.told:
+	default:
+		close(l.told)
+	}
+}
+
 // Learn implements [sim.Life].
 func (l *life) Learn() {
-	close(l.told)
+	l.tell()
+	synctest.Wait()
+}
+
+// StandsBy implements [sim.Life].
+func (l *life) StandsBy() bool { return l.manager.Stats().Stage == "standby" }
+
+// Lead implements [sim.Life]. The end of the successor has ended its lease, so the process is elected.
+func (l *life) Lead() {
+	l.mu.Lock()
+	l.deposed, l.told = false, make(chan struct{})
+	l.mu.Unlock()
 	synctest.Wait()
 }
 
@@ -252,12 +284,10 @@ func (l *life) Kill() {
 		loop.Pause()
 	}
 	l.GoOn()
-	select {
-	case <-l.told:
-	default:
-		close(l.told)
+	l.tell()
+	if !l.hasEnded() { // then it has released the lease
+		l.Depose(false)
 	}
-	l.Depose(false)
 }
 
 // End implements [sim.Life]. The end of the run waits for what is left.

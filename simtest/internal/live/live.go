@@ -42,7 +42,7 @@ func (d *Driver) Live(p *sim.Process) sim.Life {
 // Work implements [sim.Driver]: the first controller begins that has a key ready.
 func (d *Driver) Work() bool {
 	for p := range d.run.Processes() {
-		if p.Busy() || p.Dead() || p.Zombie() || p.Stopping() {
+		if p.Busy() || p.Dead() || p.Zombie() || p.Standby() || p.Stopping() {
 			continue
 		}
 		for _, l := range p.Loops {

@@ -67,6 +67,9 @@ func faultsAt(r *sim.Run, i int) (all []Single) {
 			}
 		}
 	}
+	if s.Lease != "" {
+		add(fault.Regain)
+	}
 	for _, kind := range s.Kinds {
 		lag := add(fault.Lag)
 		lag.Kind, lag.Like = kind, lagLike(r, i, kind)

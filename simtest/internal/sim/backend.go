@@ -21,8 +21,8 @@ func (p *Process) Effect(ctx context.Context, name string, fn func(context.Conte
 		return err
 	}
 	f := p.Run.at(p, Position{Op: "effect", Object: name, Write: true})
-	if f != nil && f.Do == fault.Late {
-		p.Run.delay(p, name, f.N, func() error { return fn(context.WithoutCancel(ctx)) })
+	if f != nil && (f.Do == fault.Late || f.Do == fault.Regain) {
+		return p.delay(ctx, f, name, func() error { return fn(context.WithoutCancel(ctx)) })
 	}
 	if err := p.before(ctx, f); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (p *Process) before(ctx context.Context, f *fault.Fault) error {
 		p.Note("FAULT the request is lost")
 		return ErrLost
 	case fault.Slow, fault.Pause, fault.Zombie, fault.LoseLease:
-		p.hold(ctx, f)
+		p.hold(ctx, f, nil)
 		p.enter()
 	}
 	return nil
@@ -165,47 +165,64 @@ func (g *gate) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {
 	p := (*Process)(g)
-	db := p.Run.DB
 	p.await(ctx)
 	if err := context.Cause(ctx); err != nil {
 		return backend.Record{}, err
 	}
-	var f *fault.Fault
-	for asked := false; ; asked = true {
-		if err := db.Check(fences); err != nil {
-			p.Note("refused: %s %v", database.Name(kind, key), err)
-			return backend.Record{}, err
-		}
-		have := db.Get(kind, key)
-		next, err := decide(have)
-		if err != nil {
-			p.Note("refused: %s %v", database.Name(kind, key), err)
-			return backend.Record{}, err
-		}
-		if next == nil {
-			db.Accept(fences)
-			return have, nil
-		}
-		if !asked {
-			f = p.Run.at(p, Position{Op: database.OpOf(have, *next), Object: database.Name(kind, key), Write: true})
-			if f != nil {
-				if err := p.before(ctx, f); err != nil {
-					return backend.Record{}, err
-				}
-				if f.Do == fault.Conflict {
-					p.Run.commit("somebody", kind, key, have) // as it was: only the version differs
-				}
-				continue // decides again, on the present record
-			}
-		}
-		p.judgeWrite(kind, key, have, *next, decide)
-		db.Accept(fences)
-		written := p.Run.commit(p.Name, kind, key, *next)
-		if err := p.after(f, nil); err != nil {
-			return backend.Record{}, err
-		}
-		return written, nil
+	have, next, err := g.look(kind, key, fences, decide)
+	if err != nil || next == nil {
+		return have, err
 	}
+	op := database.OpOf(have, *next)
+	f := p.Run.at(p, Position{Op: op, Object: database.Name(kind, key), Write: true})
+	if f != nil {
+		if f.Do == fault.Regain {
+			return backend.Record{}, p.delay(ctx, f, op+" "+database.Name(kind, key), func() error {
+				_, next, err := g.look(kind, key, fences, decide)
+				if err != nil || next == nil {
+					return err
+				}
+				p.Run.DB.Accept(fences)
+				p.Run.commit(p.Name, kind, key, *next)
+				return nil
+			})
+		}
+		if err := p.before(ctx, f); err != nil {
+			return backend.Record{}, err
+		}
+		if f.Do == fault.Conflict {
+			p.Run.commit("somebody", kind, key, have) // as it was: only the version differs
+		}
+		if have, next, err = g.look(kind, key, fences, decide); err != nil || next == nil {
+			return have, err
+		}
+	}
+	p.judgeWrite(kind, key, have, *next, decide)
+	p.Run.DB.Accept(fences)
+	written := p.Run.commit(p.Name, kind, key, *next)
+	if err := p.after(f, nil); err != nil {
+		return backend.Record{}, err
+	}
+	return written, nil
+}
+
+// look returns the present record, and what a write makes of it. If next is nil, nothing is to be written.
+func (g *gate) look(
+	kind, key string, fences []backend.Fence, decide backend.Decide,
+) (have backend.Record, next *backend.Record, err error) {
+	db := g.Run.DB
+	if err = db.Check(fences); err == nil {
+		have = db.Get(kind, key)
+		next, err = decide(have)
+	}
+	if err != nil {
+		(*Process)(g).Note("refused: %s %v", database.Name(kind, key), err)
+		return backend.Record{}, nil, err
+	}
+	if next == nil {
+		db.Accept(fences)
+	}
+	return have, next, nil
 }
 
 // Capabilities implements [backend.Backend].

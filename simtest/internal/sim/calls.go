@@ -28,6 +28,7 @@ type waiting struct {
 type held struct {
 	p      *Process
 	fault  fault.Fault
+	late   *lateCall // what the call does, if it arrives later; or nil
 	resume chan struct{}
 }
 
@@ -61,9 +62,9 @@ func (p *Process) await(ctx context.Context) {
 	}
 }
 
-// hold has a call that a fault hits wait until the run has done what the fault says.
-func (p *Process) hold(ctx context.Context, f *fault.Fault) {
-	h := &held{p, *f, make(chan struct{})}
+// hold has a call that a fault hits wait until the run has done what the fault says. Late may be nil.
+func (p *Process) hold(ctx context.Context, f *fault.Fault, late *lateCall) {
+	h := &held{p, *f, late, make(chan struct{})}
 	switch {
 	case p.life.TakesTurns(ctx):
 		p.Run.mu.Lock()
@@ -103,6 +104,18 @@ func (r *Run) park(h *held) {
 		r.turnAll()
 		p.Note("its call goes on")
 		close(h.resume)
+		return
+	case fault.Regain:
+		r.late = append(r.late, h.late)
+		if !p.zombie {
+			r.loseLease(p)
+			done := p.busy()
+			r.turnAll()
+			done()
+			p.standBy()
+		}
+		close(h.resume)
+		synctest.Wait() // its reconcile ends
 		return
 	}
 	defer p.busy()()

@@ -46,8 +46,11 @@ type Life interface {
 	Depose(hangs bool)
 	GoOn()
 
-	// Learn tells the process that it has lost its lease.
+	// Learn tells the process that it has lost its lease. StandsBy reports whether all has ended that it did with the lease. Then Lead
+	// gives the lease back, with the next term.
 	Learn()
+	StandsBy() bool
+	Lead()
 
 	// Restart ends the process because a fault says so, and Quit at the end of the run: in order, if the driver can.
 	Restart()

@@ -1,9 +1,13 @@
 package sim
 
 import (
+	"cmp"
+	"context"
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/setpoint-go/setpoint/simtest/internal/fault"
 )
 
 // oblivious is how long a leader goes on at most after it has lost its lease: RenewDeadline of package leaderelect, by default.
@@ -28,7 +32,7 @@ func (r *Run) loseLease(p *Process) {
 func (r *Run) notice(all bool) (did bool) {
 	for _, s := range r.Programs {
 		for _, p := range s.former {
-			if p.dead.Load() || p.zombie || !all && time.Now().Before(p.until) {
+			if p.dead.Load() || p.zombie || p.standby || !all && time.Now().Before(p.until) {
 				continue
 			}
 			did = true
@@ -44,7 +48,45 @@ func (r *Run) notice(all bool) (did bool) {
 	return did
 }
 
-// lateCall is an effect that is on its way.
+// standBy tells a process that it has lost its lease, and has it wait until it leads again.
+func (p *Process) standBy() {
+	if p.standby || p.dead.Load() {
+		return
+	}
+	p.standby = true
+	p.life.Learn()
+	p.Note("learns that it has lost its lease, and stands by")
+}
+
+// Standby reports whether the process waits until it leads again.
+func (p *Process) Standby() bool { return p.standby }
+
+// regain has the first process lead that stands by, if all that it did in its former term has ended. Its successor ends before. If that
+// has ended by itself, both make room for another process. It returns false if there was nothing to do.
+func (s *Program) regain() bool {
+	i := slices.IndexFunc(s.former, func(p *Process) bool {
+		return p.standby && !p.dead.Load() && !p.inFlight.Load() && !p.Works() && p.life.StandsBy()
+	})
+	switch {
+	case i < 0, s.run.over, s.p != nil && (s.p.stopping || s.p.inFlight.Load()):
+		return false
+	case s.p == nil, s.p.dead.Load():
+		s.former[i].Die("ends")
+		return true
+	}
+	p := s.former[i]
+	s.p.life.Restart()
+	s.p.bury()
+	s.former = slices.Delete(s.former, i, i+1)
+	s.p = p
+	s.terms++
+	p.term, p.standby = s.terms, false
+	p.Note("leads again")
+	p.life.Lead()
+	return true
+}
+
+// lateCall is a call that is on its way.
 type lateCall struct {
 	by    *Process
 	name  string
@@ -52,12 +94,20 @@ type lateCall struct {
 	waits int // how many times nothing is left to do before it arrives
 }
 
-// delay ends the process of the caller, whose effect is on its way.
-func (r *Run) delay(p *Process, name string, n int, call func() error) {
+// delay has a call be on its way, which arrives later. It ends the process, or takes its lease away and returns an error.
+func (p *Process) delay(ctx context.Context, f *fault.Fault, name string, call func() error) error {
+	late := &lateCall{p, name, call, f.N}
+	if f.Do == fault.Regain {
+		late.waits = 2
+		p.hold(ctx, f, late)
+		p.enter()
+		return cmp.Or(context.Cause(ctx), ErrLost)
+	}
 	p.Note("FAULT its call %q is on its way", name)
-	r.late = append(r.late, &lateCall{p, name, call, n})
+	p.Run.late = append(p.Run.late, late)
 	p.Die("CRASH")
 	runtime.Goexit()
+	return nil
 }
 
 // arrive makes the calls whose time has come, or all that are on their way. It returns false if there was none.
@@ -77,7 +127,16 @@ func (r *Run) arrive(all bool) (did bool) {
 			defer close(done)
 			err = c.call()
 		}()
-		<-done
+		for ended := false; !ended; {
+			if r.release() {
+				continue // in run mode, the call makes calls that wait for their turn
+			}
+			select {
+			case <-done:
+				ended = true
+			case <-r.wake:
+			}
+		}
 		c.by.Note("its call %q arrives%s", c.name, errText(err))
 	}
 	return did

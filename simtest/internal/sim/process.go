@@ -29,6 +29,7 @@ type Program struct {
 	first   *Process
 	former  []*Process // that have lost their lease and do not know, in the order in which they did
 	started int        // processes
+	terms   uint64     // that have begun
 	counts  map[call]int
 	down    bool   // until the next step of the user
 	travel  int    // how many commits the next process begins in the past
@@ -57,6 +58,7 @@ type Process struct {
 	dead     atomic.Bool
 	inFlight atomic.Bool // a reconcile is
 	zombie   bool        // another process has taken over: it ends with the reconcile in flight
+	standby  bool        // it has lost its lease, knows it, and will lead again
 	stopping bool        // it was told to stop
 	cold     string      // the kind whose controllers have not begun
 	since    int         // of a process that is cold: Reconciles of the run when it started
@@ -66,7 +68,8 @@ type Process struct {
 // NewProcess returns the next process of a program, without parts.
 func (s *Program) NewProcess(live func(*Process) Life) *Process {
 	s.started++
-	p := &Process{Run: s.run, Program: s, Name: fmt.Sprintf("%s.%d", s.Name, s.started), term: uint64(s.started)}
+	s.terms++
+	p := &Process{Run: s.run, Program: s, Name: fmt.Sprintf("%s.%d", s.Name, s.started), term: s.terms}
 	p.Context, p.cancel = context.WithCancelCause(context.Background())
 	p.life = live(p)
 	if s.first == nil {
@@ -202,6 +205,9 @@ func (s *Program) replace() bool {
 	if s.p != nil && s.p.dead.Load() && !s.p.inFlight.Load() {
 		s.p.bury()
 		s.p = nil
+		return true
+	}
+	if s.regain() {
 		return true
 	}
 	if s.p == nil && !s.down && !s.run.over {

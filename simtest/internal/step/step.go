@@ -36,7 +36,7 @@ func (d *Driver) Live(p *sim.Process) sim.Life {
 // Work implements [sim.Driver]: it reconciles the first key that is ready.
 func (d *Driver) Work() bool {
 	for p := range d.run.Processes() {
-		if p.Busy() || p.Dead() {
+		if p.Busy() || p.Dead() || p.Standby() {
 			continue
 		}
 		for _, l := range p.Loops {
@@ -65,6 +65,8 @@ type life struct {
 	base       context.Context // without the leadership
 	depose     func(why error) // ends the leadership; nil without a lease
 	ends       []func()        // in the order of the parts
+	disconnect []func()        // of each loop
+	leading    []inBackground  // parts that run with the leadership
 	background int             // parts that run in the background
 	waiting    []manager.Part  // of those, the ones that wait until the caches have synced
 }
@@ -102,7 +104,9 @@ func (l *life) join(part part.Part) error {
 	if err != nil {
 		return err
 	}
-	l.ends = append(l.ends, disconnect)
+	i := len(l.disconnect)
+	l.disconnect = append(l.disconnect, disconnect)
+	l.ends = append(l.ends, func() { l.disconnect[i]() })
 	l.p.Loops = append(l.p.Loops, part.Loop)
 	return nil
 }
@@ -119,7 +123,7 @@ func (l *life) watch(in any) error {
 	if !ok {
 		return fmt.Errorf("simtest: %T is no informer, and cannot be driven", in)
 	}
-	if v.Steps, err = stepper.Steps(v.In(l.p.Context)); err != nil {
+	if v.Steps, err = stepper.Steps(v.In(l.base)); err != nil {
 		return err
 	}
 	l.ends = append(l.ends, v.Steps.Stop)
@@ -128,6 +132,12 @@ func (l *life) watch(in any) error {
 
 // background marks the context of a part in the background.
 type background struct{}
+
+// inBackground is a part that runs in the background until ended is closed.
+type inBackground struct {
+	part  manager.Part
+	ended chan struct{}
+}
 
 // stageOf returns the stage of a part, as the manager knows it.
 func stageOf(part manager.Part) manager.Stage {
@@ -143,11 +153,14 @@ func (l *life) runInBackground(part manager.Part) {
 		ctx = l.p.Context
 	}
 	ended := make(chan struct{})
+	if stageOf(part) == manager.Leading {
+		l.leading = append(l.leading, inBackground{part, ended})
+	}
 	// Ends with its context, or when it makes a call after the end of the process. The end of the process waits for it.
 	go func() {
 		defer close(ended)
 		err := part.Run(context.WithValue(ctx, background{}, true))
-		if !l.p.Dead() {
+		if !l.p.Dead() && ctx.Err() == nil {
 			l.p.Run.Fail(rule.Stop, "%s: %s has ended by itself: %v", l.p.Name, part.Name(), err)
 		}
 	}()
@@ -184,15 +197,18 @@ func apply(v *view.View) (did bool) {
 	for v.Steps.Apply() {
 		did = true
 	}
-	if !did {
-		return false
-	}
-	for _, h := range v.Steps.Handlers() {
-		for v.Steps.Deliver(h) {
-			did = true
-		}
+	if did {
+		deliver(v)
 	}
 	return did
+}
+
+// deliver calls every handler until nothing is pending.
+func deliver(v *view.View) {
+	for _, h := range v.Steps.Handlers() {
+		for v.Steps.Deliver(h) {
+		}
+	}
 }
 
 // TakesTurns implements [sim.Life].
@@ -206,6 +222,40 @@ func (l *life) Unsettled() bool { return l.background > 0 }
 
 // Learn implements [sim.Life].
 func (l *life) Learn() { l.depose(leaderelect.ErrLeaseTaken) }
+
+// StandsBy implements [sim.Life].
+func (l *life) StandsBy() bool {
+	for _, b := range l.leading {
+		select {
+		case <-b.ended:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Lead implements [sim.Life]. As with a manager, parts of stage Leading run again, and caches are as they were.
+func (l *life) Lead() {
+	l.p.Context, l.depose = leaderelect.Appoint(l.base, l.p.Program.Lease, l.p.Term())
+	for i, loop := range l.p.Loops {
+		l.disconnect[i]()
+		disconnect, err := loop.Connect(l.p.Context)
+		if err != nil {
+			l.p.Run.Fail(rule.World, "%s cannot lead again: %v", l.p.Name, err)
+			return
+		}
+		l.disconnect[i] = disconnect
+	}
+	for _, v := range l.p.Views {
+		deliver(v)
+	}
+	again := l.leading
+	l.leading = nil
+	for _, b := range again {
+		l.runInBackground(b.part)
+	}
+}
 
 // Restart implements [sim.Life].
 func (l *life) Restart() { l.p.Die("CRASH") }
