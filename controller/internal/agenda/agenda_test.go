@@ -308,6 +308,40 @@ func TestHeldCountsKeysByTheNameOfWhatHoldsThem(t *testing.T) {
 	}, &late{asked: 1}, &late{asked: 1})
 }
 
+// named is an expectation with a name.
+type named struct{ *expectation }
+
+func (named) Name() string { return "shared" }
+
+func TestHeldAddsUpExpectationsOfOneName(t *testing.T) {
+	first, second := named{&expectation{waiting: true}}, named{&expectation{}}
+	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
+		r.Add("a", 0, "")
+		r.held("a", "expectations shared")
+		first.waiting, second.waiting = false, true
+		r.Add("b", 0, "")
+		r.held("b", "expectations shared")
+		_, by := r.Held()
+		assert.Equal(t, 2, by["expectations shared"])
+	}, first, second)
+}
+
+func TestOfTwoDelaysTheLastOneCounts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
+		r.Add("a", 0, "")
+		r.admitted("a", func() {
+			r.After("a", time.Minute, "")
+			r.After("a", time.Hour, "")
+		})
+		time.Sleep(time.Hour - 1)
+		synctest.Wait()
+		assert.Empty(t, r.ready())
+		time.Sleep(1)
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, r.ready())
+	})
+}
+
 func TestAllDescribesEachKeyThatTheQueueOrAHoldKnowsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		e.at, e.waiting = time.Now().Add(time.Minute), true
