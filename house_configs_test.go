@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/token"
 	"math"
-	"os"
 	"path"
 	"reflect"
 	"regexp"
@@ -265,7 +264,7 @@ func (c configField) isNamedBy(err error) bool {
 
 // forEachField calls check for each exported field of each Config.
 func forEachField(t *testing.T, check func(*testing.T, configField)) {
-	tree, err := loadTree(os.DirFS("."))
+	tree, err := repository()
 	require.NoError(t, err)
 	made := configs(t)
 	for of, docs := range documentedConfigs(tree) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -54,7 +53,7 @@ func operating(page string, t *tree) (problems []string) {
 }
 
 func TestThePageOnOperatingNamesWhatIsThere(t *testing.T) {
-	tree, err := loadTree(os.DirFS("."))
+	tree, err := repository()
 	require.NoError(t, err)
 	page := tree.files[path.Join("docs", "operating.md")]
 	require.NotEmpty(t, page)

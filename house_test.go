@@ -1,7 +1,6 @@
 package setpoint_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,7 @@ import (
 )
 
 func TestTheRepositoryKeepsTheRulesOfTheHouse(t *testing.T) {
-	tree, err := loadTree(os.DirFS("."))
+	tree, err := repository()
 	require.NoError(t, err)
 	require.NotEmpty(t, tree.code)
 	for _, rule := range rules {

@@ -7,10 +7,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 const module = "github.com/setpoint-go/setpoint"
@@ -32,6 +34,9 @@ type goFile struct {
 	ast    *ast.File
 	src    []byte
 }
+
+// repository is the tree of this repository, which several tests read and none changes.
+var repository = sync.OnceValues(func() (*tree, error) { return loadTree(os.DirFS(".")) })
 
 // loadTree reads and parses a tree.
 func loadTree(fsys fs.FS) (*tree, error) {
