@@ -6,6 +6,7 @@ import (
 	"go/doc/comment"
 	"go/scanner"
 	"go/token"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -119,11 +120,16 @@ func exportedNames(f *goFile) (n int) {
 	return n
 }
 
-// shortDocs compares what go doc prints of each package of the library with two screens.
+// shortDocs compares what go doc prints of each package of the library, and of the nested modules, with two screens.
 func shortDocs(t *tree) (problems []string) {
-	for dir, files := range t.packages {
-		files = slices.DeleteFunc(slices.Clone(files), func(f *goFile) bool { return !f.library() })
-		if n := godocLines(files); n > twoScreens {
+	byDir := make(map[string][]*goFile)
+	for _, f := range t.code {
+		if f.library() || f.nested && !f.test {
+			byDir[f.dir] = append(byDir[f.dir], f)
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(byDir)) {
+		if n := godocLines(byDir[dir]); n > twoScreens {
 			problems = append(problems, fmt.Sprintf("%s: go doc prints %d lines, more than %d", dir, n, twoScreens))
 		}
 	}

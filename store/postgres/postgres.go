@@ -22,7 +22,8 @@ type Config struct {
 	Schema string
 
 	// History is the number of changes that the schema remembers, over all kinds, for watches that resume. If processes differ,
-	// each trims to its own number. Defaults to 100,000.
+	// each trims to its own number. Deletions are kept for as long. A watch that resumes later ends with backend.ErrExpired, and
+	// its informer lists again. Defaults to 100,000.
 	History int
 
 	// Poll is how often a watch looks for changes of which it was not notified. Defaults to 1 s.
@@ -136,6 +137,16 @@ type txKey struct{}
 // tx. They take effect when you commit tx. The store's refusal of a write, such as store.ErrConflict, leaves tx usable. If
 // the isolation level of tx is repeatable read or serializable, a write may fail with the error 40001 of the server: then
 // roll back and begin again, as always at those levels. Watches and lists ignore tx.
+//
+//	tx, err := pool.Begin(ctx)
+//	...
+//	_, err = tx.Exec(ctx, "INSERT INTO orders ...")
+//	_, err = apps.Create(postgres.WithTx(ctx, tx), app)
+//	err = tx.Commit(ctx)
+//
+// From the first such write until the commit, all other writes of the schema wait. So make these writes last, and commit
+// at once. Two transactions that write several objects cannot deadlock over the objects, since the first write of each
+// takes the lock that all of them need.
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }

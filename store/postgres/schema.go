@@ -171,7 +171,12 @@ func sqlOf(cfg Config) string {
 }
 
 // Migrate creates the schema of cfg, with everything in it, in one transaction. If the schema is there and complete, it
-// changes nothing. Several processes may call it at once. It needs the right to create a schema in the database.
+// changes nothing; it brings an older one up to date. Call it when you deploy. Several processes may call it at once. It needs the
+// right to create a schema in the database. [SQL] returns the statements, if an administrator runs them.
+//
+// Objects are in the table objects of the schema, and the view current shows the live ones:
+//
+//	SELECT key, value->>'Image' FROM setpoint.current WHERE kind = 'App';
 func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 	if pool == nil {
 		panic("postgres: Migrate called with a nil pool")

@@ -329,7 +329,13 @@ func TableSQL(cfg TableConfig) (string, error) {
 
 // InstallTable creates the change log, if it is not there, and the triggers that write the changes of the table to it, in
 // one transaction. It locks the table for a moment. Call it again after you have changed the columns of the key. It
-// needs the right to create triggers on the table, and a schema in the database.
+// needs the right to create triggers on the table, and a schema in the database. Programs that write the table need no rights on the
+// log. [TableSQL] returns the statements, if an administrator runs them.
+//
+// The triggers hear of INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, and COPY. They miss two kinds of writes:
+//
+//   - Writes of a session that has disabled triggers, as pg_restore --disable-triggers does. Call [informer.Informer.Reset] afterwards.
+//   - Writes directly to a partition, which fire no trigger of the partitioned table. Call InstallTable for the partition.
 func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) error {
 	if pool == nil {
 		panic("postgres: InstallTable called with a nil pool")
