@@ -1,13 +1,19 @@
 package dbtest_test
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 func TestTheMemoryHoldsAppsAndLeases(t *testing.T) {
@@ -31,3 +37,40 @@ func memory(t *testing.T) *store.Memory {
 }
 
 func TestTheMemoryTakesHostileStrings(t *testing.T) { dbtest.HostileStrings(t, memory(t)) }
+
+func TestTheMemoryTakesWritesTogether(t *testing.T) { dbtest.WriteTogether(t, memory(t), 4, 10) }
+
+// stuck is a database whose writes all get the version of the first one.
+type stuck struct {
+	backend.Backend
+	first sync.Once
+	at    informer.Version
+}
+
+func (s *stuck) Transact(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
+	r, err := s.Backend.Transact(ctx, kind, key, fences, decide)
+	s.first.Do(func() { s.at = r.Version })
+	r.Version = s.at
+	return r, err
+}
+
+// failing notes what fails, and goes on.
+type failing struct {
+	testing.TB
+	mu       sync.Mutex
+	failures []string
+}
+
+func (f *failing) Errorf(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failures = append(f.failures, fmt.Sprintf(format, args...))
+}
+
+func TestWritesTogetherOfOneVersionAreFound(t *testing.T) {
+	f := &failing{TB: t}
+	dbtest.WriteTogether(f, &stuck{Backend: memory(t)}, 2, 3)
+	assert.Len(t, f.failures, 5+2, "five more of that version, and two records of other ones: %q", f.failures)
+}

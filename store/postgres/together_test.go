@@ -3,7 +3,6 @@
 package postgres_test
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 
@@ -11,40 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
-	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
-
-// writeTogether makes writes by several writers, each to its own key, and checks that each has a version of its own.
-func writeTogether(t *testing.T, db *postgres.Backend, writers, writes int) {
-	t.Helper()
-	written := make([][]backend.Record, writers)
-	var g sync.WaitGroup
-	for w := range writers {
-		g.Go(func() {
-			for range writes {
-				r, err := dbtest.Put(t.Context(), db, fmt.Sprint(w), "{}")
-				assert.NoError(t, err)
-				written[w] = append(written[w], r)
-			}
-		})
-	}
-	g.Wait()
-	seen := make(map[informer.Version]bool)
-	for w := range writers {
-		for _, r := range written[w] {
-			assert.False(t, seen[r.Version])
-			seen[r.Version] = true
-		}
-		r, err := db.Get(t.Context(), "app", fmt.Sprint(w))
-		require.NoError(t, err)
-		assert.Equal(t, written[w][writes-1].Version, r.Version)
-	}
-	assert.Len(t, seen, writers*writes)
-}
 
 func TestWritersThatComeTogetherShareTransactions(t *testing.T) {
 	t.Parallel()
@@ -52,7 +21,7 @@ func TestWritersThatComeTogetherShareTransactions(t *testing.T) {
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	cfg := postgres.Config{Schema: newSchema(t, pool)}
 	db := open(t, pool, cfg)
-	writeTogether(t, db, writers, writes)
+	dbtest.WriteTogether(t, db, writers, writes)
 	// The row of a write that was not the last of its key is of the transaction that has superseded it.
 	var transactions int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(DISTINCT xmin::text) FROM `+
@@ -75,6 +44,6 @@ func TestAWriteThatTheServerRefusesFailsAlone(t *testing.T) {
 			assert.ErrorContains(t, err, "refused")
 		}
 	})
-	writeTogether(t, db, 8, 25)
+	dbtest.WriteTogether(t, db, 8, 25)
 	g.Wait()
 }
