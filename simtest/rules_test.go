@@ -221,39 +221,7 @@ func TestACreationBeforeTheCacheShowsTheLastOneIsDoubtful(t *testing.T) {
 
 // As long as the cache of from lags, each write of to/b leads to the next. Real caches do not lag that long.
 func TestAnAlarmThatNeedsAnUnfairFaultIsAdvisory(t *testing.T) {
-	world := func() simtest.World {
-		w := watchBoth(func(ctx context.Context, b both, key string) error {
-			o, ok := b.from.Get("a")
-			if !ok {
-				return nil
-			}
-			switch {
-			case key == "a" && o.Value.N == 2:
-				o.Value.N = 3
-				if _, err := b.froms.Update(ctx, o); err != nil {
-					return err
-				}
-				_, err := b.tos.Create(ctx, store.Object[number]{Key: "b"})
-				return ignore(err, store.ErrExists)
-			case key == "b" && o.Value.N == 2:
-				_, err := store.Patch(ctx, b.tos, "b", func(c *store.Object[number]) error {
-					c.Value.N++
-					return nil
-				})
-				return err
-			case o.Value.N == 3:
-				_, err := store.CreateOrUpdate(ctx, b.tos, nil, "b", func(c *store.Object[number]) error {
-					c.Value.N = 0
-					return nil
-				})
-				return err
-			}
-			return nil
-		})
-		w.Pairs = -1
-		return w
-	}
-	report := simtest.Explore(t, world)
+	report := simtest.Explore(t, feedsOnALag)
 	for _, f := range report.Failures {
 		t.Error(f)
 	}
@@ -261,6 +229,69 @@ func TestAnAlarmThatNeedsAnUnfairFaultIsAdvisory(t *testing.T) {
 	require.Len(t, doubts, 1)
 	require.Equal(t, simtest.Advisory, doubts[0].Severity)
 	require.Contains(t, doubts[0].Problem, "only while the cache of from by s.1 lags, by then for ")
+}
+
+// An alarm of the user is advisory as well if it needs more than 100 reconciles of a lag, and says so. With fewer it is a bug.
+func TestAnAlarmOfTheUserThatNeedsAnUnfairFaultIsAdvisory(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		for limit, severity := range map[int]simtest.Severity{50: simtest.Bug, 150: simtest.Advisory} {
+			report := simtest.Explore(t, func() simtest.World {
+				w := feedsOnALag()
+				w.Mode = mode
+				w.Always = func(v *simtest.View) error {
+					o, err := simtest.Open[number](v, "to").Get(context.Background(), "b")
+					if err == nil && o.Value.N == limit {
+						return errors.New("it is too much")
+					}
+					return nil
+				}
+				return w
+			})
+			found, other := report.Failures, report.Advice
+			if severity == simtest.Advisory {
+				found, other = other, found
+			}
+			require.Empty(t, of(other, "always"))
+			alarms := of(found, "always")
+			require.Len(t, alarms, 1)
+			require.Equal(t, severity, alarms[0].Severity)
+			require.Equal(t, severity == simtest.Advisory, strings.Contains(alarms[0].Problem, "it is too much; only while the cache of from by s.1 lags"))
+		}
+	}
+}
+
+// feedsOnALag is a world in which each write of to/b leads to the next while the cache of from shows the past.
+func feedsOnALag() simtest.World {
+	w := watchBoth(func(ctx context.Context, b both, key string) error {
+		o, ok := b.from.Get("a")
+		if !ok {
+			return nil
+		}
+		switch {
+		case key == "a" && o.Value.N == 2:
+			o.Value.N = 3
+			if _, err := b.froms.Update(ctx, o); err != nil {
+				return err
+			}
+			_, err := b.tos.Create(ctx, store.Object[number]{Key: "b"})
+			return ignore(err, store.ErrExists)
+		case key == "b" && o.Value.N == 2:
+			_, err := store.Patch(ctx, b.tos, "b", func(c *store.Object[number]) error {
+				c.Value.N++
+				return nil
+			})
+			return err
+		case o.Value.N == 3:
+			_, err := store.CreateOrUpdate(ctx, b.tos, nil, "b", func(c *store.Object[number]) error {
+				c.Value.N = 0
+				return nil
+			})
+			return err
+		}
+		return nil
+	})
+	w.Pairs = -1
+	return w
 }
 
 func TestAPlanWhoseSecondRunDiffersIsDoubtful(t *testing.T) {
