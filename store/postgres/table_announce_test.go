@@ -275,7 +275,7 @@ func TestALargeUpdateAfterASmallOneIsNotQuadratic(t *testing.T) {
 	cfg := seeded(t, pool, 20_000)
 	tx := begin(t, pool, cfg)
 	tx.write(0)
-	exec(t, tx, `UPDATE `+sqlName(cfg)+` SET rev = 2 WHERE name IN ('0', '1')`)
+	exec(t, tx, `UPDATE `+sqlName(cfg)+` SET name = 'other' WHERE name = '1'`)
 	exec(t, tx, `SET LOCAL statement_timeout = '20s'`)
 	exec(t, tx, `UPDATE `+sqlName(cfg)+` SET rev = 2`)
 	exec(t, tx, `UPDATE `+sqlName(cfg)+` SET name = name || '!'`)
