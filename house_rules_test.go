@@ -31,6 +31,7 @@ var rules = []rule{
 	{"the lock table of docs/internals.md is complete", lockTable},
 	{"files are small", fileSizes},
 	{"packages have the size that is agreed", packageSizes},
+	{"the flagship has at most 700 lines", flagship},
 	{"the documentation of a package fits on two screens", shortDocs},
 	{"nothing is left for later", leftovers},
 	{"links between documents lead somewhere", links},

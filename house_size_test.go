@@ -7,6 +7,7 @@ import (
 	"go/scanner"
 	"go/token"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -70,6 +71,21 @@ func packageSizes(t *tree) (problems []string) {
 		problems = append(problems, fmt.Sprintf("%s: has a row for %s, which is no package", document, dir))
 	}
 	slices.Sort(problems)
+	return problems
+}
+
+// flagship counts the lines of code of examples/tenants, without its fake cloud, and without the story that its demo tells.
+func flagship(t *tree) (problems []string) {
+	story := []string{"demo.go", "replica.go", "sys_unix.go", "sys_other.go"}
+	lines := 0
+	for _, f := range t.code {
+		if f.dir == "examples/tenants" && !f.test && !slices.Contains(story, path.Base(f.path)) {
+			lines += codeLines(f.src)
+		}
+	}
+	if lines > 700 {
+		problems = append(problems, fmt.Sprintf("examples/tenants: has %d lines of code, more than 700", lines))
+	}
 	return problems
 }
 

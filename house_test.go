@@ -171,6 +171,7 @@ func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
 		{"packages have", "store/table/x.go", "package table\n", "store/table: has 2 files, more than 1"},
 		{"packages have", "store/other/doc.go", "package other\n", "docs/sizes.md: has no row for store/other"},
 		{"packages have", "cache/doc.go", "", "docs/sizes.md: has a row for cache, which is no package"},
+		{"the flagship", "examples/tenants/x.go", "package main\n" + strings.Repeat("\nvar _ = 1\n", 700), "examples/tenants: has 701 lines of code, more than 700"},
 		{"packages have", "docs/sizes.md", strings.Replace(goodTree["docs/sizes.md"], "time is hard ", "", 1), "docs/sizes.md: does not say why wait is larger"},
 
 		{"the documentation of", "wait/x.go", "package wait\n" + strings.Repeat("\nfunc X()\n", 91), "wait: go doc prints 106 lines, more than 105"},

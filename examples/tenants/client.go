@@ -112,18 +112,15 @@ func (c *client) call(ctx context.Context, method, path string, body, result any
 	})
 }
 
-// answer is an answer of the cloud that is no success.
-type answer struct {
-	status int
-	text   string // for people
-}
+// answer is what the cloud says to people when it refuses something.
+type answer string
 
-func (a *answer) Error() string { return "the cloud says: " + a.text }
+func (a answer) Error() string { return "the cloud says: " + string(a) }
 
 // refused returns the error of an answer that is no success.
 func refused(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what is readable of it will do
-	err := &answer{resp.StatusCode, strings.TrimSpace(string(text))}
+	err := answer(strings.TrimSpace(string(text)))
 	switch resp.StatusCode {
 	case http.StatusUnprocessableEntity:
 		return retry.Permanent(err) // no other attempt would help
@@ -135,7 +132,7 @@ func refused(resp *http.Response) error {
 
 // reason returns what people want to know of an error: what the cloud has said, if it has said something.
 func reason(err error) string {
-	if said := new(answer); errors.As(err, &said) {
+	if said := answer(""); errors.As(err, &said) {
 		return said.Error()
 	}
 	return err.Error()

@@ -119,3 +119,15 @@ func (db *database) row(ctx context.Context, key string) (r Row, found bool, err
 	}
 	return r, err == nil, err
 }
+
+// withDatabase does something with a database.
+func withDatabase(ctx context.Context, address string, installs bool, do func(*database) error) error {
+	opening, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	db, err := openDatabase(opening, address, installs)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	return do(db)
+}

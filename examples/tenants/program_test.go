@@ -32,7 +32,7 @@ func served(t *testing.T, address, path string) string {
 	return string(body)
 }
 
-// A replica shows what it does: with metrics, and with traces, in which what a reconcile writes leads to the next one.
+// A replica shows what it does: on a page, with metrics, and with traces, in which what a reconcile writes leads to the next one.
 func TestAReplicaShowsWhatItDoes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
 	defer cancel()
@@ -58,7 +58,7 @@ func TestAReplicaShowsWhatItDoes(t *testing.T) {
 		in.Close()
 		ended <- err
 	}()
-	var address, metrics string
+	var address, metrics, overview, why string
 	traces := map[string]map[string]int{} // the spans of each name, by trace
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		line := lines.Text()
@@ -72,9 +72,11 @@ func TestAReplicaShowsWhatItDoes(t *testing.T) {
 			}
 			traces[span.SpanContext.TraceID][span.Name]++
 		}
-		_, _ = fmt.Sscanf(line, "a: serves %s", &address)
+		_, _ = fmt.Sscanf(line, "a: serves %s and", &address)
 		if strings.Contains(line, "acme/shop Ready") {
-			metrics = served(t, strings.TrimSuffix(address, "/metrics"), "/metrics")
+			metrics = served(t, strings.TrimSuffix(address, "/debug/"), "/metrics")
+			overview = served(t, address, "")
+			why = served(t, address, "key?queue=tenants&key=acme/shop")
 			stop()
 		}
 	}
@@ -82,6 +84,12 @@ func TestAReplicaShowsWhatItDoes(t *testing.T) {
 	require.Len(t, sky.All().Items, 3)
 	assert.Contains(t, metrics, `leader_election_master_status{name="tenants"} 1`)
 	assert.Contains(t, metrics, `controller_runtime_reconcile_total{controller="resources",result="success"} 3`)
+	for _, shown := range []string{"tenants, a", "queue?name=resources", "everything is there"} {
+		assert.Contains(t, overview, shown)
+	}
+	for _, shown := range []string{"acme/shop</h1>", "everything is there", "Retry now"} {
+		assert.Contains(t, why, shown)
+	}
 	both := 0
 	for _, names := range traces {
 		if names["reconcile tenants"] > 0 && names["reconcile resources"] > 0 {

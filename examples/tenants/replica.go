@@ -121,3 +121,11 @@ func (rs *replicas) deposed(name string) bool {
 	defer rs.mu.Unlock()
 	return rs.over[name]
 }
+
+// stopWithStdin stops a replica when its standard input ends, so also when the demo is killed.
+func stopWithStdin(stop func()) {
+	go func() { // ends with standard input, or with the process
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+}

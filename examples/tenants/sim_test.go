@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/examples/tenants/cloud"
@@ -125,7 +126,7 @@ func simProgram(env *simtest.Env, sky *simCloud) ([]simtest.Part, error) {
 			return o.Value
 		}),
 		record: record,
-	}, config{lookEach: 3 * time.Second, log: quiet})
+	}, config{lookEach: 3 * time.Second, rate: float64(rate.Inf), log: quiet})
 	return []simtest.Part{simtest.Loop(ofTenants), simtest.Loop(ofResources)}, err
 }
 
