@@ -2,19 +2,23 @@ package prometheus_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/debug"
 	"github.com/setpoint-go/setpoint/manager"
 	setpointprom "github.com/setpoint-go/setpoint/metrics/prometheus"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// The benchmarks compare a part that is scraped once a second with one that is not. Each iteration runs both, for half a second in
-// turn, so that whatever else the machine does hits both. They report the time of each, and the ratio.
+// The benchmarks compare a part that is scraped, and shown on the live page of package debug, with one that is neither. Each iteration
+// runs both, for half a second in turn, so that whatever else the machine does hits both. The part is scraped once in its half second,
+// and the overview of the page is read once. They report the time of each, and the ratio.
 //
 //	go test -run=NONE -bench=Scraped -benchtime=20x -count=10 ./metrics/prometheus
 
@@ -50,6 +54,12 @@ func compare(b *testing.B, newPart func() (part any, cycle func())) {
 	if err := x.Add("scraped", part); err != nil {
 		b.Fatal(err)
 	}
+	page := must(debug.New(m, debug.Config{Logger: quiet}))
+	if err := page.Add("shown", part); err != nil {
+		b.Fatal(err)
+	}
+	read := httptest.NewRequest(http.MethodGet, "http://localhost/", nil)
+	read.RemoteAddr = "127.0.0.1:1"
 	const half = 500 * time.Millisecond
 	measure := func(cycle func()) (cycles int, took time.Duration) {
 		began := time.Now()
@@ -71,14 +81,19 @@ func compare(b *testing.B, newPart func() (part any, cycle func())) {
 	}
 	for b.Loop() {
 		note(0, without)
-		// A scrape in the middle, in a goroutine of its own, as a server makes it. It has ended when the half second has.
-		scraped := make(chan struct{})
+		// In the middle, in a goroutine of its own, as a server does it. It has ended when the half second has.
+		looked := make(chan struct{})
+		shown := httptest.NewRecorder()
 		time.AfterFunc(half/2, func() {
-			defer close(scraped)
+			defer close(looked)
 			_, _ = reg.Gather()
+			page.ServeHTTP(shown, read)
 		})
 		note(1, with)
-		<-scraped
+		<-looked
+		if shown.Code != http.StatusOK {
+			b.Fatal(shown.Body)
+		}
 	}
 	perCycle := [2]float64{}
 	for i := range n {
