@@ -304,16 +304,17 @@ func links(t *tree) (problems []string) {
 	return problems
 }
 
-// readmeCode checks that each Go program in the README, in the first page on elections, and in the page on your database is an
-// example, to the letter, so that it is compiled and tested. The last one shows its program piece by piece.
+// readmeCode checks that each Go program in the README, in the first page on elections, and in the pages on your database and on the
+// live page is an example, to the letter, so that it is compiled and tested. The last two show programs piece by piece.
 func readmeCode(t *tree) (problems []string) {
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
-	for _, name := range []string{"README.md", "docs/leaderelection.md", "docs/your-database.md"} {
+	pieces := []string{"docs/your-database.md", "docs/debug.md"}
+	for _, name := range append([]string{"README.md", "docs/leaderelection.md"}, pieces...) {
 		for _, m := range block.FindAllStringSubmatch(t.files[name], -1) {
 			same := func(f *goFile) bool {
 				example := strings.Contains("/"+f.dir+"/", "/examples/") || f.test && strings.HasPrefix(path.Base(f.path), "example_")
 				whole := strings.HasSuffix(string(f.src), m[1])
-				return example && (whole || name == "docs/your-database.md" && strings.Contains("\n"+string(f.src), "\n"+m[1]))
+				return example && (whole || slices.Contains(pieces, name) && strings.Contains("\n"+string(f.src), "\n"+m[1]))
 			}
 			if !slices.ContainsFunc(t.code, same) {
 				first, _, _ := strings.Cut(m[1], "\n")

@@ -2,6 +2,8 @@ package debug_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,33 +11,67 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/debug"
 	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/store"
 )
 
-// The page of a manager is mounted under any prefix. Serve it at an address of this machine, such as localhost:6060.
-func ExampleHandler() {
+// mount serves the page of a manager under /debug/.
+func mount(m *manager.Manager, mux *http.ServeMux, cfg debug.Config) error {
+	page, err := debug.New(m, cfg)
+	if err != nil {
+		return err
+	}
+	mux.Handle("/debug/", http.StripPrefix("/debug", page))
+	return m.Add(manager.At(manager.Outer, page)) // draws the depth of the queues, also while nobody looks
+}
+
+// knows returns a guard that asks for a password.
+func knows(password string) func(*http.Request) bool {
+	want := sha256.Sum256([]byte(password))
+	return func(r *http.Request) bool {
+		_, given, ok := r.BasicAuth()
+		is := sha256.Sum256([]byte(given))
+		return ok && subtle.ConstantTimeCompare(is[:], want[:]) == 1
+	}
+}
+
+// Site has a secret.
+type Site struct {
+	Region   string
+	Password string
+}
+
+// withoutSecrets returns what the page shows of an object.
+func withoutSecrets(object any) any {
+	if site, ok := object.(store.Object[Site]); ok {
+		site.Value.Password = "hidden" // in a copy: the object belongs to the cache
+		return site
+	}
+	return nil // nothing of any other object
+}
+
+// newManager returns a manager of one controller, which has nothing to do.
+func newManager() (*manager.Manager, error) {
 	c, err := controller.New("sites", func(context.Context, string) (controller.Result, error) {
 		return controller.Result{}, nil
 	}, controller.Config[string]{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		return nil, err
 	}
-	m, err := manager.New(manager.Config{}, c)
+	return manager.New(manager.Config{}, c)
+}
+
+// The page of a manager is mounted under any prefix. Serve it at an address of this machine, such as localhost:6060.
+func ExampleHandler() {
+	m, err := newManager()
 	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	page, err := debug.New(m, debug.Config{Title: "shop"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err := m.Add(manager.At(manager.Outer, page)); err != nil {
 		fmt.Println(err)
 		return
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/debug/", http.StripPrefix("/debug", page))
+	if err := mount(m, mux, debug.Config{Title: "shop"}); err != nil {
+		fmt.Println(err)
+		return
+	}
 	fmt.Println(get(mux, "http://localhost:6060/debug/healthz?verbose"))
 	// Output:
 	// [+]manager ok
@@ -44,20 +80,31 @@ func ExampleHandler() {
 	// healthz check passed
 }
 
-// A Guard decides who may see the page from elsewhere.
+// A Guard decides who may see the page, from anywhere.
 func ExampleConfig() {
-	page, err := debug.New(nil, debug.Config{
-		Guard: func(r *http.Request) bool {
-			_, password, ok := r.BasicAuth()
-			return ok && password == "secret" // compare a real one in constant time
-		},
-	})
+	m, err := newManager()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(get(page, "http://shop.example/"))
+	mux := http.NewServeMux()
+	err = mount(m, mux, debug.Config{Guard: knows("a long secret"), Redact: withoutSecrets, Actions: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(get(mux, "http://shop.example/debug/"))
 	// Output: This page needs authentication.
+}
+
+// Redact returns what the page shows of an object.
+func ExampleConfig_redact() {
+	site := store.Object[Site]{Key: "berlin", Value: Site{Region: "eu", Password: "hunter2"}}
+	fmt.Printf("%+v\n", withoutSecrets(site).(store.Object[Site]).Value)
+	fmt.Println(site.Value.Password)
+	// Output:
+	// {Region:eu Password:hidden}
+	// hunter2
 }
 
 // get returns the body of a response to a request from this machine.

@@ -2,7 +2,7 @@
 // of the documentation. It speaks the DevTools protocol over a pipe.
 //
 //	go test ./debug/browsertest                                           # every page, in light, dark, and on a phone
-//	go run -trimpath ./debug/browsertest/screenshots -dir docs/pictures   # the pictures
+//	go run -trimpath ./debug/browsertest/screenshots -dir docs/screenshots   # the pictures
 //
 // It is a module of its own, so that the tests of the library need no browser. It is for tests only. Without Chromium, a test is
 // skipped, but not where the variable CI is set.

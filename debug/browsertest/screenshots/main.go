@@ -1,6 +1,6 @@
 // Command screenshots takes the pictures of the page that stand in the documentation. It needs Chromium.
 //
-//	go run -trimpath ./debug/browsertest/screenshots -dir docs/pictures
+//	go run -trimpath ./debug/browsertest/screenshots -dir docs/screenshots
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", "docs/pictures", "where to write the pictures")
+	dir := flag.String("dir", "docs/screenshots", "where to write the pictures")
 	wait := flag.Duration("wait", 150*time.Second, "how long the program has run when the pictures are taken")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), *wait+2*time.Minute)
@@ -59,11 +59,11 @@ func run(ctx context.Context, dir string, wait time.Duration) error {
 		name, path string
 		look       browsertest.Look
 	}{
-		{"debug-overview", "/", browsertest.Look{Width: 1100, Height: 760}},
-		{"debug-queue", "/queue?name=sites", browsertest.Look{Width: 1100, Height: 640}},
-		{"debug-key", "/key?queue=sites&key=sites/osaka", browsertest.Look{Width: 1100, Height: 900}},
-		{"debug-key-dark", "/key?queue=sites&key=sites/lisbon", browsertest.Look{Width: 900, Height: 720, Dark: true}},
-		{"debug-phone", "/queue?name=sites", browsertest.Look{Width: 390, Height: 720}},
+		{"overview", "/", browsertest.Look{Width: 1100, Height: 760}},
+		{"queue", "/queue?name=sites", browsertest.Look{Width: 1100, Height: 640}},
+		{"key", "/key?queue=sites&key=sites/osaka", browsertest.Look{Width: 1100, Height: 900}},
+		{"key-dark", "/key?queue=sites&key=sites/lisbon", browsertest.Look{Width: 900, Height: 720, Dark: true}},
+		{"phone", "/queue?name=sites", browsertest.Look{Width: 390, Height: 720}},
 	} {
 		if err := take(ctx, b, server.URL+p.path, p.look, filepath.Join(dir, p.name+".png")); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)

@@ -1,0 +1,4 @@
+package debug
+
+// EmptyPages returns a page of each kind, without content.
+func EmptyPages() []any { return []any{overview{}, queuePage{}, keyPage{}} }
