@@ -16,7 +16,6 @@ import (
 	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
-	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
@@ -257,15 +256,19 @@ func TestAWatchDoesNotGoOnFromAVersionThatACrashHasLost(t *testing.T) {
 	_, err := dbtest.Put(t.Context(), db, "kept", "1")
 	require.NoError(t, err)
 	exec(t, pool, `CHECKPOINT`)
+	// On a busy machine, the server may have written its log before it is killed. Then it has lost nothing, and dies once more.
 	var lost backend.Record
-	for range 3 {
-		lost, err = dbtest.Put(t.Context(), db, "lost", "1")
+	for crashes, left := 0, lost; left.Version == lost.Version; crashes++ {
+		require.Less(t, crashes, 20, "the server loses nothing")
+		for range 3 {
+			lost, err = dbtest.Put(t.Context(), db, "lost", "1")
+			require.NoError(t, err)
+		}
+		server.Restart()
+		pool.Reset()
+		left, err = db.Get(t.Context(), "app", "lost")
 		require.NoError(t, err)
 	}
-	server.Restart()
-	pool.Reset()
-	r, err := dbtest.Apps(t, db).Get(t.Context(), "lost")
-	require.ErrorIs(t, err, store.ErrNotFound, "%v", r)
 	for i := range 9 {
 		_, err = dbtest.Put(t.Context(), db, fmt.Sprint(i), "1")
 		require.NoError(t, err)
