@@ -112,7 +112,7 @@ func oneTransactionAtATimeAnnounces(t *testing.T, pool *pgxpool.Pool) {
 	silent.commit()
 	assert.Equal(t, []uint32{third}, heard(), "the lock is free again, and the silent one stays silent")
 
-	// Who rolls back, or returns to a savepoint from before its write, gives the lock to the next.
+	// A transaction that rolls back, or returns to a savepoint from before its write, gives the lock to the next.
 	first, silent = begin(t, pool, cfg), begin(t, pool, cfg)
 	exec(t, first, `SAVEPOINT s`)
 	first.write(0)
@@ -240,7 +240,7 @@ func everyCommitOfManyWritersIsSeenSoon(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// The one that announces rolls back, so nobody has announced the other.
+// The transaction that announces rolls back, so the other one is not announced.
 func aCommitIsSeenAtTheNextPollIfAnnouncementsAreOff(t *testing.T, pool *pgxpool.Pool) {
 	cfg := seeded(t, pool, 3)
 	cfg.Poll = 50 * time.Millisecond

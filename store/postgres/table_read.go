@@ -38,10 +38,11 @@ func (r momentRow) parse() (m moment, err error) {
 	return m, err
 }
 
-// prepareSQL comes before pageSQL, in the same transaction. It reports whether a transaction has written the table and has not ended:
-// whoever has ended by now is in the snapshot of pageSQL, and whoever writes later finds that nobody announces, or somebody who notifies
-// after the read has begun. It also makes the server read the log by its indexes, and not compile pageSQL, which would take longer than
-// the page. By itself, the server may read and sort the whole log for each page: it has planned when the log was short.
+// prepareSQL comes before pageSQL, in the same transaction. It reports whether a transaction has written the table and has not ended.
+// A transaction that has ended by now is in the snapshot of pageSQL. One that writes later announces itself, or finds one that
+// announces and notifies after the read has begun. It also makes the server read the log by its indexes, and not compile pageSQL,
+// which would take longer than the page. By itself, the server may read and sort the whole log for each page: it has planned when the
+// log was short.
 const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_sort', 'off', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 	CASE WHEN pg_try_advisory_lock({writing}) THEN NOT pg_advisory_unlock({writing}) ELSE true END`

@@ -251,8 +251,8 @@ func (c TableConfig) hash() uint64 { return hash(c.Schema + "\x00" + c.source())
 func (c TableConfig) channel() string { return fmt.Sprintf("setpoint_%x", c.hash()) }
 
 // locks returns the keys of two advisory locks of the database, as arguments of the functions that take them: see announceSQL. They
-// are 61 bits of a hash, so other programs do not have them by accident. Whoever has one makes watches wait for Poll, or look more often,
-// and nothing else.
+// are 61 bits of a hash, so other programs do not take them by accident. A program that takes one makes watches wait for Poll, or look
+// more often, and nothing else.
 func (c TableConfig) locks() (announcing, writing string) {
 	h := c.hash()
 	return fmt.Sprintf("%d, %d", h>>33, h&0x7ffffffe), fmt.Sprintf("%d, %d", h>>33, h&0x7ffffffe|1)

@@ -89,7 +89,7 @@ func with(list []string, cause string) []string {
 	return append(slices.Clip(list), cause)
 }
 
-// CheckInvariants returns an error if what is written at the fields does not agenda. It is for tests.
+// CheckInvariants returns an error if an invariant written at a field does not hold. It is for tests.
 func (b *Causes[K]) CheckInvariants() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -272,9 +272,7 @@ func (h *Holds[K]) Unwait(key K) (Wait, bool) {
 	defer h.mu.Unlock()
 	old, ok := h.waiting[key]
 	if ok {
-		delete(h.waiting, key)
-		h.onLocked(old.On, -1)
-		h.countLocked(-1)
+		h.unwaitLocked(key, old)
 	}
 	return old, ok
 }
@@ -287,10 +285,15 @@ func (h *Holds[K]) UnwaitIf(key K, number uint64) bool {
 	if !ok || old.Number != number {
 		return false
 	}
-	delete(h.waiting, key)
-	h.onLocked(old.On, -1)
-	h.countLocked(-1)
+	h.unwaitLocked(key, old)
 	return true
+}
+
+// unwaitLocked ends the wait of key, which is w.
+func (h *Holds[K]) unwaitLocked(key K, w Wait) {
+	delete(h.waiting, key)
+	h.onLocked(w.On, -1)
+	h.countLocked(-1)
 }
 
 // Waiting returns the number of the wait of key, if it waits.
@@ -313,8 +316,8 @@ func (h *Holds[K]) AllWaiting() []K {
 	return keys
 }
 
-// CheckInvariants returns an error if what is written at the fields does not agenda. It is for tests, when nothing is just being
-// released.
+// CheckInvariants returns an error if an invariant written at a field does not hold. It is for tests, at a time when no key is
+// being released.
 func (h *Holds[K]) CheckInvariants() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -64,7 +64,7 @@ func TestAnAttemptDescribesItself(t *testing.T) {
 func TestLimitersSeeOneIdentityPerAttemptUntilItEnds(t *testing.T) {
 	of, other := &attempt.Controller[string]{}, &attempt.Controller[string]{}
 	a := newAttempt(t.Context(), of, "a")
-	a.End() // nobody has asked
+	a.End() // no limiter has asked
 	id := caller.From(with(a, "a", "1"))
 	assert.Same(t, id, caller.From(a))
 	assert.Same(t, id, caller.From(a.LastWord()), "its calls are those of the same attempt")
