@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -308,12 +309,15 @@ func get(port int) (string, error) {
 	return string(body), err
 }
 
-// freePort returns a port that nothing listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("webapp: find a free port: %w", err)
+// freePort returns a port that nothing listens on. The system does not give it to a replica or to an outgoing connection: those get
+// ports above 32767.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 10_000 + rand.N(20_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("webapp: find a free port: %w", err)
 }

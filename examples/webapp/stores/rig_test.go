@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/machine"
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 	"github.com/setpoint-go/setpoint/examples/webapp/orchestrator"
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -67,12 +69,13 @@ func newRig(t *testing.T, address string) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), generous)
 	t.Cleanup(cancel)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port, err := net.SplitHostPort(servertest.FreeAddr(t))
 	require.NoError(t, err)
-	require.NoError(t, l.Close())
+	number, err := strconv.Atoi(port)
+	require.NoError(t, err)
 	r := &rig{
 		t: t, ctx: ctx, address: address, manifests: t.TempDir(), state: filepath.Join(t.TempDir(), "state"),
-		app: manifest.Manifest{Name: "hello", Replicas: 2, Port: l.Addr().(*net.TCPAddr).Port, Message: "Hello."},
+		app: manifest.Manifest{Name: "hello", Replicas: 2, Port: number, Message: "Hello."},
 	}
 	r.write()
 	scheme, _, _ := strings.Cut(address, ":")
