@@ -101,7 +101,10 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	returned := false
 	defer func() {
 		if !returned || t.lastWord { // a Goexit of the reconcile or of GaveUp, which cannot be recovered
-			crash := &wait.PanicError{Value: errGoexit, Stack: debug.Stack()}
+			crash := &wait.PanicError{Value: errGoexit}
+			if h != nil { // in a step, the goroutine is that of the caller, who knows what has ended it
+				crash.Stack = debug.Stack()
+			}
 			_, told = c.finish(t, Result{}, Panicked, crash)
 		}
 	}()

@@ -15,14 +15,13 @@ type workers struct {
 
 // worker is a goroutine for reconciles, one after the other. Its stack has grown by the second one, which saves a tenth of the time of
 // a run.
-type worker struct{ tasks chan task }
-
-type task struct {
-	do   func()
-	done chan struct{}
+type worker struct {
+	tasks chan func()
+	done  chan struct{} // of capacity 1
 }
 
-// begin has a worker do something, and returns a channel that is closed when it has ended, be it by Goexit. The caller waits for that.
+// begin has a worker do something, and returns a channel that receives when the worker has ended, be it by Goexit. The caller waits for
+// that.
 func (ws *workers) begin(do func()) (done <-chan struct{}) {
 	ws.mu.Lock()
 	var w *worker
@@ -31,30 +30,29 @@ func (ws *workers) begin(do func()) (done <-chan struct{}) {
 	}
 	ws.mu.Unlock()
 	if w == nil {
-		w = &worker{make(chan task)}
+		w = &worker{make(chan func()), make(chan struct{}, 1)}
 		go w.run(ws) // ends with the run, or by a Goexit of what it does, as at the end of a process
 	}
-	t := task{do, make(chan struct{})}
-	w.tasks <- t
-	return t.done
+	w.tasks <- do
+	return w.done
 }
 
 func (w *worker) run(ws *workers) {
 	sim.GrowStack()
-	var t task
+	busy := false
 	defer func() {
-		if t.done != nil { // a Goexit
-			close(t.done)
+		if busy { // a Goexit
+			w.done <- struct{}{}
 		}
 	}()
-	for t = range w.tasks {
-		t.do()
-		done := t.done
-		t.done = nil
+	for do := range w.tasks {
+		busy = true
+		do()
+		busy = false
 		ws.mu.Lock()
 		ws.free = append(ws.free, w)
 		ws.mu.Unlock()
-		close(done)
+		w.done <- struct{}{}
 	}
 }
 
