@@ -1,4 +1,4 @@
-// Command quickstart keeps the servers of each site at the wanted number, until Ctrl-C.
+// Command quickstart keeps the desired number of servers running at each site, until Ctrl-C.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Site is what somebody wants.
+// Site is the desired state of a site.
 type Site struct{ Servers int }
 
 func main() {
@@ -26,12 +26,12 @@ func main() {
 	check(err)
 	cached, err := informer.New(sites, store.Key, informer.Config{}) // mirrors the store
 	check(err)
-	world := map[string]int{} // stands for an API, a database, some machines
+	world := map[string]int{} // stands in for an API, a database, or machines
 	reconcile := func(_ context.Context, name string) (controller.Result, error) {
 		site, _ := cached.Get(name) // a deleted site wants no servers
 		if want, is := site.Value.Servers, world[name]; want != is {
 			fmt.Printf("%s: from %d servers to %d\n", name, is, want)
-			world[name] = want // return an error, and the site is reconciled again after a backoff
+			world[name] = want // if you return an error, the site is reconciled again after a backoff
 		}
 		return controller.Result{}, nil
 	}
@@ -39,7 +39,7 @@ func main() {
 	check(err)
 	_, err = sites.Create(ctx, store.Object[Site]{Key: "berlin", Value: Site{Servers: 3}})
 	check(err)
-	m, err := manager.New(manager.Config{}, c) // runs the controller and the informer that it needs
+	m, err := manager.New(manager.Config{}, c) // runs the controller and its informer
 	check(err)
 	check(m.Run(ctx))
 }
