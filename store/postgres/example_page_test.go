@@ -30,7 +30,7 @@ type (
 	}
 )
 
-// reportDelay logs what has kept the caches waiting for more than a minute.
+// reportDelay logs a transaction that has delayed the caches for more than a minute.
 func reportDelay(ctx context.Context, table *postgres.Table[Customer]) error {
 	d, err := table.Delay(ctx)
 	if err == nil && d.Behind > 0 && time.Since(d.Since) > time.Minute {
@@ -42,7 +42,7 @@ func reportDelay(ctx context.Context, table *postgres.Table[Customer]) error {
 // A transaction that stays open delays the watches of all tables.
 func ExampleTable_Delay() { _ = reportDelay }
 
-// newController reconciles customers, when they change and when their invoices do.
+// newController reconciles a customer when it or one of its invoices changes.
 func newController(
 	reconcile func(context.Context, string) (controller.Result, error),
 	customers *informer.Informer[string, Customer], invoices *informer.Informer[int64, Invoice],
@@ -56,7 +56,7 @@ func newController(
 // One transaction that writes two tables has one version in the caches of both.
 func ExampleTable_VersionOf() { _ = newController }
 
-// newCustomers returns the informer of a table in which nothing is installed.
+// newCustomers returns an informer for a table without triggers.
 func newCustomers(ctx context.Context, pool *pgxpool.Pool) (*informer.Informer[string, Customer], error) {
 	name := func(c Customer) string { return c.Name }
 	query, err := postgres.NewQuery(ctx, pool, "SELECT name, servers FROM customers", pgx.RowToStructByName[Customer], name,
@@ -70,7 +70,7 @@ func newCustomers(ctx context.Context, pool *pgxpool.Pool) (*informer.Informer[s
 // A role that may only SELECT makes a source of a query.
 func ExampleNewQuery() { _ = newCustomers }
 
-// newPolled returns the informer of a table in any database. Each writer ends its transaction with
+// newPolled returns an informer for a table in any database. Each writer ends its transaction with
 // UPDATE last_change SET number = number + 1.
 func newPolled(db *sql.DB, list func(context.Context) ([]Customer, error)) (*informer.Informer[string, Customer], error) {
 	name := func(c Customer) string { return c.Name }
@@ -86,7 +86,7 @@ func newPolled(db *sql.DB, list func(context.Context) ([]Customer, error)) (*inf
 	return informer.New(source, name, informer.Config{Name: "customers"})
 }
 
-// newHeld returns a controller that does not reconcile a customer again before the cache shows what the last reconcile has written.
+// newHeld returns a controller that reconciles a customer again only when the cache shows the last reconcile's write.
 // write returns the number of its change.
 func newHeld(
 	customers *informer.Informer[string, Customer], write func(ctx context.Context, name string) (number uint64, err error),

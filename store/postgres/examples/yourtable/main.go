@@ -1,5 +1,5 @@
-// Command yourtable keeps the servers of each tenant at the number that a table of yours wants. Start it as often as you like:
-// one copy leads, the others follow and take over. See docs/your-database.md.
+// Command yourtable scales the servers of each tenant to the number in your own table. Start as many copies as you like:
+// one copy leads, and the others stand by to take over. See docs/your-database.md.
 //
 //	yourtable -install postgres://...   # once, when you deploy
 //	yourtable postgres://...
@@ -19,7 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the leases
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver for the leases
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -29,19 +29,19 @@ import (
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
-// Tenant is a row of the table tenants, as far as this program reads it.
+// Tenant is a row of the table tenants: the columns that this program reads.
 type Tenant struct {
 	Name    string
-	Servers int // how many somebody wants; your other programs write it
-	Running int // how many there are; this program writes it
+	Servers int // desired; your other programs write it
+	Running int // observed; only this program writes it
 }
 
-// tenants names the table, and the columns of Tenant. The key is the primary key.
+// tenants names the table and the columns of Tenant. The primary key is the key.
 func tenants() postgres.TableConfig {
 	return postgres.TableConfig{Table: "tenants", Columns: []string{"name", "servers", "running"}}
 }
 
-// install creates the change log, the triggers that write it, and the table of the leases. It may be called again.
+// install creates the change log, the triggers that write it, and the lease table. It is safe to call again.
 func install(ctx context.Context, pool *pgxpool.Pool, leases *sqllease.Store) error {
 	if err := postgres.InstallTable(ctx, pool, tenants()); err != nil {
 		return err
@@ -68,7 +68,7 @@ func run(ctx context.Context, pool *pgxpool.Pool, leases *sqllease.Store, lease 
 			return controller.Result{}, nil
 		}
 		if err := scale(ctx, t); err != nil {
-			return controller.Result{}, err // again after a backoff
+			return controller.Result{}, err // retried after a backoff
 		}
 		return controller.Result{}, setRunning(ctx, pool, leases, table, t)
 	}
@@ -84,13 +84,13 @@ func run(ctx context.Context, pool *pgxpool.Pool, leases *sqllease.Store, lease 
 	return m.Run(ctx)
 }
 
-// setRunning writes the status of a tenant, if this copy still leads.
+// setRunning writes a tenant's status if this copy still leads.
 func setRunning(ctx context.Context, pool *pgxpool.Pool, leases *sqllease.Store, table *postgres.Table[Tenant], t Tenant) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := postgres.Guard(ctx, tx, leases); err != nil {
-			return err // another copy leads: nothing is written
+			return err // another copy leads: write nothing
 		}
-		if _, err := table.VersionOf(ctx, tx); err != nil { // the tenant is not reconciled again before cached shows tx
+		if _, err := table.VersionOf(ctx, tx); err != nil { // reconcile the tenant again only when cached shows tx
 			return err
 		}
 		_, err := tx.Exec(ctx, "UPDATE tenants SET running = $2 WHERE name = $1", t.Name, t.Servers)
@@ -98,13 +98,13 @@ func setRunning(ctx context.Context, pool *pgxpool.Pool, leases *sqllease.Store,
 	})
 }
 
-// scale stands for a call of your API: start what is missing, stop what is too much.
+// scale stands in for a call to your API that starts missing servers and stops surplus ones.
 func scale(_ context.Context, t Tenant) error {
 	_, err := fmt.Printf("%s: from %d servers to %d\n", t.Name, t.Running, t.Servers)
 	return err
 }
 
-// remove stands for a call of your API: stop all servers of a tenant that is gone.
+// remove stands in for a call to your API that stops all servers of a deleted tenant.
 func remove(_ context.Context, name string) error {
 	_, err := fmt.Printf("%s: gone\n", name)
 	return err
@@ -112,8 +112,8 @@ func remove(_ context.Context, name string) error {
 
 func main() {
 	log.SetFlags(0)
-	installs := flag.Bool("install", false, "create what the program needs in the database, and end")
-	lease := flag.Duration("lease", 15*time.Second, "how long a copy that was killed stays the leader")
+	installs := flag.Bool("install", false, "create what the program needs in the database, and exit")
+	lease := flag.Duration("lease", 15*time.Second, "how long a killed copy stays the leader")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -122,14 +122,14 @@ func main() {
 	}
 }
 
-// open connects to the database, and installs or runs.
+// open connects to the database and then installs or runs.
 func open(ctx context.Context, url string, installs bool, lease time.Duration) (err error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	db, err := sql.Open("pgx", url) // a pool of its own, so that renewals never wait for the work
+	db, err := sql.Open("pgx", url) // a separate pool, so that renewals never wait for the work
 	if err != nil {
 		return err
 	}
