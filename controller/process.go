@@ -108,6 +108,9 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 			_, told = c.finish(t, Result{}, Panicked, crash)
 		}
 	}()
+	if h != nil && h.of.wait != nil {
+		h.of.wait(t)
+	}
 	result, outcome, err := c.reconcile(t)
 	returned = true
 	report, told = c.finish(t, result, outcome, err)

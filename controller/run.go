@@ -12,6 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/controller/internal/term"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/pace"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -152,6 +153,7 @@ type workers[K comparable] struct {
 	stop  context.CancelCauseFunc // ends the work, and the workers
 	leads *leaderelect.Leadership // without it no reconcile may begin; nil if the work belongs to none
 	began time.Time
+	wait  func(reconcile context.Context) // of a simulation: returns when a reconcile may begin; nil outside of one
 }
 
 // hand is the state of one worker.
@@ -180,7 +182,7 @@ func (h *hand[K]) newTry() *try[K] {
 // startWorkers starts the workers. They and their work end with ctx, which stop ends.
 func (c *Controller[K]) startWorkers(ctx context.Context, stop context.CancelCauseFunc) *workers[K] {
 	leads, _ := leaderelect.FromContext(ctx)
-	w := &workers[K]{stop: stop, leads: leads, began: time.Now()}
+	w := &workers[K]{stop: stop, leads: leads, began: time.Now(), wait: pace.Of(ctx)}
 	w.Crew = crew.New(ctx, func(s *crew.Seat[hand[K]]) {
 		s.State.of = w
 		c.work(ctx, s, &s.State)

@@ -32,10 +32,9 @@ type life struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	told    chan struct{}     // closed when a process that has lost its lease may know it; made anew when it leads again
-	hang    chan struct{}     // of a process that hangs; closed when it goes on
-	deposed bool              // another process has the lease
-	noted   map[string]uint64 // the last reconcile of each controller and key
+	told    chan struct{} // closed when a process that has lost its lease may know it; made anew when it leads again
+	hang    chan struct{} // of a process that hangs; closed when it goes on
+	deposed bool          // another process has the lease
 }
 
 // Join implements [sim.Life].
@@ -84,7 +83,7 @@ func (l *life) join(part part.Part) error {
 	}
 	part.Loop.Pause()
 	l.p.Loops = append(l.p.Loops, part.Loop)
-	return l.manager.Add(part.Loop.Managed(sources))
+	return l.manager.Add(part.Loop.Managed(sources, l.p.AwaitReconcile))
 }
 
 // source returns an informer as the manager runs it.
@@ -149,16 +148,6 @@ func (l *life) Deliver() (did bool) {
 
 // TakesTurns implements [sim.Life].
 func (l *life) TakesTurns(context.Context) bool { return true }
-
-// Begins implements [sim.Life].
-func (l *life) Begins(info controller.Info) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	name := info.Controller + "\x00" + info.Key
-	was := l.noted[name]
-	l.noted[name] = info.Reconcile
-	return was != info.Reconcile
-}
 
 // Check implements [sim.Life].
 func (l *life) Check() {

@@ -16,8 +16,8 @@ const leaseTime = 24 * time.Hour
 // stopTime is how long a process may take to stop in order: the StopTimeout of its manager, and what that waits after it.
 const stopTime = time.Minute + 11*time.Second
 
-// Driver is a [sim.Driver]. It decides what happens when: every call of the Env waits for its turn, every watch hears what the driver
-// lets it hear, and controllers are paused. The driver resumes one of them until its workers have begun what was ready.
+// Driver is a [sim.Driver]. It decides what happens when: every reconcile and every call of the Env waits for its turn, every watch hears
+// what the driver lets it hear, and controllers are paused. The driver resumes one of them until its workers have taken what was ready.
 type Driver struct {
 	run        *sim.Run
 	leases     *memlease.Store
@@ -34,7 +34,7 @@ func New(r *sim.Run) *Driver {
 // Live implements [sim.Driver].
 func (d *Driver) Live(p *sim.Process) sim.Life {
 	return &life{
-		p: p, driver: d, ended: make(chan struct{}), told: make(chan struct{}), noted: make(map[string]uint64),
+		p: p, driver: d, ended: make(chan struct{}), told: make(chan struct{}),
 		sources: make(map[*view.View]controller.Source),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/pace"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -23,7 +24,9 @@ type Loop interface {
 	Name() string
 	Sources() []controller.Source
 	Connect(ctx context.Context) (disconnect func(), err error)
-	Managed(sources []controller.Source) manager.Part // the controller, with other sources in place of its own
+
+	// Managed returns the controller, with other sources in place of its own. Each of its reconciles calls wait before it begins.
+	Managed(sources []controller.Source, wait func(context.Context)) manager.Part
 
 	Ready() (keys []string)
 	Step(ctx context.Context, key string) string // reconciles a key, and returns what came of it; empty if the key was not ready
@@ -47,7 +50,9 @@ func (l *loop[K]) Sources() []controller.Source { return l.c.Sources() }
 func (l *loop[K]) Connect(ctx context.Context) (disconnect func(), err error) {
 	return l.c.Connect(ctx)
 }
-func (l *loop[K]) Managed(sources []controller.Source) manager.Part { return managed[K]{l.c, sources} }
+func (l *loop[K]) Managed(sources []controller.Source, wait func(context.Context)) manager.Part {
+	return managed[K]{l.c, sources, wait}
+}
 
 func (l *loop[K]) Ready() (keys []string) {
 	for _, key := range l.c.Ready() {
@@ -119,7 +124,11 @@ func (l *loop[K]) Begun() (n int) {
 type managed[K comparable] struct {
 	*controller.Controller[K]
 	sources []controller.Source
+	wait    func(context.Context)
 }
+
+// Run has each reconcile wait for its turn.
+func (m managed[K]) Run(ctx context.Context) error { return m.Controller.Run(pace.With(ctx, m.wait)) }
 
 // Sources returns those in place of the controller's own.
 func (m managed[K]) Sources() []controller.Source { return m.sources }

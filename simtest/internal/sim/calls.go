@@ -57,7 +57,13 @@ func (p *Process) await(ctx context.Context) {
 	r.WakeUp()
 	<-w.resume
 	p.enter()
-	if ok && p.life.Begins(info) {
+}
+
+// AwaitReconcile has a reconcile that the driver does not begin itself wait for its turn, as a call does. The reconciles of a key that
+// comes back at once have no other place to wait if they make no call.
+func (p *Process) AwaitReconcile(ctx context.Context) {
+	p.await(ctx)
+	if info, ok := controller.FromContext(ctx); ok {
 		p.beginReading(info.Controller, info.Key)
 	}
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 
-	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/simtest/internal/part"
 )
 
@@ -32,9 +31,6 @@ type Life interface {
 
 	// TakesTurns reports whether a call with this context has to wait for its turn, since other goroutines make calls, too.
 	TakesTurns(ctx context.Context) bool
-
-	// Begins reports whether a call is the first of its reconcile, and the driver does not begin reconciles itself.
-	Begins(controller.Info) bool
 
 	// Check fails the run if the process has ended by itself.
 	Check()

@@ -59,7 +59,7 @@ type Run struct {
 	events    map[string]int              // commits of each object
 	problem   *rule.Problem               // the first
 	advice    []rule.Problem              // what is doubtful, one of each sort
-	commits   int                         // since the last step of the user, or since the end of a fault
+	commits   int                         // by others than the user, since the last step of the user, or since the end of a fault
 	wrote     map[string]informer.Version // the last write of each system, by its name and the kind
 	calls     []*waiting                  // that wait for their turn
 	held      []*held                     // calls that a fault has hit, outside of a reconcile that the run waits for
@@ -252,7 +252,9 @@ func (r *Run) commit(actor, kind, key string, next backend.Record) backend.Recor
 	r.mu.Lock()
 	r.quiet = time.Now()
 	r.events[c.Object]++
-	r.commits++
+	if actor != database.User {
+		r.commits++
+	}
 	nth := r.events[c.Object]
 	r.mu.Unlock()
 	for i, f := range r.Plan {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/manager"
@@ -213,9 +212,6 @@ func deliver(v *view.View) {
 
 // TakesTurns implements [sim.Life].
 func (l *life) TakesTurns(ctx context.Context) bool { return ctx.Value(background{}) != nil }
-
-// Begins implements [sim.Life].
-func (l *life) Begins(controller.Info) bool { return false }
 
 // Unsettled implements [sim.Life].
 func (l *life) Unsettled() bool { return l.background > 0 }
