@@ -78,17 +78,19 @@ func New(cfg Config) (*Elector, error) {
 		return nil, fmt.Errorf("leaderelect: new elector: %w", err)
 	}
 	log := cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity)
-	e := &Elector{cfg: cfg, log: log, warnings: lease.NewWarnings(log), link: new(lease.Link), wake: make(chan struct{}, 1)}
+	e := &Elector{cfg: cfg, log: log, warnings: lease.NewWarnings(log), wake: make(chan struct{}, 1)}
+	link := new(lease.Link)
 	if linked, ok := cfg.Store.(lease.Linked); ok {
-		e.join(linked.Link())
+		link = linked.Link()
 	}
+	e.join(link)
 	e.incarnation = cmp.Or(e.link.Incarnation, rand.Text())
 	e.headStart = time.Duration(cmp.Or(e.link.HeadStart, headStart)) * cfg.RetryPeriod
 	e.prior = observation{Observation: e.link.Prior}
 	return e, nil
 }
 
-// join links e to the slots of its replica.
+// join makes l the link of e, to the slots of its replica if it belongs to some.
 func (e *Elector) join(l *lease.Link) {
 	l.Timing = lease.Timing{
 		LeaseDuration: e.cfg.LeaseDuration, RetryPeriod: e.cfg.RetryPeriod,
@@ -104,9 +106,10 @@ func (e *Elector) join(l *lease.Link) {
 // so that others have a chance.
 //
 // After ctx ends, Run waits for the work, releases the lease if ReleaseOnCancel is set, and returns nil. If the store
-// hangs, Run waits at most RequestTimeout for each of: a write in flight, the release, and the calls that are left. If
-// calls are left after that, the error wraps ErrStoreStuck. If the elector is running already, Run returns ErrRunning at
-// once. Run may be called again after it has returned.
+// hangs, Run waits at most RequestTimeout for a write in flight, and as long for the release. At the end it waits for calls
+// of the store whose contexts have ended: for 5 s, or for RequestTimeout if that is longer. If calls are left after that, the
+// error wraps ErrStoreStuck. If the elector is running already, Run returns ErrRunning at once. Run may be called again
+// after it has returned.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.run(ctx, func() error {
 		for {
@@ -247,17 +250,32 @@ func (e *Elector) cleanUp(watch *hint.Watch) error {
 	}
 	e.callbacks.stop()
 	e.setWatch(nil)
+	presence := e.presence
+	e.link.Left = func(timeout time.Duration) error { return e.settle(watch, presence, timeout) }
+	if e.link.Unwaited {
+		_ = e.link.Left(0)
+		return nil
+	}
+	return e.link.Left(e.link.Grace())
+}
+
+// settle ends the watch and the sessions of a run, and waits until they and all calls of the store have returned, or until
+// timeout has passed. It returns an error that wraps ErrStoreStuck if one of them has not.
+func (e *Elector) settle(watch *hint.Watch, presence *hint.Presence, timeout time.Duration) error {
+	until := time.Now().Add(timeout)
+	watch.Stop(0) // both are told first, so that neither uses up the time of the other
+	presence.Stop(0)
 	var errs []error
 	stuck := func(what string) {
 		errs = append(errs, fmt.Errorf("leaderelect: run %q: %s not returned: %w", e.cfg.Key, what, ErrStoreStuck))
 	}
-	if !watch.Stop(e.cfg.RequestTimeout) {
+	if !watch.Stop(time.Until(until)) {
 		stuck("a watch has")
 	}
-	if !e.presence.Stop(e.cfg.RequestTimeout) {
+	if !presence.Stop(time.Until(until)) {
 		stuck("calls of Sessions have")
 	}
-	if left := e.calls.Wait(e.cfg.RequestTimeout); left > 0 {
+	if left := e.calls.Wait(time.Until(until)); left > 0 {
 		stuck(fmt.Sprintf("%d calls have", left))
 	}
 	return errors.Join(errs...)

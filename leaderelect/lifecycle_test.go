@@ -273,7 +273,7 @@ func TestAStoreThatNeverReturnsIsReportedAndBounded(t *testing.T) {
 		err := a.stop()
 		require.ErrorIs(t, err, leaderelect.ErrStoreStuck)
 		require.ErrorContains(t, err, "8 calls")
-		assert.Equal(t, request, time.Since(begin))
+		assert.Equal(t, grace, time.Since(begin))
 
 		w.heal()
 		after(time.Second)
@@ -282,6 +282,55 @@ func TestAStoreThatNeverReturnsIsReportedAndBounded(t *testing.T) {
 		require.True(t, a.IsLeader(), "it works again when they have returned")
 		w.finish(t)
 	})
+}
+
+// How soon a call notices the end of its context depends on the machine and the driver, and not on the lease.
+func TestACallThatReturnsLateIsNotStuckHoweverShortTheLease(t *testing.T) {
+	for what, late := range map[string]time.Duration{"late": grace, "too late": grace + time.Second} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				ended := make(chan time.Time, 1)
+				a := w.join(t, "a", func(cfg *leaderelect.Config) {
+					cfg.LeaseDuration, cfg.ReleaseOnCancel = 300*time.Millisecond, false // a call has 50 ms
+					cfg.Store = lateUpdate{cfg.Store.(link), late, ended}
+				})
+				a.start()
+				after(60 * time.Millisecond) // the first renewal is in flight
+				require.True(t, a.IsLeader())
+				err := a.stop()
+				took := time.Since(<-ended)
+				if late > grace {
+					require.ErrorIs(t, err, leaderelect.ErrStoreStuck)
+				} else {
+					require.NoError(t, err)
+				}
+				assert.InDelta(t, grace, took, float64(2*latency), "it reads the record once more before it waits")
+				after(time.Second)
+				w.finish(t)
+			})
+		})
+	}
+}
+
+// lateUpdate is a store whose first update returns late after the end of its context.
+type lateUpdate struct {
+	link
+	late  time.Duration
+	ended chan time.Time // gets the time when that context has ended; capacity 1
+}
+
+func (l lateUpdate) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	select {
+	case l.ended <- time.Time{}:
+	default:
+		return l.link.Update(ctx, e)
+	}
+	<-ctx.Done()
+	<-l.ended
+	l.ended <- time.Now()
+	time.Sleep(l.late)
+	return leaderelect.Entry{}, ctx.Err()
 }
 
 func TestAStoreThatEndsItsGoroutineIsAnError(t *testing.T) {

@@ -438,7 +438,7 @@ func TestRunWaitsForTheSessionsAndSaysSoIfItStaysAway(t *testing.T) {
 				_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
 				begin := time.Now()
 				require.ErrorIs(t, b.stop(), leaderelect.ErrStoreStuck)
-				assert.Equal(t, request, time.Since(begin))
+				assert.Equal(t, grace, time.Since(begin))
 				w.finish(t)
 			})
 		})

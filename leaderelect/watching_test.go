@@ -292,13 +292,16 @@ func TestAWatchThatNeverReturnsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		forever := make(chan struct{})
-		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Store = stuckLink{cfg.Store.(link), forever} })
+		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+			cfg.Store, cfg.Sessions = stuckLink{cfg.Store.(link), forever}, post{w.sessions, "a"}
+		})
 		a.start()
 		after(time.Minute)
 		assert.True(t, a.IsLeader())
-		begin := time.Now()
-		require.ErrorIs(t, a.stop(), leaderelect.ErrStoreStuck)
-		assert.Equal(t, request+latency, time.Since(begin), "after the release")
+		begin, err := time.Now(), a.stop()
+		require.ErrorIs(t, err, leaderelect.ErrStoreStuck)
+		assert.NotContains(t, err.Error(), "Sessions", "they have ended in the meantime")
+		assert.Equal(t, grace+latency, time.Since(begin), "after the release")
 		close(forever)
 		w.finish(t)
 	})

@@ -24,6 +24,7 @@ const (
 	renew   = 10 * time.Second
 	retry   = 2 * time.Second
 	request = 2500 * time.Millisecond
+	grace   = 5 * time.Second // that calls have at the end of a run
 )
 
 // stepDown is how long the work may continue after its lease is lost.

@@ -54,7 +54,7 @@ func (s *Slots) agree(ctx context.Context) error {
 
 // stuck waits for calls of the store that are in flight. It returns an error if some do not return.
 func (s *Slots) stuck() error {
-	if left := s.peers.calls.Wait(s.timing.RequestTimeout); left > 0 {
+	if left := s.peers.calls.Wait(s.timing.Grace()); left > 0 {
 		return fmt.Errorf("shard: run %q: %d calls have not returned: %w", s.cfg.Lease.Key, left, leaderelect.ErrStoreStuck)
 	}
 	return nil

@@ -3,7 +3,9 @@ package shard
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
@@ -14,6 +16,7 @@ import (
 type membership struct {
 	slots *Slots
 	store leaderelect.LeaseStore
+	left  []*lease.Link // of electors with calls that have not returned; belongs to the goroutine of run
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -29,14 +32,11 @@ func (m *membership) held() int {
 
 // run keeps a membership until ctx ends. If one is lost, run takes another.
 func (m *membership) run(ctx context.Context) error {
-	var errs []error
 	peers, cfg := m.slots.peers, m.slots.cfg
 	for ctx.Err() == nil {
 		read := peers.changed.Wait()
 		if n := peers.snapshot(cfg.Slots, cfg.Members).vacant; n != nobody {
-			if err := m.join(ctx, n); errors.Is(err, leaderelect.ErrStoreStuck) {
-				errs = append(errs, err)
-			}
+			m.join(ctx, n)
 			read = peers.changed.Wait()
 			peers.nudge()
 		}
@@ -45,11 +45,16 @@ func (m *membership) run(ctx context.Context) error {
 		case <-read:
 		}
 	}
+	var errs []error
+	until := time.Now().Add(m.slots.timing.Grace())
+	for _, link := range m.left {
+		errs = append(errs, link.Left(time.Until(until)))
+	}
 	return errors.Join(errs...)
 }
 
 // join competes for the number n. It returns after this replica has held and lost it, or when another replica has it.
-func (m *membership) join(ctx context.Context, n int) error {
+func (m *membership) join(ctx context.Context, n int) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	s := m.slots
@@ -68,15 +73,19 @@ func (m *membership) join(ctx context.Context, n int) error {
 			leave()
 		}
 	}
-	e, err := s.elector(cfg, m.store, &lease.Link{
+	link := &lease.Link{
 		Incarnation: s.incarnation,
 		Amend:       func(r *lease.Record) { r.Declines = s.declined() },
 		Prior:       s.peers.observation(cfg.Key), // the time that peers has observed it counts
-	})
-	if err != nil {
-		return err
+		Unwaited:    true,                         // a call that returns late must not delay the next membership
 	}
-	return e.RunOnce(ctx)
+	e, err := s.elector(cfg, m.store, link)
+	if err != nil {
+		s.log.ErrorContext(ctx, "shard: joining failed", "error", err) // New has checked the same Config
+		return
+	}
+	_ = e.RunOnce(ctx) // a membership that was lost is taken again
+	m.left = slices.DeleteFunc(append(m.left, link), func(l *lease.Link) bool { return l.Left(0) == nil })
 }
 
 func (m *membership) set(n int) {

@@ -63,7 +63,7 @@ func (p *peers) run(ctx context.Context, then func()) error {
 		}
 		timer.Stop()
 	}
-	if left := p.calls.Wait(p.timing.RequestTimeout); left > 0 {
+	if left := p.calls.Wait(p.timing.Grace()); left > 0 {
 		return fmt.Errorf("shard: run %q: %d calls have not returned: %w", p.key, left, leaderelect.ErrStoreStuck)
 	}
 	return nil

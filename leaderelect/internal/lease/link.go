@@ -17,6 +17,7 @@ type Link struct {
 	HeadStart   time.Duration // in RetryPeriods: how long the elector leaves the lease to a preferred successor; 0 is the default
 	Amend       func(*Record) // completes a record before it is written; may be nil
 	Prior       Observation   // the record as it was known before the first read; zero is unknown
+	Unwaited    bool          // a run does not wait for calls of the store that have not returned: the slots call Left
 
 	// leaderelect.New sets the following.
 
@@ -29,6 +30,10 @@ type Link struct {
 	Revoke func(successor string)
 	Admit  func()
 
+	// Left waits for the calls that the last run has left behind. If some do not return in time, the error wraps
+	// leaderelect.ErrStoreStuck. It is set by the run.
+	Left func(timeout time.Duration) error
+
 	// Check returns the error of the leadership and the error of the store.
 	Check func(tolerance time.Duration) (own, store error)
 }
@@ -37,6 +42,13 @@ type Link struct {
 type Timing struct {
 	LeaseDuration, RetryPeriod, RequestTimeout, DrainTimeout time.Duration
 }
+
+// minGrace is how much later than its context a call may end, however short the lease is. That depends on the driver, the disk,
+// and the load of the machine, and not on the lease.
+const minGrace = 5 * time.Second
+
+// Grace returns how long the end of a run waits for calls whose contexts have ended.
+func (t Timing) Grace() time.Duration { return max(t.RequestTimeout, minGrace) }
 
 // Linked is a store that carries a link.
 type Linked interface{ Link() *Link }

@@ -1,0 +1,67 @@
+package shard_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+)
+
+// A renewal of a membership hangs until the membership is lost. What counts at the end of Run is whether it hangs then.
+func TestACallOfALostMembershipIsStuckOnlyIfItHangsAtTheEnd(t *testing.T) {
+	for what, returns := range map[string]bool{"it has returned": true, "it hangs": false} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 4)
+				release, hung := make(chan struct{}), make(chan time.Time, 1)
+				a := w.join(t, "a", func(cfg *shard.Config) {
+					cfg.Lease.Store = hangingMember{cfg.Lease.Store.(shardLink), release, hung}
+				})
+				began := <-hung
+				after(renew + retry)
+				assert.Len(t, a.Members(), 2, "the one that was lost and has not expired, and another, which did not wait for the call")
+				if returns {
+					close(release)
+				}
+				after(calm)
+				require.Equal(t, 4, ownedTogether(t, a))
+				require.Greater(t, time.Since(began), calm)
+				begin, err := time.Now(), a.stop()
+				if returns {
+					require.NoError(t, err)
+				} else {
+					require.ErrorIs(t, err, leaderelect.ErrStoreStuck)
+					require.ErrorContains(t, err, "/member/")
+					assert.LessOrEqual(t, time.Since(begin), 5*time.Second+2*latency)
+					close(release)
+				}
+				w.checkNow(t)
+			})
+		})
+	}
+}
+
+// hangingMember is a store whose renewals of the first membership hang from the first one on, until release is closed.
+type hangingMember struct {
+	shardLink
+	release <-chan struct{}
+	hung    chan<- time.Time // gets when the first one began; capacity 1
+}
+
+func (h hangingMember) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if strings.HasSuffix(e.Key, "/member/0") && e.Term == 1 {
+		select {
+		case h.hung <- time.Now():
+		default:
+		}
+		<-h.release
+	}
+	return h.shardLink.Update(ctx, e)
+}
