@@ -73,7 +73,7 @@ func (w *world) pauseLocked(party string, d time.Duration) {
 	}
 }
 
-// mayForgetLocked reports whether so many candidates know the present term. The others cannot notice if the store loses it.
+// mayForgetLocked reports whether so many candidates know the current term. The others cannot notice if the store loses it.
 func (w *world) mayForgetLocked(candidates int) bool {
 	know := 0
 	for _, p := range w.parties {

@@ -106,7 +106,7 @@ func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v l
 	}
 }
 
-// follow notes the present record. If the record shows that an earlier claim was successful, follow begins its term.
+// follow notes the current record. If the record shows that an earlier claim was successful, follow begins its term.
 func (e *Elector) follow(ctx context.Context, c *candidacy, v lease.View) *tenure {
 	if t := e.adopt(ctx, v); t != nil {
 		return t
@@ -167,8 +167,8 @@ func (e *Elector) observe(ctx context.Context, seen *observation, v lease.View) 
 	}
 }
 
-// freeAt returns the time from which this elector may take the record, if its version does not change. It is zero if the
-// record was not read yet.
+// freeAt returns the time from which this elector may take the record, if its version does not change. It is zero if the record has not
+// been read yet.
 func (e *Elector) freeAt(c *candidacy) time.Time {
 	free := e.expiresAt(c.seen)
 	if free.IsZero() {
@@ -205,7 +205,7 @@ func (e *Elector) expiresAt(o observation) time.Time {
 	case o.Since.IsZero():
 		return o.Since
 	case o.regressed || o.Exists && !o.Readable:
-		// The leader is not known. It leads at most for the longest lease that this elector knows.
+		// The leader is unknown. It leads for at most the longest lease that this elector knows of.
 		return o.Since.Add(max(o.Record.Lease(), e.seen.Lease, e.cfg.LeaseDuration) + o.jitter)
 	case o.Record.Released && !outlived && o.Record.Preferred != "" && o.Record.Preferred != e.cfg.Identity && o.Record.Preferred != e.incarnation:
 		return o.Since.Add(e.headStart + o.jitter)
@@ -366,7 +366,7 @@ func (e *Elector) random() float64 {
 	return 0.5
 }
 
-// notOfElector returns an error if v is the record of the number of slots of package shard, which no Elector may take.
+// notOfElector returns an error if v is the record in which package shard keeps its number of slots. No Elector may take that record.
 func notOfElector(v lease.View) error {
 	if v.Record.Slots == 0 {
 		return nil

@@ -14,8 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Config configures an [Elector]. Store, Key, and OnStartedLeading are required. The zero value of every other field is a
-// good default.
+// Config configures an [Elector]. Store, Key, and OnStartedLeading are required. Every other field has a useful default.
 //
 // The three durations of client-go keep their meaning and their defaults: 15s, 10s, and 2s. Electors of one record may have
 // different durations, because a follower uses the LeaseDuration in the record.

@@ -1,8 +1,8 @@
-// Package leaderelect elects one leader among many processes, by a lease in any store that can compare and swap.
+// Package leaderelect elects one leader among many processes, with a lease in any store that supports compare-and-swap.
 //
-// It has the names and the defaults of client-go (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection). It differs
-// when something fails: there is one leader at a time, the process survives the loss of a lease, and each leadership has a
-// term by which a store can refuse writes of earlier leaders.
+// It has the names and the defaults of client-go (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection). It differs when something
+// fails: there is one leader at a time, the process survives the loss of a lease, and each leadership has a term that lets a store refuse
+// writes of earlier leaders.
 //
 // # Usage
 //
@@ -35,7 +35,7 @@
 //  3. A leader that sees another leader in the record stops at once.
 //  4. Every leadership has a greater term than the one before: by one, or the [Entry.Floor] if the record was deleted. If a
 //     store loses terms, electors wait for a lease and continue after the greatest term that they have seen. After the last
-//     term, 2^64-1 (in SQL 2^63-1), nobody leads.
+//     term, 2^64-1 (in SQL 2^63-1), no elector leads.
 //  5. After the caller cancels, the elector renews the lease until the work has returned or DrainTimeout has passed. It
 //     releases the lease after OnStoppedLeading, and replaces only a record that it wrote itself.
 //  6. A write without a clear reply counts as neither done nor failed, even if the store panics. The elector reads the

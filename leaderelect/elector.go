@@ -20,7 +20,7 @@ import (
 //
 // [Elector.Run] competes again after a loss. [Elector.RunOnce] leads for at most one term, as client-go does.
 //
-// All methods may be called concurrently, even if the elector does not run.
+// All methods may be called concurrently, even while the elector is not running.
 type Elector struct {
 	cfg         Config
 	log         *slog.Logger
@@ -47,7 +47,7 @@ type Elector struct {
 	lost      uint64        // how many of them were lost
 	health    health        // of the store, in this run or the last one
 
-	// The following belong to the goroutine of Run. They stay as they are between two runs.
+	// The following belong to the goroutine of Run. They keep their values between two runs.
 
 	warnings  *lease.Warnings
 	callbacks *callbacks
@@ -148,7 +148,7 @@ func (e *Elector) IsLeader() bool {
 	return l != nil && l.Err() == nil
 }
 
-// Leader returns the leader in the record that was read last. It returns false if nothing was read yet, if the lease was
+// Leader returns the leader in the record that was read last. It returns false if nothing has been read yet, if the lease was
 // released, or if the record is gone. A leader that has crashed is returned until another one takes over.
 func (e *Elector) Leader() (Leader, bool) {
 	e.mu.Lock()
@@ -187,7 +187,7 @@ func (e *Elector) check(tolerance time.Duration) (own, store error) {
 	return own, store
 }
 
-// checkLeadership is Check of the present leadership, if there is one.
+// checkLeadership is Check of the current leadership, if there is one.
 func (e *Elector) checkLeadership(patience time.Duration) error {
 	l := e.leadership()
 	if l == nil {
@@ -281,7 +281,7 @@ func (e *Elector) settle(watch *hint.Watch, presence *hint.Presence, timeout tim
 	return errors.Join(errs...)
 }
 
-// leadership returns the present leadership, or nil.
+// leadership returns the current leadership, or nil.
 func (e *Elector) leadership() *Leadership {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -310,7 +310,7 @@ func (e *Elector) publish(v lease.View) {
 	}
 }
 
-// setCurrent makes l the present leadership. If this elector has resigned since it claimed the lease, l resigns before its
+// setCurrent makes l the current leadership. If this elector has resigned since it claimed the lease, l resigns before its
 // work begins.
 func (e *Elector) setCurrent(l *Leadership) {
 	e.mu.Lock()

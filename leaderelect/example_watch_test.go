@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// A watch begins with the present record.
+// A watch begins with the current record.
 func ExampleWatcher() {
 	ctx := context.Background()
 	s := memlease.New()

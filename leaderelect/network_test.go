@@ -456,7 +456,7 @@ func (n *network) writeLocked(rec record) {
 	n.putLocked("foreigner", leaderelect.Entry{Key: key, Value: value, Term: rec.Term})
 }
 
-// read returns the present record.
+// read returns the current record.
 func (n *network) read() record {
 	var rec record
 	if e, err := n.load(); err == nil {

@@ -8,8 +8,8 @@ import (
 // Stats is a snapshot of an [Elector].
 type Stats struct {
 	Leading   bool      // whether it may act as the leader
-	Term      uint64    // of the present leadership; 0 if there is none
-	Deadline  time.Time // when the present leadership is lost unless it is renewed; zero if there is none
+	Term      uint64    // of the current leadership; 0 if there is none
+	Deadline  time.Time // when the current leadership is lost unless it is renewed; zero if there is none
 	Terms     uint64    // how many terms have begun
 	Lost      uint64    // how many terms were lost; those that the work, Resign, or the caller has ended do not count
 	Watching  bool      // whether the store reports changes; otherwise the elector polls

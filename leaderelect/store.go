@@ -66,7 +66,7 @@ type LeaseStore interface {
 // release. A leader that was replaced stops at once. Nothing else depends on a watch: an event that is late, lost, or
 // repeated can delay a change of leader, but cannot cause one.
 type Watcher interface {
-	// Watch yields the present record, and then the record after each change, until ctx ends or the consumer leaves its
+	// Watch yields the current record, and then the record after each change, until ctx ends or the consumer leaves its
 	// loop.
 	//
 	//   - A missing record is an Entry that has only a key.
@@ -97,7 +97,7 @@ type Sessions interface {
 	Gone(ctx context.Context, name string) error
 }
 
-// Holder reads the present leader of a key, for clients that call the leader and do not compete. The leader's Metadata can
+// Holder reads the current leader of a key, for clients that call the leader and do not compete. The leader's Metadata can
 // carry an address. If the lease is free, the error wraps [ErrNotFound]. Holder cannot notice that a leader has crashed: it
 // returns that leader until another one takes over.
 func Holder(ctx context.Context, s LeaseStore, key string) (Leader, error) {

@@ -22,16 +22,15 @@ func (e *Env) stores() *stores { return &e.all }
 // Backend returns the database of the process, for systems that open their stores themselves. [Open] is the shorter way.
 func (e *Env) Backend() backend.Backend { return e.all.backend }
 
-// Effect does something that is no write to a store, such as a call of a cloud: fn does it. The kit can end the process before
-// or after it, lose the reply, have it take long, or have it arrive when another process has taken over. The name says in plans and
-// timelines what it is: "create vpc". The context of fn has the leadership of a [System] with a Lease: send its term along
-// (leaderelect.FromContext) if the receiver can refuse calls of leaders of the past. A call that arrives late is made in another
-// goroutine.
+// Effect performs an effect outside the stores, such as a call of a cloud API, by calling fn. The kit can end the process before or after
+// it, lose the reply, make it slow, or deliver it after another process has taken over. The name identifies the effect in plans and
+// timelines: "create vpc". The context of fn has the leadership of a [System] with a Lease. If the receiver can refuse calls of former
+// leaders, send its term along (leaderelect.FromContext). A call that arrives late is made in another goroutine.
 func (e *Env) Effect(ctx context.Context, name string, fn func(context.Context) error) error {
 	return e.p.Effect(ctx, name, fn)
 }
 
-// Part is a part of a system, that the kit drives: see [Loop], [Cache], and [Background].
+// Part is a part of a system that the kit drives: see [Loop], [Cache], and [Background].
 type Part interface{ part() part.Part }
 
 type driven part.Part
@@ -44,7 +43,6 @@ func Loop[K comparable](c *controller.Controller[K]) Part { return driven{Loop: 
 // Cache is an informer that no controller of the process watches.
 func Cache[K comparable, T any](in *informer.Informer[K, T]) Part { return driven{Cache: in} }
 
-// Background is a part with a Run that makes calls by itself, such as an *events.Recorder. Each of its calls waits until no
-// reconcile is in flight. Stages are those of the manager ([manager.At]): only a part of stage Leading has the leadership of a
-// System with a Lease.
+// Background is a part with a Run that makes calls by itself, such as an *events.Recorder. Each of its calls waits until no reconcile is in
+// flight. Stages are those of the manager ([manager.At]): only a part of stage Leading has the leadership of a System with a Lease.
 func Background(p manager.Part) Part { return driven{Background: p} }

@@ -41,5 +41,5 @@ func ExampleRule() {
 	// stale-write is an advisory
 	// stale-delete is an advisory
 	// nondeterminism is an advisory
-	// An object is left although the life of each of its owners has ended: nobody will delete it.
+	// An object is left although the life of each of its owners has ended: nothing will delete it.
 }

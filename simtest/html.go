@@ -16,7 +16,7 @@ import (
 )
 
 // htmlFlag is a package variable because go test reads flags before any test runs.
-var htmlFlag = flag.String("simtest.html", "", "write what simtest has found to an HTML file in this directory, one for each test")
+var htmlFlag = flag.String("simtest.html", "", "write the failures to an HTML file in this directory, one for each test")
 
 // draw writes failures to an HTML file, if the flag is set. It writes no file if there are none.
 func draw(t *testing.T, failures []*Failure) {
@@ -45,7 +45,7 @@ func draw(t *testing.T, failures []*Failure) {
 	t.Logf("simtest: the page is %s", file)
 }
 
-// page returns the failure as a part of a page.
+// page returns the failure as part of a page.
 func (f *Failure) page() page.Failure {
 	p := page.Failure{
 		Problem: f.Problem, Severity: string(f.Severity), Rule: string(f.Rule), Means: f.Rule.Means(), Plan: f.Plan.String(), More: len(f.More),

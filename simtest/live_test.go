@@ -56,11 +56,11 @@ func TestEachFaultDoesWhatItSaysInRunMode(t *testing.T) {
 		"down(s create to/a#1)":         {"s.1 create to/a", "CRASH", "STEP change", "s.2 starts", "s.2 update to/a"},
 		"lose-request(s create to/a#1)": {"FAULT the request is lost", "s.1 copy: reconcile a", "s.1 create to/a"},
 		"lose-reply(s create to/a#1)":   {"s.1 create to/a", "FAULT the reply is lost", "s.1 copy: reconcile a", "STEP change"},
-		"conflict(s update to/a#1)":     {"STEP change", "somebody update to/a @4 nothing but its version", "refused: to/a", "s.1 update to/a @5 N: 1 -> 2"},
+		"conflict(s update to/a#1)":     {"STEP change", "other update to/a @4 only its version", "refused: to/a", "s.1 update to/a @5 N: 1 -> 2"},
 		"slow(s create to/a#1)":         {"FAULT the call takes 1m7s", "1m7s s.1 create to/a", "STEP change"},
-		"zombie(s create to/a#1)":       {"FAULT it hangs", "s.2 create to/a", "s.1 goes on", "s.1 refused: to/a", "s.1 ends", "STEP change", "s.2 update"},
+		"zombie(s create to/a#1)":       {"FAULT it hangs", "s.2 create to/a", "s.1 continues", "s.1 refused: to/a", "s.1 ends", "STEP change", "s.2 update"},
 		"lose-lease(s create to/a#1)": {
-			"s.1 FAULT it loses its lease", "s.2 create to/a", "s.1 its call goes on", "s.1 refused: to/a", "STEP change", "s.2 update", "s.1 learns",
+			"s.1 FAULT it loses its lease", "s.2 create to/a", "s.1 its call continues", "s.1 refused: to/a", "STEP change", "s.2 update", "s.1 learns",
 		},
 		"regain(s create to/a#1)": {
 			"s.1 FAULT it loses its lease", "s.2 create to/a", "s.1 learns that it has lost its lease, and stands by", "s.1 leads again",

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// silence has the default loggers discard what they get, until the function that it returns is called.
+// silence makes the default loggers discard everything until the returned function is called.
 func silence() (end func()) { return logTo(slog.DiscardHandler) }
 
-// withoutCrashes has the default loggers pass on everything but the ends of processes. A process that crashes ends its goroutines by
+// withoutCrashes makes the default loggers pass on everything except the ends of processes. A process that crashes ends its goroutines by
 // runtime.Goexit, which a controller logs as a panic, with its stack. The timeline says CRASH.
 func withoutCrashes() (end func()) {
 	return logTo(survivors{slog.NewTextHandler(log.Writer(), nil)})
@@ -21,12 +21,12 @@ func logTo(h slog.Handler) (end func()) {
 	slog.SetDefault(slog.New(h))
 	return func() {
 		slog.SetDefault(was)
-		log.SetOutput(out) // SetDefault takes it, and does not give it back
+		log.SetOutput(out) // SetDefault replaces it, and does not restore it
 		log.SetFlags(flags)
 	}
 }
 
-// survivors is a handler of the records of processes that live.
+// survivors is a log handler that drops the records of dead processes.
 type survivors struct{ slog.Handler }
 
 func (h survivors) Handle(ctx context.Context, r slog.Record) error {

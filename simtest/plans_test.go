@@ -57,13 +57,13 @@ func TestTimePassesDuringEachCall(t *testing.T) {
 	report := simtest.Explore(t, world)
 	require.Len(t, report.Failures, 1)
 	require.Equal(t, "skip(step#2) pause(s get from/a#1)", report.Failures[0].Plan.String())
-	require.Contains(t, report.Failures[0].Timeline, "FAULT it stands still for 11m13s")
+	require.Contains(t, report.Failures[0].Timeline, "FAULT it hangs for 11m13s")
 }
 
 // What a retry after a long fault does still counts.
 func TestTheEndOfALongFaultIsNotTheEnd(t *testing.T) {
 	inOrder(t, simtest.Timeline(t, copier, "pause(s get to/a#2) lose-request(s update to/a#1)"),
-		"stands still", "FAULT the request is lost", "s.1 update to/a")
+		"hangs", "FAULT the request is lost", "s.1 update to/a")
 }
 
 // Three faults together break this world, and no two of them do.

@@ -11,12 +11,12 @@ import (
 )
 
 // progressFlag is a package variable because go test reads flags before any test runs.
-var progressFlag = flag.String("simtest.progress", "", "tell how far simtest is at this interval, such as 2s; with -v, 10s is the default")
+var progressFlag = flag.String("simtest.progress", "", "report the progress of simtest at this interval, such as 2s; with -v, 10s is the default")
 
-// progressInterval is that under go test -v.
+// progressInterval is the default interval under go test -v.
 const progressInterval = 10 * time.Second
 
-// durationOf returns the duration of a flag, or another if it is not set.
+// durationOf returns the duration of a flag, or the given default if it is not set.
 func durationOf(t *testing.T, name, text string, otherwise time.Duration) time.Duration {
 	t.Helper()
 	if text == "" {
@@ -29,7 +29,7 @@ func durationOf(t *testing.T, name, text string, otherwise time.Duration) time.D
 	return d
 }
 
-// progress tells now and then how far an exploration is.
+// progress regularly reports the progress of an exploration.
 type progress struct {
 	test  string
 	tell  func(format string, args ...any)

@@ -64,7 +64,7 @@ func TestALeaderLeadsAgainWithTheNextTerm(t *testing.T) {
 	}
 }
 
-// The receiver asks a store who leads, and compares names. It takes a call of the former term for one of the present leader.
+// The receiver asks a store who leads, and compares names. It takes a call of the former term for one of the current leader.
 func TestAReceiverThatKnowsLeadersByNameIsFound(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		report := simtest.Explore(t, func() simtest.World {
@@ -92,7 +92,7 @@ func TestAReceiverThatKnowsLeadersByNameIsFound(t *testing.T) {
 					}
 					return controller.Result{}, env.Effect(ctx, "tell", func(ctx context.Context) error {
 						if l, err := truth.Get(ctx, "main"); err != nil || l.Value.N != name {
-							return errors.New("somebody else leads")
+							return errors.New("another process leads")
 						}
 						told = o.Value.N
 						return nil

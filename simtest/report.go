@@ -8,22 +8,22 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
 )
 
-// Report is what came of a world.
+// Report is the result of an exploration.
 type Report struct {
-	Plans    int           // that were run, with those of shrinking
+	Plans    int           // plans that were run, including those of shrinking
 	Pruned   int           // plans of one fault that were not run, because they cannot differ from others
 	Failing  int           // plans that failed
-	Failures []*Failure    // that fail the test: one of each sort, the first and shrunk
-	Advice   []*Failure    // that do not: one of each sort, the first and shrunk
-	Unfit    []string      // files of testdata/simtest whose plan has a name that the world does not have, or cannot be read, and why
+	Failures []*Failure    // failures that fail the test: the first of each sort, shrunk
+	Advice   []*Failure    // failures that do not: the first of each sort, shrunk
+	Unfit    []string      // files of testdata/simtest whose plan cannot be read or has a name that is not in the world, and why
 	Unmet    []string      // files of testdata/simtest whose plan has a fault that does not happen anymore, and why
 	Elapsed  time.Duration // real time
 }
 
 // Failure is a plan under which a rule is broken.
 //
-// Of each sort of failure, the kit reports one plan and counts the others. It makes that plan smaller as long as it fails in the same
-// way: with fewer faults, fewer steps of the user, and earlier faults. It runs each failing plan twice, and says so if the runs differ.
+// Of each sort of failure, the kit reports one plan and counts the others. It shrinks that plan for as long as it fails in the same way: to
+// fewer faults, fewer steps of the user, and earlier faults. It runs each failing plan twice, and says so if the runs differ.
 //
 // Faults end. If a rule is broken only while a cache lags for more than 100 reconciles or a minute, or while controllers have not begun
 // for more than 100 reconciles, the failure is an advisory.
@@ -50,7 +50,7 @@ func (f *Failure) String() string {
 	return text
 }
 
-// brief returns what an advisory says in one line.
+// brief returns an advisory in one line.
 func (f *Failure) brief() string {
 	text := fmt.Sprintf("simtest: %s %s: %s", f.Severity, f.Rule, f.Problem)
 	if len(f.Plan) > 0 {

@@ -9,11 +9,11 @@ const (
 	// Bug fails the test.
 	Bug = Severity(rule.Bug)
 
-	// Advisory is logged, and does not fail the test: it may be all right, or needs a fault that lasts longer than real ones do.
+	// Advisory is logged, and does not fail the test: it may be harmless, or needs a fault that lasts longer than real ones.
 	Advisory = Severity(rule.Advisory)
 )
 
-// Rule is what a [Failure] breaks, such as "orphan". [Rules] returns all of them.
+// Rule is a rule that a [Failure] breaks, such as "orphan". [Rules] returns all of them.
 type Rule string
 
 // Rules returns every rule of the kit.
@@ -25,8 +25,8 @@ func Rules() []Rule {
 	return all
 }
 
-// Severity says what breaking the rule does to the test. [Failure.Severity] may be less, if the failure needs an unfair fault.
+// Severity says what breaking the rule does to the test. [Failure.Severity] may be lower, if the failure needs an unfair fault.
 func (r Rule) Severity() Severity { return Severity(rule.Rule(r).Severity()) }
 
-// Means says in a sentence or two what it means if the rule is broken. It is empty for a rule that [Rules] does not have.
+// Means says in a sentence or two what breaking the rule means. It is empty for a rule that [Rules] does not have.
 func (r Rule) Means() string { return rule.Rule(r).Means() }

@@ -25,16 +25,16 @@ var (
 	planFlag   = flag.String("simtest.plan", "", "run this plan of simtest alone, such as 'crash-after(sites update site/a#1)'")
 	modeFlag   = flag.String("simtest.mode", "", `how simtest drives systems: "step" or "run"; the default is that of each world`)
 	budgetFlag = flag.String("simtest.budget", "",
-		"how long simtest tries random plans after all others, such as 1m; it replaces World.Budget")
+		"how long simtest tries random plans after all others, such as 1m; replaces World.Budget")
 )
 
-// Run explores the world, and fails t with the timeline of each sort of failure. The function makes the world: it is called for
-// every run, so that its other state, such as a fake of a cloud, is new in each. An [Advisory] failure is logged in one line, which
-// go test -v shows.
+// Run explores the world, and fails t with the timeline of each sort of failure. The function makes the world. It is called for every run,
+// so that state outside the stores, such as a fake of a cloud, is new in each. An [Advisory] failure is logged in one line, which go test
+// -v shows.
 //
-// Run writes each plan that failed to a file in testdata/simtest/<name of the test>, and tries the plans in that directory first.
-// Keep these files with the code. The text of a plan is also that of a file; lines that begin with "#" are comments. If the flag
-// -simtest.plan is set, Run runs that plan alone. The flag -simtest.html=DIRECTORY draws each failure on a page.
+// Run writes each failed plan to a file in testdata/simtest/<name of the test>, and tries the plans in that directory first. Keep these
+// files with the code. The text of a plan is also that of a file; lines that begin with "#" are comments. If the flag -simtest.plan is set,
+// Run runs only that plan. The flag -simtest.html=DIRECTORY draws each failure on a page.
 func Run(t *testing.T, world func() World) {
 	t.Helper()
 	plan, err := ParsePlan(*planFlag)
@@ -89,10 +89,10 @@ func keep(t *testing.T, f *Failure) {
 	}
 }
 
-// Explore tries every single fault at every position, and then pairs of faults, and returns what came of it. It does not fail t.
+// Explore tries every single fault at every position, and then pairs of faults, and returns the result. It does not fail t.
 //
-// Until it returns, slog.Default discards: hundreds of runs would fill the log. During [Replay], it writes text to the writer of
-// package log, and leaves out only the crashes of processes.
+// Until Explore returns, slog.Default discards its records: hundreds of runs would fill the log. During [Replay], it writes text to the
+// writer of package log, and leaves out only the crashes of processes.
 func Explore(t *testing.T, world func() World) *Report {
 	t.Helper()
 	began := time.Now()
@@ -100,7 +100,7 @@ func Explore(t *testing.T, world func() World) *Report {
 	p := &player{t: t, world: world}
 	x := search.New(p.play)
 	x.Tell = newProgress(t).step
-	x.Without(nil) // now the world is known
+	x.Without(nil) // the world is known from here on
 	w := p.first
 	report := x.Explore(corpus.Dir(t.Name()), search.Limits{
 		Pairs: w.Pairs, Budget: durationOf(t, "budget", *budgetFlag, w.Budget), Seed: w.Seed, Exhaustive: w.Exhaustive,
@@ -108,15 +108,15 @@ func Explore(t *testing.T, world func() World) *Report {
 	return reportOf(report, time.Since(began))
 }
 
-// Replay runs one plan, and returns the failure. If it breaks no rule but something is doubtful, that is the failure, and its
-// severity is [Advisory]. Replay returns nil if all is well. A plan that [ParsePlan] would not return fails t.
+// Replay runs one plan, and returns the failure. If the plan breaks no rule but something is doubtful, Replay returns that as a failure of
+// severity [Advisory]. Replay returns nil if there is neither. A plan that [ParsePlan] would not return fails t.
 func Replay(t *testing.T, world func() World, plan Plan) *Failure {
 	t.Helper()
 	f, _ := replay(t, world, plan)
 	return f
 }
 
-// replay also returns why faults of the plan have not happened.
+// replay is Replay, and also returns why faults of the plan have not happened.
 func replay(t *testing.T, world func() World, plan Plan) (f *Failure, unmet []string) {
 	t.Helper()
 	faults, err := fault.Parse(plan.String())
@@ -136,7 +136,7 @@ func replay(t *testing.T, world func() World, plan Plan) (f *Failure, unmet []st
 type player struct {
 	t     *testing.T
 	world func() World
-	first *World // that was run
+	first *World // the first one that was run
 }
 
 // play runs a plan in a bubble.
@@ -151,7 +151,7 @@ func (p *player) play(plan fault.Plan) (r *sim.Run) {
 	return r
 }
 
-// driverOf returns what drives the systems of a world.
+// driverOf returns the driver of the systems of a world.
 func driverOf(w World, r *sim.Run) (sim.Driver, error) {
 	mode := w.Mode
 	if *modeFlag != "" {
@@ -166,7 +166,7 @@ func driverOf(w World, r *sim.Run) (sim.Driver, error) {
 	return nil, fmt.Errorf(`there is no mode %q: it is "step" or "run"`, mode)
 }
 
-// simulated returns a world as package sim knows it.
+// simulated returns a world in the form of package sim.
 func simulated(w World) sim.World {
 	s := sim.World{Same: w.Same, Horizon: w.Horizon, MaxReconciles: w.MaxReconciles}
 	for _, system := range w.Systems {

@@ -121,7 +121,7 @@ func TestAPageShowsWhatWasFound(t *testing.T) {
 	require.Contains(t, out, "simtest: the page is pages/TestRunOfAChild.html")
 	text, err := os.ReadFile(filepath.Join(dir, "pages/TestRunOfAChild.html"))
 	require.NoError(t, err)
-	require.Contains(t, string(text), "server/a-0 is missing at the end; without faults it is there: {&#34;Site&#34;:&#34;a&#34;}")
+	require.Contains(t, string(text), "server/a-0 is missing at the end; without faults it exists: {&#34;Site&#34;:&#34;a&#34;}")
 	require.Contains(t, string(text), "-simtest.plan='crash-after(sites update site/a#1)'")
 	require.Contains(t, string(text), `<li class="row missing">`)
 	require.Contains(t, string(text), `<path class="bad"`)

@@ -98,9 +98,9 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 		"down(s create to/a#1)":         {"s.1 create to/a", "CRASH", "STEP change", "s.2 starts", "s.2 update to/a"},
 		"lose-request(s create to/a#1)": {"FAULT the request is lost", "a Failed: store: create to \"a\": simtest: the connection", "s.1 create to/a"},
 		"lose-reply(s create to/a#1)":   {"s.1 create to/a", "FAULT the reply is lost", "a Failed", "s.1 copy: reconcile a", "STEP change"},
-		"conflict(s update to/a#1)":     {"STEP change", "somebody update to/a @4 nothing but its version", "refused: to/a", "s.1 update to/a @5 N: 1 -> 2"},
+		"conflict(s update to/a#1)":     {"STEP change", "other update to/a @4 only its version", "refused: to/a", "s.1 update to/a @5 N: 1 -> 2"},
 		"slow(s create to/a#1)":         {"FAULT the call takes 1m7s", "1m7s s.1 create to/a", "STEP change"},
-		"zombie(s create to/a#1)":       {"FAULT it hangs", "s.2 create to/a", "s.1 goes on", "s.1 refused: to/a", "s.1 ends", "STEP change", "s.2 update"},
+		"zombie(s create to/a#1)":       {"FAULT it hangs", "s.2 create to/a", "s.1 continues", "s.1 refused: to/a", "s.1 ends", "STEP change", "s.2 update"},
 		"lag(s create to/a#1 of from)":  {"FAULT its cache of from lags", "create to/a", "its caches catch up", "STEP change", "update to/a"},
 		"travel(s update to/a#1 back 2)": {
 			"s.1 update to/a @4", "CRASH", "s.2 FAULT it starts, and its caches begin at version 2", "seeing from@2 of 4",
@@ -117,7 +117,7 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 			inOrder(t, text, want...)
 			require.Equal(t, 1, strings.Count(text, create), "one process creates it")
 			if !strings.HasPrefix(plan, "conflict") {
-				require.NotContains(t, text, "somebody")
+				require.NotContains(t, text, "  other ")
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestAWorldThatSurvivesIsSilentAndEveryRunIsTheSame(t *testing.T) {
 		require.Equal(t, plan, parsed.String())
 		if parsed[0].Do != "restart" {
 			require.Contains(t, once, map[string]string{
-				"crash-before": "CRASH", "crash-after": "CRASH", "down": "CRASH", "conflict": "somebody",
+				"crash-before": "CRASH", "crash-after": "CRASH", "down": "CRASH", "conflict": "other",
 			}[parsed[0].Do], plan)
 		}
 	}
@@ -265,7 +265,7 @@ func TestALeaderThatLosesItsLeaseGoesOnUntilItNotices(t *testing.T) {
 		clear(terms)
 		text := simtest.Timeline(t, inMode(mode, world), "lose-lease(s effect tell#1)")
 		t.Log("\n" + text)
-		inOrder(t, text, "STEP create", "s.1 FAULT it loses its lease", "s.2 starts", "s.2 copy: reconcile a", "s.2 tell", "s.1 its call goes on",
+		inOrder(t, text, "STEP create", "s.1 FAULT it loses its lease", "s.2 starts", "s.2 copy: reconcile a", "s.2 tell", "s.1 its call continues",
 			"s.1 tell", "STEP change", "s.1 copy: reconcile a", "s.1 tell", "s.2 copy: reconcile a", "s.2 tell",
 			"s.1 learns that it has lost its lease, and ends")
 		require.Equal(t, map[string]bool{
@@ -274,7 +274,7 @@ func TestALeaderThatLosesItsLeaseGoesOnUntilItNotices(t *testing.T) {
 	}
 
 	text := simtest.Timeline(t, func() simtest.World { return worldOf(simtest.System{Lease: "main"}, overwrite) }, "lose-lease(s update to/a#1)")
-	inOrder(t, text, "s.2 update to/a", "s.1 its call goes on", "refused: to/a", "term 1", "s.1 learns")
+	inOrder(t, text, "s.2 update to/a", "s.1 its call continues", "refused: to/a", "term 1", "s.1 learns")
 }
 
 // It notices when the time has come, even while a call is on its way.
@@ -295,7 +295,7 @@ func TestALeaderThatHasLostItsLeaseNoticesInTime(t *testing.T) {
 	}
 	text := simtest.Timeline(t, world, "lose-lease(s effect first#1) slow(s effect second#1)")
 	t.Log("\n" + text)
-	inOrder(t, text, "s.1 its call goes on", "s.1 first", "FAULT the call takes 1m7s", "s.1 learns that it has lost its lease", "s.1 second", "s.1 ends", "STEP change")
+	inOrder(t, text, "s.1 its call continues", "s.1 first", "FAULT the call takes 1m7s", "s.1 learns that it has lost its lease", "s.1 second", "s.1 ends", "STEP change")
 	require.NotContains(t, text, "third", "the context has ended")
 }
 
@@ -331,8 +331,8 @@ func TestALeaseFencesTheProcessThatHung(t *testing.T) {
 	with := func(lease string) func() simtest.World {
 		return func() simtest.World { return worldOf(simtest.System{Lease: lease}, overwrite) }
 	}
-	inOrder(t, simtest.Timeline(t, with(""), plan), "s.2 update to/a", "s.1 goes on", "s.1 think", "s.1 ends")
-	inOrder(t, simtest.Timeline(t, with("main"), "zombie(s update to/a#1)"), "s.2 update to/a", "s.1 goes on", "refused: to/a", "term 1", "s.1 ends")
+	inOrder(t, simtest.Timeline(t, with(""), plan), "s.2 update to/a", "s.1 continues", "s.1 think", "s.1 ends")
+	inOrder(t, simtest.Timeline(t, with("main"), "zombie(s update to/a#1)"), "s.2 update to/a", "s.1 continues", "refused: to/a", "term 1", "s.1 ends")
 }
 
 // Each world has one fault, which one of the rules of the kit finds.
@@ -347,7 +347,7 @@ func TestEachRuleFindsWhatItIsFor(t *testing.T) {
 				return ignore(err, store.ErrExists)
 			}
 			return nil
-		}), "to/a is missing at the end; without faults it is there"},
+		}), "to/a is missing at the end; without faults it exists"},
 		"an orphan": {worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
 			o, ok := s.from.Get(key)
 			switch {
@@ -479,7 +479,7 @@ func TestAFailureIsShrunk(t *testing.T) {
 	f := report.Failures[i]
 	require.Equal(t, "skip(step#2) lose-request(s create to/second1#1)", f.Plan.String())
 	require.Len(t, f.More, 3)
-	require.Contains(t, f.String(), "to/mistake is there at the end, and not without faults")
+	require.Contains(t, f.String(), "to/mistake exists at the end, and does not without faults")
 	require.Contains(t, f.String(), "run again: -simtest.plan='skip(step#2) lose-request(s create to/second1#1)'")
 	require.Contains(t, f.String(), "3 more plans fail in the same way, such as lose-reply(s create to/second2#1)")
 }
@@ -490,8 +490,8 @@ func TestAPlanThatCannotBeReadIsNamed(t *testing.T) {
 		"explode(s create to/a#1)":         "explode: there is no such fault",
 		"crash-after(s create to/a#1":      "a closing parenthesis is missing",
 		"crash-after(s create to/a)":       "it has 3 words, not 5",
-		"crash-after(s create to/a#0)":     `"0" is no positive number`,
-		"travel(s create to/a#1 forth 2)":  `"forth" stands where "back" has to be`,
+		"crash-after(s create to/a#0)":     `"0" is not a positive number`,
+		"travel(s create to/a#1 forth 2)":  `found "forth", expected "back"`,
 		`crash-after("s create to/a#1)`:    "invalid syntax",
 		"crash-after(s create to/a#1) lag": `"lag" has no arguments`,
 	} {

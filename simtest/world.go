@@ -14,26 +14,26 @@ import (
 // ErrNotYet is the error of a [Step] that has to wait for the systems.
 var ErrNotYet = sim.ErrNotYet
 
-// ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether it has done its work.
+// ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether the call was executed.
 var ErrLost = sim.ErrLost
 
-// World is a simulation: who acts in it, what happens to it, and what must hold.
+// World is a simulation: its systems, its steps, and its conditions.
 type World struct {
-	// Systems are the programs under test, and those that they work with. They act in this order.
+	// Systems are the programs under test, and the programs that they work with. They act in this order.
 	Systems []System
 
-	// Steps are what the user does. Each begins when nothing is left to do after the one before.
+	// Steps are what the user does. Each step begins when nothing is left to do after the previous one.
 	Steps []Step
 
 	// Always is called after every commit. An error is a failure.
 	Always func(*View) error
 
-	// Goal is called when nothing is left to do after the last step. An error is a failure. Without a Goal, the state at the
-	// end has to equal that of the run without faults: the objects of every kind, without versions, UIDs and times.
+	// Goal is called when nothing is left to do after the last step. An error is a failure. Without a Goal, the state at the end must equal
+	// that of the run without faults: the objects of every kind, without versions, UIDs, and times.
 	Goal func(*View) error
 
-	// Same, if set, replaces the text of an object before it is compared with that of the run without faults. It removes what
-	// may differ, such as a generated name. The text is the JSON of the value, and of labels, owners and finalizers.
+	// Same, if set, replaces the text of an object before it is compared with that of the run without faults. It removes parts that may
+	// differ, such as a generated name. The text is the JSON of the value, and of labels, owners, and finalizers.
 	Same func(kind, key, text string) string
 
 	// Mode is how the kit drives the systems: "step", the default, or "run". The flag -simtest.mode takes precedence.
@@ -46,43 +46,43 @@ type World struct {
 	// has: a part that ends by itself or does not stop, and several workers.
 	Mode string
 
-	// Horizon is how long the systems may stay silent before nothing is left to do, in simulated time: what they want to do
-	// later than that does not count. It should differ from every delay of the systems. Defaults to 7m3s.
+	// Horizon is how long the systems must stay silent, in simulated time, until nothing is left to do. Work that they schedule for later
+	// does not count. It should differ from every delay of the systems. Defaults to 7m3s.
 	Horizon time.Duration
 
-	// MaxReconciles is how many reconciles may follow a step or a fault, until the system counts as one that never becomes
-	// quiet. Defaults to 1000.
+	// MaxReconciles is how many reconciles may follow a step or a fault before the system counts as one that never becomes quiet. Defaults
+	// to 1000.
 	MaxReconciles int
 
 	// Pairs is how many pairs of faults are tried after all single ones. A negative number means none. Defaults to 200.
 	Pairs int
 
-	// Budget is for how long plans of three to five faults are tried after that, in real time. Defaults to no time; the flag
-	// -simtest.budget replaces it.
+	// Budget is how long plans of three to five faults are tried after that, in real time. Defaults to no time. The flag -simtest.budget
+	// replaces it.
 	Budget time.Duration
 
 	// Seed chooses the pairs and the random plans. The same seed chooses the same ones, in the same order.
 	Seed uint64
 
-	// Exhaustive tries also the plans that cannot differ from others: a crash before a write that is the same as one after the
-	// write before, and a lag that begins later although nothing has changed.
+	// Exhaustive also tries the plans that cannot differ from others: a crash before a write that is the same as one after the previous
+	// write, and a lag that begins later although nothing has changed.
 	Exhaustive bool
 }
 
 // System is one program in a [World].
 type System struct {
-	// Name is what plans and timelines call the system. It is unique.
+	// Name is the unique name of the system in plans and timelines.
 	Name string
 
-	// New makes the system over env, and again for each process that takes the place of one that has ended. Nothing may
-	// survive from one call to the next, except in stores and effects of env.
+	// New makes the system over env, and again for each process that replaces one that has ended. Nothing may survive from one call to the
+	// next, except in stores and effects of env.
 	New func(env *Env) ([]Part, error)
 
 	// Trusted means that no fault hits the system: it is part of the environment.
 	Trusted bool
 
-	// Lease, if set, makes the system one that has a leader: the writes of each process carry the term of the process
-	// (store.WithFence), and are refused when a later process has written.
+	// Lease, if set, gives the system a leader: the writes of each process carry the term of the process (store.WithFence), and are refused
+	// after a later process has written.
 	Lease string
 }
 
@@ -90,17 +90,17 @@ type System struct {
 type Step struct {
 	Name string
 
-	// Do acts through stores of the user (see [Open]). It may return an error that wraps [ErrNotYet]: then it is called again
-	// when nothing else is left to do and time has passed. Any other error is a failure.
+	// Do acts through stores of the user (see [Open]). If it returns an error that wraps [ErrNotYet], it is called again when nothing else
+	// is left to do and time has passed. Any other error is a failure.
 	Do func(ctx context.Context, user *User) error
 }
 
-// Stores is what [Open] opens stores of: an *[Env], a *[User], or a *[View].
+// Stores is an argument of [Open]: an *[Env], a *[User], or a *[View].
 type Stores interface {
 	stores() *stores
 }
 
-// stores are the stores of one actor. Each is opened once: Always may open its stores after every commit.
+// stores are the stores of one actor. Each is opened once, because Always may open its stores after every commit.
 type stores struct {
 	backend backend.Backend
 	newUID  func() string
@@ -109,8 +109,8 @@ type stores struct {
 
 type storeKey[T any] struct{ kind string }
 
-// Open returns the store of a kind. Through an [Env] it is that of one process, and faults hit it. Through a [User] or a [View]
-// it is the truth; the store of a view only reads. It panics if values of type T cannot be stored.
+// Open returns the store of a kind. Through an [Env], it is the store of one process, and faults hit it. Through a [User] or a [View], it
+// is the real store, without faults; the store of a view only reads. Open panics if values of type T cannot be stored.
 func Open[T any](s Stores, kind string) store.Store[T] {
 	all, key := s.stores(), storeKey[T]{kind}
 	if opened, ok := all.opened.Load(key); ok {
@@ -124,12 +124,12 @@ func Open[T any](s Stores, kind string) store.Store[T] {
 	return opened
 }
 
-// User is whoever acts in a [Step].
+// User is the actor of a [Step].
 type User struct{ all stores }
 
 func (u *User) stores() *stores { return &u.all }
 
-// View is the truth, to be looked at.
+// View reads the real state, without faults.
 type View struct{ all stores }
 
 func (v *View) stores() *stores { return &v.all }

@@ -9,7 +9,7 @@ func stale(term, highest uint64) error {
 	return fmt.Errorf("fence: term %d after term %d: %w", term, highest, ErrStale)
 }
 
-// staleError is what [ErrStale] wraps.
+// staleError is the error that [ErrStale] wraps.
 type staleError struct{}
 
 func (staleError) Error() string { return "term is stale" }

@@ -13,7 +13,7 @@ const maxFileName = 200
 
 // fileName maps each key to a unique file name, without suffix. Lower-case letters, digits, '-', and '_' are unchanged,
 // and so are dots after the first byte. Any other byte becomes %xx. So no file is outside the directory or hidden, and no
-// two names differ only in case. The name of a key that is too long is cut, and ends with '~' and the SHA-256 of the key.
+// two names differ only in case. The name of a key that is too long is truncated, and ends with '~' and the SHA-256 of the key.
 // The name of the empty key is "~".
 func fileName(key string) string {
 	if key == "" {
@@ -37,8 +37,7 @@ func fileName(key string) string {
 	return name[:maxFileName-len(hash)] + hash
 }
 
-// keyOfFileName is the reverse of fileName. It returns false for a name that is cut, and for one that fileName never
-// returns.
+// keyOfFileName is the reverse of fileName. It returns false for a truncated name, and for one that fileName never returns.
 func keyOfFileName(name string) (string, bool) {
 	key, err := url.PathUnescape(name)
 	return key, err == nil && fileName(key) == name

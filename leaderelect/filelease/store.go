@@ -213,9 +213,8 @@ func (s *Store) add(e leaderelect.Entry, number uint64, replaces string) (leader
 	return e, nil
 }
 
-// effective returns nil if the record that was linked to the number has become the newest one. If the caller was
-// suspended before the link, others may have passed the number and removed its file. Then the new file is old, and no
-// process has read it or will.
+// effective returns nil if the record that was linked to the number has become the newest one. If the caller was suspended before the link,
+// others may have passed the number and removed its file. Then the new file is old, and no process has read it or ever will.
 func effective(dir string, number uint64, version string) error {
 	last, err := newest(dir)
 	if err == nil && last == number {

@@ -23,19 +23,19 @@ var contextCases = []testCase{
 			}
 		}
 		_, err := s.Get(ctx, key)
-		refuses("Get of what is not there", err)
+		refuses("Get of a missing record", err)
 		_, err = s.Create(ctx, entry("a"))
 		refuses("Create", err)
 		absent(t, s, key)
 		_, err = s.Update(ctx, entry("a"))
-		refuses("Update of what is not there", err)
+		refuses("Update of a missing record", err)
 		absent(t, s, key)
 
 		have := create(t, s, entry("a"))
 		_, err = s.Get(ctx, key)
 		refuses("Get", err)
 		_, err = s.Create(ctx, entry("b"))
-		refuses("Create of what exists", err)
+		refuses("Create of an existing record", err)
 		next := have
 		next.Value = []byte("b")
 		_, err = s.Update(ctx, next)

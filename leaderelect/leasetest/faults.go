@@ -53,7 +53,7 @@ var faultCases = []testCase{
 			b.Delete(key)
 			absent(t, b.Store, key)
 			_, err := b.Store.Update(context.Background(), next)
-			conflict(t, "Update of what was deleted", err)
+			conflict(t, "Update of a deleted record", err)
 		}
 	}},
 
@@ -101,7 +101,7 @@ var faultCases = []testCase{
 		if b.CutReply == nil {
 			t.Skip("the backend has no CutReply")
 		}
-		have := create(t, b.Store, entry("0")) // also brings up whatever is made with a first call
+		have := create(t, b.Store, entry("0")) // also sets up everything that the first call creates
 		for i := range 5 {
 			have = update(t, b.Store, have, "before "+strconv.Itoa(i))
 			next := have
@@ -135,7 +135,7 @@ var faultCases = []testCase{
 		}
 	}},
 
-	{"what was acknowledged survives the end of the server", func(t testing.TB, b Backend) {
+	{"an acknowledged write survives the end of the server", func(t testing.TB, b Backend) {
 		if b.Restart == nil {
 			t.Skip("the backend has no Restart")
 		}
@@ -248,7 +248,7 @@ func eventually(t testing.TB, what string, f func(ctx context.Context) error) er
 	}
 }
 
-// oldOrNew requires that the record is, once it can be read again, what it was or what it was to be, and returns it.
+// oldOrNew waits until the record can be read again, requires that it is the old or the new one, and returns it.
 func oldOrNew(t testing.TB, s leaderelect.LeaseStore, old, next leaderelect.Entry) leaderelect.Entry {
 	t.Helper()
 	var got leaderelect.Entry

@@ -33,7 +33,7 @@ var guardCases = []testCase{
 		}
 	}},
 
-	{"a guarded write of a leadership is one of its own lease", func(t testing.TB, b Backend) {
+	{"a guarded write of a leadership is guarded by its own lease", func(t testing.TB, b Backend) {
 		guard := guarded(t, b)
 		if guard.Leading == nil {
 			t.Skip("the backend has no Guard.Leading")
@@ -51,7 +51,7 @@ var guardCases = []testCase{
 				t.Errorf("Get of the record of the leader: %v", err)
 				return
 			}
-			// Another takes over, and the leader does not know yet.
+			// Another elector takes over, and the leader does not know yet.
 			create(t, b.Store, leaderelect.Entry{Key: "other", Term: have.Term})
 			have.Term++
 			update(t, b.Store, have, "taken")
@@ -147,7 +147,7 @@ func lead(t testing.TB, s leaderelect.LeaseStore, f func(ctx context.Context)) {
 	}
 }
 
-// checkedGuard is a Guard that a case asks.
+// checkedGuard is the Guard that a case uses.
 type checkedGuard struct{ Guard }
 
 // guarded returns the Guard of b, or skips the case.

@@ -74,7 +74,7 @@ func holds(t testing.TB, s leaderelect.LeaseStore, want leaderelect.Entry) {
 func absent(t testing.TB, s leaderelect.LeaseStore, key string) {
 	t.Helper()
 	if e, err := s.Get(context.Background(), key); !errors.Is(err, leaderelect.ErrNotFound) {
-		t.Fatalf("Get of what is not there returns %+v and error %v, want ErrNotFound", e, err)
+		t.Fatalf("Get of a missing record returns %+v and error %v, want ErrNotFound", e, err)
 	}
 }
 

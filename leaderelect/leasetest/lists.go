@@ -49,7 +49,7 @@ var listCases = []testCase{
 	}},
 }
 
-// lister is the shard.Listerof a sibling package.
+// lister is shard.Lister, which a sibling package declares.
 type lister interface {
 	List(ctx context.Context, prefix string) ([]leaderelect.Entry, error)
 }
@@ -64,7 +64,7 @@ func needsLister(t testing.TB, b Backend) lister {
 	return l
 }
 
-// listed requires that List of a prefix returns what have has of it.
+// listed requires that List of a prefix returns the entries of have with that prefix.
 func listed(t testing.TB, l lister, prefix string, have map[string]leaderelect.Entry) {
 	t.Helper()
 	got, err := l.List(context.Background(), prefix)

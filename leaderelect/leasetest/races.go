@@ -73,7 +73,7 @@ var raceCases = []testCase{
 		have := create(t, b.Store, entry("0"))
 		failed := make(chan error, 1)
 		other := b.reopen()
-		// This goroutine writes while the case reads. It ends with the last number; the case waits for what it says.
+		// This goroutine writes while the case reads. It ends with the last number; the case receives its result.
 		go func() {
 			var err error
 			for i := 0; i < last && err == nil; i++ {
@@ -101,8 +101,8 @@ var raceCases = []testCase{
 	}},
 }
 
-// race calls f(0) to f(n-1) at once. It requires that one of them succeeds and the others return ErrConflict, and returns
-// what the one has returned.
+// race calls f(0) to f(n-1) at once. It requires that one of them succeeds and the others return ErrConflict, and returns the result of the
+// one.
 func race(t testing.TB, n int, f func(int) (leaderelect.Entry, error)) leaderelect.Entry {
 	t.Helper()
 	entries, errs := make([]leaderelect.Entry, n), make([]error, n)

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// writes is how many writes the suite looks at for a version that comes back.
+// writes is the number of writes in which the suite looks for a repeated version.
 const writes = 200
 
 var registerCases = []testCase{

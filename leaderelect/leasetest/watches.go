@@ -15,7 +15,7 @@ var watchCases = []testCase{
 	{"a watch begins with the record as it is", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		if e := first(t, w, key); e.Version != "" {
-			t.Fatalf("a watch of nothing begins with %+v", e)
+			t.Fatalf("a watch of a missing record begins with %+v", e)
 		}
 		have := create(t, b.Store, entry("a"))
 		e := first(t, w, key)
@@ -24,7 +24,7 @@ var watchCases = []testCase{
 			t.Fatalf("a watch begins with version %q, want %q", e.Version, have.Version)
 		}
 		if e := first(t, w, "other"); e.Version != "" || e.Key != "other" {
-			t.Fatalf("a watch of nothing begins with %+v", e)
+			t.Fatalf("a watch of a missing record begins with %+v", e)
 		}
 	}},
 
@@ -85,7 +85,7 @@ var watchCases = []testCase{
 		events.stop(t)
 	}},
 
-	{"a watch is not behind what the store has acknowledged", func(t testing.TB, b Backend) {
+	{"a watch is not behind the acknowledged writes", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		have := create(t, b.Store, entry("0"))
 		for i := range 50 {
@@ -99,7 +99,7 @@ var watchCases = []testCase{
 	{"a watch that is over leaves nothing behind", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		have := create(t, b.Store, entry("a"))
-		first(t, w, key) // what the first one leaves, such as a connection in a pool, may stay
+		first(t, w, key) // leftovers of the first watch, such as a connection in a pool, may stay
 		before := runtime.NumGoroutine()
 		for range 20 {
 			first(t, w, key)
@@ -125,7 +125,7 @@ func watcher(t testing.TB, b Backend) leaderelect.Watcher {
 	return w
 }
 
-// first returns what a watch begins with. It leaves the watch in its loop.
+// first returns the first state that a watch reports. It breaks out of the loop of the watch.
 func first(t testing.TB, w leaderelect.Watcher, key string) leaderelect.Entry {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)

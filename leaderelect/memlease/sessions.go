@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// errHeld and errDropped are what Store.Hold returns.
+// errHeld and errDropped are the reasons that Store.Hold returns.
 var (
 	errHeld    = errors.New("another call holds it")
 	errDropped = errors.New("it was dropped")

@@ -106,7 +106,7 @@ func (s *Store) List(ctx context.Context, prefix string) (list []leaderelect.Ent
 	return list, nil
 }
 
-// Watch yields the present record, and then the record after each change. It leaves out states that were replaced while the
+// Watch yields the current record, and then the record after each change. It leaves out states that were replaced while the
 // consumer was busy.
 func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
@@ -171,7 +171,7 @@ func (s *Store) on(ctx context.Context, c Call, f func(have leaderelect.Entry, e
 	return e, nil
 }
 
-// call calls f with the present faults.
+// call calls f with the current faults.
 func (s *Store) call(ctx context.Context, c Call, f func() error) error {
 	s.mu.Lock()
 	faults := s.faults

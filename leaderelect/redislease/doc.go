@@ -41,7 +41,7 @@
 //   - A failover, by Sentinel, Cluster, or a managed service, promotes a replica that may lack the last writes. WAIT
 //     makes that less likely, not impossible. During a network partition, two servers may be masters at once.
 //   - In these cases, a lease and its term can be lost. An elector that has seen them notices
-//     (leaderelect.ErrStoreRegressed). One that has not may take over at once, with a term that was used before, while
+//     (leaderelect.ErrStoreRegressed). An elector that has not seen them may take over at once, with a term that was used before, while
 //     the old leader works until its next renewal. A guard does not help then, because its term was lost too.
 //   - maxmemory-policy must be noeviction (the default) or one of the volatile policies. Otherwise Redis deletes leases
 //     when it runs out of memory.

@@ -20,7 +20,7 @@ type membership struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	number int // nobody if this replica is no member
+	number int // nobody if this replica is not a member
 }
 
 // held returns the number of this member, or nobody.

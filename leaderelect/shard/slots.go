@@ -19,8 +19,8 @@ import (
 // Slots divides keys among replicas. Each key belongs to one of a fixed number of slots, and each slot is a lease that one
 // replica leads at a time. With one slot, Slots is leader election.
 //
-// Work on a key begins with [Slots.Begin], which reports whether this replica owns the slot of the key. All methods may be
-// called concurrently, even if Run does not run.
+// Work on a key begins with [Slots.Begin], which reports whether this replica owns the slot of the key. All methods may be called
+// concurrently, even while Run is not running.
 type Slots struct {
 	cfg         Config // with defaults, except those of Lease
 	log         *slog.Logger

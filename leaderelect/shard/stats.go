@@ -2,24 +2,24 @@ package shard
 
 import "time"
 
-// Stats is what [Slots] have done, and own, at one moment.
+// Stats is a snapshot of [Slots].
 type Stats struct {
-	Slots   int // there are
-	Owned   int // by this replica: see Slots.Owned
+	Slots   int // the number of slots
+	Owned   int // slots that this replica owns: see Slots.Owned
 	Members int // replicas that took part when the store was read last; 0 with one slot
 
 	// Deadline is when the first of the slots that are owned is lost, unless its lease is renewed. Zero if none is owned.
 	Deadline time.Time
 
-	Acquired uint64 // how often this replica has acquired a slot
+	Acquired uint64 // how many times this replica has acquired a slot
 	Lost     uint64 // how many of these were lost, and not handed over or released
 
-	// LastError is why a call of the store had no clear answer, of the slot with the lowest number that has such an
-	// error; nil if none has.
+	// LastError is the error of the last call of the store that had no clear reply, from the lowest-numbered slot that has such an error;
+	// nil if none has.
 	LastError error
 }
 
-// Stats returns the numbers of s. The cost is linear in the number of slots.
+// Stats returns a snapshot of s. The cost is linear in the number of slots.
 func (s *Slots) Stats() Stats {
 	stats := Stats{Slots: len(s.slots)}
 	if len(s.slots) > 1 {

@@ -29,7 +29,7 @@
 // The unique keys make leases and guards safe: (name), and in Postgres also (name, term). So EnsureTable refuses a table
 // without them, or with other types. Its error contains the statement that repairs the table.
 //
-// Postgres and SQLite store terms as signed integers. The last term is 2^63-1; after it, nobody leads.
+// Postgres and SQLite store terms as signed integers. The last term is 2^63-1; after it, no elector leads.
 //
 // The leader writes its row once per RetryPeriod. In Postgres a renewal changes no index, so it is a heap-only update, which
 // needs no vacuum of the indexes.

@@ -13,7 +13,7 @@ var (
 	errNoLeadership = errors.New("the context belongs to no leadership")
 )
 
-// fencedError is what [ErrFenced] wraps.
+// fencedError is the error that [ErrFenced] wraps.
 type fencedError struct{}
 
 func (fencedError) Error() string { return "term is over" }

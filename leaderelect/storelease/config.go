@@ -2,7 +2,7 @@ package storelease
 
 import "cmp"
 
-// Config is what a [Store] needs to know. The zero value is a good one.
+// Config configures a [Store]. The zero value is ready for use.
 type Config struct {
 	// Prefix begins the key of every object that keeps a lease. Defaults to "lease/".
 	Prefix string

@@ -18,7 +18,7 @@
 //
 //  1. Each write is one write of the store: a Create, or an Update that compares the version.
 //  2. Followers watch. They see a release, a takeover, or a deletion as soon as the store reports it. If the store ends a
-//     watch with informer.ErrExpired, the watch continues with the present record.
+//     watch with informer.ErrExpired, the watch continues with the current record.
 //  3. Only definite errors of the store become leaderelect.ErrConflict or ErrNotFound. After any other error, the outcome is
 //     unknown.
 //  4. The floor of an entry is the version of its object, which is never less than an earlier term. So terms also grow

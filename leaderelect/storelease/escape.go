@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// escape returns the key of a lease, or the beginning of one, as a key of a store may be: bytes that are no ASCII, NUL, and
-// the percent sign are written as in a URL. What one key begins with is what the other begins with.
+// escape returns the key of a lease, or a prefix of one, in a form that every store accepts: non-ASCII bytes, NUL, and the percent sign are
+// escaped as in a URL. A prefix of a key becomes a prefix of the escaped key.
 func escape(key string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -20,7 +20,7 @@ func escape(key string) string {
 	return b.String()
 }
 
-// unescape returns what escape was given. What escape has not made is left alone.
+// unescape is the reverse of escape. It returns text that escape never returns unchanged.
 func unescape(key string) string {
 	if lease, err := url.PathUnescape(key); err == nil {
 		return lease

@@ -108,8 +108,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, e
 	return list, nil
 }
 
-// Watch yields the present record, and then the record after each change. If the store no longer has the changes in
-// between, the watch continues with the present record.
+// Watch yields the current record, and then the record after each change. If the store no longer has the changes in
+// between, the watch continues with the current record.
 func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		for ctx.Err() == nil {
@@ -129,7 +129,7 @@ func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Ent
 // errLeft means that the consumer has left its loop.
 var errLeft = errors.New("left")
 
-// watchOnce yields the present record and its changes, until the watch of the store ends.
+// watchOnce yields the current record and its changes, until the watch of the store ends.
 func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect.Entry) bool) error {
 	name := s.cfg.Prefix + escape(key)
 	found, err := s.records.Select(ctx, store.Selector{Prefix: name})

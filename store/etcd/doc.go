@@ -2,7 +2,7 @@
 //
 //	client, err := clientv3.New(clientv3.Config{
 //		Endpoints:            []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"},
-//		DialKeepAliveTime:    10 * time.Second, // or a dead connection is noticed after minutes
+//		DialKeepAliveTime:    10 * time.Second, // otherwise a dead connection is noticed after minutes
 //		DialKeepAliveTimeout: 3 * time.Second,
 //	})
 //	...
@@ -17,18 +17,18 @@
 //
 //  1. An acknowledged write is committed by a majority of the members, each of which has it on disk. It survives a kill -9 of
 //     every member, and the loss of a minority of the disks.
-//  2. A version is etcd's revision, which the cluster gives at the commit. It increases with every change of the whole
-//     cluster, so versions of all kinds and all prefixes can be compared.
+//  2. A version is etcd's revision, which the cluster assigns at the commit. It increases with every change of the whole cluster, so
+//     versions of all kinds and all prefixes can be compared.
 //  3. One transaction compares the record and the terms, writes the record, and records the terms. A deletion writes the
 //     last state as a tombstone in the same transaction.
-//  4. A Get, a Transact and the first page of a List read what a majority has committed. All pages of a List are of the
+//  4. A Get, a Transact and the first page of a List read the state that a majority has committed. All pages of a List have the
 //     revision of the first.
-//  5. A watch reports every change once, in order of version. It never goes on behind a gap: it ends with
-//     backend.ErrExpired if the changes after its version are compacted, if the cluster has not reached that version (it was
-//     restored from a backup), if another cluster answers, or if another program has deleted a record without a tombstone.
-//  6. A bookmark is a progress notification that the watch has requested. Open refuses the versions of etcd in which such a
+//  5. A watch reports every change once, in order of version. It never continues after a gap. It ends with backend.ErrExpired if the
+//     changes after its version are compacted, if the cluster has not reached that version (it was restored from a backup), if another
+//     cluster answers, or if another program has deleted a record without a tombstone.
+//  6. A bookmark is a progress notification that the watch has requested. Open refuses the versions of etcd in which a progress
 //     notification can overtake an event.
-//  7. Every process refuses a write with a stale term, with backend.ErrFenced.
+//  7. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.
 //  8. A write of one process is visible to every later Get, List, and Transact of all processes. A bookmark of version v comes after
 //     all changes up to v. No guarantee depends on a clock.
 //
@@ -39,11 +39,11 @@
 //
 //	etcdctl get --prefix --keys-only setpoint/objects/App/live/
 //
-// The values are records in binary form. Read as much as you like; write only through the library. With authentication, the user
-// of the client needs read and write permission for the range "setpoint/".
+// The values are records in binary form. Read them freely, but write only through the library. With authentication, the user of the client
+// needs read and write permission for the range "setpoint/".
 //
-// A server has to be etcd 3.4.31, 3.5.13, 3.6.0, or later. Do not go through the gRPC proxy of etcd, which handles no requests for
-// the progress of a watch.
+// The servers must run etcd 3.4.31, 3.5.13, 3.6.0, or later. Do not use the gRPC proxy of etcd, which does not handle progress requests of
+// watches.
 //
 // # History and compaction
 //
@@ -55,17 +55,17 @@
 //
 // In a partition, members without a majority refuse reads and writes. Restore a backup only with --bump-revision and
 // --mark-compacted of etcdutl. docs/backends.md in the repository says how to operate etcd: in a partition, after a restore, and
-// with a full disk or quota. It lists the faults that the tests repeat.
+// with a full disk or quota. It lists the faults that the tests inject.
 //
 // # Limits and cost
 //
 // A write takes two round trips: one transaction that reads, and one that compares and swaps. The second one costs an fsync on a
 // majority of members; etcd commits many such transactions with one fsync. A lost race costs one more round trip.
 //
-// The library refuses a record that is larger than [Config.MaxRequestBytes] allows, with backend.ErrTooLarge. Keep records far below:
+// The library refuses a record that is larger than [Config.MaxRequestBytes] allows, with backend.ErrTooLarge. Keep records far smaller:
 // etcd holds all keys in memory, and its database has a few gigabytes at most.
 //
-// A page of a list has about 4 MiB and at most 10,000 records. A watch is one stream with one goroutine. It holds no more than one
-// response of the server in memory, so a slow consumer costs the client nothing. It sends a request for the progress every
-// [Config.Poll], and when this Backend has written.
+// A page of a list has about 4 MiB and at most 10,000 records. A watch is one stream with one goroutine. It holds at most one response of
+// the server in memory, so a slow consumer costs the client nothing. It requests the progress every [Config.Poll], and after each write of
+// this Backend.
 package etcd

@@ -26,24 +26,24 @@ type Config struct {
 	// with a slash, and none of its elements is layout, objects or fences. Defaults to "setpoint".
 	Prefix string
 
-	// History is the number of revisions to keep, at least. If it is set, writes of the Backend compact the cluster: also what
-	// other programs store in it. If processes differ, the smallest number counts. Zero leaves compaction to the
-	// cluster: see --auto-compaction-retention of etcd. Choose that for a cluster that other programs share.
+	// History is the minimum number of revisions to keep. If it is set, writes of the Backend compact the cluster, including the data of
+	// other programs. If processes differ, the smallest number counts. Zero leaves compaction to the cluster: see
+	// --auto-compaction-retention of etcd. Leave it zero for a cluster that other programs share.
 	//
-	// Tombstones stay as keys for at least as long as the history. A process that writes deletes them step by step later, about
-	// one compaction after they have left the history. Each deletion costs the space of the last state until then.
+	// Tombstones stay as keys for at least as long as the history. Writing processes delete them step by step, about one compaction after
+	// they have left the history. Until then, each deletion costs the space of the last state.
 	History int
 
-	// Poll is how often a watch asks the server how far it has come, to tell it to readers who wait for a version. After a write
-	// of the same Backend the watch asks at once. At most 2.5 s are used. Defaults to 1 s.
+	// Poll is how often a watch requests its progress, for readers who wait for a version. After a write of the same Backend, the watch
+	// requests it at once. Values above 2.5 s count as 2.5 s. Defaults to 1 s.
 	//
 	// A watch that begins in the past gets its first change after up to 100 ms, and then at most 10,000 changes per second: etcd
 	// reads the history ten times a second, and 1,000 revisions each time.
 	Poll time.Duration
 
-	// MaxRequestBytes is the value of --max-request-bytes of the servers. At least 256 KiB. Defaults to 1.5 MiB, as it does in
-	// etcd. A larger record is refused with backend.ErrTooLarge. A record has 32 KiB less than the limit, and a value that changes
-	// has to leave 64 KiB more, so that every object can be deleted.
+	// MaxRequestBytes is the value of --max-request-bytes of the servers. At least 256 KiB. Defaults to 1.5 MiB, as in etcd. A larger
+	// record is refused with backend.ErrTooLarge. A record may have 32 KiB less than the limit. A write that changes the value must leave
+	// 64 KiB more, so that every object can be deleted.
 	MaxRequestBytes int
 
 	// Existing makes Open return an error if the layout key of the prefix is missing, instead of writing it. Set it in programs
@@ -51,11 +51,11 @@ type Config struct {
 	Existing bool
 }
 
-// What a record may not use of MaxRequestBytes.
+// The part of MaxRequestBytes that a record may not use.
 const (
 	// keyBytes are for the keys of a transaction: that of the object six times, and those of a few fences.
 	keyBytes = 32 << 10
-	// endBytes are for writes that leave the value as it is, so that an object of the greatest size can be deleted.
+	// endBytes are for writes that leave the value as it is, so that an object of the maximum size can be deleted.
 	endBytes = 64 << 10
 
 	minRequestBytes = 256 << 10
@@ -85,7 +85,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Backend is a [backend.Backend] under one prefix of an etcd cluster. Open as many as you like on one prefix, in one process or
+// Backend is a [backend.Backend] under one prefix of an etcd cluster. One prefix may have any number of Backends, in one process or
 // several. All methods are safe for concurrent use.
 type Backend struct {
 	backend.Kinds
@@ -97,17 +97,17 @@ type Backend struct {
 	latest  latest
 	trim    trim
 
-	// How long a watch bears the silence of its server, and how long before the first answer.
+	// How long a watch tolerates a silent server, later and before the first answer.
 	silence, silenceAtFirst time.Duration
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Open returns the backend under a prefix of the cluster of client. It writes the layout key if that is missing and
-// [Config.Existing] is false. It returns an error if a field of cfg is invalid, if the keys under the prefix have another layout, if no endpoint of client answers, or if
-// one of them is a version of etcd with a defect that makes watches wrong.
+// Open returns the backend under a prefix of the cluster of client. It writes the layout key if that is missing and [Config.Existing] is
+// false. It returns an error if a field of cfg is invalid, if the keys under the prefix have another layout, if no endpoint of client
+// answers, or if one of them runs a version of etcd with a defect that makes watches wrong.
 //
-// It starts nothing. The client stays yours; close it when all calls have returned. Its namespace, if you have given it one, is
+// Open starts nothing. It does not take over the client. Close the client after all calls have returned. A namespace of the client is
 // ignored: use [Config.Prefix].
 func Open(ctx context.Context, client *clientv3.Client, cfg Config) (*Backend, error) {
 	if client == nil {
@@ -143,7 +143,7 @@ func (b *Backend) setUp(ctx context.Context, client *clientv3.Client) error {
 		return fmt.Errorf("the key %q is missing, and Config.Existing is set", key)
 	}
 	if len(kvs) == 0 {
-		// Others may be creating it at the same time.
+		// Other processes may be creating it at the same time.
 		created, err := b.kv.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 			Then(clientv3.OpPut(key, layout)).Else(clientv3.OpGet(key)).Commit()
 		if err != nil {
@@ -167,7 +167,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{MaxBytes: b.cfg.MaxRequestBytes - keyBytes}
 }
 
-// failed words the error of a call. A call that ctx has ended returns the cause of that.
+// failed words the error of a call. If ctx has ended, the error wraps its cause.
 func failed(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("etcd: %s: %w", doing, context.Cause(ctx))
@@ -184,16 +184,16 @@ func failed(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("etcd: %s: %w", doing, err)
 }
 
-// cluster notices that the endpoints have become those of another cluster, such as one that was restored from a backup. The
-// revisions of two clusters have nothing to do with each other.
+// cluster detects that the endpoints now belong to another cluster, such as one that was restored from a backup. The revisions of two
+// clusters are unrelated.
 type cluster struct {
 	mu sync.Mutex
 	// mu guards the following.
-	id    uint64           // of the cluster that has answered last
+	id    uint64           // of the cluster that answered last
 	begin informer.Version // its version when it answered first; 0 for the one of Open
 }
 
-// observe takes note of an answer. It returns the version at which the cluster was seen first, or 0.
+// observe records an answer. It returns the version at which the cluster was first seen, or 0.
 func (c *cluster) observe(header *etcdserverpb.ResponseHeader) (begin informer.Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +209,7 @@ type latest struct {
 	mu sync.Mutex
 	// mu guards the following.
 	version informer.Version
-	changed chan struct{} // is closed by the next write
+	changed chan struct{} // closed by the next write
 }
 
 // next returns the version of the last write, and a channel that the next one closes.

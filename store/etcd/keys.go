@@ -12,10 +12,10 @@ import (
 //	setpoint/layout                    "1"
 //	setpoint/objects/KIND/live/KEY     a record
 //	setpoint/objects/KIND/gone/KEY     a tombstone
-//	setpoint/fences/LEASE              the term that is recorded, in decimal
+//	setpoint/fences/LEASE              the recorded term, in decimal
 //
-// A kind has its "/" and "%" escaped, so the next "/" ends it. A key and a lease stand at the end and as they are: any bytes
-// are right there, and the order of the keys is that of their bytes. All of a kind is one range, so one watch sees it whole.
+// The "/" and "%" of a kind are escaped, so the next "/" ends the kind. A key or a lease comes last and unchanged: any bytes are allowed
+// there, and the keys sort by their bytes. All objects of a kind are one range, so one watch sees them all.
 const (
 	layoutElement  = "layout"
 	objectsElement = "objects"
@@ -25,7 +25,7 @@ const (
 	gone = "gone/"
 )
 
-// layout is the value of the key of that name. Another value means keys that this package does not understand.
+// layout is the value of the layout key. Any other value means that this package does not understand the keys.
 const layout = "1"
 
 // keys makes the keys under a prefix.
@@ -36,7 +36,7 @@ func (k keys) objects() string           { return k.prefix + "/" + objectsElemen
 func (k keys) kind(kind string) string   { return k.objects() + escape(kind) + "/" }
 func (k keys) fence(lease string) string { return k.prefix + "/" + fencesElement + "/" + lease }
 
-// kindOf returns what kind has made the beginning of key with, or nothing if key is not one of an object.
+// kindOf returns the kind whose prefix key begins with, or "" if key does not belong to an object.
 func (k keys) kindOf(key string) string {
 	rest, ok := strings.CutPrefix(key, k.objects())
 	end := strings.IndexByte(rest, '/')
@@ -46,7 +46,7 @@ func (k keys) kindOf(key string) string {
 	return key[:len(key)-len(rest)+end+1]
 }
 
-// escape returns kind without a slash. Two kinds never become one.
+// escape returns kind without a slash. Two kinds never have the same result.
 func escape(kind string) string {
 	if !strings.ContainsAny(kind, "/%") {
 		return kind
@@ -57,7 +57,7 @@ func escape(kind string) string {
 // end returns the end of the range of all keys that begin with prefix, which is not empty and not all 0xff.
 func end(prefix string) string { return clientv3.GetPrefixRangeEnd(prefix) }
 
-// validatePrefix refuses a prefix whose keys could be those of another one: "a" has keys that begin with "a/objects/".
+// validatePrefix refuses a prefix whose keys could belong to another one: "a" has keys that begin with "a/objects/".
 func validatePrefix(prefix string) error {
 	for element := range strings.SplitSeq(prefix, "/") {
 		switch element {

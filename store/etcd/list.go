@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// A page of a list has about pageBytes, as far as the page before lets on, and at most maxPage records. The server counts what is
-// left of the range for each page (before etcd 3.7), so many small pages of a large kind are slow.
+// A page of a list has about pageBytes, judging by the page before, and at most maxPage records. Before etcd 3.7, the server counts the
+// rest of the range for each page, so many small pages of a large kind are slow.
 const (
 	pageBytes = 4 << 20
 	firstPage = 100
@@ -30,11 +30,11 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 	}
 }
 
-// list calls yield with page after page, all of the revision of the first, until it returns false.
+// list calls yield with page after page, all at the revision of the first, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
 	prefix := b.keys.kind(kind) + live
 	from, to := prefix+q.Prefix, end(prefix+q.Prefix)
-	var revision, limit, most int64 = 0, firstPage, maxPage // revision 0 is the present
+	var revision, limit, most int64 = 0, firstPage, maxPage // revision 0 is the current one
 	for {
 		res, err := b.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithLimit(limit), clientv3.WithRev(revision))
 		if limit > 1 && exceeds(err) {
@@ -68,12 +68,12 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	}
 }
 
-// next returns the limit of the page after one of so many records and bytes.
+// next returns the limit of the next page, after one with the given numbers of records and bytes.
 func next(records int64, size int) int64 {
 	return min(max(records*pageBytes/int64(max(size, 1)), 1), 10*records)
 }
 
-// exceeds reports whether an answer was larger than the client takes.
+// exceeds reports whether an answer was larger than the client accepts.
 func exceeds(err error) bool {
 	s, _ := status.FromError(err)
 	return s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "received message larger than max")

@@ -14,8 +14,8 @@ const (
 	statusGrace   = 300 * time.Millisecond // how long it then waits for the others
 )
 
-// checkServers refuses servers whose progress notifications cannot be trusted. One endpoint has to answer; those that are
-// down are not checked.
+// checkServers refuses servers whose progress notifications cannot be trusted. At least one endpoint must answer. Endpoints that are down
+// are not checked.
 func checkServers(ctx context.Context, client *clientv3.Client) error {
 	endpoints := client.Endpoints()
 	if len(endpoints) == 0 {
@@ -56,8 +56,8 @@ func checkServers(ctx context.Context, client *clientv3.Client) error {
 	return nil
 }
 
-// checkVersion refuses the versions in which a progress notification may overtake an event, or never comes for a watch without
-// events (etcd-io/etcd#15220, #17507).
+// checkVersion refuses the versions in which a progress notification may overtake an event, or is never sent to a watch without events
+// (etcd-io/etcd#15220, #17507).
 func checkVersion(version string) error {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n != 3 {

@@ -32,7 +32,7 @@ func (b *Backend) Get(ctx context.Context, kind, key string) (backend.Record, er
 	return r, nil
 }
 
-// object is where a record is: under live, under gone, or nowhere, and never under both.
+// object is the keys of a record. The record is under live, under gone, or nowhere, and never under both.
 type object struct{ key, live, gone string }
 
 func (b *Backend) object(kind, key string) object {
@@ -40,7 +40,7 @@ func (b *Backend) object(kind, key string) object {
 	return object{key, at + live + key, at + gone + key}
 }
 
-// reads are the operations whose responses decode gets.
+// reads are the operations whose responses decode receives.
 func (o object) reads() []clientv3.Op {
 	return []clientv3.Op{clientv3.OpGet(o.live), clientv3.OpGet(o.gone)}
 }
@@ -54,7 +54,7 @@ func (o object) decode(responses []*etcdserverpb.ResponseOp) (r backend.Record, 
 	return backend.Record{}, nil
 }
 
-// decode returns a record with its revision as the version. Where it stands says whether it is deleted.
+// decode returns a record with its revision as the version. Its key says whether it is deleted.
 func decode(key string, kv *mvccpb.KeyValue, deleted bool) (r backend.Record, err error) {
 	if err := r.UnmarshalBinary(kv.Value); err != nil {
 		return r, fmt.Errorf("the record %q of version %d: %w", key, kv.ModRevision, err)
@@ -77,8 +77,7 @@ func (o object) unchanged(have backend.Record) []clientv3.Cmp {
 	}
 }
 
-// writes are the operations that write next in the place of have. The tombstone comes before the deletion: a watch relies on
-// that order.
+// writes are the operations that write next in place of have. The tombstone comes before the deletion: a watch relies on that order.
 func (o object) writes(have, next backend.Record) ([]clientv3.Op, error) {
 	next.Key, next.Version = "", 0 // the key and the revision are known already
 	data, err := next.MarshalBinary()
@@ -96,7 +95,7 @@ func (o object) writes(have, next backend.Record) ([]clientv3.Op, error) {
 	return ops, nil
 }
 
-// refusal is an error of decide, or of a fence: Transact returns it as it is.
+// refusal is an error of decide or of a fence. Transact returns it unchanged.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
@@ -172,8 +171,8 @@ func (b *Backend) transact(
 	}
 }
 
-// fits refuses a record that would leave no room for its own end. The engine has refused what is larger than any record may be;
-// this holds back a part of that for writes that leave the value alone: finalizers and the deletion.
+// fits refuses a record that would leave no room for its own deletion. The engine has already refused records above the maximum. fits
+// reserves a part of that for writes that leave the value unchanged: finalizers and the deletion.
 func (b *Backend) fits(have, next backend.Record) error {
 	size := len(next.Meta) + len(next.Value)
 	for _, labels := range []map[string]string{next.Labels, next.Before} {
@@ -207,7 +206,7 @@ func (b *Backend) terms(fences []backend.Fence) (t terms) {
 	return t
 }
 
-// reads are the operations whose responses check gets.
+// reads are the operations whose responses check receives.
 func (t terms) reads() (ops []clientv3.Op) {
 	for _, f := range t {
 		ops = append(ops, clientv3.OpGet(f.key))
@@ -215,8 +214,8 @@ func (t terms) reads() (ops []clientv3.Op) {
 	return ops
 }
 
-// check returns a refusal if a term is over; or the operations that record the terms that are greater than the recorded ones, and the
-// comparisons that hold while those are recorded.
+// check returns a refusal if a term is over. Otherwise it returns the operations that record terms greater than the recorded ones, and the
+// comparisons that hold while the recorded ones are unchanged.
 func (t terms) check(responses []*etcdserverpb.ResponseOp) (raises []clientv3.Op, recorded []clientv3.Cmp, err error) {
 	for i, f := range t {
 		var have uint64

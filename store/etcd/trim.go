@@ -14,27 +14,27 @@ import (
 )
 
 const (
-	// tidyEvery is how many versions pass between two steps, on average and over all processes: a write whose version is a
-	// multiple of it takes the step. It is prime, so that no rhythm of the writers misses it.
+	// tidyEvery is how many versions pass between two steps, on average and over all processes: a write whose version is a multiple of it
+	// takes the step. It is prime, so that no regular pattern of writes misses it.
 	tidyEvery = 101
-	// tidyTimeout limits what a step costs that write.
+	// tidyTimeout limits how long a step delays that write.
 	tidyTimeout = time.Second
 
-	trimKeys  = 1000 // tombstones that a step looks at, more than are made between two steps
-	trimKinds = 16   // kinds that a step looks at
+	trimKeys  = 1000 // tombstones that a step reads, more than are made between two steps
+	trimKinds = 16   // kinds that a step reads
 	trimTxn   = 60   // tombstones of a transaction; etcd allows 128 operations by default
 )
 
-// trim is what a Backend knows of old tombstones. A tombstone goes when a watch from before it could not begin any more, because
-// its revision is compacted.
+// trim is the progress of removing old tombstones. A tombstone is removed when no watch from before it can begin any more, because its
+// revision is compacted.
 type trim struct {
 	mu sync.Mutex
-	// mu guards the following, and is held by the one step that runs.
-	boundary int64  // tombstones up to this revision go once it is compacted; 0 before the first step
-	cursor   string // the next key to look at
+	// mu guards the following, and is held by the running step.
+	boundary int64  // tombstones up to this revision are removed once it is compacted; 0 before the first step
+	cursor   string // the next key to read
 }
 
-// tidy takes a step if it is the turn of the write of a version. If a step fails, the next step continues.
+// tidy takes a step if the write of the given version is due to take one. If a step fails, the next step continues.
 func (b *Backend) tidy(ctx context.Context, v informer.Version) {
 	if v%tidyEvery != 0 {
 		return
@@ -47,7 +47,7 @@ func (b *Backend) tidy(ctx context.Context, v informer.Version) {
 	_ = b.forget(ctx, int64(v))
 }
 
-// forget deletes some of the tombstones that are old enough. now is the revision of the present.
+// forget deletes some of the tombstones that are old enough. now is the current revision.
 func (b *Backend) forget(ctx context.Context, now int64) error {
 	t := &b.trim
 	if !t.mu.TryLock() {
@@ -66,7 +66,7 @@ func (b *Backend) forget(ctx context.Context, now int64) error {
 		if err != nil {
 			return err
 		}
-		if len(res.Kvs) == 0 { // all kinds were looked at
+		if len(res.Kvs) == 0 { // all kinds have been read
 			t.boundary, t.cursor = now, b.keys.objects()
 			return nil
 		}
@@ -75,7 +75,7 @@ func (b *Backend) forget(ctx context.Context, now int64) error {
 		if kind == "" || !strings.HasPrefix(found, kind+gone) {
 			t.cursor = end(kind)
 			if kind == "" {
-				t.cursor = found + "\x00" // not ours
+				t.cursor = found + "\x00" // not a key of ours
 			}
 			continue
 		}
@@ -84,7 +84,7 @@ func (b *Backend) forget(ctx context.Context, now int64) error {
 	return nil
 }
 
-// forgetOf looks at the next tombstones of a kind. The caller holds trim.mu.
+// forgetOf reads the next tombstones of a kind, and deletes those that are old enough. The caller holds trim.mu.
 func (b *Backend) forgetOf(ctx context.Context, kind string) error {
 	t := &b.trim
 	res, err := b.kv.Get(ctx, t.cursor, clientv3.WithRange(end(kind+gone)), clientv3.WithLimit(trimKeys), clientv3.WithKeysOnly())
@@ -97,7 +97,7 @@ func (b *Backend) forgetOf(ctx context.Context, kind string) error {
 		if len(deletes) == 0 {
 			return nil
 		}
-		// If one of them is not what it was, the next round finds the others.
+		// If one of them has changed, the next round finds the others.
 		_, err := b.kv.Txn(ctx).If(same...).Then(deletes...).Commit()
 		same, deletes = nil, nil
 		return err

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// idle is how long a watch yields nothing, unless it waits for the server.
+	// idle is the maximum time between two yields of a watch, unless it waits for the server.
 	idle = backend.BookmarkInterval / 2
 
-	// askPause is the time between two requests for the progress after own writes, at least.
+	// askPause is the minimum time between two progress requests after own writes.
 	askPause = 100 * time.Millisecond
 
-	// silence is how long a server may not answer a request for the progress; silenceAtFirst is that of one that still reads
-	// the history for this watch, during which it answers none.
+	// silence is how long a server may leave a progress request unanswered. silenceAtFirst applies while the server still reads the history
+	// for this watch, during which it answers none.
 	silence        = 2 * backend.BookmarkInterval
 	silenceAtFirst = time.Minute
 )
@@ -43,9 +43,9 @@ func (b *Backend) Watch(
 	}
 }
 
-// begin checks that the history goes on from a version, and returns the version to watch from.
+// begin checks that the history continues from a version, and returns the version to watch from.
 func (b *Backend) begin(ctx context.Context, after informer.Version) (from informer.Version, cluster uint64, err error) {
-	res, err := b.kv.Get(ctx, b.keys.layout()) // of all acknowledged writes, so the revision is not behind any version
+	res, err := b.kv.Get(ctx, b.keys.layout()) // after all acknowledged writes, so no version is above the revision
 	if err != nil {
 		return 0, 0, err
 	}
@@ -67,8 +67,8 @@ func (b *Backend) begin(ctx context.Context, after informer.Version) (from infor
 	return after, res.Header.ClusterId, nil
 }
 
-// watch calls yield with change after change until it returns false. It has a stream of its own: those that a client shares
-// among its watches buffer without a limit for a slow consumer, and resume by themselves, on whatever cluster is there.
+// watch calls yield with change after change until it returns false. It has its own stream. The streams that a client shares among its
+// watches buffer without a limit for a slow consumer, and resume by themselves, on any cluster that answers.
 func (b *Backend) watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version, yield func(backend.Change) bool,
 ) error {
@@ -86,8 +86,8 @@ func (b *Backend) watch(
 	err = stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
 		CreateRequest: &etcdserverpb.WatchCreateRequest{
 			Key: []byte(prefix), RangeEnd: []byte(end(prefix)), Fragment: true,
-			// From the version itself, whose events are left out below: a server tells no progress to a watch that begins
-			// with a revision that is still to come.
+			// Watch from the version itself, and leave its events out below: a server does not report progress to a watch that begins at a
+			// future revision.
 			StartRevision: int64(from),
 		},
 	}})
@@ -98,7 +98,7 @@ func (b *Backend) watch(
 	}
 	answers := make(chan answer)
 	var receiving sync.WaitGroup
-	receiving.Go(func() { // receives, which blocks; ends with the stream, and the watch waits for it
+	receiving.Go(func() { // receives, which blocks; it ends with the stream, and the watch waits for it
 		for {
 			res, err := stream.Recv()
 			select {
@@ -122,16 +122,16 @@ func (b *Backend) watch(
 	return w.run(ctx, answers)
 }
 
-// answer is what a stream has received.
+// answer is a response or an error of a stream.
 type answer struct {
 	res *etcdserverpb.WatchResponse
 	err error
 }
 
-// errLeft says that the consumer has left its loop.
+// errLeft means that the consumer has left its loop.
 var errLeft = errors.New("etcd: the consumer has left")
 
-// watcher is one watch, once the server was asked for it.
+// watcher is one watch, after it was requested from the server.
 type watcher struct {
 	b       *Backend
 	stream  etcdserverpb.Watch_WatchClient
@@ -141,16 +141,16 @@ type watcher struct {
 	yield   func(backend.Change) bool
 
 	after informer.Version // events up to here are left out
-	told  informer.Version // everything up to here was yielded, or does not concern the query
+	told  informer.Version // everything up to here was yielded, or does not match the query
 	last  time.Time        // of the last yield
 
 	created bool // the server has begun the watch
-	synced  bool // the server has told its progress, so the watch has come to the present
+	synced  bool // the server has reported its progress, so the watch has caught up
 
 	tombstone mvccpb.KeyValue // the last one
 
-	asked time.Time   // when the progress was asked for last
-	soon  *time.Timer // when to ask next for the sake of own writes
+	asked time.Time   // when the progress was last requested
+	soon  *time.Timer // when to ask next because of own writes
 	lost  *time.Timer // when to give up on the server
 }
 
@@ -161,7 +161,7 @@ func (w *watcher) run(ctx context.Context, answers <-chan answer) error {
 		written, changed := w.b.latest.next()
 		if w.created && w.told < written {
 			w.soon.Reset(time.Until(w.asked.Add(askPause)))
-			changed = nil // it is due already
+			changed = nil // already due
 		}
 		var err error
 		select {
@@ -199,8 +199,8 @@ func (w *watcher) limit() time.Duration {
 	return w.b.silenceAtFirst
 }
 
-// tick asks for the progress. While the server reads the history, it does not answer. Then tick yields a bookmark of the last
-// version, so that the consumer does not take the watch for dead.
+// tick requests the progress. While the server reads the history, it does not answer. Then tick yields a bookmark of the last version, so
+// that the consumer does not consider the watch dead.
 func (w *watcher) tick() error {
 	if !w.synced && time.Since(w.last) >= idle {
 		if err := w.tell(backend.Change{Version: w.told}); err != nil {
@@ -210,20 +210,20 @@ func (w *watcher) tick() error {
 	return w.ask()
 }
 
-// ask asks for the progress. A server whose watch is behind does not answer, so the next tick asks again.
+// ask requests the progress. A server whose watch is behind does not answer, so the next tick asks again.
 func (w *watcher) ask() error {
 	if !w.created {
 		return nil
 	}
 	w.asked = time.Now()
-	// An error is that of the stream, which receives it too, with the reason.
+	// An error comes from the stream, whose receiver gets it too, with the reason.
 	_ = w.stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_ProgressRequest{
 		ProgressRequest: &etcdserverpb.WatchProgressRequest{},
 	}})
 	return nil
 }
 
-// tell yields a change, and returns errLeft if the consumer has had enough.
+// tell yields a change, and returns errLeft if the consumer has left its loop.
 func (w *watcher) tell(c backend.Change) error {
 	w.told = c.Version
 	more := w.yield(c)
@@ -246,9 +246,9 @@ func (w *watcher) handle(a answer) error {
 	case res.Canceled:
 		return fmt.Errorf("the server has ended the watch: %s", res.CancelReason)
 	case len(res.Events) == 0 && !res.Created && informer.Version(res.Header.Revision) < w.told:
-		return nil // of a member that lags behind. If it never comes, the watch gives up on it.
+		return nil // from a member that lags behind. If it never catches up, the watch gives up on it.
 	}
-	defer func() { w.lost.Reset(w.limit()) }() // at the end: the time of the consumer is not that of the server
+	defer func() { w.lost.Reset(w.limit()) }() // last, so that the time of the consumer does not count
 	switch {
 	case res.Created:
 		w.created = true
@@ -266,13 +266,13 @@ func (w *watcher) handle(a answer) error {
 			return err
 		}
 	}
-	if at > w.told { // a transaction changes one record, so nothing of its revision is still to come
+	if at > w.told { // a transaction changes one record, so its revision is complete
 		return w.tell(backend.Change{Version: at})
 	}
 	return nil
 }
 
-// progress takes note that all events up to a version have come.
+// progress records that all events up to a version have arrived.
 func (w *watcher) progress(at informer.Version) error {
 	w.synced = true
 	if at > w.told || time.Since(w.last) >= idle {
@@ -288,14 +288,14 @@ func (w *watcher) remember(e *mvccpb.Event) {
 	}
 }
 
-// event tells of an event of a key under the prefix.
+// event reports an event of a key under the prefix.
 func (w *watcher) event(e *mvccpb.Event) error {
 	rest := string(e.Kv.Key[len(w.prefix):])
 	key, deleted := strings.CutPrefix(rest, gone)
 	if !deleted {
 		var isLive bool
 		if key, isLive = strings.CutPrefix(rest, live); !isLive {
-			return nil // not ours
+			return nil // not a key of ours
 		}
 	}
 	if e.Type == mvccpb.Event_DELETE {
@@ -305,7 +305,7 @@ func (w *watcher) event(e *mvccpb.Event) error {
 		if string(w.tombstone.Key) != w.prefix+gone+key || w.tombstone.ModRevision != e.Kv.ModRevision {
 			return fmt.Errorf("%w: %q was deleted by another program at version %d, without a tombstone", backend.ErrExpired, key, e.Kv.ModRevision)
 		}
-		return nil // told by the tombstone
+		return nil // reported with the tombstone
 	}
 	w.remember(e)
 	r, err := decode(key, e.Kv, deleted)

@@ -14,37 +14,37 @@
 // # Guarantees
 //
 //  1. An acknowledged write is as durable as every acknowledged message of the stream: see Durability.
-//  2. A version is the sequence that the server has given to a message. So versions are in commit order for all kinds and
-//     all processes.
-//  3. A write is published on condition that the last message of its key is the one that the writer has read. If two writers
-//     race, the server refuses one of them, which reads and decides again.
-//  4. A watch reports every change in order; it skips no intermediate state. The server pushes changes. If a consumer of the
-//     server is lost or stuck, or messages are lost on the way, the watch notices and goes on with another consumer.
+//  2. A version is the sequence number that the server has assigned to a message. So versions are in commit order for all kinds and all
+//     processes.
+//  3. A write is published on condition that the last message of its key is the one that the writer has read. If two writers race, the
+//     server refuses one of them, which reads and decides again.
+//  4. A watch reports every change in order, and skips no intermediate state. The server pushes changes. If a consumer of the server is
+//     lost or stuck, or messages are lost in transit, the watch notices and continues with another consumer.
 //  5. All pages of a list show one version.
-//  6. Every process refuses a write with a stale term, with backend.ErrFenced. The term is compared and
-//     recorded in the same atomic publish as the write.
-//  7. Where changes are missing, a watch ends with backend.ErrExpired: the history was trimmed or the stream was purged, was
-//     created again, or has not reached the version.
-//  8. Open refuses a server that is older than 2.12, which has no atomic publishes, and a stream that is limited in a way that
-//     would remove objects. A watch and a list notice if such a limit is set later.
+//  6. Every process refuses a write with a stale term: the error wraps backend.ErrFenced. The term is compared and recorded in the same
+//     atomic publish as the write.
+//  7. If changes are missing, a watch ends with backend.ErrExpired. Changes are missing if the history was trimmed, or if the stream
+//     was purged, was created again, or has not reached the version.
+//  8. Open refuses a server older than 2.12, which has no atomic publishes, and a stream with a limit that would remove objects. A
+//     watch and a list notice if such a limit is set later.
 //
 // # Order
 //
-// Versions of all kinds of one stream can be compared; those of two streams cannot. Get, and the reading of a Transact, ask the
-// leader of the stream, so they see every write that was acknowledged before. A watch may be a replica's lag behind.
+// Versions of all kinds in one stream can be compared; those of two streams cannot. Get, and the reads of a Transact, ask the leader of the
+// stream, so they see every write that was acknowledged before. A watch may lag behind as far as a replica does.
 //
 // # Durability
 //
-// A server that is killed with SIGKILL loses no acknowledged write. When the machine loses its power, a server with default settings
+// A server that is killed with SIGKILL loses no acknowledged write. If the machine loses power, a server with default settings
 // loses the writes of up to the last two minutes. To prevent that, set sync_interval: always, which costs an fsync for each write, or
 // use a stream with three replicas on machines that do not fail together.
 //
-// docs/backends.md in the repository says how to operate NATS: after acknowledged writes were lost, when an acknowledgment is lost, in
-// a partition, and with a full disk. It lists the faults that the tests repeat.
+// docs/backends.md in the repository says how to operate NATS: after a loss of acknowledged writes, after a lost acknowledgment, in a
+// partition, and with a full disk. It lists the faults that the tests inject.
 //
 // # Subjects and history
 //
-// The stream "setpoint" has the subjects setpoint.>, see [Config.Stream]. Publish nothing there yourself, and purge nothing. It keeps
+// The stream "setpoint" has the subjects setpoint.>: see [Config.Stream]. Publish nothing there yourself, and purge nothing. It keeps
 // the last [Config.History] sequences. A watch that resumes later ends with backend.ErrExpired, and its informer lists again.
 //
 // # Limits and cost
@@ -52,17 +52,17 @@
 // A record may have 8 KiB less than max_payload of the server, which is 1 MiB by default: see Capabilities. A key has up to
 // backend.MaxKey bytes, a kind up to backend.MaxKind; a longer one is refused with an error, and the connection stays.
 //
-// A write takes two round trips. A fenced write takes one more for each lease, and an atomic publish, for which the server
-// creates and syncs a file if the stream is in files and has one replica: 15 ms instead of 0.15 ms on the machine where this was
-// measured. A server takes 50 atomic publishes of a stream at once; writers wait for their turn.
+// A write takes two round trips. A fenced write takes one more for each lease, and an atomic publish. For an atomic publish, the server
+// creates and syncs a file if the stream is in files and has one replica: 15 ms instead of 0.15 ms on the machine where this was measured.
+// A server accepts 50 atomic publishes of a stream at once; writers wait for their turn.
 //
-// A list holds the encoded objects of its kind in memory. A watch is one consumer of the server, which has no acknowledgments
-// and is in memory. An idle Backend with watches asks for the state of the stream every [Config.Poll].
+// A list holds the encoded objects of its kind in memory. A watch is one consumer on the server, in memory and without acknowledgments. An
+// idle Backend with watches asks for the state of the stream every [Config.Poll].
 //
 // # Setup
 //
-// JetStream has to be enabled. [Create] creates a stream with one replica; for a cluster, change the result of [StreamConfig] and
-// create the stream with it, or with a tool of yours. A client needs to publish to STREAM.> and to $JS.API.STREAM.INFO,
-// $JS.API.STREAM.MSG.GET, $JS.API.STREAM.PURGE, $JS.API.CONSUMER.CREATE, $JS.API.CONSUMER.MSG.NEXT and
-// $JS.API.CONSUMER.DELETE of the stream, and to subscribe to its inbox.
+// JetStream must be enabled. [Create] creates a stream with one replica. For a cluster, change the result of [StreamConfig] and create the
+// stream with it, or with a tool of your own. A client needs to publish to STREAM.> and to $JS.API.STREAM.INFO, $JS.API.STREAM.MSG.GET,
+// $JS.API.STREAM.PURGE, $JS.API.CONSUMER.CREATE, $JS.API.CONSUMER.MSG.NEXT and $JS.API.CONSUMER.DELETE of the stream, and to subscribe to
+// its inbox.
 package nats

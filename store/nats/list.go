@@ -17,20 +17,19 @@ const (
 	listAttempts = 5
 )
 
-// errMoved says that the history of a list was trimmed while it was read.
+// errMoved means that the history of a list was trimmed while it was read.
 var errMoved = errors.New("the history was trimmed while the list was read")
 
-// List implements [backend.Backend]. A stream has no snapshots. A list is one nevertheless:
+// List implements [backend.Backend]. A stream has no snapshots. A list is consistent anyway:
 //
 //  1. It creates a consumer that delivers the last message of each key, as of some sequence S, and everything after S.
-//  2. Then it asks the leader how far the stream is, V, and after that for the last message of the kind, K. So every message of
-//     the kind up to V is at or before K. The version of the list is the greater one of V and K.
-//  3. It reads until K was delivered, and ignores what is after the version. A key that is overwritten during the list
-//     was delivered as of S and is delivered again, so the list has its last state up to the version.
-//  4. Only a removal could hide a state: a message after S that was superseded or was a tombstone, and was trimmed before it was
-//     read. Nothing above the horizon of the history is ever trimmed. So the list asks for the horizon at the end,
-//     and begins again unless the horizon is below S. It knows that S is at least the sequence of the mark that the consumer
-//     has delivered first.
+//  2. Then it asks the leader for the last sequence of the stream, V, and after that for the last message of the kind, K. So every
+//     message of the kind up to V is at or before K. The version of the list is the greater of V and K.
+//  3. It reads until K was delivered, and ignores messages after the version. A key that is overwritten during the list was delivered
+//     as of S and is delivered again, so the list has its last state up to the version.
+//  4. Only a removal could hide a state: a message after S that was superseded or was a tombstone, and was trimmed before it was read.
+//     Nothing above the horizon of the history is ever trimmed. So the list reads the horizon at the end, and starts over unless the
+//     horizon is below S. It knows that S is at least the sequence of the mark, which the consumer delivered first.
 func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
 	return func(yield func(backend.Page, error) bool) {
 		if err := b.list(ctx, kind, q, func(p backend.Page) bool { return yield(p, nil) }); err != nil {
@@ -66,7 +65,7 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 		page := backend.Page{Version: s.version}
 		for _, key := range keys[:n] {
 			at := s.records[key]
-			delete(s.records, key) // a list of a million is not held twice
+			delete(s.records, key) // so that a list of a million is not held twice
 			r, err := decode(key, at.sequence, at.data)
 			if err != nil {
 				return err
@@ -83,7 +82,7 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	return nil
 }
 
-// snapshot is a kind at one version, without tombstones.
+// snapshot is the objects of a kind at one version, without tombstones.
 type snapshot struct {
 	version informer.Version
 	records map[string]entry // by key
@@ -94,7 +93,7 @@ type entry struct {
 	data     []byte // of the record
 }
 
-// snapshot reads a kind at one version. See the documentation of the package for why it is one.
+// snapshot reads a kind at one version. List says why it is consistent.
 func (b *Backend) snapshot(ctx context.Context, pattern string) (s snapshot, err error) {
 	before, err := b.position(ctx, time.Now())
 	if err != nil {
@@ -114,7 +113,7 @@ func (b *Backend) snapshot(ctx context.Context, pattern string) (s snapshot, err
 		return s, err
 	}
 	s = snapshot{version: after.version, records: map[string]entry{}}
-	var end uint64 // the list is complete when the message of this sequence was read
+	var end uint64 // the list is complete when the message with this sequence has been read
 	if lastOfKind != nil {
 		end = lastOfKind.Sequence
 		s.version = max(s.version, informer.Version(end))

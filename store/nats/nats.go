@@ -19,30 +19,30 @@ type Config struct {
 	// Stream is the name of the stream, and the first token of all its subjects. It consists of letters, digits, - and _, up to
 	// 64 of them. Defaults to "setpoint".
 	//
-	// The subjects are setpoint.o.KIND.KEY for objects, setpoint.f.LEASE for terms, setpoint.c.LEASE for their comparisons, and
-	// setpoint.h for the mark of the history. A byte of a name that means something in a subject, is not printable or is not ASCII
-	// becomes =XX. A key that is purged by hand disappears without a change, and caches keep it until informer.Informer.Reset is
-	// called. A purge of the whole stream is noticed.
+	// The subjects are setpoint.o.KIND.KEY for objects, setpoint.f.LEASE for terms, setpoint.c.LEASE for their comparisons, and setpoint.h
+	// for the mark of the history. A byte of a name that has a meaning in a subject, is not printable, or is not ASCII becomes =XX. A key
+	// that is purged by hand disappears without a change, and caches keep it until informer.Informer.Reset is called. A purge of the whole
+	// stream is noticed.
 	//
-	// A new stream begins at the microseconds since 1970. So a stream that was deleted and is created again has no version of the
-	// one before, and every watch that comes with an old version ends with backend.ErrExpired. This needs a clock that was not
-	// set back in between.
+	// A new stream begins at the number of microseconds since 1970. So a stream that was deleted and created again shares no version with
+	// the one before, and every watch from an old version ends with backend.ErrExpired. This assumes that the clock was not set back in
+	// between.
 	Stream string
 
-	// History is the number of changes that the stream remembers, over all kinds, for watches that resume. If processes
-	// differ, each trims to its own number. Defaults to 100,000.
+	// History is the number of changes, of all kinds, that the stream keeps for watches that resume. If processes differ, each trims to its
+	// own number. Defaults to 100,000.
 	//
-	// The stream keeps as many sequences, and removes what was superseded or deleted before. A fenced write has two sequences, so
-	// with fenced writes these are fewer changes. The stream keeps deletions for as long. Writers trim the history: about every
-	// 500th write takes some tens of milliseconds longer. The mark of the history announces each removal at least five seconds
-	// before it happens. A watch that has read the mark may rely on it for half of that time, so it need not ask before each change.
+	// The stream keeps this many sequences, and removes earlier messages that were superseded or deleted. A fenced write has two sequences,
+	// so with fenced writes these are fewer changes. Deletions are kept equally long. Writers trim the history: about every 500th write
+	// takes some tens of milliseconds longer. The mark of the history announces each removal at least five seconds before it happens. A
+	// watch that has read the mark may rely on it for half of that time, so it need not ask before each change.
 	History int
 
-	// Poll is how often a watch asks the server how far the stream is. Changes of the watched kind do not wait for it; bookmarks
-	// about other kinds do. Watches of one Backend share the requests. Defaults to 100 ms.
+	// Poll is how often a watch asks the server for the last sequence of the stream. Changes of the watched kind do not wait for it;
+	// bookmarks about other kinds do. Watches of one Backend share the requests. Defaults to 100 ms.
 	Poll time.Duration
 
-	// Timeout limits the time for which a request waits for the reply of the server. Defaults to 5 s.
+	// Timeout limits how long a request waits for the reply of the server. Defaults to 5 s.
 	Timeout time.Duration
 }
 
@@ -86,10 +86,10 @@ type Backend struct {
 var _ backend.Backend = (*Backend)(nil)
 
 // StreamConfig returns the configuration of the stream that [Create] creates: file storage, one replica, no limits. Change
-// the replicas, the placement, the storage, the compression or the greatest number of bytes as you like, and create the
+// the replicas, the placement, the storage, the compression, or the maximum number of bytes as you like, and create the
 // stream with the result. Open refuses a stream that loses objects or cannot keep the promises of a backend.
 //
-// The sequence begins at the microseconds since 1970, so that a stream that is deleted and created again goes on above the
+// The sequence begins at the number of microseconds since 1970, so that a stream that is deleted and created again continues above the
 // versions of the one before.
 func StreamConfig(cfg Config) (jetstream.StreamConfig, error) {
 	cfg = cfg.withDefaults()
@@ -118,8 +118,8 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 	}
 }
 
-// Create creates the stream of cfg, as [StreamConfig] has it. If the stream is there and Open would take it, it changes
-// nothing. Several processes may call it at once.
+// Create creates the stream of cfg, as [StreamConfig] describes it. If the stream exists and Open would accept it, Create changes nothing.
+// Several processes may call it at once.
 func Create(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	if js == nil {
 		panic("nats: Create called with a nil JetStream")
@@ -147,10 +147,10 @@ func Create(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	return nil
 }
 
-// Open returns the backend in a stream that [Create] has created. It returns an error if a field of cfg is invalid, if the
-// stream is missing, or if the stream or the server cannot keep the promises of a backend. nats-server has to be 2.12 or
-// newer: an older one cannot check a term together with a write. Open starts nothing. The connection stays yours; close it
-// when all calls have returned.
+// Open returns the backend in a stream that [Create] has created. It returns an error if a field of cfg is invalid, if the stream is
+// missing, or if the stream or the server cannot keep the promises of a backend. nats-server must be 2.12 or newer: an older one cannot
+// check a term together with a write. Open starts nothing. It does not take over the connection. Close the connection after all calls have
+// returned.
 func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Backend, error) {
 	if js == nil {
 		panic("nats: Open called with a nil JetStream")
@@ -169,7 +169,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Backend, er
 		return checkStream(b.stream.CachedInfo().Config, cfg)
 	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = errors.New("it is not there: call nats.Create once")
+		err = errors.New("it does not exist: call nats.Create once")
 	}
 	if err == nil {
 		b.maxBytes = int(b.nc.MaxPayload()) - overhead
@@ -186,10 +186,10 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Backend, er
 	return b, nil
 }
 
-// overhead is what a message has beside what counts for Capabilities.MaxBytes: headers, the key, and lengths.
+// overhead is the size of a message beyond the bytes that count for Capabilities.MaxBytes: headers, the key, and lengths.
 const overhead = 8 << 10
 
-// checkStream returns an error if a stream could lose objects, or lacks what a backend needs.
+// checkStream returns an error if a stream could lose objects, or lacks a feature that a backend needs.
 func checkStream(have jetstream.StreamConfig, cfg Config) error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -221,7 +221,7 @@ func (b *Backend) Capabilities() backend.Capabilities {
 	return backend.Capabilities{MaxBytes: b.maxBytes}
 }
 
-// errSilent says that the server has not answered in time.
+// errSilent means that the server has not answered in time.
 var errSilent = errors.New("the server has not answered")
 
 // within calls f with a context that ends after d.
@@ -240,7 +240,7 @@ func (b *Backend) request(ctx context.Context, f func(ctx context.Context) error
 	return within(ctx, b.cfg.Timeout, f)
 }
 
-// failed words the error of a call. A call that ctx has ended returns the cause of that.
+// failed words the error of a call. If ctx has ended, the error wraps its cause.
 func failed(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("nats: %s: %w", doing, context.Cause(ctx))

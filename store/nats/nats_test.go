@@ -86,7 +86,7 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 		cfg  nats.Config
 		want string
 	}{
-		{nats.Config{}, `nats: open stream "setpoint": it is not there: call nats.Create once`},
+		{nats.Config{}, `nats: open stream "setpoint": it does not exist: call nats.Create once`},
 		{nats.Config{Stream: "a.b"}, "Config.Stream is"},
 		{nats.Config{Stream: "a b"}, "Config.Stream is"},
 		{nats.Config{Stream: "*"}, "Config.Stream is"},

@@ -17,25 +17,25 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// mark says how much of the history was forgotten. It is the last message of its subject.
+// mark says how much of the history was removed. It is the last message of its subject.
 type mark struct {
-	// Horizon is the version from which on all changes are remembered: a watch can start from it, and from nothing before.
+	// Horizon is the earliest version from which a watch can start.
 	Horizon uint64 `json:"horizon"`
 
 	// Trimmed is the sequence up to which superseded messages and tombstones were removed. Writers are removing those between
 	// Trimmed and Horizon.
 	Trimmed uint64 `json:"trimmed"`
 
-	// Epoch is the first Horizon of this history. It changes when the history was lost, by a purge.
+	// Epoch is the first Horizon of this history. It changes when a purge loses the history.
 	Epoch uint64 `json:"epoch"`
 
-	// Lost says that there was something before Epoch, so that a watch cannot start from 0.
+	// Lost is set if there was something before Epoch, so that a watch cannot start from 0.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// position is how far the stream is.
+// position is the state of the stream at one time.
 type position struct {
-	asked time.Time // the server has answered after that
+	asked time.Time // the server answered after that
 
 	created   time.Time // the stream
 	sequences sequences
@@ -50,16 +50,16 @@ type sequences struct {
 	deleted               int
 }
 
-// progress is the last position that a Backend has asked for.
+// progress is the last position that a Backend has read.
 type progress struct {
-	turn chan struct{} // holds one token while somebody asks
+	turn chan struct{} // holds one token while a goroutine asks
 
 	mu sync.Mutex
 	// mu guards the following.
 	known position
 }
 
-// position returns a position that the server has had at or after a time. Those who ask at once share one answer.
+// position returns a position that the server had at or after the given time. Concurrent callers share one answer.
 func (b *Backend) position(ctx context.Context, since time.Time) (position, error) {
 	select {
 	case b.progress.turn <- struct{}{}:
@@ -91,7 +91,7 @@ func (p *progress) set(known position) {
 	p.known = known
 }
 
-// ask asks the server for the position. It does not read again the parts that are unchanged since known.
+// ask asks the server for the position. It does not reread the parts that are unchanged since known.
 func (b *Backend) ask(ctx context.Context, known position) (position, error) {
 	for {
 		p := position{asked: time.Now()}
@@ -125,7 +125,7 @@ func (b *Backend) ask(ctx context.Context, known position) (position, error) {
 		if known.mark.Epoch == p.mark.Epoch && p.created.Equal(known.created) && uint64(known.version) <= s.LastSeq {
 			p.version = max(p.version, known.version)
 		}
-		// The last message is that of a record, unless a term, a comparison or a mark was written last.
+		// The last message belongs to a record, unless a term, a comparison or a mark was written last.
 		for at := s.LastSeq; at > uint64(p.version); at-- {
 			msg, err := b.first(ctx, at, "")
 			if err != nil {
@@ -163,7 +163,7 @@ func (b *Backend) restoreMark(ctx context.Context, info *jetstream.StreamInfo) e
 	return err
 }
 
-// writeMark writes a mark, unless what header says is not at a sequence.
+// writeMark writes a mark, on the condition that header states.
 func (b *Backend) writeMark(ctx context.Context, m mark, header string, sequence uint64) (uint64, error) {
 	msg := natsgo.NewMsg(b.subjects.mark)
 	msg.Header.Set(header, strconv.FormatUint(sequence, 10))
@@ -174,11 +174,11 @@ func (b *Backend) writeMark(ctx context.Context, m mark, header string, sequence
 	return b.publish(ctx, []*natsgo.Msg{msg})
 }
 
-// expired returns ErrExpired if a watch that began at a position begin and has come to a version cannot go on at p.
+// expired returns ErrExpired if a watch that began at position begin and has reached a version cannot continue at p.
 func (p *position) expired(begin *position, at informer.Version) error {
 	switch {
 	case !p.created.Equal(begin.created):
-		return fmt.Errorf("%w: the stream was created anew at %v", backend.ErrExpired, p.created)
+		return fmt.Errorf("%w: the stream was created again at %v", backend.ErrExpired, p.created)
 	case p.mark.Epoch != begin.mark.Epoch:
 		return fmt.Errorf("%w: the stream was purged before version %d", backend.ErrExpired, p.mark.Epoch)
 	case uint64(at) < p.mark.Horizon:

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// reader reads the messages of some subjects in order. It is one consumer of the server, which lives as long as the
-// stream does: a reader never goes on in another stream of the same name.
+// reader reads the messages of some subjects in order. It is one consumer on the server, which lives no longer than the stream: a reader
+// never continues in another stream of the same name.
 type reader struct {
 	b        *Backend
 	name     string
@@ -22,17 +22,17 @@ type reader struct {
 type message struct {
 	subject  string
 	sequence uint64
-	pending  uint64 // how many more there are now, as the consumer knows
+	pending  uint64 // how many more there were when the consumer sent it
 	data     []byte
 	deleted  bool   // it is a tombstone
-	expect   string // what the message has replaced
+	expect   string // the sequence that the message has replaced
 }
 
 var (
-	// errNothing says that there is no message yet.
+	// errNothing means that there is no message yet.
 	errNothing = errors.New("there is no message yet")
 
-	// errGap says that a reader has lost messages, or its consumer. Another one may go on from where this one was.
+	// errGap means that a reader has lost messages, or its consumer. Another one may continue from its position.
 	errGap = errors.New("the server has lost the consumer, or messages on the way")
 )
 
@@ -41,8 +41,8 @@ const (
 	inactivity = 30 * time.Second // after which the server removes an unread consumer
 )
 
-// read begins to read. The messages of subjects are read from a sequence on, or, if that is 0, the last one of each subject and
-// all that come later.
+// read begins to read. It reads the messages of subjects from a sequence on. If that is 0, it reads the last message of each subject, and
+// all later ones.
 func (b *Backend) read(ctx context.Context, from uint64, headersOnly bool, subjects ...string) (*reader, error) {
 	cfg := jetstream.ConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
@@ -90,7 +90,7 @@ func (r *reader) close(ctx context.Context) {
 	})
 }
 
-// read returns the next message, or errNothing if there is none for a while.
+// read returns the next message, or errNothing if none arrives for a while.
 func (r *reader) read(ctx context.Context, wait time.Duration) (m message, err error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 //   - STREAM.o.KIND.KEY has the states of a record; its last message is the current one, or a tombstone.
 //   - STREAM.f.LEASE has the greatest term of a lease.
 //   - STREAM.c.LEASE has a message for each write that was fenced with the lease. It carries the check of the term.
-//   - STREAM.h has the mark: how much of the history was forgotten.
+//   - STREAM.h has the mark: how much of the history was removed.
 type subjects struct {
-	objects, fences, checks string // all of each sort begin so
+	objects, fences, checks string // the prefix of all subjects of each sort
 	mark                    string
 }
 
@@ -39,8 +39,8 @@ func (s *subjects) kind(kind string) (string, error) {
 	return s.objects + escape(kind) + ".*", nil
 }
 
-// checkName returns an error if a name does not fit into a subject. The server closes the connection of a client that sends
-// a subject that is too long.
+// checkName returns an error if a name does not fit into a subject. The server closes the connection of a client that sends a subject that
+// is too long.
 func checkName(what, name string, most int) error {
 	switch {
 	case name == "":
@@ -56,7 +56,7 @@ const hexDigits = "0123456789ABCDEF"
 // plain reports whether a byte stands for itself in a token of a subject.
 func plain(c byte) bool { return c > ' ' && c < 0x7f && c != '.' && c != '*' && c != '>' && c != '=' }
 
-// escape makes one token of a subject of any bytes: what means something in a subject, or is not printable, becomes =XX.
+// escape makes one token of a subject from any bytes. A byte that has a meaning in a subject, or is not printable, becomes =XX.
 func escape(name string) string {
 	var b strings.Builder
 	b.Grow(len(name))
@@ -72,7 +72,7 @@ func escape(name string) string {
 	return b.String()
 }
 
-// unescape returns what escape has made a token of.
+// unescape is the reverse of escape.
 func unescape(token string) (string, error) {
 	var b strings.Builder
 	b.Grow(len(token))

@@ -19,27 +19,27 @@ import (
 
 // The headers of a message. The server stores them with it.
 const (
-	headerExpect        = jetstream.ExpectedLastSubjSeqHeader     // what the message has replaced; 0 is nothing
+	headerExpect        = jetstream.ExpectedLastSubjSeqHeader     // the sequence that the message has replaced; 0 is none
 	headerExpectSubject = jetstream.ExpectedLastSubjSeqSubjHeader // another subject to compare
 	headerExpectLast    = jetstream.ExpectedLastSeqHeader         // of the whole stream
-	headerDeleted       = "Setpoint-Deleted"                      // is there in a tombstone
+	headerDeleted       = "Setpoint-Deleted"                      // set in a tombstone
 	headerBatch         = "Nats-Batch-Id"
 	headerBatchSequence = "Nats-Batch-Sequence"
 	headerBatchCommit   = "Nats-Batch-Commit"
 )
 
-// The codes of errors of the server that jetstream has no names for.
+// The error codes of the server that have no name in jetstream.
 const (
-	codeIncompleteBatch = 10176 // a part of it was lost on the way, or, before 2.14, too many are under way
+	codeIncompleteBatch = 10176 // a part of it was lost in transit or, before 2.14, too many are in flight
 	codeTooManyBatches  = 10210
 )
 
 var (
-	errConflict = errors.New("somebody else was faster")
+	errConflict = errors.New("another writer was faster")
 	errBusy     = errors.New("the server has too many atomic publishes under way")
 )
 
-// busyAttempts is how often a write begins again because the server was busy.
+// busyAttempts is how often a write is retried because the server was busy.
 const busyAttempts = 200
 
 // Get implements [backend.Backend].
@@ -72,8 +72,8 @@ func (b *Backend) last(ctx context.Context, subject string) (msg *jetstream.RawS
 	return found(msg, err)
 }
 
-// first returns the first message of a subject, which may be a pattern, at or after a sequence, or nil. The leader of the stream
-// answers. An empty subject stands for the message of that very sequence.
+// first returns the first message of a subject, which may be a pattern, at or after a sequence, or nil. The leader of the stream answers.
+// An empty subject stands for the message with exactly that sequence.
 func (b *Backend) first(ctx context.Context, sequence uint64, subject string) (msg *jetstream.RawStreamMsg, err error) {
 	var options []jetstream.GetMsgOpt
 	if subject != "" {
@@ -122,7 +122,7 @@ func (b *Backend) Transact(
 	}
 	busy := 0
 	for attempt := 0; ; attempt++ {
-		// First the record, then the terms: a term that holds later has held when the record was read.
+		// Read the record first, then the terms: a term that still holds held when the record was read.
 		have, err := b.get(ctx, w.subject, key)
 		if err == nil {
 			err = b.readTerms(ctx, w.fences)
@@ -154,7 +154,7 @@ func (b *Backend) Transact(
 		case !errors.Is(err, errConflict) && (!errors.Is(err, errBusy) || busy >= busyAttempts):
 			return backend.Record{}, failed(ctx, doing(), err)
 		}
-		if attempt > 0 { // writers that begin again in step would meet again and again
+		if attempt > 0 { // writers that retry in step would collide again and again
 			select {
 			case <-time.After(rand.N(time.Millisecond << min(attempt, 5))):
 			case <-ctx.Done():
@@ -164,13 +164,13 @@ func (b *Backend) Transact(
 	}
 }
 
-// write is what does not change between the attempts of a Transact.
+// write is the part of a Transact that does not change between its attempts.
 type write struct {
 	subject string
 	fences  []fence
 }
 
-// fence is a term and what was recorded of its lease.
+// fence is a term, and the record of its lease.
 type fence struct {
 	backend.Fence
 	token    string // of the lease, in subjects
@@ -178,7 +178,7 @@ type fence struct {
 	sequence uint64 // of the message that has it; 0 is none
 }
 
-// raises reports whether a term is greater than the one that is recorded.
+// raises reports whether a term is greater than the recorded one.
 func (w *write) raises() bool {
 	for _, f := range w.fences {
 		if f.Term > f.recorded {
@@ -188,7 +188,7 @@ func (w *write) raises() bool {
 	return false
 }
 
-// readTerms reads what is recorded of the leases. It returns a FencedError if a term is over.
+// readTerms reads the recorded terms of the leases. It returns a FencedError if a term is over.
 func (b *Backend) readTerms(ctx context.Context, fences []fence) error {
 	for i := range fences {
 		f := &fences[i]
@@ -210,11 +210,11 @@ func (b *Backend) readTerms(ctx context.Context, fences []fence) error {
 	return nil
 }
 
-// swap writes what becomes of have, and the terms, in one atomic publish. It returns errConflict if somebody else has written
-// the key, or a term, since.
+// swap writes next in place of have, and the terms, in one atomic publish. It returns errConflict if another writer has written the key, or
+// a term, since.
 //
-// The server compares one sequence for each message. So a term that need not be raised has a message that carries nothing
-// but the comparison. The record comes last: its sequence is the one that is acknowledged.
+// The server compares one sequence for each message. So a term that need not be raised has a message that carries only the comparison. The
+// record comes last, because the sequence of the last message is the acknowledged one.
 func (b *Backend) swap(ctx context.Context, w *write, key string, have backend.Record, next *backend.Record) (backend.Record, error) {
 	var messages []*natsgo.Msg
 	for _, f := range w.fences {
@@ -231,7 +231,7 @@ func (b *Backend) swap(ctx context.Context, w *write, key string, have backend.R
 	r := have
 	if next != nil {
 		r = *next
-		r.Key, r.Version = key, 0 // the server gives the version
+		r.Key, r.Version = key, 0 // the server assigns the version
 		m := natsgo.NewMsg(w.subject)
 		m.Header.Set(headerExpect, strconv.FormatUint(uint64(have.Version), 10))
 		if r.Deleted {
@@ -253,7 +253,7 @@ func (b *Backend) swap(ctx context.Context, w *write, key string, have backend.R
 // publish publishes all messages, or none of them, and returns the sequence of the last one.
 func (b *Backend) publish(ctx context.Context, messages []*natsgo.Msg) (sequence uint64, err error) {
 	for _, m := range messages {
-		// Now, and not in the middle of a batch, of which the server would keep the beginning for a while.
+		// Check now, not in the middle of a batch: the server would keep its beginning for a while.
 		if int64(len(m.Data)+len(m.Subject)+overhead/8) > b.nc.MaxPayload() {
 			return 0, natsgo.ErrMaxPayload
 		}

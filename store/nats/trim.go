@@ -12,26 +12,26 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// grace is the time between the announcement that a part of the history is forgotten and its removal. A watch that has
-// found at some time that nothing after its version is forgotten may rely on that for a part of the grace.
+// grace is the time between the announcement that a part of the history will be removed, and the removal. A watch that has found that
+// nothing after its version is removed may rely on that for a part of the grace.
 const grace = 5 * time.Second
 
 // trimBatch is the number of sequences that one write trims.
 const trimBatch = 512
 
-// trimmer forgets the history that is older than Config.History. It has no goroutine: writers do its work.
+// trimmer removes the history that is older than Config.History. It has no goroutine: writers do its work.
 type trimmer struct {
 	grace time.Duration
 
-	mu sync.Mutex // is held while this process trims
+	mu sync.Mutex // held while this process trims
 	// mu guards the following.
 	next    uint64    // there is nothing to announce before this horizon
-	horizon uint64    // that was announced last, as far as is known
+	horizon uint64    // the last announced one that is known
 	since   time.Time // when that was seen for the first time
 }
 
-// trim does a part of the work if it is due and nobody of this process is at it. Its errors are of no interest: the next
-// writer does the work.
+// trim does a part of the work if it is due and no other goroutine of this process does it. Its errors are ignored: the next writer tries
+// again.
 func (b *Backend) trim(ctx context.Context, version informer.Version) {
 	t := &b.trimmer
 	if uint64(version) <= uint64(b.cfg.History) || !t.mu.TryLock() {
@@ -43,8 +43,7 @@ func (b *Backend) trim(ctx context.Context, version informer.Version) {
 	}
 }
 
-// trimLocked removes a batch of what was announced to be removed, or announces what is to be removed next. The caller
-// holds the lock of the trimmer.
+// trimLocked removes a batch of the announced messages, or announces the next batch. The caller holds the lock of the trimmer.
 func (b *Backend) trimLocked(ctx context.Context, horizon uint64) error {
 	t := &b.trimmer
 	m, marked, err := b.readMark(ctx)
@@ -75,11 +74,11 @@ func (b *Backend) trimLocked(ctx context.Context, horizon uint64) error {
 	return err
 }
 
-// remove removes what the messages after one sequence up to another have superseded, and those that are tombstones or
-// comparisons. The mark, which is behind them, shows that all of them were read.
+// remove removes the messages that were superseded by messages after one sequence and up to another, and those of the latter that are
+// tombstones or comparisons. Reaching the mark, which comes later, shows that all of them were read.
 //
-// It goes in order of sequence, and purges a subject from its beginning. So a tombstone outlives all that was before it, and
-// nothing that was deleted comes back.
+// It works in order of sequence, and purges a subject from its beginning. So a tombstone outlives all messages before it, and nothing that
+// was deleted comes back.
 func (b *Backend) remove(ctx context.Context, after, to, marked uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
@@ -88,7 +87,7 @@ func (b *Backend) remove(ctx context.Context, after, to, marked uint64) error {
 		return err
 	}
 	defer r.close(ctx)
-	below := map[string]uint64{} // by subject: what is below is removed
+	below := map[string]uint64{} // by subject: messages below are removed
 	for at := after; at < to; {
 		m, err := r.read(ctx, b.cfg.Timeout)
 		if err != nil {

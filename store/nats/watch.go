@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// idleInterval is how long a watch yields nothing: less than it may.
+// idleInterval is the time between two yields of an idle watch: less than the allowed maximum.
 const idleInterval = backend.BookmarkInterval / 2
 
 // Watch implements [backend.Backend].
@@ -27,10 +27,10 @@ func (b *Backend) Watch(
 	}
 }
 
-// errLeft says that the consumer has left its loop.
+// errLeft means that the consumer has left its loop.
 var errLeft = errors.New("the consumer has left")
 
-// watch is where a Watch stands.
+// watch is the state of a Watch.
 type watch struct {
 	b       *Backend
 	pattern string
@@ -38,7 +38,7 @@ type watch struct {
 	yield   func(backend.Change) bool
 
 	begin   position         // that the watch began at
-	checked position         // the last one at which the watch was found to be complete
+	checked position         // the last one at which the watch was complete
 	at      informer.Version // everything of the kind up to here was read
 	reached time.Time        // when at was read
 	told    informer.Version // the version that was yielded last
@@ -68,7 +68,7 @@ func (w *watch) run(ctx context.Context, kind string) (err error) {
 		if err := w.follow(ctx); !errors.Is(err, errGap) {
 			return err
 		}
-		select { // what fails at once would fail again
+		select { // an immediate failure would repeat
 		case <-time.After(max(0, retryPause-time.Since(begun))):
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -103,7 +103,7 @@ func (w *watch) follow(ctx context.Context) error {
 		if m.pending > 0 && time.Since(w.checked.asked) < idleInterval || time.Now().Before(due) {
 			continue
 		}
-		// The position is read before the question to the leader, whose answer is then about everything up to it.
+		// The position is read before the leader is asked, so the answer covers everything up to it.
 		if err := w.check(ctx, due); err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (w *watch) follow(ctx context.Context) error {
 	}
 }
 
-// tell yields what a message says.
+// tell yields the change of a message.
 func (w *watch) tell(ctx context.Context, m *message) error {
 	now := time.Now()
 	if now.Sub(w.checked.asked) > w.b.trimmer.grace/2 {
@@ -145,7 +145,7 @@ func (w *watch) give(c backend.Change) error {
 	return nil
 }
 
-// check returns an error if changes after at may have been removed, by a position of at or after a time.
+// check returns an error if changes after at may have been removed. It uses a position from the given time or later.
 func (w *watch) check(ctx context.Context, since time.Time) error {
 	at, reached := w.at, w.reached
 	p, err := w.b.position(ctx, since)
@@ -162,7 +162,7 @@ func (w *watch) check(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// bookmark yields a bookmark if one is due, and may be given: nothing of the kind is missing up to its version.
+// bookmark yields a bookmark if one is due and nothing of the kind is missing up to its version.
 func (w *watch) bookmark(ctx context.Context) error {
 	if version := w.checked.version; version > w.at {
 		next, err := w.b.first(ctx, uint64(w.at)+1, w.pattern)
@@ -186,5 +186,5 @@ func (w *watch) bookmark(ctx context.Context) error {
 // retryPause is the least time between two consumers of a watch.
 const retryPause = 100 * time.Millisecond
 
-// missingFor is how long a consumer may take to send what the leader has, before another one takes its place.
+// missingFor is how long a consumer may take to send a message that the leader has, before another consumer replaces it.
 const missingFor = time.Second

@@ -1,4 +1,4 @@
-// Package postgres has sources and a store in Postgres, for any number of processes. A [Table] is a source that follows an existing
+// Package postgres provides sources and a store in Postgres, for any number of processes. A [Table] is a source that follows an existing
 // table. A [Backend] stores the objects of package store.
 //
 // # Your own table
@@ -10,10 +10,10 @@
 //	...
 //	inf, err := informer.New(tenants, func(t Tenant) int64 { return t.ID }, informer.Config{})
 //
-// Your programs write the table as before, and do not wait for each other. Watches miss no change, however the transactions overlap:
-// see [Table]. If a reconcile writes the table, begin its transaction with [Guard], which refuses the transaction of a replaced
-// leader, and [Table.VersionOf], which makes the controller wait until its caches show the transaction. Without the right to create
-// triggers, use [NewQuery], which polls. docs/your-database.md in the repository has a complete program, and compares the costs.
+// Your programs write the table as before, and do not wait for each other. Watches miss no change, however transactions overlap: see
+// [Table]. If a reconcile writes the table, begin its transaction with [Guard], which refuses the transaction of a replaced leader, and
+// call [Table.VersionOf], which makes the controller wait until its caches show the transaction. If you may not create triggers, use
+// [NewQuery], which polls. docs/your-database.md in the repository has a complete program, and compares the costs.
 //
 // # Objects
 //
@@ -27,31 +27,30 @@
 //	}
 //	apps, err := store.Open(db, "App", store.Config[App]{})
 //
-// The view current of the schema shows the live objects, with their values as JSON. Read as much as you like. Write only through the
-// library: a row that is written by hand has no version. To commit objects and your own rows together, see [WithTx].
-//
+// The view current of the schema shows the live objects, with their values as JSON. Read it freely. Write only through the library: a row
+// that is written by hand has no version. To commit objects and your own rows together, see [WithTx].
 // # Guarantees
 //
-// Of a Backend:
+// A Backend:
 //
 //  1. An acknowledged write is committed. It is as durable as every commit of the server: see synchronous_commit.
-//  2. Versions are a counter in a row that each write locks until its commit, after everything else. So versions are in
-//     commit order for all kinds and all processes.
-//  3. A watch reports every change in order. A notification of the server only wakes it: if one is lost, or the connection
-//     that listens is, the watch finds the change by itself after at most [Config.Poll].
+//  2. Versions come from a counter in one row. Each write locks that row last, and until its commit. So versions are in commit order
+//     for all kinds and all processes.
+//  3. A watch reports every change in order. A notification of the server only wakes it. If a notification or the listening connection
+//     is lost, the watch finds the change by itself after at most [Config.Poll].
 //  4. All pages of a list come from one snapshot.
-//  5. Every process refuses a write with a stale term, with backend.ErrFenced.
+//  5. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.
 //  6. Open refuses a schema that is missing, incomplete, or of another layout, and says what is wrong.
 //
-// Of a Table:
+// A Table:
 //
 //  7. A watch misses no committed change, and reports none that was rolled back.
 //  8. The rows of a list are those at its version, and a watch from there reports every change after it.
-//  9. After every transaction up to a version has been reported, a cache has the rows that these transactions have left.
+//  9. Once every transaction up to a version has been reported, a cache has the rows that those transactions left.
 //  10. Versions of all tables with one log can be compared, and [Table.VersionOf] returns that of your transaction.
-//  11. A controller does not reconcile a key again before its caches show the transactions for which the last reconcile of the
-//     key has called VersionOf, or 10 s have passed.
-//  12. A transaction that [Guard] has let through commits before the next leader begins, or not at all.
+//  11. A controller does not reconcile a key again until its caches show the transactions for which the last reconcile of the key
+//     called VersionOf, or until 10 s have passed.
+//  12. A transaction that [Guard] has admitted commits before the next leader begins, or not at all.
 //
 // # Limits and cost
 //

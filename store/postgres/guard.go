@@ -14,16 +14,15 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
-// Guard makes tx a transaction of the leadership that ctx belongs to, as [sqllease.Store.Guard] does for transactions of
-// package database/sql. tx must belong to the database of leases. Call Guard before any other statement of tx.
+// Guard makes tx a transaction of the leadership that ctx belongs to, as [sqllease.Store.Guard] does for transactions of package
+// database/sql. tx must belong to the same database as leases. Call Guard before any other statement of tx.
 //
-// Guard returns nil if the lease still has the term of that leadership, and then keeps the term in place until tx ends: a
-// successor waits for tx. Otherwise it returns an error that wraps [sqllease.ErrFenced], and the caller must roll tx back. So
-// everything that tx writes is committed before a successor begins, or not at all. Renewals and other guarded transactions
-// do not wait for tx.
+// Guard returns nil if the lease still has the term of that leadership. The term then cannot change until tx ends, because a successor
+// waits for tx. Otherwise Guard returns an error that wraps [sqllease.ErrFenced], and the caller must roll tx back. So tx commits before a
+// successor begins, or not at all. Renewals and other guarded transactions do not wait for tx.
 //
-// Guard also returns that error if the leadership is over by its own clock. It returns another error if ctx belongs to no
-// leadership, or if the key of the lease is not plain text: UTF-8 without NUL and backslash.
+// Guard also returns that error if the leadership is over by its own clock. It returns another error if ctx belongs to no leadership, or if
+// the key of the lease is not plain text: UTF-8 without NUL or backslash.
 func Guard(ctx context.Context, tx pgx.Tx, leases *sqllease.Store) error {
 	if leases == nil {
 		panic("postgres: Guard called with nil leases")

@@ -12,14 +12,14 @@ import (
 	"github.com/setpoint-go/setpoint/internal/follow"
 )
 
-// listener holds one connection that listens for the notifications of a schema while there are watches, and wakes them up.
-// A notification that is lost costs a watch no more than time: it looks by itself every [Config.Poll].
+// listener holds one connection that listens for the notifications of a schema while there are watches, and wakes them up. A lost
+// notification only delays a watch, which looks by itself every [Config.Poll].
 type listener struct {
 	pool    *pgxpool.Pool
 	channel string
 	retry   time.Duration // between attempts to connect
 
-	// patience limits how long the server may take to answer, and for how long the connection is idle before it is tried.
+	// patience limits how long the server may take to answer, and how long the connection may be idle before it is tested.
 	patience time.Duration
 
 	notified follow.Signal // wakes the watches
@@ -31,7 +31,7 @@ type listener struct {
 	ended   chan struct{}      // closed when that goroutine has ended
 }
 
-// join counts a watch, and leave counts it off. The first one starts the goroutine that listens, and the last one ends it.
+// join adds a watch, and leave removes it. The first watch starts the goroutine that listens, and the last one ends it.
 func (l *listener) join() (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *listener) listen(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		own = conn.Hijack() // closed below, and not given back: the next user would receive the notifications
+		own = conn.Hijack() // closed below, not returned to the pool, where the next user would receive the notifications
 		_, err = own.Exec(ctx, "LISTEN "+pgx.Identifier{l.channel}.Sanitize())
 		return err
 	})
@@ -94,7 +94,7 @@ func (l *listener) listen(ctx context.Context) {
 	}
 }
 
-// wait waits for a notification. From time to time it tries the connection, which would be half-open for a long time otherwise.
+// wait waits for a notification. It regularly tests the connection, which could otherwise stay half-open for a long time.
 func (l *listener) wait(ctx context.Context, own *pgx.Conn) error {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, l.patience)

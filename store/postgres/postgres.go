@@ -17,20 +17,20 @@ import (
 
 // Config is the configuration of a [Backend]. The zero value is ready for use.
 type Config struct {
-	// Schema is the schema that holds the tables. It may have any name that Postgres takes, of up to 63 bytes, but "$user".
-	// Defaults to "setpoint".
+	// Schema is the schema that holds the tables. Postgres must accept the name, which has at most 63 bytes and is not "$user". Defaults to
+	// "setpoint".
 	Schema string
 
-	// History is the number of changes that the schema remembers, over all kinds, for watches that resume. If processes differ,
-	// each trims to its own number. Deletions are kept for as long. A watch that resumes later ends with backend.ErrExpired, and
-	// its informer lists again. Defaults to 100,000.
+	// History is the number of changes, of all kinds, that the schema keeps for watches that resume. If processes differ, each trims to its
+	// own number. Deletions are kept equally long. A watch that resumes later ends with backend.ErrExpired, and its informer lists again.
+	// Defaults to 100,000.
 	History int
 
-	// Poll is how often a watch looks for changes of which it was not notified. Defaults to 1 s.
+	// Poll is how often a watch looks for changes without a notification. Defaults to 1 s.
 	Poll time.Duration
 
-	// Listen is the pool from which the connection for notifications is taken, if it is not that of Open: set it if the
-	// pool of Open goes through a pooler in transaction mode.
+	// Listen is the pool that provides the connection for notifications. Set it if the pool of Open goes through a pooler in transaction
+	// mode. Defaults to the pool of Open.
 	Listen *pgxpool.Pool
 }
 
@@ -51,7 +51,7 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("Config.Schema is %q, must not contain NUL", c.Schema))
 		}
 	}
-	if c.Schema == "$user" { // in a search path
+	if c.Schema == "$user" { // as a search path
 		errs = append(errs, errors.New(`Config.Schema is "$user", which Postgres takes for the name of the user`))
 	}
 	if c.History < 0 {
@@ -70,15 +70,15 @@ type Backend struct {
 	pool       *pgxpool.Pool
 	statements statements
 	listener   listener
-	writes     group.Commit[*pgxpool.Conn, *swap] // those that join no transaction
+	writes     group.Commit[*pgxpool.Conn, *swap] // those outside a caller's transaction
 	patience   time.Duration                      // how long a read of a watch, or of a page, may take
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Open returns the backend in a schema that [Migrate] has created. It returns an error if a field of cfg is invalid, or if the
-// schema is missing, incomplete, or of another layout. It starts nothing: a connection for notifications is held while there
-// are watches. The pool stays yours; close it when all calls have returned.
+// Open returns the backend in a schema that [Migrate] has created. It returns an error if a field of cfg is invalid, or if the schema is
+// missing, incomplete, or of another layout. It starts nothing: the connection for notifications is held only while there are watches. Open
+// does not take over the pool. Close the pool after all calls have returned.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error) {
 	if pool == nil {
 		panic("postgres: Open called with a nil pool")
@@ -99,16 +99,16 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error)
 // Capabilities implements [backend.Backend].
 func (b *Backend) Capabilities() backend.Capabilities { return backend.Capabilities{Joins: true} }
 
-// patience limits one read of a watch, which reads a few hundred rows. If the server is gone without a word, the read would last a
-// quarter of an hour otherwise.
+// patience limits one read of a watch, which reads a few hundred rows. If the server disappears without closing its connections, the read
+// would otherwise last a quarter of an hour.
 const patience = 30 * time.Second
 
-// errNoAnswer is why a read has ended.
+// errNoAnswer is the cause of a read that has timed out.
 var errNoAnswer = errors.New("the server has not answered in time")
 
-// inTime calls a function that reads from the server through pool, under a context that ends after limit. If the function fails
-// then, inTime also closes the idle connections of the pool. If the server is gone without a word they are half-open too, and each
-// of them would cost a later read as much time.
+// inTime calls a function that reads from the server through pool, under a context that ends after limit. If the function fails after that,
+// inTime also closes the idle connections of the pool: if the server has disappeared, they are half-open too, and each of them would delay
+// a later read as much.
 func inTime(ctx context.Context, pool *pgxpool.Pool, limit time.Duration, read func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
 	defer cancel()
@@ -123,7 +123,7 @@ func inTime(ctx context.Context, pool *pgxpool.Pool, limit time.Duration, read f
 	return cause
 }
 
-// endRead ends a transaction that has only read. Its connection may be half-open by now, so limit is a limit here too.
+// endRead ends a transaction that has only read. Its connection may be half-open by now, so limit applies here too.
 func endRead(ctx context.Context, tx pgx.Tx, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
@@ -133,10 +133,10 @@ func endRead(ctx context.Context, tx pgx.Tx, limit time.Duration) {
 // txKey is the key of a context under which WithTx keeps the transaction.
 type txKey struct{}
 
-// WithTx returns a context under which writes, and reads of single objects, of a store in the same database are part of
-// tx. They take effect when you commit tx. The store's refusal of a write, such as store.ErrConflict, leaves tx usable. If
-// the isolation level of tx is repeatable read or serializable, a write may fail with the error 40001 of the server: then
-// roll back and begin again, as always at those levels. Watches and lists ignore tx.
+// WithTx returns a context under which writes, and reads of single objects, of a store in the same database are part of tx. They take
+// effect when you commit tx. If the store refuses a write, with store.ErrConflict for example, tx remains usable. If the isolation level of
+// tx is repeatable read or serializable, a write may fail with the error 40001 of the server. Then roll back and start over, as always at
+// those levels. Watches and lists ignore tx.
 //
 //	tx, err := pool.Begin(ctx)
 //	...
@@ -144,17 +144,17 @@ type txKey struct{}
 //	_, err = apps.Create(postgres.WithTx(ctx, tx), app)
 //	err = tx.Commit(ctx)
 //
-// From the first such write until the commit, all other writes of the schema wait. So make these writes last, and commit
-// at once. Two transactions that write several objects cannot deadlock over the objects, since the first write of each
-// takes the lock that all of them need.
+// From the first such write until the commit, all other writes of the schema wait. So make these writes last, and commit at once. Two
+// transactions that write several objects cannot deadlock over the objects, because the first write of each takes the lock that all of them
+// need.
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }
 
-// programLimit is the code of the server for what is too large.
+// programLimit is the error code of the server for a value that is too large.
 const programLimit = "54000"
 
-// failed words the error of a call. A call that ctx has ended returns the cause of that.
+// failed words the error of a call. If ctx has ended, the error wraps its cause.
 func failed(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("postgres: %s: %w", doing, context.Cause(ctx))

@@ -52,7 +52,7 @@ func TestPostgres(t *testing.T) {
 
 func refusedSchemas(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	_, err := postgres.Open(t.Context(), pool, postgres.Config{Schema: "missing"})
-	require.EqualError(t, err, `postgres: open schema "missing": it is not there: call postgres.Migrate once`)
+	require.EqualError(t, err, `postgres: open schema "missing": it does not exist: call postgres.Migrate once`)
 
 	half := newSchema(t, pool)
 	_, err = pool.Exec(t.Context(), `DROP TABLE "`+half+`".fences`)

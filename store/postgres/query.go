@@ -14,30 +14,30 @@ import (
 	"github.com/setpoint-go/setpoint/internal/written"
 )
 
-// Query makes a source of a query, for informer.New. It needs the right to SELECT and nothing else. A Query runs the query at
-// intervals and compares the rows, so it also suits views and joins. It is a [poll.Source].
+// Query is a source made of a query, for informer.New. It needs only the right to SELECT. A Query runs the query at intervals and compares
+// the rows, so it also suits views and joins. It is a [poll.Source].
 //
 // # Guarantees
 //
-//  1. After a poll, a cache has the rows that the query returned, whatever has happened before: overlapping transactions, a
-//     TRUNCATE, a failover that has lost writes. Deletions are found by comparison.
+//  1. After a poll, a cache has the rows that the query returned, whatever happened before: overlapping transactions, a TRUNCATE, or a
+//     failover that lost writes. Deletions are found by comparison.
 //  2. A cache at a version shows every transaction up to that version. [Query.VersionOf] returns the version of your transaction.
 //     Versions of all queries of one server can be compared, but not with those of a [Table].
-//  3. The version of a poll is below every transaction that was open when the poll began. So a writing transaction that stays
-//     open, in any database of the server, holds versions back, as it does for a Table. It holds back no changes: a cache may show
-//     a transaction before its version says so.
+//  3. The version of a poll is below every transaction that was open when the poll began. So a writing transaction that stays open, in
+//     any database of the server, holds versions back, as it does for a Table. It does not hold changes back: a cache may show a
+//     transaction before its version says so.
 //
 // # Limits
 //
-// A Query reads all rows in every interval. It reports a change after up to an interval, and does not report a row that changes
-// and changes back between two polls.
+// A Query reads all rows in every interval. It reports a change up to one interval late, and misses a row that changes and changes back
+// between two polls.
 //
-// After a crash or a failover, the server may give numbers of transactions again. A Table notices that by a row that it has
-// installed; a Query has installed nothing, and does not notice. Guarantee 1 still holds. Versions do not go back: they stand
-// still until the server has passed the lost numbers. Until then guarantee 2 does not hold for new transactions. VersionOf
-// returns a version that the caches have already reached, so a controller does not wait for its own write and may reconcile a key
-// against the state before that write. The next poll makes the controller reconcile the key again. If a reconcile must not run
-// twice on the same state, restart the processes after a failover, or use a Table.
+// After a crash or a failover, the server may reuse transaction numbers. A Table detects that by a row that it has installed. A Query has
+// installed nothing, and does not detect it. Guarantee 1 still holds. Versions do not go back: they stand still until the server has passed
+// the lost numbers. Until then, guarantee 2 does not hold for new transactions. VersionOf returns a version that the caches have already
+// reached, so a controller does not wait for its own write and may reconcile a key against the state before that write. The next poll makes
+// the controller reconcile the key again. If a reconcile must not run twice on the same state, restart the processes after a failover, or
+// use a Table.
 //
 // All methods are safe for concurrent use.
 type Query[K comparable, T any] struct {
@@ -45,15 +45,15 @@ type Query[K comparable, T any] struct {
 	server queryClock
 }
 
-// queryClock identifies a server and its replicas: the system identifier, which initdb has drawn.
+// queryClock identifies a server and its replicas: the system identifier, which initdb generated.
 type queryClock string
 
 // queryKind is the kind of the clock of all queries of a server.
 const queryKind = "postgres query"
 
-// NewQuery returns the source of the rows that a query returns. sql has no parameters. scan reads a row, such as
-// pgx.RowToStructByName, and key tells the rows apart. Version of cfg must be nil: NewQuery sets it. NewQuery returns an
-// error if a field of cfg is out of its bounds, or if the server cannot be asked who it is.
+// NewQuery returns the source of the rows that a query returns. sql has no parameters. scan reads a row, for example pgx.RowToStructByName,
+// and key returns the key of a row. cfg.Version must be nil, because NewQuery sets it. NewQuery returns an error if a field of cfg is out
+// of its bounds, or if it cannot read the identity of the server.
 func NewQuery[K comparable, T any](
 	ctx context.Context, pool *pgxpool.Pool, sql string, scan func(pgx.CollectableRow) (T, error), key cache.KeyFunc[K, T], cfg poll.Config[T],
 ) (*Query[K, T], error) {
@@ -89,10 +89,10 @@ func NewQuery[K comparable, T any](
 	return &Query[K, T]{source, server}, nil
 }
 
-// Clock says what the versions of q count: see [Table.Clock].
+// Clock identifies the counter of the versions of q: see [Table.Clock].
 func (q *Query[K, T]) Clock() written.Clock { return written.Clock{Kind: queryKind, DB: q.server} }
 
-// VersionOf is [Table.VersionOf] for the queries of a server. It needs no rights. After a crash or a failover of the server, the
+// VersionOf is [Table.VersionOf] for the queries of a server. It needs no privileges. After a crash or a failover of the server, the
 // version may be one that caches have already reached: see the limits of [Query].
 func (q *Query[K, T]) VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, error) {
 	var text string

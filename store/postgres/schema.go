@@ -15,23 +15,22 @@ import (
 // layout is the version of the schema.
 const layout = 1
 
-// schemaSQL creates a schema. The name of the schema stands for {schema}, and as text for {name}.
+// schemaSQL creates a schema. {schema} stands for its name, and {name} for its name as text.
 //
-//   - objects has a row for each change that is remembered: the row that holds the current state of a key is its latest
-//     one; that of a tombstone is also deleted.
-//   - state has one row: the layout, the version of the last change, and the horizon: a watch can start from it, and from
-//     nothing before.
+//   - objects has a row for each change that is kept. The row with the current state of a key is marked latest. If it is a tombstone, it
+//     is also marked deleted.
+//   - state has one row: the layout, the version of the last change, and the horizon, which is the earliest version from which a watch can
+//     start.
 //   - fences has the greatest term of each lease, as text of digits, since bigint is signed.
-//   - incarnation has one row, which is lost when the server may have lost writes: the server empties a table that is not
-//     logged when it recovers from a crash, is promoted, or starts on a copy of a running server. After a dump was restored, the
-//     row names another server.
-//   - gaps has a row for each time that the first write after that has found: versions after one and before another that
-//     were never given, or are lost. Lost versions would be given again otherwise, and a watch that has seen the lost ones
-//     would miss the others. The step is so great, and random, that two servers that were promoted differ.
+//   - incarnation has one row, which is gone when the server may have lost writes: the server empties an unlogged table when it recovers
+//     from a crash, is promoted, or starts on a copy of a running server. After a restored dump, the row names another server.
+//   - gaps has a row for each time that a write found incarnation empty or wrong. The versions after one number and before another were
+//     never assigned, or are lost. Without the gap, lost versions would be assigned again, and a watch that has seen the lost ones would
+//     miss the new ones. The step is so large, and random, that two promoted servers differ.
 //
-// The function write compares and swaps. Each of its statements has a snapshot of its own, from after the lock of the state
-// was taken, which a single statement would not have. The setting setpoint.system keeps the identifier of the server for the session,
-// since pg_control_system reads a file.
+// The function write compares and swaps. Each of its statements has its own snapshot, taken after the lock on state, which a single
+// statement would not have. The setting setpoint.system caches the identifier of the server for the session, because pg_control_system
+// reads a file.
 const schemaSQL = `
 CREATE SCHEMA IF NOT EXISTS {schema};
 
@@ -144,11 +143,10 @@ INSERT INTO {schema}.state VALUES ({layout}, 0, 0);
 INSERT INTO {schema}.incarnation SELECT system_identifier FROM pg_control_system();
 `
 
-// quote returns text as a literal of SQL.
+// quote returns text as an SQL literal.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// channelOf returns the channel of the notifications of a schema. The name of a channel is shorter than that of a schema
-// may be.
+// channelOf returns the notification channel of a schema. The name of a channel must be shorter than that of a schema may be.
 func channelOf(schema string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(schema)) // never fails
@@ -170,9 +168,9 @@ func sqlOf(cfg Config) string {
 	).Replace(schemaSQL)
 }
 
-// Migrate creates the schema of cfg, with everything in it, in one transaction. If the schema is there and complete, it
-// changes nothing; it brings an older one up to date. Call it when you deploy. Several processes may call it at once. It needs the
-// right to create a schema in the database. [SQL] returns the statements, if an administrator runs them.
+// Migrate creates the schema of cfg, with everything in it, in one transaction. If the schema exists and is complete, Migrate changes
+// nothing. It upgrades an older schema. Call it when you deploy. Several processes may call it at once. It needs the right to create a
+// schema in the database. If an administrator runs the statements, use [SQL].
 //
 // Objects are in the table objects of the schema, and the view current shows the live ones:
 //
@@ -186,7 +184,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 		return fmt.Errorf("postgres: migrate: %w", err)
 	}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		// Two that create the same schema would fail each other.
+		// Without the lock, two that create the same schema at once would fail.
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", "setpoint migrate "+cfg.Schema); err != nil {
 			return err
 		}
@@ -207,10 +205,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 	return nil
 }
 
-// parts are what a schema has to have.
+// parts are the tables and functions that a schema must have.
 var parts = []string{"table objects", "table state", "table fences", "table gaps", "table incarnation", "function write"}
 
-// inspect returns which parts the schema lacks, and, if it lacks none, its layout.
+// inspect returns the parts that the schema lacks and, if it lacks none, its layout.
 func inspect(ctx context.Context, from queryer, schema string) (missing []string, found int, err error) {
 	const query = `SELECT 'table ' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 			WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname IN ('objects', 'state', 'fences', 'gaps', 'incarnation')
@@ -253,7 +251,7 @@ func (b *Backend) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(missing) == len(parts):
-		return errors.New("it is not there: call postgres.Migrate once")
+		return errors.New("it does not exist: call postgres.Migrate once")
 	case len(missing) > 0:
 		return fmt.Errorf("it is incomplete: it has no %s", strings.Join(missing, ", no "))
 	}

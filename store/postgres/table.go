@@ -18,29 +18,28 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Table makes a source of a table of your own, for informer.New. It is an [informer.ListWatcher], an [informer.Pager] and an
+// Table is a source made of a table of your own, for informer.New. It is an [informer.ListWatcher], an [informer.Pager] and an
 // [informer.Bookmarker]. All methods are safe for concurrent use.
 //
-// The version of a change is made of the number of its transaction. A watch reports a transaction when every transaction
-// with a lower number has ended, so it misses none, however they overlap, and your writers do not wait for each other. The price: one
-// writing transaction that stays open, in any database of the server, delays what all watches report until it ends.
-// [Table.Delay] names it.
+// The version of a change is derived from the number of its transaction. A watch reports a transaction once every transaction with a lower
+// number has ended. So it misses none, however they overlap, and your writers do not wait for each other. The price: a writing transaction
+// that stays open, in any database of the server, delays the reports of all watches until it ends. [Table.Delay] names it.
 //
-// Of the transactions that write the table at the same time, one notifies the watches at its commit, since commits with notifications
-// take turns. A commit that outlasts that one by some time is reported within the same time and 5 ms. If the notifying transaction rolls
-// back, or is still open, [TableConfig.Poll] is the limit.
+// Of the transactions that write the table at the same time, one notifies the watches when it commits, because commits with notifications
+// wait for each other. If another transaction commits later than the notifying one, it is reported after at most the same delay plus 5 ms.
+// If the notifying transaction rolls back or is still open, the limit is [TableConfig.Poll].
 //
-// Versions of all tables with one log ([TableConfig.Schema]) can be compared. [Table.VersionOf] returns that of a transaction of
-// yours.
+// Versions of all tables with one log ([TableConfig.Schema]) can be compared. [Table.VersionOf] returns the version of your own
+// transaction.
 //
-// A list, and each event, has the rows as they were at its version, whatever has been committed since. There is one exception:
-// if two transactions write the same row in another order than that of their numbers, a watch reports the state after
-// both when it reports the first, and may report an addition of a row that is there, or a deletion of one that is not. The last
-// event of a row is always right.
+// A list, and each event, has the rows as they were at its version, whatever has been committed since. There is one exception. If two
+// transactions write the same row in a different order than that of their numbers, a watch reports the state after both when it reports the
+// first. It may then report the addition of a row that exists, or the deletion of one that does not. The last event of a row is always
+// right.
 //
-// A TRUNCATE, and a watch from before the history, end with [informer.ErrExpired]: the informer lists again, and finds
-// deletions by comparison. So do all watches once when the server has crashed, or a standby was promoted: both give numbers of
-// transactions again. Versions go on increasing.
+// After a TRUNCATE, or if its version is no longer in the history, a watch ends with [informer.ErrExpired]: the informer lists again, and
+// finds deletions by comparison. So do all watches once after the server has crashed or a standby was promoted, because both reuse
+// transaction numbers. Versions go on increasing.
 type Table[T any] struct {
 	pool     *pgxpool.Pool
 	cfg      TableConfig
@@ -57,8 +56,8 @@ type tableQueries struct {
 	epoch, versionOf, prepare      string
 }
 
-// newTableQueries returns the queries of a table. If the key is indexed, a watch looks each row up. The planner would rather read the
-// whole table for each page, since it does not know how much of it is in memory.
+// newTableQueries returns the queries of a table. If the key is indexed, a watch looks each row up. The planner would otherwise read the
+// whole table for each page, because it does not know how much of it is in memory.
 func newTableQueries(cfg TableConfig, indexed bool) tableQueries {
 	var on []string
 	for _, column := range cfg.Key {
@@ -98,9 +97,9 @@ func newTableQueries(cfg TableConfig, indexed bool) tableQueries {
 	}
 }
 
-// NewTable returns the source of a table for which [InstallTable] was called. scan reads a row that has the
-// Columns of cfg, or all columns of the table, such as pgx.RowToStructByName; several goroutines call it at once. NewTable returns an error if a field of
-// cfg is invalid, or if the triggers are not there.
+// NewTable returns the source of a table for which [InstallTable] was called. scan reads a row that has the Columns of cfg, or all columns
+// of the table, for example pgx.RowToStructByName. Several goroutines call scan concurrently. NewTable returns an error if a field of cfg
+// is invalid, or if the triggers are missing.
 func NewTable[T any](
 	ctx context.Context, pool *pgxpool.Pool, scan func(pgx.CollectableRow) (T, error), cfg TableConfig,
 ) (*Table[T], error) {
@@ -131,7 +130,7 @@ func NewTable[T any](
 	return t, nil
 }
 
-// moment is what a snapshot knows of transactions.
+// moment is the state of transactions in a snapshot.
 type moment struct {
 	base    int64  // of the versions, see logSQL
 	horizon uint64 // the first transaction that was open
@@ -144,10 +143,10 @@ func (m moment) versionOf(xid uint64) informer.Version {
 	return informer.Version(uint64(m.base) + 2*xid + 1)
 }
 
-// last returns the version at which everything that the snapshot tells ends.
+// last returns the version up to which the snapshot is complete.
 func (m moment) last() informer.Version { return m.versionOf(m.horizon - 1) }
 
-// doneAt returns the last transaction whose changes a version includes all. The version must not be of an earlier epoch.
+// doneAt returns the last transaction all of whose changes are included in a version. The version must not be of an earlier epoch.
 func (m moment) doneAt(v informer.Version) (xid uint64) {
 	if uint64(v) == uint64(m.base) {
 		return 0
@@ -175,7 +174,7 @@ func (t *Table[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[T], er
 	}
 }
 
-// snapshot calls f in a transaction that only reads, all from one snapshot.
+// snapshot calls f in a transaction that only reads, from one snapshot.
 func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) error) error {
 	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
@@ -200,7 +199,7 @@ func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) err
 	return f(tx, m)
 }
 
-// pages calls yield with page after page, all of one snapshot, until it returns false. It undoes the writes of transactions
+// pages calls yield with page after page, all from one snapshot, until it returns false. It undoes the writes of transactions
 // above the horizon, because watches still have to report them.
 func (t *Table[T]) pages(ctx context.Context, yield func(informer.List[T]) bool) error {
 	return t.snapshot(ctx, func(tx pgx.Tx, m moment) error {
@@ -252,7 +251,7 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 				_, err = t.pool.Exec(ctx, t.queries.trim, t.cfg.History)
 				return next, then, err
 			},
-			// A version without a change of this table is a bookmark too: everything up to it was reported.
+			// A version without a change of this table is a bookmark too: everything up to it has been reported.
 			Bookmark: func(v informer.Version) informer.Event[T] {
 				return informer.Event[T]{Type: informer.Bookmark, Version: v}
 			},
@@ -268,8 +267,8 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 // trimPeriod is how often a watch trims the log.
 const trimPeriod = time.Minute
 
-// catchUp tells what the transactions after a version have changed, up to the first one that may still be open. It returns
-// the version that is reached, how to go on, and false if yield has.
+// catchUp reports what the transactions after a version have changed, up to the first one that may still be open. It returns the version
+// that it has reached, how to go on, and false if yield has returned false.
 func (t *Table[T]) catchUp(
 	ctx context.Context, at informer.Version, yield func(informer.Event[T]) bool,
 ) (next informer.Version, then follow.Then, more bool, err error) {
@@ -314,17 +313,17 @@ func (t *Table[T]) catchUp(
 	}
 }
 
-// Delay is what keeps the watches of a [Table] from reporting: the oldest transaction of the server that has written and is
+// Delay names the transaction that keeps the watches of a [Table] from reporting: the oldest one on the server that has written and is
 // still open.
 type Delay struct {
-	Behind      uint64    // transactions that have begun since, which is what watches cannot report yet; 0 is no delay
+	Behind      uint64    // transactions that have begun since, which watches cannot report yet; 0 means no delay
 	PID         int32     // of the server process, for pg_terminate_backend; 0 for a prepared transaction
 	Application string    // the application_name, or the name of a prepared transaction
 	State       string    // as in pg_stat_activity, such as "idle in transaction"; "prepared" for a prepared transaction
 	Since       time.Time // when the transaction began, by the clock of the server
 }
 
-// Delay returns what delays the watches. Without the privileges of pg_read_all_stats it may lack details of the sessions of
+// Delay returns the transaction that delays the watches. Without the privileges of pg_read_all_stats it may lack details of the sessions of
 // other users.
 func (t *Table[T]) Delay(ctx context.Context) (d Delay, err error) {
 	err = t.pool.QueryRow(ctx, `

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// momentSQL is what a snapshot knows of transactions, in one row.
+// momentSQL reads the state of transactions in a snapshot, as one row.
 const momentSQL = `(SELECT pg_snapshot_xmin(pg_current_snapshot()) AS horizon,
 	coalesce((SELECT xid FROM {trimmed} WHERE source = {source}), '0') AS trimmed,
 	(SELECT e.base FROM {epoch} e, pg_control_system() c WHERE e.system = c.system_identifier) AS base LIMIT 1)`
@@ -23,7 +23,7 @@ type momentRow struct {
 	base             *int64
 }
 
-// errNoEpoch says that the server may have lost transactions, so the function epoch has to be called.
+// errNoEpoch means that the server may have lost transactions, so the function epoch has to be called.
 var errNoEpoch = errors.New("the log has no epoch")
 
 func (r momentRow) parse() (m moment, err error) {
@@ -38,23 +38,24 @@ func (r momentRow) parse() (m moment, err error) {
 	return m, err
 }
 
-// prepareSQL comes before pageSQL, in the same transaction. It reports whether a transaction has written the table and has not ended.
-// A transaction that has ended by now is in the snapshot of pageSQL. One that writes later announces itself, or finds one that
-// announces and notifies after the read has begun. It also makes the server read the log by its indexes, and not compile pageSQL,
-// which would take longer than the page. By itself, the server may read and sort the whole log for each page: it has planned when the
-// log was short.
+// prepareSQL runs before pageSQL, in the same transaction. It reports whether an open transaction has written the table. A transaction that
+// has ended by now is in the snapshot of pageSQL. One that writes later announces itself, or finds another one that announces and notifies
+// after the read has begun.
+// prepareSQL also turns off jit, because compiling pageSQL would take longer than running it, and makes the planner use the indexes of the
+// log. Left alone, the server may read and sort the whole log for each page, with a plan from when the log was short.
 const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_sort', 'off', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 	CASE WHEN pg_try_advisory_lock({writing}) THEN NOT pg_advisory_unlock({writing}) ELSE true END`
 
-// pageSQL reads the next entries of the log after a version and an id. It is one statement, so it has one snapshot. The
-// limit is a constant: the planner takes a parameter for a tenth of the log. For each entry e there are
+// pageSQL reads the next entries of the log after a version and an id. It is one statement, so it has one snapshot. The limit is a
+// constant, because for a parameter the planner assumes a tenth of the log. For each entry e, it reads:
 //
 //   - n, the next entry of the key.
-//   - s, whether a transaction with a lower number has written the row later. That one was open at the time, and so not below oldest. So it
-//     is not later than the next entry whose oldest is above the transaction of e: mostly n, which makes the search short.
-//   - t, the row as it is. It is that after e if there is no n.
-//   - d, the row as e or n has found it.
+//   - s, whether a transaction with a lower number has written the row later. That transaction was open at the time of e, so it is not
+//     below oldest. So s only searches up to the next entry whose oldest is above the transaction of e. That is mostly n, so the search is
+//     short.
+//   - t, the current row. If there is no n, it is the row after e.
+//   - d, the row as e or n found it.
 const pageSQL = `
 SELECT m.horizon::text, m.trimmed::text, m.base, e.xid::text, e.id, e.op::text,
 	n.id IS NOT NULL, n.before IS NOT NULL, s.superseded, t.{first key} IS NOT NULL, {columns of t}, {columns of d}
@@ -86,7 +87,7 @@ type entry struct {
 	id         *int64
 	op         *string
 	hasNext    bool // a later entry has the same key
-	nextBefore bool // that one has found a row
+	nextBefore bool // that entry found a row
 	superseded bool // a transaction with a lower number has written the row later
 	present    bool // the row is there
 }
@@ -94,22 +95,22 @@ type entry struct {
 // entryColumns is the number of columns of pageSQL before those of t and d.
 const entryColumns = 10
 
-// place is that of an entry in the log.
+// place is the place of an entry in the log.
 type place struct {
 	xid uint64
 	id  int64
 }
 
-// batch is what one snapshot tells.
+// batch is what a read returns from one snapshot.
 type batch[T any] struct {
 	events    []informer.Event[T]
 	last      *place // of the last entry if there may be more; nil if there are none
 	moment    moment
-	unsettled bool // a transaction that nobody announces may be about to commit
+	unsettled bool // a transaction without a notification may be about to commit
 }
 
-// read reads the next entries of the log, and what the rows were after each of them: those after a version, or, if after is not
-// nil, those after a place that was read from a moment on.
+// read reads the next entries of the log, and the row after each of them. It begins after a version or, if after is not nil, after a place
+// that was read at a given moment.
 func (t *Table[T]) read(ctx context.Context, at informer.Version, after *place, begin moment) (b batch[T], err error) {
 	err = inTime(ctx, t.pool, t.patience, func(ctx context.Context) error {
 		b, err = t.readNow(ctx, at, after, begin)
@@ -123,7 +124,7 @@ func (t *Table[T]) read(ctx context.Context, at informer.Version, after *place, 
 	return b, err
 }
 
-// readNow is read without a limit of time. It takes one round trip.
+// readNow is read without a time limit. It takes one round trip.
 func (t *Table[T]) readNow(ctx context.Context, at informer.Version, after *place, begin moment) (b batch[T], err error) {
 	from, id := at, int64(math.MaxInt64)
 	if after != nil {
@@ -184,7 +185,7 @@ func (t *Table[T]) readNow(ctx context.Context, at informer.Version, after *plac
 	return b, rows.Err()
 }
 
-// checkPlace returns an error if the log cannot tell what comes after a version, or after a place that was read from a moment on.
+// checkPlace returns an error if the log cannot tell what follows a version, or a place that was read at a given moment.
 func checkPlace(m moment, at informer.Version, after *place, begin moment) error {
 	if uint64(at) < uint64(m.base) || after != nil && m.base != begin.base {
 		return fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, at)
@@ -202,7 +203,7 @@ func checkPlace(m moment, at informer.Version, after *place, begin moment) error
 	return nil
 }
 
-// appendEvents appends what an entry means. now and before are the rows t and d of pageSQL.
+// appendEvents appends the events of an entry. now and before are the rows t and d of pageSQL.
 func (t *Table[T]) appendEvents(
 	events []informer.Event[T], e *entry, v informer.Version, now, before *window,
 ) ([]informer.Event[T], error) {
@@ -223,7 +224,7 @@ func (t *Table[T]) appendEvents(
 		if err := add(informer.Deleted, before); err != nil {
 			return nil, err
 		}
-		kind = informer.Added // if the row is there nevertheless: the entry of its insertion was told and trimmed
+		kind = informer.Added // if the row exists anyway, the entry of its insertion was reported and trimmed
 	case opInsert:
 		kind = informer.Added
 	}
@@ -236,11 +237,11 @@ func (t *Table[T]) appendEvents(
 	return events, nil
 }
 
-// window is a row that has some of the columns of another one.
+// window is a range of the columns of another row.
 type window struct {
 	pgx.CollectableRow
 	from, to int
-	all      []any // of Scan, to allocate one
+	all      []any // for Scan, to allocate it once
 }
 
 func (w *window) FieldDescriptions() []pgconn.FieldDescription {

@@ -17,32 +17,33 @@ import (
 
 // TableConfig names a table, and says how its changes are recorded. Only Table is required.
 type TableConfig struct {
-	// Table is the name of the table, and TableSchema that of its schema, both as they are in the catalog: without quotes, in
+	// Table is the name of the table, and TableSchema is the name of its schema. Both are written as in the catalog: without quotes, and in
 	// the right case. TableSchema defaults to "public".
 	Table, TableSchema string
 
-	// Key names the columns that identify a row, in their order. They must not be null. Defaults to the primary key.
+	// Key names the columns that identify a row, in order. They must not be null. Defaults to the primary key.
 	Key []string
 
-	// Columns names the columns that the program reads, in the order in which scan gets them. Name them if the table has more,
-	// or may get more: pgx.RowToStructByName refuses a row with a column that it does not know. Defaults to all.
+	// Columns names the columns that the program reads, in the order in which scan receives them. Set it if the table has more columns, or
+	// may get more: pgx.RowToStructByName refuses a row with an unknown column. Defaults to all.
 	Columns []string
 
 	// Schema is the schema of the change log. Several tables may share it. Defaults to "setpoint".
 	Schema string
 
-	// History is the number of changes of the table that the log remembers for watches that resume. Defaults to 100,000. The log may hold more for a while: it is trimmed by the watches, and not behind an open transaction.
+	// History is the number of changes of the table that the log keeps for watches that resume. The log may hold more for a while: the
+	// watches trim it, and only up to the oldest open transaction. Defaults to 100,000.
 	History int
 
-	// Poll is how often a watch looks for changes of which it was not notified. Defaults to 1 s.
+	// Poll is how often a watch looks for changes without a notification. Defaults to 1 s.
 	Poll time.Duration
 
-	// Listen is the pool from which the connection for notifications is taken, if it is not that of NewTable: set it if
-	// the pool of NewTable goes through a pooler in transaction mode.
+	// Listen is the pool that provides the connection for notifications. Set it if the pool of NewTable goes through a pooler in
+	// transaction mode. Defaults to the pool of NewTable.
 	Listen *pgxpool.Pool
 
-	// WithoutNotify makes the triggers notify nobody, so watches find changes by Poll. Set it if transactions that write
-	// the table are prepared for a two-phase commit, which the server refuses after a notification.
+	// WithoutNotify turns notifications off, so watches find changes by Poll. Set it if transactions that write the table are prepared for
+	// a two-phase commit, which the server refuses after a notification.
 	WithoutNotify bool
 }
 
@@ -89,15 +90,14 @@ func (c TableConfig) validate() error {
 
 // logSQL creates the change log. {schema} stands for its schema.
 //
-//   - changes has a row for each row of a table that was written: the transaction that did it, in xid; the table; the key, or
-//     null for a TRUNCATE; what was done; the row as it was before; and in oldest the first transaction that was open, or null in
-//     entries that an older version of the library has made. The order of id is the order in which the writes of one row were made.
+//   - changes has a row for each row of a table that was written: the transaction, in xid; the table; the key, or null for a TRUNCATE; the
+//     kind of write; the row as it was before; and in oldest the first transaction that was open, or null in entries made by an older
+//     version of the library. Writes of one row are in the order of id.
 //   - trimmed has a row for each table: the transaction up to which changes may be missing.
-//   - epoch has one row: the version of a transaction is base, and twice its number, and one. The row is lost when the server may
-//     give numbers of transactions again: the server empties a table that is not logged when it recovers from a crash, is
-//     promoted, or starts on a copy of a running server. After a dump was restored, the row names another server. Then
-//     the function epoch begins another one, whose versions are all greater. The step is random, so that two servers
-//     that were promoted differ.
+//   - epoch has one row. The version of a transaction is base, plus twice its number, plus one. The row is gone when the server may reuse
+//     transaction numbers: the server empties an unlogged table when it recovers from a crash, is promoted, or starts on a copy of a
+//     running server. After a restored dump, the row names another server. Then the function epoch begins a new epoch, whose versions are
+//     all greater. The step is random, so that two promoted servers differ.
 //   - epochs has the base of the last epoch.
 const logSQL = `
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -133,7 +133,7 @@ BEGIN
 	IF v_base IS NOT NULL THEN
 		RETURN v_base;
 	END IF;
-	PERFORM FROM {schema}.epochs FOR UPDATE; -- whoever waits here finds the row of the other
+	PERFORM FROM {schema}.epochs FOR UPDATE; -- a session that has waited here finds the row of the other one
 	SELECT e.base INTO v_base FROM {schema}.epoch e WHERE e.system = v_system;
 	IF v_base IS NOT NULL THEN
 		RETURN v_base;
@@ -155,17 +155,15 @@ const (
 	opTruncate = "T"
 )
 
-// triggerSQL makes the writes of a table go to the log. A trigger of a statement sees all its rows in a transition table,
-// so a statement that writes a million rows inserts into the log once. An upsert fires the triggers of both its events,
-// each with the rows that it concerns. A row whose key changes is deleted under the old key. ENABLE ALWAYS makes the triggers
-// fire in sessions that replay a replication too.
+// triggerSQL records the writes of a table in the log. A statement trigger sees all its rows in a transition table, so a statement that
+// writes a million rows inserts into the log once. An upsert fires the triggers of both its events, each with the rows that it concerns. A
+// row whose key changes is deleted under the old key. ENABLE ALWAYS makes the triggers also fire in sessions that apply replicated changes.
 //
-// Most updates write one row and leave its key alone, so they have a statement of their own. The other one must be a FULL JOIN, which
-// the server never makes by comparing each row with each: a session keeps the plan of its first update, which may have been of
-// one row.
+// Most updates write one row and leave its key alone, so they have their own statement. The other statement must be a FULL JOIN, which the
+// server never runs by comparing each row with each: a session keeps the plan of its first update, which may have written a single row.
 //
-// The function has the rights of its owner. It names the schema of everything, operators too, so it does not depend on the search_path
-// of the session. Setting search_path for each call would cost a sixth of the function.
+// The function has the rights of its owner. It qualifies every name, including operators, so it does not depend on the search_path of the
+// session. Setting search_path for each call would cost a sixth of the function.
 const triggerSQL = `
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
@@ -201,36 +199,36 @@ ALTER TABLE {table} ENABLE ALWAYS TRIGGER setpoint_insert, ENABLE ALWAYS TRIGGER
 	ENABLE ALWAYS TRIGGER setpoint_delete, ENABLE ALWAYS TRIGGER setpoint_truncate;
 `
 
-// announceSQL notifies the watches of a change, unless another transaction is about to. The commit of a transaction that has notified
-// takes a lock of the whole cluster until the disk has been written, so commits that notify do not share a flush. Therefore at most one
-// transaction at a time announces: that which has the lock {announcing}.
+// announceSQL notifies the watches of a change, unless another transaction is about to. The commit of a transaction that has notified holds
+// a lock of the whole cluster until the disk has been written, so commits that notify do not share a flush. Therefore at most one
+// transaction at a time announces: the one that holds the lock {announcing}.
 //
-// A transaction that does not announce may commit just after the one that does, when the notification has been heard. So each
-// shares the lock {writing} until it ends, before it tries the other. A watch that finds {writing} taken looks again soon: see
-// prepareSQL. A transaction that cannot share {writing}, because a watch tries it at this moment, announces.
+// A transaction that does not announce may commit just after the announcing one, when the notification has already been received. So each
+// transaction shares the lock {writing} until it ends, before it tries the other lock. A watch that finds {writing} taken looks again soon:
+// see prepareSQL. A transaction that cannot share {writing}, because a watch is trying it at that moment, announces.
 //
-// Nobody waits for either lock. Both end with the transaction, or with the savepoint that the transaction returns to, as the change and
-// the notification do.
+// No transaction waits for either lock. Both end with the transaction, or with the savepoint to which it rolls back, as the change and the
+// notification do.
 const announceSQL = `
 	IF FOUND AND (CASE WHEN pg_catalog.pg_try_advisory_xact_lock_shared({writing})
 		THEN pg_catalog.pg_try_advisory_xact_lock({announcing}) ELSE true END) THEN
 		PERFORM pg_catalog.pg_notify({channel}, '');
 	END IF;`
 
-// triggers are those of triggerSQL.
+// triggers are the names of the triggers in triggerSQL.
 var triggers = []string{"setpoint_insert", "setpoint_update", "setpoint_delete", "setpoint_truncate"}
 
-// hash returns a number for a text.
+// hash returns a number for text.
 func hash(text string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // never fails
 	return h.Sum64()
 }
 
-// fingerprint returns a short name for a text.
+// fingerprint returns a short name for text.
 func fingerprint(text string) string { return fmt.Sprintf("%x", hash(text)) }
 
-// source returns the name under which the changes of the table stand in the log.
+// source returns the name under which the changes of the table are recorded in the log.
 func (c TableConfig) source() string { return pgx.Identifier{c.TableSchema, c.Table}.Sanitize() }
 
 // columns returns the Columns of a relation of the given name, as SQL.
@@ -250,9 +248,9 @@ func (c TableConfig) hash() uint64 { return hash(c.Schema + "\x00" + c.source())
 
 func (c TableConfig) channel() string { return fmt.Sprintf("setpoint_%x", c.hash()) }
 
-// locks returns the keys of two advisory locks of the database, as arguments of the functions that take them: see announceSQL. They
-// are 61 bits of a hash, so other programs do not take them by accident. A program that takes one makes watches wait for Poll, or look
-// more often, and nothing else.
+// locks returns the keys of two advisory locks of the database, as arguments of the functions that take them: see announceSQL. They are 61
+// bits of a hash, so other programs do not take them by accident. If a program does take one, watches wait for Poll or look more often, and
+// nothing else changes.
 func (c TableConfig) locks() (announcing, writing string) {
 	h := c.hash()
 	return fmt.Sprintf("%d, %d", h>>33, h&0x7ffffffe), fmt.Sprintf("%d, %d", h>>33, h&0x7ffffffe|1)
@@ -288,7 +286,7 @@ func (c TableConfig) sql() string {
 	).Replace(logSQL + strings.Replace(triggerSQL, "{announce}", announce, 1))
 }
 
-// compareSQL compares the keys of no rows, in the way that triggerSQL does.
+// compareSQL compares the keys of no rows, in the same way as triggerSQL.
 func (c TableConfig) compareSQL() string {
 	return fmt.Sprintf("SELECT FROM %[1]s o FULL JOIN %[1]s r ON %[2]s LIMIT 0", c.source(), c.sameKey())
 }
@@ -303,7 +301,7 @@ func (c TableConfig) sameKey() string {
 	return strings.Join(same, " AND ")
 }
 
-// bodyQuote returns the quote of a function body that names some identifiers: none of them ends the body.
+// bodyQuote returns the quote of a function body that contains the given identifiers. No identifier contains the quote.
 func bodyQuote(names []string) string {
 	for i := 0; ; i++ {
 		quote := fmt.Sprintf("$setpoint%d$", i)
@@ -313,8 +311,8 @@ func bodyQuote(names []string) string {
 	}
 }
 
-// TableSQL returns the statements that [InstallTable] runs, for somebody else to run in one transaction. It asks no server,
-// so the Key must be set.
+// TableSQL returns the statements that [InstallTable] runs, for an administrator to run in one transaction. It does not ask a server, so
+// the Key must be set.
 func TableSQL(cfg TableConfig) (string, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.validate()
@@ -327,12 +325,12 @@ func TableSQL(cfg TableConfig) (string, error) {
 	return cfg.sql(), nil
 }
 
-// InstallTable creates the change log, if it is not there, and the triggers that write the changes of the table to it, in
-// one transaction. It locks the table for a moment. Call it again after you have changed the columns of the key. It
-// needs the right to create triggers on the table, and a schema in the database. Programs that write the table need no rights on the
-// log. [TableSQL] returns the statements, if an administrator runs them.
+// InstallTable creates the change log, if it does not exist, and the triggers that write the changes of the table to it, in one
+// transaction. It locks the table for a moment. Call it again after you have changed the columns of the key. It needs the right to create
+// triggers on the table, and a schema in the database. Programs that write the table need no rights on the log. If an administrator runs
+// the statements, use [TableSQL].
 //
-// The triggers hear of INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, and COPY. They miss two kinds of writes:
+// The triggers fire on INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, and COPY. They miss two kinds of writes:
 //
 //   - Writes of a session that has disabled triggers, as pg_restore --disable-triggers does. Call [informer.Informer.Reset] afterwards.
 //   - Writes directly to a partition, which fire no trigger of the partitioned table. Call InstallTable for the partition.
@@ -368,8 +366,8 @@ func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) erro
 	return nil
 }
 
-// findKey sets the Key to the primary key if it is not set, and checks that its columns are there and not null, and that the
-// Columns are there.
+// findKey sets the Key to the primary key if it is not set. It checks that the columns of the Key exist and are not null, and that the
+// Columns exist.
 func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	rows, err := from.Query(ctx, `
 		SELECT a.attname, a.attnotnull, coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0)
@@ -423,7 +421,7 @@ func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	return nil
 }
 
-// keyIsIndexed reports whether an index finds the row of a key.
+// keyIsIndexed reports whether the table has an index on the key.
 func (c TableConfig) keyIsIndexed(ctx context.Context, from queryer) (indexed bool, err error) {
 	err = from.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -433,7 +431,7 @@ func (c TableConfig) keyIsIndexed(ctx context.Context, from queryer) (indexed bo
 	return indexed, err
 }
 
-// checkInstalled returns an error that says what InstallTable has to do.
+// checkInstalled returns an error if InstallTable has not been run, or has to be run again.
 func (c TableConfig) checkInstalled(ctx context.Context, from queryer) error {
 	rows, err := from.Query(ctx, `
 		SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace

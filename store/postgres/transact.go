@@ -50,7 +50,7 @@ type queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// on returns what the calls under ctx use: its transaction, or the pool.
+// on returns the queryer for calls under ctx: its transaction, or the pool.
 func (b *Backend) on(ctx context.Context) queryer {
 	if tx, ok := ctx.Value(txKey{}).(pgx.Tx); ok {
 		return tx
@@ -79,7 +79,7 @@ func (b *Backend) get(ctx context.Context, kind, key string) (backend.Record, er
 	return row.decode(key)
 }
 
-// row is the columns version, deleted, record, value. They are null in a row that has no object.
+// row is the columns version, deleted, record, value. They are null in a row without an object.
 type row struct {
 	version       pgtype.Int8
 	deleted       pgtype.Bool
@@ -88,7 +88,7 @@ type row struct {
 
 func (r *row) columns() []any { return []any{&r.version, &r.deleted, &r.record, &r.value} }
 
-// shared is columns for a row that is decoded before the next one is read: the record is not copied.
+// shared returns columns for a row that is decoded before the next one is read, so that the record need not be copied.
 func (r *row) shared() []any {
 	return []any{&r.version, &r.deleted, (*pgtype.DriverBytes)(&r.record), &r.value}
 }
@@ -134,8 +134,8 @@ func (b *Backend) Transact(
 	}
 }
 
-// look reads the record and the terms. It returns a FencedError if a term is over, and whether a term is greater than the one
-// that is recorded.
+// look reads the record and the terms. It returns a FencedError if a term is over, and reports whether a term is greater than the recorded
+// one.
 func (b *Backend) look(ctx context.Context, kind, key string, fences []backend.Fence) (r backend.Record, raises bool, err error) {
 	if len(fences) == 0 {
 		r, err = b.get(ctx, kind, key)
@@ -179,14 +179,14 @@ func (b *Backend) look(ctx context.Context, kind, key string, fences []backend.F
 	return r, raises, nil
 }
 
-// compareAndSwap writes what becomes of have. It returns false if somebody else has written the key, or a greater term, since.
+// compareAndSwap writes next in place of have. It returns false if the key, or a greater term, has been written since.
 func (b *Backend) compareAndSwap(
 	ctx context.Context, kind, key string, fences []backend.Fence, have backend.Record, next *backend.Record,
 ) (r backend.Record, written bool, err error) {
 	data, value := []byte{}, []byte(nil)
 	if r = have; next != nil {
 		r = *next
-		r.Key, r.Version = key, 0            // the server gives the version
+		r.Key, r.Version = key, 0            // the server assigns the version
 		value = append([]byte{}, r.Value...) // nil would be null
 		rest := r
 		rest.Value = nil
@@ -215,18 +215,18 @@ func (b *Backend) compareAndSwap(
 	return r, s.outcome == "written", nil
 }
 
-// swap is a call of the function write. It shares no memory with the caller of Transact, who may leave.
+// swap is a call of the function write. It shares no memory with the caller of Transact, who may have returned.
 type swap struct {
 	args    []any
 	outcome string
 	version int64
-	err     error // that of the last attempt
+	err     error // of the last attempt
 }
 
 func (s *swap) scan(row pgx.Row) error { return row.Scan(&s.outcome, &s.version) }
 
-// commit makes swaps in one transaction. Each succeeds or not for itself. Only an error of the server undoes them all, so then
-// each is made again in a transaction of its own.
+// commit makes swaps in one transaction. Each succeeds or fails on its own. Only an error of the server undoes them all. Then commit
+// repeats each in its own transaction.
 func (b *Backend) commit(ctx context.Context, conn *pgxpool.Conn, swaps []*swap) {
 	defer conn.Release()
 	err := b.together(ctx, conn, swaps)

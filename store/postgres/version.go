@@ -14,7 +14,7 @@ const clockKind = "postgres transaction"
 
 // logID identifies a change log, also on the replicas of its server.
 type logID struct {
-	system   string // the system identifier of the server, which initdb has drawn
+	system   string // the system identifier of the server, which initdb generated
 	database string
 	schema   string
 }
@@ -25,15 +25,15 @@ func (c TableConfig) logID(ctx context.Context, from queryer) (id logID, err err
 	return id, err
 }
 
-// Clock says what the versions of t count. A controller asks for it, to know which of its caches show a write.
+// Clock identifies the counter of the versions of t. A controller compares clocks to know which of its caches show a write.
 func (t *Table[T]) Clock() written.Clock { return written.Clock{Kind: clockKind, DB: t.log} }
 
-// VersionOf returns the version that the changes of tx get when it commits, in every [Table] with the same log. It gives tx a
-// number if it has none yet, as a first write does. The role of tx needs USAGE on the schema of the log, and nothing else of it.
+// VersionOf returns the version that the changes of tx get when it commits, in every [Table] with the same log. If tx has no number yet,
+// VersionOf assigns one, as a first write does. The role of tx needs USAGE on the schema of the log, and no other privilege.
 //
-// Call it in each transaction of a reconcile that writes a table which the controller watches. Under the context of the
-// reconcile, VersionOf tells the controller the version. The controller then does not reconcile the key again before its caches
-// have seen tx, or 10 s have passed: see controller.Config.StaleReads. If tx is rolled back, the caches pass its version all the same.
+// Call it in each transaction of a reconcile that writes a table that the controller watches. Under the context of the reconcile, VersionOf
+// tells the controller the version. The controller then does not reconcile the key again until its caches have seen tx, or until 10 s have
+// passed: see controller.Config.StaleReads. If tx is rolled back, the caches pass its version anyway.
 func (t *Table[T]) VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, error) {
 	var text string
 	var m moment

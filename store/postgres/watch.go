@@ -26,7 +26,7 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 	}
 }
 
-// list calls yield with page after page, all of one snapshot, until it returns false.
+// list calls yield with page after page, all from one snapshot, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
 	var tx pgx.Tx
 	var version int64
@@ -92,7 +92,7 @@ func (b *Backend) Watch(
 	}
 }
 
-// changes returns the next changes of a kind after a version, and the version up to which those are all.
+// changes returns the next changes of a kind after a version, and the version up to which they are complete.
 func (b *Backend) changes(
 	ctx context.Context, kind string, after informer.Version,
 ) (records []backend.Record, upTo informer.Version, err error) {

@@ -13,11 +13,11 @@
 //  1. An acknowledged write is on disk: the file is in WAL mode with synchronous=FULL. A process that is killed at any
 //     moment loses no acknowledged write and leaves no partial write.
 //  2. Versions are a counter that the writing transaction increments. SQLite has one writer at a time, from BEGIN IMMEDIATE
-//     to COMMIT, so versions are in commit order for all kinds and all processes.
-//  3. A watch reports every change in order. It sees the writes of its own [Backend] at once, and those of other
+//  2. Versions come from a counter that the writing transaction increments. SQLite has one writer at a time, from BEGIN IMMEDIATE to
+//     COMMIT, so versions are in commit order for all kinds and all processes.
 //     processes and of joined transactions after at most [Config.Poll] on an idle machine.
 //  4. All pages of a list come from one snapshot.
-//  5. Every process refuses a write with a stale term, with backend.ErrFenced.
+//  5. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.
 //
 // # Setup
 //
@@ -38,16 +38,16 @@
 //
 // # History
 //
-// The file keeps the last [Config.History] changes, so that a watch can resume. A watch that resumes
-// later ends with backend.ErrExpired, and its informer lists again. The file keeps deletions for as long.
+// The file keeps the last [Config.History] changes, so that a watch can resume. A watch that resumes later ends with backend.ErrExpired,
+// and its informer lists again. Deletions are kept equally long.
 //
 // # Limits and cost
 //
-// A write costs one fsync, which concurrent writes of one Backend share. All processes take turns to write. If a process is suspended during a write,
-// by SIGSTOP or in a frozen container, all other writes wait until that process resumes or is killed. During that time, no
+// A write costs one fsync, which concurrent writes of one Backend share. All processes take turns to write. If a process is suspended
+// during a write, by SIGSTOP or in a frozen container, all other writes wait until that process resumes or is killed. During that time, no
 // process can take over a lease in the file.
 //
-// A List holds a snapshot until its loop ends; meanwhile SQLite cannot truncate its WAL file. A record may have a few
-// hundred megabytes, the limit of a blob in SQLite. Keep records below one megabyte. An idle watch costs one read of a counter
-// per [Config.Poll], which all watches of a Backend share.
+// A List holds a snapshot until its loop ends. Meanwhile, SQLite cannot truncate its WAL file. A record may have a few hundred megabytes,
+// the limit of a blob in SQLite. Keep records below one megabyte. An idle watch costs one read of a counter per [Config.Poll], which all
+// watches of a Backend share.
 package sqlite

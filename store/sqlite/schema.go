@@ -13,13 +13,13 @@ import (
 // layout is the version of the tables.
 const layout = 1
 
-// tables are the statements, with the names of the tables in them.
+// tables has the statements, with the names of the tables filled in.
 //
-//   - log has a row for each change that is remembered: the version, what changed, and the record in binary form. The row
-//     that holds the current state of a key is its latest one; that of a tombstone is also deleted.
-//   - state has one row: the layout, the version of the last change, and the horizon: a watch can start from it, and from
-//     nothing before.
-//   - fences has the greatest term of each lease, as eight bytes, since SQLite's integers are signed.
+//   - log has a row for each change that is kept: the version, the kind and the key, and the record in binary form. The row with the
+//     current state of a key is marked latest. If it is a tombstone, it is also marked deleted.
+//   - state has one row: the layout, the version of the last change, and the horizon, which is the earliest version from which a watch can
+//     start.
+//   - fences has the greatest term of each lease, as eight bytes, because SQLite's integers are signed.
 type tables struct {
 	create                           []string
 	exists, readState                string
@@ -57,8 +57,8 @@ func newTables(prefix string) (t tables) {
 	return t
 }
 
-// checkExisting returns an error if the file at an absolute path or its tables are missing. It changes neither, also if the
-// file belongs to another program.
+// checkExisting returns an error if the file at an absolute path or its tables are missing. It changes neither, even if the file belongs to
+// another program.
 func (b *Backend) checkExisting(ctx context.Context, path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (b *Backend) checkExisting(ctx context.Context, path string) error {
 	return nil
 }
 
-// setUp creates the tables, or checks that they are those of this layout.
+// setUp creates the tables, or checks that they have this layout.
 func (b *Backend) setUp(ctx context.Context) error {
 	var encoding, mode string
 	if err := b.users.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
@@ -117,7 +117,7 @@ func (b *Backend) setUp(ctx context.Context) error {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("the table %sstate has no row", b.cfg.TablePrefix)
 	case err != nil:
-		return fmt.Errorf("the table %sstate is another's: %w", b.cfg.TablePrefix, err)
+		return fmt.Errorf("the table %sstate belongs to another program: %w", b.cfg.TablePrefix, err)
 	case found != layout:
 		return fmt.Errorf("the tables %s* have layout %d, this version of the library needs %d", b.cfg.TablePrefix, found, layout)
 	}

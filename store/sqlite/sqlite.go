@@ -29,16 +29,15 @@ type Config struct {
 	// not begin with a digit. Defaults to "setpoint_".
 	TablePrefix string
 
-	// History is the number of changes that the file remembers, over all kinds, for watches that resume. If processes
-	// differ, each trims to its own number. Defaults to 100,000.
+	// History is the number of changes, of all kinds, that the file keeps for watches that resume. If processes differ, each trims to its
+	// own number. Defaults to 100,000.
 	History int
 
 	// Poll is how often a watch looks for changes of other processes, and of transactions that were joined by [WithTx].
 	// Defaults to 20 ms.
 	Poll time.Duration
 
-	// BusyTimeout limits the time for which a write waits for other processes, and for transactions of [Backend.DB], that
-	// are writing. Defaults to 10 s.
+	// BusyTimeout limits how long a write waits while other processes, or transactions of [Backend.DB], are writing. Defaults to 10 s.
 	BusyTimeout time.Duration
 
 	// Existing makes Open return an error if the file or its tables are missing, instead of creating them. Set it in programs
@@ -66,18 +65,18 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Backend is a [backend.Backend] in one SQLite file. Open as many as you like on one file, in one process or several. All
-// methods are safe for concurrent use.
+// Backend is a [backend.Backend] in one SQLite file. One file may have any number of Backends, in one process or several. All methods are
+// safe for concurrent use.
 type Backend struct {
 	backend.Kinds
 	cfg     Config
 	tables  tables
-	write   *sql.DB // one connection, which does not wait for the writers of others: begin does
+	write   *sql.DB // one connection, which does not wait for other writers: begin does
 	read    *sql.DB
-	users   *sql.DB // what DB returns
+	users   *sql.DB // the result of DB
 	latest  latest
 	written follow.Signal // by this Backend
-	writers atomic.Int32  // calls of Transact that join no transaction
+	writers atomic.Int32  // calls of Transact outside a caller's transaction
 	turns   group.Commit[*sql.Tx, *swap]
 }
 
@@ -85,7 +84,7 @@ var _ backend.Backend = (*Backend)(nil)
 
 // Open opens the file at path, and creates it and the tables if they are missing and [Config.Existing] is false. It returns an
 // error if a field of cfg is invalid, if the file cannot be used, or if its tables have another layout.
-//
+// path is a file name, not a URI. A database in memory is refused: use store.NewMemory.
 // path is a file name, not a URI. A database in memory is refused: store.NewMemory is the one to use.
 func Open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 	b, err := open(ctx, path, cfg)
@@ -114,7 +113,7 @@ func open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Dir(abs)); err != nil {
-		return nil, err // SQLite says no more than that it cannot open the file
+		return nil, err // SQLite says only that it cannot open the file
 	}
 	b := &Backend{cfg: cfg, tables: newTables(cfg.TablePrefix)}
 	if cfg.Existing {
@@ -145,14 +144,14 @@ func open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 	return b, nil
 }
 
-// openPool returns a pool of connections to the file at an absolute path. The path travels as a URI, so that it may contain any
+// openPool returns a pool of connections to the file at an absolute path. The path is passed as a URI, so it may contain any
 // character.
 func openPool(path string, options url.Values) (*sql.DB, error) {
 	uri := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: options.Encode()}
 	return sql.Open("sqlite", uri.String())
 }
 
-// Close closes the connections to the file. Calls that are under way, and watches, return an error.
+// Close closes the connections to the file. Calls in flight, and watches, return an error.
 func (b *Backend) Close() (err error) {
 	for _, pool := range []*sql.DB{b.write, b.users, b.read} {
 		if pool != nil {
@@ -162,9 +161,9 @@ func (b *Backend) Close() (err error) {
 	return err
 }
 
-// DB returns a pool for tables of your own in the same file, and for transactions that [WithTx] joins. Its transactions
-// begin with BEGIN IMMEDIATE. While one is open, every other write to the file waits, for at most [Config.BusyTimeout]. So
-// make no write that does not join the transaction in the goroutine that has it open.
+// DB returns a pool for tables of your own in the same file, and for transactions that [WithTx] joins. Its transactions begin with BEGIN
+// IMMEDIATE. While one is open, every other write to the file waits, for at most [Config.BusyTimeout]. So while a goroutine has a
+// transaction open, it must not make writes outside that transaction.
 func (b *Backend) DB() *sql.DB { return b.users }
 
 // Capabilities implements [backend.Backend].
@@ -173,17 +172,17 @@ func (b *Backend) Capabilities() backend.Capabilities { return backend.Capabilit
 // txKey is the key of a context under which WithTx keeps the transaction.
 type txKey struct{}
 
-// WithTx returns a context under which writes, and reads of single objects, of a store on this file are part of tx. They
-// take effect when you commit tx. If one of them returns an error that is not the store's refusal of the write, roll tx
-// back. Watches and lists ignore tx.
+// WithTx returns a context under which writes, and reads of single objects, of a store on this file are part of tx. They take effect when
+// you commit tx. If one of them returns an error, and the error is not a refusal by the store, such as store.ErrConflict, roll tx back.
+// Watches and lists ignore tx.
 //
-// tx may be of [Backend.DB], or of another pool on the same file. Then begin it with BEGIN IMMEDIATE (the option
-// _txlock=immediate of the driver): a transaction that reads before it writes may fail otherwise.
+// tx may be of [Backend.DB], or of another pool on the same file. In the latter case, begin it with BEGIN IMMEDIATE (the option
+// _txlock=immediate of the driver), because a transaction that reads before it writes may fail otherwise.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }
 
-// failed words the error of a call. A call that ctx has ended returns the cause of that.
+// failed words the error of a call. If ctx has ended, the error wraps its cause.
 func failed(ctx context.Context, doing string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("sqlite: %s: %w", doing, context.Cause(ctx))

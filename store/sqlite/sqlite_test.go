@@ -52,7 +52,7 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 		{file("x.db"), sqlite.Config{TablePrefix: `a"; DROP TABLE b; --`}, "Config.TablePrefix is"},
 		{file("x.db"), sqlite.Config{TablePrefix: "sqlite_"}, "must not begin with sqlite_"},
 		{file("utf16.db", "PRAGMA encoding = 'UTF-16'", "CREATE TABLE a (b)"), sqlite.Config{}, "the encoding of the file is UTF-16le"},
-		{file("foreign.db", "CREATE TABLE setpoint_state (name)", "INSERT INTO setpoint_state VALUES (1)"), sqlite.Config{}, "the table setpoint_state is another's"},
+		{file("foreign.db", "CREATE TABLE setpoint_state (name)", "INSERT INTO setpoint_state VALUES (1)"), sqlite.Config{}, "the table setpoint_state belongs to another program"},
 		{file("empty.db", "CREATE TABLE setpoint_state (layout)"), sqlite.Config{}, "the table setpoint_state has no row"},
 		{file("later.db", "CREATE TABLE setpoint_state (layout)", "INSERT INTO setpoint_state VALUES (2)"), sqlite.Config{}, "have layout 2, this version of the library needs 1"},
 		{file("half.db", "CREATE TABLE setpoint_fences (lease)"), sqlite.Config{}, "create the tables: "},

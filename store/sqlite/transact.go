@@ -63,8 +63,8 @@ func decode(key string, version uint64, deleted bool, data []byte, r *backend.Re
 	return nil
 }
 
-// Transact implements [backend.Backend]. A writer that is alone reads and decides in its transaction. Writers that come together share
-// transactions, and so the flushes of the disk.
+// Transact implements [backend.Backend]. A single writer reads and decides in its transaction. Concurrent writers share transactions, and
+// so the flushes of the disk.
 func (b *Backend) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {
@@ -82,7 +82,7 @@ func (b *Backend) Transact(
 	return r, refused(ctx, doing, err)
 }
 
-// alone reads, decides, and writes in a transaction.
+// alone reads, decides, and writes in a transaction of its own.
 func (b *Backend) alone(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {
@@ -125,7 +125,7 @@ func (b *Backend) inTurn(
 		}
 		s := &swap{kind: kind, key: key, fences: slices.Clone(fences), have: have.Version}
 		if next != nil {
-			// The record shares its parts with the caller, who may leave.
+			// The record shares its parts with the caller, who may return.
 			s.writes = true
 			if s.next, err = copyOf(*next); err != nil {
 				return backend.Record{}, err
@@ -158,7 +158,7 @@ type swap struct {
 
 	// The results of the last attempt.
 	version informer.Version
-	lost    bool // somebody else has written the key, or a greater term, since
+	lost    bool // another writer has written the key, or a greater term, since
 	err     error
 }
 
@@ -170,11 +170,11 @@ func copyOf(r backend.Record) (c backend.Record, err error) {
 	return c, err
 }
 
-// commit makes swaps in one transaction. Each succeeds or not for itself. Only an error of the database undoes them all, so then each
-// is made again in a transaction of its own.
+// commit makes swaps in one transaction. Each succeeds or fails on its own. Only an error of the database undoes them all. Then commit
+// repeats each in its own transaction.
 func (b *Backend) commit(ctx context.Context, tx *sql.Tx, swaps []*swap) {
 	err := b.together(ctx, tx, swaps)
-	again := err != nil && len(swaps) > 1 && !errors.As(err, new(commitError)) // after that, nobody knows
+	again := err != nil && len(swaps) > 1 && !errors.As(err, new(commitError)) // after that, the outcome is unknown
 	for _, s := range swaps {
 		if s.err = err; !again {
 			continue
@@ -235,7 +235,7 @@ func (b *Backend) compareAndSwap(ctx context.Context, tx *sql.Tx, s *swap) error
 	return err
 }
 
-// begin begins a transaction, as soon as nobody else has one that writes.
+// begin begins a transaction as soon as no other writing transaction is open.
 func (b *Backend) begin(ctx context.Context) (tx *sql.Tx, err error) {
 	err = b.whileBusy(ctx, func() (err error) {
 		tx, err = b.write.BeginTx(ctx, nil)
@@ -244,8 +244,8 @@ func (b *Backend) begin(ctx context.Context) (tx *sql.Tx, err error) {
 	return tx, err
 }
 
-// whileBusy calls f until it returns another error than that the file is locked. It waits here and not in SQLite, whose own
-// wait does not end with ctx, and which does not wait at all where it fears a deadlock.
+// whileBusy calls f until it returns an error other than that the file is locked, or none. It waits here and not in SQLite, because the
+// wait of SQLite does not end with ctx, and SQLite does not wait at all if it sees a possible deadlock.
 func (b *Backend) whileBusy(ctx context.Context, f func() error) error {
 	deadline := time.Now().Add(b.cfg.BusyTimeout)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
@@ -254,14 +254,14 @@ func (b *Backend) whileBusy(ctx context.Context, f func() error) error {
 			return err
 		}
 		select {
-		case <-time.After(pause + rand.N(pause)): // two that wait in step would meet again and again
+		case <-time.After(pause + rand.N(pause)): // two writers that wait in step would collide again and again
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// refusal is an error of decide, or of a fence: Transact returns it as it is.
+// refusal is an error of decide or of a fence. Transact returns it unchanged.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
@@ -277,7 +277,7 @@ func refused(ctx context.Context, doing func() string, err error) error {
 	return failed(ctx, doing(), err)
 }
 
-// transact does all of a Transact but begin and commit.
+// transact does everything of a Transact except begin and commit.
 func (b *Backend) transact(
 	ctx context.Context, tx *sql.Tx, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (r backend.Record, wrote bool, err error) {
@@ -303,7 +303,7 @@ func (b *Backend) transact(
 	return r, true, err
 }
 
-// raised returns the fences whose terms are greater than those that are recorded. It returns a refusal if a term is over.
+// raised returns the fences whose terms are greater than the recorded ones. It returns a refusal if a term is over.
 func (b *Backend) raised(ctx context.Context, from queryer, fences []backend.Fence) (raised []backend.Fence, err error) {
 	for _, f := range fences {
 		recorded, err := b.term(ctx, from, f.Lease)
@@ -330,7 +330,7 @@ func (b *Backend) recordTerms(ctx context.Context, tx *sql.Tx, raised []backend.
 	return nil
 }
 
-// term returns the term that is recorded of a lease.
+// term returns the recorded term of a lease.
 func (b *Backend) term(ctx context.Context, from queryer, lease string) (uint64, error) {
 	var term []byte
 	err := from.QueryRowContext(ctx, b.tables.term, lease).Scan(&term)

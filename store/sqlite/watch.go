@@ -27,7 +27,7 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 	}
 }
 
-// list calls yield with page after page, all of one snapshot, until it returns false.
+// list calls yield with page after page, all from one snapshot, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
 	tx, err := b.read.BeginTx(ctx, nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	}
 }
 
-// successor returns the least string that is greater than all that begin with prefix, or nothing if there is none.
+// successor returns the least string that is greater than all that begin with prefix, or "" if there is none.
 func successor(prefix string) string {
 	end := []byte(prefix)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -77,7 +77,7 @@ func successor(prefix string) string {
 
 // each calls f with each row of key, version, deleted, record.
 func each(rows *sql.Rows, f func(backend.Record)) (err error) {
-	defer func() { _ = rows.Close() }() // Err has what went wrong
+	defer func() { _ = rows.Close() }() // Err has the error
 	for rows.Next() {
 		var key string
 		var version uint64
@@ -95,7 +95,7 @@ func each(rows *sql.Rows, f func(backend.Record)) (err error) {
 	return rows.Err()
 }
 
-// state returns the version of the last change, and the version from which on all changes are remembered.
+// state returns the version of the last change, and the version from which on all changes are kept.
 func (b *Backend) state(ctx context.Context, from queryer) (version, horizon informer.Version, err error) {
 	err = from.QueryRowContext(ctx, b.tables.readState).Scan(&version, &horizon)
 	return version, horizon, err
@@ -120,7 +120,7 @@ func (b *Backend) Watch(
 	}
 }
 
-// changes returns the next changes of a kind after a version, and the version up to which those are all.
+// changes returns the next changes of a kind after a version, and the version up to which they are complete.
 func (b *Backend) changes(
 	ctx context.Context, kind string, after informer.Version,
 ) (records []backend.Record, upTo informer.Version, err error) {
@@ -172,7 +172,7 @@ func (b *Backend) poll(ctx context.Context) (informer.Version, error) {
 	return version, nil
 }
 
-// latest is what a Backend knows of the last change.
+// latest is the last change that a Backend knows of.
 type latest struct {
 	mu sync.Mutex
 	// mu guards the following.

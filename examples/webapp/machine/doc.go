@@ -41,7 +41,7 @@
 //
 // # Guarantees
 //
-//  1. Level-triggered: List is the present state. Nothing that happened while nobody looked is missed.
+//  1. Level-triggered: List is the current state. Nothing that happened while nobody looked is missed.
 //  2. Two replicas never have one ID at once, even when two processes start them.
 //  3. A signal goes to the process that holds the lock of the record, and to no other, whatever pid is on record: on
 //     Linux the kernel is asked who holds the lock. Elsewhere the record is believed, so nobody else may write to the

@@ -29,7 +29,7 @@ type services struct {
 	// mu is held from the look at the replicas until the load balancer has been told, so that busy never comes between,
 	// and guards the following.
 	mu        sync.Mutex
-	balancers balancers // of the present Run; nil before the first
+	balancers balancers // of the current Run; nil before the first
 }
 
 // balancers is a load balancer for each service, by name.

@@ -35,12 +35,12 @@ type Presence struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	trying string             // the session of the present call of Hold; "" if there is none, or it is let go
+	trying string             // the session of the current call of Hold; "" if there is none, or it is let go
 	held   string             // "" if there is none
-	end    context.CancelFunc // ends the present call of Hold; nil before the first
+	end    context.CancelFunc // ends the current call of Hold; nil before the first
 	wanted string             // the session whose end is of interest; "" is none
 	told   bool               // the end of wanted was sent to gone
-	drop   context.CancelFunc // ends the present call of Gone; nil before the first
+	drop   context.CancelFunc // ends the current call of Gone; nil before the first
 }
 
 // StartPresence holds a session until Stop, and another one after a pause if it is lost. It continues after ctx has
@@ -96,7 +96,7 @@ func (p *Presence) Changes() <-chan struct{} {
 	return p.changed
 }
 
-// Renew ends the present session and opens another one. Followers that wait for the end of the first read the record then.
+// Renew ends the current session and opens another one. Followers that wait for the end of the first read the record then.
 func (p *Presence) Renew() {
 	if p == nil {
 		return
@@ -112,7 +112,7 @@ func (p *Presence) Renew() {
 	}
 }
 
-// Want waits for the end of a session from now on, and of no other. "" is none.
+// Want waits for the end of the given session, and of no other. "" means none.
 func (p *Presence) Want(session string) {
 	if p == nil {
 		return
@@ -182,15 +182,15 @@ func (p *Presence) try(session string, end context.CancelFunc) {
 	}
 }
 
-// tryLocked notes the session for which Hold is called. No session is held until Hold reports it. The result is whether one
-// was held before.
+// tryLocked notes the session for which Hold is called. No session is held until Hold reports it. tryLocked reports whether one was held
+// before.
 func (p *Presence) tryLocked(session string) (was bool) {
 	was = p.held != ""
 	p.trying, p.held = session, ""
 	return was
 }
 
-// hasTaken notes that a session is held, unless its call of Hold has returned or is to return.
+// hasTaken notes that a session is held, unless its call of Hold has returned or has been told to.
 func (p *Presence) hasTaken(session string) {
 	p.mu.Lock()
 	if p.trying == session {

@@ -20,11 +20,11 @@ type Watch struct {
 
 	cancel  context.CancelFunc
 	stopped chan struct{} // closed by the goroutine when it returns
-	live    atomic.Bool   // the present call has reported something
+	live    atomic.Bool   // the current call has reported something
 
 	mu sync.Mutex
 	// mu guards the following.
-	again context.CancelFunc // ends the present call; nil before the first
+	again context.CancelFunc // ends the current call; nil before the first
 }
 
 // StartWatch calls watch until Stop, and again after a pause whenever it has returned. watch blocks, and calls report with
@@ -75,10 +75,10 @@ func (w *Watch) News() <-chan lease.View {
 	return w.news
 }
 
-// Live reports whether the present call has reported the record and has not ended, as far as is known.
+// Live reports whether the current call has reported the record and is not known to have ended.
 func (w *Watch) Live() bool { return w != nil && w.live.Load() }
 
-// Restart ends the present call, because it has missed a change.
+// Restart ends the current call, because it has missed a change.
 func (w *Watch) Restart() {
 	w.live.Store(false)
 	w.mu.Lock()

@@ -24,8 +24,8 @@ type Record struct {
 	Declines    []int             `json:"declines,omitzero"`  // in the record of a member: slots that it could not acquire
 }
 
-// complete reports whether an elector can have written r: it names its writer, and either a holder or a release. JSON of
-// other tools does neither. A record whose holder was emptied by hand does not declare a release.
+// complete reports whether an elector can have written r: it names its writer, and either a holder or a release. JSON written by other
+// tools does neither. A record whose holder was emptied by hand does not declare a release.
 func (r Record) complete() bool {
 	return r.Incarnation != "" && r.Released == (r.Holder == "")
 }

@@ -16,7 +16,7 @@ type Entry struct {
 	Plan string // the text, without comments
 }
 
-// Dir returns the directory of a test, by its name, below testdata of the present directory.
+// Dir returns the directory of a test, by its name, below testdata in the current directory.
 func Dir(test string) string {
 	return filepath.Join("testdata", "simtest", filepath.FromSlash(Name(test)))
 }
@@ -39,7 +39,7 @@ func Read(dir string) ([]Entry, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("simtest: read the plans that once failed: %w", err)
+		return nil, fmt.Errorf("simtest: read the failed plans: %w", err)
 	}
 	var entries []Entry
 	for _, f := range files {
@@ -49,7 +49,7 @@ func Read(dir string) ([]Entry, error) {
 		name := filepath.Join(dir, f.Name())
 		text, err := os.ReadFile(name)
 		if err != nil {
-			return nil, fmt.Errorf("simtest: read a plan that once failed: %w", err)
+			return nil, fmt.Errorf("simtest: read a failed plan: %w", err)
 		}
 		var plan []string
 		for line := range strings.Lines(string(text)) {
@@ -62,7 +62,7 @@ func Read(dir string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Write writes a plan with a comment, and returns the name of the file, or nothing if it was there before.
+// Write writes a plan with a comment, and returns the name of the file, or "" if it existed before.
 func Write(dir, plan, comment string) (file string, err error) {
 	sum := sha256.Sum256([]byte(plan))
 	file = filepath.Join(dir, fmt.Sprintf("%x", sum[:8]))

@@ -37,5 +37,5 @@ func TestAFileInThePlaceOfADirectoryIsAnError(t *testing.T) {
 	_, err := corpus.Write(corpus.Dir("TestA"), "plan", "comment")
 	require.ErrorContains(t, err, "simtest: keep a plan that failed: ")
 	_, err = corpus.Read(corpus.Dir("TestA"))
-	require.ErrorContains(t, err, "simtest: read the plans that once failed: ")
+	require.ErrorContains(t, err, "simtest: read the failed plans: ")
 }

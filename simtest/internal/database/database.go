@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// User is the actor of what the user does.
+// User is the actor of the writes of the user.
 const User = "user"
 
 // Change is one commit.
@@ -51,7 +51,7 @@ func OpOf(before, after backend.Record) string {
 	}
 }
 
-// DB is the truth: a log of commits. Version v is the state after the first v of them.
+// DB is the real state: a log of commits. Version v is the state after the first v of them.
 //
 // Its methods may be called by several goroutines concurrently.
 type DB struct {
@@ -70,17 +70,17 @@ func New() *DB {
 	return &DB{now: make(map[string]*Change), terms: make(map[string]uint64), lasts: make(map[string]informer.Version)}
 }
 
-// Name returns what a plan and a timeline call an object.
+// Name returns the name of an object in plans and timelines.
 func Name(kind, key string) string { return kind + "/" + key }
 
-// Version is that of the present.
+// Version returns the current version.
 func (db *DB) Version() informer.Version {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return informer.Version(len(db.log))
 }
 
-// Get returns the present record, or a tombstone, or the zero Record.
+// Get returns the current record, or a tombstone, or the zero Record.
 func (db *DB) Get(kind, key string) backend.Record {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -90,7 +90,7 @@ func (db *DB) Get(kind, key string) backend.Record {
 	return backend.Record{}
 }
 
-// Check returns an error if a fence is of a term that is over.
+// Check returns an error if the term of a fence is over.
 func (db *DB) Check(fences []backend.Fence) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -111,7 +111,7 @@ func (db *DB) Accept(fences []backend.Fence) {
 	}
 }
 
-// Commit replaces the present record by next.
+// Commit replaces the current record by next.
 func (db *DB) Commit(actor, kind, key string, next backend.Record) *Change {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -163,7 +163,7 @@ func (db *DB) After(v, upTo informer.Version) []*Change {
 	return db.log[v:upTo:upTo]
 }
 
-// All returns the name and the record of everything that is there, in order of name.
+// All returns the name and the record of every object that exists, in order of name.
 func (db *DB) All() iter.Seq2[string, backend.Record] {
 	db.mu.Lock()
 	names := slices.Sorted(maps.Keys(db.now))
@@ -181,7 +181,7 @@ func (db *DB) All() iter.Seq2[string, backend.Record] {
 	}
 }
 
-// Changes returns the last change of each object that is there at a version, by name.
+// Changes returns the last change of each object that exists at a version, by name.
 func (db *DB) Changes(at informer.Version) map[string]*Change {
 	there := make(map[string]*Change)
 	for _, c := range db.After(0, at) {
@@ -208,7 +208,7 @@ func (db *DB) List(v informer.Version, kind string, q backend.Query) backend.Pag
 // Capabilities returns what a handle of the database can do.
 func (db *DB) Capabilities() backend.Capabilities { return backend.Capabilities{} }
 
-// Envelope is the part of [backend.Record.Meta] that the kit looks at.
+// Envelope is the part of [backend.Record.Meta] that the kit uses.
 type Envelope struct {
 	UID        string           `json:"uid"`
 	Owners     []store.OwnerRef `json:"owners"`

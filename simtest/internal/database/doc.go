@@ -3,5 +3,5 @@
 // # Guarantees
 //
 //  1. Version v is the state after the first v commits, and every version can be read.
-//  2. A [Handle] shows the present, and no fault hits it.
+//  2. A [Handle] shows the current state, and no fault hits it.
 package database

@@ -19,7 +19,7 @@ func (p Plan) String() string {
 	return strings.Join(texts, " ")
 }
 
-// Skips reports whether the user leaves out the step of this number, counted from 1.
+// Skips reports whether the user leaves out the step with this number, counted from 1.
 func (p Plan) Skips(step int) bool {
 	return slices.ContainsFunc(p, func(f Fault) bool { return f.Do == Skip && f.Nth == step })
 }
@@ -34,27 +34,27 @@ func (p Plan) Skipped() (skips Plan) {
 	return skips
 }
 
-// What can go wrong. Every one of these happens to real systems, and the contracts of this library allow each of them.
+// The kinds of faults. Every one of these happens to real systems, and the contracts of this library allow each of them.
 const (
 	CrashBefore = "crash-before" // the process ends right before a write or an effect; a new one starts
 	CrashAfter  = "crash-after"  // the process ends right after a write or an effect; a new one starts
-	Down        = "down"         // as crash-after, and the new process starts after the next step of the user
+	Down        = "down"         // like crash-after, and the new process starts after the next step of the user
 	LoseRequest = "lose-request" // the call fails with ErrLost, and has done nothing
 	LoseReply   = "lose-reply"   // the call fails with ErrLost, and has done its work
-	Conflict    = "conflict"     // somebody else writes the object right before
+	Conflict    = "conflict"     // another writer writes the object right before
 	Slow        = "slow"         // the call takes a minute, and everything else goes on
-	Pause       = "pause"        // the process stands still for eleven minutes before a call or a read, and everything else goes on
+	Pause       = "pause"        // the process hangs for eleven minutes before a call or a read, and everything else goes on
 	Zombie      = "zombie"       // the process hangs; a new one takes over; then the old one finishes its reconcile
 	LoseLease   = "lose-lease"   // the process loses its lease and does not know; a new one takes over; both go on
-	Regain      = "regain"       // the process loses its lease, and learns it; then it leads again; its call arrives after that
+	Regain      = "regain"       // the process loses its lease, and learns of it; then it leads again; its call arrives after that
 	Late        = "late"         // the process ends while an effect is on its way, which arrives when a new one has taken over
-	Cold        = "cold"         // as crash-after; of the new process, the controllers that watch a kind begin last
-	Lag         = "lag"          // from this write on the caches of a kind hear nothing, until nothing else is left to do
-	Travel      = "travel"       // as crash-after; the caches of the new process begin in the past, and then catch up
+	Cold        = "cold"         // like crash-after; in the new process, the controllers that watch a kind begin last
+	Lag         = "lag"          // from this write on, the caches of a kind receive nothing until nothing else is left to do
+	Travel      = "travel"       // like crash-after; the caches of the new process begin in the past, and then catch up
 	Gap         = "gap"          // a watch breaks between two changes of an object, and a new list merges them
 	ReadFails   = "read-fails"   // a read of the store fails
 	Restart     = "restart"      // the process ends, and a new one starts, after a step of the user
-	Skip        = "skip"         // the user leaves out a step; it makes a plan smaller, and is no fault
+	Skip        = "skip"         // the user leaves out a step; it makes a plan smaller, and is not a fault
 )
 
 // Fault is one thing that goes wrong, once.
@@ -62,17 +62,17 @@ type Fault struct {
 	Do     string // one of the constants
 	System string
 
-	// Op, Object and Nth say where: at the Nth "update" of "sts/a" by the system, counted from 1. For a Gap, Object is that
-	// whose changes are merged, Nth is the first of them, and Op is empty. For a Restart and a Skip, Nth is the step, and both are
-	// empty; a Skip has no System either.
+	// Op, Object, and Nth give the position: at the Nth "update" of "sts/a" by the system, counted from 1. For a Gap, Object is the one
+	// whose changes are merged, Nth is the first of these changes, and Op is empty. For a Restart and a Skip, Nth is the step, and Op and
+	// Object are empty. For a Skip, System is empty too.
 	Op, Object string
 	Nth        int
 
 	// Kind is the kind whose caches lag, or whose controllers begin last.
 	Kind string
 
-	// N is how many commits the caches go back by Travel, the last change that a Gap merges, and, for a Late effect, how many
-	// times nothing is left to do before it arrives: 1 is within the step of the user, 2 is after the next.
+	// N is how many commits the caches go back in a Travel, or the last change that a Gap merges. For a Late effect, N is how many times
+	// nothing is left to do before it arrives: 1 is within the step of the user, 2 is after the next.
 	N int
 }
 
@@ -110,7 +110,7 @@ func quote(s string) string {
 	return s
 }
 
-// Parse returns the plan with this text. An error names the fault that cannot be read.
+// Parse returns the plan with the given text. An error names the fault that cannot be read.
 func Parse(text string) (Plan, error) {
 	var plan Plan
 	for rest := strings.TrimSpace(text); rest != ""; {
@@ -200,7 +200,7 @@ func parseFault(do string, words []string) (Fault, error) {
 			f.N, err = number(word)
 		default:
 			if word != form[i] {
-				err = fmt.Errorf("%q stands where %q has to be", word, form[i])
+				err = fmt.Errorf("found %q, expected %q", word, form[i])
 			}
 		}
 		if err != nil {
@@ -213,7 +213,7 @@ func parseFault(do string, words []string) (Fault, error) {
 func number(word string) (int, error) {
 	n, err := strconv.Atoi(word)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%q is no positive number", word)
+		return 0, fmt.Errorf("%q is not a positive number", word)
 	}
 	return n, nil
 }

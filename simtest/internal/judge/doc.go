@@ -1,7 +1,7 @@
-// Package judge looks at what a run of a simulation has left, and says which rule that breaks. It is for package simtest.
+// Package judge examines the state at the end of a run of a simulation, and reports the rule that it breaks. It is for package simtest.
 //
 // # Guarantees
 //
-//  1. An orphan, a finalizer, a second owner, and a lost write of the run without faults are no news in another run.
+//  1. An orphan, a finalizer, a second owner, and a lost write of the run without faults are not reported in another run.
 //  2. The same two databases give the same verdict.
 package judge

@@ -13,17 +13,17 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// End is what is left at the end of a run.
+// End is the state at the end of a run.
 type End struct {
 	State map[string]string // the text of each object
 
 	db      *database.DB
 	orphans []string // objects whose owners are all gone
-	stuck   []string // objects that are being deleted, and whose finalizers nobody removes
+	stuck   []string // objects that are being deleted, and whose finalizers are not removed
 	shared  []string // objects that two living owners controlled at one time
 }
 
-// Look looks at the present state of a database. For same, see [state.At].
+// Look examines the current state of a database. For same, see [state.At].
 func Look(db *database.DB, same func(kind, key, text string) string) *End {
 	e := &End{db: db, State: state.At(db, db.Version(), same)}
 	owned := e.ever("owners")
@@ -63,7 +63,7 @@ func (e *End) ever(field string) bool {
 
 func (e *End) log() []*database.Change { return e.db.After(0, e.db.Version()) }
 
-// sharedObjects returns the objects that two owners controlled which lived at that time.
+// sharedObjects returns the objects that two owners controlled while both lived.
 func (e *End) sharedObjects() (shared []string) {
 	alive := make(map[string]bool)
 	uids := make(map[string]string) // by object
@@ -100,8 +100,8 @@ func controllersOf(e database.Envelope) (uids []string) {
 	return uids
 }
 
-// Beside returns the rule that is broken by what is left, beside the end of the run without faults, or nil. With free, the state may
-// differ from that: the world has a goal.
+// Beside returns the rule that the end breaks, compared with the end of the run without faults, or nil. If free is true, the state may
+// differ from that of the run without faults: the world has a goal.
 func (e *End) Beside(fair *End, free bool) *rule.Problem {
 	for _, left := range []struct {
 		broken     rule.Rule
@@ -109,7 +109,7 @@ func (e *End) Beside(fair *End, free bool) *rule.Problem {
 		says       string
 	}{
 		{rule.Orphan, e.orphans, fair.orphans, "is left at the end, and its owners are gone"},
-		{rule.Finalizer, e.stuck, fair.stuck, "is being deleted at the end, and nobody removes its finalizers"},
+		{rule.Finalizer, e.stuck, fair.stuck, "is being deleted at the end, and no system removes its finalizers"},
 		{rule.TwoOwners, e.shared, fair.shared, "was controlled by two owners that lived at the same time"},
 	} {
 		for _, name := range left.have {
@@ -131,18 +131,18 @@ func (e *End) Beside(fair *End, free bool) *rule.Problem {
 	switch {
 	case d.Have == "":
 		return &rule.Problem{Rule: rule.EndState, About: "missing " + d.Name,
-			Text: d.Name + " is missing at the end; without faults it is there: " + d.Want}
+			Text: d.Name + " is missing at the end; without faults it exists: " + d.Want}
 	case d.Want == "":
 		return &rule.Problem{Rule: rule.EndState, About: "extra " + d.Name,
-			Text: d.Name + " is there at the end, and not without faults: " + d.Have}
+			Text: d.Name + " exists at the end, and does not without faults: " + d.Have}
 	default:
 		return &rule.Problem{Rule: rule.EndState, About: "differs " + d.Name,
 			Text: d.Name + " differs at the end from the run without faults: " + state.Diff(d.Want, d.Have)}
 	}
 }
 
-// lostWrite returns how the end undoes what the user wrote to an object, or nothing: a field that the user changed has again the value
-// from before, or the object that the user created is not there, although the user has not deleted it.
+// lostWrite describes how the end undoes a write of the user to an object. It returns "" if it does not. A write is undone if a field that
+// the user changed has its previous value again, or if an object that the user created is missing although the user has not deleted it.
 func (e *End) lostWrite(name string) string {
 	var created bool
 	var user *database.Change // the last write of the user

@@ -1,4 +1,4 @@
-// Package live drives the systems of a simulation by the real Run of a manager, with the real election, and a stop in order. It is for
+// Package live drives the systems of a simulation with the real Run of a manager, the real election, and a graceful stop. It is for
 // package simtest.
 //
 // # Guarantees

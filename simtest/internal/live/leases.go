@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/sim"
 )
 
-// leases is the store of leases, as a process sees it.
+// leases is the store of leases, as seen by one process.
 type leases struct{ of *life }
 
 // enter waits while the process hangs.
@@ -49,7 +49,7 @@ func (l leases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return l.of.driver.leases.Update(ctx, e)
 }
 
-// Watch implements [leaderelect.Watcher]. A process that has lost its lease hears of it when told is closed.
+// Watch implements [leaderelect.Watcher]. A process that has lost its lease learns of it when told is closed.
 func (l leases) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		for e, err := range l.of.driver.leases.Watch(ctx, key) {

@@ -90,7 +90,7 @@ func (l *life) join(part part.Part) error {
 func (l *life) source(in any) (controller.Source, error) {
 	s, ok := in.(controller.Source)
 	if !ok {
-		return nil, fmt.Errorf("simtest: %T is no informer, and cannot be driven", in)
+		return nil, fmt.Errorf("simtest: %T is not an informer, and cannot be driven", in)
 	}
 	v, err := l.p.View(in)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *source) Run(ctx context.Context) error { return s.Source.Run(s.v.In(ctx
 
 // Begin implements [sim.Life].
 func (l *life) Begin() {
-	// Ends when the context does, and the parts have. The end of the run waits for it.
+	// Ends after the context and the parts have ended. The end of the run waits for it.
 	go func() {
 		defer close(l.ended)
 		l.err = l.manager.Run(l.p.Context)
@@ -134,7 +134,7 @@ func (l *life) hasEnded() bool {
 // Deliver implements [sim.Life].
 func (l *life) Deliver() (did bool) {
 	if l.p.Zombie() {
-		return false // as in step mode, where it is not delivered to
+		return false // as in step mode, where nothing is delivered to it
 	}
 	for _, v := range l.p.Views {
 		if v.Hear() {
@@ -196,7 +196,7 @@ func (l *life) GoOn() {
 	}
 }
 
-// untold returns what is closed when the process may know that it has lost its lease; nil if it has not lost it.
+// untold returns a channel that is closed when the process may know that it has lost its lease; nil if it has not lost it.
 func (l *life) untold() (told <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +206,7 @@ func (l *life) untold() (told <-chan struct{}) {
 	return told
 }
 
-// tell has the process know that it has lost its lease.
+// tell tells the process that it has lost its lease.
 func (l *life) tell() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +267,7 @@ func (l *life) Quit() {
 	l.p.HasStopped()
 }
 
-// Kill implements [sim.Life]: what the process still does has no effect.
+// Kill implements [sim.Life]: the process has no effect any more.
 func (l *life) Kill() {
 	for _, loop := range l.p.Loops {
 		loop.Pause()
@@ -279,5 +279,5 @@ func (l *life) Kill() {
 	}
 }
 
-// End implements [sim.Life]. The end of the run waits for what is left.
+// End implements [sim.Life]. The end of the run waits for the goroutines that are left.
 func (l *life) End() {}

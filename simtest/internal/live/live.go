@@ -13,7 +13,7 @@ import (
 // leaseTime is longer than a run lasts: the kit decides when a lease is lost.
 const leaseTime = 24 * time.Hour
 
-// stopTime is how long a process may take to stop in order: the StopTimeout of its manager, and what that waits after it.
+// stopTime is how long a process may take to stop gracefully: the StopTimeout of its manager, and the time that the manager waits after it.
 const stopTime = time.Minute + 11*time.Second
 
 // Driver is a [sim.Driver]. It decides what happens when: every reconcile and every call of the Env waits for its turn, every watch hears
@@ -39,7 +39,7 @@ func (d *Driver) Live(p *sim.Process) sim.Life {
 	}
 }
 
-// Work implements [sim.Driver]: the first controller begins that has a key ready.
+// Work implements [sim.Driver]: it starts the first controller that has a ready key.
 func (d *Driver) Work() bool {
 	for p := range d.run.Processes() {
 		if p.Busy() || p.Dead() || p.Zombie() || p.Standby() || p.Stopping() {
@@ -73,6 +73,6 @@ func (d *Driver) End() {
 		<-l.ended
 	}
 	if d.leftBehind {
-		time.Sleep(time.Hour) // a part may end after all, and nothing may outlast the bubble
+		time.Sleep(time.Hour) // a part may still end, and nothing may outlast the bubble
 	}
 }

@@ -12,22 +12,22 @@ type Page struct {
 	Failures []Failure
 }
 
-// Failure is a plan that went wrong.
+// Failure is a plan that failed.
 type Failure struct {
 	Problem  string // in a sentence
 	Severity string // "bug" or "advisory"
 	Rule     string
 	Means    string // what breaking the rule means
 	Plan     string
-	More     int // plans that fail in the same way
+	More     int // other plans that fail in the same way
 	Lanes    []string
 	Lines    []Line
 }
 
-// Line is one thing that happened.
+// Line is one event.
 type Line struct {
-	At   string // the time; empty if it is that of the line above
-	Lane int    // a place in Lanes, or -1
+	At   string // the time; empty if it is the same as on the line above
+	Lane int    // an index of Lanes, or -1
 	Who  string
 	Text string
 	Mark Mark
@@ -43,9 +43,9 @@ const (
 	Write   Mark = "write"   // a commit or an effect
 	Fault   Mark = "fault"   // something goes wrong
 	Crash   Mark = "crash"   // a process ends
-	Doubt   Mark = "doubt"   // what the process does may be wrong
-	Missing Mark = "missing" // an object is not there
-	Extra   Mark = "extra"   // an object is there and should not be
+	Doubt   Mark = "doubt"   // the action may be wrong
+	Missing Mark = "missing" // an object is missing
+	Extra   Mark = "extra"   // an object exists and should not
 	Differs Mark = "differs" // an object is not as it should be
 )
 

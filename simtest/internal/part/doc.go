@@ -1,4 +1,4 @@
-// Package part has the parts of a system in a simulation, without their types, as the drivers need them. It is for package simtest.
+// Package part has the parts of a system in a simulation, without their types, as drivers need them. It is for package simtest.
 //
 // # Guarantees
 //

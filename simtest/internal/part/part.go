@@ -16,7 +16,7 @@ import (
 type Part struct {
 	Loop       Loop         // a controller
 	Cache      any          // an informer that no controller watches
-	Background manager.Part // what makes calls by itself
+	Background manager.Part // a part that makes calls by itself
 }
 
 // Loop is a controller without its type.
@@ -29,14 +29,14 @@ type Loop interface {
 	Managed(sources []controller.Source, wait func(context.Context)) manager.Part
 
 	Ready() (keys []string)
-	Step(ctx context.Context, key string) string // reconciles a key, and returns what came of it; empty if the key was not ready
+	Step(ctx context.Context, key string) string // reconciles a key, and returns the outcome; empty if the key was not ready
 	Next() time.Time                             // when a key becomes ready; zero if none does
 
 	Pause()
 	Resume()
-	Waits() bool // a key is ready
-	Works() bool // a reconcile is in flight
-	Begun() int  // reconciles so far
+	Waits() bool // whether a key is ready
+	Works() bool // whether a reconcile is in flight
+	Begun() int  // how many reconciles have begun
 }
 
 // Of returns a controller as a loop.

@@ -1,4 +1,4 @@
-// Package rule has the rules that a simulation checks, and what it means to break one. It is for package simtest.
+// Package rule has the rules that a simulation checks, and the meaning of breaking each. It is for package simtest.
 //
 // # Guarantees
 //

@@ -1,17 +1,17 @@
 package rule
 
-// Severity says what a broken rule does to the test.
+// Severity is the effect of a broken rule on the test.
 type Severity string
 
 const (
 	// Bug fails the test.
 	Bug Severity = "bug"
 
-	// Advisory is logged, and does not fail the test: it may be all right, or needs a fault that lasts longer than real ones do.
+	// Advisory is logged, and does not fail the test: it may be harmless, or needs a fault that lasts longer than real ones.
 	Advisory Severity = "advisory"
 )
 
-// Rule is what a run can break, such as "orphan". [All] returns all of them.
+// Rule is a rule that a run can break, such as "orphan". [All] returns all of them.
 type Rule string
 
 // The rules.
@@ -40,11 +40,11 @@ var rules = []struct {
 }{
 	{World, Bug, "The world itself does not work: a system cannot be made, a step fails, or the run without faults breaks a rule."},
 	{Always, Bug, "Something happened that World.Always forbids, if only for a moment."},
-	{Goal, Bug, "The systems have nothing left to do, and World.Goal does not hold: nobody will repair it."},
-	{EndState, Bug, "The systems have nothing left to do, and the objects are not those of the run without faults: nobody will repair them."},
+	{Goal, Bug, "The systems have nothing left to do, and World.Goal does not hold: nothing will repair it."},
+	{EndState, Bug, "The systems have nothing left to do, and the objects are not those of the run without faults: nothing will repair them."},
 	{HotLoop, Bug, "The systems reconcile again and again and write nothing: in production they use up a processor and the database."},
 	{Churn, Bug, "The systems write again and again: two of them undo each other's work, or each write causes the next."},
-	{Orphan, Bug, "An object is left although the life of each of its owners has ended: nobody will delete it."},
+	{Orphan, Bug, "An object is left although the life of each of its owners has ended: nothing will delete it."},
 	{TwoOwners, Bug, "Two owners that live control one object, or one took it from the other: both will change and delete it."},
 	{Finalizer, Bug, "An object is being deleted and a finalizer is left: it stays forever, and so does its name."},
 	{LostWrite, Bug, "A write of the user was acknowledged, and the systems have undone it."},
@@ -71,7 +71,7 @@ func (r Rule) Severity() Severity {
 	return Bug
 }
 
-// Means says in a sentence or two what it means if the rule is broken. It is empty for a rule that [All] does not have.
+// Means says in a sentence or two what breaking the rule means. It is empty for a rule that [All] does not have.
 func (r Rule) Means() string {
 	if i := r.index(); i >= 0 {
 		return rules[i].means
@@ -79,7 +79,7 @@ func (r Rule) Means() string {
 	return ""
 }
 
-// index returns the place of the rule among all, or -1.
+// index returns the index of the rule in rules, or -1.
 func (r Rule) index() int {
 	for i := range rules {
 		if rules[i].rule == r {
@@ -92,7 +92,7 @@ func (r Rule) index() int {
 // Problem is a rule that a run has broken.
 type Problem struct {
 	Rule  Rule
-	About string // with the rule, tells one sort of problem from another
+	About string // with the rule, identifies a sort of problem
 	Text  string // a sentence
 }
 

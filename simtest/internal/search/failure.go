@@ -7,7 +7,7 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
 )
 
-// Report is what came of an exploration. Its fields are those of the report of package simtest.
+// Report is the result of an exploration. Its fields are those of simtest.Report.
 type Report struct {
 	Plans, Pruned, Failing int
 	Failures, Advice       []*Failure
@@ -26,12 +26,12 @@ type Failure struct {
 	run, fair *sim.Run // until the timeline is made
 }
 
-// failureOf returns what a problem of a run is to a report. The fair run may be nil.
+// failureOf returns the failure that reports a problem of a run. The fair run may be nil.
 func failureOf(r, fair *sim.Run, p *rule.Problem, s rule.Severity) *Failure {
 	return &Failure{Problem: *p, Severity: s, Plan: r.Plan, run: r, fair: fair}
 }
 
-// withoutFaults returns what a problem of the run without faults is to a report.
+// withoutFaults returns the failure that reports a problem of the run without faults.
 func withoutFaults(fair *sim.Run, p *rule.Problem, s rule.Severity) *Failure {
 	f := failureOf(fair, nil, p, s)
 	f.Problem.Text = "without any fault: " + p.Text
@@ -40,7 +40,7 @@ func withoutFaults(fair *sim.Run, p *rule.Problem, s rule.Severity) *Failure {
 
 func (f *Failure) sort() string { return f.Problem.Sort() }
 
-// tell makes the timeline of the failure, and forgets its runs.
+// tell makes the timeline of the failure, and drops its runs.
 func (f *Failure) tell() {
 	if f.run == nil {
 		return

@@ -15,18 +15,18 @@ import (
 // pairs is how many pairs are tried by default.
 const pairs = 200
 
-// Limits say what an exploration tries beside every single fault.
+// Limits configure what an exploration tries in addition to every single fault.
 type Limits struct {
 	Pairs      int           // negative for none; defaults to 200
 	Budget     time.Duration // of random plans
 	Seed       uint64
-	Exhaustive bool // also the plans that cannot differ from others
+	Exhaustive bool // also try the plans that cannot differ from others
 }
 
-// Progress is how far an exploration is.
+// Progress is the progress of an exploration.
 type Progress struct {
-	Of    int       // plans that are to be tried; of random plans it is not known
-	Until time.Time // the end of random plans; zero before
+	Of    int       // plans to try; unknown for random plans
+	Until time.Time // the end of random plans; zero before they begin
 }
 
 // Explorer tries the plans of one world.
@@ -37,11 +37,11 @@ type Explorer struct {
 	play     func(fault.Plan) *sim.Run
 	fair     map[string]*sim.Run // without faults, by the steps that the user leaves out
 	plans    int
-	last     *sim.Run // that Try made
+	last     *sim.Run // made by Try
 	limits   Limits
 	report   *Report
 	seen     map[string]*Failure // by severity and sort
-	silent   []fault.Fault       // that fail alone under no rule
+	silent   []fault.Fault       // faults that break no rule on their own
 	progress Progress
 }
 
@@ -66,7 +66,7 @@ func (x *Explorer) Without(plan fault.Plan) *sim.Run {
 	return x.fair[name]
 }
 
-// Try runs a plan. It returns the failure, or nil, and then what is doubtful; none of them is shrunk.
+// Try runs a plan. It returns the failure, or nil, and what is doubtful; none of them is shrunk.
 func (x *Explorer) Try(plan fault.Plan) (failed *Failure, doubts []*Failure) {
 	fair := x.Without(plan)
 	if x.last = fair; fair.Problem() != nil {
@@ -166,7 +166,7 @@ func (x *Explorer) unfit(fair *sim.Run) *Failure {
 	return f
 }
 
-// corpus tries the plans that once failed.
+// corpus tries the plans that failed before.
 func (x *Explorer) corpus(dir string) {
 	entries, err := corpus.Read(dir)
 	if err != nil {
@@ -219,7 +219,7 @@ func (x *Explorer) attempt(plan fault.Plan) *sim.Run {
 	return r
 }
 
-// add adds a failure to a list. It shrinks the first of each sort, and counts the others.
+// add adds a failure to a list. It shrinks the first of each sort, and counts the rest.
 func (x *Explorer) add(list *[]*Failure, f *Failure) {
 	key := string(f.Severity) + " " + f.sort()
 	if before := x.seen[key]; before != nil {
@@ -231,7 +231,7 @@ func (x *Explorer) add(list *[]*Failure, f *Failure) {
 	*list = append(*list, x.seen[key])
 }
 
-// pairs tries random pairs of the faults that fail under no rule alone, each pair once.
+// pairs tries random pairs of the faults that break no rule on their own, each pair once.
 func (x *Explorer) pairs() {
 	n, random := max(x.limits.Pairs, 0), rand.New(rand.NewPCG(x.limits.Seed, 0))
 	if all := len(x.silent) * (len(x.silent) - 1) / 2; all < n {
@@ -252,7 +252,7 @@ func (x *Explorer) pairs() {
 	}
 }
 
-// random tries plans of three to five faults that fail under no rule alone, as long as the budget lasts.
+// random tries plans of three to five faults that break no rule on their own, as long as the budget lasts.
 func (x *Explorer) random() {
 	if x.limits.Budget <= 0 || len(x.silent) < 3 {
 		return

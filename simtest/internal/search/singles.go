@@ -11,7 +11,7 @@ import (
 // Single is a fault that can happen to the run without faults.
 type Single struct {
 	fault.Fault
-	Like *fault.Fault // an earlier one, of which the run cannot differ in what counts; nil if there is none
+	Like *fault.Fault // an earlier one whose run does not differ in anything that counts; nil if there is none
 }
 
 // Singles returns every fault that can happen to the run without faults.
@@ -90,8 +90,8 @@ func faultsAt(r *sim.Run, i int) (all []Single) {
 	return all
 }
 
-// crashLike returns the crash after the write before, if that is the same as a crash before the write at position i: both are in one
-// reconcile, and nobody else has done anything in between. What the process itself did in between dies with it.
+// crashLike returns the crash after the previous write, if that is the same as a crash before the write at position i: both are in one
+// reconcile, and no other actor has done anything in between. The work of the process itself in between is lost with it.
 func crashLike(r *sim.Run, i int) *fault.Fault {
 	p := r.Positions()[i]
 	if p.Turn == 0 { // in run mode, reconciles are not told apart
@@ -116,8 +116,8 @@ func crashLike(r *sim.Run, i int) *fault.Fault {
 	return nil
 }
 
-// lagLike returns the earliest lag of a kind that is the same as that from position i on: since then nothing of the kind has
-// changed, and nothing has ended a lag.
+// lagLike returns the earliest lag of a kind that is the same as the one from position i on: in between, nothing of the kind has changed,
+// and nothing has ended a lag.
 func lagLike(r *sim.Run, i int, kind string) (like *fault.Fault) {
 	p := r.Positions()[i]
 	if p.Turn == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/sim"
 )
 
-// unmet returns why faults of the plan of a run have not happened. With gone, it is because of a name that the world does not have.
+// unmet returns why faults of the plan of a run have not happened. gone is true if the reason is a name that is not in the world.
 func unmet(r *sim.Run) (why []string, gone bool) {
 	for i, f := range r.Plan {
 		if r.Hit(i) && f.Kind == "" { // no cache may hold the kind

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Effect has fn do something that is no write to a store. Faults hit it.
+// Effect calls fn, which acts outside the stores. Faults hit it.
 func (p *Process) Effect(ctx context.Context, name string, fn func(context.Context) error) error {
 	p.await(ctx)
 	if err := context.Cause(ctx); err != nil {
@@ -32,7 +32,7 @@ func (p *Process) Effect(ctx context.Context, name string, fn func(context.Conte
 	return p.after(f, err)
 }
 
-// before does what a fault does before a call.
+// before applies a fault before a call.
 func (p *Process) before(ctx context.Context, f *fault.Fault) error {
 	if f == nil {
 		return nil
@@ -51,7 +51,7 @@ func (p *Process) before(ctx context.Context, f *fault.Fault) error {
 	return nil
 }
 
-// after does what a fault does after a call, and returns the error of the call.
+// after applies a fault after a call, and returns the error of the call.
 func (p *Process) after(f *fault.Fault, err error) error {
 	if f == nil {
 		return err
@@ -67,7 +67,7 @@ func (p *Process) after(f *fault.Fault, err error) error {
 	return err
 }
 
-// read does what a fault does before a read.
+// read applies a fault before a read.
 func (p *Process) read(ctx context.Context, op, object string) error {
 	f := p.Run.at(p, Position{Op: op, Object: object})
 	if f == nil {
@@ -80,10 +80,10 @@ func (p *Process) read(ctx context.Context, op, object string) error {
 	return p.before(ctx, f)
 }
 
-// gate is the database as a process sees it.
+// gate is the database as seen by a process.
 type gate Process
 
-// Backend returns the database as the process sees it: faults hit what it does.
+// Backend returns the database as seen by the process: faults hit its calls.
 func (p *Process) Backend() backend.Backend { return (*gate)(p) }
 
 // Get implements [backend.Backend].
@@ -126,7 +126,7 @@ func (g *gate) List(ctx context.Context, kind string, q backend.Query) iter.Seq2
 	}
 }
 
-// Watch implements [backend.Backend]. The kit reads only when there is something to hear.
+// Watch implements [backend.Backend]. The kit reads only when there is something new.
 func (g *gate) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
@@ -191,7 +191,7 @@ func (g *gate) Transact(
 			return backend.Record{}, err
 		}
 		if f.Do == fault.Conflict {
-			p.Run.commit("somebody", kind, key, have) // as it was: only the version differs
+			p.Run.commit("other", kind, key, have) // as it was: only the version differs
 		}
 		if have, next, err = g.look(kind, key, fences, decide); err != nil || next == nil {
 			return have, err
@@ -206,7 +206,7 @@ func (g *gate) Transact(
 	return written, nil
 }
 
-// look returns the present record, and what a write makes of it. If next is nil, nothing is to be written.
+// look returns the current record, and the record that a write would store. If next is nil, there is no write.
 func (g *gate) look(
 	kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (have backend.Record, next *backend.Record, err error) {

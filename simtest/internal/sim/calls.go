@@ -28,18 +28,18 @@ type waiting struct {
 type held struct {
 	p      *Process
 	fault  fault.Fault
-	late   *lateCall // what the call does, if it arrives later; or nil
+	late   *lateCall // the rest of the call, if it arrives later; or nil
 	resume chan struct{}
 }
 
-// enter ends the goroutine of a process that is dead: nothing that it does after its end has an effect.
+// enter ends the goroutine of a process that is dead: it has no effect after its end.
 func (p *Process) enter() {
 	if p.dead.Load() {
 		runtime.Goexit()
 	}
 }
 
-// await has a call wait for its turn, if several goroutines make calls.
+// await makes a call wait for its turn, if several goroutines make calls.
 func (p *Process) await(ctx context.Context) {
 	p.enter()
 	if !p.life.TakesTurns(ctx) {
@@ -68,7 +68,7 @@ func (p *Process) AwaitReconcile(ctx context.Context) {
 	}
 }
 
-// hold has a call that a fault hits wait until the run has done what the fault says. Late may be nil.
+// hold makes a call that a fault hits wait until the run has applied the fault. late may be nil.
 func (p *Process) hold(ctx context.Context, f *fault.Fault, late *lateCall) {
 	h := &held{p, *f, late, make(chan struct{})}
 	switch {
@@ -85,7 +85,7 @@ func (p *Process) hold(ctx context.Context, f *fault.Fault, late *lateCall) {
 	<-h.resume
 }
 
-// park runs everything else while a call waits, and has it go on.
+// park runs everything else while a call waits, and then resumes the call.
 func (r *Run) park(h *held) {
 	p := h.p
 	switch h.fault.Do {
@@ -96,7 +96,7 @@ func (r *Run) park(h *held) {
 		}
 		p.life.Depose(true)
 		r.turnAll()
-		p.Note("goes on where it hung")
+		p.Note("continues where it hung")
 		p.zombie = true
 		p.life.GoOn()
 		if !p.inFlight.Load() && !slices.Contains(p.Program.former, p) {
@@ -108,7 +108,7 @@ func (r *Run) park(h *held) {
 		r.loseLease(p)
 		defer p.busy()()
 		r.turnAll()
-		p.Note("its call goes on")
+		p.Note("its call continues")
 		close(h.resume)
 		return
 	case fault.Regain:
@@ -128,7 +128,7 @@ func (r *Run) park(h *held) {
 	takes := slowness
 	if h.fault.Do == fault.Pause {
 		takes = pause
-		p.Note("FAULT it stands still for %v", takes)
+		p.Note("FAULT it hangs for %v", takes)
 	} else {
 		p.Note("FAULT the call takes %v", takes)
 	}
@@ -145,24 +145,24 @@ func (r *Run) park(h *held) {
 		r.Sleep(next)
 	}
 	r.mu.Lock()
-	r.quiet = time.Now() // what the end of the fault leads to counts
+	r.quiet = time.Now() // the consequences of the end of the fault count
 	r.mu.Unlock()
 	close(h.resume)
 }
 
-// busy notes that a call is in flight, until done is called.
+// busy records that a call is in flight until done is called.
 func (p *Process) busy() (done func()) {
 	was := p.inFlight.Swap(true)
 	return func() { p.inFlight.Store(was) }
 }
 
-// turnAll has everything happen that can without that time passes.
+// turnAll runs everything that can happen without the passage of time.
 func (r *Run) turnAll() {
 	for !r.Failed() && (r.Turn() || r.thaw(false)) {
 	}
 }
 
-// release has one call go on that waits for its turn, or does what a fault says about one. It returns false if there is none.
+// release resumes one call that waits for its turn, or applies a fault to one. It returns false if there is none.
 func (r *Run) release() bool {
 	synctest.Wait()
 	r.mu.Lock()
@@ -201,7 +201,7 @@ func (r *Run) release() bool {
 	return true
 }
 
-// releaseAll has every call of a process that is dead go on to its end.
+// releaseAll lets every call of a dead process run to its end.
 func (r *Run) releaseAll(p *Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +219,8 @@ func (r *Run) releaseAll(p *Process) {
 	})
 }
 
-// Reconcile has a controller reconcile a key, and waits for it. Begin calls its argument in another goroutine, and returns a channel that
-// is closed when that has ended. Reconcile returns false if the key was not ready after all.
+// Reconcile makes a controller reconcile a key, and waits for it. begin calls its argument in another goroutine, and returns a channel that
+// is closed when the call has ended. Reconcile returns false if the key was not ready.
 func (p *Process) Reconcile(l part.Loop, key string, begin func(func()) <-chan struct{}) bool {
 	p.beginReading(l.Name(), key)
 	p.Run.turns++

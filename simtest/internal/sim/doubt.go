@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// reading is what a reconcile knows of the stores when it begins, and what it reads itself.
+// reading is the state of the stores that a reconcile knows when it begins, and that it reads itself.
 type reading struct {
 	// behind are the kinds of which a cache of the process does not show the last change. It is made when a reconcile begins, and then
 	// only read.
@@ -20,14 +20,14 @@ type reading struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	live []string // the objects, and kinds, that were read from the store itself
+	live []string // the objects, and kinds, read from the store itself
 }
 
-// staleKind is a kind of which a cache shows the past.
+// staleKind is a kind of which a cache is stale.
 type staleKind struct {
 	kind      string
 	seen, now informer.Version
-	own       bool // what the cache does not show is, or is followed by, a write of the same system
+	own       bool // a write that the cache does not show is, or is followed by, one of the same system
 }
 
 // beginReading begins a reconcile.
@@ -47,7 +47,7 @@ func (p *Process) beginReading(loop, key string) {
 	}
 }
 
-// seen returns up to where the caches of a process have heard, if that is not the present.
+// seen returns the versions that the caches of a process have reached, if they are behind.
 func (p *Process) seen() (text string) {
 	now := p.Run.DB.Version()
 	for _, v := range p.Views {
@@ -61,7 +61,7 @@ func (p *Process) seen() (text string) {
 	return text
 }
 
-// sees notes that the reconcile reads an object, or all of a kind, from the store itself.
+// sees records that the reconcile reads an object, or all of a kind, from the store itself.
 func (g *reading) sees(name string) {
 	if len(g.behind) == 0 {
 		return
@@ -90,7 +90,7 @@ func (r *Run) lastWrite(system, kind string) informer.Version {
 	return r.wrote[system+" "+kind]
 }
 
-// judgeWrite looks whether a write that is about to be made was decided on a view of the past.
+// judgeWrite checks whether a write that is about to be made was decided on a stale view.
 func (p *Process) judgeWrite(kind, key string, have, next backend.Record, decide backend.Decide) {
 	r := p.Run
 	if p.Program.Trusted {
@@ -134,7 +134,7 @@ func guarded(have backend.Record, decide backend.Decide) bool {
 	return err != nil
 }
 
-// unfair returns why what happens now needs a fault that lasts longer than real ones do. It is empty if that is not so.
+// unfair returns why the current state needs a fault that lasts longer than real ones, or "" if it does not.
 func (r *Run) unfair() string {
 	for p := range r.Processes() {
 		if text := p.unfair(); text != "" {
@@ -149,7 +149,7 @@ func (r *Run) unfair() string {
 	return ""
 }
 
-// calm begins to count anew how long the systems are busy.
+// calm restarts the count of how long the systems are busy.
 func (r *Run) calm() {
 	r.mu.Lock()
 	r.reconciles, r.commits = 0, 0
@@ -162,8 +162,8 @@ func (r *Run) calm() {
 	}
 }
 
-// Count counts reconciles that a process begins. If they are too many, it judges the system, which does not become quiet: over is true.
-// If that needs a cache that lags all the time, or a process that is down, Count ends that, returns again, and the run goes on.
+// Count counts the reconciles that a process begins. If they are too many, it judges that the system does not become quiet, and over is
+// true. If that needs a lasting lag of a cache, or a process that is down, Count ends that fault, returns again, and the run continues.
 func (r *Run) Count(p *Process, n int) (over, again bool) {
 	if r.reconciles += n; r.reconciles <= r.World.MaxReconciles {
 		return false, false
@@ -186,10 +186,10 @@ func (r *Run) Count(p *Process, n int) (over, again bool) {
 	return true, false
 }
 
-// Reconciles is how many there were since the last step of the user, or since the end of a fault.
+// Reconciles is how many reconciles there were since the last step of the user, or since the end of a fault.
 func (r *Run) Reconciles() int { return r.reconciles }
 
-// advise records what is doubtful in a run, once of each sort.
+// advise records a doubtful action of a run, once for each sort.
 func (r *Run) advise(p rule.Problem) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/fault"
 )
 
-// oblivious is how long a leader goes on at most after it has lost its lease: RenewDeadline of package leaderelect, by default.
+// oblivious is the maximum time that a leader continues after it has lost its lease: RenewDeadline of package leaderelect, by default.
 const oblivious = 10*time.Second + 3*time.Millisecond
 
-// loseLease takes the lease away from a process, which goes on. Another process takes over with the next term.
+// loseLease takes the lease away from a process, which continues. Another process takes over with the next term.
 func (r *Run) loseLease(p *Process) {
 	p.Note("FAULT it loses its lease, and does not know; its call is on its way")
 	s := p.Program
@@ -27,8 +27,7 @@ func (r *Run) loseLease(p *Process) {
 	}
 }
 
-// notice has the processes end that have lost their lease and learn it now, or all that have lost it. It returns false if
-// there was none.
+// notice ends the processes that have lost their lease and learn of it now, or all that have lost it. It returns false if there was none.
 func (r *Run) notice(all bool) (did bool) {
 	for _, s := range r.Programs {
 		for _, p := range s.former {
@@ -48,7 +47,7 @@ func (r *Run) notice(all bool) (did bool) {
 	return did
 }
 
-// standBy tells a process that it has lost its lease, and has it wait until it leads again.
+// standBy tells a process that it has lost its lease, and makes it wait until it leads again.
 func (p *Process) standBy() {
 	if p.standby || p.dead.Load() {
 		return
@@ -61,8 +60,8 @@ func (p *Process) standBy() {
 // Standby reports whether the process waits until it leads again.
 func (p *Process) Standby() bool { return p.standby }
 
-// regain has the first process lead that stands by, if all that it did in its former term has ended. Its successor ends before. If that
-// has ended by itself, both make room for another process. It returns false if there was nothing to do.
+// regain makes the first process on standby lead again, if everything that it did in its former term has ended. Its successor ends first.
+// If the successor has ended by itself, another process starts in place of both. It returns false if there was nothing to do.
 func (s *Program) regain() bool {
 	i := slices.IndexFunc(s.former, func(p *Process) bool {
 		return p.standby && !p.dead.Load() && !p.inFlight.Load() && !p.Works() && p.life.StandsBy()
@@ -94,7 +93,7 @@ type lateCall struct {
 	waits int // how many times nothing is left to do before it arrives
 }
 
-// delay has a call be on its way, which arrives later. It ends the process, or takes its lease away and returns an error.
+// delay makes a call arrive later. It ends the process, or takes its lease away and returns an error.
 func (p *Process) delay(ctx context.Context, f *fault.Fault, name string, call func() error) error {
 	late := &lateCall{p, name, call, f.N}
 	if f.Do == fault.Regain {
@@ -110,7 +109,7 @@ func (p *Process) delay(ctx context.Context, f *fault.Fault, name string, call f
 	return nil
 }
 
-// arrive makes the calls whose time has come, or all that are on their way. It returns false if there was none.
+// arrive makes the calls that are due, or all that are on their way. It returns false if there was none.
 func (r *Run) arrive(all bool) (did bool) {
 	calls := r.late
 	r.late = nil
@@ -122,14 +121,14 @@ func (r *Run) arrive(all bool) (did bool) {
 		did = true
 		var err error
 		done := make(chan struct{})
-		// Ends with the call, which Goexit may do: that of a store of the process that has ended. It is waited for here.
+		// Ends with the call, which may end by a Goexit of a store of the dead process. The code below waits for it.
 		go func() {
 			defer close(done)
 			err = c.call()
 		}()
 		for ended := false; !ended; {
 			if r.release() {
-				continue // in run mode, the call makes calls that wait for their turn
+				continue // in run mode, the call makes other calls, which wait for their turn
 			}
 			select {
 			case <-done:

@@ -16,20 +16,20 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/view"
 )
 
-// fairReconciles is how many reconciles a controller may come after. More is unfair: real ones begin in the end.
+// fairReconciles is how many reconciles a controller may begin later than the others. More is unfair: real controllers do begin.
 const fairReconciles = 100
 
 // Program is a [System] in one run, with its processes.
 type Program struct {
 	System
-	Kinds []string // that its caches hold
+	Kinds []string // the kinds that its caches hold
 
 	run     *Run
 	p       *Process // nil while it is down
 	first   *Process
-	former  []*Process // that have lost their lease and do not know, in the order in which they did
-	started int        // processes
-	terms   uint64     // that have begun
+	former  []*Process // processes that have lost their lease without knowing it, in that order
+	started int        // how many processes
+	terms   uint64     // how many terms have begun
 	counts  map[call]int
 	down    bool   // until the next step of the user
 	travel  int    // how many commits the next process begins in the past
@@ -56,13 +56,13 @@ type Process struct {
 	reading  reading   // of the reconcile in progress
 	turn     int       // the reconcile in progress, or the last one
 	dead     atomic.Bool
-	inFlight atomic.Bool // a reconcile is
+	inFlight atomic.Bool // a reconcile is in flight
 	zombie   bool        // another process has taken over: it ends with the reconcile in flight
-	standby  bool        // it has lost its lease, knows it, and will lead again
+	standby  bool        // it has lost its lease, knows that, and will lead again
 	stopping bool        // it was told to stop
 	cold     string      // the kind whose controllers have not begun
 	since    int         // of a process that is cold: Reconciles of the run when it started
-	held     chan *held  // calls of a reconcile in flight that a fault has hit, for who waits for it
+	held     chan *held  // calls of a reconcile in flight that a fault has hit, for the goroutine that waits for it
 }
 
 // NewProcess returns the next process of a program, without parts.
@@ -110,10 +110,10 @@ func (r *Run) start(s *Program) {
 // Note adds a line of the process to the timeline.
 func (p *Process) Note(format string, args ...any) { p.Run.Timeline.Note(p.Name, format, args...) }
 
-// Term is the term of the leadership of a process whose system has a lease: later ones are greater.
+// Term is the term of the leadership of a process whose system has a lease. Later terms are greater.
 func (p *Process) Term() uint64 { return p.term }
 
-// View returns the view of an informer, and makes it if there is none.
+// View returns the view of an informer, and creates it if there is none.
 func (p *Process) View(in any) (*view.View, error) {
 	if i := slices.IndexFunc(p.Views, func(v *view.View) bool { return v.Of(in) }); i >= 0 {
 		return p.Views[i], nil
@@ -125,7 +125,7 @@ func (p *Process) View(in any) (*view.View, error) {
 	return v, err
 }
 
-// Sees notes that a cache of the process is of a kind, unless that is empty.
+// Sees records that a cache of the process holds a kind, unless kind is empty.
 func (p *Process) Sees(kind string) {
 	if kind != "" && !slices.Contains(p.Program.Kinds, kind) {
 		p.Program.Kinds = append(p.Program.Kinds, kind)
@@ -142,7 +142,7 @@ func (p *Process) freeze(kind string, at informer.Version) {
 // Dead reports whether the process has ended.
 func (p *Process) Dead() bool { return p.dead.Load() }
 
-// Busy reports whether the process does nothing else for now: a reconcile is in flight, or one of its calls.
+// Busy reports whether the process does nothing else at the moment: a reconcile is in flight, or one of its calls.
 func (p *Process) Busy() bool { return p.inFlight.Load() }
 
 // Zombie reports whether another process has taken over: this one ends with the reconcile in flight.
@@ -160,7 +160,7 @@ func (p *Process) Die(why string) {
 	}
 }
 
-// Stop ends the context of the process, which goes on until it has stopped.
+// Stop ends the context of the process, which continues until it has stopped.
 func (p *Process) Stop() {
 	p.stopping = true
 	p.cancel(errStopped)
@@ -169,7 +169,7 @@ func (p *Process) Stop() {
 // Stopping reports whether the process was told to stop.
 func (p *Process) Stopping() bool { return p.stopping }
 
-// Kill ends the process at once: what it still does has no effect.
+// Kill ends the process at once: it has no effect any more.
 func (p *Process) Kill() {
 	p.dead.Store(true)
 	p.life.Kill()
@@ -177,23 +177,23 @@ func (p *Process) Kill() {
 	p.Run.releaseAll(p)
 }
 
-// bury ends a process that is dead, or that nothing calls.
+// bury ends a dead process, or one without calls.
 func (p *Process) bury() {
 	p.Kill()
 	p.life.End()
 	synctest.Wait()
 }
 
-// HasStopped notes that the process has come to its end in order.
+// HasStopped records that the process has stopped gracefully.
 func (p *Process) HasStopped() { p.dead.Store(true) }
 
-// Why the context of a process has ended.
+// The causes of the end of the context of a process.
 var (
 	ErrEnded   = errors.New("simtest: the process has ended")
 	errStopped = errors.New("simtest: the process was told to stop")
 )
 
-// replace ends a process of the system that is dead, or starts one if there is none. It returns false if there was nothing to do.
+// replace ends a dead process of the system, or starts one if there is none. It returns false if there was nothing to do.
 func (s *Program) replace() bool {
 	for i, p := range s.former {
 		if p.dead.Load() && !p.inFlight.Load() {
@@ -217,7 +217,7 @@ func (s *Program) replace() bool {
 	return false
 }
 
-// IsCold reports whether a controller of the process has not begun: a fault says that those of its kind begin last.
+// IsCold reports whether a fault keeps a controller of the process from beginning before all others.
 func (p *Process) IsCold(l part.Loop) bool { return p.cold != "" && p.watches(l, p.cold) }
 
 // watches reports whether a cache of a kind is an input of a controller.
@@ -228,7 +228,7 @@ func (p *Process) watches(l part.Loop, kind string) bool {
 	})
 }
 
-// warm has all controllers begin that have not. It returns false if there was none.
+// warm starts all controllers that have not begun. It returns false if there was none.
 func (r *Run) warm() (did bool) {
 	for p := range r.Processes() {
 		if p.cold == "" {
@@ -240,7 +240,7 @@ func (r *Run) warm() (did bool) {
 	return did
 }
 
-// unfair returns why other controllers of the process go first for longer than real ones do, or empty.
+// unfair returns why other controllers of the process go first for longer than real ones would, or "".
 func (p *Process) unfair() string {
 	if n := p.Run.reconciles - p.since; p.cold != "" && n > fairReconciles {
 		return fmt.Sprintf("only while the controllers of %s by %s have not begun, by then for %d reconciles", p.cold, p.Name, n)

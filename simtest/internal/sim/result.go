@@ -7,7 +7,7 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/rule"
 )
 
-// checkViews looks whether the kit drives the source of each cache.
+// checkViews checks whether the kit drives the source of each cache.
 func (r *Run) checkViews() {
 	for p := range r.Processes() {
 		for _, v := range p.Views {
@@ -18,7 +18,7 @@ func (r *Run) checkViews() {
 	}
 }
 
-// judge looks at the state at the end.
+// judge examines the state at the end.
 func (r *Run) judge() {
 	if r.Failed() {
 		return
@@ -33,10 +33,10 @@ func (r *Run) judge() {
 
 // The following are for a run that is over.
 
-// Problem returns the first rule that was broken, or nil.
+// Problem returns the first broken rule, or nil.
 func (r *Run) Problem() *rule.Problem { return r.problem }
 
-// Verdict returns the rule that is broken, beside the run without faults, or nil.
+// Verdict returns the rule that is broken in comparison with the run without faults, or nil.
 func (r *Run) Verdict(fair *Run) *rule.Problem {
 	if r.problem != nil {
 		return r.problem
@@ -44,10 +44,10 @@ func (r *Run) Verdict(fair *Run) *rule.Problem {
 	return r.End.Beside(fair.End, r.World.Goal != nil)
 }
 
-// Advice returns what is doubtful, one of each sort.
+// Advice returns the doubtful actions, one of each sort.
 func (r *Run) Advice() []rule.Problem { return r.advice }
 
-// Doubts reports whether something of this sort is doubtful.
+// Doubts reports whether there was a doubtful action of this sort.
 func (r *Run) Doubts(sort string) bool {
 	return slices.ContainsFunc(r.advice, func(p rule.Problem) bool { return p.Sort() == sort })
 }
@@ -55,7 +55,7 @@ func (r *Run) Doubts(sort string) bool {
 // Positions returns where the systems have written and read.
 func (r *Run) Positions() []Position { return r.positions }
 
-// Hit reports whether the fault at a place of the plan has happened.
+// Hit reports whether the fault at an index of the plan has happened.
 func (r *Run) Hit(i int) bool { return r.hits[i] }
 
 // Changes returns how often an object was committed.

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	horizon       = 7*time.Minute + 3*time.Second // shared with no timer of the library
+	horizon       = 7*time.Minute + 3*time.Second // different from every timer of the library
 	maxReconciles = 1000
 )
 
 // Run is a world under one plan, from the beginning to the end.
 //
-// One goroutine at a time acts: that of the run, or that of the reconcile that the run waits for. Mu is for reconciles that make
-// calls concurrently.
+// One goroutine at a time acts: that of the run, or that of the reconcile for which the run waits. mu is for reconciles that make
+// concurrent calls.
 type Run struct {
 	World    World
 	Plan     fault.Plan
@@ -36,7 +36,7 @@ type Run struct {
 	Timeline *timeline.Timeline
 	End      *judge.End // nil if the run has failed before
 
-	// Concurrent is set if several goroutines make calls, which have to wait for their turn.
+	// Concurrent is set if several goroutines make calls, which must wait for their turn.
 	Concurrent bool
 
 	driver     Driver
@@ -45,23 +45,23 @@ type Run struct {
 	reconciles int // since the last step of the user, or since the end of a fault
 	begun      int // steps of the user
 	turns      int // reconciles
-	idle       int // how often nothing was left to do
+	idle       int // how many times nothing was left to do
 	late       []*lateCall
-	over       bool          // the run is: no process is started
+	over       bool          // the run is over: no process is started
 	wake       chan struct{} // ends a sleep; of capacity 1
 
 	mu sync.Mutex
 	// mu guards the following.
-	quiet     time.Time // of the last commit, or step of the user
+	quiet     time.Time // when the last commit or step of the user happened
 	positions []Position
-	hits      []bool // of the faults of the plan
+	hits      []bool // which faults of the plan have happened
 	uids      int
 	events    map[string]int              // commits of each object
 	problem   *rule.Problem               // the first
 	advice    []rule.Problem              // what is doubtful, one of each sort
 	commits   int                         // by others than the user, since the last step of the user, or since the end of a fault
 	wrote     map[string]informer.Version // the last write of each system, by its name and the kind
-	calls     []*waiting                  // that wait for their turn
+	calls     []*waiting                  // calls that wait for their turn
 	held      []*held                     // calls that a fault has hit, outside of a reconcile that the run waits for
 }
 
@@ -87,7 +87,7 @@ func New(world World, plan fault.Plan) *Run {
 	return r
 }
 
-// Play runs the world under a plan, and returns the run. It has to be called in a bubble.
+// Play runs the world under a plan, and returns the run. Call it in a bubble.
 func Play(world World, plan fault.Plan, drive func(*Run) (Driver, error)) *Run {
 	r := New(world, plan)
 	driver, err := drive(r)
@@ -126,7 +126,7 @@ func Play(world World, plan fault.Plan, drive func(*Run) (Driver, error)) *Run {
 	return r
 }
 
-// GrowStack makes room for the calls of stores and controllers on the stack of a new goroutine. If the stack grew during these calls,
+// GrowStack grows the stack of a new goroutine for the calls of stores and controllers. If the stack grew during these calls,
 // each of their frames would be copied, which takes a twentieth of the time of a run.
 //
 //go:noinline
@@ -135,7 +135,7 @@ func GrowStack() {
 	runtime.KeepAlive(&room)
 }
 
-// quit has every process stop in order.
+// quit makes every process stop gracefully.
 func (r *Run) quit() {
 	r.over = true
 	for _, s := range r.Programs {
@@ -145,7 +145,7 @@ func (r *Run) quit() {
 	}
 }
 
-// noteSettled notes that nothing is left to do.
+// noteSettled records that nothing is left to do.
 func (r *Run) noteSettled() {
 	if !r.Failed() {
 		r.Timeline.Settled()
@@ -184,7 +184,7 @@ func (r *Run) Failed() bool {
 	return r.problem != nil
 }
 
-// Fail records what is wrong, if nothing was before.
+// Fail records a problem, unless there was one before.
 func (r *Run) Fail(broken rule.Rule, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +201,7 @@ func (r *Run) NewUID() string {
 	return fmt.Sprintf("uid-%d", r.uids)
 }
 
-// at counts an operation of a process, and returns the fault of the plan that hits it, or nil.
+// at counts an operation of a process. It returns the fault of the plan that hits the operation, or nil.
 func (r *Run) at(p *Process, pos Position) *fault.Fault {
 	if p.Program.Trusted {
 		return nil
@@ -245,7 +245,7 @@ func (r *Run) at(p *Process, pos Position) *fault.Fault {
 	return hit
 }
 
-// commit writes a record, and looks whether Always holds, and whether a gap begins or ends.
+// commit writes a record. It checks whether Always holds, and whether a gap begins or ends.
 func (r *Run) commit(actor, kind, key string, next backend.Record) backend.Record {
 	c := r.DB.Commit(actor, kind, key, next)
 	r.Timeline.Wrote(c)
@@ -292,7 +292,7 @@ func (r *Run) commit(actor, kind, key string, next backend.Record) backend.Recor
 	return c.Record
 }
 
-// Program returns the system of this name, or nil.
+// Program returns the system with this name, or nil.
 func (r *Run) Program(name string) *Program {
 	for _, s := range r.Programs {
 		if s.Name == name {
@@ -302,7 +302,7 @@ func (r *Run) Program(name string) *Program {
 	return nil
 }
 
-// userStep does a step of the user.
+// userStep runs a step of the user.
 func (r *Run) userStep(i int) {
 	step := r.World.Steps[i]
 	r.Timeline.Note(database.User, "STEP %s", step.Name)
@@ -384,8 +384,8 @@ func (r *Run) settle() {
 	}
 }
 
-// Turn does one thing: it starts or ends a process, has caches read what there is, or reconciles the first key that is ready.
-// It returns false if there is nothing to do. It leaves the controllers of a process alone that is in a call.
+// Turn does one thing: it starts or ends a process, lets caches read, or reconciles the first ready key. It returns false if there is
+// nothing to do. It does not touch the controllers of a process that is in a call.
 func (r *Run) Turn() bool {
 	r.reap()
 	if r.notice(false) {
@@ -407,7 +407,7 @@ func (r *Run) Turn() bool {
 	return r.driver.Work()
 }
 
-// thaw ends a lag, or a cold start, and with all a gap too: the change that ends it has not come. It returns false if there was none.
+// thaw ends a lag or a cold start. With all, it also ends a gap whose last change has not come. It returns false if there was none.
 func (r *Run) thaw(all bool) bool {
 	if r.warm() {
 		return true
@@ -419,7 +419,7 @@ func (r *Run) thaw(all bool) bool {
 		}
 		if did {
 			r.mu.Lock()
-			r.quiet = time.Now() // what the end of the fault leads to counts
+			r.quiet = time.Now() // the consequences of the end of the fault count
 			r.mu.Unlock()
 			p.Note("its caches catch up")
 			return true
@@ -428,7 +428,7 @@ func (r *Run) thaw(all bool) bool {
 	return false
 }
 
-// next returns when the first key becomes ready that is delayed, or zero.
+// next returns when the first delayed key becomes ready, or zero.
 func (r *Run) next() (next time.Time) {
 	for p := range r.Processes() {
 		for _, l := range p.Loops {
@@ -440,7 +440,7 @@ func (r *Run) next() (next time.Time) {
 	return next
 }
 
-// Sleep lets time pass until something waits for the run, or the time has come.
+// Sleep lets time pass until something waits for the run, or until the given time.
 func (r *Run) Sleep(until time.Time) {
 	timer := time.NewTimer(max(time.Until(until), time.Nanosecond))
 	defer timer.Stop()
@@ -451,7 +451,7 @@ func (r *Run) Sleep(until time.Time) {
 	synctest.Wait()
 }
 
-// Version is that of the database.
+// Version returns the version of the database.
 func (r *Run) Version() informer.Version { return r.DB.Version() }
 
 // WakeUp ends a sleep of the run.
@@ -462,7 +462,7 @@ func (r *Run) WakeUp() {
 	}
 }
 
-// unsettled reports whether something may happen only because time passes, beside the keys that are delayed.
+// unsettled reports whether something may happen just because time passes, apart from delayed keys.
 func (r *Run) unsettled() bool {
 	for p := range r.Processes() {
 		if p.life.Unsettled() {
@@ -472,7 +472,7 @@ func (r *Run) unsettled() bool {
 	return false
 }
 
-// reap ends a zombie whose call has returned, and looks for processes that have ended by themselves.
+// reap ends a zombie whose call has returned, and checks for processes that have ended by themselves.
 func (r *Run) reap() {
 	for p := range r.Processes() {
 		switch {

@@ -10,16 +10,16 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/part"
 )
 
-// ErrNotYet is the error of a [Step] that has to wait for the systems.
+// ErrNotYet is the error of a [Step] that must wait for the systems.
 var ErrNotYet = errors.New("simtest: not yet")
 
-// ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether it has done its work.
+// ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether the call was executed.
 var ErrLost = errors.New("simtest: the connection was lost, the outcome is unknown")
 
 // errRead is the error of a read that a fault hits.
 var errRead = errors.New("simtest: the read failed")
 
-// World is that of package simtest, as far as one run needs it. All steps get the same handle, and so do all calls of Always and Goal.
+// World is simtest.World, with the fields that one run needs. All steps get the same handle, and so do all calls of Always and Goal.
 type World struct {
 	Systems       []System
 	Steps         []Step
@@ -47,13 +47,13 @@ type Step struct {
 type Position struct {
 	System, Op, Object string
 	Nth                int
-	Write              bool             // a write or an effect, and not a read
+	Write              bool             // a write or an effect, not a read
 	Before             informer.Version // of the database
 	Step               int              // how many steps of the user have begun
-	Turn               int              // which reconcile of the run; 0 if reconciles are not told apart
-	Idle               int              // how often nothing was left to do before
+	Turn               int              // the number of the reconcile; 0 in run mode, which does not number them
+	Idle               int              // how many times nothing was left to do before
 	When               time.Duration
 }
 
-// call is what the operations of a system are counted by.
+// call is the key by which the operations of a system are counted.
 type call struct{ op, object string }

@@ -25,7 +25,7 @@ func At(db *database.DB, v informer.Version, same func(kind, key, text string) s
 	return state
 }
 
-// Difference is an object that is not as it has to be. A text is empty if the object is not there.
+// Difference is an object that differs from the expected one. A text is empty if the object does not exist.
 type Difference struct{ Name, Have, Want string }
 
 // String returns a line of a timeline.
@@ -56,7 +56,7 @@ func Compare(have, want map[string]string) (all []Difference) {
 	return all
 }
 
-// Describe returns the text of an object: its value, and what of its envelope is the same in every run.
+// Describe returns the text of an object: its value, and the part of its envelope that is the same in every run.
 func Describe(rec backend.Record) string {
 	text := string(rec.Value)
 	if len(rec.Labels) > 0 {
@@ -90,8 +90,8 @@ func jsonOf(v any) string {
 	return string(text)
 }
 
-// Diff returns what differs between two texts of objects: the fields of the value, if both are JSON objects of the same shape,
-// and both texts if not.
+// Diff returns the difference of two texts of objects: the fields of the value if both are JSON objects of the same shape, and otherwise
+// both texts.
 func Diff(before, after string) string {
 	var a, b map[string]any
 	aRest, aErr := decodeFirst(before, &a)
@@ -111,7 +111,7 @@ func Diff(before, after string) string {
 		changes = append(changes, fmt.Sprintf("%q -> %q", strings.TrimSpace(aRest), strings.TrimSpace(bRest)))
 	}
 	if len(changes) == 0 {
-		return "nothing but its version"
+		return "only its version"
 	}
 	return strings.Join(changes, ", ")
 }

@@ -67,7 +67,7 @@ type life struct {
 	disconnect []func()        // of each loop
 	leading    []inBackground  // parts that run with the leadership
 	background int             // parts that run in the background
-	waiting    []manager.Part  // of those, the ones that wait until the caches have synced
+	waiting    []manager.Part  // the ones that wait until the caches have synced
 }
 
 // Join implements [sim.Life].
@@ -120,7 +120,7 @@ func (l *life) watch(in any) error {
 		Steps(ctx context.Context) (informer.Steps, error)
 	})
 	if !ok {
-		return fmt.Errorf("simtest: %T is no informer, and cannot be driven", in)
+		return fmt.Errorf("simtest: %T is not an informer, and cannot be driven", in)
 	}
 	if v.Steps, err = stepper.Steps(v.In(l.base)); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (l *life) Deliver() (did bool) {
 	return did
 }
 
-// apply applies what was read, and calls the handlers. Nothing else makes a call of a handler pending.
+// apply applies the changes that were read, and calls the handlers. Nothing else queues calls of handlers.
 func apply(v *view.View) (did bool) {
 	for v.Steps.Apply() {
 		did = true
@@ -231,7 +231,7 @@ func (l *life) StandsBy() bool {
 	return true
 }
 
-// Lead implements [sim.Life]. As with a manager, parts of stage Leading run again, and caches are as they were.
+// Lead implements [sim.Life]. As with a manager, parts of stage Leading run again, and caches keep their content.
 func (l *life) Lead() {
 	l.p.Context, l.depose = leaderelect.Appoint(l.base, l.p.Program.Lease, l.p.Term())
 	for i, loop := range l.p.Loops {
@@ -266,7 +266,7 @@ func (l *life) End() {
 	}
 }
 
-// The following do nothing: what they are for needs no help here, or is a matter of the terms alone.
+// The following do nothing: either step mode needs no help, or the terms alone suffice.
 
 // Begin implements [sim.Life].
 func (l *life) Begin() {}

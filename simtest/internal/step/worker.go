@@ -10,7 +10,7 @@ import (
 type workers struct {
 	mu sync.Mutex
 	// mu guards the following.
-	free []*worker // that do nothing
+	free []*worker // idle workers
 }
 
 // worker is a goroutine for reconciles, one after the other. Its stack has grown by the second one, which saves a tenth of the time of
@@ -56,7 +56,7 @@ func (w *worker) run(ws *workers) {
 	}
 }
 
-// dismiss ends the workers, none of which does anything.
+// dismiss ends the workers, all of which are idle.
 func (ws *workers) dismiss() {
 	for _, w := range ws.free {
 		close(w.tasks)

@@ -12,10 +12,10 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/state"
 )
 
-// most is how many objects a line of the state names.
+// most is the maximum number of objects that a line of the state names.
 const most = 12
 
-// Timeline is what happens in one run. Its methods may be called by several goroutines concurrently.
+// Timeline is the record of one run. Its methods may be called by several goroutines concurrently.
 type Timeline struct {
 	db    *database.DB
 	same  func(kind, key, text string) string
@@ -24,17 +24,17 @@ type Timeline struct {
 	mu sync.Mutex
 	// mu guards the following.
 	entries []entry
-	settled []informer.Version // of the database, whenever nothing was left to do after a step
+	settled []informer.Version // of the database, at each time when nothing was left to do after a step
 }
 
-// entry is a line. Its text is made when somebody reads it.
+// entry is a line. Its text is made when it is read.
 type entry struct {
 	at      time.Duration
 	actor   string
 	format  string
 	args    []any
 	wrote   *database.Change
-	settled int // nothing is left to do; the place in Timeline.settled, counted from 1
+	settled int // the index in Timeline.settled, counted from 1, of an entry that says that nothing is left to do
 }
 
 // New returns the timeline of a run that begins now. For same, see [state.At].
@@ -42,7 +42,7 @@ func New(db *database.DB, same func(kind, key, text string) string) *Timeline {
 	return &Timeline{db: db, same: same, began: time.Now(), entries: make([]entry, 0, 32)}
 }
 
-// Note adds a line. Nobody may change what args point to.
+// Note adds a line. The values that args point to must not change.
 func (t *Timeline) Note(actor, format string, args ...any) {
 	t.add(entry{actor: actor, format: format, args: args})
 }
@@ -64,7 +64,7 @@ func (t *Timeline) Unnote() {
 	t.entries = t.entries[:len(t.entries)-1]
 }
 
-// Settled notes that nothing is left to do.
+// Settled records that nothing is left to do.
 func (t *Timeline) Settled() {
 	t.mu.Lock()
 	t.settled = append(t.settled, t.db.Version())
@@ -73,7 +73,7 @@ func (t *Timeline) Settled() {
 	t.add(entry{settled: n})
 }
 
-// Len returns how many things have happened.
+// Len returns the number of lines.
 func (t *Timeline) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,12 +85,12 @@ type Line struct {
 	At    time.Duration
 	Actor string
 	Text  string
-	Wrote bool // it is a commit
-	State bool // it says how the objects differ from those of the run without faults
+	Wrote bool // whether it is a commit
+	State bool // whether it says how the objects differ from those of the run without faults
 }
 
-// Lines returns what happened. With fair, the run without faults, they have how the objects differ from it whenever nothing is left
-// to do, if that has changed.
+// Lines returns the lines of the run. If fair, the run without faults, is given, lines of state say how the objects differ from it each
+// time nothing is left to do, if the difference has changed.
 func (t *Timeline) Lines(fair *Timeline) (lines []Line) {
 	var before []string
 	for _, e := range t.entries {
@@ -131,7 +131,7 @@ func (t *Timeline) besides(fair *Timeline, n int) (texts []string) {
 
 func (t *Timeline) state(n int) map[string]string { return state.At(t.db, t.settled[n], t.same) }
 
-// textOf returns what a commit did.
+// textOf returns the text of a commit.
 func textOf(c *database.Change) string {
 	op := c.Op()
 	text := fmt.Sprintf("%s %s @%d", op, c.Object, c.Record.Version)
@@ -149,7 +149,7 @@ func Format(lines []Line) string {
 	return format(lines, func(l Line) string { return l.At.Round(time.Millisecond).String() })
 }
 
-// Order returns what happened as text, without times: pauses between attempts are random.
+// Order returns the lines as text, without times, because pauses between attempts are random.
 func (t *Timeline) Order() string { return format(t.Lines(nil), func(Line) string { return "" }) }
 
 func format(lines []Line, when func(Line) string) string {

@@ -15,7 +15,7 @@ const (
 	fairReconciles = 100
 	fairTime       = time.Minute
 
-	// idleTime is how long a watch that waits says nothing at most.
+	// idleTime is the maximum time that a waiting watch stays silent.
 	idleTime = 4 * time.Second
 )
 
@@ -23,19 +23,19 @@ const (
 type Run interface {
 	Version() informer.Version // of the database
 	Reconciles() int           // since the last step of the user, or since the end of a fault
-	WakeUp()                   // a watch has come to the end of what it may hear
+	WakeUp()                   // called when a watch has reached its limit
 }
 
-// View is an informer of a process, and what it may hear.
+// View is an informer of a process, and the changes that it may receive.
 type View struct {
-	Steps informer.Steps // that drive the informer; nil if it runs by itself
+	Steps informer.Steps // drives the informer; nil if it runs by itself
 
 	informer any
 	process  string
 	run      Run
 	seen     func() informer.Version
-	wake     chan struct{} // of a view without Steps, has the watch go on; of capacity 1
-	idled    bool          // the last that the watch has told is that there is nothing; of its goroutine
+	wake     chan struct{} // of a view without Steps: resumes the watch; of capacity 1
+	idled    bool          // the last report of the watch was that there is nothing new; of its goroutine
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -46,33 +46,33 @@ type View struct {
 	gap    bool             // of a view that is frozen: its watch breaks when it thaws
 	since  time.Time        // of a view that is frozen
 	before int              // Reconciles of the run when the view froze
-	expire bool             // the watch has to break
+	expire bool             // the watch must break
 
 	// Of a view without Steps.
-	waiting bool             // the watch waits until there is something to hear
-	told    informer.Version // that the watch has come to
-	allow   informer.Version // up to which it may go
+	waiting bool             // the watch waits until there is something new
+	told    informer.Version // the version that the watch has reached
+	allow   informer.Version // the version up to which it may go
 }
 
 // New returns the view of an informer of a process.
 func New(in any, process string, run Run) (*View, error) {
 	versioned, ok := in.(interface{ Version() informer.Version })
 	if !ok {
-		return nil, fmt.Errorf("simtest: %T is no informer, and cannot be driven", in)
+		return nil, fmt.Errorf("simtest: %T is not an informer, and cannot be driven", in)
 	}
 	return &View{informer: in, process: process, run: run, seen: versioned.Version, wake: make(chan struct{}, 1)}, nil
 }
 
-// Of reports whether the view is that of an informer.
+// Of reports whether the view belongs to an informer.
 func (v *View) Of(in any) bool { return v.informer == in }
 
-// Seen is the version up to which the cache has heard.
+// Seen is the version that the cache has reached.
 func (v *View) Seen() informer.Version { return v.seen() }
 
 // contextKey is the key of the view in the context of an informer.
 type contextKey struct{}
 
-// In returns a context of the informer, by which [From] finds the view.
+// In returns a context of the informer, in which [From] finds the view.
 func (v *View) In(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, v)
 }
@@ -83,7 +83,7 @@ func From(ctx context.Context) *View {
 	return v
 }
 
-// limitLocked is the version up to which the view may hear.
+// limitLocked is the version up to which the view may read.
 func (v *View) limitLocked() informer.Version {
 	if v.frozen {
 		return v.at
@@ -91,7 +91,7 @@ func (v *View) limitLocked() informer.Version {
 	return v.run.Version()
 }
 
-// mayHearLocked is the version up to which the watch goes on.
+// mayHearLocked is the version up to which the watch may go.
 func (v *View) mayHearLocked() informer.Version {
 	if v.Steps == nil {
 		return v.allow
@@ -106,7 +106,7 @@ func (v *View) Behind() bool {
 	return !v.listed || v.expire || v.seen() < v.limitLocked()
 }
 
-// Lists notes that the view lists a kind, and returns the version up to which it hears.
+// Lists records that the view lists a kind, and returns the version up to which it may read.
 func (v *View) Lists(kind string) informer.Version {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -115,14 +115,14 @@ func (v *View) Lists(kind string) informer.Version {
 	return v.allow
 }
 
-// Kind returns the kind, or empty if the view has not listed.
+// Kind returns the kind, or "" if the view has not listed.
 func (v *View) Kind() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.kind
 }
 
-// Freeze stops the view at a version, if it is of the kind. An empty kind is any.
+// Freeze stops the view at a version, if it is of the kind. An empty kind matches any.
 func (v *View) Freeze(kind string, at informer.Version, gap bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -135,8 +135,8 @@ func (v *View) Freeze(kind string, at informer.Version, gap bool) {
 	v.gap = v.gap || gap
 }
 
-// Thaw has the view hear again, and list if its watch breaks. Without gaps, it leaves those alone whose gap has not ended.
-// It returns false if the view is not frozen.
+// Thaw unfreezes the view, and makes it list if its watch breaks. Without gaps, it leaves views alone whose gap has not ended. It returns
+// false if the view is not frozen.
 func (v *View) Thaw(gaps bool) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -147,7 +147,7 @@ func (v *View) Thaw(gaps bool) bool {
 	return true
 }
 
-// Relist thaws the view, if it is of the kind, and has it list again.
+// Relist thaws the view, if it is of the kind, and makes it list again.
 func (v *View) Relist(kind string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -156,8 +156,9 @@ func (v *View) Relist(kind string) {
 	}
 }
 
-// Next returns up to where a watch may go on that has come to a version, or the error with which it ends. Without Steps it waits until
-// there is something to hear, or for some time, and then returns the version itself: the watch is open, and has nothing new.
+// Next returns the version up to which a watch may go that has reached the given version, or the error with which it ends. Without Steps,
+// it waits until there is something new. After some time without news it returns the given version itself: the watch is open, and has
+// nothing new.
 func (v *View) Next(ctx context.Context, at informer.Version) (limit informer.Version, err error) {
 	for {
 		v.mu.Lock()
@@ -173,7 +174,7 @@ func (v *View) Next(ctx context.Context, at informer.Version) (limit informer.Ve
 			v.mu.Unlock()
 			return limit, nil
 		case v.Steps != nil:
-			err = fmt.Errorf("simtest: watch %s: there is nothing to hear", v.kind)
+			err = fmt.Errorf("simtest: watch %s: there is nothing new", v.kind)
 		}
 		v.waiting, v.told = err == nil, at
 		v.mu.Unlock()
@@ -189,7 +190,7 @@ func (v *View) Next(ctx context.Context, at informer.Version) (limit informer.Ve
 	}
 }
 
-// Hear has the watch of a view without Steps go on, if there is something to hear. It does not wait for it.
+// Hear resumes the watch of a view without Steps, if there is something new. It does not wait for the watch.
 func (v *View) Hear() bool {
 	v.mu.Lock()
 	limit := v.limitLocked()
@@ -207,14 +208,14 @@ func (v *View) Hear() bool {
 	return hears
 }
 
-// Waits reports whether the watch has come to the end of what it may hear.
+// Waits reports whether the watch has reached its limit.
 func (v *View) Waits() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.waiting
 }
 
-// isIdle waits until the watch may go on, or ctx ends. It returns true if there was nothing to hear for some time.
+// isIdle waits until the watch may go on, or ctx ends. It returns true if there was nothing new for some time.
 func (v *View) isIdle(ctx context.Context) bool {
 	idle := time.NewTimer(idleTime)
 	defer idle.Stop()
@@ -228,7 +229,7 @@ func (v *View) isIdle(ctx context.Context) bool {
 	}
 }
 
-// Unfair returns why the view lags for longer than real caches do, or empty.
+// Unfair returns why the view lags for longer than real caches do, or "".
 func (v *View) Unfair() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -244,7 +245,7 @@ func (v *View) Unfair() string {
 	return ""
 }
 
-// Calm begins to count anew how long the view lags.
+// Calm restarts the count of how long the view lags.
 func (v *View) Calm() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -1,7 +1,7 @@
-// Command jobs runs each job a number of times, at intervals. Kill it at any moment and start it again: it goes on where it was. Its
-// jobs, the time of each next run, and the lease of the leader are in one SQLite file; its queue is made of the jobs again.
+// Command jobs runs each job a number of times, at intervals. Kill it at any moment and start it again: it resumes where it stopped. Its
+// jobs, the time of each next run, and the lease of the leader are in one SQLite file. Its queue is rebuilt from the jobs.
 //
-//	jobs -db jobs.db backup=5 report=3   # runs 5 and 3 times; start it again without names, and it does what is left
+//	jobs -db jobs.db backup=5 report=3   # runs 5 and 3 times; start it again without names to finish
 package main
 
 import (
@@ -27,21 +27,21 @@ import (
 )
 
 type (
-	// Job is what somebody wants, and how far it is.
+	// Job is the wanted runs of a job, and its progress.
 	Job struct {
 		Runs     int           // wanted
 		Interval time.Duration // from one run to the next
 		Status   Status        `store:"status"`
 	}
 
-	// Status is what has to survive a restart. A reconciler keeps nothing of that in its memory.
+	// Status is the state that must survive a restart. A reconciler keeps none of it in memory.
 	Status struct {
 		Done int
 		Next time.Time // of the next run
 	}
 )
 
-// run runs all jobs in db while this process leads, until ctx ends. want says how often to run which new jobs.
+// run runs all jobs in db while this process leads, until ctx ends. want has the new jobs, and how often to run each.
 func run(ctx context.Context, db *sqlite.Backend, want map[string]Job, lease time.Duration) error {
 	jobs, err1 := store.Open(db, "Job", store.Config[Job]{})
 	records, err2 := store.Open(db, "Lease", store.Config[storelease.Record]{})
@@ -64,7 +64,7 @@ func run(ctx context.Context, db *sqlite.Backend, want map[string]Job, lease tim
 			return controller.Result{}, nil
 		}
 		if d := time.Until(job.Value.Status.Next); d > 0 {
-			return controller.Result{RequeueAfter: d}, nil // lost with the process, and found again in the status
+			return controller.Result{RequeueAfter: d}, nil // lost with the process, and recomputed from the status
 		}
 		done := job.Value.Status.Done + 1
 		fmt.Printf("%s: run %d of %d\n", name, done, job.Value.Runs)
@@ -87,7 +87,7 @@ func run(ctx context.Context, db *sqlite.Backend, want map[string]Job, lease tim
 func main() {
 	log.SetFlags(0)
 	file := flag.String("db", "jobs.db", "the file")
-	interval := flag.Duration("interval", time.Second, "from one run of a new job to the next")
+	interval := flag.Duration("interval", time.Second, "time between two runs of a new job")
 	lease := flag.Duration("lease", 5*time.Second, "how long a process that was killed stays the leader")
 	flag.Parse()
 	want := map[string]Job{}
