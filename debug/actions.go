@@ -19,7 +19,7 @@ func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, refused, http.StatusForbidden)
 		return
 	}
-	// The key stands in the URL, since a browser changes bytes that are no text, and line ends, in a form.
+	// The key stands in the URL, because a browser changes bytes that are not text, and line ends, in a form.
 	target, action := r.URL.Query(), r.PostFormValue("action")
 	queue, key := target.Get("queue"), target.Get("key")
 	c, ok := find[aController](h.parts(), queue)

@@ -19,23 +19,22 @@ import (
 	"github.com/setpoint-go/setpoint/manager"
 )
 
-// Config configures a [Handler]. The zero value is ready for use: a page that only this machine can see, and that changes nothing.
+// Config configures a [Handler]. The zero value is ready for use: only this machine can see the page, and the page changes nothing.
 type Config struct {
 	// Title is the heading of the page. Defaults to "setpoint".
 	Title string
 
-	// Guard reports whether the client that sent r may see the page, and take the actions. If it returns false, the client gets
-	// the status 401 and the challenge of Basic authentication, so a Guard that calls r.BasicAuth works in a browser. It is called
-	// concurrently. If Guard is nil, the page serves only requests from this machine: see the package documentation.
+	// Guard reports whether the client that sent r may see the page, and take the actions. If it returns false, the client receives status
+	// 401 and the challenge of Basic authentication, so a Guard that calls r.BasicAuth works in a browser. Guard is called concurrently. If
+	// it is nil, the page serves only requests from this machine: see the package documentation.
 	Guard func(r *http.Request) bool
 
-	// Actions allows the page to change what the program does: to retry, forget, pause, and resume a key, and to resync a
-	// controller. Off by default.
+	// Actions allows the page to change the program: to retry, forget, pause, and resume a key, and to resync a controller. Off by default.
 	Actions bool
 
-	// Redact returns what the page shows instead of an object of a cache: a copy without its secrets, for example. The object is
-	// shared with the cache, so Redact must not change it. If it returns nil or panics, the page shows no content. If Redact is
-	// nil, the page shows objects as encoding/json encodes them.
+	// Redact returns the value that the page shows instead of an object of a cache: for example, a copy without its secrets. The object is
+	// shared with the cache, so Redact must not change it. If it returns nil or panics, the page shows no content. If Redact is nil, the
+	// page shows objects as encoding/json encodes them.
 	Redact func(object any) any
 
 	// Gates are the feature gates that the page lists: a *featuregate.Gates. Optional.
@@ -43,7 +42,7 @@ type Config struct {
 		All() iter.Seq[featuregate.Status]
 	}
 
-	// Logger receives the actions that were taken, and pages that could not be made. Defaults to slog.Default().
+	// Logger receives the actions that were taken, and pages that could not be rendered. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -53,7 +52,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate returns an error that names the field that is wrong.
+// validate returns an error that names the invalid field.
 func (c Config) validate() error {
 	if v := reflect.ValueOf(c.Gates); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("Config.Gates is a nil %T", c.Gates)
@@ -63,7 +62,7 @@ func (c Config) validate() error {
 
 // Handler is the page of a [manager.Manager]. Use New to make one.
 //
-// It is a part of a manager too: Run samples the depth of the queues. All methods are safe for concurrent use.
+// It is also a part of a manager: Run samples the depth of the queues. All methods are safe for concurrent use.
 type Handler struct {
 	cfg     Config
 	manager *manager.Manager
@@ -78,9 +77,8 @@ type Handler struct {
 	running bool
 }
 
-// New returns the page of m and its parts. It finds controllers, queues, informers, elections, slots, and recorders of events
-// among them on its own, also those that are added later. A nil m has no parts: see [Handler.Add]. The error names the field of
-// cfg that is wrong.
+// New returns the page of m and its parts. It finds the controllers, queues, informers, elections, slots, and event recorders among them,
+// including those that are added later. A nil m has no parts: see [Handler.Add]. The error names the invalid field of cfg.
 func New(m *manager.Manager, cfg Config) (*Handler, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("debug: new: %w", err)
@@ -108,8 +106,8 @@ func (h *Handler) Add(name string, p any) error {
 // Name returns "debug", the name of the part.
 func (h *Handler) Name() string { return "debug" }
 
-// Run samples the depth of the queues every two seconds until ctx ends, and returns nil. Without Run, the page has the samples of the
-// time in which somebody looked at it. Run returns an error if it runs already.
+// Run samples the depth of the queues every two seconds until ctx ends, and returns nil. Without Run, the page has samples only from the
+// times when it was open. If Run is already running, it returns an error.
 func (h *Handler) Run(ctx context.Context) error {
 	h.mu.Lock()
 	busy := h.running

@@ -13,7 +13,7 @@ func secure(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "+
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin") // not to other sites, since the URL has the key
+	h.Set("Referrer-Policy", "same-origin") // not to other sites, because the URL contains the key
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
@@ -27,7 +27,7 @@ func (h *Handler) mayRead(r *http.Request) bool {
 	return isLocal(r)
 }
 
-// admit reports whether the client that sent r may see the page. If not, it has answered.
+// admit reports whether the client that sent r may see the page. If not, it has sent the response.
 func (h *Handler) admit(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case h.mayRead(r):
@@ -42,8 +42,8 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// isLocal reports whether r comes from this machine and asks for this machine. The name matters because another site can have a
-// name that resolves to a loopback address, and then is the same origin for a browser.
+// isLocal reports whether r comes from this machine and names this machine as its host. The name matters because the name of another site
+// can resolve to a loopback address. A browser then treats that site as the same origin.
 func isLocal(r *http.Request) bool {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !from.Addr().Unmap().IsLoopback() {
@@ -61,7 +61,7 @@ func isLocal(r *http.Request) bool {
 	return err == nil && to.Unmap().IsLoopback()
 }
 
-// mayAct returns why the action of r is refused, or nothing.
+// mayAct returns why the action of r is refused, or "".
 func (h *Handler) mayAct(r *http.Request) (refused string) {
 	switch {
 	case !h.cfg.Actions:

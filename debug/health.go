@@ -13,7 +13,7 @@ type check struct {
 	Error string `json:"error,omitempty"`
 }
 
-// checks returns a line for each part of the manager, and one for each problem that concerns no part alone.
+// checks returns a line for each part of the manager, and one for each problem that belongs to no single part.
 func (h *Handler) checks(probe string) []check {
 	if h.manager == nil {
 		return []check{{Name: "manager"}}
@@ -37,7 +37,7 @@ func (h *Handler) checks(probe string) []check {
 		names = append(names, checkName(p.Kind, p.Name))
 	}
 	for name := range failed {
-		names = append(names, name) // of a part that was just removed, too
+		names = append(names, name) // also of a part that was just removed
 	}
 	slices.Sort(names)
 	all := []check{{"manager", strings.Join(failed["manager"], "; ")}}
@@ -72,7 +72,7 @@ func flatten(err error) (all []error) {
 	return all
 }
 
-// serveHealth answers a probe, as the API server of Kubernetes does. It says why a part fails only to clients that may see the page.
+// serveHealth answers a probe in the same way as the API server of Kubernetes. It says why a part fails only to clients that may see the page.
 func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, probe string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

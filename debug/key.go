@@ -20,10 +20,10 @@ type keyPage struct {
 	Name   string   `json:"name"` // the text of the key
 	Why    []string `json:"why,omitempty"`
 
-	Key         *keyView     `json:"key,omitempty"` // what the queue knows; none without a queue
+	Key         *keyView     `json:"key,omitempty"` // the state in the queue; none without a queue
 	Running     bool         `json:"running"`       // of the queue
 	QueuePaused bool         `json:"queuePaused"`
-	Age         float64      `json:"ageSeconds,omitempty"` // in flight
+	Age         float64      `json:"ageSeconds,omitempty"` // time in flight
 	Stack       string       `json:"stack,omitempty"`      // of the goroutine, if the key is in flight
 	Objects     []objectView `json:"objects"`
 	Events      []eventView  `json:"events"` // the latest first
@@ -32,7 +32,7 @@ type keyPage struct {
 
 const (
 	eventsOfKey = 50
-	stackPeriod = 5 * time.Second // between two stacks, since one stops all goroutines
+	stackPeriod = 5 * time.Second // between two stacks, because taking one stops all goroutines
 )
 
 // key makes the page of one key.
@@ -107,7 +107,7 @@ func (k *keyPage) link() string {
 	return keyLink(k.Queue, k.Name)
 }
 
-// explain says in sentences why the key is not done.
+// explain returns sentences that say why the key is not done.
 func (k *keyPage) explain() (why []string) {
 	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
 	v, now := k.Key, k.Now
@@ -115,52 +115,52 @@ func (k *keyPage) explain() (why []string) {
 	case stateInFlight:
 		say("A worker has been reconciling it for %s. This is attempt %d.", span(now.Sub(v.Since)), max(1, v.Attempt))
 		if v.Dirty {
-			say("It was added again meanwhile, so it is reconciled once more after that.")
+			say("It was added again in the meantime, so it will be reconciled once more.")
 		}
 	case stateReady:
 		say("It has been ready for %s, and waits for a worker.", span(now.Sub(v.Since)))
 	case stateHeld:
 		switch {
 		case v.HeldBy == "pause":
-			say("It is to be reconciled, and is paused until somebody resumes it.")
+			say("It is paused. It will be reconciled after it is resumed.")
 		case v.HeldBy == "drain":
 			say("The controller drains. The next run reconciles it.")
 		case v.HeldBy == "next run":
 			say("A store refused its write, because another replica leads. The next run reconciles it.")
 		case strings.HasPrefix(v.HeldBy, "cache "):
-			say("The cache %s does not show yet what its last reconcile has written.%s", strings.TrimPrefix(v.HeldBy, "cache "), until(v, now))
+			say("The cache %s does not yet show the writes of its last reconcile.%s", strings.TrimPrefix(v.HeldBy, "cache "), until(v, now))
 		default:
 			say("Its %s are not met yet.%s", v.HeldBy, until(v, now))
 		}
 	case stateDelayed:
 		switch {
 		case !v.QuietUntil.IsZero() && (v.Next.IsZero() || v.QuietUntil.Before(v.Next)):
-			say("It changes often, and is ready after it was quiet, in %s.", span(v.QuietUntil.Sub(now)))
+			say("It changes often. It will be ready in %s, if it stays quiet.", span(v.QuietUntil.Sub(now)))
 		case v.Failures > 0:
-			say("It failed %s, and is tried again in %s.", times(v.Failures), span(v.Next.Sub(now)))
+			say("It failed %s, and will be retried in %s.", times(v.Failures), span(v.Next.Sub(now)))
 		default:
-			say("It asked to be reconciled again in %s.", span(v.Next.Sub(now)))
+			say("It will be reconciled again in %s, as its last reconcile requested.", span(v.Next.Sub(now)))
 		}
 	case stateParked:
-		say("It was given up %s ago. Only a change, or a retry, brings it back.", span(now.Sub(v.Since)))
+		say("It was given up %s ago. Only a change or a retry brings it back.", span(now.Sub(v.Since)))
 	case statePaused:
-		say("It is paused. If it is added, it is held until somebody resumes it.")
+		say("It is paused. If it is added, it is held until it is resumed.")
 	default:
-		say("Nothing is to be done: no change has come since it was reconciled last.")
+		say("Nothing to do: there has been no change since its last reconcile.")
 	}
 	if v.Paused && v.State != stateHeld && v.State != statePaused {
-		say("It is paused: no new reconcile of it begins.")
+		say("It is paused: no new reconcile of it will start.")
 	}
 	if k.QueuePaused {
 		say("The whole controller is paused.")
 	}
 	if !k.Running {
-		say("The controller does not run here now: it waits for its stage, its caches, or the leadership.")
+		say("The controller is not running here: it is waiting for its stage, its caches, or the leadership.")
 	}
 	return why
 }
 
-// until says when the wait of a held key ends.
+// until returns a sentence about the end of the wait of a held key.
 func until(v *keyView, now time.Time) string {
 	if v.HeldUntil.IsZero() {
 		return ""
@@ -168,7 +168,7 @@ func until(v *keyView, now time.Time) string {
 	return fmt.Sprintf(" It waits for at most another %s.", span(v.HeldUntil.Sub(now)))
 }
 
-// times says how often.
+// times returns n as text: "once", "twice", and so on.
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -176,7 +176,7 @@ func times(n int) string {
 	return thousands(n) + " times"
 }
 
-// stacks has the last stack of each key that somebody looks at.
+// stacks caches the last stack of each key that has been viewed.
 type stacks struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -188,7 +188,7 @@ type stackAt struct {
 	at   time.Time
 }
 
-// of returns the stack of a key, which read reads if the last one is too old.
+// of returns the stack of a key. If the last one is too old, it calls read.
 func (s *stacks) of(queue, key string, read func(string) []byte) string {
 	id, now := [2]string{queue, key}, time.Now()
 	s.mu.Lock()

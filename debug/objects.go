@@ -19,7 +19,7 @@ import (
 // objectView is an object of a cache.
 type objectView struct {
 	Source     string            `json:"source"`
-	Kind       string            `json:"kind,omitempty"` // this, and what follows, is of objects of a store
+	Kind       string            `json:"kind,omitempty"` // this and the following fields are for objects of a store
 	Key        string            `json:"key,omitempty"`
 	UID        string            `json:"uid,omitempty"`
 	Version    uint64            `json:"version,omitempty"`
@@ -35,7 +35,7 @@ type objectView struct {
 // mostValue is the largest value that a page shows, in bytes of JSON.
 const mostValue = 64 << 10
 
-// source is an informer, whose types of keys and objects the page does not know.
+// source is an informer without its type parameters.
 type source struct {
 	name  string
 	value any
@@ -84,7 +84,7 @@ func (s source) get(text string) (obj any, ok bool) {
 	return out[0].Interface(), out[1].Bool()
 }
 
-// objectView returns what the page shows of an object.
+// objectView returns the view of an object.
 func (h *Handler) objectView(s source, obj any) objectView {
 	v := objectView{Source: s.name}
 	if o, ok := storedOf(reflect.ValueOf(obj)); ok {
@@ -95,7 +95,7 @@ func (h *Handler) objectView(s source, obj any) objectView {
 	return v
 }
 
-// encode returns what the page shows of the content of an object, or why it shows nothing.
+// encode returns the content of an object for the page, or the reason why there is none.
 func (h *Handler) encode(obj any) (value json.RawMessage, note string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -122,7 +122,7 @@ func (h *Handler) encode(obj any) (value json.RawMessage, note string) {
 	return bytes.TrimSpace(b.Bytes()), ""
 }
 
-// Indented returns the value for people.
+// Indented returns the value as indented JSON.
 func (o objectView) Indented() string {
 	var b bytes.Buffer
 	if json.Indent(&b, o.Value, "", "  ") != nil {
@@ -163,12 +163,12 @@ type treeView struct {
 	UID        string     `json:"uid,omitempty"`
 	Link       string     `json:"link,omitempty"`
 	Self       bool       `json:"self,omitempty"`
-	Controls   bool       `json:"controls,omitempty"` // what stands above it is its controller
+	Controls   bool       `json:"controls,omitempty"` // the node above it is its controller
 	Missing    bool       `json:"missing,omitempty"`  // no cache has it
 	Deleting   bool       `json:"deleting,omitempty"`
 	Generation int64      `json:"generation,omitempty"`
 	Children   []treeView `json:"children,omitempty"`
-	More       int        `json:"more,omitempty"` // children that are left out
+	More       int        `json:"more,omitempty"` // number of children left out
 }
 
 // The largest tree: the nodes, the children of a node, and the levels above and below the object.
@@ -218,7 +218,7 @@ func nodesOf(ps parts) map[store.Ref]*node {
 			}
 			o, ok := storedOf(v)
 			if !ok {
-				break // nor are the others
+				break // the others are not stored either
 			}
 			if nodes[o.Ref()] != nil {
 				continue
@@ -243,7 +243,7 @@ func nodesOf(ps parts) map[store.Ref]*node {
 	return nodes
 }
 
-// queueOf returns the controller whose first source is s: the one that reconciles its objects.
+// queueOf returns the controller whose first source is s: the controller that reconciles its objects.
 func (ps parts) queueOf(s any) (name string) {
 	each(ps, func(n string, c aController) {
 		if sources := c.Sources(); name == "" && len(sources) > 0 && same(sources[0], s) {
@@ -253,7 +253,7 @@ func (ps parts) queueOf(s any) (name string) {
 	return name
 }
 
-// viewBelow returns n and what it owns, for as long as nodes are left.
+// viewBelow returns n and the objects that it owns, until the limit of nodes is reached.
 func viewBelow(n *node, depth int, left *int) treeView {
 	v := viewNode(n)
 	*left--
@@ -269,7 +269,7 @@ func viewBelow(n *node, depth int, left *int) treeView {
 	return v
 }
 
-// viewAbove returns what owns below, with below as the only child.
+// viewAbove returns the owner of below, with below as its only child.
 func viewAbove(nodes map[store.Ref]*node, owners []store.OwnerRef, below treeView, depth int, left *int) (views []treeView) {
 	if len(owners) == 0 || depth == 0 || *left <= 0 {
 		return []treeView{below}
@@ -293,7 +293,7 @@ func viewNode(n *node) treeView {
 	return treeView{Kind: n.Kind, Key: n.Key, UID: n.UID, Link: n.link, Generation: n.Generation, Deleting: !n.Deleting.IsZero()}
 }
 
-// mostInLink is the longest text of a key that stands in a link. A longer one is named by its digest, since a URL has a limit.
+// mostInLink is the maximum length of a key in a link. A longer key is named by its digest, because URLs are limited.
 const mostInLink = 1000
 
 // digest names a key that is too long for a link.

@@ -33,7 +33,7 @@ type partView struct {
 	State    string    `json:"state"`
 	Since    time.Time `json:"since,omitzero"`
 	Restarts int       `json:"restarts"`
-	Error    string    `json:"error,omitempty"` // the last failure, also of a part that runs again
+	Error    string    `json:"error,omitempty"` // the last failure, even if the part runs again
 	Failing  string    `json:"failing,omitempty"`
 }
 
@@ -114,7 +114,7 @@ type informerView struct {
 	Objects  int       `json:"objects"`
 	Version  uint64    `json:"version"`
 	Heard    time.Time `json:"heard,omitzero"`
-	Lag      float64   `json:"lagSeconds"` // the greatest that a controller has measured
+	Lag      float64   `json:"lagSeconds"` // the maximum over all controllers
 	Measured bool      `json:"lagMeasured"`
 	Pending  int       `json:"pending"`
 	Handlers int       `json:"handlers"`
@@ -189,7 +189,7 @@ func (h *Handler) overview(r *http.Request) (page, error) {
 	return page{"overview", o}, nil
 }
 
-// partViews returns the parts of the manager, with what the probe for liveness says about them.
+// partViews returns the parts of the manager, with their results of the liveness probe.
 func (h *Handler) partViews(ps parts) []partView {
 	failing := make(map[string]string)
 	for _, c := range h.checks("healthz") {
@@ -278,7 +278,7 @@ func slotsOf(name string, s someSlots) slotsView {
 		Name: name, Owned: stats.Owned, Deadline: stats.Deadline, Acquired: stats.Acquired, Lost: stats.Lost,
 		Members: []leaderView{}, Slots: []slotView{},
 	}
-	numbers := make(map[string]int) // by incarnation, since several replicas may have one identity
+	numbers := make(map[string]int) // by incarnation, because several replicas may have the same identity
 	for i, m := range s.Members() {
 		v.Members = append(v.Members, *leaderOf(m))
 		numbers[m.Incarnation] = i + 1
@@ -313,7 +313,7 @@ func featureOf(f featuregate.Status) featureView {
 	return featureView{f.Name, f.Description, f.Stage.String(), f.Since, f.Enabled, f.Default, f.Set}
 }
 
-// eventsOf returns the newest events of all recorders that count, at most limit, the latest first.
+// eventsOf returns the newest events of all counting recorders, at most limit, the latest first.
 func (h *Handler) eventsOf(ps parts, counts func(events.Event) bool, limit int) []eventView {
 	var all []events.Event
 	each(ps, func(_ string, r aRecorder) {

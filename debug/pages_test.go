@@ -41,15 +41,15 @@ func TestEveryPageShowsWhatItsJSONHas(t *testing.T) {
 				"key.state": "in flight", "key.attempt": "1", "objects.0.kind": "Site", "objects.0.value.servers": "2",
 				"tree.0.self": "true", "tree.0.children.1.key": "lisbon/server-1", "events.0.reason": "Starting",
 			}},
-			{"key?queue=sites&key=sites/oslo", []string{"paused until somebody resumes it", "Resume"}, map[string]string{
+			{"key?queue=sites&key=sites/oslo", []string{"It will be reconciled after it is resumed", "Resume"}, map[string]string{
 				"key.state": "held", "key.heldBy": "pause", "key.paused": "true",
 			}},
 			{"key?queue=sites&key=sites/quito", []string{"It was given up"}, map[string]string{"key.state": "parked", "key.failures": "1"}},
-			{"key?queue=sites&key=sites/osaka", []string{"It failed once, and is tried again in 30 s"}, map[string]string{
+			{"key?queue=sites&key=sites/osaka", []string{"It failed once, and will be retried in 30 s"}, map[string]string{
 				"key.state": "delayed", "key.failures": "1",
 			}},
-			{"key?queue=sites&key=sites/accra", []string{"It asked to be reconciled again in 5 min 0 s"}, map[string]string{"key.state": "delayed"}},
-			{"key?queue=sites&key=sites/nobody", []string{"Nothing is to be done"}, map[string]string{"key.state": "idle", "objects.0": ""}},
+			{"key?queue=sites&key=sites/accra", []string{"It will be reconciled again in 5 min 0 s"}, map[string]string{"key.state": "delayed"}},
+			{"key?queue=sites&key=sites/nobody", []string{"Nothing to do"}, map[string]string{"key.state": "idle", "objects.0": ""}},
 			{"key?queue=checks&key=lisbon/server-0", []string{"Site", "sites/lisbon"}, map[string]string{
 				"tree.0.key": "sites/lisbon", "tree.0.children.0.self": "true", "tree.0.children.0.controls": "true",
 			}},

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// What the page shows, by the methods that it needs, since most types have parameters.
+// The parts that the page can show, as interfaces, because most of their types have parameters.
 type (
 	aController interface {
 		Stats() controller.Stats
@@ -55,14 +55,14 @@ func isKnown(p any) bool {
 	return false
 }
 
-// part is a part of the manager, a source of one, or a part that was added.
+// part is a part of the manager, a source of a part, or a part that was added.
 type part struct {
 	name    string
 	value   any
 	managed *manager.PartStats // nil if the manager does not run it
 }
 
-// parts are all parts at one moment.
+// parts is a snapshot of all parts.
 type parts struct {
 	stage string // of the manager
 	all   []part // each once
@@ -87,7 +87,7 @@ func (h *Handler) parts() parts {
 	return ps
 }
 
-// add adds p and its sources, unless they are there already.
+// add adds p and its sources, unless they are already there.
 func (ps *parts) add(p part) {
 	if slices.ContainsFunc(ps.all, func(other part) bool { return same(other.value, p.value) }) {
 		return
@@ -109,7 +109,7 @@ func each[P any](ps parts, f func(name string, p P)) {
 	}
 }
 
-// find returns the part of a name that is a P.
+// find returns the part with the given name that is a P.
 func find[P any](ps parts, name string) (found P, ok bool) {
 	each(ps, func(n string, p P) {
 		if n == name && !ok {
@@ -119,7 +119,7 @@ func find[P any](ps parts, name string) (found P, ok bool) {
 	return found, ok
 }
 
-// same reports whether a and b are one part.
+// same reports whether a and b are the same part.
 func same(a, b any) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

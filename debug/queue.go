@@ -60,12 +60,12 @@ const (
 	stateHeld       = "held"
 	stateDelayed    = "delayed"
 	stateParked     = "parked"
-	statePaused     = "paused"     // and not to be reconciled
+	statePaused     = "paused"     // and not due
 	stateRemembered = "remembered" // for failures
 	stateIdle       = "idle"
 )
 
-// states are the states in the order of a list. stateFailing is a filter beside them.
+// states are the states in the order of a list. stateFailing is an additional filter.
 func states() []string {
 	return []string{stateInFlight, stateReady, stateHeld, stateDelayed, stateParked, statePaused, stateRemembered}
 }
@@ -75,7 +75,7 @@ const (
 	filterFailing = "failing"
 )
 
-// keysPerPage is the number of keys on a page, and mostPages the largest number of one.
+// keysPerPage is the number of keys on a page, and mostPages is the maximum page number.
 const (
 	keysPerPage = 100
 	mostPages   = 1_000_000
@@ -109,7 +109,7 @@ type row struct {
 	rank  int
 }
 
-// compareRows orders rows by state, and within it: those that are due first, or have been in the state for longest.
+// compareRows orders rows by state, and within it: the earliest due, or the longest in the state, comes first.
 func compareRows(a, b row) int {
 	return cmp.Or(
 		cmp.Compare(a.rank, b.rank), a.HeldUntil.Compare(b.HeldUntil), a.Next.Compare(b.Next), a.Since.Compare(b.Since),
@@ -141,7 +141,7 @@ func (h *Handler) queue(r *http.Request) (page, error) {
 	return page{"queue", q}, nil
 }
 
-// list fills in the keys of a page. It keeps no more rows than it needs for the page, and the pages before it.
+// list fills in the keys of a page. It keeps no more rows than it needs for the page, and for the pages before it.
 func (h *Handler) list(in controller.Inspector, q *queuePage, number int) {
 	q.Counts = make(map[string]int, len(q.Filters))
 	for _, filter := range q.Filters {
@@ -185,7 +185,7 @@ func (h *Handler) list(in controller.Inspector, q *queuePage, number int) {
 	}
 }
 
-// viewOf returns what a page says about a key.
+// viewOf returns the view of a key.
 func viewOf(queue string, k controller.KeyInfo) keyView {
 	v := keyView{
 		Key: k.Key, Link: keyLink(queue, k.Key), State: stateOf(k), Since: k.Since, Dirty: k.Dirty, Attempt: k.Attempt,
@@ -211,7 +211,7 @@ func (q *queuePage) FilterLink(state string) string {
 	return queueLink(q.Queue.Name, state, q.Query, 0)
 }
 
-// PageLink returns the link to a page near this one, or nothing if there is no such page.
+// PageLink returns the link to a page near this one, or "" if there is no such page.
 func (q *queuePage) PageLink(delta int) string {
 	n := q.Page + delta
 	if n < 1 || n > q.Pages {
@@ -226,7 +226,7 @@ func (q *queuePage) JSONLink() string {
 }
 func (q *queuePage) ActLink() string { return "act?" + url.Values{"queue": {q.Queue.Name}}.Encode() }
 
-// Range says which keys are on the page.
+// Range returns the range of keys on the page, as text.
 func (q *queuePage) Range() string {
 	n := q.Counts[q.State]
 	if n == 0 {

@@ -27,7 +27,7 @@ type page struct {
 	view any
 }
 
-// header is what all pages have.
+// header is the common part of all pages.
 type header struct {
 	Now      time.Time `json:"now"`
 	Title    string    `json:"title"`
@@ -35,7 +35,7 @@ type header struct {
 	Problems []string  `json:"problems"`        // why the process is not ready
 	Actions  bool      `json:"actions"`
 	Token    string    `json:"token,omitempty"` // for actions
-	Here     string    `json:"-"`               // what the page is about
+	Here     string    `json:"-"`               // the subject of the page
 }
 
 func (h *Handler) header(ps parts, here string) header {
@@ -119,11 +119,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, make func(*http.
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	// The client has gone, if this fails.
+	// If this fails, the client is gone.
 	_, _ = w.Write(body)
 }
 
-// serveError answers with an error that no page could be made of.
+// serveError responds with an error instead of a page.
 func (h *Handler) serveError(w http.ResponseWriter, r *http.Request, err error) {
 	if e, ok := err.(*httpError); ok {
 		http.Error(w, e.text, e.status)
@@ -135,11 +135,11 @@ func (h *Handler) serveError(w http.ResponseWriter, r *http.Request, err error) 
 
 const (
 	updatePeriod = time.Second
-	streamLimit  = 30 * time.Second // after which the browser asks again: so a stream does not hold up the stop of a server for long
+	streamLimit  = 30 * time.Second // after which the browser reconnects, so that a stream does not delay the shutdown of a server for long
 	writeLimit   = 10 * time.Second
 )
 
-// stream sends the changing part of a page whenever it has changed. An update that takes long is made less often, so that a viewer
+// stream sends the changing part of a page whenever it has changed. If an update takes long, stream updates less often, so that a viewer
 // costs at most a tenth of a processor.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request, make func(*http.Request) (page, error)) {
 	to := http.NewResponseController(w)
@@ -164,7 +164,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, make func(*http
 		}
 		// Not every writer has deadlines.
 		_ = to.SetWriteDeadline(time.Now().Add(writeLimit))
-		message := ":\n\n" // tells whether the client is there
+		message := ":\n\n" // shows whether the client is still there
 		if !bytes.Equal(body, last) {
 			message = "data: " + strings.ReplaceAll(string(body), "\n", "\ndata: ") + "\n\n"
 		}
@@ -193,7 +193,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, make func(*http
 	}
 }
 
-// serveAsset serves a file that is the same for all.
+// serveAsset serves a file that is the same for all clients.
 func serveAsset(w http.ResponseWriter, r *http.Request, name string) {
 	w.Header().Set("Cache-Control", "no-cache")
 	http.ServeFileFS(w, r, assets, "assets/"+name)
@@ -217,7 +217,7 @@ func queueLink(name, state, query string, number int) string {
 // keyLink returns the link to the page of a key.
 func keyLink(queue, key string) string { return linkTo("queue", queue, key) }
 
-// sourceLink returns the link to the page of an object that no controller reconciles.
+// sourceLink returns the link to the page of an object without a controller.
 func sourceLink(source, key string) string { return linkTo("source", source, key) }
 
 func linkTo(what, name, key string) string {
@@ -230,7 +230,7 @@ func linkTo(what, name, key string) string {
 	return "key?" + form.Encode()
 }
 
-// visible returns text with everything that does not print, or that changes the direction, in the form of a Go string.
+// visible returns text in which everything that does not print, or that changes the direction, is escaped as in a Go string.
 func visible(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
 		return text
@@ -315,7 +315,7 @@ const (
 	lineHeight = 48.0
 )
 
-// lineOf draws points over the last minutes. Where samples are missing, it has a gap.
+// lineOf draws points over the last minutes. Missing samples leave a gap.
 func lineOf(points []pointView, now time.Time) line {
 	drawn := line{Max: 1}
 	for _, p := range points {

@@ -30,7 +30,7 @@ func (h *Handler) sample(ps parts) {
 	s := &h.samples
 	now := time.Now()
 	s.mu.Lock()
-	due := now.Sub(s.last) >= samplePeriod*9/10 // a ticker may be late once, and then early
+	due := now.Sub(s.last) >= samplePeriod*9/10 // a ticker may fire late once, and early the next time
 	if due {
 		s.last = now
 	}

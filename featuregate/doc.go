@@ -1,10 +1,10 @@
 // Package featuregate turns features of a program on and off while they mature.
 //
-// A program ships a feature before it trusts the feature, and keeps a switch for as long as somebody may need it. The switch
-// follows the life of the feature. Its stage decides the default, and who may change it:
+// A program ships a feature before it trusts the feature, and keeps a switch for as long as users may need it. The switch follows the life
+// of the feature. The stage of a feature decides the default, and who may change it:
 //
 //	stage         default            may be set    a setting
-//	[Alpha]       off                yes           is logged as a warning: the feature may change or go
+//	[Alpha]       off                yes           is logged as a warning: the feature may change or be removed
 //	[Beta]        on                 yes           is logged as a warning: the setting will lose its effect
 //	[GA]          on                 only to true  is logged as a warning: it has no effect
 //	[Deprecated]  off after Alpha,   yes           is logged as a warning: the feature will be removed
@@ -17,7 +17,7 @@
 //
 // # Usage
 //
-// Declare a type for the features of the program, and a constant for each. So the compiler finds a misspelled feature, and a
+// Declare a type for the features of the program, and a constant for each feature. The compiler then finds a misspelled feature, and a
 // feature of another set:
 //
 //	type Feature int
@@ -56,9 +56,9 @@
 //
 // # Guarantees
 //
-//  1. Every setting is checked as a whole. If one name or value in it is wrong, nothing of it takes effect.
+//  1. Every setting is checked as a whole. If one name or value in it is wrong, no part of it takes effect.
 //  2. A later setting of a feature replaces an earlier one. A setting of a feature wins over AllAlpha and AllBeta, in any order.
-//  3. After [Gates.Lock], only [Gates.Override] changes anything, for the duration of a test.
+//  3. After [Gates.Lock], only [Gates.Override] changes a feature, for the duration of a test.
 //  4. While a program emulates an older version, each feature has the stage that it had in that version. A feature that is newer
 //     than that version is off, and cannot be set. A feature that the program has removed stays removed.
 //  5. No state is global. Two Gates share nothing, so tests and embedded programs do not disturb each other.

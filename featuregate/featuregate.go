@@ -10,16 +10,16 @@ import (
 	"sync/atomic"
 )
 
-// Stage is how mature a feature is.
+// Stage is the maturity of a feature.
 type Stage int
 
 // The stages, in the order in which a feature passes through them. A feature may skip some.
 const (
-	Alpha      Stage = iota + 1 // off unless somebody turns it on
-	Beta                        // on unless somebody turns it off
+	Alpha      Stage = iota + 1 // off by default
+	Beta                        // on by default
 	GA                          // on; generally available
-	Deprecated                  // as before, but it will be removed
-	Removed                     // cannot be set anymore
+	Deprecated                  // as before, but will be removed
+	Removed                     // can no longer be set
 )
 
 // String returns the name of the stage, such as "Beta".
@@ -39,7 +39,7 @@ func (s Stage) String() string {
 	return fmt.Sprintf("Stage(%d)", int(s))
 }
 
-// Phase is a part of the life of a feature: from version Since of the program on, the feature is at the given stage.
+// Phase is a part of the life of a feature: it has the given stage from version Since of the program on.
 type Phase struct {
 	Since string // one to three numbers, such as "1.4"; "v" before them and "-rc.1" after them are ignored
 	Stage Stage
@@ -56,8 +56,8 @@ type Feature[F ~int] struct {
 	// History has the phases of the feature, oldest first. There must be one. Versions and stages only go up.
 	History []Phase
 
-	// Requires has the features that must be on whenever this one is. Wherever this feature is on by default, they must be on by
-	// default too. A removed feature requires nothing.
+	// Requires has the features that must be on whenever this one is. If this feature is on by default in a version, they must also be on
+	// by default in that version. A removed feature requires nothing.
 	Requires []F
 }
 
@@ -66,10 +66,10 @@ type Config[F ~int] struct {
 	// Version is the version of the program, in the form of Phase.Since. Defaults to the newest version in the histories.
 	Version string
 
-	// Features declares each feature at the index that is its constant.
+	// Features declares each feature at the index of its constant.
 	Features []Feature[F]
 
-	// Logger receives what Lock reports. Defaults to slog.Default().
+	// Logger receives the reports of Lock. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -80,18 +80,18 @@ type Gates[F ~int] struct {
 	features []Feature[F]
 	since    [][]version // of the phases in the History of each feature
 	logger   *slog.Logger
-	program  version // that removes features
+	program  version // of this program
 	on       []atomic.Bool
 
 	mu sync.Mutex
-	// mu guards the following, and writes to on. Invariant: on is what update makes of them.
-	version   version // that decides about stages: of the program, or emulated
+	// mu guards the following, and writes to on. Invariant: on is the result of update.
+	version   version // that decides the stages: the program's, or the emulated one
 	settings  map[string]bool
 	locked    bool
 	overrides []override[F]
 }
 
-// New returns the gates of a program, each at its default. The error names every declaration that is wrong.
+// New returns the gates of a program, each at its default. The error names every invalid declaration.
 func New[F ~int](cfg Config[F]) (*Gates[F], error) {
 	g := &Gates[F]{
 		logger: cmp.Or(cfg.Logger, slog.Default()),
@@ -119,7 +119,7 @@ func New[F ~int](cfg Config[F]) (*Gates[F], error) {
 	return g, nil
 }
 
-// check returns an error for each declaration that is wrong, and sets g.since.
+// check returns an error for each invalid declaration, and sets g.since.
 func (g *Gates[F]) check() error {
 	var errs []error
 	g.since = make([][]version, len(g.features))
@@ -202,7 +202,7 @@ func (g *Gates[F]) versions() []version {
 func (g *Gates[F]) phase(feature F, v version) (now, before Phase) {
 	for i, p := range g.features[feature].History {
 		since := g.since[feature][i]
-		removed := p.Stage == Removed && since.compare(g.program) <= 0 // whatever the program emulates
+		removed := p.Stage == Removed && since.compare(g.program) <= 0 // even if the program emulates an older version
 		if !removed && since.compare(v) > 0 {
 			continue
 		}
@@ -263,7 +263,7 @@ func (g *Gates[F]) missing(v version, on []bool) error {
 	return errors.Join(errs...)
 }
 
-// update turns features on and off. The caller holds mu, or nobody else has g.
+// update turns features on and off. The caller holds mu, or is the only user of g.
 func (g *Gates[F]) update() {
 	on := g.resolve(g.version, g.settings)
 	for _, o := range g.overrides {

@@ -14,7 +14,7 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// override is a value for the duration of a test.
+// override is the value of a feature for the duration of a test.
 type override[F ~int] struct {
 	feature F
 	test    string
@@ -23,9 +23,9 @@ type override[F ~int] struct {
 
 // Override turns a feature on or off until the test ends, even after Lock. A subtest may override a feature again. The test fails at
 // once in these cases:
-//
+//   - Another test is overriding the same feature. Tests that run in parallel need Gates of their own.
 //   - Another test overrides the same feature now. Tests that run in parallel need Gates of their own.
-//   - The feature cannot have this value in this version: it is always on, removed, or too new.
+//   - A feature would be on without another that it requires.
 //   - A feature would be on without one that it requires.
 func (g *Gates[F]) Override(t TB, feature F, enabled bool) {
 	t.Helper()

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// The names of settings that stand for all features of a stage.
+// The names that set all features of a stage.
 const (
 	allAlpha = "AllAlpha"
 	allBeta  = "AllBeta"
 )
 
-// allOf returns the name that stands for all features of a stage, or "".
+// allOf returns the name that sets all features of a stage, or "".
 func allOf(s Stage) string {
 	switch s {
 	case Alpha:
@@ -32,8 +32,8 @@ func allOf(s Stage) string {
 // Set reads settings in the form "CrashLoop=false,Shards=true". Values are those of strconv.ParseBool. Spaces around names and
 // values are ignored. It implements flag.Value, so a flag that appears twice adds to the settings.
 //
-// The error names what is wrong: a name that is unknown (with the name that the user may have meant), removed or too new, a value
-// that is not a bool, a name with two values, or a feature that is locked on. Nothing takes effect then.
+// The error names everything that is wrong: a name that is unknown (with the name that the user may have meant), removed, or too new, a
+// value that is not a bool, a name with two values, or a feature that is locked on. In that case, nothing takes effect.
 func (g *Gates[F]) Set(s string) error {
 	if err := g.setList(s); err != nil {
 		return fmt.Errorf("featuregate: %w", err)
@@ -86,7 +86,7 @@ func (g *Gates[F]) setList(s string) error {
 	return g.set(settings)
 }
 
-// set adds settings, or returns an error for each that is wrong.
+// set adds settings, or returns an error for each invalid one.
 func (g *Gates[F]) set(settings map[string]bool) error {
 	if len(settings) == 0 {
 		return nil
@@ -152,8 +152,8 @@ func (g *Gates[F]) unknown(name string) error {
 	return fmt.Errorf("unknown feature %q: did you mean %s?", name, nearest)
 }
 
-// Emulate makes the program behave as an older version of itself, as far as its features go: each has the stage that it had in that
-// version. Call it before Lock, usually with the value of a flag. Earlier settings must be allowed in that version too.
+// Emulate makes the features of the program behave as in an older version: each has the stage that it had in that version. Call it before
+// Lock, usually with the value of a flag. Earlier settings must be allowed in that version too.
 func (g *Gates[F]) Emulate(older string) error {
 	v, err := parseVersion(older)
 	if err != nil {
@@ -175,9 +175,9 @@ func (g *Gates[F]) Emulate(older string) error {
 	return nil
 }
 
-// Lock ends the time of settings: from now on, Emulate and every setting return errors. (An empty list is no setting.) Lock logs which features are on, and a
-// warning for each setting. If a feature is on without one that it requires, Lock returns an error that names both, and locks
-// nothing. A second call does nothing.
+// Lock ends the time of settings: after it, Emulate and every non-empty setting return errors. Lock logs which features are on, and a
+// warning for each setting. If a feature is on without another that it requires, Lock returns an error that names both, and locks nothing.
+// A second call does nothing.
 func (g *Gates[F]) Lock() error {
 	g.mu.Lock()
 	locked := g.locked
@@ -201,7 +201,7 @@ func (g *Gates[F]) Lock() error {
 	return nil
 }
 
-// warning says why a setting may surprise its author later.
+// warning returns why a setting may surprise its author later.
 func warning(s Status) string {
 	switch s.Stage {
 	case Alpha:

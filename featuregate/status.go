@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Status is what is known about a feature at a moment.
+// Status is a snapshot of a feature.
 type Status struct {
 	Name        string
 	Description string
@@ -17,7 +17,7 @@ type Status struct {
 	Since       string // the version from which the feature is at this stage
 	Enabled     bool
 	Default     bool // its value without a setting
-	Set         bool // somebody has set it, by its name or with all features of its stage
+	Set         bool // whether it was set, by its name or with all features of its stage
 }
 
 // All yields the status of each feature of this version, by name. Features that are removed or newer are left out.

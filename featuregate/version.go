@@ -36,7 +36,7 @@ func (v version) compare(w version) int {
 	return cmp.Or(cmp.Compare(v[0], w[0]), cmp.Compare(v[1], w[1]), cmp.Compare(v[2], w[2]))
 }
 
-// String returns the version without a patch that is zero.
+// String returns the version without a zero patch.
 func (v version) String() string {
 	if v[2] == 0 {
 		return fmt.Sprintf("%d.%d", v[0], v[1])

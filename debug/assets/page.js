@@ -3,7 +3,7 @@
 (() => {
   const live = document.getElementById("live");
   const feed = document.getElementById("feed");
-  // As the server has written it: URLSearchParams would change a key whose bytes are no text, and so follow another one.
+  // Exactly as the server has written it: URLSearchParams would change a key whose bytes are not text, and follow another key.
   const events = location.search + (location.search ? "&" : "?") + "format=events";
   let source = null;
   let waiting = null;
@@ -13,7 +13,7 @@
     feed.className = "feed " + state;
     feed.hidden = false;
   };
-  // The page stays as it is while somebody selects text in it, or works with a form or a link in it.
+  // The page does not change while text in it is selected, or while a form or a link in it has the focus.
   const busy = () => {
     const selected = document.getSelection();
     return (selected && !selected.isCollapsed && live.contains(selected.anchorNode)) ||
@@ -42,8 +42,8 @@
       else say("connecting", "warn");
     };
   };
-  // A tab that nobody sees has no stream: it would cost the program something, and keep other tabs from loading, since a browser opens
-  // six connections to a server.
+  // A hidden tab has no stream: a stream would cost the program something, and could keep other tabs from loading, because a browser
+  // opens only six connections to a server.
   const follow = () => {
     if (document.visibilityState === "visible") {
       if (source === null) listen();

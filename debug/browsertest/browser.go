@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// ErrNotInstalled says that there is no Chromium.
+// ErrNotInstalled means that Chromium is not installed.
 var ErrNotInstalled = errors.New("browsertest: none of chromium, chromium-browser, google-chrome is in the path")
 
-// errGone says that the browser has ended.
+// errGone means that the browser has ended.
 var errGone = errors.New("it has ended")
 
-// patience is how long a browser may take to end in order. Then it is killed.
+// patience is how long a browser may take to exit cleanly. Then it is killed.
 const patience = 5 * time.Second
 
 // Browser is a running browser. Use Start to make one. All methods are safe for concurrent use.
@@ -28,7 +28,7 @@ type Browser struct {
 	profile string
 	to      *os.File
 	read    sync.WaitGroup
-	gone    chan struct{} // closed when the pipe from the browser is
+	gone    chan struct{} // closed with the pipe from the browser
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -37,7 +37,7 @@ type Browser struct {
 	tabs    map[string]*Tab       // by session
 }
 
-// answer is what the browser answers to a call, or an event.
+// answer is the reply of the browser to a call, or an event.
 type answer struct {
 	ID     int             `json:"id"`
 	Result json.RawMessage `json:"result"`
@@ -51,7 +51,7 @@ type answer struct {
 	} `json:"params"`
 }
 
-// callError is an error of the browser, and not of the way to it.
+// callError is an error of the browser, not of the connection to it.
 type callError struct {
 	Message string `json:"message"`
 }
@@ -86,14 +86,14 @@ func (b *Browser) start(path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = theirIn.Close() }() // the browser has its own
+	defer func() { _ = theirIn.Close() }() // the browser has its own copy
 	from, theirOut, err := os.Pipe()
 	if err != nil {
 		return errors.Join(err, to.Close())
 	}
 	defer func() { _ = theirOut.Close() }()
 	b.to = to
-	// Without a sandbox, which root may not use: the only pages are those of the test.
+	// No sandbox, because root may not use it. The only pages are those of the test.
 	b.process = exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--user-data-dir="+b.profile,
 		"--remote-debugging-pipe")
@@ -134,7 +134,7 @@ func (b *Browser) listen(from *os.File) {
 		if loaded || tab != nil && a.Event == "Runtime.executionContextCreated" {
 			select {
 			case tab.changed <- struct{}{}:
-			default: // it has been told, and has not looked yet
+			default: // it was notified already
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func (b *Browser) listen(from *os.File) {
 func (b *Browser) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_ = b.call(ctx, "", "Browser.close", nil, nil) // it may have ended
+	_ = b.call(ctx, "", "Browser.close", nil, nil) // it may have exited
 	select {
 	case <-b.gone:
 	case <-ctx.Done():
@@ -188,7 +188,7 @@ func (b *Browser) call(ctx context.Context, session, method string, params, resu
 	return nil
 }
 
-// send sends a call. A message is smaller than what a pipe takes at once, so no other one comes into it.
+// send sends a call. A message is smaller than the atomic write of a pipe, so no other message interleaves with it.
 func (b *Browser) send(id int, session, method string, params any) error {
 	message, err := json.Marshal(struct {
 		ID      int    `json:"id"`

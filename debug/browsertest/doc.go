@@ -1,15 +1,15 @@
-// Package browsertest shows the live page in a headless Chromium: the tests do, and the command screenshots, which takes the pictures
+// Package browsertest opens the live page in a headless Chromium, for its tests and for the command screenshots, which takes the pictures
 // of the documentation. It speaks the DevTools protocol over a pipe.
 //
 //	go test ./debug/browsertest                                           # every page, in light, dark, and on a phone
 //	go run -trimpath ./debug/browsertest/screenshots -dir docs/screenshots   # the pictures
 //
-// It is a module of its own, so that the tests of the library need no browser. It is for tests only. Without Chromium, a test is
-// skipped, but not where the variable CI is set.
+// It is a separate module, so that the tests of the library need no browser. It is for tests only. Without Chromium, a test is skipped,
+// unless the environment variable CI is set.
 //
 // # Guarantees
 //
 //  1. When [Browser.Close] returns, the process of the browser has ended, and its profile is deleted.
 //  2. Every call ends with its context.
-//  3. [Tab.Load], [Tab.Follow], and [Tab.Until] ask about the page that is there, also while another page takes its place.
+//  3. [Tab.Load], [Tab.Follow], and [Tab.Until] work on the current page, even while another page replaces it.
 package browsertest

@@ -18,7 +18,7 @@ type Tab struct {
 	loaded  string        // the document that was loaded last; guarded by the lock of browser
 }
 
-// Look is how a page looks.
+// Look is the appearance of a page.
 type Look struct {
 	Width, Height int
 	Dark          bool
@@ -50,8 +50,8 @@ func (b *Browser) Open(ctx context.Context, look Look) (*Tab, error) {
 		params map[string]any
 	}{
 		{"Page.enable", nil},
-		{"Page.setLifecycleEventsEnabled", map[string]any{"enabled": true}}, // tells what is loaded
-		{"Runtime.enable", nil}, // tells of new documents
+		{"Page.setLifecycleEventsEnabled", map[string]any{"enabled": true}}, // reports what is loaded
+		{"Runtime.enable", nil}, // reports new documents
 		{"Emulation.setScriptExecutionDisabled", map[string]any{"value": look.NoScript}},
 		{"Emulation.setEmulatedMedia", map[string]any{"features": features}},
 		{"Emulation.setDeviceMetricsOverride", map[string]any{
@@ -73,7 +73,7 @@ func (t *Tab) Close(ctx context.Context) error {
 	return t.browser.call(ctx, "", "Target.closeTarget", map[string]any{"targetId": t.target}, nil)
 }
 
-// Load loads a page, and returns when all of it is there.
+// Load loads a page, and returns when it has loaded completely.
 func (t *Tab) Load(ctx context.Context, url string) error {
 	var to struct{ LoaderID, ErrorText string }
 	err := t.browser.call(ctx, t.session, "Page.navigate", map[string]any{"url": url}, &to)
@@ -89,7 +89,7 @@ func (t *Tab) Load(ctx context.Context, url string) error {
 	return nil
 }
 
-// Follow evaluates an expression that makes the tab load another page, such as a click, and returns when all of that page is there.
+// Follow evaluates an expression that makes the tab load another page, such as a click, and returns when that page has loaded completely.
 func (t *Tab) Follow(ctx context.Context, expression string) error {
 	t.browser.mu.Lock()
 	before := t.loaded
@@ -130,8 +130,8 @@ func (t *Tab) untilChanged(ctx context.Context) error {
 	}
 }
 
-// Until waits until a condition, an expression of JavaScript, is true in the page. It looks whenever the document changes, and again
-// when another document has taken its place.
+// Until waits until a condition, a JavaScript expression, is true in the page. It checks whenever the document changes, and again after
+// another document has replaced it.
 func (t *Tab) Until(ctx context.Context, condition string) error {
 	for {
 		err := t.Eval(ctx, `new Promise(done => {
@@ -173,7 +173,7 @@ func isNavigation(err error) bool {
 func (t *Tab) Eval(ctx context.Context, expression string, value any) error {
 	var evaluated struct {
 		Result struct{ Value json.RawMessage }
-		// It is set if the expression throws.
+		// Set if the expression throws.
 		ExceptionDetails *struct {
 			Text      string
 			Exception struct{ Description string }

@@ -8,13 +8,13 @@ import (
 // Key is the key under which a context has an [*Attempt].
 type Key struct{}
 
-// ID says on what an attempt works. It is comparable.
+// ID identifies the object of an attempt. It is comparable.
 type ID struct{ Controller, Key any }
 
 // Attempt is one attempt to work on something. It is safe for concurrent use.
 type Attempt struct {
 	ID    ID
-	Notes sync.Map // what others note of this attempt, each under a key of its own
+	Notes sync.Map // notes about this attempt, each under a key of its own
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -28,7 +28,7 @@ func From(ctx context.Context) *Attempt {
 	return a
 }
 
-// OnEnd has f called when the attempt has ended.
+// OnEnd registers f to be called when the attempt has ended.
 func (a *Attempt) OnEnd(f func()) {
 	a.mu.Lock()
 	ended := a.ended
@@ -41,7 +41,7 @@ func (a *Attempt) OnEnd(f func()) {
 	}
 }
 
-// End says that the attempt has ended.
+// End marks the attempt as ended.
 func (a *Attempt) End() {
 	a.mu.Lock()
 	ends := a.ends

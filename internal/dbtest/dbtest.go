@@ -24,7 +24,7 @@ func Apps(t testing.TB, db backend.Backend) store.Store[App] {
 	return must[store.Store[App]](t)(store.Open(db, "App", store.Config[App]{}))
 }
 
-// Put writes a record of the kind app, whatever is there.
+// Put writes a record of the kind app unconditionally.
 func Put(ctx context.Context, db backend.Backend, key, value string, fences ...backend.Fence) (backend.Record, error) {
 	return db.Transact(ctx, "app", key, fences, func(backend.Record) (*backend.Record, error) {
 		return &backend.Record{Meta: []byte("{}"), Value: []byte(value)}, nil
@@ -38,7 +38,7 @@ func Leases(t testing.TB, db backend.Backend) leaderelect.LeaseStore {
 	return must[*storelease.Store](t)(storelease.New(records, storelease.Config{Unfenced: true}))
 }
 
-// HistoryIsTrimmed checks that an empty database that keeps a number of changes forgets what is older, and nothing else. rows
+// HistoryIsTrimmed checks that an empty database that keeps a number of changes removes older ones, and nothing else. rows
 // returns how many objects and changes it holds.
 func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func() int) {
 	t.Helper()
@@ -84,7 +84,7 @@ func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func()
 	}
 }
 
-// Drain reads the changes after a version, as a watch does that comes back after a pause, until it has seen n of them.
+// Drain reads n changes after a version, like a watch that resumes after a pause.
 func Drain[T any](b testing.TB, source informer.ListWatcher[T], after informer.Version, n int) {
 	b.Helper()
 	for e, err := range source.Watch(b.Context(), after) {

@@ -1,6 +1,6 @@
-// Package dbtest has what the tests of the databases behind package store have in common, beside the suites.
+// Package dbtest has the common parts of the tests of the databases behind package store, apart from the suites.
 //
 // # Guarantees
 //
-//  1. What it returns and checks goes through the public methods of a backend alone.
+//  1. It uses only the public methods of a backend.
 package dbtest

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Hostile returns strings that break what treats them as anything but data.
+// Hostile returns strings that break code that treats them as anything but data.
 func Hostile() []string {
 	return []string{
 		"'", "''", `"`, "`", `\`, `\'`, "'; DROP TABLE setpoint; --", `"; DROP TABLE setpoint; --`, "$1", "$$", "?", ":a", "%", "%%", "a%", "_",
@@ -20,9 +20,9 @@ func Hostile() []string {
 	}
 }
 
-// HostileStrings checks that an empty database takes any bytes as a kind, a key, a lease, a label and a value, and as the prefix of
-// a query. Each comes back as it was given, or is refused with an error, and everything else stays as it is. The engine refuses
-// some of these strings before they reach a backend.
+// HostileStrings checks that an empty database accepts any bytes as a kind, a key, a lease, a label, a value, and the prefix of a query.
+// Each must be returned unchanged, or be refused with an error, and everything else must stay unchanged. The engine refuses some of these
+// strings before they reach a backend.
 func HostileStrings(t testing.TB, db backend.Backend) {
 	t.Helper()
 	ctx := t.Context()

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// heapLimit is by how much the heap of a client may grow while it reads.
+// heapLimit is the maximum growth of the heap of a client while it reads.
 const heapLimit = 64 << 20
 
 // Heap measures the heap of the process while something is read.
@@ -28,7 +28,7 @@ func NewHeap(t testing.TB) *Heap {
 	return &Heap{t: t, begin: time.Now(), before: m.HeapAlloc, most: m.HeapAlloc}
 }
 
-// Look is called for each thing that was read. It measures now and then.
+// Look is called for each item that was read. It measures at intervals.
 func (h *Heap) Look() {
 	if h.looks++; h.looks%500 == 0 {
 		var m runtime.MemStats
@@ -47,8 +47,8 @@ func (h *Heap) End(what string) {
 	}
 }
 
-// ReadsInBoundedMemory lists the objects of the kind app, makes changes by a call of change, and watches those. It checks how
-// many there are, and how much memory that takes.
+// ReadsInBoundedMemory lists the objects of the kind app, calls change once, and watches the changes. It checks the numbers of objects and
+// changes, and the memory.
 func ReadsInBoundedMemory(t testing.TB, db backend.Backend, objects, changes int, change func()) {
 	t.Helper()
 	var at informer.Version

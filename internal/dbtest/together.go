@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// WriteTogether makes writes by several writers, each to its own key, and checks that each has a version of its own, and that the
-// last one of each key is there.
+// WriteTogether makes writes by several writers, each to its own key. It checks that each write has a version of its own, and that the last
+// one of each key is stored.
 func WriteTogether(t testing.TB, db backend.Backend, writers, writes int) {
 	t.Helper()
 	written := make([][]informer.Version, writers)

@@ -8,44 +8,44 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// quiet is for how long a watch tells nothing before a bookmark is due. The loop looks at least as often, so the bookmark
-// comes before BookmarkInterval is over.
+// quiet is the maximum time that a watch reports nothing before a bookmark is due. The loop reads at least as often, so the bookmark comes
+// within BookmarkInterval.
 const quiet = backend.BookmarkInterval / 2
 
-// settle is how long the loop waits before it looks again after a read that returned [Settle].
+// settle is how long the loop waits before it reads again after a read that returned [Settle].
 const settle = 5 * time.Millisecond
 
-// Then says how a loop goes on after a read.
+// Then is the next action of a loop after a read.
 type Then int
 
 const (
-	Wait   Then = iota // until it is woken, or it is time to look
-	Settle             // like Wait, but changes are on their way of which nobody may wake the loop: see guarantee 4
-	Again              // the read has stopped before the last change that is there: read on at once
+	Wait   Then = iota // until it is woken, or a poll is due
+	Settle             // like Wait, but changes are about to commit, perhaps without a wake-up: see guarantee 4
+	Again              // the read has stopped before the last change: read on at once
 )
 
 // Loop is a watch of a database whose events are of type E. All fields but Changed are required.
 type Loop[E any] struct {
-	// Poll is how often the loop looks without being woken. It looks more often if Poll is too long for bookmarks.
+	// Poll is how often the loop reads without being woken. It reads more often if Poll is too long for bookmarks.
 	Poll time.Duration
 
 	// Signal wakes the loop.
 	Signal *Signal
 
-	// Read tells the changes after a version, in order, each with the version after which a watch goes on from it. It returns
-	// the version up to which it has told all, and how the loop goes on. It returns soon when tell has returned false, and its
-	// results are ignored.
+	// Read reports the changes after a version, in order, each with the version after which a watch resumes from it. It returns the version
+	// up to which it has reported all changes, and the next action of the loop. If tell returns false, Read returns soon, and its results
+	// are ignored.
 	Read func(ctx context.Context, after informer.Version, tell func(informer.Version, E) bool) (upTo informer.Version, then Then, err error)
 
-	// Changed says at a poll whether there is anything to read after a version, if that is cheaper than Read.
+	// Changed reports, at a poll, whether there is anything to read after a version, if that is cheaper than Read.
 	Changed func(ctx context.Context, after informer.Version) (bool, error)
 
-	// Bookmark returns the event that says that everything up to a version was told.
+	// Bookmark returns the event that says that everything up to a version was reported.
 	Bookmark func(informer.Version) E
 }
 
-// Run tells what happens after a version, until yield returns false. Then it returns nil. It returns an error of Read or
-// Changed as it is, and the cause of ctx when that has ended.
+// Run reports the changes after a version until yield returns false. Then it returns nil. It returns an error of Read or Changed unchanged,
+// and the cause of ctx when ctx has ended.
 func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) bool) error {
 	at, told, last := after, after, time.Now()
 	left := false
@@ -57,7 +57,7 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 	tick := time.NewTicker(min(l.Poll, quiet))
 	defer tick.Stop()
 	wasWoken := true        // before the read
-	var pause time.Duration // before the loop looks again by itself; 0 leaves that to the ticks
+	var pause time.Duration // before the loop reads again by itself; 0 leaves that to the ticks
 	for {
 		woken := l.Signal.Next()
 		next, then, err := l.Read(ctx, at, tell)
@@ -82,7 +82,7 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 		default:
 			pause = min(2*pause, quiet)
 		}
-		var again <-chan time.Time // never, if the ticks come sooner
+		var again <-chan time.Time // nil if the ticks come sooner
 		if pause > 0 && pause < min(l.Poll, quiet) {
 			again = time.After(pause)
 		}

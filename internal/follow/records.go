@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Records returns the [Loop] of a database that keeps records. It tells the changes that concern q. A call of changes returns the next
+// Records returns the [Loop] of a database that keeps records. It reports the changes that match q. A call of changes returns the next
 // changes after a version, in order, at most batch of them, and the version up to which there are no others.
 func Records(
 	poll time.Duration, signal *Signal, q backend.Query, batch int,

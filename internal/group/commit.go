@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// Commit runs requests in turns. S is what a turn needs, such as a connection. Set all fields before the first call of Do. All methods
+// Commit runs requests in turns. S is the resource of a turn, such as a connection. Set all fields before the first call of Do. All methods
 // are safe for concurrent use.
 type Commit[S, R any] struct {
-	// Limit is how many requests a turn takes at most.
+	// Limit is the maximum number of requests in a turn.
 	Limit int
 
-	// Patience is how long a turn holds up the next one.
+	// Patience is the maximum time that a turn delays the next one.
 	Patience time.Duration
 
-	// Begin prepares a turn, under the context of the request that has waited for longest. If it fails, that request fails.
+	// Begin prepares a turn, under the context of the longest waiting request. If it fails, that request fails.
 	Begin func(ctx context.Context) (S, error)
 
-	// Run runs the requests of a turn, and releases what Begin has returned.
+	// Run runs the requests of a turn, and releases the result of Begin.
 	Run func(ctx context.Context, with S, requests []R)
 
 	mu sync.Mutex
 	// mu guards the following.
-	waiting []*call[R] // not the one that begins a turn
-	busy    bool       // whether a turn is under way, or begins
+	waiting []*call[R] // without the call that begins a turn
+	busy    bool       // whether a turn runs or begins
 }
 
 // call is a call of Do.
 type call[R any] struct {
 	request R
-	turn    chan *turn // receives the turn that runs the request, or nil if the call is to begin one; has room for one
+	turn    chan *turn // receives the turn that runs the request, or nil if the call must begin one; capacity 1
 }
 
-// turn is what the calls whose requests are run together share.
+// turn is shared by the calls whose requests run together.
 type turn struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the requests have been run
 	left   int           // calls that have not returned; guarded by Commit.mu
 }
 
-// Do returns when a turn has run the request, with nil, or with the error of Begin or the cause of ctx. The request must not share
-// memory with the caller if ctx may end: see the third guarantee.
+// Do returns nil when a turn has run the request. Otherwise it returns the error of Begin, or the cause of ctx. If ctx may end, the request
+// must not share memory with the caller: see the third guarantee.
 func (g *Commit[S, R]) Do(ctx context.Context, request R) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -102,7 +102,7 @@ func (g *Commit[S, R]) leave(c *call[R]) bool {
 func (g *Commit[S, R]) begin(ctx context.Context, c *call[R]) (*turn, error) {
 	begun := false
 	defer func() {
-		if !begun { // also if Begin panics
+		if !begun { // even if Begin panics
 			g.next()
 		}
 	}()
@@ -128,7 +128,7 @@ func (g *Commit[S, R]) begin(ctx context.Context, c *call[R]) (*turn, error) {
 	g.mu.Unlock()
 	next := sync.OnceFunc(g.next)
 	late := time.AfterFunc(g.Patience, next)
-	go func() { // runs the requests while their callers may leave; the last of the callers waits for it
+	go func() { // runs the requests while their callers may return; the last caller waits for it
 		defer cancel()
 		g.Run(under, with, requests)
 		close(t.ended)
@@ -138,7 +138,7 @@ func (g *Commit[S, R]) begin(ctx context.Context, c *call[R]) (*turn, error) {
 	return t, nil
 }
 
-// next makes the call that has waited for longest begin a turn.
+// next makes the longest waiting call begin a turn.
 func (g *Commit[S, R]) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

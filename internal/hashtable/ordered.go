@@ -90,7 +90,7 @@ func (o *Ordered[K, V]) probe(key K, hash uint32) (at int, slot uint32) {
 	}
 }
 
-// place returns the place in the ring of the node that comes so many after the first, holes included.
+// place returns the place in the ring of the node at the given distance from the first, holes included.
 func (o *Ordered[K, V]) place(after int) int {
 	at := o.head + after
 	if at >= len(o.nodes) {
@@ -115,7 +115,7 @@ func (o *Ordered[K, V]) Last() *Node[K, V] {
 	return &o.nodes[o.place(o.used-1)]
 }
 
-// All iterates over the nodes, in order. No node may be added or removed meanwhile.
+// All iterates over the nodes, in order. No node may be added or removed during the iteration.
 func (o *Ordered[K, V]) All() iter.Seq[*Node[K, V]] {
 	return func(yield func(*Node[K, V]) bool) {
 		for i := range o.used {
@@ -174,8 +174,8 @@ func (o *Ordered[K, V]) Remove(e *Node[K, V]) {
 	}
 }
 
-// Reserve makes room for so many more nodes. When it closes holes, it makes room for a third more nodes than needed, so that
-// the next resize is not soon.
+// Reserve makes room for the given number of additional nodes. When it closes holes, it makes room for a third more nodes than needed, so
+// that the next resize is not soon.
 func (o *Ordered[K, V]) Reserve(more int) {
 	if o.used+more <= len(o.nodes) {
 		return

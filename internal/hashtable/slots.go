@@ -44,7 +44,7 @@ func (s *Slots) Len() int { return s.n }
 // Size returns the number of slots.
 func (s *Slots) Size() int { return len(s.slots) }
 
-// Next searches for a hash. It returns the next number with this hash, and the slot after it, where the search goes on. It
+// Next searches for a hash. It returns the next number with this hash, and the slot after it, where the search continues. It
 // returns 0 and an empty slot if there is no further number. A search begins at the hash itself. The table must have slots:
 //
 //	for number, at := s.Next(hash, hash); number != 0; number, at = s.Next(hash, at) { ... }
@@ -110,7 +110,7 @@ func (s *Slots) Resize(size int) {
 	*s = to
 }
 
-// All iterates over the hashes and numbers, in no particular order. The table must not change meanwhile.
+// All iterates over the hashes and numbers, in no particular order. The table must not change during the iteration.
 func (s *Slots) All() iter.Seq2[uint32, uint32] {
 	return func(yield func(hash, number uint32) bool) {
 		for _, slot := range s.slots {

@@ -1,8 +1,7 @@
-// Package looptest has what the tests of loops have in common: it runs a loop, writes down what happens, and finds goroutines
-// that are left.
+// Package looptest has the common parts of the tests of loops: it runs a loop, records events, and finds goroutines that are left.
 //
 // # Guarantees
 //
 //  1. A loop that was started has ended when its test is over.
-//  2. [Stacks] has the goroutines of the caller's bubble, and of no other test.
+//  2. [Stacks] has only the goroutines of the caller's bubble.
 package looptest

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Log has what happened, in order. The zero value is empty. Its methods may be called concurrently.
+// Log is a list of events, in order. The zero value is empty. Its methods may be called concurrently.
 type Log[E any] struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -36,7 +36,7 @@ func (l *Log[E]) All() []E {
 	return slices.Clone(l.entries)
 }
 
-// Take returns what was added since the last Take.
+// Take returns the entries since the last Take.
 func (l *Log[E]) Take() []E {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *Log[E]) Take() []E {
 	return taken
 }
 
-// Text is what was written to it. The zero value is empty. Its methods may be called concurrently.
+// Text collects the text that is written to it. The zero value is empty. Its methods may be called concurrently.
 type Text struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -59,7 +59,7 @@ func (x *Text) Write(p []byte) (int, error) {
 	return x.text.Write(p)
 }
 
-// String returns what was written.
+// String returns the text.
 func (x *Text) String() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,7 +12,7 @@ type Running struct {
 	err    error // written before done is closed
 }
 
-// Start calls run in a goroutine. The test stops it when it is over, if it has not done so before.
+// Start calls run in a goroutine. The loop is stopped at the end of the test, if it was not stopped before.
 func Start(t testing.TB, run func(context.Context) error) *Running {
 	t.Helper()
 	return StartIn(t.Context(), t, run)

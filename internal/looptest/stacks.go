@@ -34,7 +34,7 @@ func Stacks(t testing.TB) (stacks []string) {
 	return stacks
 }
 
-// NoGoroutines fails the test if a goroutine of one of the packages, such as "controller", is left in its bubble, beside the
+// NoGoroutines fails the test if a goroutine of one of the packages, such as "controller", is left in its bubble, except the
 // caller.
 func NoGoroutines(t testing.TB, packages ...string) {
 	t.Helper()

@@ -2,10 +2,10 @@
 //
 //	go run ./internal/pictures docs/pictures
 //
-// A test compares the files in docs/pictures with what the program draws.
+// A test compares the files in docs/pictures with the output of the program.
 //
 // # Guarantees
 //
 //  1. A picture is the same, byte for byte, each time.
-//  2. It follows the light or dark theme of the reader, and loads nothing from elsewhere.
+//  2. It follows the light or dark theme of the reader, and loads no other file.
 package main

@@ -18,17 +18,17 @@ import (
 	"time"
 )
 
-// wallClock replaces the function of the vDSO by which a process reads its clocks. A Go program reads them there, so libfaketime,
-// which replaces functions of the C library, has no effect on it. The replacement asks the kernel, and adds a number of seconds to
-// the wall clock; clocks that only measure are left alone:
+// wallClock replaces the function of the vDSO with which a process reads its clocks. Go programs read clocks there, so libfaketime, which
+// replaces functions of the C library, has no effect on them. The replacement asks the kernel, and adds a number of seconds to the wall
+// clock. It leaves other clocks alone:
 //
 //	mov eax, 228 (clock_gettime); syscall; test edi, edi (CLOCK_REALTIME); jne end; mov rcx, [rip+6]; add [rsi], rcx; end: ret
 var wallClock = []byte{
 	0xb8, 228, 0, 0, 0, 0x0f, 0x05, 0x85, 0xff, 0x75, 10, 0x48, 0x8b, 0x0d, 6, 0, 0, 0, 0x48, 0x01, 0x0e, 0xc3, 0, 0,
 }
 
-// OwnClock makes the process of a command have a wall clock that [Server.SetClock] changes. If that is not possible on this
-// architecture, the test is skipped.
+// OwnClock gives the process of a command a wall clock that [Server.SetClock] changes. If that is not possible on this architecture, the
+// test is skipped.
 func OwnClock(t testing.TB, c *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -43,17 +43,17 @@ func OwnClock(t testing.TB, c *exec.Cmd) *exec.Cmd {
 	return c
 }
 
-// SetClock makes the wall clock of the server wrong by some seconds from now on, also after a restart. The command of the server
-// must be an [OwnClock].
+// SetClock makes the wall clock of the server wrong by some seconds from now on, even after a restart. The command of the server must be an
+// [OwnClock].
 func (s *Server) SetClock(wrong time.Duration) {
 	s.t.Helper()
 	s.wrong = wrong
 	must(s.t, s.writeClock())
 }
 
-// startStopped starts a command of OwnClock, gives it its clock, and lets it go on.
+// startStopped starts a command of OwnClock, gives it its clock, and resumes it.
 func (s *Server) startStopped(c *exec.Cmd) (err error) {
-	runtime.LockOSThread() // a process is traced by a thread
+	runtime.LockOSThread() // a process is traced by one thread
 	defer runtime.UnlockOSThread()
 	if err := c.Start(); err != nil {
 		return err
@@ -97,7 +97,7 @@ func clockOffset() (int64, error) {
 		return 0, err
 	}
 	defer func() { _ = mem.Close() }()
-	image := make([]byte, 64<<10) // more than it has
+	image := make([]byte, 64<<10) // larger than the vDSO
 	n, err := io.NewSectionReader(mem, base, int64(len(image))).Read(image)
 	if n == 0 {
 		return 0, err

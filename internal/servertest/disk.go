@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Disk is a file system of its own that can be full.
+// Disk is a separate file system that can be full.
 type Disk struct {
 	Dir string // where it is mounted
 
@@ -19,7 +19,7 @@ type Disk struct {
 	ballast string
 }
 
-// NewDisk mounts an empty file system of some bytes, until the test ends. If this process may not mount one, the test is skipped.
+// NewDisk mounts an empty file system of the given size until the test ends. If this process may not mount one, the test is skipped.
 func NewDisk(t testing.TB, bytes int) *Disk {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "servertest-disk")
@@ -46,7 +46,7 @@ func (d *Disk) Fill() {
 	must(d.t, f.Close())
 }
 
-// Free gives the space back.
+// Free releases the space.
 func (d *Disk) Free() {
 	d.t.Helper()
 	must(d.t, os.Remove(d.ballast))

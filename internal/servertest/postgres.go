@@ -14,16 +14,16 @@ import (
 	"testing"
 )
 
-// Cluster says how a Postgres server runs. The zero value is ready for use.
+// Cluster configures a Postgres server. The zero value is ready for use.
 type Cluster struct {
 	Settings []string // parameters, each as "fsync=off"
 	Env      []string // of the process, besides those of this one
 	Dir      string   // where it keeps its files; defaults to a temporary directory, in memory if there is room
-	Disk     bool     // makes that directory one of os.TempDir, for benchmarks that flush a disk
+	Disk     bool     // puts that directory in os.TempDir, for benchmarks that flush a disk
 }
 
-// Postgres starts a Postgres server on an empty cluster. The user is postgres, who needs no password. Each of settings is
-// a parameter, as "fsync=off".
+// Postgres starts a Postgres server on an empty cluster. The user is postgres, without a password. Each of settings is a parameter, such as
+// "fsync=off".
 func Postgres(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return Cluster{Settings: settings}.Start(t)
@@ -44,7 +44,7 @@ func (c Cluster) Start(t testing.TB) *Server {
 	return postgresOn(t, data, attr, c)
 }
 
-// emptyCluster returns the directory of an empty cluster. It takes seconds to make, so it stays for the tests to come.
+// emptyCluster returns the directory of an empty cluster. Making it takes seconds, so it is kept for later tests.
 func emptyCluster(t testing.TB) string {
 	t.Helper()
 	initdb := Program(t, "initdb", "postgresql")
@@ -59,7 +59,7 @@ func emptyCluster(t testing.TB) string {
 	data := filepath.Join(dir, "data")
 	runAs(t, attr, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
 		"--wal-segsize=1") // megabytes; the default would be most of the copy
-	if err := os.Rename(data, path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrExist) { // another was faster
+	if err := os.Rename(data, path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrExist) { // another process was faster
 		t.Fatal(err)
 	}
 	return path
@@ -78,7 +78,7 @@ func PostgresStandby(t testing.TB, primary string, settings ...string) *Server {
 	return postgresOn(t, data, attr, Cluster{Settings: settings})
 }
 
-// PromotePostgres makes a standby a primary, and returns when it takes writes.
+// PromotePostgres makes a standby a primary, and returns when it accepts writes.
 func PromotePostgres(t testing.TB, standby *Server) {
 	t.Helper()
 	runAs(t, standby.attr, Program(t, "pg_ctl", "postgresql"), "promote", "-w", "-D", standby.data)

@@ -19,7 +19,7 @@ type Proxy struct {
 	// mu guards the following.
 	links    map[*link]bool
 	open     chan struct{} // closed while everything flows
-	delay    time.Duration // of everything that is sent, either way
+	delay    time.Duration // of all data, in both directions
 	cutReply bool          // the next request
 	closed   bool
 	server   string // the address of the server
@@ -29,7 +29,7 @@ type Proxy struct {
 type link struct {
 	client, server net.Conn // server is nil until it is connected
 	victim         bool     // the next reply is cut
-	hung           bool     // nothing arrives any more, and neither side is told
+	hung           bool     // no data arrives any more, and neither side learns of it
 }
 
 // NewProxy returns a network to a server. It is closed when the test is over.
@@ -59,14 +59,14 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Slow delays everything, either way, until Heal.
+// Slow delays all data, in both directions, until Heal.
 func (p *Proxy) Slow(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Heal ends everything that is wrong.
+// Heal ends all faults.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *Proxy) Heal() {
 	}
 }
 
-// Redirect makes connections from now on go to another server. Those that are open stay.
+// Redirect makes connections from now on go to another server. Open connections stay.
 func (p *Proxy) Redirect(server string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Hang makes all connections half-open: each side believes in it, and nothing arrives. New connections work.
+// Hang makes all connections half-open: both sides consider them open, and no data arrives. New connections work.
 func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// CutNextReply closes the connection of the next request when its reply comes.
+// CutNextReply closes the connection of the next request when its reply arrives.
 func (p *Proxy) CutNextReply() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +159,7 @@ func (p *Proxy) serve(l *link) {
 	l.server = server
 	p.mu.Unlock()
 	var back sync.WaitGroup
-	// The way back. It ends when either side does, or, of a connection that is half-open, when the client does.
+	// The reverse direction. It ends when either side does or, for a half-open connection, when the client does.
 	back.Go(func() {
 		p.copy(l, l.client, server, func() bool { return !l.victim })
 		if p.mu.Lock(); !l.hung {
@@ -177,7 +177,7 @@ func (p *Proxy) serve(l *link) {
 	back.Wait()
 }
 
-// pass returns when something may pass. It returns how long that takes.
+// pass waits until data may pass, and returns its delay.
 func (p *Proxy) pass() time.Duration {
 	p.mu.Lock()
 	open, delay := p.open, p.delay
@@ -186,14 +186,14 @@ func (p *Proxy) pass() time.Duration {
 	return delay
 }
 
-// copy copies until one side ends, or until passes, which is called under the lock, says no.
+// copy copies until one side ends, or until passes, which is called under the lock, returns false.
 func (p *Proxy) copy(l *link, dst io.Writer, src io.Reader, passes func() bool) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buffer)
 		if n > 0 {
 			time.Sleep(p.pass())
-			p.pass() // it may have been stalled meanwhile
+			p.pass() // it may have been stalled in the meantime
 			p.mu.Lock()
 			hung := l.hung
 			ok := hung || passes()

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// patience limits the time that a server has to become ready.
+// patience limits how long a server may take to become ready.
 const patience = 30 * time.Second
 
 // Server is the process of a server. Its methods are for the goroutine of the test.
@@ -30,10 +30,10 @@ type Server struct {
 	exited  chan struct{} // closed when running has ended
 	log     string        // a file
 	wrong   time.Duration // the wall clock, of a command of OwnClock
-	clockAt int64         // where the process has the number of seconds
+	clockAt int64         // the address of the number of seconds in the process
 
 	data string               // the directory of a Postgres cluster
-	attr *syscall.SysProcAttr // of the programs that work on it
+	attr *syscall.SysProcAttr // of the programs that work on that directory
 }
 
 // Addr returns the address at which the server listens, as 127.0.0.1:5432. A restart keeps it.
@@ -74,8 +74,8 @@ func missing(t testing.TB, name, install string) {
 	t.Skip(why)
 }
 
-// FreeAddr returns an address of this host at which nobody listens. Its port is not one that the system gives to outgoing
-// connections and to listeners without a port: those would take it before the server does, or while it is down.
+// FreeAddr returns an address of this host at which no process listens. Its port is not one that the system assigns to outgoing connections
+// and to listeners without a port, which could take it before the server does, or while the server is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
@@ -98,8 +98,8 @@ func Start(t testing.TB, addr string, command func() *exec.Cmd, ready func() err
 	return s
 }
 
-// DaemonDir returns an empty directory that belongs to a user who is not root, because Postgres refuses to be, and what a
-// process needs to run as that user and to end with the test.
+// DaemonDir returns an empty directory that belongs to a user other than root, because Postgres refuses to run as root. It also returns the
+// attributes that a process needs to run as that user and to end with the test.
 func DaemonDir(t testing.TB) (string, *syscall.SysProcAttr) {
 	t.Helper()
 	return daemonDirIn(t, fastDir())
@@ -128,7 +128,7 @@ func daemonDirIn(t testing.TB, parent string) (string, *syscall.SysProcAttr) {
 	return dir, attr
 }
 
-// fastDir returns the directory for temporary files: one in memory, if that has room for many servers, since no test cuts the power.
+// fastDir returns the directory for temporary files: one in memory, if that has room for many servers, because no test cuts the power.
 func fastDir() string {
 	const memory, room = "/dev/shm", 4 << 30
 	var fs syscall.Statfs_t
@@ -190,7 +190,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop stops the server in order, by SIGINT, and waits until it has ended.
+// Stop stops the server gracefully, by SIGINT, and waits until it has ended.
 func (s *Server) Stop() {
 	if s.running != nil {
 		_ = s.running.Process.Signal(syscall.SIGINT)

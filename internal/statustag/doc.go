@@ -1,5 +1,5 @@
-// Package statustag finds the fields that the tag `store:"status"` marks. Package store needs them to write each part of a value
-// alone, and package owner to compare what was asked for.
+// Package statustag finds the fields with the tag `store:"status"`. Package store needs them to write the status and the rest of a value
+// separately, and package owner needs them to compare only the rest.
 //
 // # Guarantees
 //

@@ -30,8 +30,8 @@ func Of(t reflect.Type) (Fields, error) {
 	return fields, nil
 }
 
-// find appends the tagged fields of t, a struct that is found below path at the given index, and of the structs that t embeds.
-// It finds the types that it has looked at behind embedded pointers in seen.
+// find appends the tagged fields of t, a struct at the given index below path, and of the structs that t embeds. seen has the types that it
+// has visited behind embedded pointers.
 func (s *Fields) find(t reflect.Type, path string, index []int, seen map[reflect.Type]bool) error {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -63,8 +63,8 @@ func (s *Fields) find(t reflect.Type, path string, index []int, seen map[reflect
 	return nil
 }
 
-// hasStatusTag reports whether a tag says `store:"status"`. It is an error if it says anything else to the store, or would say
-// so if it were well-formed.
+// hasStatusTag reports whether a tag says `store:"status"`. It returns an error if the tag says anything else to the store, or would if it
+// were well-formed.
 func hasStatusTag(tag reflect.StructTag) (bool, error) {
 	switch value, ok := tag.Lookup("store"); {
 	case ok && value == "status":
@@ -77,7 +77,8 @@ func hasStatusTag(tag reflect.StructTag) (bool, error) {
 	return false, nil
 }
 
-// Set gives the value that to points to the status of the one that from points to. The two share what the fields refer to.
+// Set copies the status of the value that from points to into the value that to points to. Both then share everything that the fields refer
+// to.
 func (s Fields) Set(to, from reflect.Value) {
 	to, from = to.Elem(), from.Elem()
 	for _, at := range s {

@@ -7,8 +7,8 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// History writes and deletes records of a kind, whose keys begin with "filler", until b has forgotten all other changes of it. Kept
-// is the number of changes that b keeps.
+// History writes and deletes records of a kind, whose keys begin with "filler", until b has dropped all other changes of the kind. kept is
+// the number of changes that b keeps.
 func History(b backend.Backend, kind string, kept int) error {
 	for i := range kept/2 + 1 {
 		for _, deleted := range []bool{false, true} {

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Away is a backend whose watches can be away for a while, as those of a process that is suspended. Give it to Begin.
+// Away is a backend whose watches can be away for a while, like those of a suspended process. Pass it to Begin.
 type Away struct {
 	backend.Backend
 
@@ -24,7 +24,7 @@ type Away struct {
 	expired int
 }
 
-// NewAway returns db, whose watches are there.
+// NewAway returns a backend on db, with working watches.
 func NewAway(db backend.Backend) *Away {
 	a := &Away{Backend: db, back: make(chan struct{})}
 	a.present, a.leave = context.WithCancelCause(context.Background())
@@ -50,8 +50,8 @@ func (a *Away) Return() {
 	close(a.back)
 }
 
-// Miss has all watches away while f runs, again and again until one has missed changes that are forgotten. The first time may not
-// do: if an informer lists while its watch is away, its next watch begins in the present.
+// Miss takes all watches away while f runs. It repeats that until a watch has missed changes that are no longer kept. The first time may
+// not be enough: if an informer lists while its watch is away, its next watch begins at the current version.
 func (a *Away) Miss(t testing.TB, f func()) {
 	t.Helper()
 	expired := a.Expired()
@@ -68,7 +68,7 @@ func (a *Away) Miss(t testing.TB, f func()) {
 	}
 }
 
-// Expired returns how many watches have ended because their changes were forgotten.
+// Expired returns how many watches have ended because their changes were no longer kept.
 func (a *Away) Expired() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,19 +1,19 @@
-// Package writers proves that a backend of package store keeps its promises while things go wrong: processes write through it,
-// a test breaks something again and again, and at the end everything that the processes have been told has to be true.
+// Package writers checks that a backend of package store keeps its promises under faults: processes write through it while a test
+// repeatedly breaks something, and at the end all acknowledgments that the processes have received must be true.
 //
-// A test binary becomes a writer process by [Main], which its TestMain calls. [Begin] starts two of them, with two writers
-// each, and an informer in the process of the test. [World.Check] ends them, and compares.
+// [Main], called by a TestMain, turns a test binary into a writer process. [Begin] starts two of them, with two writers each, and an
+// informer in the process of the test. [World.Check] ends them, and compares.
 //
 // # Guarantees
 //
-// After World.Check has found nothing:
+// If World.Check finds nothing:
 //
-//  1. Every write that was acknowledged, of any process, is in the history, at the version of the acknowledgment.
-//  2. A write that a process has repeated, because its outcome was unknown, was applied once.
-//  3. A counter that all writers raise has lost no raise.
-//  4. The cache of the informer equals what is stored.
-//  5. A handler was told of every deletion, once.
+//  1. Every acknowledged write, of any process, is in the history, at the version of the acknowledgment.
+//  2. A write that a process repeated because its outcome was unknown was applied once.
+//  3. A counter that all writers increment has lost no increment.
+//  4. The cache of the informer equals the stored objects.
+//  5. A handler received every deletion once.
 //
-// If the backend forgets changes, so that watches expire, the last states are what can be compared: each is that of the last
-// acknowledged write, and the handler believes in the objects that are there and in no other. [NewAway] makes watches miss changes.
+// If the backend drops changes, so that watches expire, only the last states can be compared: each is that of the last acknowledged write,
+// and the handler knows exactly the objects that exist. [NewAway] makes watches miss changes.
 package writers

@@ -21,14 +21,14 @@ type App struct{ Image string }
 const Kind = "App"
 
 const (
-	envTarget = "SETPOINT_WRITERS_TARGET" // what open gets
+	envTarget = "SETPOINT_WRITERS_TARGET" // the argument of open
 	envName   = "SETPOINT_WRITERS_NAME"   // of the process
 )
 
-// shared is the key of the counter that all writers raise.
+// shared is the key of the counter that all writers increment.
 const shared = "shared"
 
-// Main makes this process a writer process, and does not return, if its environment says so. open opens the backend.
+// Main makes this process a writer process, and does not return, if its environment asks for it. open opens the backend.
 func Main(open func(ctx context.Context, target string) (backend.Backend, error)) {
 	target := os.Getenv(envTarget)
 	if target == "" {
@@ -44,7 +44,7 @@ func Main(open func(ctx context.Context, target string) (backend.Backend, error)
 // write writes with two goroutines until the standard input ends. It prints each write after the store has accepted it.
 func write(target, name string, open func(ctx context.Context, target string) (backend.Backend, error)) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { // ends when the parent closes the pipe, at the latest when it has died
+	go func() { // ends when the parent closes the pipe, at the latest when the parent has died
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
@@ -79,14 +79,14 @@ type writer struct {
 	name  string
 }
 
-// kept is how many of its objects a writer keeps.
+// kept is the number of objects that a writer keeps.
 const kept = 3
 
-// attempt limits one attempt of a call. A stalled network must not stall the writer for good.
+// attempt limits one attempt of a call. A stalled network must not stall the writer forever.
 const attempt = 2 * time.Second
 
-// persist calls f until it succeeds, or returns an error that says that the store has refused. A round that has begun ends,
-// so the process that wants to end waits for it.
+// persist calls f until it succeeds, or until the store refuses the write. A round that has begun is completed, and the process waits for
+// that before it ends.
 func persist(f func(ctx context.Context) error) error {
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
@@ -114,7 +114,7 @@ func (w *writer) do(what string, write func(ctx context.Context) (store.Object[A
 	return o, err
 }
 
-// round creates an object, updates it, deletes an older one, and raises the counter that all writers share.
+// round creates an object, updates it, deletes an older one, and increments the counter that all writers share.
 func (w *writer) round(n int) error {
 	key := func(n int) string { return fmt.Sprint("key/", w.name, "/", n) }
 	o, err := w.do("put", func(ctx context.Context) (store.Object[App], error) {
@@ -139,7 +139,7 @@ func (w *writer) round(n int) error {
 	return w.raise(n)
 }
 
-// raise raises the counter.
+// raise increments the counter.
 func (w *writer) raise(n int) error {
 	request := fmt.Sprint(w.name, "/", n)
 	for {

@@ -24,7 +24,7 @@ import (
 // patience limits how long the processes may take to write anything, and to end.
 const patience = time.Minute
 
-// World is a backend, two processes that write to it, and an informer of this process that follows.
+// World is a backend, two processes that write to it, and an informer in this process.
 type World struct {
 	t        testing.TB
 	target   string
@@ -33,7 +33,7 @@ type World struct {
 	informer *store.Informer[App]
 	handler  *informer.Registration
 	deleted  map[string]int  // by key; of the goroutine of the handler, until the informer has stopped
-	live     map[string]bool // as the handler was told; of the same goroutine
+	live     map[string]bool // as reported to the handler; of the same goroutine
 	stop     func()
 	done     chan error
 	started  int
@@ -58,7 +58,7 @@ type Process struct {
 	read  chan struct{} // closed at the end of its output
 }
 
-// Begin starts the world on an empty backend, db, that remembers all changes of the test. Each process opens the backend
+// Begin starts the world on an empty backend, db, that keeps all changes of the test. Each process opens the backend
 // with target.
 func Begin(t testing.TB, db backend.Backend, target string) *World {
 	t.Helper()
@@ -148,8 +148,7 @@ func (w *World) AwaitWrites(n int) {
 	}
 }
 
-// Repeat makes a fault happen a number of times, each at any moment after 20 more writes, and waits for 20 writes after the
-// last one.
+// Repeat makes a fault happen a number of times, each after 20 more writes, and waits for 20 writes after the last one.
 func (w *World) Repeat(times int, fault func()) {
 	w.t.Helper()
 	for range times {
@@ -176,9 +175,9 @@ func (w *World) KillWriter() {
 // Check ends the processes and compares their acknowledged writes with the backend. history is a backend that has just been
 // opened. It returns the number of changes in the history.
 //
-// If the backend has forgotten changes, history is nil. Then Check compares with the last state alone, and a handler need not
-// have been told of objects that have come and gone while the informer was away. No process may have been killed. Nor need it
-// if the backend is an [Away] and a watch has expired.
+// If the backend has dropped changes, history is nil. Then Check compares only the last states, and the handler need not have received
+// objects that came and went while the informer was away. No process may have been killed. Nor need it if the backend is an [Away] and a
+// watch has expired.
 func (w *World) Check(history backend.Backend) (changes int) {
 	w.t.Helper()
 	for _, p := range []*Process{w.steady, w.victim} {
@@ -250,7 +249,7 @@ func (w *World) compareCache(stored []store.Object[App]) {
 	}
 }
 
-// compareLast compares what is stored with what the processes were told.
+// compareLast compares the stored objects with the acknowledgments.
 func (w *World) compareLast(stored []store.Object[App]) {
 	w.t.Helper()
 	last := map[string]acknowledged{}
@@ -286,7 +285,7 @@ type life struct {
 	deletions int
 }
 
-// compareHistory reads the history up to a version, and compares it with what the processes were told.
+// compareHistory reads the history up to a version, and compares it with the acknowledgments.
 func (w *World) compareHistory(ctx context.Context, db backend.Backend, upTo informer.Version) map[string]*life {
 	w.t.Helper()
 	lives := map[string]*life{}

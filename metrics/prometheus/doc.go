@@ -1,6 +1,5 @@
-// Package prometheus exports the numbers of a setpoint program to Prometheus: those of every controller, queue, informer,
-// elector, slot, event recorder, and store that a manager runs. It is a module of its own, because it needs
-// github.com/prometheus/client_golang.
+// Package prometheus exports the metrics of a setpoint program to Prometheus: those of every controller, queue, informer, elector, slot,
+// event recorder, and store that a manager runs. It is a separate module, because it needs github.com/prometheus/client_golang.
 //
 // # Usage
 //
@@ -10,13 +9,13 @@
 //	_, err := setpointprom.New(reg, m) // m is the *manager.Manager
 //	http.Handle("/metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 //
-// Nothing has to be set in the Config of any part. Parts that the manager gets later are found too, and the numbers of a part are
-// those since it was made. [Metrics.Add] is for parts that the manager does not run, such as a queue without a controller.
+// No Config of any part needs to change. Parts that are added to the manager later are found too, and the metrics of a part count from its
+// creation. [Metrics.Add] is for parts that the manager does not run, such as a queue without a controller.
 //
 // # Metrics
 //
-// The first group has the names, types, labels, and buckets of client-go's workqueue and leader election, and of
-// controller-runtime. So their dashboards and alerts work. The others begin with setpoint_.
+// The first group has the names, types, labels, and buckets of client-go's workqueue and leader election, and of controller-runtime, so
+// their dashboards and alerts work. The other names begin with setpoint_.
 //
 //	metric                                               type       labels           says
 //	------                                               ----       ------           ----
@@ -75,15 +74,15 @@
 //	setpoint_manager_parts                               gauge      kind,state       parts and sources
 //	setpoint_manager_part_restarts_total                 counter    kind,part        restarts after failures
 //
-// docs/metrics.md in the repository says what the results and other labels are, and when a series is missing.
+// docs/metrics.md in the repository lists the values of the labels, and says when a series is missing.
 //
 // # Guarantees
 //
-//  1. No label has the key of an object. All labels are names that the program gives to parts, or one of a few words.
-//  2. A part is found from the scrape after it was added to the manager until it has ended after its removal. Its totals include
-//     what it did before.
-//  3. A part that several managers or parts share counts once in a registry. Series of different parts with the same labels are
-//     merged, and never an error.
+//  1. No label contains the key of an object. All labels are names that the program gives to parts, or one of a few words.
+//  2. A part is exported from the first scrape after it was added to the manager until it has ended after its removal. Its totals
+//     include everything since its creation.
+//  3. A part that several managers or parts share counts once in a registry. Series of different parts with the same labels are merged,
+//     which is not an error.
 //  4. A scrape holds the lock of a queue for a time that does not depend on the number of keys. With groups, it takes the lock
 //     several times.
 //  5. A counter decreases only when a part of its name is removed.

@@ -124,12 +124,12 @@ func (fs *families) gauge(name, help string, labels ...string) *family {
 	return fs.add(prometheus.GaugeValue, sum, name, help, labels)
 }
 
-// largest is a gauge that is the largest of those of several parts with the same name.
+// largest adds a gauge whose series of several parts with the same name merge to the largest value.
 func (fs *families) largest(name, help string, labels ...string) *family {
 	return fs.add(prometheus.GaugeValue, func(a, b float64) float64 { return max(a, b) }, name, help, labels)
 }
 
-// smallest is a gauge that is the smallest of those of several parts with the same name.
+// smallest adds a gauge whose series of several parts with the same name merge to the smallest value.
 func (fs *families) smallest(name, help string, labels ...string) *family {
 	return fs.add(prometheus.GaugeValue, func(a, b float64) float64 { return min(a, b) }, name, help, labels)
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/setpoint-go/setpoint/manager"
 )
 
-// ErrExists says that a manager or a part is in the registry already.
+// ErrExists means that a manager or a part is already in the registry.
 var ErrExists = errors.New("prometheus: it is registered already")
 
-// errGone says that a collector was unregistered before it could be joined.
+// errGone means that a collector was unregistered before it could be joined.
 var errGone = errors.New("prometheus: the collector was unregistered")
 
-// Metrics exports the numbers of a [manager.Manager] and its parts, and of parts that were added. Use New to make one.
+// Metrics exports the metrics of a [manager.Manager] and its parts, and of parts that were added. Use New to make one.
 //
 // All methods are safe for concurrent use.
 type Metrics struct {
@@ -31,7 +31,7 @@ type Metrics struct {
 	added []part
 }
 
-// part is something that has numbers.
+// part is a part with metrics.
 type part struct {
 	name  string
 	value any
@@ -40,11 +40,11 @@ type part struct {
 // New registers the metrics of m, and of all parts that it has at the time of a scrape. The table in the package documentation
 // lists them.
 //
-// Several managers may share a registry. If two parts have the same name, their series are merged: counters and most gauges are
-// added up. To keep them apart, pass [prometheus.WrapRegistererWith] with a label for each manager.
+// Several managers may share a registry. If two parts have the same name, their series are merged: counters and most gauges are added. To
+// keep them apart, pass [prometheus.WrapRegistererWith] with a label for each manager.
 //
-// A nil m has no parts: see [Metrics.Add]. New returns an error that wraps [ErrExists] if m is in reg already, and the error of
-// reg if that has a metric of one of these names. It panics if reg is nil.
+// A nil m has no parts: see [Metrics.Add]. New returns an error that wraps [ErrExists] if m is already in reg, and the error of reg if reg
+// already has a metric with one of these names. It panics if reg is nil.
 func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
 	if reg == nil {
 		panic("prometheus: New called with a nil registerer")
@@ -65,7 +65,7 @@ func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
 		}
 		switch {
 		case errors.Is(err, errGone):
-			continue // it was the last one that was unregistered, so the next try registers c
+			continue // its last member has left, so the next attempt registers c
 		case err != nil:
 			return nil, fmt.Errorf("prometheus: new: %w", err)
 		}
@@ -105,12 +105,12 @@ func (x *Metrics) parts() []part {
 	return slices.Clone(x.added)
 }
 
-// same reports whether a and b are one part.
+// same reports whether a and b are the same part.
 func same(a, b any) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// collector collects for all Metrics of a registry, because a registry takes a name once.
+// collector collects for all Metrics of a registry, because a registry accepts a name only once.
 type collector struct {
 	families *families
 
@@ -122,7 +122,7 @@ type collector struct {
 
 func newCollector() *collector { return &collector{families: newFamilies()} }
 
-// join adds x. It returns ErrExists if the manager of x is there already.
+// join adds x. It returns ErrExists if the manager of x is already there.
 func (c *collector) join(x *Metrics) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// The parts that have numbers, by the method that returns them, since most of their types have parameters.
+// The parts with metrics, as interfaces, because most of their types have parameters.
 type (
 	queueStats interface {
 		Stats() workqueue.Stats
@@ -45,7 +45,7 @@ type (
 	}
 )
 
-// known reports whether p has numbers.
+// known reports whether p has metrics.
 func known(p any) bool {
 	switch p.(type) {
 	case queueStats, controllerStats, informerStats, electorStats, slotsStats, recorderStats, storeStats, featureGates:
@@ -59,7 +59,7 @@ type scrape struct {
 	*families
 
 	series map[string]*series // by the name of the family and the values of the labels
-	seen   []any              // parts whose numbers are in it, so that none counts twice
+	seen   []any              // parts that are included, so that none counts twice
 }
 
 type series struct {
@@ -81,7 +81,7 @@ func newScrape(fs *families) *scrape {
 func (s *scrape) at(f *family, labels []string) (at *series, fresh bool) {
 	labels = slices.Clone(labels)
 	for i, label := range labels {
-		labels[i] = strings.ToValidUTF8(label, "\uFFFD") // a registry refuses the whole scrape otherwise
+		labels[i] = strings.ToValidUTF8(label, "\uFFFD") // otherwise a registry refuses the whole scrape
 	}
 	key := fmt.Sprintf("%s%q", f.name, labels)
 	at, ok := s.series[key]
@@ -102,7 +102,7 @@ func (s *scrape) set(f *family, v float64, labels ...string) {
 	}
 }
 
-// count is set for a number.
+// count is set for a count.
 func count[N int | uint64](s *scrape, f *family, n N, labels ...string) {
 	s.set(f, float64(n), labels...)
 }
@@ -178,7 +178,7 @@ func (s *scrape) managed(m manager.Stats) {
 	}
 }
 
-// part adds a part, unless it is there already.
+// part adds a part, unless it is already included.
 func (s *scrape) part(name string, p any) {
 	if slices.ContainsFunc(s.seen, func(other any) bool { return same(other, p) }) {
 		return

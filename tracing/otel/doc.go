@@ -1,5 +1,5 @@
-// Package otel traces the reconciles of a setpoint program with OpenTelemetry: a span per reconcile, in the trace of the request or
-// the write that caused it. It is a module of its own, because it needs go.opentelemetry.io/otel.
+// Package otel traces the reconciles of a setpoint program with OpenTelemetry: a span per reconcile, in the trace of the request or the
+// write that caused it. It is a separate module, because it needs go.opentelemetry.io/otel.
 //
 // # Usage
 //
@@ -17,15 +17,15 @@
 //
 // # Spans
 //
-// A span has the name "reconcile" and that of the controller, and the kind consumer. Adds of a key are merged, so a reconcile
-// may have several causes. Its span
+// The name of a span is "reconcile" and the name of the controller, and its kind is consumer. Adds of a key are merged, so a reconcile may
+// have several causes. Its span
 //
 //   - is a child of the oldest cause, so a write and its reconcile are one trace;
-//   - has a link to each cause, also to its parent. Of more than eight causes, the oldest and the seven newest are kept.
+//   - has a link to each cause, including its parent. If there are more than eight causes, the oldest and the seven newest are kept.
 //
-// The causes of a reconcile that fails, or has to be repeated for another reason, are also those of the next one. A reconcile without a
-// cause, such as one of a resync, begins a trace. So does one at the end of a chain of 16: a reconcile that a write of a reconcile
-// has caused, and so on. Otherwise, a controller that reacts to its own writes would make a trace that never ends.
+// If a reconcile fails, or must be repeated for another reason, its causes are also causes of the next one. A reconcile without a cause,
+// such as one of a resync, begins a trace. So does a reconcile at the end of a chain of 16, in which each reconcile was caused by a write
+// of the previous one. Otherwise, a controller that reacts to its own writes would make an endless trace.
 //
 //	attribute               says
 //	---------               ----
@@ -46,18 +46,18 @@
 //	setpoint.retry          setpoint.delay, in seconds               the key is reconciled again after a backoff or a delay of the error
 //	setpoint.requeue        setpoint.delay                           the reconcile asks for RequeueAfter
 //
-// Names of attributes are those of the semantic conventions of OpenTelemetry, where there are any. They have none for reconciles.
+// Attributes have the names of OpenTelemetry's semantic conventions, where those exist. There are none for reconciles.
 //
 // # Guarantees
 //
-//  1. Each span ends, also after a panic, a runtime.Goexit, and a timeout.
-//  2. The context of the reconcile function has the span, so what the function calls is below it. So has the context of Config.GaveUp.
+//  1. Each span ends, even after a panic, a runtime.Goexit, or a timeout.
+//  2. The context of the reconcile function has the span, so spans of its calls are below it. So has the context of Config.GaveUp.
 //  3. A trace context that cannot be parsed or is not sampled is ignored.
 //  4. Tracing changes no outcome and fails no write.
 //
 // # Costs
 //
-// Config.Fraction decides before the SDK does any work, and a reconcile that it leaves out costs little: about 80 ns of CPU. A sampler of the
-// SDK that drops a span decides after the SDK has made its identifiers, which takes longer. A controller without the hook and a
-// store without Config.Trace pay nothing.
+// Config.Fraction decides before the SDK does any work, and a reconcile that it leaves out costs about 80 ns of CPU. A sampler of the SDK
+// that drops a span decides after the SDK has made its identifiers, which takes longer. A controller without the hook and a store without
+// Config.Trace pay nothing.
 package otel

@@ -15,7 +15,7 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/setpoint-go/setpoint/tracing/otel"
 
-// maxChain is the number of reconciles of which each is caused by the one before, and all are one trace.
+// maxChain is the maximum number of reconciles in one trace, each caused by the previous one.
 const maxChain = 16
 
 // chainKey is the key in a tracestate under which such a trace counts its reconciles.
@@ -50,7 +50,7 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	if !(c.Fraction <= 1) { // a NaN too
+	if !(c.Fraction <= 1) { // also true for NaN
 		return fmt.Errorf("Config.Fraction is %v, must be at most 1", c.Fraction)
 	}
 	return nil
@@ -60,7 +60,7 @@ func (c Config) validate() error {
 type Tracing struct {
 	cfg     Config
 	tracer  trace.Tracer
-	dropped trace.Span // that of all reconciles that Fraction leaves out
+	dropped trace.Span // the span of all reconciles that Fraction leaves out
 }
 
 // New returns a Tracing. It returns an error if a field of cfg is out of bounds.
@@ -79,9 +79,8 @@ func New(cfg Config) (*Tracing, error) {
 	return t, nil
 }
 
-// Context returns the trace context of ctx in the form of W3C, for store.Config.Trace and controller.AddOptions.Trace: the text of
-// the header traceparent and, if there is one, a space and the text of the header tracestate. It returns an empty text if ctx has no
-// span, or one that is not sampled.
+// Context returns the trace context of ctx in W3C form, for store.Config.Trace and controller.AddOptions.Trace: the header traceparent and,
+// if there is one, a space and the header tracestate. It returns "" if ctx has no span, or one that is not sampled.
 func (t *Tracing) Context(ctx context.Context) string {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() || !span.IsSampled() {
@@ -122,7 +121,7 @@ func (h *headers) Set(key, value string) {
 // Keys implements [propagation.TextMapCarrier].
 func (h *headers) Keys() []string { return []string{"traceparent", "tracestate"} }
 
-// parse returns the span contexts of causes that are sampled, each as a link.
+// parse returns the sampled span contexts of causes, each as a link.
 func parse(causes []string) []trace.Link {
 	var links []trace.Link
 	for _, cause := range causes {
@@ -136,9 +135,9 @@ func parse(causes []string) []trace.Link {
 	return links
 }
 
-// follow returns the span context of the parent of a reconcile that parent has caused. It returns false if the chain is too long.
+// follow returns the span context under which a reconcile caused by parent begins. It returns false if the chain is too long.
 func follow(parent trace.SpanContext) (trace.SpanContext, bool) {
-	n, _ := strconv.Atoi(parent.TraceState().Get(chainKey)) // 0 if it is missing, or somebody else's
+	n, _ := strconv.Atoi(parent.TraceState().Get(chainKey)) // 0 if it is missing, or has another meaning
 	if n >= maxChain {
 		return parent, false
 	}

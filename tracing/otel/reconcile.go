@@ -74,7 +74,7 @@ func attributes(info controller.Info) []attribute.KeyValue {
 	return list
 }
 
-// end ends the span of a reconcile with what has become of it.
+// end ends the span of a reconcile with its outcome.
 func end(span trace.Span, outcome controller.Outcome, err error, retry time.Duration) {
 	defer span.End()
 	span.SetAttributes(attribute.String("setpoint.outcome", strings.ToLower(outcome.String())))
@@ -105,7 +105,7 @@ func delay(d time.Duration) attribute.KeyValue {
 	return attribute.Float64("setpoint.delay", d.Seconds())
 }
 
-// describe returns the kind of err, in one of few words, and the stack of a panic. The innermost type says more than those
+// describe returns the kind of err, as one of a few words, and the stack of a panic. The innermost type says more than those
 // that wrap it.
 func describe(outcome controller.Outcome, err error) (kind, stack string) {
 	if p := (*wait.PanicError)(nil); errors.As(err, &p) {

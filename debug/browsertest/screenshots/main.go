@@ -1,4 +1,4 @@
-// Command screenshots takes the pictures of the page that stand in the documentation. It needs Chromium.
+// Command screenshots takes the pictures of the page for the documentation. It needs Chromium.
 //
 //	go run -trimpath ./debug/browsertest/screenshots -dir docs/screenshots
 package main
@@ -21,7 +21,7 @@ import (
 
 func main() {
 	dir := flag.String("dir", "docs/screenshots", "where to write the pictures")
-	wait := flag.Duration("wait", 150*time.Second, "how long the program has run when the pictures are taken")
+	wait := flag.Duration("wait", 150*time.Second, "how long the program runs before the pictures are taken")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), *wait+2*time.Minute)
 	defer cancel()
@@ -40,7 +40,7 @@ func run(ctx context.Context, dir string, wait time.Duration) error {
 	ended := make(chan error, 1)
 	// It ends with ctx, and the last line waits for it.
 	go func() { ended <- s.Manager.Run(ctx) }()
-	defer func() { cancel(); <-ended }() // the reconcile that hangs makes an error
+	defer func() { cancel(); <-ended }() // the hanging reconcile causes an error
 	server := httptest.NewServer(s.Page)
 	defer server.Close()
 	defer http.DefaultClient.CloseIdleConnections()
@@ -81,7 +81,7 @@ func take(ctx context.Context, b *browsertest.Browser, url string, look browsert
 	if err := tab.Load(ctx, url); err != nil {
 		return err
 	}
-	// Until the page says that it is live.
+	// Wait until the page says that it is live.
 	if err := tab.Until(ctx, `document.getElementById("feed").textContent === "live"`); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package scene is a program whose page has something of everything, for pictures of the page, and for tests in a browser.
+// Package scene is a program whose page shows every feature, for pictures of the page and for tests in a browser.
 //
 // # Guarantees
 //

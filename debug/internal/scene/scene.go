@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Site is what somebody wants.
+// Site is the desired state of a site.
 type Site struct {
 	Region  string `json:"region"`
 	Servers int    `json:"servers"`
@@ -48,7 +48,7 @@ type Scene struct {
 	Sites   *controller.Controller[string]
 }
 
-// New returns a scene whose page has actions, with further sites of the given keys. Its Manager is not running yet.
+// New returns a scene whose page has actions, with additional sites under the given keys. Its Manager is not running yet.
 func New(further ...string) (*Scene, error) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	db, err := store.NewMemory(store.MemoryConfig{})
@@ -139,7 +139,7 @@ func fill(sites store.Store[Site], servers store.Store[Server], further []string
 	return nil
 }
 
-// reconcile does something else for each of the sites.
+// reconcile does something different for each site.
 func reconcile(ctx context.Context, log *events.Recorder, site store.Object[Site]) (controller.Result, error) {
 	switch site.Key {
 	case "sites/lisbon": // hangs

@@ -1,5 +1,5 @@
-// Command served keeps the servers of each site at the wanted number, and serves what it does at /metrics. Somebody changes a site
-// every 100 ms, and every tenth call to the cloud fails. It runs until Ctrl-C.
+// Command served keeps the servers of each site at the wanted number, and serves its metrics at /metrics. It changes a site every 100 ms,
+// and every tenth call to the cloud fails. It runs until Ctrl-C.
 //
 //	go run ./metrics/prometheus/examples/served -addr localhost:8080
 //	curl localhost:8080/metrics
@@ -29,7 +29,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Site is what somebody wants.
+// Site is the desired state of a site.
 type Site struct{ Servers int }
 
 func main() {
