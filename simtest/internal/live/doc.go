@@ -3,6 +3,6 @@
 //
 // # Guarantees
 //
-//  1. A reconcile, a call of a process, a watch, and a controller go on when the driver says so, one at a time.
-//  2. A process is leader until the driver takes the lease away, and learns that it is not when the driver tells it.
+//  1. Reconciles, calls of a process, watches, and controllers proceed when the driver says so, one at a time.
+//  2. A process is the leader until the driver takes the lease away. It learns of that when the driver tells it.
 package live
