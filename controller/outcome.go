@@ -142,10 +142,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	r := Report[K]{Key: t.Key, Attempt: t.Ordinal, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
 	case outcome == Succeeded:
-		c.streaks.End(t.Key)
-		if t.Ordinal > 1 {
-			c.queue.Forget(t.Key)
-		}
+		c.forget(t.Key, t.Ordinal)
 		if r.Retry = result.RequeueAfter; r.Retry < 0 {
 			r.Retry = 1 // the time has passed
 		}
@@ -157,10 +154,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	case outcome == Parked:
 		c.park(t, &r)
 	case outcome == Canceled && errors.Is(err, errNotOwned):
-		c.streaks.End(t.Key)
-		if t.Ordinal > 1 {
-			c.queue.Forget(t.Key)
-		}
+		c.forget(t.Key, t.Ordinal)
 	case outcome == Canceled && isFenced(err):
 		// Not in this Run, whose leader was replaced: it would be refused again and again until the election notices.
 		c.agenda.NextRun(t.Key)

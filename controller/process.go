@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -63,13 +62,14 @@ type try[K comparable] struct {
 	attempt.Attempt[K]
 
 	began    time.Duration   // after Controller.started
+	shared   context.Context // that of the worker, if a slot bounds the Attempt; nil without slots
 	causes   []string        // of Hooks.Trace, and nil without it
 	end      func(Report[K]) // likewise
 	lastWord bool            // Config.GaveUp has been called and has not returned
 }
 
-// process reconciles the key of item and applies the outcome. It returns false if the key has to wait. h is the state of the worker,
-// or nil in a step.
+// process reconciles the key of item and applies the outcome. It returns false if the key has to wait, or belongs to another replica.
+// h is the state of the worker, or nil in a step.
 func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *hand[K]) (report Report[K], ok bool) {
 	var told waiters.Verdict // told after Done, so that a parked key is in Parked by then
 	defer func() {
@@ -89,8 +89,18 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 		return report, false
 	}
 	c.waiters.Begin(item.Key)
+	var shared context.Context
+	if slots := c.slots.Load(); slots != nil {
+		work, done, ok := (*slots).Begin(ctx, c.cfg.ShardKey(item.Key))
+		if !ok {
+			told = c.notOwned(ctx, item)
+			return report, false
+		}
+		defer done() // after GaveUp, which writes too
+		shared, ctx = ctx, work
+	}
 	t := h.newTry()
-	*t = try[K]{began: time.Since(c.started), Attempt: attempt.Attempt[K]{
+	*t = try[K]{began: time.Since(c.started), shared: shared, Attempt: attempt.Attempt[K]{
 		Context: ctx, Work: ctx, Of: &c.attempts, Key: item.Key, Number: c.ids.Add(1),
 		Ordinal: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
 	}}
@@ -166,7 +176,7 @@ func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err err
 			result, outcome, err = Result{}, Panicked, &wait.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	result, err = c.callOwned(t.Given(), t.Key)
+	result, err = c.reconciler(t.Given(), t.Key)
 	if err == nil {
 		return result, Succeeded, nil
 	}
@@ -184,12 +194,12 @@ func (c *Controller[K]) classify(t *try[K], err error) (Outcome, error) {
 	switch {
 	case retry.IsPermanent(err):
 		return Parked, err
-	case errors.Is(err, errNotOwned):
-		return Canceled, err
 	case cause == c.tooLong:
 		return TimedOut, fmt.Errorf("%w: %w", cause, err)
 	case cause == errSuperseded:
 		return Superseded, fmt.Errorf("%w: %w", cause, err)
+	case cause != nil && t.shared != nil && t.shared.Err() == nil:
+		return Canceled, fmt.Errorf("%w: the slot was lost: %w: %w", errNotOwned, cause, err)
 	case cause != nil:
 		return Canceled, fmt.Errorf("%w: %w", cause, err)
 	case isFenced(err):

@@ -3,9 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"time"
 
-	"github.com/setpoint-go/setpoint/controller/internal/term"
-	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/controller/internal/waiters"
+	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 // Slots says which keys belong to this replica, and for how long. A *shard.Slots implements it.
@@ -19,8 +21,9 @@ type Slots interface {
 }
 
 // Share makes c share its keys with the controllers of its name in other replicas: it reconciles a key only while this replica
-// owns the slot of [Config].ShardKey, and the slot is not handed over before the reconcile has returned. Call it before c runs,
-// and call [Controller.Acquired] for each slot that this replica acquires. A manager with Config.Shards does both.
+// owns the slot of [Config].ShardKey, and the slot is not handed over before the reconcile and Config.GaveUp have returned. A key of
+// another replica leaves the queue without a reconcile: no hook is called, and Stats counts none. Call Share before c runs, and call
+// [Controller.Acquired] for each slot that this replica acquires. A manager with Config.Shards does both.
 //
 // Each replica watches all keys, so its caches are warm, and skips keys of other slots. So no change is lost while a slot has no
 // owner, except deletions, which the next owner does not learn of. If a deletion requires work, use a mark on the object, such
@@ -28,7 +31,7 @@ type Slots interface {
 //
 // The context of a reconcile has the leaderelect.Leadership of the slot. Each write to a store.Store under it carries the term of
 // the slot, independently of other slots. The context also ends when the slot is lost. An error of the reconcile then has the
-// outcome Canceled, and the next owner retries the key.
+// outcome Canceled, and the next owner retries the key. The same holds for GaveUp.
 //
 // Share panics if slots is nil.
 func (c *Controller[K]) Share(slots Slots) {
@@ -55,27 +58,19 @@ func (c *Controller[K]) Acquired(slot int) {
 	})
 }
 
-// callOwned calls the reconcile function, if this replica owns the slot of key.
-func (c *Controller[K]) callOwned(ctx context.Context, key K) (Result, error) {
-	slots := c.slots.Load()
-	if slots == nil {
-		return c.reconciler(ctx, key)
+// notOwned leaves the key of item to the replica that owns it, and returns the verdict for WaitReconciled.
+func (c *Controller[K]) notOwned(ctx context.Context, item workqueue.Item[K]) waiters.Verdict {
+	c.forget(item.Key, item.Attempt)
+	c.agenda.Causes.Take(item.Key)
+	c.ended.Store(int64(time.Since(c.started)))
+	c.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "left to another replica", slog.String("controller", c.name), slog.Any("key", item.Key))
+	return c.answer(item.Key, Canceled, errNotOwned)
+}
+
+// forget forgets the failures of a key that has succeeded, or that another replica may work on.
+func (c *Controller[K]) forget(key K, attempt int) {
+	c.streaks.End(key)
+	if attempt > 1 {
+		c.queue.Forget(key)
 	}
-	work, done, ok := (*slots).Begin(ctx, c.cfg.ShardKey(key))
-	if !ok {
-		return Result{}, errNotOwned
-	}
-	defer done()
-	result, err := c.reconciler(work, key)
-	if err == nil || ctx.Err() != nil || retry.IsPermanent(err) {
-		return result, err
-	}
-	lost := context.Cause(work)
-	if lost == nil {
-		lost = term.Err(work) // whose timer may not have fired yet
-	}
-	if lost != nil {
-		err = fmt.Errorf("%w: the slot was lost: %w: %w", errNotOwned, lost, err)
-	}
-	return result, err
 }

@@ -3,6 +3,8 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,8 +15,10 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 )
 
 func TestAnErrorAfterTheSlotWasLostSkipsTheKey(t *testing.T) {
@@ -55,12 +59,103 @@ func TestAnErrorAfterTheSlotWasLostSkipsTheKey(t *testing.T) {
 				require.ErrorIs(t, report.Err, leaderelect.ErrLeaseExpired)
 				require.ErrorIs(t, report.Err, errBoom)
 			}
-			report, ok = next(t.Context(), c)
-			require.True(t, ok)
-			assert.Equal(t, 8, report.Key)
-			assert.Equal(t, controller.Canceled, report.Outcome, "the slot is not owned any more")
+			_, ok = next(t.Context(), c)
+			assert.False(t, ok, "the slot of the other key is lost too")
 		})
 	}
+}
+
+// A key of another replica costs no reconcile: no span, no report, no count.
+func TestAKeyOfAnotherReplicaIsNotReconciled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, cfg := traced()
+		cfg.StuckAfter = time.Minute
+		cfg.Queue = workqueue.Config[string]{DispatchLimit: rate.NewLimiter(1, 1), Timestamps: true}
+		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+			t.Error("reconciled")
+			return controller.Result{}, nil
+		})
+		c.Share(noSlots{})
+		looptest.Start(t, c.Run)
+		for i := range 200 {
+			c.AddWith(fmt.Sprint(i), by("x"))
+		}
+		time.Sleep(100 * time.Second)
+		require.NoError(t, c.Check(), "there is progress")
+		time.Sleep(101 * time.Second)
+		assert.Empty(t, tr.Take())
+		assert.Empty(t, reports.Take())
+		stats := c.Stats()
+		for outcome, n := range stats.Outcomes {
+			assert.Zero(t, n, outcome)
+		}
+		assert.Zero(t, stats.Queue.Ready+stats.Queue.Delayed+stats.Queue.InProcess)
+		err := c.WaitReconciled(t.Context(), "a")
+		require.ErrorIs(t, err, controller.ErrNotOwned)
+	})
+}
+
+// A slot must not change hands before all that an attempt writes is written: a GaveUp after that would overwrite the status of the
+// next owner.
+func TestASlotIsKeptUntilGaveUpHasReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type mark struct{}
+		slots := &marked{key: mark{}}
+		words := 0
+		cfg := controller.Config[string]{GaveUp: func(ctx context.Context, _ string, _ error) error {
+			words++
+			assert.Equal(t, 1, slots.working, "this replica still has the slot")
+			assert.Equal(t, slots, ctx.Value(mark{}), "the writes have the term of the slot")
+			return nil
+		}}
+		end := retry.Permanent(errBoom)
+		c, _ := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+			assert.Equal(t, 1, slots.working)
+			return controller.Result{}, end
+		})
+		c.Share(slots)
+		c.Add("a")
+		report, ok := c.Step(t.Context(), "a")
+		require.True(t, ok)
+		assert.Equal(t, controller.Parked, report.Outcome)
+		assert.Equal(t, 1, words)
+		assert.Zero(t, slots.working, "the slot may change hands")
+
+		end = nil
+		c.Add("a")
+		_, ok = c.Step(t.Context(), "a")
+		require.True(t, ok)
+		assert.Zero(t, slots.working)
+	})
+}
+
+func TestASlotIsReleasedAfterAGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := &marked{key: "mark"}
+		c, _ := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			runtime.Goexit()
+			return controller.Result{}, nil
+		})
+		c.Share(slots)
+		c.Add("a")
+		go c.Step(t.Context(), "a") // ends with the Goexit
+		synctest.Wait()
+		assert.Zero(t, slots.working)
+		assert.EqualValues(t, 1, c.Stats().Outcomes[controller.Panicked])
+	})
+}
+
+// marked are slots that this replica owns. The contexts of their work have a value.
+type marked struct {
+	key     any
+	working int
+}
+
+func (*marked) Slot(string) int { return 0 }
+
+func (m *marked) Begin(ctx context.Context, _ string) (context.Context, func(), bool) {
+	m.working++
+	return context.WithValue(ctx, m.key, m), func() { m.working-- }, true
 }
 
 // lendable are slots of which work ends with a cause, by an implementation that knows no leadership.
