@@ -16,7 +16,7 @@
 //   - [github.com/setpoint-go/setpoint/events]: a readable log of what happened to an object
 //   - [github.com/setpoint-go/setpoint/store]: a system of record with versions: list, watch, and conditional writes
 //   - [github.com/setpoint-go/setpoint/informer]: a source mirrored into a cache, shared by handlers
-//   - [github.com/setpoint-go/setpoint/expectations]: own writes that the cache does not show yet
+//   - [github.com/setpoint-go/setpoint/expectations]: a process's own writes that its cache does not show yet
 //   - [github.com/setpoint-go/setpoint/cache]: the mirror, its indexes, and a queue of deltas
 //   - [github.com/setpoint-go/setpoint/workqueue]: deduplicated keys to process now, later, or after a backoff
 //   - [github.com/setpoint-go/setpoint/retry]: retries of calls that may succeed
@@ -34,10 +34,10 @@
 //  2. Nothing is lost: a key that is added while it is being processed is processed again. An object that is deleted while no
 //     watch is open is still reported as deleted, as long as the process remembers it. Shutdown drains.
 //
-// A process that restarts remembers nothing, and neither does a replica that takes over a slot. Both list what exists, and never learn
-// of objects that were deleted before. If the controller has created something outside the store for such an object, nothing removes
-// it. There are two remedies. An owner.Finalizer keeps the object until the cleanup is done. Alternatively, the controller lists what
-// exists in the world, and reconciles the key of each thing that it finds: a key without an object wants nothing.
+// A process that restarts remembers nothing, and neither does a replica that takes over a slot. Both list what exists, and never learn of
+// objects that were deleted earlier. If the controller has created something outside the store for such an object, nothing removes it.
+// There are two remedies. An owner.Finalizer keeps the object until the cleanup is done. Alternatively, the controller lists what exists in
+// the world and reconciles the key of each thing that it finds: a key without an object means that nothing should exist.
 //
 // # Rules
 //
@@ -47,7 +47,7 @@
 //     names each field that is wrong.
 //   - A constructor starts nothing. Run starts the goroutines, blocks, and returns when all of them have ended. An idle queue has no
 //     goroutine at all.
-//   - If the code of the caller panics, the panic is captured with its stack and handled as an error.
+//   - If the caller's code panics, the panic is captured with its stack and handled as an error.
 //
 // Each package numbers its guarantees in its documentation. ARCHITECTURE.md shows how the packages work together. The directory examples has programs to run and to copy.
 package setpoint

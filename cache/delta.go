@@ -37,12 +37,11 @@ func (t DeltaType) String() string {
 // Delta is one change of an object on its way to a cache.
 type Delta[T any] struct {
 	Type              DeltaType
-	FinalStateUnknown bool // a Replace without the object revealed the deletion; see [Tombstone]
+	FinalStateUnknown bool // the deletion was found by a Replace that lacks the object; see [Tombstone]
 	Object            T    // the new state; the last known one if the type is Deleted
 }
 
-// Deltas is the changes of a key since it was last taken, merged: one delta, or a Deleted and then another delta. It is a
-// value that the consumer may keep.
+// Deltas is the changes of a key since it was last taken, merged: one delta, or a Deleted and then another delta. The consumer may keep it.
 type Deltas[T any] struct {
 	gone, last Delta[T] // the type of an absent delta is 0
 }
@@ -73,7 +72,7 @@ type item[T any] struct {
 	what      DeltaType // the type of X, 0 if there is none
 	deleted   bool      // there is a Deleted
 	unknown   bool      // it is a tombstone
-	bare      bool      // the tombstone or the Sync has no object yet: the consumer reads it from the known objects when it takes the item
+	bare      bool      // the tombstone or the Sync has no object yet: the consumer takes it from the known objects along with the item
 	initial   bool      // the item belongs to the first list
 	floor     uint64    // every change up to this version came before the oldest one of this item
 }
@@ -89,7 +88,7 @@ type item[T any] struct {
 //	Deleted      tombstone             Deleted
 //	Deleted, X   Deleted or tombstone  Deleted, the first one: the consumer never sees X
 //
-// A tombstone has no object, and neither has a Sync, which is added only if no item is waiting.
+// A tombstone has no object, and neither does a Sync, which is added only if no item is waiting.
 func (it *item[T]) add(d Delta[T]) {
 	var none T
 	had, bare := it.what != 0, d.Type == Sync || d.FinalStateUnknown
@@ -115,7 +114,7 @@ func (it *item[T]) deltas() Deltas[T] {
 	return d
 }
 
-// stronger returns the type that says less about the earlier state of the object, so that the consumer expects more.
+// stronger returns the type that says less about the earlier state of the object, so that the consumer is prepared for more.
 func stronger(a, b DeltaType) DeltaType {
 	rank := [...]int{Sync: 1, Updated: 2, Added: 3, Replaced: 4} // 0 for nothing
 	if rank[b] > rank[a] {

@@ -17,10 +17,10 @@ type DeltaFIFOConfig[K comparable, T any] struct {
 	// only among the waiting keys, and Resync does nothing.
 	KnownObjects Reader[K, T]
 
-	// Transform changes an object before it is queued, usually to drop fields that nobody needs. It is called once for each
-	// object passed to Add, Update, Delete or Replace, in the goroutine of the caller and without locks. It is not called for
-	// tombstones and Syncs: their objects were transformed before. If it returns an error, the call returns that error and
-	// changes nothing. Nil leaves objects as they are.
+	// Transform changes an object before it is queued, usually to drop unneeded fields. It is called once for each object passed to Add,
+	// Update, Delete or Replace, in the goroutine of the caller and without locks. It is not called for tombstones and Syncs: their objects
+	// have already been transformed. If it returns an error, the call returns that error and changes nothing. Nil leaves objects as they
+	// are.
 	Transform func(T) (T, error)
 
 	// Equal reports whether a listed object is the same as the known one, usually by comparing versions. It is called for the
@@ -38,12 +38,12 @@ func (cfg DeltaFIFOConfig[K, T]) validate() error {
 	return nil
 }
 
-// ErrClosed is returned by a [DeltaFIFO] that was closed: by Pop and TryPop once no key waits, and at once by the methods
-// that add deltas.
+// ErrClosed is returned by a [DeltaFIFO] that was closed: by Pop and TryPop when no key is waiting, and at once by the methods that add
+// deltas.
 var ErrClosed = errors.New("cache: delta queue is closed")
 
-// DeltaFIFO queues changes between a source and a consumer, which usually keeps a cache. A producer adds changes. The consumer
-// takes one key at a time, in the order in which the keys were added, with all changes of the key since it was last taken.
+// DeltaFIFO queues changes between a source and a consumer, which usually keeps a cache. A producer adds changes. The consumer takes one
+// key at a time, in the order in which the keys were added, with all changes to the key since it was last taken.
 //
 // The queue merges the changes of a waiting key to at most two deltas: a deletion, and the last change after it. Applying
 // them has the same result as applying all changes. So the queue stays small, however slow the consumer is. A waiting key that
@@ -52,8 +52,8 @@ var ErrClosed = errors.New("cache: delta queue is closed")
 // Each change has a version, a number that increases with every change of the source. [DeltaFIFO.Version] is the version up to
 // which everything has been processed.
 //
-// There may be many producers, but only one consumer at a time. Several goroutines may call all methods except Pop and
-// TryPop concurrently, and so may the function that processes deltas.
+// There may be many producers, but only one consumer at a time. All methods except Pop and TryPop are safe for concurrent use, and the
+// function that processes deltas may call them.
 type DeltaFIFO[K comparable, T any] struct {
 	key       KeyFunc[K, T]
 	seed      maphash.Seed // of all hashes of keys
@@ -63,18 +63,18 @@ type DeltaFIFO[K comparable, T any] struct {
 
 	wake    chan struct{} // capacity 1; producers and Close send, without holding mu; the consumer receives
 	synced  chan struct{} // closed, under mu, when HasSynced becomes true
-	popping atomic.Bool   // the consumer is at work
+	popping atomic.Bool   // the consumer is in Pop or TryPop
 
 	mu        sync.Mutex                    // guards the following
 	waiting   hashtable.Ordered[K, item[T]] // the waiting items; floors never fall from first to last
 	current   hashtable.Node[K, item[T]]    // the item that is being processed, if any; not in waiting
-	failed    hashtable.Ordered[K, uint64]  // the floors of items whose processing failed; ordered as in waiting, and none is higher than there
+	failed    hashtable.Ordered[K, uint64]  // the floors of items whose processing failed; ordered like waiting, none above its floors
 	replacing int                           // the number of Replace calls that are reading known
-	popped    []hashed[K]                   // keys that were current since the first of those calls began
+	popped    []hashed[K]                   // keys that have been current since the first of those calls began
 	seen      uint64                        // the version of the last call
 	below     uint64                        // the last version before seen that was lower
-	started   bool                          // there was a call other than Bookmark and Resync
-	initial   int                           // the number of items of the first list that are yet to be processed
+	started   bool                          // a method other than Bookmark and Resync was called
+	initial   int                           // the number of items of the first list that are not processed yet
 	inSync    bool                          // synced is closed
 	closed    bool
 }
@@ -101,15 +101,15 @@ func NewDeltaFIFO[K comparable, T any](key KeyFunc[K, T], cfg DeltaFIFOConfig[K,
 	}, nil
 }
 
-// Add reports a new object. v is the version of the source right after the change. If v is lower than the version of the
-// previous call, it counts as that version.
+// Add reports a new object. v is the version of the source right after the change. If v is lower than the version of the previous call,
+// that version is used instead.
 func (f *DeltaFIFO[K, T]) Add(obj T, v uint64) error { return f.change(Added, obj, v) }
 
 // Update reports a changed object. Otherwise it is like Add.
 func (f *DeltaFIFO[K, T]) Update(obj T, v uint64) error { return f.change(Updated, obj, v) }
 
-// Delete reports that an object is gone; obj is its last state. Otherwise it is like Add. The deletion of a key that the
-// consumer does not know is dropped.
+// Delete reports that an object is gone; obj is its last state. Otherwise it is like Add. If the consumer does not know the key, the
+// deletion is dropped.
 func (f *DeltaFIFO[K, T]) Delete(obj T, v uint64) error { return f.change(Deleted, obj, v) }
 
 func (f *DeltaFIFO[K, T]) change(t DeltaType, obj T, v uint64) error {
@@ -148,7 +148,7 @@ func (f *DeltaFIFO[K, T]) Resync() {
 		hash := f.hash(key)
 		f.mu.Lock()
 		if f.waiting.Find(key, hash) == nil && !f.closed {
-			// A Sync is not a change, so it should hold the version down as little as possible.
+			// A Sync is not a change, so it should hold back the version as little as possible.
 			f.enqueueLocked(key, hash, Delta[T]{Type: Sync}, f.seen)
 		}
 		f.mu.Unlock()
@@ -162,9 +162,9 @@ func (f *DeltaFIFO[K, T]) Len() int {
 	return f.waiting.Len()
 }
 
-// HasSynced reports whether the whole first list has been processed: each object, and each deletion that the list revealed.
-// Processing that ended with an error counts. HasSynced is true at once if the first call is Add, Update or Delete, or if the
-// first list and the cache are both empty.
+// HasSynced reports whether the whole first list has been processed: each object, and each deletion that the list revealed. Processing that
+// ended with an error counts as well. HasSynced is true at once if the first call is Add, Update or Delete, or if the first list and the
+// cache are both empty.
 func (f *DeltaFIFO[K, T]) HasSynced() bool {
 	select {
 	case <-f.synced:
@@ -177,13 +177,11 @@ func (f *DeltaFIFO[K, T]) HasSynced() bool {
 // Synced returns a channel that is closed when [DeltaFIFO.HasSynced] becomes true.
 func (f *DeltaFIFO[K, T]) Synced() <-chan struct{} { return f.synced }
 
-// Version returns the version up to which every change has been processed. It is zero, or the version of a call. Changes that
-// are waiting, being processed, or failed hold it down. A failed key does so until a later change of it, or a Replace, has been
-// processed.
+// Version returns the version up to which every change has been processed. It is zero, or the version of a call. Changes that are waiting,
+// being processed, or failed hold it back. A failed key does so until a later change to it, or a Replace, has been processed.
 //
-// Version falls in two cases. After a Replace with a lower version than before, the source has started a new history: Version
-// is zero until all items that waited then have been processed. It also falls if a second change arrives with the version of
-// the previous one.
+// Version falls in two cases. A Replace with a lower version than before means that the source has started a new history: Version is zero
+// until all items waiting at that time have been processed. It also falls if a second change arrives with the version of the previous one.
 func (f *DeltaFIFO[K, T]) Version() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -237,7 +235,7 @@ func (f *DeltaFIFO[K, T]) advanceLocked(v uint64) {
 
 // enqueueLocked adds d, the change right after version floor, to the waiting item of key.
 func (f *DeltaFIFO[K, T]) enqueueLocked(key K, hash uint32, d Delta[T], floor uint64) *item[T] {
-	f.lowerLocked(floor) // a Sync may be waiting whose floor is the version of this change
+	f.lowerLocked(floor) // the floor of a waiting Sync may be the version of this change
 	e, fresh := f.waiting.Push(key, hash)
 	if fresh {
 		e.Value.floor = floor
@@ -246,7 +244,7 @@ func (f *DeltaFIFO[K, T]) enqueueLocked(key K, hash uint32, d Delta[T], floor ui
 	return &e.Value
 }
 
-// lowerLocked lowers the floors of waiting items to this one.
+// lowerLocked lowers the floors of waiting items to floor.
 func (f *DeltaFIFO[K, T]) lowerLocked(floor uint64) {
 	if last := f.waiting.Last(); last == nil || last.Value.floor <= floor {
 		return
@@ -274,6 +272,6 @@ func (f *DeltaFIFO[K, T]) startLocked() {
 func (f *DeltaFIFO[K, T]) signal() {
 	select {
 	case f.wake <- struct{}{}:
-	default: // a token is waiting already; the consumer will read the queue after it takes that
+	default: // a token is already there; the consumer reads the queue after it takes that one
 	}
 }

@@ -32,7 +32,7 @@ func (f *DeltaFIFO[K, T]) Pop(ctx context.Context, process func(key K, deltas De
 	}
 }
 
-// TryPop is Pop without the wait: it returns false if no key is waiting.
+// TryPop is like Pop but does not wait: it returns false if no key is waiting.
 func (f *DeltaFIFO[K, T]) TryPop(process func(key K, deltas Deltas[T], initial bool) error) (popped bool, err error) {
 	f.enter("TryPop")
 	defer f.popping.Store(false)
@@ -77,7 +77,7 @@ func (f *DeltaFIFO[K, T]) take() (ok bool, err error) {
 	return true, nil
 }
 
-// handle calls process for the current item, if there is something to report. It reads the item without the lock: others
+// handle calls process for the current item, if there is something to report. It reads the item without the lock, because other goroutines
 // change only its floor.
 func (f *DeltaFIFO[K, T]) handle(process func(K, Deltas[T], bool) error) (told bool, err error) {
 	done := false // stays false if user code panics
@@ -92,9 +92,9 @@ func (f *DeltaFIFO[K, T]) handle(process func(K, Deltas[T], bool) error) (told b
 	return true, err
 }
 
-// resolve returns the deltas of an item that was taken, and whether there is something to report. Only the consumer writes to
-// known, and the consumer is here, so known now shows what the consumer has seen. The deletion of a key that known lacks is
-// dropped. A Sync or a tombstone without an object gets its object from known.
+// resolve returns the deltas of an item that was taken, and whether there is something to report. Only the consumer writes to known, and it
+// is running this function, so known shows what the consumer has seen. The deletion of a key that is not in known is dropped. A Sync or a
+// tombstone without an object gets its object from known.
 func (f *DeltaFIFO[K, T]) resolve(key K, it *item[T]) (deltas Deltas[T], tell bool) {
 	if !it.bare && (!it.deleted || f.known == nil) {
 		return it.deltas(), true
@@ -117,8 +117,7 @@ func (f *DeltaFIFO[K, T]) resolve(key K, it *item[T]) (deltas Deltas[T], tell bo
 	return it.deltas(), true
 }
 
-// finish records that the current item has been processed. A Sync is not a change: it cannot make a key failed, and does not
-// end a failure.
+// finish records that the current item has been processed. A Sync is not a change: it neither makes a key fail nor ends a failure.
 func (f *DeltaFIFO[K, T]) finish(done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,10 +2,10 @@ package cache
 
 import "github.com/setpoint-go/setpoint/internal/hashtable"
 
-// Replace reports the whole content of the source at version v. It queues a Replaced for each object of list, in the order of
-// list; if a key is in list twice, the last object counts. It queues a tombstone, with the newest known state, for each key
-// that list lacks and that is known, waiting, or being processed. It does not queue an object that [DeltaFIFOConfig].Equal
-// reports as known, unless there was another change of its key.
+// Replace reports the whole content of the source at version v. It queues a Replaced for each object of list, in the order of list; if a
+// key is in list twice, the last object counts. It queues a tombstone, with the newest known state, for each key that is known, waiting, or
+// being processed and not in list. It does not queue an object that [DeltaFIFOConfig].Equal reports as known, unless there was another
+// change to its key.
 //
 // A lower version than that of the previous call means that the source has started a new history; see [DeltaFIFO.Version].
 func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
@@ -13,9 +13,9 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	if err != nil {
 		return err
 	}
-	// compare reads known without a lock, while the consumer may move keys from the queue to it. So the queue records the keys
-	// that the consumer takes meanwhile, and does not rely on what compare found about them. It is harmless to record too
-	// many: a tombstone of an unknown key is dropped when the consumer takes it.
+	// compare reads known without a lock, while the consumer may move keys from the queue to it. So the queue records the keys that the
+	// consumer takes in the meantime, and ignores what compare found about them. Recording too many is harmless: a tombstone of an unknown
+	// key is dropped when the consumer takes it.
 	if f.known != nil {
 		f.watchPops()
 		defer f.unwatchPops()
@@ -35,12 +35,12 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 	return nil
 }
 
-// listing is a list on its way into the queue: the items that are to wait for its keys, but without floors. Nothing is ever
-// removed from it, so the places of the items are 0, 1, and so on.
+// listing is a list on its way into the queue: the items to queue for its keys, still without floors. Nothing is ever removed from it, so
+// the places of the items are 0, 1, and so on.
 type listing[K comparable, T any] struct {
 	hashtable.Ordered[K, item[T]]
-	equal []bool      // the items that the cache is known to have, by place
-	gone  []hashed[K] // keys that the list lacks
+	equal []bool      // whether the cache is known to have the item, by place
+	gone  []hashed[K] // keys that are not in the list
 }
 
 // newListing runs the user functions on the objects.
@@ -77,7 +77,7 @@ func (f *DeltaFIFO[K, T]) compare(l *listing[K, T]) {
 	}
 }
 
-// doubt records a change of key: its known state does not count, and if it is not listed, it is gone.
+// doubt records a change to key: its known state does not count, and if it is not listed, it is gone.
 func (l *listing[K, T]) doubt(key K, hash uint32) {
 	if at := l.Search(key, hash); at >= 0 {
 		l.equal[at] = false
@@ -86,7 +86,7 @@ func (l *listing[K, T]) doubt(key K, hash uint32) {
 	}
 }
 
-// replaceLocked queues the changes that l brings.
+// replaceLocked queues the changes in l.
 func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 	first := !f.started
 	note := func(it *item[T]) {
@@ -131,12 +131,12 @@ func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 			}
 		}
 	}
-	for _, k := range l.gone { // some wait already, or come twice: a second tombstone changes nothing but the floors
+	for _, k := range l.gone { // some are already waiting, or appear twice: a second tombstone changes only the floors
 		note(f.enqueueLocked(k.key, k.hash, tombstone, f.below))
 	}
 }
 
-// rewindLocked starts a new history if v is lower than the last version: changes processed before mean nothing there.
+// rewindLocked starts a new history if v is lower than the last version: changes processed earlier mean nothing there.
 func (f *DeltaFIFO[K, T]) rewindLocked(v uint64) {
 	if v >= f.seen {
 		return
@@ -148,7 +148,7 @@ func (f *DeltaFIFO[K, T]) rewindLocked(v uint64) {
 	}
 }
 
-// watchPops begins to record the keys that the consumer takes.
+// watchPops starts recording the keys that the consumer takes.
 func (f *DeltaFIFO[K, T]) watchPops() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,7 +158,7 @@ func (f *DeltaFIFO[K, T]) watchPops() {
 	}
 }
 
-// unwatchPops ends that.
+// unwatchPops stops it.
 func (f *DeltaFIFO[K, T]) unwatchPops() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,7 @@ type Index[I, K comparable, T any] struct {
 
 	original *Index[I, K, T] // if this is a snapshot: the index that it was made of
 
-	// Unless noted, readers of the following hold x.mu, and the writer holds x.writer and x.lock. Invariants:
+	// Unless noted, readers of the following hold x.mu, and the writer holds x.writer and has called x.lock. Invariants:
 	//
 	//  1. No bucket is empty. No two buckets have the same id; unused ids are in free.
 	//  2. The members of a bucket are the objects with a posting in it, each at its place.
@@ -33,10 +33,9 @@ type Index[I, K comparable, T any] struct {
 	replaced *content[I] // the change that it makes for all objects
 }
 
-// AddIndex adds an index to x, at any time. values returns the values of an object, by which the index finds it. It may
-// return none, or one value several times, which counts once. It should return few: the time of a write grows with the square
-// of their number. values may read x but must not write to it. Objects that are already in x are indexed before AddIndex
-// returns.
+// AddIndex adds an index to x, at any time. values returns the values of an object, by which the index finds it. It may return no values,
+// and a repeated value counts once. It should return few: the cost of a write grows with the square of their number. values may read x but
+// must not write to it. Objects that are already in x are indexed before AddIndex returns.
 //
 // If values panics, x stays as it was. AddIndex and writes panic if a value is not equal to itself (a NaN).
 func AddIndex[I, K comparable, T any](x *Indexer[K, T], values func(T) []I) *Index[I, K, T] {
@@ -56,9 +55,9 @@ func AddIndex[I, K comparable, T any](x *Indexer[K, T], values func(T) []I) *Ind
 	return ix
 }
 
-// All iterates over the objects that have the given value, in the order in which they got it. It guarantees what
-// [Indexer.All] does, for the objects that have the value from the first step to the last. It reads batches of 64 objects
-// under a lock, and does not hold the lock while the loop's body runs.
+// All iterates over the objects that have the given value, in the order in which they got it. It makes the guarantees of [Indexer.All] for
+// the objects that have the value from the first step to the last. It reads batches of 64 objects under a lock, and does not hold the lock
+// while the loop's body runs.
 func (ix *Index[I, K, T]) All(value I) iter.Seq2[K, T] {
 	return func(yield func(K, T) bool) { // small enough to be inlined, together with yield, so that nothing escapes
 		var r reading[K, T]
@@ -72,7 +71,7 @@ func (ix *Index[I, K, T]) All(value I) iter.Seq2[K, T] {
 	}
 }
 
-// Has reports whether obj has the given value, as the function given to [AddIndex] says. obj need not be in the cache.
+// Has reports whether the function given to [AddIndex] returns value for obj. obj need not be in the cache.
 func (ix *Index[I, K, T]) Has(obj T, value I) bool { return slices.Contains(ix.values(obj), value) }
 
 // Len returns the number of objects that have the given value.
@@ -86,14 +85,14 @@ func (ix *Index[I, K, T]) Len(value I) int {
 	return 0
 }
 
-// Values iterates over the values that at least one object has, in the order in which they first appeared. It guarantees
-// what [Indexer.All] does, for the values that are present from the first step to the last.
+// Values iterates over the values that at least one object has, in the order in which they first appeared. It makes the guarantees of
+// [Indexer.All] for the values that are present from the first step to the last.
 func (ix *Index[I, K, T]) Values() iter.Seq[I] {
 	return func(yield func(I) bool) { ix.walkValues(yield) } // as in All
 }
 
 func (ix *Index[I, K, T]) walkValues(yield func(I) bool) {
-	ix.x.mu.RLock() // waits for a change in progress: if the caller has seen a part of it, the rest is visible here
+	ix.x.mu.RLock() // waits for a change in progress: if the caller has seen part of it, the rest is visible here
 	first := ix.buckets.Load()
 	ix.x.mu.RUnlock()
 	walk(first, &ix.buckets, func(value I, _ *bucket) bool { return yield(value) })
@@ -102,8 +101,8 @@ func (ix *Index[I, K, T]) walkValues(yield func(I) bool) {
 // reading is the state of an iterator over the objects of one value.
 type reading[K comparable, T any] struct {
 	hash    uint32       // of the value
-	objects *table[K, T] // to which the numbers in members belong; nil before the first batch
-	members []uint32     // the members at the beginning that are yet to be read
+	objects *table[K, T] // that the numbers in members refer to; nil before the first batch
+	members []uint32     // the members at the beginning that are not read yet
 	layout  uint64       // of the bucket with these members
 	next    int          // the place of the first of them
 	n       int          // the length of batch
@@ -127,7 +126,7 @@ func (ix *Index[I, K, T]) read(r *reading[K, T], value I) (more bool) {
 	defer ix.x.mu.RUnlock()
 	b, ok := ix.buckets.Load().get(value, r.hash)
 	if !ok {
-		return false // all its objects have left it
+		return false // the value has no objects anymore
 	}
 	objects := ix.x.objects.Load()
 	if first {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// content is a new index of all objects, built beside the present one.
+// content is a new index of all objects, built beside the current one.
 type content[I comparable] struct {
 	buckets  *table[I, *bucket]
 	postings postings
@@ -32,7 +32,7 @@ func (ix *Index[I, K, T]) push(c *content[I], value I, hash uint32, members []ui
 	}
 }
 
-// applyReplaceLocked makes the planned content that of the index.
+// applyReplaceLocked installs the planned content in the index.
 func (ix *Index[I, K, T]) applyReplaceLocked() {
 	c := ix.replaced
 	ix.buckets.Store(c.buckets)
@@ -40,7 +40,7 @@ func (ix *Index[I, K, T]) applyReplaceLocked() {
 	ix.dropPlan()
 }
 
-// planMove plans that objects get new numbers. For each old number, to has the new one plus one, or 0 if the object is gone.
+// planMove plans the renumbering of objects. For each old number, to has the new one plus one, or 0 if the object is gone.
 func (ix *Index[I, K, T]) planMove(to []uint32) {
 	ix.dropPlan()
 	buckets := ix.buckets.Load()
@@ -81,8 +81,8 @@ func (ix *Index[I, K, T]) planMove(to []uint32) {
 	ix.replaced = c
 }
 
-// pile is a bucket in the making. Ranks give the order: the rank of an old value or member is its old place, and all old ones
-// come before the new.
+// pile is a bucket under construction. Ranks give the order: the rank of an old value or member is its old place, and all old ones come
+// before the new.
 type pile[I comparable] struct {
 	value   I
 	hash    uint32

@@ -12,7 +12,7 @@ import (
 // write drops it.
 type plan[I comparable] struct {
 	changes bool
-	want    []posting     // the new postings of the object; those whose bucket is 0 are yet to be made
+	want    []posting     // the new postings of the object; if the bucket is 0, the posting does not exist yet
 	fresh   []newcomer[I] // the values of those
 	gone    []uint32      // buckets to leave, as in a posting
 }
@@ -140,23 +140,23 @@ func distinct[I comparable](values []I) iter.Seq[I] {
 	}
 }
 
-// minMembers is the number of members below which a bucket is not made smaller.
+// minMembers is the number of members below which a bucket does not shrink.
 const minMembers = 8
 
 // bucket lists the objects that have one value, in the order in which they got it.
 //
-// Invariants: live is the number of members that are not holes. It is not 0. At the beginning of a change, there are fewer
-// holes than other members, or fewer than minMembers members.
+// Invariants: live is the number of members that are not holes. It is not 0. At the beginning of a change, fewer than half of the members
+// are holes, or there are fewer than minMembers members.
 type bucket struct {
 	id      uint32
 	live    uint32
 	members []uint32 // the numbers of objects, plus one; zeros are holes
-	layout  uint64   // while it stays the same, so do the places of members and the meaning of their numbers
+	layout  uint64   // while it is unchanged, so are the places of members and the meaning of their numbers
 	epoch   uint64   // the epoch of Index.buckets when the bucket was made; a bucket of an earlier epoch belongs to a snapshot
 }
 
-// tidy makes room for the values and members that the plan adds, and removes the holes from the buckets that it changes.
-// Readers do not wait while a copy is made, only while it takes the place of the original.
+// tidy makes room for the values and members that the plan adds, and removes the holes from the buckets that it changes. Readers do not
+// wait while a copy is made, only while it replaces the original.
 func (ix *Index[I, K, T]) tidy() {
 	p := &ix.planned
 	buckets := ix.buckets.Load()
@@ -245,7 +245,7 @@ func (ix *Index[I, K, T]) bucketLocked(of newcomer[I]) *bucket {
 // posting is the membership of an object in a bucket: the id of the bucket plus one, and the place among its members.
 type posting struct{ bucket, place uint32 }
 
-// several is the bucket in postings.one of an object that has more than one posting.
+// several stands for the bucket in postings.one if the object has more than one posting.
 const several = ^uint32(0)
 
 // postings holds the postings of objects by number, those of one object in the order of its values. Most objects have one
@@ -289,7 +289,7 @@ func (p *postings) in(n, bucket uint32) *posting {
 	return nil
 }
 
-// set makes a copy of ps the postings of an object.
+// set stores a copy of ps as the postings of an object.
 func (p *postings) set(n uint32, ps []posting) {
 	at, i := int(n/chunkSize), n%chunkSize
 	for at >= len(p.one) {

@@ -7,18 +7,17 @@ import (
 	"sync/atomic"
 )
 
-// Indexer holds objects by key, and by any number of indexes ([AddIndex]). It shares objects with the caller and never
-// copies them, so nobody may change an object that is in it. To change an object, [Indexer.Upsert] a new one with the same
-// key.
+// Indexer holds objects by key, and by any number of indexes ([AddIndex]). It shares objects with the caller and never copies them, so an
+// object in it must not be changed. To replace an object, [Indexer.Upsert] a new one with the same key.
 //
-// Get, Len, and All take no lock: they never wait, and nothing waits for them. A reader of an index waits for a write that
-// changes an index only while that write changes a few lists. Such a write waits for a reader only while the reader reads 64
-// objects. Neither ever waits for user code.
+// Get, Len, and All take no lock: they never wait, and no writer waits for them. A reader of an index waits for a write that changes an
+// index only while that write changes a few lists. Such a write waits for a reader only while the reader reads 64 objects. Neither ever
+// waits for user code.
 //
-// The key function and the index functions run in the goroutine of the writer, before anything has changed. If one panics,
-// the Indexer stays as it was. They may read the Indexer, but a write to it would deadlock.
+// The key function and the index functions run in the goroutine of the writer, before anything has changed. If one panics, the Indexer
+// stays as it was. They may read the Indexer, but writing to it from them would deadlock.
 //
-// Objects should be pointers. An object of another type is stored in separately allocated memory, and each read copies it.
+// Objects should be pointers. An object of any other type is stored in separately allocated memory, and each read copies it.
 //
 // Several goroutines may call its methods concurrently.
 type Indexer[K comparable, T any] struct {
@@ -27,7 +26,7 @@ type Indexer[K comparable, T any] struct {
 	none    any                         // a held[T] without an object
 	objects atomic.Pointer[table[K, T]] // all of them share seed; stored by the holder of change
 
-	_ [64]byte // readers of objects share no cache line with the locks, which change with every write
+	_ [64]byte // keeps readers of objects off the cache line of the locks, which change with every write
 
 	writer  sync.Mutex    // one writer at a time; guards objects and all of the following against another writer
 	indexes []index[K, T] // also written under change
@@ -35,9 +34,8 @@ type Indexer[K comparable, T any] struct {
 	mu      sync.RWMutex  // locked after change, for a change of an index; readers of indexes hold it
 }
 
-// index is an Index to its Indexer, whatever the type of its values. Objects are identified by their number in
-// Indexer.objects. The plan methods run the index function and change nothing but the plan. The apply methods carry out the
-// plan.
+// index is an Index as its Indexer sees it, without the type of its values. Objects are identified by their number in Indexer.objects. The
+// plan methods run the index function and change only the plan. The apply methods carry out the plan.
 type index[K comparable, T any] interface {
 	plan(n uint32, known bool, obj T) (changes bool)
 	planDelete(n uint32)
@@ -69,15 +67,15 @@ func (x *Indexer[K, T]) Len() int { return int(x.objects.Load().live.Load()) }
 
 // All iterates over the objects in the order in which their keys arrived. An update does not change the place of a key.
 //
-// All yields an object that is present from the first step to the last exactly once, in a state that it has in between. It
-// may or may not yield an object that arrives or leaves meanwhile. It yields no key twice. It locks, copies, and allocates
-// nothing. The body of the loop may read and write the Indexer.
+// If an object is present from the first step to the last, All yields it exactly once, in a state that it has in that time. It may or may
+// not yield an object that arrives or leaves in that time. It yields no key twice. It locks, copies, and allocates nothing. The body of the
+// loop may read and write the Indexer.
 func (x *Indexer[K, T]) All() iter.Seq2[K, T] {
 	return func(yield func(K, T) bool) { walk(x.objects.Load(), &x.objects, yield) }
 }
 
-// Upsert stores obj. If there is an object with the same key, obj replaces it, and Upsert returns it. An update that changes
-// no value of an index takes no lock that a reader takes, and allocates nothing if T is a pointer.
+// Upsert stores obj. If there is an object with the same key, obj replaces it, and Upsert returns it. An update that changes no index value
+// takes no lock that readers take, and allocates nothing if T is a pointer.
 func (x *Indexer[K, T]) Upsert(obj T) (old T, existed bool) {
 	key := x.keyOf(obj)
 	hash := x.objects.Load().hash(key)
@@ -175,7 +173,7 @@ func (x *Indexer[K, T]) renumber() {
 	x.put(objects)
 }
 
-// put makes objects the content, with the planned indexes.
+// put installs objects as the content, with the planned indexes.
 func (x *Indexer[K, T]) put(objects *table[K, T]) {
 	x.lock()
 	defer x.unlock()
@@ -203,7 +201,7 @@ func (x *Indexer[K, T]) keyOf(obj T) K {
 	return key
 }
 
-// checkKey panics if key is not equal to itself (a NaN): nothing could find it again.
+// checkKey panics if key is not equal to itself (a NaN), because no lookup could find it.
 func checkKey[K comparable](key K) {
 	if key != key {
 		panic("cache: a key is not equal to itself")
@@ -213,12 +211,12 @@ func checkKey[K comparable](key K) {
 // Replace makes list the content of the Indexer, and removes all other objects. If a key is in list twice, the last object
 // counts.
 //
-// For every reader the change is one step: no reader sees some of the new objects without the others. An iterator that runs
-// meanwhile yields old objects before that step and new objects after it. It still yields each key that is present before
-// and after exactly once. Keys that stay keep their place. New keys follow in the order of list.
+// For every reader the change is one step: no reader sees some of the new objects without the others. An iterator in progress yields old
+// objects before that step and new objects after it. It still yields each key that is present before and after exactly once. Keys that stay
+// keep their place. New keys follow in the order of list.
 //
-// Replace builds the new content beside the old one, so a reader waits only while a few pointers change, whatever the length
-// of list. Replace does not keep list.
+// Replace builds the new content beside the old one, so a reader waits only while a few pointers change, however long list is. Replace does
+// not keep list.
 func (x *Indexer[K, T]) Replace(list []T) {
 	keys, hashes := make([]K, len(list)), make([]uint32, len(list))
 	for i, obj := range list {
@@ -261,18 +259,17 @@ func (x *Indexer[K, T]) Replace(list []T) {
 	x.put(objects)
 }
 
-// Snapshot is the content of an [Indexer] at one moment, for several reads that have to agree. It never changes.
-// [Index.In] returns an index at the same moment.
+// Snapshot is the content of an [Indexer] at one moment, for several reads that must agree. It never changes. [Index.In] returns an index
+// as of the same moment.
 //
 // Several goroutines may call its methods concurrently.
 type Snapshot[K comparable, T any] struct {
-	x *Indexer[K, T] // nobody writes to it
+	x *Indexer[K, T] // never written to
 }
 
-// Snapshot returns the present content of x. It copies no objects, but one pointer for every 32 objects and for every 32
-// values of an index. Meanwhile writers wait and readers do not. After that, a writer copies before it changes: 32 objects
-// at the first change of one of them, and the list of objects with a value when the first object joins or leaves it. A
-// Snapshot keeps all its objects alive.
+// Snapshot returns the current content of x. It copies no objects, only one pointer for every 32 objects and for every 32 values of an
+// index. While it does, writers wait and readers do not. Later, writers copy on write: 32 objects at the first change to one of them, and
+// the list of objects with a value when the first object joins or leaves it. A Snapshot keeps all its objects alive.
 func (x *Indexer[K, T]) Snapshot() *Snapshot[K, T] {
 	s := &Indexer[K, T]{key: x.key, seed: x.seed}
 	x.change.Lock()

@@ -2,21 +2,19 @@ package cache
 
 import "iter"
 
-// KeyFunc returns the key of an object. It is called often, and by several goroutines concurrently. It must always return
-// the same key for the same object.
+// KeyFunc returns the key of an object. It is called often, and concurrently. It must always return the same key for the same object.
 type KeyFunc[K comparable, T any] func(T) K
 
-// Tombstone reports that an object is gone. If FinalStateUnknown is true, the deletion was missed and found later by
-// comparing. Then Object is the last state that was seen, which may not be the last state that existed.
+// Tombstone reports that an object is gone. If FinalStateUnknown is true, the deletion was missed and found later by comparison. Then
+// Object is the last state that was seen, which may not be the last state that existed.
 type Tombstone[K comparable, T any] struct {
 	Key               K
 	Object            T
 	FinalStateUnknown bool
 }
 
-// Reader reads a cache. Code that only reads, such as a reconciler, should ask for a Reader: then a test can pass a cache
-// that is stale, or one that it filled by hand. *[Indexer], *[Snapshot],
-// *mutation.Cache, and *informer.Informer are Readers.
+// Reader reads a cache. Code that only reads, such as a reconciler, should accept a Reader: then a test can pass a stale cache, or one that
+// it filled by hand. *[Indexer], *[Snapshot], *mutation.Cache, and *informer.Informer are Readers.
 //
 // Several goroutines may call its methods concurrently, and while the cache changes.
 type Reader[K comparable, T any] interface {

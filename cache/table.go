@@ -14,12 +14,12 @@ const chunkSize = 32
 // owner. Readers take no lock: they find the number of a key in a hash table (open addressing with linear probing). Numbers
 // count the keys in order of arrival, and lead to entries in chunks that never move.
 //
-// A reader may be late by any time. It relies on this:
+// A reader may lag by any amount of time. It relies on these rules:
 //
 //  1. A number stands for one arrival of one key. It is never used again, and its key never changes.
 //  2. An entry is complete before a reader can find its number: before used counts it, and before a slot holds it.
-//  3. A slot changes from empty to a number. It changes to another number only when the entry of the first is gone. So every
-//     search finds a key that is present all the time.
+//  3. A slot changes from empty to a number. It changes to another number only when the entry of the first is gone. So a search always
+//     finds a key that stays present.
 //  4. An entry that is gone stays gone. A reader loads the value first, and then whether the entry is gone.
 //  5. Where this is not possible (see grown and renumbered), the writer makes a new table. The old table stays as it was when
 //     it was replaced.
@@ -31,9 +31,9 @@ const chunkSize = 32
 //   - a copied chunk: before its pointer is stored; of a shared chunk, a snapshot reads only the entries that were there;
 //   - seed, generation, and the lengths of slots and chunks: before the pointer to the table is stored;
 //   - the writer that removes an entry stores gone before it clears the value: a reader that misses the value sees gone;
-//   - a snapshot is made under the lock under which entries change, so it is of one moment.
+//   - a snapshot is made under the same lock as changes to entries, so it shows one moment.
 //
-// A reader of an index need not look at gone: it holds a lock that excludes removals.
+// A reader of an index need not check gone: it holds a lock that excludes removals.
 //
 // A snapshot shares chunks and slots with the original. Chunks of an earlier epoch belong to a snapshot; the writer copies
 // such a chunk before it changes an entry there. The writer never overwrites a slot whose number a snapshot knows.
@@ -50,7 +50,7 @@ type table[K comparable, V any] struct {
 	chunks     []atomic.Pointer[chunk[K, V]]
 	used, live atomic.Uint32
 
-	// The rest is for the writer and whoever takes a snapshot, one at a time, except for reads of epoch.
+	// Only the writer and Snapshot use the following, one at a time. Readers may load epoch.
 	epoch  atomic.Uint64 // the number of snapshots
 	epochs []uint64      // of each chunk, the epoch in which it was made
 	known  uint32        // a snapshot with the same slots knows the numbers below this
@@ -65,8 +65,8 @@ type entry[K comparable, V any] struct {
 	box  atomic.Value // a held[V]
 }
 
-// held is the content of a box. An atomic.Value needs the same dynamic type at all times, also if V is an interface. held
-// takes no memory if V is a pointer: Go stores a struct of one pointer in an interface directly.
+// held is the content of a box. An atomic.Value must always hold the same dynamic type, even if V is an interface. held takes no memory if
+// V is a pointer: Go stores a struct of one pointer in an interface directly.
 type held[V any] struct{ v V }
 
 func newTable[K comparable, V any](seed maphash.Seed, size int) *table[K, V] {
@@ -75,7 +75,7 @@ func newTable[K comparable, V any](seed maphash.Seed, size int) *table[K, V] {
 	return t
 }
 
-// allocate makes slots and chunks for at least so many entries.
+// allocate makes slots and chunks for at least size entries.
 func (t *table[K, V]) allocate(size int) {
 	t.slots = make([]atomic.Uint64, hashtable.SlotsFor(size))
 	chunks := (hashtable.CapacityOf(len(t.slots)) + chunkSize - 1) / chunkSize
@@ -84,7 +84,7 @@ func (t *table[K, V]) allocate(size int) {
 
 func (t *table[K, V]) hash(key K) uint32 { return uint32(maphash.Comparable(t.seed, key)) }
 
-// at returns the entry with a number that is used.
+// at returns the entry with number n, which must be used.
 func (t *table[K, V]) at(n uint32) *entry[K, V] {
 	c := t.chunks[n/chunkSize].Load()
 	if c == nil { // without this check, Go loads the beginning of the chunk, which is usually another cache line
@@ -119,7 +119,7 @@ func (t *table[K, V]) find(key K, hash uint32) (*entry[K, V], uint32) {
 		if s == 0 {
 			return nil, 0
 		}
-		// In a snapshot, a number that is not used was given after the snapshot was taken.
+		// In a snapshot, an unused number was assigned after the snapshot was taken.
 		if n := uint32(s) - 1; uint32(s>>32) == hash && n < t.used.Load() {
 			if it := t.at(n); it.key == key && !it.gone.Load() {
 				return it, n
@@ -128,7 +128,7 @@ func (t *table[K, V]) find(key K, hash uint32) (*entry[K, V], uint32) {
 	}
 }
 
-// full reports whether there is no room for so many more entries.
+// full reports whether there is no room for that many more entries.
 func (t *table[K, V]) full(more int) bool {
 	return int(t.used.Load())+more > hashtable.CapacityOf(len(t.slots))
 }
@@ -206,7 +206,7 @@ func (t *table[K, V]) sparse() bool {
 	return used > chunkSize && 2*t.live.Load() <= used
 }
 
-// grown returns a table with the same entries, and room for at least so many more.
+// grown returns a table with the same entries, and room for at least that many more.
 func (t *table[K, V]) grown(more int) *table[K, V] {
 	g := &table[K, V]{seed: t.seed, generation: t.generation}
 	g.epoch.Store(t.epoch.Load())
@@ -225,8 +225,8 @@ func (t *table[K, V]) grown(more int) *table[K, V] {
 	return g
 }
 
-// renumbered returns a table of the present entries alone, with room for so many more. For each old number it returns the new
-// one plus one, or 0 if the entry is gone.
+// renumbered returns a table of only the present entries, with room for that many more. For each old number it returns the new one plus
+// one, or 0 if the entry is gone.
 func (t *table[K, V]) renumbered(more int) (*table[K, V], []uint32) {
 	live := int(t.live.Load())
 	r := newTable[K, V](t.seed, live+max(more, live/2))
@@ -255,17 +255,17 @@ func (t *table[K, V]) snapshot() *table[K, V] {
 	return s
 }
 
-// takePlace puts t in the place of the table from which it was grown or renumbered. The caller holds the lock under which
-// snapshots are made. A snapshot that was made meanwhile shares the chunks that t has from the old table: hence the epoch.
+// takePlace replaces the table from which t was grown or renumbered. The caller holds the lock under which snapshots are made. A snapshot
+// that was made in the meantime shares the chunks that t has from the old table: hence the epoch.
 func (t *table[K, V]) takePlace(of *atomic.Pointer[table[K, V]]) {
 	t.epoch.Store(of.Load().epoch.Load())
 	of.Store(t)
 }
 
-// walk yields the entries, beginning with the table first. The writer may replace that table meanwhile.
+// walk yields the entries, beginning with the table first. The writer may replace that table in the meantime.
 func walk[K comparable, V any](first *table[K, V], current *atomic.Pointer[table[K, V]], yield func(K, V) bool) {
 	now := first
-	end := first.used.Load() // keys that arrive later do not count: so the walk ends, and yields no key twice
+	end := first.used.Load() // ignores keys that arrive later: so the walk ends, and yields no key twice
 	for n := range end {
 		if newer := current.Load(); newer != now {
 			if newer.generation != first.generation {
@@ -281,7 +281,7 @@ func walk[K comparable, V any](first *table[K, V], current *atomic.Pointer[table
 	}
 }
 
-// walkKeys continues a walk after a renumbering: by the keys that old had from this number on.
+// walkKeys continues a walk after a renumbering, by the keys that old had from this number on.
 func walkKeys[K comparable, V any](old *table[K, V], from, end uint32, current *atomic.Pointer[table[K, V]], yield func(K, V) bool) {
 	for n := from; n < end; n++ {
 		it := old.at(n)

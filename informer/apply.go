@@ -24,12 +24,12 @@ const maxBatch = delivery.Batch
 type applier[K comparable, T any] struct {
 	name    string
 	indexer *cache.Indexer[K, T]
-	equal   func(a, b T) bool // nil: no two states are the same
+	equal   func(a, b T) bool // if nil, no two states are the same
 	onError func(error)
 	seed    maphash.Seed
 
-	heard   bool                    // there are handlers; otherwise changes need not be recorded
-	changes []delivery.Change[K, T] // applied, but not passed to the handlers yet
+	heard   bool                    // there are handlers; without them, changes need not be recorded
+	changes []delivery.Change[K, T] // applied, but not yet passed to the handlers
 	at      Version
 	failed  map[K]Version
 	broke   bool // something has failed since the last request for a list
@@ -49,7 +49,7 @@ func (a *applier[K, T]) apply(inputs []input[K, T]) {
 	}
 }
 
-// try applies an input that is not a list. It runs index functions of the user. If one panics, the cache stays as it was.
+// try applies an input that is not a list. It runs the user's index functions. If one panics, the cache stays as it was.
 func (a *applier[K, T]) try(it *input[K, T]) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -117,8 +117,8 @@ func (a *applier[K, T]) version() Version {
 	return v
 }
 
-// retry returns a timer for the next request for a list, because something has failed, or nil. It is called after every batch.
-// running is the timer that it returned last, until that timer has fired.
+// retry returns a timer for the next request for a list, because something has failed, or nil. It is called after every batch. running is
+// the timer that it last returned, until that timer has fired.
 func (a *applier[K, T]) retry(running *time.Timer, backoff wait.Backoff) *time.Timer {
 	switch {
 	case len(a.failed) == 0:
@@ -135,7 +135,7 @@ func (a *applier[K, T]) retry(running *time.Timer, backoff wait.Backoff) *time.T
 	return running
 }
 
-// forget drops the changes, which the handlers have.
+// forget drops the changes, which the handlers have received.
 func (a *applier[K, T]) forget() {
 	clear(a.changes)
 	a.changes = a.changes[:0]
@@ -145,36 +145,36 @@ func (a *applier[K, T]) forget() {
 }
 
 const (
-	// lookAhead is the number of next objects of a list that are searched for an object of the cache.
+	// lookAhead is how many of the next objects of a list are searched for an object of the cache.
 	lookAhead = 32
 
-	// maxAstray is the number of failed searches after which there are no more, if fewer than one in five succeeds: then the
-	// order of the list has nothing to do with that of the cache.
+	// maxAstray is the number of failed searches after which merge stops searching, if fewer than one in five succeeds: then the order of
+	// the list has nothing to do with that of the cache.
 	maxAstray = 256
 )
 
-// replace makes a list the content of the cache. It leaves objects that have not changed as they are.
+// replace makes a list the content of the cache. It keeps objects that have not changed.
 func (a *applier[K, T]) replace(l *content[K, T]) {
 	before, equal := a.failed, a.equal
 	if l.starts {
 		a.at, before = 0, nil
-		a.equal = nil // a version may mean another state in another history
+		a.equal = nil // in another history, a version may mean another state
 	}
 	a.failed = nil // the list has the current state of every key
 	a.merge(l.pages, l.unread)
 	a.equal = equal
 	for key := range a.failed {
 		if floor, failed := before[key]; failed {
-			a.failed[key] = floor // the changes since then are still missing
+			a.failed[key] = floor // later changes are still missing
 		}
 	}
 }
 
-// merge applies the differences between the cache and a list. Objects of the cache with unread keys stay.
+// merge applies the differences between the cache and a list. Cached objects with unread keys stay.
 //
-// A list usually has the order of the cache, which is that of the first list. So merge goes through both in parallel, without
-// look-ups and hashes. At the end, it looks up the keys of both sides that it has not found this way. Whatever the order, each key
-// of the cache is found in the list or deleted.
+// A list usually has the order of the cache, which is that of the first list. So merge walks through both in parallel, without look-ups and
+// hashes. At the end, it looks up the keys of both sides that it has not found this way. Whatever the order, each key of the cache is found
+// in the list or deleted.
 func (a *applier[K, T]) merge(pages []page[K, T], unread []K) {
 	if a.indexer.Len() == 0 {
 		for _, p := range pages {
@@ -236,7 +236,7 @@ func (a *applier[K, T]) same(key K, old, obj T) (same bool) {
 	return a.equal(old, obj)
 }
 
-// merger goes through the pages of a list, in parallel with another sequence of keys.
+// merger walks through the pages of a list, in parallel with another sequence of keys.
 type merger[K comparable, T any] struct {
 	pages       []page[K, T] // from the current page on
 	i           int          // the next object of the current page

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Filter returns a source of the objects of src for which keep returns true. Its versions are those of src. An event that does
-// not pass becomes a [Bookmark], so waiting for the version of any write to src works.
+// Filter returns a source of the objects of src for which keep returns true. Its versions are those of src. An event that does not pass
+// becomes a [Bookmark], so a caller can wait for the version of any write to src.
 //
-// If an update moves an object out of the filter, the event is a deletion with the new state. The filter has no memory, so
-// that a watch can begin anywhere. This has two effects: the deletion is reported whether or not the object passed before, and
-// an update that moves an object into the filter is reported as Modified, not Added. An [Informer] knows which objects passed,
-// so its cache and its handlers are exact. Code that reads the watch directly must keep track itself.
+// If an update moves an object out of the filter, the event is a deletion with the new state. The filter has no memory, so that a watch can
+// begin at any version. This has two effects: the deletion is reported whether or not the object passed before, and an update that moves an
+// object into the filter is reported as Modified, not Added. An [Informer] knows which objects passed, so its cache and its handlers are
+// exact. Code that reads the watch directly must track this itself.
 //
-// keep must always return the same for the same object, and be safe for concurrent use. To filter for one handler of an
-// informer, use [Handler].Filter, which needs no second cache.
+// keep must always return the same result for the same object, and be safe for concurrent use. To filter for one handler of an informer,
+// use [Handler].Filter, which needs no second cache.
 func Filter[T any](src ListWatcher[T], keep func(T) bool) ListWatcher[T] {
 	if src == nil || keep == nil {
 		panic("informer: Filter needs a source and a function")
@@ -50,8 +50,8 @@ func (f *filter[T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] {
 				yield(List[T]{}, err)
 				return
 			}
-			kept := List[T]{Version: page.Version, Unread: page.Unread} // who knows
-			for _, obj := range page.Items {                            // not in place: the items may be the source's own
+			kept := List[T]{Version: page.Version, Unread: page.Unread} // unknown whether they pass
+			for _, obj := range page.Items {                            // not in place: the source may own the slice
 				if f.keep(obj) {
 					kept.Items = append(kept.Items, obj)
 				}
@@ -89,12 +89,12 @@ func (f *filter[T]) event(ev Event[T]) Event[T] {
 	return ev
 }
 
-// Map returns a source of the results of f for the objects of src: usually the part of them that is worth keeping. Versions,
-// pages, bookmarks, and errors are those of src. The result is no [Equaler], since src can compare only its own objects.
+// Map returns a source of the results of f for the objects of src. Usually f keeps only the needed part of an object. Versions, pages,
+// bookmarks, and errors are those of src. The result is not an [Equaler], since src can compare only its own objects.
 //
-// f must map objects one to one: the key of f(obj) must depend only on the key of obj, and different keys must stay different.
-// f must always return the same for the same object, must not change its object, and must be safe for concurrent use. If f
-// panics, so does the list or the watch: an [Informer] reports that and tries again.
+// f must map objects one to one: the key of f(obj) must depend only on the key of obj, and different keys must stay different. f must
+// always return the same result for the same object, must not change the object, and must be safe for concurrent use. If f panics, so does
+// the list or the watch: an [Informer] reports that and retries.
 func Map[S, T any](src ListWatcher[S], f func(S) T) ListWatcher[T] {
 	if src == nil || f == nil {
 		panic("informer: Map needs a source and a function")

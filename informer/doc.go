@@ -1,5 +1,5 @@
-// Package informer mirrors a source into a cache, and calls handlers for changes. It is client-go's reflector and shared
-// informer for any source, typed from end to end.
+// Package informer mirrors a source into a cache, and calls handlers for changes. It is client-go's reflector and shared informer for any
+// source, with static types throughout.
 //
 // # Usage
 //
@@ -13,48 +13,48 @@
 //	err = informer.WaitForSync(ctx, sites)
 //	site, ok := sites.Get("ulm")
 //
-// A source is a [ListWatcher], and may be a [Pager], an [Equaler], or a [Bookmarker]. Package poll makes a source of anything that
-// can only be listed. A manager runs the informers that its controllers use, each once. To share one, share the variable. If the
-// cache is behind by 256 events, the source waits for it. Nothing waits for a handler: its pending changes are merged by key, in no
-// more memory than the objects that it knows and those that exist, unless [Handler].EveryEvent is set.
+// A source is a [ListWatcher], and may be a [Pager], an [Equaler], or a [Bookmarker]. Package poll turns anything that can only be listed
+// into a source. A manager runs the informers that its controllers use, each once. To share one, share the variable. If the cache is behind
+// by 256 events, the source waits for it. Nothing waits for a handler. Its pending changes are merged by key: at most one for each object
+// that it knows or that exists, unless [Handler].EveryEvent is set.
 //
 // # Guarantees
 //
 // The cache, for a source that keeps the contract of these interfaces:
 //
 //  1. The cache changes before any handler is called: a handler may be behind it, never ahead.
-//  2. A whole list is in the cache before any handler is called for it. A list that fails midway changes nothing.
+//  2. A whole list is in the cache before any handler is called for it. A list that fails halfway changes nothing.
 //  3. Every change up to [Informer.Version] is in the cache. It never decreases, except after [Informer.Reset]. If an index
 //     function panics, Version stays below the change, and the informer lists again after a backoff until it can be applied.
-//  4. A list or an event that is older than the cache is refused, except after Reset.
-//  5. The next list reveals an object that was deleted while no watch was open. Handlers get one deletion, with
-//     FinalStateUnknown. Not so after a restart of the process: see package owner.
+//  4. A list or an event that is older than the cache is rejected, except after Reset.
+//  5. The next list reveals an object that was deleted while no watch was open. Handlers get one deletion, with FinalStateUnknown. This
+//     does not hold across a restart of the process: see package owner.
 //
 // Each handler, independently of the others:
 //
 //  6. One goroutine calls it, one call at a time. For each key: OnAdd, any number of OnUpdate, OnDelete, and then OnAdd again.
 //     The old state of an update is the new state of the previous call.
-//  7. It may join at any time. It is called for exactly the objects that the cache held then, and every later change. It joins
-//     after the first list, and before any change that is made after AddHandler has returned.
-//  8. The last call of a key is for its current state. States in between may be skipped, with EveryEvent none that the source
+//  7. It may join at any time. It is called for exactly the objects that the cache holds at that moment, and for every later change. It
+//     joins after the first list, and before any change that is made after AddHandler has returned.
+//  8. The last call for a key is for its current state. States in between may be skipped, but with EveryEvent none that the source
 //     reported. A handler never gets an object that does not pass its Filter.
 //  9. A deletion and a creation under one key are OnDelete and OnAdd. If both happened while no watch was open, they are an update.
-//  10. An update may repeat the same state: in a resync, when the source repeats itself, and after a list: see [Equaler].
-//  11. A callback that panics is reported to Config.OnError, with its stack, and counts as done.
+//  10. An update may repeat the same state: in a resync, when the source repeats an event, and after a list (see [Equaler]).
+//  11. A callback that panics is reported to Config.OnError, with its stack, and is not repeated.
 //  12. There is no order between calls of different handlers.
-//  13. [Registration.Remove] never waits, and its channel is closed when no callback runs anymore. A callback may remove its own
-//     handler: it is the last one.
+//  13. [Registration.Remove] never waits, and its channel is closed when no callback is running. A callback may remove its own handler, and
+//     is then the last one.
 //
 // The source:
 //
-//  14. When a watch ends, the informer watches on without a list: at once, or after a backoff if the watch failed or yielded
-//     nothing useful. A panic or a runtime.Goexit of the source is an error.
+//  14. When a watch ends, the informer resumes it without a list: at once, or after a backoff if the watch failed or yielded nothing
+//     useful. A panic or a runtime.Goexit of the source counts as an error.
 //  15. After [ErrExpired] the informer lists: at once the first time. If it expires again before a new event has arrived, lists
 //     back off like errors.
-//  16. No error ends Run. All are reported to Config.OnError, except the end of the context and the first ErrExpired.
+//  16. No error ends Run. All errors are reported to Config.OnError, except the end of the context and the first ErrExpired.
 //
 // # Testing
 //
-// [Informer.Steps] drives an informer step by step. Package informertest has a source whose failures a test commands. In a
-// testing/synctest bubble, nothing needs real time, and Run leaves nothing behind.
+// [Informer.Steps] drives an informer step by step. Package informertest has a source that fails on demand. In a testing/synctest bubble,
+// nothing needs real time, and Run leaves nothing behind.
 package informer

@@ -19,21 +19,21 @@ import (
 
 // Config is the configuration of an [Informer]. Its zero value can be used.
 type Config struct {
-	// Name names the informer in errors and logs. Defaults to the type of its objects.
+	// Name identifies the informer in errors and logs. Defaults to the type of its objects.
 	Name string
 
-	// ResyncPeriod is the time between two resyncs: in a resync, each handler is called again for every object of the cache, as
-	// an update from the object to itself. It repairs handlers that lose changes. If it is 0 or negative, there are no resyncs.
+	// ResyncPeriod is the time between two resyncs: in a resync, each handler is called again for every object of the cache, as an update
+	// from the object to itself. Resyncs repair handlers that lose changes. Zero or a negative value means no resyncs.
 	ResyncPeriod time.Duration
 
-	// Backoff is the delay between attempts after an error of the source. It begins again after a successful list or event.
-	// Defaults to 800 ms, doubled each time up to 30 s, each with a random addition of up to the same. Its Steps are ignored: an
-	// informer does not give up.
+	// Backoff is the delay between attempts after an error of the source. It starts over after a successful list or event. Defaults to 800
+	// ms, doubled each time up to 30 s, with a random addition of up to the same length. Its Steps are ignored: an informer does not give
+	// up.
 	Backoff wait.Backoff
 
-	// OnError is called for each error: lists and watches that failed, and panics of handlers as a [*wait.PanicError]. The
-	// informer continues in every case. Several goroutines may call OnError concurrently, without locks. The caller waits for
-	// it, and it must not panic. Defaults to a line in the log at level Warn.
+	// OnError is called for each error: a list or watch that failed, or a panic of a handler as a [*wait.PanicError]. The informer
+	// continues in every case. Several goroutines may call OnError concurrently, without locks. The informer waits for it, and it must not
+	// panic. Defaults to a line in the log at level Warn.
 	OnError func(error)
 
 	// Logger receives debug messages, and errors if OnError is nil. Defaults to slog.Default().
@@ -59,7 +59,7 @@ func withDefaults[T any](cfg Config) Config {
 // validate returns an error that names each field that is out of its bounds.
 func (cfg Config) validate() error {
 	if !cfg.Backoff.IsZero() && cfg.Backoff.Duration <= 0 {
-		// The informer would call a failing source without a pause.
+		// The informer would call a failing source in a tight loop.
 		return fmt.Errorf("Config.Backoff.Duration is %v, must be positive if another field of Config.Backoff is set", cfg.Backoff.Duration)
 	}
 	return nil
@@ -77,8 +77,7 @@ func warn(log *slog.Logger) func(error) {
 }
 
 var (
-	// ErrExpired ends a watch if the changes after its version are no longer in the history of the source. The consumer has to
-	// list again.
+	// ErrExpired ends a watch if the changes after its version are no longer in the history of the source. The consumer must list again.
 	ErrExpired = errors.New("informer: version is no longer in the history of the source")
 
 	// ErrRunning is wrapped by the error of Run while another Run is in progress.
@@ -89,10 +88,10 @@ var (
 	ErrEnded = errors.New("has ended")
 )
 
-// errShortWatch says that a watch was no use, so that the next one waits for a while.
+// errShortWatch reports that a watch was useless, so that the next one comes after a backoff.
 var errShortWatch = errors.New("it ended at once and brought nothing new")
 
-// errExit says that the source has ended the goroutine that reads it.
+// errExit reports that the source has ended the goroutine that reads it.
 var errExit = errors.New("it has called runtime.Goexit")
 
 // Informer mirrors a source into a cache, and calls handlers for changes. The package documentation lists its guarantees. It is a
@@ -117,13 +116,13 @@ type Informer[K comparable, T any] struct {
 	applier     applier[K, T]
 	spare       []input[K, T]
 	scans       []*scan[K, T]
-	piece       int  // the number of objects that a scan tells of at once
+	piece       int  // the number of objects that a scan reports at once
 	rescheduled bool // the time of the next resync may have changed
 
 	mu sync.Mutex
 	// mu guards the following.
-	running   bool // until the end: an informer that has ended still counts as running
-	added     int  // handlers so far
+	running   bool // never reset: an informer that has ended still counts as running
+	added     int  // handlers added so far
 	joining   []*listener[K, T]
 	listeners []*listener[K, T] // joined; never changed in place
 	asks      []ask[K, T]       // of WaitIdle, for the next step to pass on
@@ -164,13 +163,13 @@ func New[K comparable, T any](src ListWatcher[T], key cache.KeyFunc[K, T], cfg C
 // Name returns the name from the Config.
 func (in *Informer[K, T]) Name() string { return in.cfg.Name }
 
-// Source returns what New got as the source.
+// Source returns the source given to New.
 func (in *Informer[K, T]) Source() any { return in.reflector.src }
 
 // Indexer returns the cache. It may be read, and indexes may be added, at any time. Only the informer may write to it.
 func (in *Informer[K, T]) Indexer() *cache.Indexer[K, T] { return in.indexer }
 
-// Get returns the object of the cache with the given key.
+// Get returns the cached object with the given key.
 func (in *Informer[K, T]) Get(key K) (T, bool) { return in.indexer.Get(key) }
 
 // All iterates over the objects of the cache, in the order in which their keys arrived. See [cache.Indexer.All].
@@ -191,8 +190,8 @@ func (in *Informer[K, T]) Keys() iter.Seq[K] {
 func (in *Informer[K, T]) Key(obj T) K { return in.key(obj) }
 
 // Run mirrors the source until ctx ends. It returns nil after every goroutine that it started has ended: by then the source and all
-// callbacks have returned, and no callback runs after that. Pending changes are dropped, because handlers consume states, and whoever
-// starts again gets the current ones. The cache can still be read.
+// callbacks have returned, and no callback runs after that. Pending changes are dropped: a new informer reports the current states to its
+// handlers. The cache can still be read.
 //
 // A second Run returns an error at once: [ErrRunning] while the first Run, or [Informer.Steps], is in progress, [ErrEnded] after
 // that. Run panics if New has not made the informer.
@@ -203,21 +202,21 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	if err := in.begin(); err != nil {
 		return fmt.Errorf("informer: run %s: %w", in.cfg.Name, err)
 	}
-	// Deferred, so that a panic of OnError, which is not captured, leaves nothing behind.
+	// Deferred, so that nothing is left running if OnError panics, which is not captured.
 	defer in.end()
 	var goroutines sync.WaitGroup
 	defer goroutines.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	// The source blocks the one that reads it. It ends with ctx; goroutines.Wait waits for it.
+	// Reads the source, which blocks. It ends with ctx; goroutines.Wait waits for it.
 	var reflect func()
 	reflect = func() { in.reflector.run(ctx, func() { goroutines.Go(reflect) }) }
 	goroutines.Go(reflect)
 
 	start := func(l *listener[K, T]) {
-		// A handler may block, and shall block no one else. It ends with ctx, or when the handler is removed;
-		// goroutines.Wait waits for it, and so does Remove.
+		// Calls a handler, which may block but must not block the informer. It ends with ctx, or when the handler is removed;
+		// goroutines.Wait waits for it, and so does the channel of Remove.
 		goroutines.Go(func() { l.Run(ctx) })
 	}
 
@@ -239,13 +238,12 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	return nil
 }
 
-// AddHandler adds a handler, at any time before Run ends. The handler joins when the cache holds the first list, or, if it already
-// does, before the next change is applied. It gets every object that is in the cache then, with inInitialList, and every change
-// after that. So on an informer that has synced, an object that is created after AddHandler has returned is never reported with
-// inInitialList.
+// AddHandler adds a handler, at any time before Run ends. The handler joins when the cache holds the first list, or, if it already does,
+// before the next change is applied. It gets every object that is in the cache at that moment, with inInitialList, and every change after
+// that. So on an informer that has synced, an object that is created after AddHandler has returned is never reported with inInitialList.
 //
-// While Run is in progress, the first callback may run before AddHandler has returned. If a callback needs the Registration, pass
-// it by a channel, for example.
+// While Run is in progress, the first callback may run before AddHandler has returned. If a callback needs the Registration, pass it
+// through a channel, for example.
 //
 // After Run has ended, AddHandler returns an error that wraps [ErrEnded].
 func (in *Informer[K, T]) AddHandler(h Handler[K, T]) (*Registration, error) {
@@ -272,9 +270,9 @@ func (in *Informer[K, T]) Synced() <-chan struct{} { return in.synced }
 // HasSynced reports whether Synced is closed.
 func (in *Informer[K, T]) HasSynced() bool { return isClosed(in.synced) }
 
-// Version returns the version of the source up to which every change has been applied to the cache, and is at least pending for
-// the handlers. It is 0 before the first list. It increases until a new history begins, after [Informer.Reset]: then it is 0
-// again, and increases with the versions of that history.
+// Version returns the version of the source up to which every change has been applied to the cache, and is at least pending for the
+// handlers. It is 0 before the first list. It never decreases, except that it restarts at 0 when a new history begins after
+// [Informer.Reset].
 func (in *Informer[K, T]) Version() Version { return in.progress.at() }
 
 // WaitForVersion waits until Version is at least v. If ctx ends first, its error wraps the cause of ctx. If Run ends first, its error
@@ -286,16 +284,16 @@ func (in *Informer[K, T]) WaitForVersion(ctx context.Context, v Version) error {
 	return nil
 }
 
-// OnVersion calls f with each value that [Informer.Version] takes from now on: the versions that are reached, and 0 when a new
-// history begins, after [Informer.Reset]. For example, expectations can observe versions at once:
+// OnVersion calls f with each new value of [Informer.Version] from now on, including 0 when a new history begins after [Informer.Reset].
+// For example, expectations can observe versions immediately:
 //
 //	stop := inf.OnVersion(func(v informer.Version) { exp.VersionObserved(uint64(v)) })
-//	exp.VersionObserved(uint64(inf.Version())) // what was reached before
+//	exp.VersionObserved(uint64(inf.Version())) // the version reached before
 //
-// If several versions are reached together, f is called with the last one. The goroutine of Run calls f, without locks, when the
-// cache holds everything up to the version, and the changes are pending for the handlers. The cache waits for f, so f must be
-// quick, and must not wait for the informer. A panic is reported to Config.OnError. After stop has returned, f is not called for
-// versions that are reached later.
+// If several versions are reached together, f is called with the last one. The goroutine of Run calls f, without locks, when the cache
+// holds everything up to the version and the changes are pending for the handlers. The cache waits for f, so f must be quick, and must not
+// wait for the informer. A panic is reported to Config.OnError. After stop has returned, f is not called for versions that are reached
+// later.
 func (in *Informer[K, T]) OnVersion(f func(Version)) (stop func()) {
 	if f == nil {
 		panic("informer: OnVersion called with a nil function")
@@ -310,21 +308,21 @@ func (in *Informer[K, T]) LastHeard() time.Time { return in.progress.lastHeard()
 
 // Stale reports whether the source has been silent for longer than d, or has never yielded anything.
 //
-// A [Bookmarker] is silent since [Informer.LastHeard]. If twice its period is longer than d, that is the limit instead. Any
-// other source may have nothing to report, so it is not silent while a watch is open. After a watch of at least a second, it is
-// silent since the end of the watch. So for such a source, Stale does not notice a connection that died without an error, or an
-// attempt to connect that hangs. Only bookmarks reveal those.
+// The silence of a [Bookmarker] is counted from [Informer.LastHeard]. If twice its period is longer than d, that is the limit instead. Any
+// other source may have nothing to report, so an open watch is not silence. After a watch of at least a second, silence is counted from the
+// end of the watch. So for such a source, Stale does not detect a connection that died without an error, or an attempt to connect that
+// hangs. Only bookmarks reveal those.
 func (in *Informer[K, T]) Stale(d time.Duration) bool {
 	return in.progress.silent(in.promise > 0) > max(d, 2*in.promise)
 }
 
-// Reset is for a source whose versions have gone back, because it was restored from a backup or replaced by another source.
-// Without Reset, an informer refuses and reports its lists while they are older than the cache, because it cannot tell them from
-// the lists of a replica that lags. After Reset, the informer lists at once, and accepts any version.
+// Reset is for a source whose versions have gone back, because it was restored from a backup or replaced by another source. Without Reset,
+// an informer rejects and reports its lists while they are older than the cache, because it cannot tell them from the lists of a lagging
+// replica. After Reset, the informer lists at once, and accepts any version.
 //
-// The cache and the handlers change from their present state to the new list, with tombstones for objects that it lacks. When
-// the list is applied, Version begins again at 0, so it may be lower than before. Versions of the old history mean nothing in the
-// new one. A WaitForVersion in progress waits for its number.
+// The cache and the handlers move from their current state to the new list, with tombstones for objects that are not in it. When the list
+// is applied, Version restarts at 0, so it may be lower than before. Versions of the old history mean nothing in the new one. A
+// WaitForVersion in progress waits for its number.
 func (in *Informer[K, T]) Reset() { in.reflector.order(&in.reflector.anew) }
 
 // begin allows one Run.
@@ -352,6 +350,6 @@ func (in *Informer[K, T]) end() {
 func (in *Informer[K, T]) poke() {
 	select {
 	case in.wake <- struct{}{}:
-	default: // a token is there
+	default: // a token is already there
 	}
 }

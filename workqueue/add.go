@@ -7,28 +7,28 @@ import (
 
 // AddOptions says how [Queue.AddWith] adds a key. The zero value is Add.
 type AddOptions struct {
-	// After delays the addition. A negative delay is now. At most one of After and At may be set.
+	// After delays the addition. A negative delay means now. At most one of After and At may be set.
 	After time.Duration
 
-	// At is the time of the addition. A time in the past is now.
+	// At is the time of the addition. A time in the past means now.
 	At time.Time
 
-	// RateLimited reports a failed attempt, as AddRateLimited does. After or At are then the delay of the backoff, for example
-	// because the service that failed said when to try again. If neither is set, Config.RateLimiter computes the delay. The
-	// failure counts either way, and parks the key if it was the last attempt.
+	// RateLimited reports a failed attempt, as AddRateLimited does. After or At then sets the backoff, for example because the service that
+	// failed said when to try again. If neither is set, Config.RateLimiter computes the delay. The failure counts either way, and parks the
+	// key if it was the last attempt.
 	RateLimited bool
 
-	// Final reports a failed attempt after which no other follows: the key is parked, as if the failure had spent its budget.
-	// RateLimited, After, and At then make no difference.
+	// Final reports a failed attempt that must not be retried: the key is parked, as if the failure had spent its budget. RateLimited,
+	// After, and At then make no difference.
 	Final bool
 
 	// Policy chooses between two wake-ups of a key, or between two backoffs with RateLimited.
 	Policy Policy
 
-	// Priority is the priority of the key. Keys of higher priority leave first. A key keeps its priority until the queue has
-	// nothing more to do with it, and the priority only rises: the higher of two counts. Add and the other methods have
-	// priority 0. A key that is added with a delay keeps its priority if Priority is 0. A ready key that is raised stands where it
-	// would stand if it had become ready with that priority. Each dispatch takes time for each priority in use, so use few.
+	// Priority is the priority of the key. Keys of higher priority leave first. A key keeps its priority until it leaves the queue for
+	// good, and the priority only rises: the higher of two counts. Add and the other methods have priority 0. A key that is added with a
+	// delay keeps its priority if Priority is 0. A ready key whose priority rises moves to the place it would have if it had become ready
+	// with that priority. The cost of a dispatch grows with the number of priorities in use, so use few.
 	Priority int
 
 	// Reason tells people why the key was added. Snapshot and Item show it. The queue keeps the last 8 reasons of a key.
@@ -49,10 +49,10 @@ func (p Policy) counts(old, at int64) bool {
 	return old == 0 || p == Replace || p == Earliest && at < old || p == Latest && at > old
 }
 
-// Add makes key ready. A ready key stays where it is in line, a key in process becomes ready again when it is done, and a
-// parked key is revived with a whole budget. With Config.Debounce, Add takes effect when the key has become quiet. After a
-// shutdown, Add does nothing. Add panics if key is not equal to itself (a NaN) or not comparable (an interface that holds a
-// slice), because the queue could never find such a key again.
+// Add makes key ready. A ready key stays where it is in line, a key in process becomes ready again when it is done, and a parked key is
+// revived with a whole budget. With Config.Debounce, Add takes effect when the quiet time of the key ends. After a shutdown, Add does
+// nothing. Add panics if key is not equal to itself (a NaN) or not comparable (an interface that holds a slice), because the queue could
+// never find such a key again.
 func (q *Queue[K]) Add(key K) {
 	checkKey(key)
 	hash, group := q.entries.hash(key), q.groupOf(key)
@@ -77,16 +77,16 @@ func (q *Queue[K]) Add(key K) {
 	}
 }
 
-// AddAfter adds key after d. If d is not positive, AddAfter adds it at once, without Config.Debounce. If key has a wake-up
-// already, the earlier of the two counts. An Add, an attempt, or a backoff in the meantime does not drop the wake-up. After a
-// shutdown, AddAfter does nothing.
+// AddAfter adds key after d. If d is not positive, AddAfter adds it at once, without Config.Debounce. If key already has a wake-up, the
+// earlier of the two counts. An Add, an attempt, or a backoff in the meantime does not drop the wake-up. After a shutdown, AddAfter does
+// nothing.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 	q.add(key, d, delayed, AddOptions{})
 }
 
-// AddWith adds key as the options say. It is the general form of Add, AddAfter, and AddRateLimited. It reports whether key
-// comes back because of this call. It returns false after a shutdown, and for a failure that spends the budget of key or of a
-// parked key. It panics if both After and At are set, or if there is no such Policy.
+// AddWith adds key according to opts. It is the general form of Add, AddAfter, and AddRateLimited. It reports whether key comes back
+// because of this call. It returns false after a shutdown, for a failure that spends the budget of key, and for a failure of a parked key.
+// It panics if both After and At are set, or if Policy is unknown.
 func (q *Queue[K]) AddWith(key K, opts AddOptions) bool {
 	d, how := opts.After, debounced
 	if d != 0 {
@@ -110,7 +110,7 @@ func (q *Queue[K]) AddWith(key K, opts AddOptions) bool {
 type addition int
 
 const (
-	debounced addition = iota // takes effect when the key has become quiet
+	debounced addition = iota // takes effect when the quiet time of the key ends
 	delayed                   // has a delay, perhaps of zero, and is reported to Hooks.Delayed
 	immediate                 // takes effect at once
 )
@@ -166,9 +166,8 @@ func (q *Queue[K]) addLocked(e *entry[K]) (w *waiter, added bool) {
 	return q.makeReadyLocked(e)
 }
 
-// Cancel takes back what was added: key is no longer ready, loses its deadlines, and does not come back when it is done. It
-// reports whether there was anything to take back. Work in process continues. The count of failures stays, and a parked key
-// stays parked.
+// Cancel undoes every addition of key: key is no longer ready, loses its deadlines, and does not come back when it is done. It reports
+// whether there was anything to undo. Work in process continues. The count of failures stays, and a parked key stays parked.
 func (q *Queue[K]) Cancel(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
@@ -212,8 +211,8 @@ func (q *Queue[K]) raiseLocked(e *entry[K], priority int) {
 	q.pool.own(e).priority = priority
 }
 
-// gradeLocked sorts the line by priority, from the first use of a priority on. Without Timestamps, the keys in line count as
-// ready since now.
+// gradeLocked sorts the line by priority, starting with the first use of a priority. Without Timestamps, the keys in line count as ready
+// since now.
 func (q *Queue[K]) gradeLocked() {
 	if q.order.graded() {
 		return
@@ -247,10 +246,10 @@ func (q *Queue[K]) noteReasonLocked(e *entry[K], text string) {
 	e.reasons.add(text, time.Now())
 }
 
-// reasons are the latest reasons of a key, in a ring. A nil one has none.
+// reasons are the latest reasons of a key, in a ring. A nil *reasons is empty.
 type reasons struct {
 	ring [maxReasons]Reason
-	n    int // of all reasons there ever were
+	n    int // the number of reasons ever noted
 }
 
 const maxReasons = 8

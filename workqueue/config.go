@@ -24,55 +24,54 @@ type Config[K comparable] struct {
 	// MaxAttempts is the number of attempts that a key gets. The failure of the last attempt parks the key. Zero is no limit.
 	MaxAttempts int
 
-	// MaxElapsed is the time that a key gets, counted from its first failure. A failure after that time parks the key. Zero is
-	// no limit.
+	// MaxElapsed is the time that a key has to succeed, counted from its first failure. A failure after that time parks the key. Zero is no
+	// limit.
 	MaxElapsed time.Duration
 
-	// Aging is the waiting time that is worth one priority. A key of priority r overtakes a ready key of a lower priority p only
-	// if it became ready within (r-p) times Aging after it. With groups, this holds for the keys whose turn it is in their
-	// priority. If Timestamps is off, keys that became ready before the queue had any priority but 0 count as ready since
-	// then. Defaults to 10 s. Negative is no aging: a key of low priority waits as long as there are keys of higher priority.
+	// Aging is the waiting time that is worth one priority. A key of priority r overtakes a ready key of a lower priority p only if it
+	// became ready within (r-p) times Aging after it. With groups, this holds for the keys whose turn it is in their priority. If
+	// Timestamps is off, keys that became ready before the first use of a priority other than 0 count as ready since that use. Defaults to
+	// 10 s. A negative value turns aging off: a key of low priority waits as long as there are keys of higher priority.
 	Aging time.Duration
 
-	// Group returns the name of a key's group. Within a priority, the groups that have keys to dispatch take turns, and each
-	// group is first in, first out. So the many keys of one group do not delay the few of another. The queue calls Group
-	// without locks. It should be fast, and must always return the same name for a key. Nil is no groups.
+	// Group returns the name of a key's group. Within a priority, the groups that have keys to dispatch take turns, and each group is first
+	// in, first out. So the many keys of one group do not delay the few of another. The queue calls Group without locks. Group should be
+	// fast, and must always return the same name for a key. Nil means no groups.
 	Group func(key K) string
 
-	// GroupLimit is the number of keys of one group that may be in process at once. The other keys of the group wait, and keep
-	// no worker from the other groups. Zero is no limit. It requires Group.
+	// GroupLimit is the number of keys of one group that may be in process at once. The other keys of the group wait without occupying a
+	// worker. Zero is no limit. It requires Group.
 	GroupLimit int
 
-	// Debounce delays an added key until no Add of it has come for this time, its quiet time. Zero is none.
+	// Debounce delays an added key until this time, the quiet time, has passed without another Add of the key. Zero is none.
 	//
-	// It applies to an Add, or an AddWith without After, At, and RateLimited, of a key that is absent, in process, or parked.
-	// When the quiet time is over, the key becomes what the column Add of the contract says. Until then, the Add changes neither
-	// the state nor the other deadlines. Ready and dirty keys are not debounced. Additions with a delay are not debounced either,
-	// not even with a delay of zero: AddAfter(key, 0) acts at once.
+	// It applies to an Add, or an AddWith without After, At, and RateLimited, of a key that is absent, in process, or parked. When the
+	// quiet time is over, the key changes state as the column Add of the contract says. Until then, the Add changes neither the state nor
+	// the other deadlines. Ready and dirty keys are not debounced. Additions with a delay are not debounced either, not even with a delay
+	// of zero: AddAfter(key, 0) acts at once.
 	//
-	// The quiet time ends early when something else makes the key ready or dirty, and with Cancel. A shutdown makes the keys in
-	// their quiet time ready or dirty at once, in the order in which their quiet times would have ended. AddRateLimited, Forget,
-	// Done, and DropParked do not end it. If the budget is spent during the quiet time, the key is parked, and the end of the
-	// quiet time revives it.
+	// The quiet time ends early when something else makes the key ready or dirty, and when Cancel is called. A shutdown makes keys in their
+	// quiet time ready or dirty at once, in the order in which their quiet times would have ended. AddRateLimited, Forget, Done, and
+	// DropParked do not end it. If the budget is spent during the quiet time, the key is parked, and the end of the quiet time revives it.
 	Debounce time.Duration
 
-	// DebounceLimit is the longest time for which Debounce delays a key, however many Adds come. It requires Debounce and must
-	// not be shorter. Defaults to ten times Debounce.
+	// DebounceLimit is the longest time for which Debounce delays a key, no matter how many Adds follow. It requires Debounce and must not
+	// be shorter. Defaults to ten times Debounce.
 	DebounceLimit time.Duration
 
-	// DispatchLimit limits how fast the queue dispatches keys, all of them together. The queue takes a token when it dispatches a
-	// key and reserves none ahead, so callers that reserve tokens of the same limiter go first. If its limit or burst is changed,
-	// also from 0, waiting workers notice within a minute. Nil is no limit.
+	// DispatchLimit limits how fast the queue dispatches keys, all of them together. The queue takes a token when it dispatches a key and
+	// reserves none ahead, so callers that reserve tokens of the same limiter go first. If the limiter's limit or burst changes, even from
+	// 0, waiting workers notice within a minute. Nil is no limit.
 	DispatchLimit *rate.Limiter
 
-	// Timestamps records when each key entered its state, for Snapshot and Stats. It costs two readings of the clock and 72 bytes
-	// per key. Defaults to true if there is a hook that needs it.
+	// Timestamps records when each key entered its state, for Snapshot and Stats. It costs two readings of the clock and 72 bytes per key.
+	// It is always on if a hook needs it.
 	Timestamps bool
 
 	// Hooks observe the queue.
 	Hooks Hooks[K]
 
-	// Logger receives the failures of Run, and misuse of the queue that no caller can be told of. Defaults to slog.Default().
+	// Logger receives the failures of Run, and misuse of the queue that cannot be returned to a caller. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -114,9 +113,9 @@ func notNegative[N int | time.Duration](field string, n N) error {
 	return nil
 }
 
-// Hooks observe a [Queue]. Each may be nil. The queue calls them without locks, so they may call the queue, and several may
-// run concurrently. The caller of the method that made it happen runs the hook, or the timer does if something is due. Hooks
-// should be fast. Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
+// Hooks observe a [Queue]. Each may be nil. The queue calls them without locks, so they may call the queue, and several may run
+// concurrently. A hook runs in the goroutine of the call that caused it, or of the timer if a deadline caused it. Hooks should be fast.
+// Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
 //
 //	workqueue_adds_total                     Added
 //	workqueue_depth                          Stats: Ready + Dirty
@@ -126,11 +125,11 @@ func notNegative[N int | time.Duration](field string, n N) error {
 //	workqueue_unfinished_work_seconds        Stats: Unfinished
 //	workqueue_longest_running_processor_seconds  Stats: LongestRunning
 //
-// [Queue.Totals] gives the same without hooks.
+// [Queue.Totals] gives the same counts and durations without hooks.
 type Hooks[K comparable] struct {
-	// Added reports that an addition made a key ready or dirty. An addition that changes nothing is not reported. A delayed or
-	// debounced addition is reported when it is due. So Added calls minus Dispatched calls are the depth, except for keys
-	// that Cancel took back.
+	// Added reports that an addition made a key ready or dirty. An addition that changes nothing is not reported. A delayed or debounced
+	// addition is reported when it is due. So the depth is the number of Added calls minus that of Dispatched calls, except for canceled
+	// keys.
 	Added func(key K)
 
 	// Dispatched reports that a worker got a key, and how long the key was ready. Delays and the previous attempt do not count.
@@ -139,9 +138,9 @@ type Hooks[K comparable] struct {
 	// Done reports that a worker is done with a key, and how long the key was in process.
 	Done func(key K, took time.Duration)
 
-	// Delayed reports the delay of an AddAfter, of an AddRateLimited unless it parks the key, and of an AddWith with After, At,
-	// or RateLimited. It is called even if nothing is scheduled: because the delay is zero, an earlier deadline stands, or
-	// the key is about to be tried anyway.
+	// Delayed reports the delay of an AddAfter, of an AddRateLimited unless it parks the key, and of an AddWith with After, At, or
+	// RateLimited. It is called even if nothing is scheduled, because the delay is zero, an earlier deadline stands, or the key is about to
+	// be tried anyway.
 	Delayed func(key K, d time.Duration)
 
 	// Parked reports that a key has spent its budget, after this number of attempts.

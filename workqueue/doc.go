@@ -18,8 +18,8 @@
 //
 //  1. A ready key is in line once, however often it is added.
 //  2. Keys leave first in, first out, unless priorities or groups say otherwise.
-//  3. Between its dispatch and its Done, a key is dispatched to nobody else.
-//  4. If a key is added in that time, it is ready again after the Done, once.
+//  3. Between its dispatch and its Done, a key is not dispatched again.
+//  4. If a key is added in that time, it becomes ready again after the Done, once.
 //  5. No worker waits while a key may be dispatched.
 //  6. A key has at most one wake-up and one backoff. Unless a [Policy] says otherwise, the earliest of each kind counts. None
 //     comes early, and they come in the order of their times.

@@ -8,8 +8,8 @@ import (
 	"github.com/setpoint-go/setpoint/internal/hashtable"
 )
 
-// entry is a key that the queue has something to do with, or remembers. It takes 64 bytes if the key is a string, one cache
-// line. Data that most keys never need is in details.
+// entry is a key that the queue tracks or remembers. If the key is a string, an entry takes 64 bytes, one cache line. Data that most keys
+// never need is in details.
 type entry[K comparable] struct {
 	key K
 
@@ -27,14 +27,14 @@ type entry[K comparable] struct {
 	*details[K]        // read-only; to change them, ask the pool for the entry's own
 }
 
-// details is data that few keys need, or only some configurations. All other keys share the zero value.
+// details is data that few keys or configurations need. All other keys share the zero value.
 type details[K comparable] struct {
 	priority int
 	group    *group[K] // nil without groups
 	retryAt  int64     // the backoff; 0 for none
 	quietAt  int64     // the end of the quiet time; 0 for none
 	quietBy  int64     // the latest end of the quiet time, however many Adds come
-	since    int64     // when it entered its state, if it is parked or remembered, or somebody needs the time
+	since    int64     // when it entered its state, if it is parked or remembered, or Timestamps is on
 	failures int32     // at most maxFailures
 	failedAt int64     // the first of these failures
 	reasons  *reasons
@@ -45,7 +45,7 @@ type state uint8
 
 const (
 	resting    state = iota // only has deadlines
-	remembered              // has no deadlines either, but failures that nobody forgot
+	remembered              // has no deadlines either, but failures that were not forgotten
 	ready                   // can be dispatched
 	processing              // was dispatched, and is not done
 	parked                  // has spent its budget
@@ -54,7 +54,7 @@ const (
 // due returns the earliest deadline of e, 0 for none.
 func (e *entry[K]) due() int64 { return earliest(earliest(e.wakeAt, e.retryAt), e.quietAt) }
 
-// earliest returns the earlier of two times, of which 0 is never.
+// earliest returns the earlier of two times, where 0 means never.
 func earliest(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -122,7 +122,7 @@ func (l *list[K]) remove(e *entry[K]) {
 // keep is the number of keys for which a queue keeps its memory after a burst.
 const keep = 4096
 
-// table finds the entry of a key, by the hash that the entry has. A slot holds the id of an entry.
+// table finds the entry of a key by its hash. A slot holds the id of an entry.
 type table[K comparable] struct {
 	pool  *pool[K]
 	seed  maphash.Seed
@@ -187,10 +187,10 @@ func (t *table[K]) all() iter.Seq[*entry[K]] {
 // and the garbage collector need not follow it.
 type id uint32
 
-// pool holds the entries of a queue, in chunks that never move. A chunk without used entries is freed, unless there are few of
-// these.
+// pool holds the entries of a queue, in chunks that never move. A chunk without used entries is freed, unless there are only a few such
+// chunks.
 //
-// Invariants, which check tests:
+// Invariants, tested by check:
 //
 //  1. The entry at place i of chunk c has the id c*chunkSize+i. The entry with id 0 is never given out: it is always in use.
 //  2. An entry is free or in use. In each chunk, used counts the entries in use, and free links the others by next. In all

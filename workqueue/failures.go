@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// remember is how long the queue knows the failures of a key that it has nothing else to do with.
+// remember is how long the queue keeps the failure count of a key that it no longer tracks otherwise.
 const remember = time.Hour
 
 // maxFailures is the greatest count of failures.
 const maxFailures = math.MaxInt32
 
-// AddRateLimited reports a failed attempt. It adds key after a backoff, which grows with each failure, or parks key if that
-// was the last attempt. If key has a backoff already, the earlier of the two counts. After a shutdown, AddRateLimited does
-// nothing.
+// AddRateLimited reports a failed attempt. It adds key after a backoff, which grows with each failure, or parks key if that was the last
+// attempt. If key already has a backoff, the earlier of the two counts. After a shutdown, AddRateLimited does nothing.
 //
 // # The count
 //
@@ -26,24 +25,22 @@ const maxFailures = math.MaxInt32
 //
 // # The backoff
 //
-// The backoff ends when the key becomes ready or dirty in another way, because that is the attempt it waits for. So ready and
-// dirty keys get no backoff. Its delay is the one that AddWith brings with After or At, or else [Backoff] of
-// Config.RateLimiter, the key, and the count, this failure included. So a failure with its own delay makes the next backoff
-// longer, as any failure does. Limiters from other packages count for themselves. The queue calls their When once for each
-// failure without its own delay, and their Forget with each Forget, with each failure that spends the budget, and when the
-// hour is over. It may call their Forget more often.
+// The backoff ends when the key becomes ready or dirty in another way, because that is the attempt it waits for. So ready and dirty keys
+// get no backoff. Its delay is the one that AddWith sets with After or At, or else [Backoff] of Config.RateLimiter, the key, and the count,
+// this failure included. So a failure with its own delay makes the next backoff longer, as any failure does. Limiters from other packages
+// count for themselves. The queue calls their When once for each failure without its own delay, and their Forget with each Forget, with
+// each failure that spends the budget, and when the hour is over. It may call their Forget more often.
 //
 // # The budget
 //
-// A failure spends the budget if it is number Config.MaxAttempts, comes Config.MaxElapsed or more after the first one, or is
-// added with AddOptions.Final. So does each later failure of that attempt. Such a failure schedules nothing, ends a backoff that
-// stands, and makes AddWith return false. A wake-up always stands.
+// A failure spends the budget if it is number Config.MaxAttempts, comes Config.MaxElapsed or more after the first one, or is added with
+// AddOptions.Final. So does each later failure of that attempt. Such a failure schedules nothing, ends a pending backoff, and makes AddWith
+// return false. It never drops a wake-up.
 //
 //   - An absent key is parked at once.
-//   - A key in process is parked with its Done. If it is dirty then, it becomes ready with a count of zero instead. A Forget
-//     before the Done takes the failure back.
-//   - A ready or dirty key keeps its state. The count of a ready key returns to zero, because an addition asked for the attempt
-//     that comes.
+//   - A key in process is parked with its Done. If it is dirty then, it becomes ready with a count of zero instead. A Forget before the
+//     Done undoes the failure.
+//   - A ready or dirty key keeps its state. The count of a ready key returns to zero, because an addition asked for the next attempt.
 func (q *Queue[K]) AddRateLimited(key K) {
 	q.fail(key, 0, false, AddOptions{})
 }
@@ -107,7 +104,7 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 	q.mu.Unlock()
 	w.wake()
 	if spent {
-		// While the key is in process, nobody else asks the limiter about it. When it is revived, the limiter is as new.
+		// While the key is in process, no other call asks the limiter about it. When the key is revived, the limiter has forgotten it.
 		q.limiterForgets(key)
 	}
 	hooks := &q.cfg.Hooks
@@ -137,8 +134,8 @@ func (q *Queue[K]) failures(key K, hash uint32) (n int, counts bool) {
 	return int(e.failures), e.state != parked
 }
 
-// Forget reports that key has succeeded, or is given up. Its count of failures returns to zero, its budget is whole, and its
-// backoff ends. Its place in line and its wake-up do not change. A parked key does not change at all.
+// Forget reports that key has succeeded, or that the caller has given up on it. Its count of failures returns to zero, its budget is whole,
+// and its backoff ends. Its place in line and its wake-up do not change. A parked key does not change at all.
 func (q *Queue[K]) Forget(key K) {
 	checkKey(key)
 	q.limiterForgets(key)
@@ -158,8 +155,8 @@ func (q *Queue[K]) Forget(key K) {
 	q.restLocked(e)
 }
 
-// NumRequeues returns the number of failures of key since it was last forgotten. The queue counts them, whatever
-// Config.RateLimiter says.
+// NumRequeues returns the number of failures of key since it was last forgotten. The queue counts them itself and does not ask
+// Config.RateLimiter.
 func (q *Queue[K]) NumRequeues(key K) int {
 	checkKey(key)
 	q.mu.Lock()
@@ -241,7 +238,7 @@ func (q *Queue[K]) parkLocked(e *entry[K]) {
 	q.parked.push(e)
 }
 
-// reviveLocked gives e a whole budget, and takes it out of the parked keys.
+// reviveLocked gives e a whole budget, and removes it from the parked keys.
 func (q *Queue[K]) reviveLocked(e *entry[K]) {
 	if e.state == parked {
 		q.parked.remove(e)

@@ -11,15 +11,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// RateLimiter decides how long a key waits before it is tried again. Its method set equals that of client-go's
-// TypedRateLimiter. Implementations must be safe for concurrent use. A [Queue] counts the failures itself: see [Backoff] for
-// how it asks its limiter.
+// RateLimiter decides how long a key waits before it is tried again. Its method set equals that of client-go's TypedRateLimiter.
+// Implementations must be safe for concurrent use. A [Queue] counts the failures itself: see [Backoff] for how it uses its limiter.
 type RateLimiter[K comparable] interface {
 	// When counts one more failure of key and returns how long key must wait.
 	When(key K) time.Duration
-	// Forget drops what is known about key: it succeeded, or was given up.
+	// Forget drops what is known about key, because it succeeded or the caller gave up on it.
 	Forget(key K)
-	// NumRequeues returns how often When was called for key since it was last forgotten. A Queue does not ask.
+	// NumRequeues returns how often When was called for key since it was last forgotten. A Queue does not call it.
 	NumRequeues(key K) int
 }
 
@@ -29,12 +28,12 @@ const (
 	maxDelay  = 1000 * time.Second
 )
 
-// Backoff returns how long key waits after this number of failures in a row, the latest included. For a limiter of this package,
-// it is a function of this number; the limiter's own count is neither used nor changed. For any other limiter, it is what When
-// returns. A nil limiter is [DefaultControllerRateLimiter].
+// Backoff returns how long key waits after this number of failures in a row, the latest included. For a limiter of this package, it is a
+// function of this number; the limiter's own count is neither used nor changed. For any other limiter, Backoff returns the result of When.
+// A nil limiter is [DefaultControllerRateLimiter].
 func Backoff[K comparable](limiter RateLimiter[K], key K, failures int) time.Duration {
 	before := max(failures-1, 0)
-	// A type of another package that embeds one of these types is another type. So its own When is called.
+	// A type from another package that embeds one of these does not match a case. So its own When is called.
 	switch l := limiter.(type) {
 	case nil:
 		return exponential(baseDelay, maxDelay, before)
@@ -57,9 +56,8 @@ func Backoff[K comparable](limiter RateLimiter[K], key K, failures int) time.Dur
 	}
 }
 
-// DefaultControllerRateLimiter returns the default limiter of a [Queue]: for each key 5 ms, doubled with each failure, at most
-// 1000 s. Unlike client-go's, it has no token bucket, in which the first failure of a key would wait behind the reservations of
-// all other keys.
+// DefaultControllerRateLimiter returns the default limiter of a [Queue]: for each key 5 ms, doubled with each failure, at most 1000 s.
+// Unlike client-go's, it has no token bucket, which would make the first failure of a key wait behind the reservations of all other keys.
 func DefaultControllerRateLimiter[K comparable]() RateLimiter[K] {
 	return NewItemExponentialFailureRateLimiter[K](baseDelay, maxDelay)
 }
@@ -90,12 +88,11 @@ func (r *ItemExponentialFailureRateLimiter[K]) Forget(key K) { r.failures.forget
 // NumRequeues implements [RateLimiter].
 func (r *ItemExponentialFailureRateLimiter[K]) NumRequeues(key K) int { return r.failures.get(key) }
 
-// ItemJitteredRateLimiter gives each key a delay that doubles with each of its failures, up to a limit, and half of which is
-// random. So keys that failed together do not come back together each time. This is "equal jitter" from Marc Brooker,
-// "Exponential Backoff And Jitter", AWS Architecture Blog, 2015,
-// https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/. "Full jitter" spreads keys slightly better, but
-// gives some keys no backoff at all. The limiter remembers a key as [ItemExponentialFailureRateLimiter] does. It is safe for
-// concurrent use.
+// ItemJitteredRateLimiter gives each key a delay that doubles with each of its failures, up to a limit. Half of the delay is random, so
+// keys that failed together do not keep coming back together. This is "equal jitter" from Marc Brooker, "Exponential Backoff And Jitter",
+// AWS Architecture Blog, 2015, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/. "Full jitter" spreads keys
+// slightly better, but gives some keys no backoff at all. The limiter remembers a key as [ItemExponentialFailureRateLimiter] does. It is
+// safe for concurrent use.
 type ItemJitteredRateLimiter[K comparable] struct {
 	base, limit time.Duration
 	random      func() float64
@@ -183,12 +180,12 @@ func (r *BucketRateLimiter[K]) Forget(K) {}
 // NumRequeues implements [RateLimiter]. It returns 0.
 func (r *BucketRateLimiter[K]) NumRequeues(K) int { return 0 }
 
-// MaxOfRateLimiter gives the longest delay of several limiters. It asks each of them each time. It is safe for concurrent use.
+// MaxOfRateLimiter returns the longest delay of several limiters. Each call asks all of them. It is safe for concurrent use.
 type MaxOfRateLimiter[K comparable] struct {
 	limiters []RateLimiter[K]
 }
 
-// NewMaxOfRateLimiter returns a limiter that combines the given ones. It panics if there are none, or one is nil.
+// NewMaxOfRateLimiter returns a limiter that combines the given ones. It panics if there are none or if one is nil.
 func NewMaxOfRateLimiter[K comparable](limiters ...RateLimiter[K]) *MaxOfRateLimiter[K] {
 	if len(limiters) == 0 || slices.Contains(limiters, nil) {
 		panic("workqueue: NewMaxOfRateLimiter: there is no limiter, or one is nil")
@@ -268,16 +265,16 @@ func exponential(base, limit time.Duration, n int) time.Duration {
 	return min(base<<n, limit)
 }
 
-// counter counts the failures of each key, in this period and the previous one. At the end of a period, it drops the keys that
-// did not fail in it. So it knows a key for at least one period after its latest failure, and for less than two. The first call
-// after that frees the memory.
+// counter counts the failures of each key, in this period and the previous one. At the end of a period, it drops the keys that did not fail
+// in it. So it remembers a key for at least one period after its latest failure, and for less than two. The first call after that frees the
+// memory.
 type counter[K comparable] struct {
 	period time.Duration
 
 	mu sync.Mutex
 	// mu guards the following.
 	counts map[K]int // of keys that failed in this period
-	older  map[K]int // of keys that failed in the previous one, and not since
+	older  map[K]int // of keys that failed in the previous one but not since
 	began  time.Time // the start of this period
 }
 
@@ -311,7 +308,7 @@ func (c *counter[K]) get(key K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turnLocked()
-	return c.counts[key] + c.older[key] // it is in one of them at most
+	return c.counts[key] + c.older[key] // it is in at most one of them
 }
 
 func (c *counter[K]) forget(key K) {

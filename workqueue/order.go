@@ -7,13 +7,12 @@ import (
 	"slices"
 )
 
-// order holds the ready entries, in the order in which they leave. It knows nothing else about the queue.
+// order holds the ready entries in the order in which they leave. It knows nothing else about the queue.
 //
-// While nobody uses priorities or groups, it is one list. Otherwise there is a level for each priority in use. A level has a
-// lane for each group with ready entries in it, or one lane for all. The lanes of a level take turns. Between levels, age
-// decides: see isOlder.
+// Without priorities or groups, it is one list. Otherwise there is a level for each priority in use. A level has a lane for each group with
+// ready entries in it, or one lane for all. The lanes of a level take turns. Between levels, age decides: see isOlder.
 //
-// Invariants, which check tests:
+// Invariants, tested by check:
 //
 //  1. Either levels is empty and all entries are in plain, or plain is empty and each entry is in the lane of its priority and
 //     its group.
@@ -44,8 +43,8 @@ type level[K comparable] struct {
 	n        int
 }
 
-// lane holds the entries of one priority and one group. Entries that were raised to the priority while they were ready may be
-// older than some of the list. They are in raised, sorted by number, and the older head of the two comes first.
+// lane holds the entries of one priority and one group. Entries that were raised to the priority while they were ready may be older than
+// some in the list. They are in raised, sorted by number. Of the heads of raised and the list, the older comes first.
 type lane[K comparable] struct {
 	list       list[K]
 	raised     []*entry[K]
@@ -65,7 +64,7 @@ type group[K comparable] struct {
 // maxLevels is the number of levels up to which the order keeps empty ones.
 const maxLevels = 16
 
-// graded reports whether there are levels. Then each push needs the time.
+// graded reports whether there are levels. If so, each push needs the time.
 func (o *order[K]) graded() bool { return len(o.levels) > 0 }
 
 // grade makes the first level.
@@ -120,8 +119,8 @@ func (o *order[K]) pop() *entry[K] {
 	return e
 }
 
-// isOlder reports whether best, which has a higher priority than e, must not overtake e: e became ready earlier by more than the
-// difference of the priorities is worth.
+// isOlder reports whether best, which has a higher priority than e, must not overtake e. That is so if e became ready earlier by more time
+// than the difference of the priorities is worth.
 func (o *order[K]) isOlder(e, best *entry[K]) bool {
 	if o.aging <= 0 {
 		return false
@@ -179,8 +178,8 @@ func (o *order[K]) begin(g *group[K]) {
 	}
 }
 
-// end records that an entry of g is done. It reports whether another entry of g may be dispatched because of that. It does so
-// each time, because each time another worker can take it.
+// end records that an entry of g is done. It reports whether another entry of g may now be dispatched. It does so on every call, because
+// each call lets another worker take one.
 func (o *order[K]) end(g *group[K]) bool {
 	if g == nil {
 		return false

@@ -21,7 +21,7 @@ import (
 //     ready or dirty key is about to be tried anyway, and a parked key must not be tried.
 //   - A quiet time, from an Add with Config.Debounce, which describes it. Only while the key is absent, in process, or parked.
 //
-// The first table lists the calls and events that ask for an attempt.
+// The first table lists the calls and events that request an attempt.
 //
 //	state        Add          AddAfter(t)  AddRateLimited  wake-up due  backoff due
 //	-----        ---          -----------  --------------  -----------  -----------
@@ -59,16 +59,16 @@ import (
 //	parked       -            reported     -            -            absent       -
 //	parked+d     -            reported     -            parked       absent+d     parked
 //
-// "-" is no change, or not possible. "earlier of" leaves the state, and keeps the earlier of the two deadlines of that kind.
-// With another [Policy], AddWith keeps the later or the new one. A policy never compares a wake-up with a backoff.
+// "-" means no change, or not possible. "earlier of" keeps the state, and the earlier of the two deadlines of that kind. With another
+// [Policy], AddWith keeps the later or the new one. A policy never compares a wake-up with a backoff.
 //
-// An AddAfter whose delay is not positive acts at once, like the column Add, and so does an AddWith whose After is negative or
-// whose At has passed. It leaves a wake-up that stands. An AddRateLimited whose delay is not positive acts at once too: an
-// absent key becomes ready, a key in process becomes dirty, and ready, dirty, and parked keys do not change. Even with
-// Config.Debounce, the key is ready or dirty when these calls return.
+// An AddAfter whose delay is not positive acts at once, like the column Add, and so does an AddWith whose After is negative or whose At has
+// passed. It does not drop a pending wake-up. An AddRateLimited whose delay is not positive acts at once too: an absent key becomes ready,
+// a key in process becomes dirty, and ready, dirty, and parked keys do not change. Even with Config.Debounce, the key is ready or dirty
+// when these calls return.
 //
-// After a shutdown, Add, AddAfter, AddRateLimited, and AddWith change nothing, and AddWith returns false. All other calls do
-// what the tables say.
+// After a shutdown, Add, AddAfter, AddRateLimited, and AddWith change nothing, and AddWith returns false. All other calls follow the
+// tables.
 //
 // The queue is idle when no key is ready, in process, or in its quiet time.
 //
@@ -78,15 +78,15 @@ import (
 //
 //   - A drain there does not wait for ready keys, returns before a dirty key is done, and lets only one of several callers
 //     return (https://github.com/kubernetes/kubernetes/pull/141079).
-//   - One Done too many there dispatches a key to two workers.
-//   - A drained burst there keeps its memory.
-//   - A backoff there fires even if the key was tried meanwhile (https://github.com/kubernetes/client-go/issues/131), and an
-//     earlier backoff swallows a wake-up.
+//   - An extra Done there dispatches a key to two workers.
+//   - The memory of a burst is never freed there.
+//   - A backoff there fires even if the key was tried in the meantime (https://github.com/kubernetes/client-go/issues/131), and an earlier
+//     backoff swallows a wake-up.
 //
 // # Goroutines
 //
-// A Queue starts no goroutine, so a queue that is no longer used needs no shutdown. In a testing/synctest bubble, its delays
-// take no time, and TryTake drives it without a goroutine. All methods are safe for concurrent use.
+// A Queue starts no goroutine, so a queue that is no longer used needs no shutdown. In a testing/synctest bubble, its delays take no real
+// time, and TryTake drives it without a goroutine. All methods are safe for concurrent use.
 type Queue[K comparable] struct {
 	cfg   Config[K]
 	start time.Time // the zero of all times within the queue; a nanosecond before New, because zero means never
@@ -95,7 +95,7 @@ type Queue[K comparable] struct {
 	base, limit time.Duration
 
 	mu sync.Mutex
-	// mu guards the following. Invariants, which checkInvariants tests:
+	// mu guards the following. Invariants, tested by checkInvariants:
 	//
 	//  1. A key has an entry if and only if its state is not resting or it has a deadline.
 	//  2. An entry is in the list of its state, once, and in no other.
@@ -104,9 +104,9 @@ type Queue[K comparable] struct {
 	//  4. inProcess counts the entries in process, dirty the dirty ones, and quiet those in their quiet time.
 	//  5. An entry is scheduled if and only if it has a deadline, and then for the earliest one.
 	//  6. When ShutDown has returned, a worker waits only while a key is dirty, or is ready and may not be dispatched yet.
-	//  7. When ShutDown has returned, nothing is scheduled and the timer does not run. Before, the timer fires in time for all
+	//  7. When ShutDown has returned, nothing is scheduled and the timer does not run. Before that, the timer fires in time for all
 	//     deadlines and for all remembered keys.
-	//  8. Nobody waits for idle while the queue is idle.
+	//  8. No caller waits for idle while the queue is idle.
 	//  9. last is nil or in process.
 	// 10. A group counts its entries, and those of them that are in process.
 	pool      *pool[K]
@@ -126,8 +126,8 @@ type Queue[K comparable] struct {
 	waited    tally
 	worked    tally
 	waiters   waitlist
-	idle      chan struct{} // removed, and closed, when the queue is idle; nil without callers that wait for it
-	released  chan struct{} // removed, and closed, by ShutDown, which releases drains; nil while there is none
+	idle      chan struct{} // removed, and closed, when the queue is idle; nil if no caller waits for it
+	released  chan struct{} // removed, and closed, by ShutDown, which releases drains; nil if there are none
 	shutdown  bool
 	timer     *time.Timer // runs fire; nil until the first deadline
 	armedFor  int64       // the time at which the timer fires, at the latest the first deadline; 0 if it does not run
@@ -166,7 +166,7 @@ func New[K comparable](cfg Config[K]) (*Queue[K], error) {
 	return q, nil
 }
 
-// The following change the state of an entry. Whatever the caller must do after it has released the lock, they return.
+// The following methods change the state of an entry. They return what the caller must do after it has released the lock.
 
 // entryLocked returns the entry of key, a new one if there is none. The caller computes the hash before it takes the lock,
 // because hashing reads the whole key, which may be a cache miss.
@@ -215,7 +215,7 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 		w = q.waiterToWakeLocked()
 	}
 	q.added++
-	if e.retryAt != 0 || e.quietAt != 0 { // both wait for the attempt that now comes
+	if e.retryAt != 0 || e.quietAt != 0 { // both wait for the attempt that comes now
 		e.retryAt = 0
 		q.endQuietLocked(e)
 		q.rescheduleLocked(e)
@@ -264,7 +264,7 @@ func (q *Queue[K]) waiterToWakeLocked() *waiter {
 	return w
 }
 
-// groupOf returns the name of key's group. It calls code of the user, so the caller must not hold the lock.
+// groupOf returns the name of key's group. It calls user code, so the caller must not hold the lock.
 func (q *Queue[K]) groupOf(key K) string {
 	if q.cfg.Group == nil {
 		return ""
@@ -275,7 +275,7 @@ func (q *Queue[K]) groupOf(key K) string {
 // now returns the time since start, on the monotonic clock, in nanoseconds.
 func (q *Queue[K]) now() int64 { return int64(time.Since(q.start)) }
 
-// time converts a time within the queue. Never becomes the zero time.
+// time converts a time within the queue. 0, which means never, becomes the zero time.
 func (q *Queue[K]) time(t int64) time.Time {
 	if t == 0 {
 		return time.Time{}

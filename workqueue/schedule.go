@@ -17,8 +17,8 @@ func (q *Queue[K]) fire() {
 	}
 }
 
-// fireSome makes a batch of due keys ready, and removes a batch of the keys that were remembered long enough. It reports
-// whether there is more. While there is, armedFor stays in the past, so that nobody sets the timer.
+// fireSome makes a batch of due keys ready, and removes a batch of the keys that were remembered long enough. It reports whether there is
+// more. While there is more, armedFor stays in the past, so that no other call sets the timer.
 func (q *Queue[K]) fireSome() (more bool) {
 	var wake []*waiter
 	var added []K
@@ -74,7 +74,7 @@ func (q *Queue[K]) firstDueLocked() int64 {
 	return due
 }
 
-// armLocked sets the timer, unless it fires early enough. At worst it finds nothing due.
+// armLocked sets the timer, unless it already fires early enough. At worst, the timer finds nothing due.
 func (q *Queue[K]) armLocked() {
 	due := q.firstDueLocked()
 	if due == math.MaxInt64 || q.armedFor != 0 && q.armedFor <= due {
@@ -119,7 +119,7 @@ func (q *Queue[K]) clearDeadlinesLocked(e *entry[K]) {
 	q.rescheduleLocked(e)
 }
 
-// rescheduleAtLocked is rescheduleLocked for an entry whose delay may begin now.
+// rescheduleAtLocked is rescheduleLocked for an entry that may become delayed now.
 func (q *Queue[K]) rescheduleAtLocked(e *entry[K], now int64) {
 	if q.cfg.Timestamps && e.state == resting && !e.isScheduled() {
 		q.pool.own(e).since = now
@@ -141,7 +141,7 @@ func (q *Queue[K]) rescheduleLocked(e *entry[K]) {
 	}
 }
 
-// later returns the time that is d after t. A time that does not fit is as good as never.
+// later returns the time that is d after t. A time that does not fit becomes the end of time.
 func later(t int64, d time.Duration) int64 {
 	if t += int64(d); t < 0 {
 		return math.MaxInt64
@@ -149,12 +149,12 @@ func later(t int64, d time.Duration) int64 {
 	return t
 }
 
-// schedule holds one wakeup for each entry with deadlines, the earliest first. Of equal ones, the one that was set first comes
-// first; setting one again counts, even to the same time. It is a heap of four branches, which needs fewer cache misses than a
-// heap of two. A wakeup that no longer counts stays in the heap until it reaches the top or there are many of them. So nothing
-// needs to be found in the heap, and moving a wakeup touches no entry. The zero value is empty.
+// schedule holds one wakeup for each entry with deadlines, the earliest first. Of equal ones, the one that was set first comes first;
+// setting one again counts as new, even to the same time. It is a 4-ary heap, which causes fewer cache misses than a binary heap. A wakeup
+// that no longer counts stays in the heap until it reaches the top or there are many of them. So nothing ever searches the heap, and moving
+// a wakeup within it touches no entry. The zero value is empty.
 //
-// Invariants, which check tests:
+// Invariants, tested by check:
 //
 //  1. A wakeup counts if and only if its number is that of its entry. n is the number of wakeups that count.
 //  2. At most n+slack of the wakeups in the heap do not count, except during a shutdown.
@@ -172,10 +172,10 @@ type wakeup struct {
 	entry  id
 }
 
-// slack is a number of wakeups that do not count and do no harm.
+// slack is a number of dead wakeups that is harmless.
 const slack = 32
 
-// counts reports whether w counts. Its entry may meanwhile have another key, or be gone with its memory.
+// counts reports whether w counts. By now, its entry may have another key, or its memory may be freed.
 func (s *schedule[K]) counts(w wakeup) bool {
 	return s.pool.has(w.entry) && s.pool.at(w.entry).wakeup == w.number
 }
@@ -237,7 +237,7 @@ func (s *schedule[K]) remove(e *entry[K]) {
 	s.tidy()
 }
 
-// tidy removes the wakeups that do not count, if they are much of the heap.
+// tidy removes the wakeups that do not count, if they are a large part of the heap.
 func (s *schedule[K]) tidy() {
 	if len(s.heap) <= 2*s.n+slack {
 		return

@@ -29,7 +29,7 @@ type Stats struct {
 	LongestRunning time.Duration
 }
 
-// Stats returns the counts, all of one moment. With Config.Timestamps, its time grows with the number of keys in process.
+// Stats returns the counts, all taken at one moment. With Config.Timestamps, its cost grows with the number of keys in process.
 func (q *Queue[K]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,9 +83,9 @@ func (s State) String() string {
 	return [...]string{"Ready", "InProcess", "Delayed", "Parked", "Remembered"}[s-1]
 }
 
-// Snapshot returns every key that the queue knows, all as they were at one moment. It sorts them by state: Delayed keys in the
-// order in which they are due, the others in the order in which they entered their state. It holds the lock while it copies
-// the keys, some milliseconds for 100,000 of them, and does the rest without the lock.
+// Snapshot returns every key that the queue knows, all as they were at one moment. It sorts them by state: Delayed keys in the order in
+// which they are due, the others in the order in which they entered their state. It holds the lock while it copies the keys, a few
+// milliseconds for 100,000 of them, and does the rest without the lock.
 func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 	copies := q.copyKeys()
 	slices.SortFunc(copies, func(a, b keyCopy[K]) int {
@@ -98,9 +98,9 @@ func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 	return infos
 }
 
-// All iterates over the keys that the queue knows, in no particular order. It holds the lock for at most 128 keys at a time, so
-// it delays nobody for long. It describes each key at a moment of its own. A key that is in the queue all the time comes once. A
-// key that is removed and added again during the iteration may come twice, or not at all.
+// All iterates over the keys that the queue knows, in no particular order. It holds the lock for at most 128 keys at a time, so it delays
+// no other call for long. It describes each key as of a different moment. A key that is in the queue all the time is yielded once. A key
+// that is removed and added again during the iteration may be yielded twice, or not at all.
 func (q *Queue[K]) All() iter.Seq[KeyInfo[K]] {
 	return func(yield func(KeyInfo[K]) bool) {
 		copies := make([]keyCopy[K], 0, chunkSize)
@@ -115,8 +115,7 @@ func (q *Queue[K]) All() iter.Seq[KeyInfo[K]] {
 	}
 }
 
-// Info describes one key. It returns false if the queue does not know the key: nothing is to be done for it, and it has not
-// failed.
+// Info describes one key. It returns false if the queue does not know the key: the key has no pending work and no remembered failures.
 func (q *Queue[K]) Info(key K) (KeyInfo[K], bool) {
 	checkKey(key)
 	q.mu.Lock()
@@ -130,7 +129,7 @@ func (q *Queue[K]) Info(key K) (KeyInfo[K], bool) {
 	return q.infoOf(c), true
 }
 
-// infoOf returns what a copy says, with times of the clock.
+// infoOf converts a copy to a KeyInfo.
 func (q *Queue[K]) infoOf(c keyCopy[K]) KeyInfo[K] {
 	info := c.info
 	info.Since, info.Next, info.QuietUntil = q.time(c.since), q.time(c.next), q.time(c.quietAt)
@@ -153,7 +152,7 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	if n == 0 {
 		return nil
 	}
-	n += n/8 + 8 // some may come meanwhile
+	n += n/8 + 8 // some may be added meanwhile
 	copies := make([]keyCopy[K], 0, n)
 	q.mu.Lock()
 	defer q.mu.Unlock()

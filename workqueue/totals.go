@@ -7,8 +7,8 @@ type Totals struct {
 	Added   uint64 // additions that made a key ready or dirty: see Hooks.Added
 	Delayed uint64 // additions with a delay, and failures that did not park their key: see Hooks.Delayed
 
-	// Waited has, for each dispatch, the time for which the key had been ready. Worked has, for each Done, the time for which the
-	// key had been in process. Both are empty without Config.Timestamps.
+	// Waited has, for each dispatch, how long the key had been ready. Worked has, for each Done, how long the key had been in process. Both
+	// are empty without Config.Timestamps.
 	Waited, Worked Histogram
 }
 
@@ -27,8 +27,8 @@ func (h Histogram) Count() (n uint64) {
 	return n
 }
 
-// Totals returns the totals, all of one moment. The caller may keep and change what it gets. Its cost does not depend on the
-// number of keys.
+// Totals returns the totals, all taken at one moment. The caller may keep and change the result. The cost does not depend on the number of
+// keys.
 func (q *Queue[K]) Totals() Totals {
 	q.mu.Lock()
 	added, delayed, waited, worked := q.added, q.delayed, q.waited, q.worked
@@ -36,7 +36,7 @@ func (q *Queue[K]) Totals() Totals {
 	return Totals{Added: added, Delayed: delayed, Waited: waited.histogram(), Worked: worked.histogram()}
 }
 
-// The bounds are those of client-go's queue_duration and work_duration, and go on to 1000 s: powers of ten from 10 ns.
+// The bounds are those of client-go's queue_duration and work_duration, extended to 1000 s: powers of ten from 10 ns.
 const (
 	bounds     = 12
 	firstBound = 10 * time.Nanosecond
@@ -67,9 +67,8 @@ func (t *tally) histogram() Histogram {
 	return h
 }
 
-// OldestReady returns for how long the key has been ready that has been so for longest. It is 0 if no key is ready, or without
-// Config.Timestamps. With groups, its cost is linear in their number. It holds the lock for a batch of groups at a time, so the
-// answer may be a little out of date.
+// OldestReady returns how long the oldest ready key has been ready. It is 0 if no key is ready, or without Config.Timestamps. With groups,
+// its cost is linear in their number. It holds the lock for a batch of groups at a time, so the result may be slightly stale.
 func (q *Queue[K]) OldestReady() time.Duration {
 	if !q.cfg.Timestamps {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// ErrShutDown reports that the queue was shut down. [Queue.Take] has nothing left to dispatch, or a call of [Queue.ShutDown]
-// released [Queue.Drain] before all work was done.
+// ErrShutDown reports that the queue was shut down. [Queue.Take] returns it when nothing is left to dispatch, and [Queue.Drain] when a call
+// of [Queue.ShutDown] released it before all work was done.
 var ErrShutDown = errors.New("workqueue: the queue is shut down")
 
 // ShutDown ends the intake: it drops all wake-ups and backoffs, and later additions have no effect. Keys in their quiet time
@@ -29,10 +29,10 @@ func (q *Queue[K]) ShutDownWithDrain() {
 	_ = q.Drain(context.Background())
 }
 
-// Drain ends the intake, as ShutDown does, and waits until every key that is ready, in process, or dirty is done. Workers must
-// keep calling Take and Done in other goroutines. Drain then returns nil. If a later call of ShutDown releases it, it returns
-// [ErrShutDown]. If ctx ends first, it returns an error that wraps the cause and says what is left. If several of these have
-// happened, nil wins, then ErrShutDown. Drains may run concurrently, and none releases another.
+// Drain ends the intake, as ShutDown does, and waits until every key that is ready, in process, or dirty is done. Workers must keep calling
+// Take and Done in other goroutines. Drain then returns nil. If a later call of ShutDown releases it, it returns [ErrShutDown]. If ctx ends
+// first, it returns an error that wraps the cause and says how much is left. If several of these have happened, nil takes precedence, then
+// ErrShutDown. Drains may run concurrently, and none releases another.
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.mu.Lock()
 	q.beginShutDownLocked()
@@ -114,8 +114,8 @@ func (q *Queue[K]) endDeadlines() {
 	}
 }
 
-// endSome ends a batch of deadlines, and reports whether there are more. Keys in their quiet time become ready or dirty, in the
-// order in which their quiet times would have ended. Until the last one has, the queue is neither idle nor over.
+// endSome ends a batch of deadlines, and reports whether there are more. Keys in their quiet time become ready or dirty, in the order in
+// which their quiet times would have ended. Until the last quiet time has ended, the queue is neither idle nor over.
 func (q *Queue[K]) endSome() (more bool) {
 	var added []K
 	var wake []*waiter
@@ -178,7 +178,7 @@ func (q *Queue[K]) waitIdleLocked() chan struct{} {
 	return q.idle
 }
 
-// idleLocked returns the channel to close if the queue is idle and somebody waits for that, or else nil.
+// idleLocked returns the channel to close if the queue is idle and a caller waits for that, or else nil.
 func (q *Queue[K]) idleLocked() chan struct{} {
 	if q.idle == nil || !q.isIdleLocked() {
 		return nil
@@ -206,8 +206,8 @@ const (
 	gotCanceled
 )
 
-// wait waits until a key may be dispatched, the queue is over, or done is closed. With dirtyToo, the queue is over only when no
-// key is dirty. It fills in item, unless it is nil.
+// wait waits until a key may be dispatched, the queue is over, or done is closed. With dirtyToo, the queue is over only when no key is
+// dirty. wait fills in item, unless item is nil.
 func (q *Queue[K]) wait(done <-chan struct{}, item *Item[K], dirtyToo bool) (key K, r result) {
 	q.mu.Lock()
 	for {
@@ -248,7 +248,7 @@ func (q *Queue[K]) wait(done <-chan struct{}, item *Item[K], dirtyToo bool) (key
 			q.waiters.remove(w)
 			q.waiters.restock(w)
 		default:
-			// The wake-up came too. Its value may still be on its way, so the waiter is not used again.
+			// The waiter was woken as well. The value may not have been sent yet, so the waiter is not reused.
 		}
 	}
 }

@@ -23,10 +23,10 @@ type Item[K comparable] struct {
 
 // Take waits for a ready key and dispatches it to the caller: no other worker gets it until [Item.Done].
 //
-// If ctx ends, Take returns its cause. An ended ctx takes no key, even if it ends during the call, a key is ready, or the queue
-// is shut down. Otherwise Take returns a key as soon as one may be dispatched, and [ErrShutDown] when the queue is shut down and
-// no key can become ready anymore. So after a shutdown Take waits while a key is dirty, because the Done of that key makes it
-// ready. A goroutine that owes this Done itself must not wait: it calls [Queue.TryTake].
+// If ctx ends, Take returns its cause and takes no key, even if ctx ends during the call, a key is ready, or the queue is shut down.
+// Otherwise Take returns a key as soon as one may be dispatched, and [ErrShutDown] when the queue is shut down and no key can become ready
+// anymore. So after a shutdown Take waits while a key is dirty, because the Done of that key makes it ready. A goroutine that must call
+// this Done itself would deadlock in Take: it calls [Queue.TryTake].
 func (q *Queue[K]) Take(ctx context.Context) (Item[K], error) {
 	if ctx.Err() != nil {
 		return Item[K]{}, context.Cause(ctx)
@@ -54,8 +54,8 @@ func (q *Queue[K]) TryTake() (item Item[K], ok bool) {
 	return item, true
 }
 
-// TryTakeKey is [Queue.TryTake] of a key that the caller chooses, out of its turn. It returns false if the key is not ready or
-// may not be dispatched now. It is for tests and simulations that decide the order of events. [Queue.Ready] lists the keys.
+// TryTakeKey is [Queue.TryTake] for a key that the caller chooses, out of turn. It returns false if the key is not ready or may not be
+// dispatched now. It is for tests and simulations that decide the order of events. [Queue.Ready] lists the keys.
 func (q *Queue[K]) TryTakeKey(key K) (item Item[K], ok bool) {
 	checkKey(key)
 	q.mu.Lock()
@@ -70,17 +70,16 @@ func (q *Queue[K]) TryTakeKey(key K) (item Item[K], ok bool) {
 	return item, true
 }
 
-// Get waits for a ready key and dispatches it to the caller: no other worker gets it until Done. After a shutdown, Get returns
-// the keys that are still ready, and then true for shutdown. As in client-go, it does so even if a key is dirty, which
-// becomes ready with its Done. The worker that has this key must then call Get again. If other goroutines do the work, use
-// [Queue.Take].
+// Get waits for a ready key and dispatches it to the caller: no other worker gets it until Done. After a shutdown, Get returns the keys
+// that are still ready, and then true for shutdown. As in client-go, it does so even if a key is dirty. A dirty key becomes ready with its
+// Done, and the worker that has it must then call Get again. If other goroutines do the work, use [Queue.Take].
 func (q *Queue[K]) Get() (key K, shutdown bool) {
 	key, result := q.wait(nil, nil, false)
 	return key, result != gotKey
 }
 
-// Done reports that the work on the item has ended. Only the first call has an effect, and none on a later dispatch of the
-// same key.
+// Done reports that the work on the item has ended. Only the first call has an effect, and it never affects a later dispatch of the same
+// key.
 func (i Item[K]) Done() {
 	q := i.queue
 	q.mu.Lock()
@@ -92,7 +91,7 @@ func (i Item[K]) Done() {
 	q.done(e)
 }
 
-// Done reports that the work on key has ended. If key was added meanwhile, it is ready again, at the end of the line. Done of a
+// Done reports that the work on key has ended. If key was added in the meantime, it becomes ready again, at the end of the line. Done of a
 // key that is not in process is a bug in the worker loop: it changes nothing, and is reported to Hooks.StrayDone.
 func (q *Queue[K]) Done(key K) {
 	checkKey(key)
@@ -138,7 +137,8 @@ func (q *Queue[K]) takenLocked(e *entry[K]) {
 	q.last = e
 }
 
-// dispatch fills in item, unless it is nil, releases the lock, and does what follows after e was taken. It returns the key of e.
+// dispatch completes the dispatch of e, which was taken: it fills in item, unless item is nil, releases the lock, and calls the hook. It
+// returns the key of e.
 func (q *Queue[K]) dispatch(e *entry[K], item *Item[K]) K {
 	key := e.key
 	if item != nil {
@@ -220,14 +220,14 @@ func (q *Queue[K]) done(e *entry[K]) {
 // gate enforces Config.DispatchLimit. It takes a token for each key that is dispatched and reserves none ahead. So no key waits
 // for a token on behalf of another, and a burst is never larger than the limiter allows.
 type gate struct {
-	openAt int64       // before this time the limiter allows nothing, as far as is known
+	openAt int64       // as last computed, the limiter allows nothing before this time
 	timer  *time.Timer // wakes a worker at openAt; nil until it is needed
 }
 
-// recheck is the longest time between two questions to the limiter: its limit may have changed meanwhile.
+// recheck is the longest time between two checks of the limiter, whose limit may have changed.
 const recheck = time.Minute
 
-// passLocked reports whether the limit lets a key pass, if one may be dispatched. If not, a worker wakes up in time.
+// passLocked reports whether the limit allows a dispatch, if a key may be dispatched. If not, it makes sure that a worker wakes up in time.
 func (q *Queue[K]) passLocked() bool {
 	if q.cfg.DispatchLimit == nil {
 		return true
@@ -264,14 +264,14 @@ func (q *Queue[K]) pass() {
 	w.wake()
 }
 
-// errGoexit is the failure of work that did not return.
+// errGoexit is the failure of work that called runtime.Goexit.
 var errGoexit = errors.New("work called runtime.Goexit")
 
-// Run starts this number of workers. Each takes an item, calls work with ctx, and calls Done. Before the Done it
+// Run starts the given number of workers. Each takes an item, calls work with ctx, and calls Done. Before the Done, it
 //
 //   - calls Forget if work returned nil;
-//   - adds the key again without counting a failure, if ctx has ended and work returned an error that wraps its cause or its
-//     Err. This is a graceful stop: the key keeps its count and its priority, is not debounced, and is ready for the next Run;
+//   - adds the key again without counting a failure, if ctx has ended and work returned an error that wraps the cause or the Err of ctx.
+//     This is a graceful stop: the key keeps its count and its priority, is not debounced, and is ready for the next Run;
 //   - counts and logs a failure if work returned any other error, with its text as the reason. The key comes back after a
 //     backoff, or is parked;
 //   - counts a failure in the same way if work called runtime.Goexit, and starts another worker.
@@ -293,12 +293,12 @@ func (q *Queue[K]) Run(ctx context.Context, workers int, work func(ctx context.C
 			if err != nil {
 				return
 			}
-			// Nothing can stop a Goexit. Another worker then replaces this one.
+			// A Goexit cannot be stopped. Another worker replaces this one.
 			q.runOne(ctx, item, work, func() { running.Go(worker) })
 		}
 	}
 	for range workers {
-		// A worker. It ends with ctx, or with the queue; Run waits for it.
+		// A worker. It ends when ctx ends or the queue is over; Run waits for it.
 		running.Go(worker)
 	}
 	running.Wait()

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 )
 
-// MutationDetector finds objects that were changed after they were stored in an Indexer. It is for tests only: it keeps a text of
+// MutationDetector finds objects that were changed after they were stored in an Indexer. It is for tests only: it keeps a textual copy of
 // everything that can be reached from each object.
 //
 // Several goroutines may call its methods concurrently.
@@ -19,8 +19,8 @@ type MutationDetector[K comparable, T any] struct {
 
 	mu    sync.Mutex // guards the following
 	byKey map[K]*record[T]
-	order []*record[T] // the same ones, in the order in which their keys came
-	found []string     // changes that are yet to be reported
+	order []*record[T] // the same records, in the order in which their keys arrived
+	found []string     // changes not reported yet
 }
 
 // record is an object, and its content when it was stored.
@@ -30,9 +30,9 @@ type record[T any] struct {
 	was  []leaf
 }
 
-// DetectMutations watches the objects of x until the test ends: those that are already in it, and those that are stored later. If one
-// is changed, tb fails. It adds an index to x, so that each write walks through its object. It still watches objects that were
-// deleted from x.
+// DetectMutations watches the objects of x until the test ends: those that are already in it, and those that are stored later. If one is
+// changed, tb fails. It adds an index to x, so each write to x walks through the object. It continues to watch objects that were deleted
+// from x.
 func DetectMutations[K comparable, T any](tb testing.TB, x *cache.Indexer[K, T], key cache.KeyFunc[K, T]) *MutationDetector[K, T] {
 	d := &MutationDetector[K, T]{tb: tb, key: key, byKey: make(map[K]*record[T])}
 	cache.AddIndex(x, func(obj T) []struct{} {
@@ -62,8 +62,7 @@ func (d *MutationDetector[K, T]) changes() []string {
 	return found
 }
 
-// stored is called for an object that is about to be stored. It leaves the report to Check, because the writer of the Indexer waits
-// for it.
+// stored is called for an object that is about to be stored. It leaves the report to Check, because it blocks the writer of the Indexer.
 func (d *MutationDetector[K, T]) stored(obj T) {
 	key, is := d.key(obj), leaves(obj)
 	name := fmt.Sprint(key)

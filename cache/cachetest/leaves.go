@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// leaf is a value without parts, and the way to it.
+// leaf is a value without parts, and its path.
 type leaf struct{ path, value string }
 
-// leaves returns all that can be reached from v, in an order that depends on nothing but v.
+// leaves returns everything that can be reached from v, in an order that depends only on v.
 func leaves(v any) []leaf {
 	w := walker{seen: make(map[visit]bool)}
 	w.walk("", reflect.ValueOf(v))
 	return w.leaves
 }
 
-// walker goes through a value. What it is inside of already it does not enter again: a value may contain itself.
+// walker walks through a value. It does not enter a value that it is already inside of, because a value may contain itself.
 type walker struct {
 	leaves []leaf
 	seen   map[visit]bool
@@ -118,7 +118,7 @@ func (w *walker) walkMap(path string, m reflect.Value) {
 
 func (w *walker) add(path, value string) { w.leaves = append(w.leaves, leaf{path, value}) }
 
-// diff says what differs, a line for each path.
+// diff lists the differences, one line for each path.
 func diff(was, is []leaf) string {
 	var b strings.Builder
 	before, now := byPath(was), byPath(is)

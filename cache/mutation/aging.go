@@ -10,7 +10,7 @@ import (
 // sweep is the highest number of expired values that one call removes.
 const sweep = 4
 
-// aging holds values by key, each for the same time, the oldest first. So deadlines never fall from first to last.
+// aging holds values by key, each for the same time, the oldest first. So deadlines never decrease from first to last.
 type aging[K comparable, V any] struct {
 	ttl time.Duration
 	hashtable.Ordered[K, aged[V]]
@@ -18,7 +18,7 @@ type aging[K comparable, V any] struct {
 
 type aged[V any] struct {
 	v        V
-	deadline time.Time // from which on the value is expired
+	deadline time.Time // when the value expires
 }
 
 func newAging[K comparable, V any](ttl time.Duration) aging[K, V] {

@@ -15,13 +15,13 @@ type Config struct {
 	// TTL is the longest time for which a write is remembered. Defaults to one minute.
 	TTL time.Duration
 
-	// Limit is the highest number of writes that are remembered, and of deletions that the cache has shown. Beyond it,
-	// the oldest is forgotten. Defaults to 1024.
+	// Limit is the maximum number of remembered writes, and also of remembered deletions that the cache has shown. Beyond it, the oldest is
+	// forgotten. Defaults to 1024.
 	Limit int
 
-	// Version returns a version up to which the underlying cache shows every change, such as informer.Informer.Version. It
-	// must count the changes of all objects together, as the versions of a store do. With it, a Cache forgets a write of an
-	// object that the underlying cache lacks once that cache is past the write. Nil means that the version is not known.
+	// Version returns a version up to which the underlying cache shows every change, such as informer.Informer.Version. It must count the
+	// changes of all objects together, as the versions of a store do. With it, if the underlying cache lacks an object, a Cache forgets the
+	// write of that object as soon as the underlying cache is past the write. Nil means that the version is not known.
 	Version func() uint64
 
 	_ [0]func() // not comparable
@@ -44,20 +44,18 @@ func (cfg Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Cache shows another cache as it will be when it has caught up with the writes of this process. Versions decide which of
-// two states of an object is newer. They increase with every change of an object, also when it is deleted and created
-// again.
+// Cache shows another cache as it will be when it has caught up with the writes of this process. Versions decide which of two states of an
+// object is newer. They increase with every change to an object, even when it is deleted and created again.
 //
 // A Cache forgets a write in four cases: the underlying cache shows the write or something newer, the underlying cache has
 // shown the deletion of the object, [Config].TTL has passed, or there are more than [Config].Limit writes. Without a write,
 // Get returns what the underlying cache has.
 //
-// If the underlying cache lacks an object that was written, either it has not seen the write yet, or it has seen the
-// deletion already. [Config].Version tells the two apart. [Cache.OnDelete] does so for deletions that an informer reports.
-// Use at least one of them: otherwise an object that somebody else deletes may stay until the TTL is over.
+// If the underlying cache lacks an object that was written, either it has not seen the write yet, or it has already seen the deletion.
+// [Config].Version tells the two apart. [Cache.OnDelete] does so for deletions that an informer reports. Use at least one of them:
+// otherwise an object that another process deletes may stay visible until the TTL has passed.
 //
-// A Cache has no goroutine and no timer. It calls the functions of the user without locks. Several goroutines may call its
-// methods concurrently.
+// A Cache has no goroutine and no timer. It calls user functions without locks. Several goroutines may call its methods concurrently.
 type Cache[K comparable, T any] struct {
 	base    cache.Reader[K, T]
 	key     cache.KeyFunc[K, T]
@@ -71,7 +69,7 @@ type Cache[K comparable, T any] struct {
 	deleted aging[K, uint64] // the last versions of objects whose deletion the underlying cache has shown
 }
 
-// write is the last write of a key: an object, or the deletion of the state with this version.
+// write is the last write to a key: an object, or the deletion of the state with this version.
 type write[T any] struct {
 	obj     T
 	version uint64
@@ -98,32 +96,32 @@ func New[K comparable, T any](base cache.Reader[K, T], key cache.KeyFunc[K, T], 
 // Get returns the newer of the cached object and the one that was written.
 func (c *Cache[K, T]) Get(key K) (T, bool) {
 	now := c.progress()
-	w, own := c.find(key) // before the cache is read: a write that is forgotten meanwhile is in the cache
+	w, own := c.find(key) // before the cache is read: a write that is forgotten in the meantime is in the cache
 	if !own {
 		return c.base.Get(key)
 	}
 	return c.newer(key, w, now)
 }
 
-// Wrote remembers an object that was created or updated, as the store returned it. Wrote does nothing if a newer write of
-// the key is remembered, or if the underlying cache has shown the deletion of the object since.
+// Wrote remembers an object that was created or updated, as the store returned it. Wrote does nothing if a newer write to the key is
+// remembered, or if the underlying cache has shown the deletion of the object since.
 func (c *Cache[K, T]) Wrote(obj T) {
 	c.remember(c.key(obj), write[T]{obj: obj, version: c.version(obj)})
 }
 
-// WroteDeletion remembers the deletion of an object that had the given version: Get does not find the key until the
-// underlying cache shows a newer object. WroteDeletion does nothing if a newer write of the key is remembered, or if the
-// underlying cache has shown the deletion already.
+// WroteDeletion remembers the deletion of an object that had the given version: Get does not find the key until the underlying cache shows
+// a newer object. WroteDeletion does nothing if a newer write to the key is remembered, or if the underlying cache has already shown the
+// deletion.
 func (c *Cache[K, T]) WroteDeletion(key K, version uint64) {
 	c.remember(key, write[T]{version: version, deleted: true})
 }
 
-// OnDelete reports that the underlying cache has lost an object. It ends a write of the object that is not newer than the
-// object's last state, also if the reply to that write arrives later. Use it as the OnDelete of an informer's handler.
+// OnDelete reports that the underlying cache has lost an object. The Cache forgets a write of the object that is not newer than the
+// object's last state, even if the reply to that write arrives later. Use it as the OnDelete of an informer's handler.
 //
-// If the final state is unknown, the object may have changed since its last known state. So OnDelete ends a newer write of
-// it too, unless the Config has a Version, which is exact. In a rare case, the write created the object again after the
-// list that lacks it; then Get returns the cached state until the cache has caught up.
+// If the final state is unknown, the object may have changed since its last known state. So OnDelete drops a newer write too, unless the
+// Config has a Version, which is exact. In rare cases, that write created the object again after the list that lacks it. Then Get returns
+// the cached state until the cache has caught up.
 func (c *Cache[K, T]) OnDelete(gone cache.Tombstone[K, T]) {
 	checkKey(gone.Key)
 	last := c.version(gone.Object)
@@ -143,7 +141,7 @@ func (c *Cache[K, T]) OnDelete(gone cache.Tombstone[K, T]) {
 	}
 }
 
-// Len returns the number of writes that are remembered.
+// Len returns the number of remembered writes.
 func (c *Cache[K, T]) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +163,7 @@ func (c *Cache[K, T]) progress() (p progress) {
 	return p
 }
 
-// newer returns the newer of the cached object and w, a write of key. It forgets w if the cache is past it.
+// newer returns the newer of the cached object and w, a write to key. It forgets w if the cache is past it.
 func (c *Cache[K, T]) newer(key K, w write[T], at progress) (obj T, ok bool) {
 	cached, ok := c.base.Get(key)
 	switch {
@@ -199,7 +197,7 @@ func (c *Cache[K, T]) remember(key K, w write[T]) {
 	}
 }
 
-// find returns the remembered write of key.
+// find returns the remembered write to key.
 func (c *Cache[K, T]) find(key K) (w write[T], ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +209,7 @@ func (c *Cache[K, T]) find(key K) (w write[T], ok bool) {
 	return w, false
 }
 
-// forget removes a write of key, unless a different one is remembered by now.
+// forget removes a write to key, unless a different one is remembered by now.
 func (c *Cache[K, T]) forget(key K, w write[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

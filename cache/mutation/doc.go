@@ -9,8 +9,8 @@
 //	own.Wrote(written)
 //	site, ok := own.Get("berlin") // not older than written
 //
-// A [Cache] is a cache.Reader, and [ByIndex] returns a cache.IndexReader. So code that reads a cache can read this one
-// instead. It is client-go's MutationCache.
+// A [Cache] is a cache.Reader, and [ByIndex] returns a cache.IndexReader. So it can stand in for any cache that is only read. It
+// corresponds to client-go's MutationCache.
 //
 // # Guarantees
 //

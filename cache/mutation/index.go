@@ -14,9 +14,9 @@ func (c *Cache[K, T]) All() iter.Seq2[K, T] {
 	return c.merge(c.base.All(), func(T) bool { return true })
 }
 
-// ByIndex returns a reader that finds objects by an index, as [Cache.Get] returns them. A written object is found under its
-// own values, and an object whose deletion was written is not found. ix must be an index of the cache under c. The order
-// of the objects is that of [Cache.All].
+// ByIndex returns a reader that finds objects by an index, as [Cache.Get] returns them. A written object is found under its own values, and
+// an object whose deletion was written is not found. ix must be an index of the cache that c wraps. The order of the objects is that of
+// [Cache.All].
 func ByIndex[I, K comparable, T any](c *Cache[K, T], ix *cache.Index[I, K, T]) cache.IndexReader[I, K, T] {
 	return index[I, K, T]{c, ix}
 }
@@ -30,8 +30,7 @@ func (ix index[I, K, T]) All(value I) iter.Seq2[K, T] {
 	return ix.c.merge(ix.base.All(value), func(obj T) bool { return ix.base.Has(obj, value) })
 }
 
-// merge yields the cached objects, and where a write is newer, the written ones. has reports whether an object belongs to
-// the result.
+// merge yields the cached objects, or the written ones where the write is newer. has reports whether an object belongs to the result.
 func (c *Cache[K, T]) merge(cached iter.Seq2[K, T], has func(T) bool) iter.Seq2[K, T] {
 	return func(yield func(K, T) bool) {
 		now := c.progress()

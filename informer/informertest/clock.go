@@ -7,18 +7,18 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Clock is a sequence of versions that several sources share, as the kinds of one database do: see [NewSourceOn]. The zero
-// value is at version 0. Its methods may be called by several goroutines concurrently.
+// Clock is a sequence of versions that several sources share, as the kinds of one database do: see [NewSourceOn]. The zero value is at
+// version 0. Several goroutines may call its methods concurrently.
 type Clock struct {
 	mu sync.Mutex
-	// mu guards the following, and all sources of the clock.
+	// mu guards the following, and all sources on the clock.
 	version informer.Version // of the last change of any source
 	sources []ticker
 }
 
 // ticker is a source of any type.
 type ticker interface {
-	// tickLocked records that the clock has passed to a version at which this source did not change.
+	// tickLocked records that the clock has advanced to a version at which this source did not change.
 	tickLocked()
 }
 
@@ -29,8 +29,8 @@ func (c *Clock) Version() informer.Version {
 	return c.version
 }
 
-// NewSourceOn returns an empty source that shares a clock with others. Each change of one of them is a [Source.Bookmark] of all
-// others, so an informer of one source reaches the version of a change to another.
+// NewSourceOn returns an empty source that shares a clock with others. Each change to one of them is a [Source.Bookmark] for all others, so
+// an informer of one source reaches the version of a change to another.
 func NewSourceOn[K comparable, T any](clock *Clock, key cache.KeyFunc[K, T]) *Source[K, T] {
 	if clock == nil || key == nil {
 		panic("informertest: NewSourceOn needs a clock and a key function")
@@ -42,7 +42,7 @@ func NewSourceOn[K comparable, T any](clock *Clock, key cache.KeyFunc[K, T]) *So
 	return s
 }
 
-// advanceLocked passes to the next version, for a change of one source.
+// advanceLocked advances to the next version, for a change to one source.
 func (c *Clock) advanceLocked(of ticker) {
 	c.version++
 	for _, s := range c.sources {

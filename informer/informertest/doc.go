@@ -1,23 +1,23 @@
-// Package informertest helps to test what is built on informers.
+// Package informertest has a source for tests of code that uses informers, and a conformance suite for sources.
 //
 // # Usage
 //
-// [Source] is a source in memory, whose failures are at the command of the test:
+// [Source] is an in-memory source that fails on demand:
 //
 //	src := informertest.NewSource(func(s Site) string { return s.Name })
 //	src.Put(Site{Name: "ulm"})
 //	sites, err := informer.New(src, src.Key, informer.Config{})
 //
-//	src.Break(errors.New("reset by peer"))   // what is watched breaks; the next watch works
-//	src.Fail(errors.New("no route to host")) // what is watched breaks, and everything fails, until Fail(nil)
+//	src.Break(errors.New("reset by peer"))   // open watches break; the next watch works
+//	src.Fail(errors.New("no route to host")) // open watches break, and everything fails, until Fail(nil)
 //	src.Compact()                            // a watch from an earlier version gets ErrExpired
 //
-// A source that lags, and loses no watch:
+// A source that lags without losing a watch:
 //
-//	src.Hold()                               // watches yield nothing of what happens from now on
-//	src.Release()                            // they yield all that has happened meanwhile
+//	src.Hold()                               // watches yield no change from now on
+//	src.Release()                            // they yield the changes made in the meantime
 //
-// Sources that share a [Clock] have one sequence of versions, like the kinds of a database:
+// Sources that share a [Clock] have one sequence of versions, like the kinds in a database:
 //
 //	var clock informertest.Clock
 //	sites, servers := informertest.NewSourceOn(&clock, siteKey), informertest.NewSourceOn(&clock, serverKey)
@@ -29,15 +29,15 @@
 //	src.Compact()
 //	src.Fail(nil)
 //
-// Failures of lists or watches alone are FailLists and FailWatches. Paged is the same source as one that lists in pages, which
-// FailListsAfter breaks in the middle. Some sources do worse, and an informer has to bear it:
+// FailLists and FailWatches make only lists or only watches fail. Paged returns the same source as one that lists in pages, which
+// FailListsAfter interrupts. Some sources do worse, and an informer must tolerate it:
 //
 //	src.Freeze(true)                         // lists are stale from now on
-//	src.Mute(true)                           // watches are told nothing, while versions pass: a gap
-//	src.Send(ev)                             // an event as it is: a second time, out of order, without a type
+//	src.Mute(true)                           // watches yield nothing while versions advance: a gap
+//	src.Send(ev)                             // an event as is: repeated, out of order, or without a type
 //
-// [Run] is the other direction: it checks that a source of your own keeps the contract of informer.ListWatcher. Its documentation
-// lists the mistakes that it finds: read it before you write a source.
+// [Run] works in the other direction: it checks that your own source keeps the contract of informer.ListWatcher. Its documentation lists
+// the mistakes that it finds: read it before you write a source.
 //
 //	func TestTheContract(t *testing.T) {
 //		informertest.Run(t, func(t *testing.T) informertest.Subject[Site] {
@@ -46,7 +46,7 @@
 //				Source:  db,
 //				Put:     func(name string, rev int) error { return db.Put(Site{name, rev}) },
 //				Delete:  db.Delete,
-//				Overlap: db.overlap, // two transactions: the one that began first commits last
+//				Overlap: db.overlap, // two transactions: the one that begins first commits last
 //				Read:    func(s Site) (string, int) { return s.Name, s.Rev },
 //				History: 1000,
 //				Expire:  db.Compact,
@@ -58,11 +58,11 @@
 //
 // Of a Source, unless Freeze, Mute or Send break them:
 //
-//  1. Every change, and every Bookmark, has a version of its own, one higher than the one before on the same Clock. A source
-//     without a shared Clock has its own. A change of one source is a Bookmark of the others on its Clock.
-//  2. A watch yields each of them once, in order, from the version that it was asked to start after. Between Hold and
-//     Release it yields only what came before Hold.
-//  3. A list holds the objects in the order in which their keys were put first.
+//  1. Every change, and every Bookmark, has its own version, one higher than the one before on the same Clock. A source without a shared
+//     Clock has its own. A change to one source is a Bookmark for the others on its Clock.
+//  2. A watch yields each of them once, in order, starting after the given version. Between Hold and Release it yields only what came
+//     before Hold.
+//  3. A list holds the objects in the order in which their keys were first put.
 //
 // Of Run:
 //
@@ -72,5 +72,5 @@
 //
 // # Testing
 //
-// A Source has no goroutine and no timer. In a testing/synctest bubble a watch that waits is durably blocked.
+// A Source has no goroutine and no timer. In a testing/synctest bubble, a waiting watch is durably blocked.
 package informertest

@@ -14,7 +14,7 @@ func endCases[T any]() []testCase[T] {
 		{"the end of its context ends a watch that waits, with the cause", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			watch := w.watch(w.listsTruth())
-			watch.sees(w.put("a")) // so it is at work
+			watch.sees(w.put("a")) // so it is running
 			enough := errors.New("enough")
 			watch.cancel(enough)
 			if err := watch.end(); !errors.Is(err, enough) {
@@ -29,7 +29,7 @@ func endCases[T any]() []testCase[T] {
 			enough := errors.New("enough")
 			cancel(enough)
 			ended := make(chan error, 1)
-			go func() { // reads the watch, which may block if it is wrong; ends with it; within waits for it
+			go func() { // reads the watch, which may block if the source is broken; ends with it; within waits for it
 				ended <- wait.Call(ctx, func(ctx context.Context) error {
 					for _, err := range s.Source.Watch(ctx, version) {
 						return err
@@ -46,9 +46,9 @@ func endCases[T any]() []testCase[T] {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			ended := make(chan error, 1)
-			go func() { // lists, which may block if it is wrong; ends with it; within waits for it
+			go func() { // lists, which may block if the source is broken; ends with it; within waits for it
 				ended <- wait.Call(ctx, func(ctx context.Context) error {
-					_, _ = s.Source.List(ctx) // whether it fails is its own affair
+					_, _ = s.Source.List(ctx) // it may succeed or fail
 					return nil
 				})
 			}()
@@ -61,7 +61,7 @@ func endCases[T any]() []testCase[T] {
 			first := w.put("a")
 			watch.sees(first)
 			watch.leave()
-			w.put("a") // to be refused
+			w.put("a") // to be rejected
 			if err := watch.end(); !errors.Is(err, errSilent) {
 				t.Fatalf("the watch ends with the error %q, though its consumer has left", err)
 			}
@@ -90,7 +90,7 @@ func endCases[T any]() []testCase[T] {
 	}
 }
 
-// expiry returns the function that lets the history expire, or skips the case.
+// expiry returns the function that expires the history, or skips the case.
 func (w *world[T]) expiry() func() {
 	w.t.Helper()
 	if w.Expire == nil {

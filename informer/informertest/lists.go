@@ -48,7 +48,7 @@ func listCases[T any]() []testCase[T] {
 			w.fill()
 			version := w.listsTruth()
 			watch := w.watch(version)
-			watch.sees(w.put("0")) // nothing of the list comes again
+			watch.sees(w.put("0")) // nothing in the list is repeated
 		}},
 
 		{"a list that is taken while objects change is that of its version", func(t testing.TB, s Subject[T]) {
@@ -64,7 +64,7 @@ func listCases[T any]() []testCase[T] {
 			var lists []listed
 			for range rounds {
 				writing := make(chan error, 1)
-				go func() { writing <- w.churn(changes / rounds) }() // writes beside the list; ends by itself; waited for below
+				go func() { writing <- w.churn(changes / rounds) }() // writes concurrently with the list; ends by itself; waited for below
 				got, version := w.list()
 				lists = append(lists, listed{got, version})
 				w.must(<-writing)
@@ -86,8 +86,8 @@ func (w *world[T]) fill() int {
 	return n
 }
 
-// churn changes objects in turn, from the last one to the first, as pages are not. It runs beside the test, which must
-// look at nothing but the source then.
+// churn changes objects in turn, from the last one to the first, the reverse of the order of pages. It runs concurrently with the test,
+// which must access only the source in that time.
 func (w *world[T]) churn(changes int) error {
 	n := cmp.Or(w.Objects, 100)
 	for range changes {
@@ -105,14 +105,14 @@ type listed struct {
 	version informer.Version
 }
 
-// history is what a watch tells, up to the version of a list.
+// history is what a watch yields, up to the version of a list.
 type history[T any] struct {
 	watch *watcher[T]
 	now   state
-	next  change // told, not applied, unless its version is 0
+	next  change // yielded but not applied, unless its version is 0
 }
 
-// compare fails unless l is what the watch says of its version. Lists must be compared in the order of their versions.
+// compare fails unless l matches what the watch yielded up to its version. Lists must be compared in the order of their versions.
 func (h *history[T]) compare(l listed) {
 	t := h.watch.t
 	t.Helper()
@@ -143,8 +143,8 @@ func (h *history[T]) compare(l listed) {
 	}
 }
 
-// mirror follows the source until its state is want, and lists again when it has to. It returns what is wrong. When it has
-// listed once, or failed to, it sends to begun, which has room.
+// mirror follows the source until its state is want, and lists again when necessary. It returns an error that says what is wrong. After its
+// first list, even if it failed, it sends to begun, which has room.
 func (w *world[T]) mirror(ctx context.Context, want state, begun chan<- struct{}) error {
 	signal := sync.OnceFunc(func() { begun <- struct{}{} })
 	defer signal()

@@ -27,7 +27,7 @@ func (c Change) String() string {
 	return fmt.Sprintf("Put %s.%d", c.Name, c.Rev)
 }
 
-// change makes a change.
+// change applies c to s.
 func (s state) change(c Change) {
 	if c.Delete {
 		delete(s, c.Name)
@@ -56,8 +56,8 @@ func overlapCases[T any]() []testCase[T] {
 	}})
 }
 
-// overlap has first begin before second and commit after it. Three caches follow: one that began before both, one that
-// lists while first is open, and one that lists after both.
+// overlap makes first begin before second and commit after it. Three caches follow the source: one that listed before both, one that lists
+// while first is open, and one that lists after both.
 func (w *world[T]) overlap(first, second Change) {
 	w.t.Helper()
 	if w.Overlap == nil {
@@ -76,7 +76,7 @@ func (w *world[T]) overlap(first, second Change) {
 	w.must(w.Overlap(first, second, look))
 	w.truth.change(first)
 	w.truth.change(second)
-	look() // a subject whose source makes writers wait may have no moment at which to look
+	look() // a subject whose source makes writers wait may never call look
 	caches.follow("a cache that listed after both changes")
 	caches.converge()
 	w.revs = max(w.revs, first.Rev, second.Rev)
@@ -85,7 +85,7 @@ func (w *world[T]) overlap(first, second Change) {
 	caches.converge() // later changes arrive as well
 }
 
-// manyWriters has several writers write several objects each while caches come, list, and follow.
+// manyWriters runs several writers, with several objects each, while new caches list and follow.
 func (w *world[T]) manyWriters() {
 	const writers, objects, rounds = 6, 5, 8
 	w.t.Helper()
@@ -170,7 +170,7 @@ func (w *world[T]) caches() *caches[T] {
 	return c
 }
 
-// follow starts a cache and returns when it has listed.
+// follow starts a cache, and returns when it has listed.
 func (c *caches[T]) follow(name string) {
 	c.w.t.Helper()
 	f := &follower{name: name, now: state{}, changed: make(chan struct{})}
@@ -196,7 +196,7 @@ func (c *caches[T]) follow(name string) {
 
 // keep keeps f up to date until ctx ends or the source breaks its contract.
 func (w *world[T]) keep(ctx context.Context, f *follower, listed func()) error {
-	for again := 0; ctx.Err() == nil; again++ { // lists in a row of the same version
+	for again := 0; ctx.Err() == nil; again++ { // consecutive lists of the same version
 		list, err := w.Source.List(ctx)
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ func (w *world[T]) keep(ctx context.Context, f *follower, listed func()) error {
 		if list.Version > seen {
 			again = 0
 		}
-		if again > 100 { // it would go on without end, and no time would pass in a bubble
+		if again > 100 { // it would never end, and no time would pass in a bubble
 			return fmt.Errorf("the watch from version %d of a list expires each time", list.Version)
 		}
 		f.set(func() { f.now, f.seen = now, list.Version })
@@ -239,8 +239,8 @@ func (w *world[T]) keep(ctx context.Context, f *follower, listed func()) error {
 	return context.Cause(ctx)
 }
 
-// keepWatching applies one watch to f. It returns nil if the watch stops and may be resumed. An event says which state an
-// object now has, and no more: the source may tell again what the list has shown already.
+// keepWatching applies one watch to f. It returns nil if the watch stops and may be resumed. An event says only which state an object now
+// has: the source may repeat what the list has already shown.
 func (w *world[T]) keepWatching(ctx context.Context, f *follower) error {
 	for ev, err := range w.Source.Watch(ctx, f.seen) { // no other goroutine changes seen
 		if err != nil {
@@ -262,7 +262,7 @@ func (w *world[T]) keepWatching(ctx context.Context, f *follower) error {
 	return context.Cause(ctx)
 }
 
-// converge fails unless each cache comes to hold the truth.
+// converge fails unless each cache reaches the true state.
 func (c *caches[T]) converge() {
 	c.w.t.Helper()
 	ctx, cancel := context.WithTimeout(c.ctx, Patience)
@@ -288,7 +288,7 @@ func (c *caches[T]) converge() {
 	}
 }
 
-// differences describes how a cache differs from what is true, ten objects at most.
+// differences describes how a cache differs from the true state, for at most ten objects.
 func differences(have, want state) string {
 	names := map[string]bool{}
 	for name := range have {

@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Paged returns the same source as an [informer.Pager], with size objects on a page. All pages of a list are those of the
-// time at which the first one was asked for, as is whether the list fails.
+// Paged returns the same source as an [informer.Pager], with size objects on a page. All pages of a list show the time at which the first
+// one was requested. Whether the list fails is also decided then.
 func (s *Source[K, T]) Paged(size int) informer.ListWatcher[T] {
 	if size <= 0 {
 		panic("informertest: Paged needs a size of pages")
@@ -28,7 +28,7 @@ func (p *paged[K, T]) ListPages(ctx context.Context) iter.Seq2[informer.List[T],
 	return p.pages(ctx, p.size)
 }
 
-// pages yields a list by size objects to a page, or on one page if size is 0.
+// pages yields a list with size objects on a page, or on one page if size is 0.
 func (s *Source[K, T]) pages(ctx context.Context, size int) iter.Seq2[informer.List[T], error] {
 	return func(yield func(informer.List[T], error) bool) {
 		list, after, fail := s.list()
@@ -55,7 +55,7 @@ func (s *Source[K, T]) pages(ctx context.Context, size int) iter.Seq2[informer.L
 	}
 }
 
-// list returns what a list is to yield now: the objects, and after how many pages it fails with which error, if any.
+// list returns what a list yields now: the objects, after how many pages it fails, and the error, if any.
 func (s *Source[K, T]) list() (list informer.List[T], after int, fail error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

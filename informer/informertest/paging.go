@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// pageCases are about sources that are a Pager: what is true of their lists is true of their pages together.
+// pageCases are for sources that are a Pager: the cases for lists also hold for the collected pages.
 func pageCases[T any]() []testCase[T] {
 	var inPages []testCase[T]
 	for _, c := range listCases[T]() {
@@ -71,7 +71,7 @@ func pagerOf[T any](t testing.TB, s Subject[T]) informer.Pager[T] {
 	return pager
 }
 
-// paging runs f, which reads pages and may block if they are wrong.
+// paging runs f, which reads pages and may block if the source is broken.
 func (w *world[T]) paging(f func(ctx context.Context) error) error {
 	w.t.Helper()
 	ended := make(chan error, 1)
@@ -79,7 +79,7 @@ func (w *world[T]) paging(f func(ctx context.Context) error) error {
 	return within(w.t, "the end of the pages", ended)
 }
 
-// collected is a source whose lists are its pages.
+// collected is a source whose lists are its collected pages.
 type collected[T any] struct {
 	informer.ListWatcher[T]
 	pager informer.Pager[T]

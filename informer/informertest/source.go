@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Source is an [informer.ListWatcher] in memory. Its methods may be called by several goroutines at once.
+// Source is an in-memory [informer.ListWatcher]. Several goroutines may call its methods concurrently.
 type Source[K comparable, T any] struct {
 	key   cache.KeyFunc[K, T]
 	clock *Clock
@@ -18,29 +18,29 @@ type Source[K comparable, T any] struct {
 	mu *sync.Mutex // of the clock
 	// mu guards the following.
 	objects map[K]T
-	order   []K              // the keys of objects in the order in which they came
-	history []told[T]        // what watches are told, in order
-	dropped int              // how much of the history was forgotten
+	order   []K              // the keys of objects in the order in which they arrived
+	history []told[T]        // what watches yield, in order
+	dropped int              // the number of forgotten entries of the history
 	floor   informer.Version // a watch may start here, or later
-	mute    bool             // changes are told to no watch
+	mute    bool             // no watch yields changes
 	frozen  *informer.List[T]
-	held    bool          // watches are told nothing from holdAt on
-	holdAt  int           // a position, counted from the first entry there ever was
+	held    bool          // watches yield nothing from holdAt on
+	holdAt  int           // a position, counted from the first entry ever
 	lists   error         // of every list
-	after   int           // how many pages come before it
+	after   int           // the number of pages before it
 	watches error         // of every Watch
 	breaks  int           // how often watches were broken
-	broken  error         // what the last break gave them
-	changed chan struct{} // closed, with mu held, and replaced, when something a watch cares about has changed
+	broken  error         // the error of the last break
+	changed chan struct{} // closed, with mu held, and replaced, when something has changed that concerns watches
 }
 
 // told is an entry of the history.
 type told[T any] struct {
-	at    informer.Version // a watch that starts here, or later, has it behind it
+	at    informer.Version // a watch that starts here, or later, does not yield it
 	event informer.Event[T]
 }
 
-// NewSource returns an empty source at version 0, whose objects have the key that key returns.
+// NewSource returns an empty source at version 0. key returns the key of an object.
 func NewSource[K comparable, T any](key cache.KeyFunc[K, T]) *Source[K, T] {
 	if key == nil {
 		panic("informertest: NewSource needs a key function")
@@ -51,7 +51,7 @@ func NewSource[K comparable, T any](key cache.KeyFunc[K, T]) *Source[K, T] {
 // Key returns the key of an object.
 func (s *Source[K, T]) Key(obj T) K { return s.key(obj) }
 
-// Version returns the version of the last change of this source, or of another one on the same [Clock].
+// Version returns the version of the last change to this source, or to another one on the same [Clock].
 func (s *Source[K, T]) Version() informer.Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,7 @@ func (s *Source[K, T]) Put(obj T) informer.Version {
 	return s.recordLocked(t, obj)
 }
 
-// Delete deletes the object with the given key. It returns the version of that change, or the present one when there is
-// no such object.
+// Delete deletes the object with the given key. It returns the version of that change, or the current one if there is no such object.
 func (s *Source[K, T]) Delete(key K) informer.Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *Source[K, T]) Delete(key K) informer.Version {
 	return s.recordLocked(informer.Deleted, obj)
 }
 
-// Bookmark lets a version pass without a change, as in a database in which something else has changed, and returns it.
+// Bookmark advances to a version without a change, as when something else in a database changes, and returns it.
 func (s *Source[K, T]) Bookmark() informer.Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,16 +93,14 @@ func (s *Source[K, T]) Bookmark() informer.Version {
 	return s.recordLocked(informer.Bookmark, none)
 }
 
-// Break ends every watch that is open, with err, or without a word if err is nil. What it has not yielded is not lost: the
-// next watch may start from there.
+// Break ends every open watch with err, or without an error if err is nil. No event is lost: the next watch may resume there.
 func (s *Source[K, T]) Break(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.breakLocked(err)
 }
 
-// Compact forgets the history: a watch that starts before the present version, or is behind it, gets
-// [informer.ErrExpired].
+// Compact forgets the history: a watch that starts before the current version, or is behind it, gets [informer.ErrExpired].
 func (s *Source[K, T]) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,16 +110,16 @@ func (s *Source[K, T]) Compact() {
 	s.changedLocked()
 }
 
-// Fail breaks every watch that is open and lets every list and every Watch fail with err from now on. Fail(nil) ends that.
+// Fail breaks every open watch, and makes every list and every Watch fail with err from now on. Fail(nil) ends that.
 func (s *Source[K, T]) Fail(err error) {
 	s.FailLists(err)
 	s.FailWatches(err)
 }
 
-// FailLists lets every list fail with err from now on. FailLists(nil) ends that.
+// FailLists makes every list fail with err from now on. FailLists(nil) ends that.
 func (s *Source[K, T]) FailLists(err error) { s.FailListsAfter(0, err) }
 
-// FailListsAfter lets every list fail with err after so many pages, or after the last one if it has fewer, from now on: see
+// FailListsAfter makes every list fail with err after the given number of pages, or after the last page if it has fewer: see
 // [Source.Paged]. FailLists(nil) ends that.
 func (s *Source[K, T]) FailListsAfter(pages int, err error) {
 	s.mu.Lock()
@@ -130,7 +127,7 @@ func (s *Source[K, T]) FailListsAfter(pages int, err error) {
 	s.lists, s.after = err, pages
 }
 
-// FailWatches breaks every watch that is open and lets every Watch fail with err from now on. FailWatches(nil) ends that.
+// FailWatches breaks every open watch, and makes every Watch fail with err from now on. FailWatches(nil) ends that.
 func (s *Source[K, T]) FailWatches(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,16 +137,16 @@ func (s *Source[K, T]) FailWatches(err error) {
 	}
 }
 
-// Mute lets the source break its contract: while it is on, versions pass, and changes are made, of which no watch is ever
-// told. Only a list can find them.
+// Mute makes the source break its contract: while it is on, changes are made and versions advance, but no watch ever yields them. Only a
+// list reveals them.
 func (s *Source[K, T]) Mute(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mute = on
 }
 
-// Freeze makes lists stale, as those of a replica that is behind: while it is on, a list is what it was when Freeze was
-// called, with the version of then. Watches tell of every change.
+// Freeze makes lists stale, as from a lagging replica: while it is on, lists return the content and the version of the time when Freeze was
+// called. Watches still yield every change.
 func (s *Source[K, T]) Freeze(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +157,8 @@ func (s *Source[K, T]) Freeze(on bool) {
 	}
 }
 
-// Hold makes watches lag: until Release they are told nothing of what happens from now on. They stay open, and lists show
-// the present. A second Hold changes nothing.
+// Hold makes watches lag: until Release they yield no later change. They stay open, and lists show the current state. A second Hold changes
+// nothing.
 func (s *Source[K, T]) Hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +167,7 @@ func (s *Source[K, T]) Hold() {
 	}
 }
 
-// Release ends Hold: watches are told all that has happened meanwhile, in order.
+// Release ends Hold: watches yield the changes made in the meantime, in order.
 func (s *Source[K, T]) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +175,8 @@ func (s *Source[K, T]) Release() {
 	s.changedLocked()
 }
 
-// Send tells the watches that are open ev, as it is: one that comes twice, is of an old version, or has no type. Watches
-// that start at an earlier version than the present one receive it, too. It changes neither objects nor version.
+// Send makes open watches yield ev as is, such as an event that is repeated, has an old version, or has no type. Watches that start before
+// the current version yield it too. Send changes neither the objects nor the version.
 func (s *Source[K, T]) Send(ev informer.Event[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,14 +217,14 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 	}
 }
 
-// cursor is where a watch stands.
+// cursor is the position of a watch.
 type cursor struct {
 	known    bool // the version that it starts after is in the history
-	position int  // of its next entry, counted from the first there ever was
+	position int  // of its next entry, counted from the first ever
 	breaks   int  // how often watches were broken before it
 }
 
-// open returns the cursor of a watch that begins.
+// open returns the cursor of a new watch.
 func (s *Source[K, T]) open(after informer.Version) cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,8 +239,8 @@ func (s *Source[K, T]) open(after informer.Version) cursor {
 	}
 }
 
-// next returns what a watch is to be told, and a channel that is closed when there is more; or that the watch is to end,
-// and the error that it ends with.
+// next returns the events for a watch, and a channel that is closed when there are more. If the watch must end, it returns that and the
+// error to end with.
 func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{}, end bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +260,7 @@ func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{
 	return events, s.changed, false, nil
 }
 
-// listLocked returns what there is.
+// listLocked returns the current content.
 func (s *Source[K, T]) listLocked() informer.List[T] {
 	list := informer.List[T]{Version: s.clock.version}
 	for _, key := range s.order {
@@ -285,7 +282,7 @@ func (s *Source[K, T]) tickLocked() {
 	s.addLocked(informer.Bookmark, none)
 }
 
-// addLocked adds an event of the present version to the history.
+// addLocked adds an event of the current version to the history.
 func (s *Source[K, T]) addLocked(t informer.EventType, obj T) {
 	if !s.mute {
 		at := s.clock.version

@@ -25,10 +25,10 @@ type watcher[T any] struct {
 	cancel context.CancelCauseFunc
 	ended  chan struct{} // closed when the loop is over; then the following are set
 	errs   []error
-	late   bool // something came after an error
+	late   bool // something followed an error
 }
 
-// watch starts a watch, which is over at the end of the test.
+// watch starts a watch, which ends with the test.
 func (w *world[T]) watch(after informer.Version) *watcher[T] {
 	w.t.Helper()
 	ctx, cancel := context.WithCancelCause(w.t.Context())
@@ -57,7 +57,7 @@ func (w *world[T]) watch(after informer.Version) *watcher[T] {
 	return r
 }
 
-// consume reads a watch until it ends, or left does.
+// consume reads a watch until it or left ends.
 func (r *watcher[T]) consume(watch iter.Seq2[informer.Event[T], error], left context.Context) {
 	for ev, err := range watch {
 		switch {
@@ -81,7 +81,7 @@ func (r *watcher[T]) consume(watch iter.Seq2[informer.Event[T], error], left con
 	}
 }
 
-// next returns the next event that is no bookmark, or the error that the watch has ended with.
+// next returns the next event that is not a bookmark, or the error that the watch ended with.
 func (r *watcher[T]) next() (change, error) {
 	r.t.Helper()
 	for start := time.Now(); ; {
@@ -134,7 +134,7 @@ func (r *watcher[T]) check(ev informer.Event[T]) change {
 	return c
 }
 
-// sees fails unless the next events are these. Bookmarks between them may come or not.
+// sees fails unless the next events are these. There may be bookmarks between them.
 func (r *watcher[T]) sees(want ...change) {
 	r.t.Helper()
 	if r.merges && len(want) > 1 {
@@ -152,11 +152,11 @@ func (r *watcher[T]) sees(want ...change) {
 	}
 }
 
-// seesMerged fails unless the next events lead to the same states as these, each by states of the same object in the
-// same order. Events between them may be missing.
+// seesMerged fails unless the next events lead to the same states as these, with the states of each object in the same order. Intermediate
+// events may be missing.
 func (r *watcher[T]) seesMerged(want []change) {
 	r.t.Helper()
-	had, left := map[string]bool{}, map[string][]change{} // whether an object was there before; its changes not yet seen
+	had, left := map[string]bool{}, map[string][]change{} // whether an object existed before; its changes not yet seen
 	for _, c := range want {
 		if _, known := left[c.name]; !known {
 			had[c.name] = c.what != informer.Added
@@ -185,10 +185,10 @@ func (r *watcher[T]) seesMerged(want []change) {
 	}
 }
 
-// errSilent is the error of a watch that has ended without one.
+// errSilent is the error of a watch that ended without one.
 var errSilent = errors.New("informertest: the watch has ended without an error")
 
-// end waits for the end of the watch, and returns its error. It drops events that come until then.
+// end waits for the end of the watch, and returns its error. It drops events that arrive before that.
 func (r *watcher[T]) end() error {
 	r.t.Helper()
 	timer := time.NewTimer(Patience)
@@ -214,7 +214,7 @@ func (r *watcher[T]) end() error {
 	return r.errs[0]
 }
 
-// within waits for a value of a goroutine, and fails if none comes in time.
+// within waits for a value from a goroutine, and fails if none arrives in time.
 func within(t testing.TB, what string, result <-chan error) error {
 	t.Helper()
 	timer := time.NewTimer(Patience)

@@ -128,11 +128,11 @@ func watchCases[T any]() []testCase[T] {
 			delete(want, "0")
 			begun, results := make(chan struct{}, readers), make(chan error, readers)
 			for range readers {
-				go func() { // reads beside the writer; ends with ctx; the loop below waits for it
+				go func() { // reads concurrently with the writer; ends with ctx; the loop below waits for it
 					results <- wait.Call(ctx, func(ctx context.Context) error { return w.mirror(ctx, want, begun) })
 				}()
 			}
-			for range readers { // or they would only see the end
+			for range readers { // or they would see only the end
 				select {
 				case <-begun:
 				case <-ctx.Done():
@@ -154,8 +154,7 @@ func watchCases[T any]() []testCase[T] {
 	}
 }
 
-// follow reads a watch until the state is as wanted. It returns false when a list is needed, or the watch can be taken up
-// again only by way of one.
+// follow reads a watch until the state is want. It returns false if a new list is needed.
 func (w *world[T]) follow(ctx context.Context, now, want state, seen *informer.Version) (done bool, err error) {
 	for ev, err := range w.Source.Watch(ctx, *seen) {
 		switch {

@@ -24,7 +24,7 @@ func (c change) String() string {
 // state is what a source holds: the revision of each object.
 type state map[string]int
 
-// apply makes a change, and returns what is wrong with it.
+// apply applies a change, and returns an error if it does not fit.
 func (s state) apply(c change) error {
 	rev, exists := s[c.name]
 	switch {
@@ -44,7 +44,7 @@ func (s state) apply(c change) error {
 	return nil
 }
 
-// world is a subject, and what is true of it.
+// world is a subject, and its true state.
 type world[T any] struct {
 	Subject[T]
 	t     testing.TB
@@ -56,7 +56,7 @@ func newWorld[T any](t testing.TB, s Subject[T]) *world[T] {
 	return &world[T]{Subject: s, t: t, truth: state{}}
 }
 
-// put creates or changes an object, and returns the event that tells of it, without its version.
+// put creates or changes an object, and returns the event of the change, without its version.
 func (w *world[T]) put(name string) change {
 	w.t.Helper()
 	c := change{what: informer.Added, name: name, rev: w.revs + 1}
@@ -69,7 +69,7 @@ func (w *world[T]) put(name string) change {
 	return c
 }
 
-// delete deletes an object, and returns the event that tells of it, without its version.
+// delete deletes an object, and returns the event of the change, without its version.
 func (w *world[T]) delete(name string) change {
 	w.t.Helper()
 	w.must(w.Delete(name))
@@ -78,14 +78,14 @@ func (w *world[T]) delete(name string) change {
 	return c
 }
 
-// steps returns changes of every sort, to be made in this order.
+// steps returns changes of every kind, to be made in this order.
 func (w *world[T]) steps() []func() change {
 	put := func(name string) func() change { return func() change { return w.put(name) } }
 	del := func(name string) func() change { return func() change { return w.delete(name) } }
 	return []func() change{put("a"), put("b"), put("a"), del("b"), put("c"), put("b"), del("a"), put("a"), del("c")}
 }
 
-// story makes these changes, and returns the events that tell of them.
+// story makes these changes, and returns their events.
 func (w *world[T]) story() (told []change) {
 	w.t.Helper()
 	for _, step := range w.steps() {
@@ -94,10 +94,10 @@ func (w *world[T]) story() (told []change) {
 	return told
 }
 
-// storyChanges is the number of changes of a story.
+// storyChanges is the number of changes in a story.
 const storyChanges = 9
 
-// list lists, and fails unless the list is right in itself.
+// list lists, and fails unless the list is consistent.
 func (w *world[T]) list() (state, informer.Version) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), Patience)
@@ -109,7 +109,7 @@ func (w *world[T]) list() (state, informer.Version) {
 	return got, list.Version
 }
 
-// read returns what a list says.
+// read returns the state that a list shows, or an error if it has an object twice.
 func (w *world[T]) read(list informer.List[T]) (state, error) {
 	got := state{}
 	for _, obj := range list.Items {
@@ -122,7 +122,7 @@ func (w *world[T]) read(list informer.List[T]) (state, error) {
 	return got, nil
 }
 
-// listsTruth fails unless a list is what is true. It returns its version.
+// listsTruth fails unless a list shows the true state. It returns the version of the list.
 func (w *world[T]) listsTruth() informer.Version {
 	w.t.Helper()
 	got, version := w.list()
@@ -132,7 +132,7 @@ func (w *world[T]) listsTruth() informer.Version {
 	return version
 }
 
-// needs skips the case unless the source remembers so many changes.
+// needs skips the case unless the source remembers that many changes.
 func (w *world[T]) needs(history int) {
 	w.t.Helper()
 	if w.History < history {
