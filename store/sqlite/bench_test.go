@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
@@ -57,6 +59,23 @@ func BenchmarkWrite(b *testing.B) {
 			dbtest.UpdateApps(b, open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{}), writers)
 		})
 	}
+}
+
+// BenchmarkWatched measures updates by one writer while sixteen watches of the same handle tell each of them.
+func BenchmarkWatched(b *testing.B) {
+	db := open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{})
+	ctx, stop := context.WithCancel(b.Context())
+	var g sync.WaitGroup
+	defer g.Wait()
+	defer stop()
+	for range 16 {
+		g.Go(func() { // ends with stop
+			for range db.Watch(ctx, "app", backend.Query{}, 0) {
+			}
+		})
+	}
+	dbtest.UpdateApps(b, db, 1)
+	b.ReportMetric(float64(db.Reader().Stats().MaxIdleClosed)/float64(b.N), "closed/op")
 }
 
 // BenchmarkHandler measures the time from a commit to the handler of an informer, through the same handle and through

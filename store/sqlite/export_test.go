@@ -10,6 +10,9 @@ import (
 // Writer returns the pool of the connection that writes.
 func (b *Backend) Writer() *sql.DB { return b.write }
 
+// Reader returns the pool of the connections that read.
+func (b *Backend) Reader() *sql.DB { return b.read }
+
 // Statements returns the text of all statements.
 func Statements() string { return fmt.Sprint(newTables("")) }
 
