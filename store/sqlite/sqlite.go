@@ -137,7 +137,8 @@ func open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 	}
 	b.write.SetMaxOpenConns(1)
 	b.turns.Limit, b.turns.Patience, b.turns.Begin, b.turns.Run = 64, time.Minute, b.begin, b.commit // one connection: turns cannot overlap
-	b.read.SetMaxIdleConns(64) // all watches read at once, and a new connection reads the schema first
+	// All watches read after each write, and a new connection reads the schema first.
+	b.read.SetMaxIdleConns(64)
 	b.read.SetConnMaxIdleTime(time.Minute)
 	if err := b.whileBusy(ctx, func() error { return b.setUp(ctx) }); err != nil { // others may create the file now
 		return nil, errors.Join(err, b.Close())
