@@ -98,7 +98,14 @@ func TestPostgres(t *testing.T) {
 				Heal:     p.Heal,
 				CutReply: p.CutNextReply,
 				Restart:  server.Restart,
-				Guard:    leasetest.Guard{Do: guardOf(direct, near), Leading: leadingOf(direct, near), Refused: sqllease.ErrFenced},
+				Lock: func() func() {
+					tx, err := direct.Begin()
+					require.NoError(t, err)
+					_, err = tx.Exec(`LOCK TABLE ` + table + ` IN ACCESS EXCLUSIVE MODE`)
+					require.NoError(t, err)
+					return func() { assert.NoError(t, tx.Rollback()) }
+				},
+				Guard: leasetest.Guard{Do: guardOf(direct, near), Leading: leadingOf(direct, near), Refused: sqllease.ErrFenced},
 			}
 		})
 	})

@@ -270,7 +270,7 @@ func redisWorld(t *testing.T) *world {
 
 func sqliteWorld(t *testing.T) *world {
 	file := filepath.Join(t.TempDir(), "leases.db")
-	db := openSQLite(t, file, "wal")
+	db := openSQLite(t, file, "wal", forWork)
 	require.NoError(t, makeRegister(db))
 	w := &world{addr: file, store: leasesIn(t, db, sqllease.SQLite, "leases"), remove: removerOf(t, db)}
 	w.lock = func() func() {

@@ -52,7 +52,7 @@ func TestTheStatementsOfThePageOnOperatingRaiseATerm(t *testing.T) {
 		require.EqualValues(t, 1, term())
 	}
 	t.Run("SQLite", func(t *testing.T) {
-		raises(t, openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal"), sqllease.SQLite)
+		raises(t, openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal", forLeases), sqllease.SQLite)
 	})
 	t.Run("Postgres", func(t *testing.T) {
 		raises(t, openPostgres(t, "pgx", servertest.Postgres(t, "fsync=off").Addr()), sqllease.Postgres)

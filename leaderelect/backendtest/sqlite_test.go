@@ -5,11 +5,13 @@ package backendtest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
@@ -19,10 +21,16 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
+// forLeases is the busy_timeout of a pool that a store has for itself: the store waits until the end of its contexts.
+const forLeases = 20 * time.Millisecond
+
+// forWork is the busy_timeout of other pools.
+const forWork = 5 * time.Second
+
 // openSQLite returns a pool of connections to a file.
-func openSQLite(t testing.TB, file, journal string) *sql.DB {
+func openSQLite(t testing.TB, file, journal string, busy time.Duration) *sql.DB {
 	t.Helper()
-	db, err := newSQLite(file, journal, 5*time.Second)
+	db, err := newSQLite(file, journal, busy)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -43,18 +51,28 @@ func TestSQLite(t *testing.T) {
 		t.Run("with journal_mode "+journal+" is a lease store", func(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 				file := filepath.Join(t.TempDir(), "leases.db")
-				db, other := openSQLite(t, file, journal), openSQLite(t, file, journal)
+				db, other := openSQLite(t, file, journal, forLeases), openSQLite(t, file, journal, forWork)
 				s := leasesIn(t, db, sqllease.SQLite, "leases")
 				return leasetest.Backend{
 					Store: s,
 					Reopen: func() leaderelect.LeaseStore {
-						return leasesIn(t, openSQLite(t, file, journal), sqllease.SQLite, "leases")
+						return leasesIn(t, openSQLite(t, file, journal, forLeases), sqllease.SQLite, "leases")
 					},
 					Delete: func(key string) {
 						_, err := other.Exec(`DELETE FROM leases WHERE name = ?`, key)
 						require.NoError(t, err)
 					},
-					Idle:  200 * time.Millisecond,
+					Idle: 200 * time.Millisecond,
+					Lock: func() func() {
+						conn, err := other.Conn(t.Context())
+						require.NoError(t, err)
+						_, err = conn.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
+						require.NoError(t, err)
+						return func() {
+							_, err := conn.ExecContext(context.Background(), "ROLLBACK")
+							assert.NoError(t, errors.Join(err, conn.Close()))
+						}
+					},
 					Guard: leasetest.Guard{Do: guardOf(other, s), Leading: leadingOf(other, s), Refused: sqllease.ErrFenced, Exclusive: true},
 				}
 			})
@@ -63,7 +81,7 @@ func TestSQLite(t *testing.T) {
 
 	t.Run("a guarded transaction that has read the past does not write", func(t *testing.T) {
 		ctx, file := context.Background(), filepath.Join(t.TempDir(), "leases.db")
-		db, other := openSQLite(t, file, "wal"), openSQLite(t, file, "wal")
+		db, other := openSQLite(t, file, "wal", forLeases), openSQLite(t, file, "wal", forWork)
 		s := leasesIn(t, db, sqllease.SQLite, "leases")
 		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 		require.NoError(t, err)
@@ -83,7 +101,7 @@ func TestSQLite(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "leases.db")
 			var c cluster
 			for range clients {
-				c.stores = append(c.stores, leasesIn(t, openSQLite(t, file, "wal"), sqllease.SQLite, "leases"))
+				c.stores = append(c.stores, leasesIn(t, openSQLite(t, file, "wal", forLeases), sqllease.SQLite, "leases"))
 			}
 			return c
 		})

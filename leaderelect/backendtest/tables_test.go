@@ -106,7 +106,7 @@ func TestAnUnsafeTableIsRefused(t *testing.T) {
 		refusesUnsafeTables(t, db, sqllease.Postgres, "ops.unsafe_")
 	})
 	t.Run("SQLite", func(t *testing.T) {
-		db := openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal")
+		db := openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal", forLeases)
 		refusesUnsafeTables(t, db, sqllease.SQLite, "unsafe_")
 	})
 }

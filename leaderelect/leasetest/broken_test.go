@@ -26,7 +26,7 @@ type broken struct {
 	watchLater, watchStale, watchAll, watchDeaf, watchBack, watchNoDelete, watchTombstone, watchEndless            bool
 	watchLeaks, deleteRestarts, floorRestarts, floorStays, hangs, dropSucceeds, cutTears, restartForgets           bool
 	restartRewinds, guardPass, guardGreater, guardAnyKey, guardShort, guardRefuse, guardVague, guardEager          bool
-	guardFree, guardHolds, leadingAnyKey, leadingNobody                                                            bool
+	guardFree, guardHolds, leadingAnyKey, leadingNobody, lockHangs, lockDeadline, lockSucceeds                     bool
 
 	mapKey    func(string) string
 	mapValue  func([]byte) []byte
@@ -34,6 +34,7 @@ type broken struct {
 	endIs     error
 	dropIs    error
 	cutIs     error
+	lockIs    error
 	expires   time.Duration
 
 	over chan struct{} // closed when the case is over or takes too long: whoever hangs goes
@@ -48,6 +49,7 @@ type broken struct {
 	dropped bool
 	cut     bool
 	guards  int
+	unlock  chan struct{} // closed when another writer releases its lock; nil if none has it
 }
 
 // fresh returns an empty store with the mistakes of b.
@@ -69,10 +71,15 @@ func (b *broken) backend() Backend {
 			}
 			return b
 		},
-		Delete:   b.delete,
-		Idle:     100 * time.Millisecond,
-		Drop:     func() { b.locked(func() { b.dropped = true }) },
-		Heal:     func() { b.locked(func() { b.dropped = false }) },
+		Delete: b.delete,
+		Idle:   100 * time.Millisecond,
+		Drop:   func() { b.locked(func() { b.dropped = true }) },
+		Heal:   func() { b.locked(func() { b.dropped = false }) },
+		Lock: func() func() {
+			unlock := make(chan struct{})
+			b.locked(func() { b.unlock = unlock })
+			return func() { b.locked(func() { close(unlock); b.unlock = nil }) }
+		},
 		CutReply: func() { b.locked(func() { b.cut = true }) },
 		Restart:  func() { b.locked(b.restartLocked) },
 		Guard:    Guard{Do: b.guard, Leading: b.leading, Refused: errRefused},
@@ -141,6 +148,32 @@ func (b *broken) arrive(ctx context.Context) error {
 	}
 }
 
+// arriveToWrite is arrive, and then the wait for another writer.
+func (b *broken) arriveToWrite(ctx context.Context) error {
+	if err := b.arrive(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	unlock := b.unlock
+	b.mu.Unlock()
+	if unlock == nil || b.lockSucceeds {
+		return nil
+	}
+	ended := ctx.Done()
+	if _, ok := ctx.Deadline(); b.lockHangs || b.lockDeadline && !ok {
+		ended = b.over
+	}
+	select {
+	case <-unlock:
+		return nil
+	case <-ended:
+		if b.lockIs != nil {
+			return b.lockIs
+		}
+		return errVague
+	}
+}
+
 // reply is the way of the reply to a write.
 func (b *broken) reply(e leaderelect.Entry) (leaderelect.Entry, error) {
 	b.mu.Lock()
@@ -183,7 +216,7 @@ func (b *broken) Get(ctx context.Context, key string) (leaderelect.Entry, error)
 }
 
 func (b *broken) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if err := b.arrive(ctx); err != nil {
+	if err := b.arriveToWrite(ctx); err != nil {
 		return leaderelect.Entry{}, err
 	}
 	b.mu.Lock()
@@ -197,7 +230,7 @@ func (b *broken) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.E
 }
 
 func (b *broken) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if err := b.arrive(ctx); err != nil {
+	if err := b.arriveToWrite(ctx); err != nil {
 		return leaderelect.Entry{}, err
 	}
 	b.mu.Lock()

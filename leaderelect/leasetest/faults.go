@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// The network of a case that drops everything.
+// The calls of a case in which nothing answers.
 const (
 	deadline = 200 * time.Millisecond // of a call
 	grace    = time.Second            // what a call may take beyond the end of its context
@@ -79,7 +79,7 @@ var faultCases = []testCase{
 		if l, ok := b.Store.(lister); ok {
 			calls = append(calls, &call{name: "List", do: func(ctx context.Context) error { _, err := l.List(ctx, ""); return err }})
 		}
-		atOnce(calls)
+		atOnce(calls, context.WithTimeout)
 		for _, c := range calls {
 			vague(t, c.name+" without a network", c.err)
 			if c.took > deadline+grace {
@@ -93,6 +93,53 @@ var faultCases = []testCase{
 			if errors.Is(err, leaderelect.ErrConflict) { // the one from before has arrived
 				return nil
 			}
+			return err
+		})
+	}},
+
+	{"a call that waits for another writer returns soon after its context has ended", func(t testing.TB, b Backend) {
+		if b.Lock == nil {
+			t.Skip("the backend has no Lock")
+		}
+		have := update(t, b.Store, create(t, b.Store, entry("0")), "1")
+		next := have
+		next.Value = []byte("2")
+		other := entry("2")
+		other.Key = "other"
+		unlock := sync.OnceFunc(b.Lock())
+		defer unlock() // also when the case fails
+		for how, end := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
+			"reached its deadline": context.WithTimeout, "been canceled": withCancelAfter,
+		} {
+			calls := []*call{
+				{name: "Get", do: func(ctx context.Context) error { _, err := b.Store.Get(ctx, key); return err }, reads: true},
+				{name: "Update", do: func(ctx context.Context) error { _, err := b.Store.Update(ctx, next); return err }},
+				{name: "Create", do: func(ctx context.Context) error { _, err := b.Store.Create(ctx, other); return err }},
+			}
+			if l, ok := b.Store.(lister); ok {
+				calls = append(calls, &call{name: "List", do: func(ctx context.Context) error { _, err := l.List(ctx, ""); return err }, reads: true})
+			}
+			if w, ok := b.Store.(leaderelect.Watcher); ok {
+				calls = append(calls, &call{name: "Watch", do: func(ctx context.Context) (err error) {
+					for _, err = range w.Watch(ctx, key) {
+					}
+					return err
+				}, reads: true})
+			}
+			atOnce(calls, end)
+			for _, c := range calls {
+				if !c.reads || c.err != nil {
+					vague(t, c.name+" while another writer has the lock", c.err)
+				}
+				if c.took > deadline+grace {
+					t.Fatalf("%s while another writer has the lock returns %v after its context has %s", c.name, c.took-deadline, how)
+				}
+			}
+		}
+		unlock()
+		oldOrNew(t, b.Store, have, next)
+		eventually(t, "Create after the lock was released", func(ctx context.Context) error {
+			_, err := b.Store.Create(ctx, other)
 			return err
 		})
 	}},
@@ -202,15 +249,24 @@ type call struct {
 	do   func(ctx context.Context) error
 	err  error
 	took time.Duration
+
+	reads bool // it need not wait for writers
 }
 
-// atOnce makes all calls concurrently, each with the deadline.
-func atOnce(calls []*call) {
+// withCancelAfter is context.WithTimeout without a deadline that a call could see.
+func withCancelAfter(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(d, cancel)
+	return ctx, func() { timer.Stop(); cancel() }
+}
+
+// atOnce makes all calls concurrently, each with a context that ends after the deadline.
+func atOnce(calls []*call, end func(context.Context, time.Duration) (context.Context, context.CancelFunc)) {
 	var all sync.WaitGroup
 	for _, c := range calls {
 		// These goroutines make the calls. Each ends when the store lets it; the Wait below waits for them.
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), deadline)
+			ctx, cancel := end(context.Background(), deadline)
 			defer cancel()
 			begin := time.Now()
 			c.err = c.do(ctx)

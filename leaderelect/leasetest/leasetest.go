@@ -32,6 +32,10 @@ type Backend struct {
 	// Drop makes the network silently drop all packets between Store and its backend, in both directions. Heal ends that.
 	Drop, Heal func()
 
+	// Lock takes, through another connection, the locks that a transaction holds after it has written the records, and returns
+	// the function that releases them. Writes of Store wait meanwhile, and reads may.
+	Lock func() (unlock func())
+
 	// CutReply lets the next request of Store arrive, and cuts its connection before the reply.
 	CutReply func()
 

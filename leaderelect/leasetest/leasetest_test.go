@@ -76,6 +76,10 @@ func TestEveryMistakeOfAStoreIsNoticed(t *testing.T) {
 		"a call that ends was successful":       {dropSucceeds: true},
 		"a lost reply is a conflict":            {cutIs: leaderelect.ErrConflict},
 		"a lost reply undoes half of a write":   {cutTears: true},
+		"a call waits out a lock":               {lockHangs: true},
+		"a call that is canceled waits it out":  {lockDeadline: true},
+		"a call that waited is a conflict":      {lockIs: leaderelect.ErrConflict},
+		"a call does not wait for a lock":       {lockSucceeds: true},
 		"a restart forgets a write":             {restartForgets: true},
 		"a restart uses versions again":         {restartRewinds: true},
 

@@ -37,7 +37,8 @@
 // # Guarantees
 //
 //  1. Each call is one statement in its own transaction. Only an Update or a Create that has changed nothing sends a second
-//     statement. So a pooler such as PgBouncer works, in any mode.
+//     statement. So a pooler such as PgBouncer works, in any mode. On SQLite, a statement that finds the file locked has no
+//     effect, and is sent again until ctx ends.
 //  2. A write changes the row only if its version is the expected one. Versions are random and never reused, even if the
 //     row is deleted or restored from a backup.
 //  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If package

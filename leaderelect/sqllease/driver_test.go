@@ -93,7 +93,7 @@ func (s *server) execute(query string, args []driver.NamedValue) (out [][]driver
 	case word == "CREATE":
 		s.table = true
 	case word == "COMMIT" || word == "ROLLBACK":
-	case strings.Contains(query, "pg_index"):
+	case strings.Contains(query, "pg_index"), strings.Contains(query, "pragma_index"):
 		keys := s.keys
 		if keys == nil {
 			keys = []string{"name", "term,name"}
@@ -103,7 +103,7 @@ func (s *server) execute(query string, args []driver.NamedValue) (out [][]driver
 				out = append(out, []driver.Value{key, column})
 			}
 		}
-	case strings.Contains(query, "pg_attribute"):
+	case strings.Contains(query, "pg_attribute"), strings.Contains(query, "pragma_table_info"):
 		if !s.table {
 			return nil, nil
 		}

@@ -21,8 +21,8 @@ import (
 // leader cannot begin transactions for which its successor would have to wait.
 //
 // On Postgres, neither renewals nor other guarded transactions wait for tx. The role of tx needs the privilege to UPDATE
-// the table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and then every other write,
-// including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader's own work costs it the lease.
+// the table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and [Store.Transact]
+// until ctx ends. Then every other write, including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader's own work costs it the lease.
 //
 // # How it works
 //
@@ -91,7 +91,7 @@ func (s *Store) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 		return fmt.Errorf("sqllease: begin: %w", err)
 	}
 	defer tx.Rollback() // after a commit it does nothing
-	if err := s.Guard(ctx, tx); err != nil {
+	if err := s.whileBusy(ctx, func() error { return s.Guard(ctx, tx) }); err != nil {
 		return err
 	}
 	if err := f(tx); err != nil {

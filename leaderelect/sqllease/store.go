@@ -41,9 +41,11 @@ import (
 // # SQLite
 //
 //   - SQLite is for processes of one host, on a local file system.
-//   - Set busy_timeout on each connection. Otherwise a write fails whenever another one is in flight. A driver may not
-//     notice the end of ctx while it waits, so use less than StepDownTimeout, also for the work. With modernc.org/sqlite:
-//     "file:app.db?_pragma=busy_timeout(2000)".
+//   - The store waits for other writers until ctx ends. If busy_timeout is set, SQLite waits too, and a driver does not
+//     notice the end of ctx meanwhile. So give the store a pool of its own with a busy_timeout of 20 ms, or less. With
+//     modernc.org/sqlite: "file:app.db?_pragma=busy_timeout(20)".
+//   - Your own transactions need a longer busy_timeout, but one below StepDownTimeout. The errors of another driver may have no
+//     method Code() int that returns SQLITE_BUSY. With such a driver, the pool of the store needs that busy_timeout too.
 //   - Set journal_mode=WAL, so that reads do not wait for writes. In either mode, a commit survives the end of the
 //     process, and with synchronous=FULL (the default) a crash of the machine.
 //   - A process that is suspended (not killed) in the middle of a write holds the lock of the file. So no other process
@@ -70,7 +72,9 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
 	e := leaderelect.Entry{Key: key}
 	var term int64
-	err := s.db.QueryRowContext(ctx, s.stmt.get, nameOf(key)).Scan(&term, &e.Version, &e.Value)
+	err := s.whileBusy(ctx, func() error {
+		return s.db.QueryRowContext(ctx, s.stmt.get, nameOf(key)).Scan(&term, &e.Version, &e.Value)
+	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = leaderelect.ErrNotFound
@@ -114,14 +118,20 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, 
 	// Random, and not counted, so that a version is not reused even if the row was deleted or restored.
 	e.Version, e.Floor = rand.Text(), 0
 	e.Value = append([]byte{}, e.Value...) // never nil, which would be NULL
-	done, err := s.db.ExecContext(ctx, statement, append([]any{name, int64(e.Term), e.Version, e.Value}, more...)...)
-	if err != nil {
-		return e, err
-	}
-	changed, err := done.RowsAffected()
+	args := append([]any{name, int64(e.Term), e.Version, e.Value}, more...)
+	var changed int64
+	err := s.whileBusy(ctx, func() error {
+		done, err := s.db.ExecContext(ctx, statement, args...)
+		if err == nil {
+			changed, err = done.RowsAffected()
+		}
+		return err
+	})
 	if err == nil && changed == 0 {
 		// A driver that lost its connection may have sent the statement twice, and failed with the second.
-		err = s.db.QueryRowContext(ctx, s.stmt.has, name, e.Version).Scan(&changed)
+		err = s.whileBusy(ctx, func() error {
+			return s.db.QueryRowContext(ctx, s.stmt.has, name, e.Version).Scan(&changed)
+		})
 	}
 	if err == nil && changed == 0 {
 		err = leaderelect.ErrConflict
@@ -132,7 +142,11 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, 
 // List returns the records whose keys begin with prefix, sorted by key, all of one moment. It leaves out rows whose names
 // no store has written.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
-	list, err := s.list(ctx, prefix)
+	var list []leaderelect.Entry
+	err := s.whileBusy(ctx, func() (err error) {
+		list, err = s.list(ctx, prefix)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("sqllease: list %q: %w", prefix, err)
 	}

@@ -20,7 +20,10 @@ func (s *Store) DDL() string { return s.stmt.create }
 func (s *Store) EnsureTable(ctx context.Context) error {
 	have, err := s.inspect(ctx)
 	if err == nil && len(have.columns) == 0 {
-		_, failed := s.db.ExecContext(ctx, s.stmt.create)
+		failed := s.whileBusy(ctx, func() error {
+			_, err := s.db.ExecContext(ctx, s.stmt.create)
+			return err
+		})
 		have, err = s.inspect(ctx)
 		if err == nil && len(have.columns) == 0 { // otherwise another process has created it at the same time
 			if failed == nil {
@@ -53,6 +56,14 @@ type column struct {
 
 // inspect reads the catalog.
 func (s *Store) inspect(ctx context.Context) (have table, err error) {
+	err = s.whileBusy(ctx, func() error {
+		have, err = s.read(ctx)
+		return err
+	})
+	return have, err
+}
+
+func (s *Store) read(ctx context.Context) (have table, err error) {
 	rows, err := s.db.QueryContext(ctx, s.stmt.columns)
 	if err != nil {
 		return have, err

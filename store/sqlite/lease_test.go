@@ -4,6 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
@@ -15,6 +18,11 @@ func TestTheFileHoldsLeases(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		path := filepath.Join(tempDir(t), "x.db")
 		leases := func() leaderelect.LeaseStore { return dbtest.Leases(t, open(t, path, sqlite.Config{})) }
-		return leasetest.Backend{Store: leases(), Reopen: leases}
+		other := open(t, path, sqlite.Config{})
+		return leasetest.Backend{Store: leases(), Reopen: leases, Lock: func() func() {
+			tx, err := other.DB().BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			return func() { assert.NoError(t, tx.Rollback()) }
+		}}
 	})
 }
