@@ -81,7 +81,7 @@ func life() *canvas {
 
 // failover shows that a leader stops before another begins.
 func failover() *canvas {
-	c := newCanvas(900, 250, "A failover: the leader stops acting before its lease can be over for anybody else.")
+	c := newCanvas(900, 250, "A failover: the leader stops acting before its lease can be over for any other process.")
 	c.text(20, 74, "left", "leader A")
 	c.text(20, 154, "left", "follower B")
 	c.add(`<line x1="100" y1="87" x2="880" y2="87" class="lane"/>`)
