@@ -33,6 +33,16 @@ func Order(t *testing.T, world func() World, plan string) string {
 	return playText(t, world, plan).Timeline.Order()
 }
 
+// PlayUntilWarned runs a plan. Warn gets the warning that it takes too long, which comes at once.
+func PlayUntilWarned(t *testing.T, world func() World, plan string, warn func(string)) {
+	t.Helper()
+	p, err := ParsePlan(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&player{t: t, world: world, patience: 1, warn: warn}).play(p.faults())
+}
+
 // Singles returns the plans of one fault of a world.
 func Singles(t *testing.T, world func() World) (plans []string) {
 	t.Helper()

@@ -1,9 +1,11 @@
 package simtest
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -132,15 +134,22 @@ func replay(t *testing.T, world func() World, plan Plan) (f *Failure, unmet []st
 	return failureOf(found), unmet
 }
 
+// patience is how much real time a plan may take before it is named.
+const patience = 30 * time.Second
+
 // player runs a world under plans.
 type player struct {
-	t     *testing.T
-	world func() World
-	first *World // the first one that was run
+	t        *testing.T
+	world    func() World
+	first    *World             // the first one that was run
+	patience time.Duration      // defaults to that above
+	warn     func(warns string) // defaults to the standard error, which also shows it if the test never ends
 }
 
 // play runs a plan in a bubble.
 func (p *player) play(plan fault.Plan) (r *sim.Run) {
+	late := time.AfterFunc(cmp.Or(p.patience, patience), func() { p.tooLong(plan) })
+	defer late.Stop()
 	synctest.Test(p.t, func(*testing.T) {
 		w := p.world()
 		if p.first == nil {
@@ -149,6 +158,21 @@ func (p *player) play(plan fault.Plan) (r *sim.Run) {
 		r = sim.Play(simulated(w), plan, func(r *sim.Run) (sim.Driver, error) { return driverOf(w, r) })
 	})
 	return r
+}
+
+// tooLong names a plan that has not ended. Nothing can end a loop in which no call is made.
+func (p *player) tooLong(plan fault.Plan) {
+	name := "without faults"
+	if len(plan) > 0 {
+		name = fmt.Sprintf("of -simtest.plan='%s'", plan)
+	}
+	text := fmt.Sprintf("simtest: %s: the run %s has not ended after %v: does a reconcile or a part loop without a call of the Env?\n",
+		p.t.Name(), name, cmp.Or(p.patience, patience))
+	if p.warn != nil {
+		p.warn(text)
+		return
+	}
+	fmt.Fprint(os.Stderr, text)
 }
 
 // driverOf returns the driver of the systems of a world.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,5 +155,159 @@ func TestALoopWithoutACallIsHot(t *testing.T) {
 				inOrder(t, f.Timeline, "STEP create", "s.1 c: reconcile a", "STEP change", "s.1 c: reconcile a", "s.1 c: reconcile ")
 			})
 		}
+	}
+}
+
+// caller is a part that makes one call after the other.
+type caller struct{ call func(context.Context) error }
+
+func (caller) Name() string { return "caller" }
+
+func (c caller) Run(ctx context.Context) error {
+	for {
+		if err := c.call(ctx); err != nil {
+			<-ctx.Done()
+			return nil
+		}
+	}
+}
+
+// A reconcile, or a part, that makes call after call never lets time pass.
+func TestCallsWithoutEndAreALoop(t *testing.T) {
+	endsInRealTime(t)
+	type calls func(env *simtest.Env, ctx context.Context) error
+	get := func(env *simtest.Env, ctx context.Context) error {
+		_, err := simtest.Open[number](env, "from").Get(ctx, "a")
+		return ignore(err, store.ErrNotFound)
+	}
+	tell := func(env *simtest.Env, ctx context.Context) error {
+		return env.Effect(ctx, "tell", func(context.Context) error { return nil })
+	}
+	put := func(env *simtest.Env, ctx context.Context) error {
+		_, err := store.CreateOrUpdate(ctx, simtest.Open[number](env, "to"), nil, "a", func(o *store.Object[number]) error {
+			o.Value.N++
+			return nil
+		})
+		return err
+	}
+	for name, c := range map[string]struct {
+		calls  calls
+		part   bool
+		broken simtest.Rule
+		says   string
+	}{
+		"a reconcile reads":  {get, false, "hot-loop", "s does not become quiet: 1000 calls with 0 writes, and there is still work"},
+		"a reconcile tells":  {tell, false, "hot-loop", "s does not become quiet: 1000 calls with 0 writes, and there is still work"},
+		"a reconcile writes": {put, false, "churn", "s does not become quiet: 1000 calls with 500 writes, and there is still work"},
+		"a part reads":       {get, true, "hot-loop", "s does not become quiet: 1000 calls with 0 writes, and there is still work"},
+		"a part writes":      {put, true, "churn", "s does not become quiet: 1000 calls with 500 writes, and there is still work"},
+	} {
+		for _, mode := range []string{"step", "run"} {
+			t.Run(name+" in mode "+mode, func(t *testing.T) {
+				world := spinWorld(mode, func(env *simtest.Env, from *store.Informer[number]) ([]simtest.Part, error) {
+					loop, err := loopOf("c", from, controller.Config[string]{}, func(ctx context.Context, key string) (controller.Result, error) {
+						for changed(from) && !c.part {
+							if err := c.calls(env, ctx); err != nil {
+								return controller.Result{}, err
+							}
+						}
+						return controller.Result{}, nil
+					})
+					parts := []simtest.Part{simtest.Loop(loop)}
+					if c.part {
+						parts = append(parts, simtest.Background(caller{func(ctx context.Context) error { return c.calls(env, ctx) }}))
+					}
+					return parts, err
+				})
+				f := simtest.Replay(t, func() simtest.World {
+					w := world()
+					w.MaxReconciles = 10
+					return w
+				}, nil)
+				require.NotNil(t, f)
+				require.Equal(t, c.broken, f.Rule)
+				require.Equal(t, "without any fault: "+c.says, f.Problem)
+				inOrder(t, f.Timeline, "s.1 ends: it makes call after call")
+			})
+		}
+	}
+}
+
+// A part that polls as often as it likes lets time pass.
+func TestAPartThatPollsIsNoLoop(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		polls := 0
+		world := spinWorld(mode, func(env *simtest.Env, _ *store.Informer[number]) ([]simtest.Part, error) {
+			froms := simtest.Open[number](env, "from")
+			return []simtest.Part{simtest.Background(caller{func(ctx context.Context) error {
+				_, err := froms.Get(ctx, "a")
+				if polls++; ctx.Err() != nil {
+					return ctx.Err()
+				}
+				time.Sleep(time.Second)
+				return ignore(err, store.ErrNotFound)
+			}})}, nil
+		})
+		require.Nil(t, simtest.Replay(t, func() simtest.World {
+			w := world()
+			w.MaxReconciles = 1
+			return w
+		}, nil))
+		require.Greater(t, polls, 400)
+	}
+}
+
+// Nothing else happens during a reconcile in step mode, so one that waits for ever would hold up the run.
+func TestAReconcileThatDoesNotReturnIsReported(t *testing.T) {
+	for name, wait := range map[string]func(context.Context){
+		"it waits": func(ctx context.Context) { <-ctx.Done() },
+		"it polls": func(ctx context.Context) {
+			for ctx.Err() == nil {
+				time.Sleep(time.Second)
+			}
+		},
+	} {
+		f := simtest.Replay(t, spinWorld("step", func(_ *simtest.Env, from *store.Informer[number]) ([]simtest.Part, error) {
+			c, err := loopOf("c", from, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
+				if changed(from) {
+					wait(ctx)
+				}
+				return controller.Result{}, nil
+			})
+			return []simtest.Part{simtest.Loop(c)}, err
+		}), nil)
+		require.NotNil(t, f, name)
+		require.EqualValues(t, "stop", f.Rule, name)
+		require.Contains(t, f.Problem, "s.1: the reconcile of a by c has not returned after 3h0m0s", name)
+	}
+}
+
+// A loop looks the same everywhere, so its middle is left out.
+func TestATimelineThatIsTooLongIsShortened(t *testing.T) {
+	f := simtest.Replay(t, spinWorld("step", spinning["it adds its own key"]), nil)
+	require.NotNil(t, f)
+	require.Equal(t, 301, strings.Count(f.Timeline, "\n"))
+	require.Regexp(t, `\.\.\. \d+ lines are left out \.\.\.`, f.Timeline)
+	inOrder(t, f.Timeline, "STEP create", "STEP change", "left out", "c: reconcile a")
+}
+
+// No call, and no reconcile, ends this loop, so the kit can only say in which plan it is.
+func TestAPlanThatDoesNotEndIsNamed(t *testing.T) {
+	endsInRealTime(t)
+	for plan, says := range map[string]string{
+		"":                  "the run without faults has not ended after 1ns",
+		"restart(s step#1)": "the run of -simtest.plan='restart(s step#1)' has not ended after 1ns",
+	} {
+		warned := make(chan string, 1)
+		simtest.PlayUntilWarned(t, spinWorld("step", func(_ *simtest.Env, from *store.Informer[number]) ([]simtest.Part, error) {
+			c, err := loopOf("c", from, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+				for len(warned) == 0 {
+					runtime.Gosched()
+				}
+				return controller.Result{}, nil
+			})
+			return []simtest.Part{simtest.Loop(c)}, err
+		}), plan, func(text string) { warned <- text })
+		require.Contains(t, <-warned, says)
 	}
 }

@@ -50,8 +50,8 @@ type World struct {
 	// does not count. It should differ from every delay of the systems. Defaults to 7m3s.
 	Horizon time.Duration
 
-	// MaxReconciles is how many reconciles may follow a step or a fault before the system counts as one that never becomes quiet. Defaults
-	// to 1000.
+	// MaxReconciles is how many reconciles may follow a step or a fault before the system counts as one that never becomes quiet. The
+	// same holds for 100 times as many calls of the Env while no time passes. Defaults to 1000.
 	MaxReconciles int
 
 	// Pairs is how many pairs of faults are tried after all single ones. A negative number means none. Defaults to 200.

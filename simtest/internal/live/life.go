@@ -248,7 +248,7 @@ func (l *life) Quit() {
 	}
 	l.p.Stop()
 	synctest.Wait()
-	for end := time.Now().Add(stopTime); !l.hasEnded(); {
+	for end := time.Now().Add(stopTime); !l.hasEnded() && !r.Failed(); {
 		if r.Turn() {
 			continue
 		}

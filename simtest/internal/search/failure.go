@@ -49,7 +49,7 @@ func (f *Failure) tell() {
 	if f.fair != nil {
 		fair = f.fair.Timeline
 	}
-	f.Lines = f.run.Timeline.Lines(fair)
+	f.Lines = timeline.Shorten(f.run.Timeline.Lines(fair))
 	f.Timeline = timeline.Format(f.Lines)
 	f.run, f.fair = nil, nil
 }

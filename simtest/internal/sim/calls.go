@@ -10,11 +10,13 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/simtest/internal/fault"
 	"github.com/setpoint-go/setpoint/simtest/internal/part"
+	"github.com/setpoint-go/setpoint/simtest/internal/rule"
 )
 
 const (
 	slowness = time.Minute + 7*time.Second
 	pause    = 11*time.Minute + 13*time.Second // longer than the lifetime of expectations
+	longest  = 3 * time.Hour                   // of a reconcile, with all faults of a plan
 )
 
 // waiting is a call that waits for its turn.
@@ -42,9 +44,14 @@ func (p *Process) enter() {
 // await makes a call wait for its turn, if several goroutines make calls.
 func (p *Process) await(ctx context.Context) {
 	p.enter()
-	if !p.life.TakesTurns(ctx) {
-		return
+	p.countCall()
+	if p.life.TakesTurns(ctx) {
+		p.awaitTurn(ctx)
 	}
+}
+
+// awaitTurn waits until the run lets the call, or the reconcile, of a context go on.
+func (p *Process) awaitTurn(ctx context.Context) {
 	info, ok := controller.FromContext(ctx)
 	w := &waiting{p: p, resume: make(chan struct{})}
 	if ok {
@@ -62,7 +69,7 @@ func (p *Process) await(ctx context.Context) {
 // AwaitReconcile has a reconcile that the driver does not begin itself wait for its turn, as a call does. The reconciles of a key that
 // comes back at once have no other place to wait if they make no call.
 func (p *Process) AwaitReconcile(ctx context.Context) {
-	p.await(ctx)
+	p.awaitTurn(ctx)
 	if info, ok := controller.FromContext(ctx); ok {
 		p.beginReading(info.Controller, info.Key)
 	}
@@ -133,7 +140,7 @@ func (r *Run) park(h *held) {
 		p.Note("FAULT the call takes %v", takes)
 	}
 	for end := time.Now().Add(takes); !r.Failed(); {
-		for r.Turn() || r.warm() {
+		for !r.Failed() && (r.Turn() || r.warm()) {
 		}
 		next := r.next()
 		if next.IsZero() || !next.Before(end) || !next.After(time.Now()) {
@@ -219,6 +226,16 @@ func (r *Run) releaseAll(p *Process) {
 	})
 }
 
+// startLimit returns a channel that tells when a reconcile that begins now takes too long.
+func (p *Process) startLimit() <-chan time.Time {
+	if p.limit == nil {
+		p.limit = time.NewTimer(longest)
+	} else {
+		p.limit.Reset(longest)
+	}
+	return p.limit.C
+}
+
 // Reconcile makes a controller reconcile a key, and waits for it. begin calls its argument in another goroutine, and returns a channel that
 // is closed when the call has ended. Reconcile returns false if the key was not ready.
 func (p *Process) Reconcile(l part.Loop, key string, begin func(func()) <-chan struct{}) bool {
@@ -228,6 +245,7 @@ func (p *Process) Reconcile(l part.Loop, key string, begin func(func()) <-chan s
 	var outcome string
 	p.held = make(chan *held)
 	p.inFlight.Store(true)
+	endless := p.startLimit()
 	done := begin(func() { outcome = l.Step(p.Context, key) })
 	for ended := false; !ended; {
 		select {
@@ -235,8 +253,12 @@ func (p *Process) Reconcile(l part.Loop, key string, begin func(func()) <-chan s
 			p.Run.park(h)
 		case <-done:
 			ended = true
+		case <-endless:
+			p.Run.Fail(rule.Stop, "%s: the reconcile of %s by %s has not returned after %v", p.Name, key, l.Name(), longest)
+			p.Kill()
 		}
 	}
+	p.limit.Stop()
 	p.inFlight.Store(false)
 	synctest.Wait()
 	if p.zombie {

@@ -12,6 +12,9 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
+// callsPerReconcile is how many calls may be made for each reconcile that may, if no time passes.
+const callsPerReconcile = 100
+
 // reading is the state of the stores that a reconcile knows when it begins, and that it reads itself.
 type reading struct {
 	// behind are the kinds of which a cache of the process does not show the last change. It is made when a reconcile begins, and then
@@ -154,6 +157,7 @@ func (r *Run) calm() {
 	r.mu.Lock()
 	r.reconciles, r.commits = 0, 0
 	r.mu.Unlock()
+	r.made.Store(0)
 	for p := range r.Processes() {
 		p.since = 0
 		for _, v := range p.Views {
@@ -168,14 +172,7 @@ func (r *Run) Count(p *Process, n int) (over, again bool) {
 	if r.reconciles += n; r.reconciles <= r.World.MaxReconciles {
 		return false, false
 	}
-	r.mu.Lock()
-	commits := r.commits
-	r.mu.Unlock()
-	problem := rule.Problem{Rule: rule.Churn, Text: fmt.Sprintf(
-		"%s does not become quiet: %d reconciles with %d writes, and there is still work", p.Program.Name, r.World.MaxReconciles, commits)}
-	if commits < r.World.MaxReconciles/100 {
-		problem.Rule = rule.HotLoop
-	}
+	problem := r.neverQuiet(p, "reconciles", r.World.MaxReconciles)
 	if unfair := r.unfair(); unfair != "" && r.heal() {
 		problem.About, problem.Text = "unfair", problem.Text+"; "+unfair
 		r.advise(problem)
@@ -184,6 +181,32 @@ func (r *Run) Count(p *Process, n int) (over, again bool) {
 	}
 	r.Fail(problem.Rule, "%s", problem.Text)
 	return true, false
+}
+
+// neverQuiet returns what is wrong with a process that has done something n times and goes on.
+func (r *Run) neverQuiet(p *Process, what string, n int) rule.Problem {
+	r.mu.Lock()
+	commits := r.commits
+	r.mu.Unlock()
+	broken := rule.Churn
+	if commits < n/100 {
+		broken = rule.HotLoop
+	}
+	return rule.Problem{Rule: broken, Text: fmt.Sprintf(
+		"%s does not become quiet: %d %s with %d writes, and there is still work", p.Program.Name, n, what, commits)}
+}
+
+// countCall counts a call. If a process makes call after call, it judges the system and ends the process: neither the reconcile nor the
+// part in the background ends otherwise, and no fault with it.
+func (p *Process) countCall() {
+	most := callsPerReconcile * p.Run.World.MaxReconciles
+	if p.Run.made.Add(1) <= int64(most) {
+		return
+	}
+	problem := p.Run.neverQuiet(p, "calls", most)
+	p.Run.Fail(problem.Rule, "%s", problem.Text)
+	p.Die("ends: it makes call after call")
+	p.enter()
 }
 
 // Reconciles is how many reconciles there were since the last step of the user, or since the end of a fault.

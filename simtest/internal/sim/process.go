@@ -62,6 +62,7 @@ type Process struct {
 	stopping bool        // it was told to stop
 	cold     string      // the kind whose controllers have not begun
 	since    int         // of a process that is cold: Reconciles of the run when it started
+	limit    *time.Timer // of the reconcile in flight; nil before the first
 	held     chan *held  // calls of a reconcile in flight that a fault has hit, for the goroutine that waits for it
 }
 

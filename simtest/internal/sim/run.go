@@ -7,6 +7,7 @@ import (
 	"iter"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -49,6 +50,7 @@ type Run struct {
 	late       []*lateCall
 	over       bool          // the run is over: no process is started
 	wake       chan struct{} // ends a sleep; of capacity 1
+	made       atomic.Int64  // calls since the last step of the user, the end of a fault, or a sleep
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -442,6 +444,7 @@ func (r *Run) next() (next time.Time) {
 
 // Sleep lets time pass until something waits for the run, or until the given time.
 func (r *Run) Sleep(until time.Time) {
+	r.made.Store(0)
 	timer := time.NewTimer(max(time.Until(until), time.Nanosecond))
 	defer timer.Stop()
 	select {

@@ -12,8 +12,10 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/state"
 )
 
-// most is the maximum number of objects that a line of the state names.
-const most = 12
+const (
+	most = 12  // the maximum number of objects that a line of the state names
+	long = 300 // lines of a timeline that is not shortened
+)
 
 // Timeline is the record of one run. Its methods may be called by several goroutines concurrently.
 type Timeline struct {
@@ -114,6 +116,15 @@ func (t *Timeline) Lines(fair *Timeline) (lines []Line) {
 		}
 	}
 	return lines
+}
+
+// Shorten leaves out the middle of what is too long to read: a loop looks the same everywhere.
+func Shorten(lines []Line) []Line {
+	if len(lines) <= long {
+		return lines
+	}
+	left := Line{At: lines[long/2].At, State: true, Text: fmt.Sprintf("... %d lines are left out ...", len(lines)-long)}
+	return slices.Concat(lines[:long/2], []Line{left}, lines[len(lines)-long/2:])
 }
 
 // besides returns how the objects differ from those of the run without faults, when nothing was left to do for the nth time.
