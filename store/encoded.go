@@ -70,14 +70,13 @@ func (e *encoded[T]) pages(ctx context.Context, q *backend.Query) iter.Seq2[page
 
 func (e *encoded[T]) watch(ctx context.Context, q *backend.Query, after informer.Version) iter.Seq2[told[T], error] {
 	return func(yield func(told[T], error) bool) {
+		var st state[T] // reused, to allocate one
 		for c, err := range e.b.Watch(ctx, e.kind, *q, after) {
 			t := told[T]{version: c.Version}
 			if err == nil && c.Record.Key != "" {
-				t.key = c.Record.Key
-				var st *state[T]
-				if st, t.err = e.codec.state(&c.Record); st != nil {
-					t.object, t.hidden = st.Object, st.hidden
-				}
+				st = state[T]{}
+				t.err = e.codec.read(&st, &c.Record)
+				t.key, t.object, t.hidden = c.Record.Key, st.Object, st.hidden
 			}
 			if known := new(memdb.ExpiredError); errors.Is(err, backend.ErrExpired) && !errors.As(err, &known) {
 				err = &Error{Op: opWatch, Kind: e.kind, Want: after, Err: err}
@@ -184,12 +183,13 @@ type meta struct {
 }
 
 // decode fills m, which must be zero, with the envelope in b.
-func (m *meta) decode(b []byte) error {
+func (m *meta) decode(b []byte) (err error) {
 	if e, ok := strictjson.DecodeEnvelope(b); ok {
 		m.UID, m.Generation, m.Created, m.New = e.UID, e.Generation, e.Created, e.New
 		return nil
 	}
-	return json.Unmarshal(b, m)
+	*m, err = strictjson.Decode[meta](b) // and not into m, which would have to be allocated then
+	return err
 }
 
 // decodeError is an ErrDecode with the version of the record.
