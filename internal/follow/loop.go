@@ -21,10 +21,22 @@ type Then int
 const (
 	Wait   Then = iota // until it is woken, or a poll is due
 	Settle             // like Wait, but changes are about to commit, perhaps without a wake-up: see guarantee 4
-	Again              // the read has stopped before the last change: read on at once
+	Again              // read on at once: there may be more changes
 )
 
-// Loop is a watch of a database whose events are of type E. All fields but Changed are required.
+// Page is the result of one read of a [Loop].
+type Page[E any] struct {
+	// Events are the changes, in order.
+	Events []E
+
+	// UpTo is the version from which the loop reads on. If Then is not Again, Events are all changes up to it.
+	UpTo informer.Version
+
+	// Then is the next action of the loop.
+	Then Then
+}
+
+// Loop is a watch of a database whose events are of type E. All fields but Rest and Changed are required.
 type Loop[E any] struct {
 	// Poll is how often the loop reads without being woken. It reads more often if Poll is too long for bookmarks.
 	Poll time.Duration
@@ -32,20 +44,25 @@ type Loop[E any] struct {
 	// Signal wakes the loop.
 	Signal *Signal
 
-	// Read reports the changes after a version, in order, each with the version after which a watch resumes from it. It returns the version
-	// up to which it has reported all changes, and the next action of the loop. If tell returns false, Read returns soon, and its results
-	// are ignored.
-	Read func(ctx context.Context, after informer.Version, tell func(informer.Version, E) bool) (upTo informer.Version, then Then, err error)
+	// Read returns the next changes after a version. The loop calls it while it reports the page before, but never twice at the same
+	// time: see [Ahead].
+	Read func(ctx context.Context, after informer.Version) (Page[E], error)
+
+	// Rest is called before the loop waits.
+	Rest func(ctx context.Context) error
 
 	// Changed reports, at a poll, whether there is anything to read after a version, if that is cheaper than Read.
 	Changed func(ctx context.Context, after informer.Version) (bool, error)
+
+	// VersionOf returns the version after which a watch resumes from an event.
+	VersionOf func(E) informer.Version
 
 	// Bookmark returns the event that says that everything up to a version was reported.
 	Bookmark func(informer.Version) E
 }
 
-// Run reports the changes after a version until yield returns false. Then it returns nil. It returns an error of Read or Changed unchanged,
-// and the cause of ctx when ctx has ended.
+// Run reports the changes after a version until yield returns false. Then it returns nil. It returns an error of Read, Rest, or Changed
+// unchanged, and the cause of ctx when ctx has ended.
 func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) bool) error {
 	at, told, last := after, after, time.Now()
 	left := false
@@ -54,25 +71,38 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 		left = !yield(e)
 		return !left
 	}
+	var woken <-chan struct{} // since the last read has begun
+	read := func(ctx context.Context) (Page[E], bool, error) {
+		woken = l.Signal.Next()
+		p, err := l.Read(ctx, after)
+		after = p.UpTo
+		return p, p.Then == Again, err
+	}
+	var then Then
+	use := func(p Page[E]) bool {
+		for _, e := range p.Events {
+			if !tell(l.VersionOf(e), e) {
+				return false
+			}
+		}
+		at, then = p.UpTo, p.Then
+		if bookmark := max(told, at); told < at || time.Since(last) >= quiet {
+			return tell(bookmark, l.Bookmark(bookmark))
+		}
+		return true
+	}
 	tick := time.NewTicker(min(l.Poll, quiet))
 	defer tick.Stop()
 	wasWoken := true        // before the read
 	var pause time.Duration // before the loop reads again by itself; 0 leaves that to the ticks
 	for {
-		woken := l.Signal.Next()
-		next, then, err := l.Read(ctx, at, tell)
-		if left {
-			return nil
-		}
-		if err != nil {
+		if err := Ahead(ctx, read, use); err != nil || left {
 			return err
 		}
-		at = next
-		if (told < at || time.Since(last) >= quiet) && !tell(at, l.Bookmark(at)) {
-			return nil
-		}
-		if then == Again {
-			continue
+		if l.Rest != nil {
+			if err := l.Rest(ctx); err != nil {
+				return err
+			}
 		}
 		switch {
 		case then == Wait:
@@ -94,10 +124,11 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 			case <-again:
 				wait = false
 			case <-tick.C:
-				if wait, err = l.nothing(ctx, at); err != nil {
+				nothing, err := l.nothing(ctx, at)
+				if err != nil {
 					return err
 				}
-				wait = wait && time.Since(last) < quiet
+				wait = nothing && time.Since(last) < quiet
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}

@@ -32,27 +32,24 @@ type log struct {
 	err    error
 }
 
-func (l *log) read(_ context.Context, after informer.Version, tell func(informer.Version, string) bool) (informer.Version, follow.Then, error) {
+func (l *log) read(_ context.Context, after informer.Version) (follow.Page[string], error) {
 	l.reads++
 	if l.during != nil {
 		defer l.during()
 	}
 	l.mu.Lock()
-	changes, version, then := l.changes, l.version, l.then
+	changes, p := l.changes, follow.Page[string]{UpTo: l.version, Then: l.then}
 	l.mu.Unlock()
-	n := 0
 	for _, v := range changes {
 		if v <= after {
 			continue
 		}
-		if n++; !tell(v, fmt.Sprint("change ", v)) {
-			return 0, follow.Wait, errors.New("unread")
-		}
-		if n == l.batch {
-			return v, follow.Again, nil
+		if p.Events = append(p.Events, fmt.Sprint("change ", v)); len(p.Events) == l.batch {
+			p.UpTo, p.Then = v, follow.Again
+			break
 		}
 	}
-	return version, then, l.err
+	return p, l.err
 }
 
 func (l *log) write(v informer.Version) {
@@ -75,9 +72,17 @@ func (l *log) latest() informer.Version {
 
 func (l *log) loop(poll time.Duration, wake *follow.Signal) follow.Loop[string] {
 	return follow.Loop[string]{
-		Poll: poll, Signal: wake, Read: l.read,
+		Poll: poll, Signal: wake, Read: l.read, VersionOf: versionOf,
 		Bookmark: func(v informer.Version) string { return fmt.Sprint("bookmark ", v) },
 	}
+}
+
+// versionOf returns the version that an event ends with.
+func versionOf(event string) (v informer.Version) {
+	if _, err := fmt.Sscanf(event, "change %d", &v); err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // until returns a yield that collects, and leaves after n events.
@@ -189,6 +194,48 @@ func TestAWatchOfOneThatIsAsked(t *testing.T) {
 				assert.Equal(t, []string{"change 1"}, told)
 				assert.LessOrEqual(t, time.Since(begin)-took, took+5*time.Millisecond)
 			}
+		},
+		"rests before it waits, and not between pages": func(t *testing.T) {
+			l := log{changes: []informer.Version{1, 2, 3}, version: 3, batch: 1}
+			loop := l.loop(time.Second, new(follow.Signal))
+			var told, at []string
+			loop.Rest = func(context.Context) error {
+				at = append(at, fmt.Sprint(len(told), " events, ", l.reads, " reads"))
+				if len(at) == 2 {
+					return errors.New("restless")
+				}
+				return nil
+			}
+			require.EqualError(t, loop.Run(t.Context(), 0, until(9, &told)), "restless")
+			assert.Equal(t, []string{"3 events, 4 reads", "3 events, 5 reads"}, at)
+		},
+		"reads the next page while it tells one": func(t *testing.T) {
+			l := log{changes: []informer.Version{1, 2, 3, 4, 5, 6}, version: 6, batch: 2}
+			l.during = func() { time.Sleep(20 * time.Millisecond) }
+			begin, told := time.Now(), 0
+			require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
+				time.Sleep(15 * time.Millisecond)
+				told++
+				return told < 6
+			}))
+			assert.Equal(t, 110*time.Millisecond, time.Since(begin), "one read, and three pages that are told")
+		},
+		"tells no bookmark that is older than an event": func(t *testing.T) {
+			pages := []follow.Page[string]{ // of one transaction, whose version is 8
+				{Events: []string{"change 7"}, UpTo: 4, Then: follow.Again},
+				{UpTo: 4, Then: follow.Again},
+				{Events: []string{"change 8"}, UpTo: 8},
+			}
+			loop := (&log{}).loop(time.Hour, new(follow.Signal))
+			loop.Read = func(context.Context, informer.Version) (follow.Page[string], error) {
+				time.Sleep(backend.BookmarkInterval / 2)
+				p := pages[0]
+				pages = pages[1:]
+				return p, nil
+			}
+			var told []string
+			require.NoError(t, loop.Run(t.Context(), 4, until(3, &told)))
+			assert.Equal(t, []string{"change 7", "bookmark 7", "change 8"}, told)
 		},
 		"ends with the error of a read, and with the cause of its context": func(t *testing.T) {
 			l := log{err: errors.New("broken")}

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -12,25 +13,21 @@ import (
 // changes after a version, in order, at most batch of them, and the version up to which there are no others.
 func Records(
 	poll time.Duration, signal *Signal, q backend.Query, batch int,
-	changes func(ctx context.Context, after informer.Version) (records []backend.Record, upTo informer.Version, err error),
+	changes func(ctx context.Context, after informer.Version) (all []backend.Change, upTo informer.Version, err error),
 ) Loop[backend.Change] {
 	return Loop[backend.Change]{
 		Poll:   poll,
 		Signal: signal,
-		Read: func(
-			ctx context.Context, after informer.Version, tell func(informer.Version, backend.Change) bool,
-		) (informer.Version, Then, error) {
-			records, upTo, err := changes(ctx, after)
-			for _, r := range records {
-				if q.Concern(&r) && !tell(r.Version, backend.Change{Record: r, Version: r.Version}) {
-					break
-				}
+		Read: func(ctx context.Context, after informer.Version) (Page[backend.Change], error) {
+			all, upTo, err := changes(ctx, after)
+			p := Page[backend.Change]{UpTo: upTo}
+			if len(all) == batch {
+				p.Then = Again
 			}
-			if len(records) == batch {
-				return upTo, Again, err
-			}
-			return upTo, Wait, err
+			p.Events = slices.DeleteFunc(all, func(c backend.Change) bool { return !q.Concern(&c.Record) })
+			return p, err
 		},
-		Bookmark: func(v informer.Version) backend.Change { return backend.Change{Version: v} },
+		VersionOf: func(c backend.Change) informer.Version { return c.Version },
+		Bookmark:  func(v informer.Version) backend.Change { return backend.Change{Version: v} },
 	}
 }

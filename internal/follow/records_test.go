@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,21 +18,22 @@ import (
 
 func TestRecordsTellsTheChangesThatConcernAQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all []backend.Record
+		var all []backend.Change
 		for i, key := range []string{"a/1", "b/1", "a/2", "a/3", "b/2"} {
-			all = append(all, backend.Record{Key: key, Version: informer.Version(i + 1)})
+			v := informer.Version(i + 1)
+			all = append(all, backend.Change{Record: backend.Record{Key: key, Version: v}, Version: v})
 		}
 		const batch, version = 2, 7
 		var asked []informer.Version
-		changes := func(_ context.Context, after informer.Version) ([]backend.Record, informer.Version, error) {
+		changes := func(_ context.Context, after informer.Version) ([]backend.Change, informer.Version, error) {
 			asked = append(asked, after)
 			switch left := all[min(int(after), len(all)):]; {
 			case after > version:
 				return nil, 0, errors.New("beyond the end")
 			case len(left) >= batch:
-				return left[:batch], left[batch-1].Version, nil
+				return slices.Clone(left[:batch]), left[batch-1].Version, nil
 			default:
-				return left, version, nil
+				return slices.Clone(left), version, nil
 			}
 		}
 		begin := time.Now()
@@ -42,7 +44,7 @@ func TestRecordsTellsTheChangesThatConcernAQuery(t *testing.T) {
 			return c.Version < version
 		}))
 		assert.Equal(t, []backend.Change{
-			{Record: all[0], Version: 1}, {Version: 2}, {Record: all[2], Version: 3}, {Record: all[3], Version: 4}, {Version: 7},
+			all[0], {Version: 2}, all[2], all[3], {Version: 7},
 		}, told)
 		assert.Equal(t, []informer.Version{0, 2, 4}, asked, "a full batch is read on at once")
 		assert.Equal(t, begin, time.Now())

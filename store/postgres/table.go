@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -240,17 +241,16 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 		watch := follow.Loop[informer.Event[T]]{
 			Poll:   t.cfg.Poll,
 			Signal: &t.listener.notified,
-			Read: func(
-				ctx context.Context, after informer.Version, tell func(informer.Version, informer.Event[T]) bool,
-			) (informer.Version, follow.Then, error) {
-				next, then, more, err := t.catchUp(ctx, after, func(e informer.Event[T]) bool { return tell(e.Version, e) })
-				if err != nil || !more || time.Now().Before(trimAt) {
-					return next, then, err
+			Read:   (&reading[T]{table: t}).next,
+			Rest: func(ctx context.Context) error {
+				if time.Now().Before(trimAt) {
+					return nil
 				}
 				trimAt = time.Now().Add(trimPeriod)
-				_, err = t.pool.Exec(ctx, t.queries.trim, t.cfg.History)
-				return next, then, err
+				_, err := t.pool.Exec(ctx, t.queries.trim, t.cfg.History)
+				return err
 			},
+			VersionOf: func(e informer.Event[T]) informer.Version { return e.Version },
 			// A version without a change of this table is a bookmark too: everything up to it has been reported.
 			Bookmark: func(v informer.Version) informer.Event[T] {
 				return informer.Event[T]{Type: informer.Bookmark, Version: v}
@@ -267,50 +267,53 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 // trimPeriod is how often a watch trims the log.
 const trimPeriod = time.Minute
 
-// catchUp reports what the transactions after a version have changed, up to the first one that may still be open. It returns the version
-// that it has reached, how to go on, and false if yield has returned false.
-func (t *Table[T]) catchUp(
-	ctx context.Context, at informer.Version, yield func(informer.Event[T]) bool,
-) (next informer.Version, then follow.Then, more bool, err error) {
-	// The last event of a transaction has another version than the others, so one event is held back.
-	var held *informer.Event[T]
-	var last *place // of the entries that were read
-	var begin moment
-	for {
-		b, err := t.read(ctx, at, last, begin)
-		if err != nil {
-			return at, follow.Wait, true, err
-		}
-		if last == nil {
-			begin = b.moment
-		}
-		for _, e := range b.events {
-			before := held
-			if held = &e; before == nil {
-				continue
-			}
-			if before.Version < e.Version { // it was the last one of its transaction
-				before.Version++
-			}
-			if !yield(*before) {
-				return at, follow.Wait, false, nil
-			}
-		}
-		if b.last != nil {
-			last = b.last
-			continue
-		}
-		next = b.moment.last()
-		if b.unsettled {
-			then = follow.Settle
-		}
-		if held != nil {
-			held.Version = next
-			more = yield(*held)
-			return next, then, more, nil
-		}
-		return next, then, true, nil
+// reading reads what the transactions after a version have changed, up to the first one that may still be open, in pages. The pages of
+// a transaction may be of several snapshots.
+type reading[T any] struct {
+	table *Table[T]
+	begin moment // of the first page
+
+	// The following are those of the last page, if there may be more.
+	last *place             // of the entries that were read
+	held *informer.Event[T] // the last event of a transaction has another version than the others, so one event is held back
+}
+
+// next returns the next page after a version.
+func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Page[informer.Event[T]], err error) {
+	b, err := r.table.read(ctx, at, r.last, r.begin)
+	if err != nil {
+		return p, err
 	}
+	if r.last == nil {
+		r.begin = b.moment
+	}
+	p.Events = b.events
+	if r.held != nil {
+		p.Events = slices.Insert(p.Events, 0, *r.held)
+	}
+	r.last, r.held = b.last, nil
+	for i := 1; i < len(p.Events); i++ {
+		if before := &p.Events[i-1]; before.Version < p.Events[i].Version { // it was the last one of its transaction
+			before.Version++
+		}
+	}
+	end := len(p.Events) - 1
+	switch {
+	case r.last != nil && end >= 0:
+		held := p.Events[end]
+		r.held, p.Events = &held, p.Events[:end]
+		fallthrough
+	case r.last != nil:
+		p.UpTo, p.Then = at, follow.Again
+		return p, nil
+	case end >= 0:
+		p.Events[end].Version = b.moment.last()
+	}
+	p.UpTo = b.moment.last()
+	if b.unsettled {
+		p.Then = follow.Settle
+	}
+	return p, nil
 }
 
 // Delay names the transaction that keeps the watches of a [Table] from reporting: the oldest one on the server that has written and is

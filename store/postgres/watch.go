@@ -44,10 +44,10 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	}
 	after := "" // no key is empty
 	n := 0      // rows of a page
-	for {
-		page := backend.Page{Version: informer.Version(version), Records: make([]backend.Record, 0, n)}
+	next := func(ctx context.Context) (page backend.Page, more bool, err error) {
+		page.Version, page.Records = informer.Version(version), make([]backend.Record, 0, n)
 		n = 0
-		err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
+		err = inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
 			rows, err := tx.Query(ctx, b.statements.list, kind, after, q.Prefix, q.Prefix, pageSize)
 			if err != nil {
 				return err
@@ -66,13 +66,9 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 			})
 			return err
 		})
-		if err != nil {
-			return err
-		}
-		if !yield(page) || n < pageSize {
-			return nil
-		}
+		return page, n == pageSize, err
 	}
+	return follow.Ahead(ctx, next, yield)
 }
 
 // Watch implements [backend.Backend].
@@ -80,7 +76,7 @@ func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
-		next := func(ctx context.Context, after informer.Version) ([]backend.Record, informer.Version, error) {
+		next := func(ctx context.Context, after informer.Version) ([]backend.Change, informer.Version, error) {
 			return b.changes(ctx, kind, after)
 		}
 		watch := follow.Records(b.cfg.Poll, &b.listener.notified, q, batchSize, next)
@@ -95,7 +91,7 @@ func (b *Backend) Watch(
 // changes returns the next changes of a kind after a version, and the version up to which they are complete.
 func (b *Backend) changes(
 	ctx context.Context, kind string, after informer.Version,
-) (records []backend.Record, upTo informer.Version, err error) {
+) (all []backend.Change, upTo informer.Version, err error) {
 	var version, horizon int64
 	var found, lost bool
 	err = inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
@@ -114,7 +110,7 @@ func (b *Backend) changes(
 			if err != nil {
 				return err
 			}
-			records = append(records, r)
+			all = append(all, backend.Change{Record: r, Version: r.Version})
 			return nil
 		})
 		return err
@@ -130,8 +126,8 @@ func (b *Backend) changes(
 		return nil, 0, fmt.Errorf("%w: the server has lost version %d", backend.ErrExpired, after)
 	case after < informer.Version(horizon):
 		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
-	case len(records) == batchSize:
-		return records, records[batchSize-1].Version, nil
+	case len(all) == batchSize:
+		return all, all[batchSize-1].Version, nil
 	}
-	return records, informer.Version(version), nil
+	return all, informer.Version(version), nil
 }

@@ -38,29 +38,24 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	if err != nil {
 		return err
 	}
-	after := "" // no key is empty
-	for {
-		page := backend.Page{Version: version}
-		end := successor(q.Prefix)
+	after, end := "", successor(q.Prefix) // no key is empty
+	n := 0                                // rows of a page
+	next := func(ctx context.Context) (page backend.Page, more bool, err error) {
+		page.Version, page.Records = version, make([]backend.Record, 0, n)
 		rows, err := tx.QueryContext(ctx, b.tables.list, kind, after, q.Prefix, end, end, pageSize)
 		if err != nil {
-			return err
+			return page, false, err
 		}
-		n, last := 0, after
+		n = 0
 		err = each(rows, func(r backend.Record) {
-			n, last = n+1, r.Key
+			n, after = n+1, r.Key
 			if !r.Deleted && q.Matches(r.Key, r.Labels) {
 				page.Records = append(page.Records, r)
 			}
 		})
-		if err != nil {
-			return err
-		}
-		if !yield(page) || n < pageSize {
-			return nil
-		}
-		after = last
+		return page, n == pageSize, err
 	}
+	return follow.Ahead(ctx, next, yield)
 }
 
 // successor returns the least string that is greater than all that begin with prefix, or "" if there is none.
@@ -78,11 +73,11 @@ func successor(prefix string) string {
 // each calls f with each row of key, version, deleted, record.
 func each(rows *sql.Rows, f func(backend.Record)) (err error) {
 	defer func() { _ = rows.Close() }() // Err has the error
+	var key string
+	var version uint64
+	var deleted bool
+	var data sql.RawBytes // of the current row; decode copies it
 	for rows.Next() {
-		var key string
-		var version uint64
-		var deleted bool
-		var data []byte
 		if err := rows.Scan(&key, &version, &deleted, &data); err != nil {
 			return err
 		}
@@ -106,7 +101,7 @@ func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
-		next := func(ctx context.Context, after informer.Version) ([]backend.Record, informer.Version, error) {
+		next := func(ctx context.Context, after informer.Version) ([]backend.Change, informer.Version, error) {
 			return b.changes(ctx, kind, after)
 		}
 		watch := follow.Records(b.cfg.Poll, &b.written, q, batchSize, next)
@@ -123,7 +118,7 @@ func (b *Backend) Watch(
 // changes returns the next changes of a kind after a version, and the version up to which they are complete.
 func (b *Backend) changes(
 	ctx context.Context, kind string, after informer.Version,
-) (records []backend.Record, upTo informer.Version, err error) {
+) (all []backend.Change, upTo informer.Version, err error) {
 	tx, err := b.read.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, 0, err
@@ -142,13 +137,13 @@ func (b *Backend) changes(
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := each(rows, func(r backend.Record) { records = append(records, r) }); err != nil {
+	if err := each(rows, func(r backend.Record) { all = append(all, backend.Change{Record: r, Version: r.Version}) }); err != nil {
 		return nil, 0, err
 	}
-	if len(records) == batchSize {
-		version = records[batchSize-1].Version
+	if len(all) == batchSize {
+		version = all[batchSize-1].Version
 	}
-	return records, version, nil
+	return all, version, nil
 }
 
 // poll returns the version of the file. Watches that ask at about the same time share one query.
