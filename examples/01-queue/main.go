@@ -1,5 +1,5 @@
-// Command 01-queue works through a queue of tenants: each once, however often it was added, the urgent one first, what
-// failed again after a backoff, and what fails too often put aside.
+// Command 01-queue works through a queue of tenants. It processes each tenant once, however often it was added, and
+// the urgent one first. It retries failures after a backoff, and gives up on a tenant that fails too often.
 package main
 
 import (
@@ -17,28 +17,28 @@ func main() {
 	q, err := workqueue.New(workqueue.Config[string]{
 		MaxAttempts: 3,
 		Hooks: workqueue.Hooks[string]{Parked: func(tenant string, attempts int) {
-			fmt.Printf("%s: put aside after %d attempts\n", tenant, attempts)
+			fmt.Printf("%s: given up after %d attempts\n", tenant, attempts)
 			stop()
 		}},
 	})
 	check(err)
 
-	// A key is a name, never the object. So it waits once, and whoever works on it reads what is true then.
+	// A key is a name, never the object. So it waits once, and its worker reads the current state.
 	for _, tenant := range []string{"acme", "hooli", "acme", "initech", "acme"} {
 		q.Add(tenant)
 	}
-	q.AddWith("umbrella", workqueue.AddOptions{Priority: 1, Reason: "somebody waits for it"})
+	q.AddWith("umbrella", workqueue.AddOptions{Priority: 1, Reason: "a customer is waiting"})
 	fmt.Println(q.Len(), "tenants wait")
 
 	again := true
 	check(q.Run(ctx, 1, func(_ context.Context, item workqueue.Item[string]) error {
 		if item.Key == "hooli" {
 			fmt.Printf("%s: attempt %d failed\n", item.Key, item.Attempt)
-			return errors.New("no route to host") // so the key is added again, after a backoff
+			return errors.New("no route to host") // so the key is added again after a backoff
 		}
 		fmt.Printf("%s: done\n", item.Key)
 		if item.Key == "acme" && again {
-			q.Add("acme") // it changes while it is in hand: nobody else gets it, and it comes back
+			q.Add("acme") // it changes while it is being processed: no other worker gets it, and it comes back
 			again = false
 		}
 		return nil
@@ -47,7 +47,7 @@ func main() {
 	for _, info := range q.Snapshot() {
 		fmt.Printf("%s is %s: %s\n", info.Key, info.State, info.Reasons[0].Text)
 	}
-	q.Add("hooli") // something has changed: that revives it, with all of its attempts
+	q.Add("hooli") // a change revives it, with all of its attempts
 	fmt.Println(q.Len(), "tenant waits")
 }
 

@@ -11,7 +11,7 @@ func Example() {
 	// acme: done
 	// hooli: attempt 2 failed
 	// hooli: attempt 3 failed
-	// hooli: put aside after 3 attempts
+	// hooli: given up after 3 attempts
 	// hooli is Parked: no route to host
 	// 1 tenant waits
 }

@@ -1,4 +1,4 @@
-// Command 02-retry calls an API that fails in all the ways in which APIs fail: it tries again what may help, and only that.
+// Command 02-retry calls an API that fails in every way that APIs fail. It retries only the errors that a retry may fix.
 package main
 
 import (
@@ -21,20 +21,20 @@ func main() {
 	ctx := context.Background()
 	backoff := wait.Backoff{Duration: time.Millisecond, Factor: 2, Jitter: 0.1, Cap: time.Second, Steps: 4}
 
-	// Do tries until it works. An error may say how long to wait, as an API does with Retry-After.
+	// Do retries until the call succeeds. An error may say how long to wait, as an API does with Retry-After.
 	api := failing(errBusy, retry.After(errBusy, 3*time.Millisecond))
 	check(retry.Do(ctx, retry.Config{Backoff: backoff, OnAttempt: func(_ context.Context, a retry.Attempt) {
 		fmt.Printf("attempt %d: %v\n", a.Number, a.Err)
 	}}, api))
 
-	// What can never work is tried once, and what does not work in time is given up.
+	// A call that can never succeed is tried once. A call that does not succeed in time is given up.
 	api = failing(retry.Permanent(errUnknown))
 	fmt.Println("permanent:", retry.Do(ctx, retry.Config{Backoff: backoff}, api))
 	api = failing(errBusy, errBusy, errBusy, errBusy)
 	err := retry.Do(ctx, retry.Config{Backoff: backoff}, api)
 	fmt.Println("gave up:", errors.Is(err, retry.ErrGaveUp), errors.Is(err, errBusy))
 
-	// A poll asks at once and then at intervals. Its own timeout can be told from the end of the caller's context.
+	// A poll asks at once and then at intervals. Its own timeout can be distinguished from the end of the caller's context.
 	ready := 0
 	check(wait.For(ctx, func(context.Context) (bool, error) {
 		ready++
@@ -59,7 +59,7 @@ func main() {
 	fmt.Println("pieces:", errors.Is(err, errBusy), errors.As(err, &captured), captured.Value)
 }
 
-// failing returns a call that fails with each of errs in turn, and then works.
+// failing returns a call that fails with each of errs in turn, and then succeeds.
 func failing(errs ...error) func(context.Context) error {
 	return func(context.Context) error {
 		if len(errs) == 0 {

@@ -1,5 +1,5 @@
-// Command 03-cache keeps machines in an indexed cache, reads own writes before the cache has them, and lets changes wait
-// until somebody has time for them.
+// Command 03-cache keeps machines in an indexed cache, reads its own writes before the cache has them, and queues changes
+// until a consumer takes them.
 package main
 
 import (
@@ -24,7 +24,7 @@ func nameOf(m Machine) string { return m.Name }
 func main() {
 	machines := cache.NewIndexer(nameOf)
 	bySite := cache.AddIndex(machines, func(m Machine) []string { return []string{m.Site} })
-	byTag := cache.AddIndex(machines, func(m Machine) []string { return m.Tags }) // as many values as it has
+	byTag := cache.AddIndex(machines, func(m Machine) []string { return m.Tags }) // one entry per tag
 
 	machines.Replace([]Machine{
 		{Name: "m1", Site: "berlin", Tags: []string{"gpu", "fast"}, Version: 1},
@@ -42,7 +42,7 @@ func main() {
 	theirs, _ := machines.Get("m1")
 	fmt.Println("m1 is in", ours.Site, "as we wrote, in", theirs.Site, "as the cache knows")
 
-	// Changes wait in a queue that merges them for each key. A list brings to light what was deleted while nobody watched.
+	// Changes wait in a queue that merges them per key. A list reveals objects that were deleted while no watch was open.
 	changes, err := cache.NewDeltaFIFO(nameOf, cache.DeltaFIFOConfig[string, Machine]{KnownObjects: machines})
 	check(err)
 	check(changes.Replace([]Machine{{Name: "m1", Site: "rome", Version: 5}, {Name: "m3", Site: "paris", Version: 6}}, 6))

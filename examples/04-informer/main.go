@@ -1,5 +1,5 @@
-// Command 04-informer mirrors a source that can only be listed, and tells two handlers what changes: one from the start, one
-// that comes late.
+// Command 04-informer mirrors a source that can only be listed, and reports its changes to two handlers: one from the start,
+// and one that joins late.
 package main
 
 import (
@@ -53,7 +53,7 @@ func main() {
 	fmt.Println(<-told)
 
 	db.set(Certificate{"example.com", 2})
-	source.Nudge() // the poll need not wait for its time: something is known to have changed
+	source.Nudge() // poll now, because the source is known to have changed
 	fmt.Println(<-told)
 	fmt.Println(<-told)
 
@@ -83,7 +83,7 @@ func (t *table) set(rows ...Certificate) {
 	t.rows = rows
 }
 
-// list is called from another goroutine. An error would leave the cache as it is.
+// list is called from another goroutine. An error would leave the cache unchanged.
 func (t *table) list(context.Context) ([]Certificate, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

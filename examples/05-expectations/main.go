@@ -1,5 +1,6 @@
 // Command 05-expectations starts servers from a cache that lags behind. A controller that trusts the cache starts some of them
-// twice. A controller that waits until the cache shows its own writes does not. There are three ways to know when that is.
+// twice. A controller that waits until the cache shows its own writes does not. There are three ways to know when that is the
+// case.
 package main
 
 import (
@@ -10,14 +11,14 @@ import (
 )
 
 const (
-	site = "berlin" // the key that is reconciled
+	site = "berlin" // the key to reconcile
 	want = 3        // servers
 )
 
-// world has the servers, and a cache that hears of them one by one.
+// world has the servers, and a cache that learns of them one by one.
 type world struct {
-	servers int // that were started, which is the version of the world as well
-	cached  int // that the cache shows
+	servers int // started so far; also the version of the world
+	cached  int // shown by the cache
 }
 
 func (w *world) start() (version uint64) {
@@ -25,15 +26,16 @@ func (w *world) start() (version uint64) {
 	return uint64(w.servers)
 }
 
-// book is what a controller keeps of its own doing.
+// book is how a controller tracks its own writes.
 type book struct {
-	satisfied func() bool          // whether the cache shows all of it
-	before    func(server int)     // a server is about to be started
-	after     func(version uint64) // it was, and the world has this version
-	observed  func(server int)     // the cache has it
+	satisfied func() bool          // whether the cache shows all writes
+	before    func(server int)     // called before a server is started
+	after     func(version uint64) // called after that, with the version of the world
+	observed  func(server int)     // called when the cache has the server
 }
 
-// run looks at the cache a few times, starts what is missing there, and lets the cache hear of one server between two looks.
+// run reads the cache a few times, starts the servers that are missing there, and lets the cache learn of one server between
+// two reads.
 func run(name string, b book) {
 	var w world
 	for range want + 1 {
@@ -55,19 +57,19 @@ func main() {
 	nothing := func(int) {}
 	run("careless", book{func() bool { return true }, nothing, func(uint64) {}, nothing})
 
-	// As many events as there were acts: for any source.
+	// Count events: this works for any source.
 	counted, err := expectations.NewCounted(expectations.Config[string]{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	run("counted", book{
 		satisfied: func() bool { return counted.SatisfiedExpectations(site) },
-		before:    func(int) { counted.ExpectCreations(site, 1) }, // first expect, then act: the event may be fast
+		before:    func(int) { counted.ExpectCreations(site, 1) }, // first expect, then act: the event may be faster than the call
 		after:     func(uint64) {},
 		observed:  func(int) { counted.CreationObserved(site) },
 	})
 
-	// The events of just these servers: one that is told twice, or of another server, does not count.
+	// Track the events of these servers: a repeated event, or one of another server, does not count.
 	tracked, err := expectations.NewTracked[string, int](expectations.Config[string]{})
 	if err != nil {
 		log.Fatal(err)
@@ -79,7 +81,7 @@ func main() {
 		observed:  func(server int) { tracked.CreationObserved(site, server) },
 	})
 
-	// The version that the last write has returned: nothing is counted, so nothing is miscounted.
+	// Wait for the version that the last write returned: without counting, nothing can be miscounted.
 	versions, err := expectations.NewVersions[string](expectations.Config[string]{})
 	if err != nil {
 		log.Fatal(err)

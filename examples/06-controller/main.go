@@ -18,18 +18,18 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Site is what somebody wants.
+// Site is the desired state of a site.
 type Site struct{ Servers int }
 
-// reconciler makes the world equal to what the cache has for a key. It is told nothing else: not what happened, nor how often.
+// reconciler makes the world equal to what the cache has for a key. It does not know what happened, or how often.
 type reconciler struct {
 	cache *store.Informer[Site]
 }
 
-// Reconcile returns when it wants to be called again for the key, or why it could not do its work.
+// Reconcile returns when it wants to be called again for the key, or the error that stopped it.
 func (r *reconciler) Reconcile(ctx context.Context, name string) (controller.Result, error) {
 	_, ok := r.cache.Get(name)
-	info, _ := controller.FromContext(ctx) // the attempt, and why
+	info, _ := controller.FromContext(ctx) // the attempt, and the reasons
 	switch {
 	case !ok:
 		return controller.Result{}, nil // it was deleted: nothing is left to do here
@@ -38,7 +38,7 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (controller.Res
 	case name == "lima":
 		return controller.Result{}, errors.New("no route to host") // until its attempts are spent
 	case name == "atlantis":
-		return controller.Result{}, retry.Permanent(errors.New("no such place")) // trying again cannot help
+		return controller.Result{}, retry.Permanent(errors.New("no such place")) // a retry cannot help
 	}
 	controller.Logger(ctx).Info("applied") // names the controller, the key and the attempt
 	return controller.Result{RequeueAfter: time.Hour}, nil
@@ -78,8 +78,8 @@ func main() {
 			check(err)
 		}
 	}
-	check(c.WaitIdle(ctx)) // an event may revive a key that is put aside, once more
-	fmt.Println("put aside:", c.Parked())
+	check(c.WaitIdle(ctx)) // an event may revive a parked key once more
+	fmt.Println("parked:", c.Parked())
 
 	stop() // no more events, the queue drained, the work in flight done
 	check(<-ended)

@@ -1,5 +1,5 @@
-// Command 07-owner has sites that own servers. When a site is deleted, its servers go after it, go before it, or stay: the one
-// who deletes the site chooses.
+// Command 07-owner has sites that own servers. When a site is deleted, its servers are deleted after it, are deleted before
+// it, or stay: the caller that deletes the site chooses.
 package main
 
 import (
@@ -78,7 +78,7 @@ func controllers(sites store.Store[Site], servers store.Store[Server]) (c, colle
 
 	// A site has as many servers as it wants. When it is deleted, its policy decides about them.
 	c, err = controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
-		// From the store: a cache may still show a site that is gone, and the collector would delete what is created for it.
+		// Read from the store: a cache may still show a deleted site, and the collector would delete the servers created for it.
 		site, err := sites.Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			return controller.Result{}, nil
@@ -99,7 +99,7 @@ func controllers(sites store.Store[Site], servers store.Store[Server]) (c, colle
 	if err != nil {
 		return nil, nil, err
 	}
-	// Servers whose site is gone are deleted. A site of the same name that is created later is another.
+	// Servers whose site is gone are deleted. A later site with the same name is a different site.
 	collector, err = controller.NewCollector(children, sites, seenSites, controller.Config[string]{})
 	return c, collector, err
 }

@@ -1,5 +1,5 @@
-// Command 08-leaderelection has two replicas that write to one store: one leads and works, the other waits. When the first
-// is stopped, it finishes what it does before the other begins; and if it should wake up later, the store refuses it.
+// Command 08-leaderelection has two replicas that write to one store: one leads and works, and the other waits. When the
+// first is stopped, it finishes its work before the other begins. If it wakes up later, the store refuses its writes.
 package main
 
 import (
@@ -13,17 +13,17 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Site is what the leader takes care of.
+// Site is an object that the leader manages.
 type Site struct{ CaredForBy string }
 
-// replica is one of several processes that do the same. Here they share a process, and the stores are in its memory.
+// replica is one of several identical processes. Here they share a process, and the stores are in its memory.
 type replica struct {
 	name  string
 	sites store.Store[Site]
 	leads chan context.Context // is given the context of each leadership
 }
 
-// work is what only a leader does. It returns when ctx has ended and all is done: not before that is the lease released.
+// work is the work of the leader. It returns after ctx has ended and all work is done. Only then is the lease released.
 func (r *replica) work(ctx context.Context, l *leaderelect.Leadership) error {
 	fmt.Printf("%s leads in term %d\n", r.name, l.Term())
 	err := r.write(ctx)
@@ -72,7 +72,7 @@ func main() {
 	stopFirst()
 	<-second.leads
 
-	// A replica that was paused, or cut off, may believe that it still leads. What it sends is of a term that is over.
+	// A replica that was paused or cut off may believe that it still leads. Its writes carry a term that is over.
 	fmt.Println("replica-1 is refused:", errors.Is(first.write(old), store.ErrFenced))
 	stopSecond()
 }

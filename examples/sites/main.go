@@ -1,5 +1,5 @@
-// Command sites keeps the servers and the DNS entries of sites: the realistic program. Its controller owns servers, cleans up
-// outside of the store, reports conditions and events, calls an API that limits it, and runs on one replica of several.
+// Command sites keeps the servers and the DNS entries of sites. It is a realistic program: its controller owns servers,
+// cleans up outside the store, reports conditions and events, calls a rate-limited API, and runs on one of several replicas.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 type (
-	// Site is what somebody wants.
+	// Site is the desired state of a site.
 	Site struct {
 		Servers int
 		Image   string
@@ -37,7 +37,7 @@ type (
 	}
 )
 
-// run keeps all sites in db as they are wanted, until ctx ends.
+// run keeps all sites in db in their desired state until ctx ends.
 func run(ctx context.Context, db backend.Backend, dns DNS, print func(events.Event)) error {
 	sites, seenSites, err1 := open[Site](db, "Site")
 	servers, seenServers, err2 := open[Server](db, "Server")
@@ -49,15 +49,15 @@ func run(ctx context.Context, db backend.Backend, dns DNS, print func(events.Eve
 	children := owner.NewChildren(servers, seenServers)
 	entry := owner.Finalizer[Site]{Name: "example.com/dns", Apply: dns.Put, Cleanup: dns.Remove}
 	reconcile := func(ctx context.Context, key string) (controller.Result, error) {
-		site, live, err := entry.Reconcile(ctx, sites, key) // the entry is there; or, of a deleted site, gone
+		site, live, err := entry.Reconcile(ctx, sites, key) // the entry exists or, for a deleted site, is gone
 		if err != nil || !live {
-			return controller.Result{}, err // again after a backoff, when the error says, or never: retry.Permanent
+			return controller.Result{}, err // retried after a backoff, at the time in the error, or never: retry.Permanent
 		}
 		want := map[string]Server{}
 		for i := range site.Value.Servers {
 			want[fmt.Sprintf("%s-%d", key, i)] = Server{Image: site.Value.Image}
 		}
-		have, err := children.Apply(ctx, site.Ref(), want) // creates, updates, deletes; status is left alone
+		have, err := children.Apply(ctx, site.Ref(), want) // creates, updates, and deletes; leaves the status alone
 		if err != nil {
 			return controller.Result{}, err
 		}
@@ -69,7 +69,7 @@ func run(ctx context.Context, db backend.Backend, dns DNS, print func(events.Eve
 		if _, err := sites.UpdateStatus(ctx, site); err != nil || ready == len(want) {
 			return controller.Result{}, err
 		}
-		return controller.Result{}, retry.NotYet(progress, time.Minute) // or before that, by an event of a server
+		return controller.Result{}, retry.NotYet(progress, time.Minute) // or earlier, after an event of a server
 	}
 	c, err1 := controller.New("sites", reconcile, controller.Config[string]{Workers: 8, Resync: time.Hour},
 		controller.For(seenSites).When(store.GenerationChanged), controller.Owns(seenServers, "Site"))

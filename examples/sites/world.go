@@ -33,11 +33,11 @@ func (d DNS) Remove(ctx context.Context, site store.Object[Site]) error {
 func (d DNS) call(ctx context.Context, method string, site store.Object[Site]) error {
 	req, err := http.NewRequestWithContext(ctx, method, "http://dns.example.com/"+site.Key, nil)
 	if err != nil {
-		return retry.Permanent(err) // a name that is no name
+		return retry.Permanent(err) // an invalid name
 	}
 	resp, err := d.Do(req)
 	if err != nil {
-		return err // also one of retry.NotYet, if the limiter has no place
+		return err // or retry.NotYet, if the limiter has no place
 	}
 	defer resp.Body.Close()
 	switch {
@@ -49,16 +49,16 @@ func (d DNS) call(ctx context.Context, method string, site store.Object[Site]) e
 	return nil
 }
 
-// zone is the other side of DNS: a server without a network. An entry goes with the second request.
+// zone is the other side of DNS: a server without a network. The second request removes an entry.
 type zone struct {
 	mu sync.Mutex
 
 	// mu guards the following.
 
-	entries map[string]bool // true: its deletion was asked for
+	entries map[string]bool // true: its deletion was requested
 }
 
-// client returns a client of z that makes 10 calls a second at most, and 5 at once.
+// client returns a client of z that makes at most 10 calls a second, and 5 at once.
 func (z *zone) client() DNS {
 	return DNS{&http.Client{Transport: gate.NewLimiter(10, 5).Transport(z)}}
 }
@@ -87,7 +87,7 @@ func (z *zone) len() int {
 	return len(z.entries)
 }
 
-// boot is all machines: each server is ready a moment after it was created or got another image.
+// boot simulates all machines: each server becomes ready a moment after it was created or received another image.
 func boot(ctx context.Context, servers store.Store[Server]) error {
 	for ev, err := range servers.Watch(ctx, 0) {
 		if ctx.Err() != nil {
@@ -108,7 +108,7 @@ func boot(ctx context.Context, servers store.Store[Server]) error {
 	return nil
 }
 
-// demo is somebody who wants a site, wants less of it, and wants it no more.
+// demo acts as a user who creates a site, shrinks it, and deletes it.
 func demo(ctx context.Context, db *store.Memory) error {
 	sites, _, err1 := open[Site](db, "Site")
 	servers, _, err2 := open[Server](db, "Server")

@@ -22,8 +22,8 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// client calls the cloud through two gates: one for its limit, one for its outages. What may not be called now fails at once, with
-// an error that says when to come back. So it holds no worker, and counts as no failure.
+// client calls the cloud through two gates: one for its limit, one for its outages. A call that may not be made now fails at once,
+// with an error that says when to come back. So it occupies no worker, and does not count as a failure.
 type client struct {
 	url     string
 	http    *http.Client
@@ -36,7 +36,7 @@ const budget = 5
 
 func newClient(url string) (*client, error) {
 	breaker, err := gate.NewBreaker(gate.BreakerConfig{Name: "cloud", Failures: 3, OpenFor: 2 * time.Second, Counts: func(err error) bool {
-		return !retry.IsNotYet(err) && !retry.IsPermanent(err) && !errors.Is(err, store.ErrFenced) // these are answers of a cloud that works
+		return !retry.IsNotYet(err) && !retry.IsPermanent(err) && !errors.Is(err, store.ErrFenced) // these are answers of a working cloud
 	}})
 	if err != nil {
 		return nil, err
@@ -48,14 +48,14 @@ func newClient(url string) (*client, error) {
 	}, nil
 }
 
-// Put makes a resource in the cloud, or changes it.
+// Put creates or changes a resource in the cloud.
 func (c *client) Put(ctx context.Context, r store.Object[Resource]) (informer.Version, error) {
 	var done struct{ Revision informer.Version }
 	err := c.call(ctx, http.MethodPut, resourcePath(r), cloud.Resource{Kind: r.Value.Kind, Region: r.Value.Region, Owner: r.UID}, &done)
 	return done.Revision, err
 }
 
-// Delete removes a resource from the cloud. It does not touch one that a later life of the key has made.
+// Delete removes a resource from the cloud. It does not touch a resource that a later object with the same key has made.
 func (c *client) Delete(ctx context.Context, r store.Object[Resource]) error {
 	return c.call(ctx, http.MethodDelete, resourcePath(r)+"?owner="+url.QueryEscape(r.UID), nil, nil)
 }
@@ -64,8 +64,8 @@ func resourcePath(r store.Object[Resource]) string {
 	return (&url.URL{Path: "/resources/" + r.Key}).EscapedPath()
 }
 
-// source lists what is in the cloud every interval. Its versions are the revisions of the cloud, so that a list can be compared with
-// what Put has returned.
+// source lists the cloud every interval. Its versions are the revisions of the cloud, so that a list can be compared with the
+// results of Put.
 func (c *client) source(interval time.Duration) (informer.ListWatcher[cloud.Resource], error) {
 	list := func(context.Context) ([]cloud.Resource, error) { return c.listed, nil }
 	key := func(r cloud.Resource) string { return r.Key }
@@ -99,7 +99,7 @@ func (c *client) call(ctx context.Context, method, path string, body, result any
 	return c.breaker.Do(ctx, func(context.Context) error {
 		resp, err := c.http.Do(req)
 		if err != nil {
-			return err // also one of retry.NotYet, if the limit is reached
+			return err // or retry.NotYet, if the limit is reached
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
@@ -112,25 +112,25 @@ func (c *client) call(ctx context.Context, method, path string, body, result any
 	})
 }
 
-// answer is what the cloud says to people when it refuses something.
+// answer is the text with which the cloud refuses a request.
 type answer string
 
 func (a answer) Error() string { return "the cloud says: " + string(a) }
 
-// refused returns the error of an answer that is no success.
+// refused returns the error of an unsuccessful response.
 func refused(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what is readable of it will do
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // a partial text is good enough
 	err := answer(strings.TrimSpace(string(text)))
 	switch resp.StatusCode {
 	case http.StatusUnprocessableEntity:
-		return retry.Permanent(err) // no other attempt would help
+		return retry.Permanent(err) // a retry would not help
 	case http.StatusPreconditionFailed:
-		return fmt.Errorf("%w: %w", store.ErrFenced, err) // the controller stops, and retries nothing
+		return fmt.Errorf("%w: %w", store.ErrFenced, err) // the controller stops, without a retry
 	}
 	return err
 }
 
-// reason returns what people want to know of an error: what the cloud has said, if it has said something.
+// reason returns the text of an error for people: the answer of the cloud, if there was one.
 func reason(err error) string {
 	if said := answer(""); errors.As(err, &said) {
 		return said.Error()

@@ -19,16 +19,16 @@ import (
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
-// database has the table that people write, and beside it the objects and the lease of this program. The rest of the program does
-// not know which database it is.
+// database has the table that people write and, next to it, the objects and the lease of this program. The rest of the program
+// does not know which database it is.
 type database struct {
 	backend.Backend                           // the objects
 	sql             *sql.DB                   // the table
-	rows            informer.ListWatcher[Row] // what happens to the table
+	rows            informer.ListWatcher[Row] // the rows of the table
 	close           func()
 }
 
-// createTable is the table of the people, in either database.
+// createTable creates the table that people write, in either database.
 const createTable = `CREATE TABLE IF NOT EXISTS tenants (
 	customer text NOT NULL,
 	name     text NOT NULL,
@@ -36,7 +36,7 @@ const createTable = `CREATE TABLE IF NOT EXISTS tenants (
 	region   text NOT NULL DEFAULT 'eu',
 	PRIMARY KEY (customer, name))`
 
-// openDatabase opens postgres://... or sqlite:FILE. If it should install, it also creates what is missing there.
+// openDatabase opens postgres://... or sqlite:FILE. If install is set, it also creates everything that is missing.
 func openDatabase(ctx context.Context, address string, installs bool) (*database, error) {
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		return openSQLite(ctx, path, installs)
@@ -75,7 +75,7 @@ func openPostgres(ctx context.Context, address string, installs bool) (_ *databa
 	return db, err
 }
 
-// openSQLite follows the table by reading it again and again. It is small, and in a file of this machine.
+// openSQLite follows the table by polling it. The table is small, and in a local file.
 func openSQLite(ctx context.Context, path string, installs bool) (*database, error) {
 	file, err := sqlite.Open(ctx, path, sqlite.Config{Existing: !installs})
 	if err != nil {
@@ -109,7 +109,7 @@ func (db *database) list(ctx context.Context) (rows []Row, err error) {
 	return rows, found.Err()
 }
 
-// row returns the row of a key, as it is now.
+// row returns the current row of a key.
 func (db *database) row(ctx context.Context, key string) (r Row, found bool, err error) {
 	customer, name, _ := strings.Cut(key, "/")
 	const query = "SELECT customer, name, plan, region FROM tenants WHERE customer = $1 AND name = $2"
@@ -120,7 +120,7 @@ func (db *database) row(ctx context.Context, key string) (r Row, found bool, err
 	return r, err == nil, err
 }
 
-// withDatabase does something with a database.
+// withDatabase calls a function with an open database.
 func withDatabase(ctx context.Context, address string, installs bool, do func(*database) error) error {
 	opening, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

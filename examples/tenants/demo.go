@@ -21,8 +21,8 @@ import (
 // demoTimeout is the longest time that the story may take. It takes half a minute, and more on a machine that has much else to do.
 const demoTimeout = 3 * time.Minute
 
-// demo is the people of the story: they write the table, and do bad things to the cloud and to the replicas. Here is the cloud, in this
-// process; the replicas are processes.
+// demo plays the people of the story: they write the table, and break the cloud and the replicas. The cloud is in this process; the
+// replicas are separate processes.
 type demo struct {
 	db        *database
 	tenants   store.Store[Tenant]
@@ -88,7 +88,7 @@ func (d *demo) play(ctx context.Context) error {
 		skip  bool
 	}{
 		{"Three replicas start, and one leads", d.begin, false},
-		{"Somebody inserts a row", d.create, false},
+		{"A user inserts a row", d.create, false},
 		{"A row that the cloud refuses, and its correction", d.park, false},
 		{"The cloud loses a bucket", d.drift, false},
 		{"One customer inserts 12 rows, and then another one inserts 1", d.share, false},
@@ -96,7 +96,7 @@ func (d *demo) play(ctx context.Context) error {
 		{"kill -9 of the leader", d.kill, false},
 		{"SIGSTOP of the leader, with a call on its way", d.suspend, !suspends},
 		{"All rows are deleted", d.remove, false},
-		{"The replicas stop in order", d.end, false},
+		{"The replicas stop gracefully", d.end, false},
 	} {
 		if chapter.skip {
 			continue
@@ -223,7 +223,7 @@ func (d *demo) suspend(ctx context.Context) error {
 	}
 	defer func() { _ = resume(old.cmd.Process.Pid) }()
 	d.say("  %s is suspended; its call to move globex to us is still in the network; globex moves back to eu", old.name)
-	// When globex is ready, the successor has called the cloud.
+	// Once globex is ready, the successor has called the cloud.
 	if err := errors.Join(d.move(ctx, "eu"), d.takeover(ctx, term), d.ready(ctx, "globex/blog")); err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (d *demo) end(context.Context) error {
 	return err
 }
 
-// freeze suspends a process that is not writing to the database. One that is would hold up all other writers, and so its successor.
+// freeze suspends a process that is not writing to the database. A suspended writer would block all other writers, including its successor.
 func (d *demo) freeze(ctx context.Context, pid int) error {
 	for {
 		if err := suspend(pid); err != nil {
@@ -289,7 +289,7 @@ func (d *demo) takeover(ctx context.Context, term uint64) error {
 	})
 }
 
-// move moves globex to a region, as far as the table is concerned.
+// move changes the region of globex in the table.
 func (d *demo) move(ctx context.Context, region string) error {
 	return d.exec(ctx, "UPDATE tenants SET region = $1 WHERE customer = 'globex'", region)
 }
@@ -303,7 +303,7 @@ func (d *demo) exec(ctx context.Context, statement string, args ...any) error {
 	return err
 }
 
-// region returns the region of something in the cloud, or nothing if it is not there.
+// region returns the region of a resource in the cloud, or "" if it does not exist.
 func (d *demo) region(key string) string {
 	for _, r := range d.cloud.All().Items {
 		if r.Key == key {
@@ -322,7 +322,7 @@ func (d *demo) ready(ctx context.Context, key string) error {
 	})
 }
 
-// waiting returns how many rows have no tenant that is ready. None may be parked.
+// waiting returns the number of rows without a ready tenant. None may be parked.
 func (d *demo) waiting(ctx context.Context) (n int, err error) {
 	rows, err1 := d.db.list(ctx)
 	all, err2 := d.tenants.List(ctx)
@@ -339,7 +339,7 @@ func (d *demo) waiting(ctx context.Context) (n int, err error) {
 	return n, errors.Join(err, err1, err2)
 }
 
-// until waits until something is so.
+// until waits until a condition holds.
 func (d *demo) until(ctx context.Context, what string, so func(context.Context) (bool, error)) error {
 	for {
 		if ok, err := so(ctx); ok || err != nil {

@@ -58,9 +58,9 @@ func start(t *testing.T, args ...string) (cmd *exec.Cmd, lines <-chan string) {
 
 // chapters of the story, in order, and what has to happen in each of them, or, since replicas speak for themselves, a moment later.
 var chapters = []string{
-	"Three replicas start", "Somebody inserts a row", "A row that the cloud refuses", "The cloud loses a bucket",
+	"Three replicas start", "A user inserts a row", "A row that the cloud refuses", "The cloud loses a bucket",
 	"One customer inserts 12 rows", "The cloud is down", "kill -9 of the leader", "SIGSTOP of the leader", "All rows are deleted",
-	"The replicas stop in order", "The cloud is empty",
+	"The replicas stop gracefully", "The cloud is empty",
 }
 
 var happens = []string{

@@ -1,12 +1,12 @@
-// Command tenants keeps a cloud as a table says: for each row, a bucket, or a bucket, a database, and a DNS entry. Start it as often
-// as you like: one replica leads, or all of them share the work. See README.md.
+// Command tenants keeps a cloud in the state that a table describes: for each row, a bucket, or a bucket, a database, and a DNS entry.
+// Start it as often as you like: one replica leads, or all of them share the work. See README.md.
 //
 //	go run ./examples/tenants -demo                                        a story on real processes; needs nothing but Go
 //	go run ./examples/tenants -fake-cloud localhost:7000                   a cloud to play with, in one terminal
 //	go run ./examples/tenants -store sqlite:tenants.db -install            creates the table, and what the program needs
 //	go run ./examples/tenants -store sqlite:tenants.db -name a             and in more terminals -name b, -name c
 //
-// This file wires everything, from top to bottom. What is done for a row is in reconcile.go, and for a resource in resource.go.
+// This file wires everything, from top to bottom. Rows are reconciled in reconcile.go, and resources in resource.go.
 package main
 
 import (
@@ -47,7 +47,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// config is what the flags of a replica say.
+// config has the values of the flags of a replica.
 type config struct {
 	name     string        // of the replica
 	cloud    string        // the address of the cloud
@@ -57,7 +57,7 @@ type config struct {
 	rate     float64       // changes a second in the cloud, by this replica
 	lookEach time.Duration // how often the cloud is listed
 	trace    bool          // print a span for each reconcile
-	out      io.Writer     // gets a line for each thing that happened
+	out      io.Writer     // receives a line for each event
 	log      *slog.Logger
 }
 
@@ -88,7 +88,7 @@ func main() {
 	}
 	cfg.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the first signal stops in order, the second one at once
+	context.AfterFunc(ctx, stop) // the first signal stops gracefully, the second one at once
 	if *tied {
 		stopWithStdin(stop)
 	}
@@ -112,7 +112,7 @@ func main() {
 	}
 }
 
-// run is a replica of the program. It works until ctx ends.
+// run runs a replica of the program until ctx ends.
 func run(ctx context.Context, db *database, cfg config) error {
 	record, err1 := events.NewRecorder(events.Config{Store: db, Logger: cfg.log, Sink: func(e events.Event) {
 		fmt.Fprintf(cfg.out, "%s: %s %s: %s\n", cfg.name, e.About.Key, e.Reason, e.Message)
@@ -145,7 +145,7 @@ func run(ctx context.Context, db *database, cfg config) error {
 	return m.Run(ctx)
 }
 
-// share says how replicas share the work: one of them leads; or, with slots, each owns some of the keys. Nothing else differs.
+// share decides how replicas share the work: one of them leads or, with slots, each owns some of the keys. Nothing else differs.
 func share(leases *storelease.Store, cfg config) manager.Config {
 	lease := leaderelect.Config{Store: leases, Key: "tenants", Identity: cfg.name, LeaseDuration: cfg.lease, Logger: cfg.log}
 	if cfg.slots > 0 {
@@ -163,7 +163,7 @@ func share(leases *storelease.Store, cfg config) manager.Config {
 	return manager.Config{Election: &lease, Logger: cfg.log}
 }
 
-// world is what the two controllers work with. A simulation has another one.
+// world has the dependencies of the two controllers. A simulation has its own.
 type world struct {
 	db     backend.Backend
 	rows   informer.ListWatcher[Row]
@@ -172,8 +172,8 @@ type world struct {
 	actual informer.ListWatcher[cloud.Resource]
 	record *events.Recorder
 
-	// With tracing, a write keeps the trace of the reconcile that has made it, so that the reconcile that follows is in the same trace,
-	// in whatever process.
+	// With tracing, a write records the trace of its reconcile, so that the reconcile that follows is in the same trace, in any
+	// process.
 	trace func(context.Context) string
 	hooks controller.Hooks[string]
 }
@@ -202,7 +202,7 @@ func newControllers(w world, cfg config) (ofTenants, ofResources *controller.Con
 		controller.Owns(seenOwned, kindTenant),
 		controller.Watches(actual, func(_ context.Context, r cloud.Resource) ([]string, error) { return []string{tenantOf(r.Key)}, nil }))
 
-	// The queue begins so many reconciles a second, and customers take turns. The gates of the client would keep the limit alone, but
+	// The queue begins this many reconciles a second, and customers take turns. The gates of the client alone would keep the limit, but
 	// first come, first served: a customer with a thousand tenants would be first for minutes.
 	fair := workqueue.Config[string]{Group: customer, MaxAttempts: 20, DispatchLimit: rate.NewLimiter(rate.Limit(cfg.rate), 1)}
 	r := &resources{objects: owned, cloud: w.cloud}
@@ -225,7 +225,7 @@ func open[T any](w world, kind string, log *slog.Logger) (store.Store[T], *store
 	return objects, seen, err
 }
 
-// traceTo has each reconcile traced, and its span printed. In production, an exporter sends it to a collector.
+// traceTo traces each reconcile, and prints its span. In production, an exporter sends it to a collector.
 func (w *world) traceTo(out io.Writer) error {
 	exporter, err := stdouttrace.New(stdouttrace.WithWriter(out))
 	if err != nil {
@@ -239,7 +239,7 @@ func (w *world) traceTo(out io.Writer) error {
 	return nil
 }
 
-// show lets people look into the program while it runs: a live page, which only this machine can see, and metrics.
+// show serves a live page, which only this machine can see, and metrics.
 func show(m *manager.Manager, cfg config) error {
 	page, err1 := debug.New(m, debug.Config{Title: "tenants, " + cfg.name, Actions: true, Logger: cfg.log})
 	metrics := prometheus.NewRegistry()

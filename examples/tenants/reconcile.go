@@ -14,26 +14,26 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// tenants makes of each row a Tenant, and of each Tenant its Resources. It makes no call of the cloud: that is for resources.
+// tenants makes a Tenant of each row, and Resources of each Tenant. It does not call the cloud: resources does.
 type tenants struct {
-	row      func(ctx context.Context, key string) (row Row, found bool, err error) // from the table, and not from a cache
+	row      func(ctx context.Context, key string) (row Row, found bool, err error) // from the table, not from a cache
 	objects  store.Store[Tenant]
 	seen     *store.Informer[Tenant]
 	owned    store.Store[Resource]
 	children *owner.Children[Resource]
-	actual   *informer.Informer[string, cloud.Resource] // what the cloud has, listed now and then
+	actual   *informer.Informer[string, cloud.Resource] // the resources in the cloud, listed at intervals
 	lookEach time.Duration                              // how often it is listed
 	record   *events.Recorder
 }
 
-// reconcile makes one tenant as its row says.
+// reconcile brings one tenant in line with its row.
 func (t *tenants) reconcile(ctx context.Context, key string) (controller.Result, error) {
 	tenant, err := t.adopt(ctx, key)
 	if err != nil || tenant.UID == "" {
 		return controller.Result{}, err
 	}
 	if !tenant.Deleting.IsZero() {
-		left, err := owner.Cascade(ctx, t.objects, key, t.children) // its resources go before it
+		left, err := owner.Cascade(ctx, t.objects, key, t.children) // its resources are deleted before it
 		if err == nil && left == 0 {
 			t.record.Normal(tenant.Ref(), "Gone", "nothing is left of it")
 		}
@@ -41,7 +41,7 @@ func (t *tenants) reconcile(ctx context.Context, key string) (controller.Result,
 	}
 	want, err := tenant.Value.resources()
 	if err != nil {
-		return controller.Result{}, retry.Permanent(err) // until somebody changes the row: see gaveUp
+		return controller.Result{}, retry.Permanent(err) // until the row changes: see gaveUp
 	}
 	have, err := t.children.Apply(ctx, tenant.Ref(), want)
 	if err != nil {
@@ -54,14 +54,13 @@ func (t *tenants) reconcile(ctx context.Context, key string) (controller.Result,
 	if err := t.report(ctx, tenant, len(want), have); err != nil || settled {
 		return controller.Result{}, err
 	}
-	return controller.Result{RequeueAfter: t.lookEach}, nil // something may have vanished before the first list that could show it
+	return controller.Result{RequeueAfter: t.lookEach}, nil // a resource may have vanished before the first list that could show it
 }
 
-// adopt makes the Tenant say what its row says, and returns it. Without a row, it begins the deletion of the Tenant. The Tenant is
-// zero if there is none, and nobody wants one.
+// adopt copies the row into the Tenant, and returns the Tenant. Without a row, it begins the deletion of the Tenant. If there is
+// neither a row nor a Tenant, it returns the zero Tenant.
 //
-// It reads the row from the table. A cache that lags behind might lack a row that is there, and all that the tenant has would be
-// deleted.
+// It reads the row from the table. A stale cache might lack an existing row, and everything that the tenant has would be deleted.
 func (t *tenants) adopt(ctx context.Context, key string) (store.Object[Tenant], error) {
 	row, found, err := t.row(ctx, key)
 	if err != nil {
@@ -80,11 +79,11 @@ func (t *tenants) adopt(ctx context.Context, key string) (store.Object[Tenant], 
 	})
 }
 
-// compare looks for resources that are not in the cloud as they should be, and marks them, so that they are made again. It returns
-// false if the last list of the cloud is too old to tell.
+// compare looks for resources that differ in the cloud, and marks them, so that they are made again. It returns false if the last
+// list of the cloud is too old to tell.
 func (t *tenants) compare(ctx context.Context, have []store.Object[Resource]) (settled bool, err error) {
 	settled = true
-	listed := t.actual.Version() // before the cache is read, which may only be newer
+	listed := t.actual.Version() // before the cache is read, so the cache may only be newer
 	for i, r := range have {
 		actual, _ := t.actual.Get(r.Key)
 		if lost(r, actual, listed) {
@@ -99,7 +98,7 @@ func (t *tenants) compare(ctx context.Context, have []store.Object[Resource]) (s
 	return settled, nil
 }
 
-// report writes the status of a tenant that should have so many resources, and has these.
+// report writes the status of a tenant, given the number of wanted resources and the existing ones.
 func (t *tenants) report(ctx context.Context, tenant store.Object[Tenant], want int, have []store.Object[Resource]) error {
 	ready := store.Condition{Type: "Ready", OK: true, Reason: "Done", Message: "everything is there"}
 	if len(have) < want {
@@ -116,7 +115,7 @@ func (t *tenants) report(ctx context.Context, tenant store.Object[Tenant], want 
 	return t.set(ctx, tenant, ready)
 }
 
-// gaveUp is called before a tenant is parked. Its status says so, and why, until somebody changes the row.
+// gaveUp is called before a tenant is parked. Its status says so, and why, until the row changes.
 func (t *tenants) gaveUp(ctx context.Context, key string, why error) error {
 	tenant, err := t.objects.Get(ctx, key)
 	if err != nil {
@@ -125,7 +124,7 @@ func (t *tenants) gaveUp(ctx context.Context, key string, why error) error {
 	return t.set(ctx, tenant, store.Condition{Type: "Ready", Reason: "Parked", Message: why.Error()})
 }
 
-// set writes a condition into the status of a tenant, and records what people may want to hear of.
+// set writes a condition into the status of a tenant, and records an event for people.
 func (t *tenants) set(ctx context.Context, tenant store.Object[Tenant], now store.Condition) error {
 	was, _ := tenant.Value.Conditions.Get(now.Type)
 	now.Generation = tenant.Generation
@@ -143,7 +142,7 @@ func (t *tenants) set(ctx context.Context, tenant store.Object[Tenant], now stor
 	return nil
 }
 
-// ignore returns err, unless it is the one to ignore.
+// ignore returns err, or nil if it is the given error.
 func ignore(err, which error) error {
 	if errors.Is(err, which) {
 		return nil

@@ -18,23 +18,23 @@ import (
 type replica struct {
 	name   string
 	cmd    *exec.Cmd
-	stdin  io.Closer     // the replica stops in order when it is closed
+	stdin  io.Closer     // the replica stops gracefully when it is closed
 	ended  chan struct{} // closed when the process has ended, and err is set
 	err    error
-	stderr strings.Builder // what it has logged; read it after ended
+	stderr strings.Builder // the log; read it after ended
 }
 
 // replicas are those of the demo, by name.
 type replicas struct {
-	args []string // of each, beside its name
+	args []string // of each, in addition to its name
 	tell func(line string)
 
 	mu sync.Mutex
 	// mu guards the following.
 	all    map[string]*replica
-	leader string          // who has said last that it leads
+	leader string          // the replica that has last said that it leads
 	term   uint64          // the term of leader
-	over   map[string]bool // who has said that it leads no more
+	over   map[string]bool // replicas that have said that they lead no more
 }
 
 // start starts a replica.
@@ -68,7 +68,7 @@ func (rs *replicas) start(ctx context.Context, name string) error {
 	return nil
 }
 
-// hear takes note of a line of a replica, and passes it on.
+// hear reads a line of a replica, and passes it on.
 func (rs *replicas) hear(name, line string) {
 	var term uint64
 	_, said, _ := strings.Cut(line, ": ")
@@ -90,14 +90,14 @@ func (rs *replicas) leads() (*replica, uint64) {
 	return rs.all[rs.leader], rs.term
 }
 
-// stop stops all replicas in order, and returns what went wrong.
+// stop stops all replicas gracefully, and returns their errors.
 func (rs *replicas) stop() error {
 	rs.mu.Lock()
 	all := slices.Collect(maps.Values(rs.all))
 	rs.mu.Unlock()
 	var errs []error
 	for _, r := range all {
-		_ = r.stdin.Close() // it may have ended already
+		_ = r.stdin.Close() // it may already have ended
 	}
 	for _, r := range all {
 		<-r.ended
@@ -122,7 +122,7 @@ func (rs *replicas) deposed(name string) bool {
 	return rs.over[name]
 }
 
-// stopWithStdin stops a replica when its standard input ends, so also when the demo is killed.
+// stopWithStdin stops a replica when its standard input ends, even if the demo is killed.
 func stopWithStdin(stop func()) {
 	go func() { // ends with standard input, or with the process
 		_, _ = io.Copy(io.Discard, os.Stdin)

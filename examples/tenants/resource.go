@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// cleanup is the finalizer of a Resource: it does not go before the cloud has removed what was made for it.
+// cleanup is the finalizer of a Resource: it stays until the cloud has removed its resource.
 const cleanup = "example.com/cloud"
 
 // caller calls the cloud. Repeating a call does no harm.
@@ -18,14 +18,14 @@ type caller interface {
 	Delete(ctx context.Context, r store.Object[Resource]) error
 }
 
-// resources makes in the cloud what each Resource says: one call for each reconcile. So the queue decides whose turn the next call
-// is, and the many resources of one customer do not delay the few of another.
+// resources keeps the cloud in line with each Resource: one call for each reconcile. So the queue decides the order of the calls,
+// and the many resources of one customer do not delay the few of another.
 type resources struct {
 	objects store.Store[Resource]
 	cloud   caller
 }
 
-// reconcile makes one resource, or removes it.
+// reconcile makes or removes one resource.
 func (r *resources) reconcile(ctx context.Context, key string) (controller.Result, error) {
 	var made informer.Version // the revision of the cloud, if it was called
 	call := owner.Finalizer[Resource]{
@@ -40,7 +40,7 @@ func (r *resources) reconcile(ctx context.Context, key string) (controller.Resul
 	}
 	o, live, err := call.Reconcile(ctx, r.objects, key)
 	if err != nil || !live || made == 0 {
-		return controller.Result{}, err // again after a backoff, when the gate says, or never: see gaveUp
+		return controller.Result{}, err // retried after a backoff, at the time of the gate, or never: see gaveUp
 	}
 	o.Value.Revision = made
 	o.Value.Conditions.Set(store.Condition{Type: "InCloud", OK: true, Reason: "Done", Generation: o.Generation})
@@ -48,7 +48,7 @@ func (r *resources) reconcile(ctx context.Context, key string) (controller.Resul
 	return controller.Result{}, err
 }
 
-// work adds a resource if the cloud has to be called for it.
+// work adds a resource if it needs a call of the cloud.
 func work(_ context.Context, o store.Object[Resource]) ([]string, error) {
 	if pending(o) {
 		return []string{o.Key}, nil
@@ -56,12 +56,12 @@ func work(_ context.Context, o store.Object[Resource]) ([]string, error) {
 	return nil, nil
 }
 
-// newWork leaves out what the reconcile itself has written.
+// newWork ignores the writes of the reconcile itself.
 func newWork(old, new store.Object[Resource]) bool {
 	return pending(new) && (!pending(old) || store.GenerationChanged(old, new))
 }
 
-// gaveUp is called before a resource is parked. The status says why, and so does that of the tenant.
+// gaveUp is called before a resource is parked. Its status and that of the tenant say why.
 func (r *resources) gaveUp(ctx context.Context, key string, why error) error {
 	_, err := store.PatchStatus(ctx, r.objects, key, func(o *store.Object[Resource]) error {
 		o.Value.Conditions.Set(store.Condition{Type: "InCloud", Reason: "Parked", Message: reason(why), Generation: o.Generation})

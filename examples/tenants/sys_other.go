@@ -4,7 +4,7 @@ package main
 
 import "errors"
 
-// suspends says whether a process can be suspended here.
+// suspends reports whether a process can be suspended on this system.
 const suspends = false
 
 func suspend(int) error { return errors.ErrUnsupported }

@@ -17,27 +17,27 @@ const (
 )
 
 type (
-	// Row is a row of the table tenants: what somebody wants. This program only reads it.
+	// Row is a row of the table tenants: the desired state. This program only reads it.
 	Row struct {
-		Customer string // who pays
+		Customer string // the customer, who pays
 		Name     string // one of the customer's tenants
 		Plan     string // a key of plans
-		Region   string // where the cloud should have it
+		Region   string // the wanted region in the cloud
 	}
 
-	// Tenant is what this program has to remember of a row, and what it reports. It lives longer than its row: until nothing in the
-	// cloud is left of it.
+	// Tenant is the state that this program keeps for a row, and its report. It outlives its row, until nothing in the cloud is
+	// left of it.
 	Tenant struct {
 		Row        Row
 		Conditions store.Conditions `store:"status"` // Ready
 	}
 
-	// Resource is something in the cloud that a tenant has. Its owner is the Tenant.
+	// Resource is a resource of a tenant in the cloud. Its owner is the Tenant.
 	Resource struct {
 		Kind       string
 		Region     string
-		Conditions store.Conditions `store:"status"` // InCloud: whether, and if not why
-		Revision   informer.Version `store:"status"` // of the cloud, since which it has this Resource
+		Conditions store.Conditions `store:"status"` // InCloud: whether it is, and if not, why
+		Revision   informer.Version `store:"status"` // of the cloud since which it has this Resource
 	}
 )
 
@@ -56,7 +56,7 @@ func customer(key string) string {
 	return name
 }
 
-// tenantOf returns the key of the tenant that has a resource.
+// tenantOf returns the key of the tenant of a resource.
 func tenantOf(resource string) string { return resource[:max(strings.LastIndexByte(resource, '/'), 0)] }
 
 // resources returns what a tenant should have, by key.
@@ -72,7 +72,7 @@ func (t Tenant) resources() (map[string]Resource, error) {
 	return want, nil
 }
 
-// pending reports whether the cloud has to be called for a resource: to make it as it should be, or to remove it.
+// pending reports whether a resource needs a call of the cloud: to make, change, or remove it.
 func pending(r store.Object[Resource]) bool {
 	if !r.Deleting.IsZero() {
 		return slices.Contains(r.Finalizers, cleanup)
@@ -80,8 +80,8 @@ func pending(r store.Object[Resource]) bool {
 	return !r.Value.Conditions.AllOK(r.Generation, "InCloud")
 }
 
-// lost reports whether a list of the cloud shows that a resource is not as this program has made it. A list from before that
-// shows nothing.
+// lost reports whether a list of the cloud shows that a resource differs from the one that this program has made. A list from
+// before that shows nothing.
 func lost(r store.Object[Resource], actual cloud.Resource, listed informer.Version) bool {
 	return !pending(r) && listed >= r.Value.Revision && (actual.Region != r.Value.Region || actual.Kind != r.Value.Kind)
 }

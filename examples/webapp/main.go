@@ -1,13 +1,13 @@
-// Command webapp is a small orchestrator, made of nothing but this library: it keeps what runs on this machine equal to
-// a directory of manifests. Its replicas are real processes, reached over real TCP.
+// Command webapp is a small orchestrator, made of nothing but this library: it keeps the processes on this machine
+// equal to a directory of manifests. Its replicas are real processes, reached over real TCP.
 //
 //	go run ./examples/webapp                      run, with the manifests in examples/webapp/manifests
-//	go run ./examples/webapp -demo                show what it does, in a script of real actions against itself
-//	go run ./examples/webapp -status              print the tables of the copy that leads
+//	go run ./examples/webapp -demo                demonstrate it with a script of real actions against itself
+//	go run ./examples/webapp -status              print the tables of the leading copy
 //
 // It keeps its objects in memory. With a database, see examples/webapp/stores.
 //
-// The program is package orchestrator; begin to read at its New.
+// The program is package orchestrator. Start reading at its New.
 package main
 
 import (

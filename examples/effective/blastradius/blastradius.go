@@ -18,5 +18,5 @@ type Machine struct {
 	Wiped bool `store:"status"`
 }
 
-// Wiper wipes the disks of machines. Without names, it wipes those of all machines that there are.
+// Wiper wipes the disks of machines. Without names, it wipes those of all machines.
 type Wiper func(ctx context.Context, names ...string) error

@@ -10,10 +10,10 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// usual is how many machines one pass may wipe without asking.
+// usual is the number of machines that one pass may wipe without asking.
 const usual = 4
 
-// NewRight returns a controller that wipes the machines it names, and not many at once.
+// NewRight returns a controller that names the machines to wipe, and wipes only a few at once.
 func NewRight(racks store.Store[Rack], machines store.Store[Machine], wipe Wiper) (*controller.Controller[string], error) {
 	cached, err := informer.New(racks, store.Key, informer.Config{Name: "racks"})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewWrong returns a controller that wipes those machines of a rack that are not wiped yet, however many these are.
+// NewWrong returns a controller that wipes all machines of a rack that are not wiped yet, however many there are.
 func NewWrong(racks store.Store[Rack], machines store.Store[Machine], wipe Wiper) (*controller.Controller[string], error) {
 	cached, err := informer.New(racks, store.Key, informer.Config{Name: "racks"})
 	if err != nil {
@@ -54,7 +54,7 @@ func names(machines []store.Object[Machine]) (names []string) {
 	return names
 }
 
-// markWiped notes which machines are wiped.
+// markWiped records which machines are wiped.
 func markWiped(ctx context.Context, machines store.Store[Machine], wiped []store.Object[Machine]) error {
 	for _, m := range wiped {
 		m.Value.Wiped = true

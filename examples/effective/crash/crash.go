@@ -1,5 +1,5 @@
 // Package crash is chapter 5 of "Effective controllers": docs/effective/05-crash.md. A controller creates a network in a cloud, and
-// then a record that points to it. The wrong one forgets what it has done when it crashes. The right one does every step again.
+// then a record that points to it. The wrong one forgets its work when it crashes. The right one repeats every step.
 package crash
 
 import (
@@ -19,7 +19,7 @@ type Network struct {
 // Status is written by the controller, and only moves forward.
 type Status struct {
 	ID    string // of the network in the cloud; never changes
-	Ready bool   // the record is there
+	Ready bool   // the record exists
 }
 
 // Record tells others where the network of the same key is.
@@ -27,7 +27,7 @@ type Record struct{ ID string }
 
 // Cloud creates networks.
 type Cloud interface {
-	// Create creates a network. If it is called with the same token again, it returns the first network. An empty token is none.
+	// Create creates a network. If it is called with the same token again, it returns the first network. An empty token means none.
 	Create(ctx context.Context, cidr, token string) (id string, err error)
 }
 

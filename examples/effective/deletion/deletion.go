@@ -1,6 +1,6 @@
-// Package deletion is chapter 7 of "Effective controllers": docs/effective/07-deletion.md. A site has an entry in the DNS, which is no
-// object of the store. The first wrong controller forgets the entry if it is not there when the site is deleted. The second one never
-// lets the site go if it stops at the wrong moment. The right one does neither.
+// Package deletion is chapter 7 of "Effective controllers": docs/effective/07-deletion.md. A site has an entry in the DNS, which is
+// not an object of the store. The first wrong controller forgets the entry if it is not running when the site is deleted. The second
+// one blocks the deletion forever if it stops at the wrong moment. The right one does neither.
 package deletion
 
 import (
@@ -19,5 +19,5 @@ type DNS interface {
 	Remove(ctx context.Context, name string) error
 }
 
-// ErrNoEntry says that the DNS has no entry of that name.
+// ErrNoEntry means that the DNS has no entry with that name.
 var ErrNoEntry = errors.New("no such entry")

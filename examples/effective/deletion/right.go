@@ -10,8 +10,8 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewRight returns a controller that writes the finalizer before it makes the entry, and removes it when the entry is gone, whoever
-// has removed that.
+// NewRight returns a controller that writes the finalizer before it makes the entry, and removes the finalizer when the entry is
+// gone, no matter what removed the entry.
 func NewRight(sites store.Store[Site], dns DNS) (*controller.Controller[string], error) {
 	cached, err := informer.New(sites, store.Key, informer.Config{Name: "sites"})
 	if err != nil {
@@ -26,7 +26,7 @@ func NewRight(sites store.Store[Site], dns DNS) (*controller.Controller[string],
 			if err := dns.Remove(ctx, site.Key); !errors.Is(err, ErrNoEntry) {
 				return err
 			}
-			return nil // an earlier attempt has removed it, or a person has
+			return nil // an earlier attempt or a person has removed it
 		},
 	}
 	return controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {

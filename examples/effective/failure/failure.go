@@ -15,11 +15,11 @@ type Certificate struct {
 
 // Status is written by the controller.
 type Status struct {
-	Issued     string    `json:",omitzero"` // the domain that there is a certificate for
+	Issued     string    `json:",omitzero"` // the domain of the current certificate
 	Reason     string    `json:",omitzero"` // why the last order failed
-	Generation int64     `json:",omitzero"` // that the following are about
+	Generation int64     `json:",omitzero"` // the generation of the following fields
 	Attempts   int       `json:",omitzero"` // orders so far
-	NotBefore  time.Time `json:",omitzero"` // of the next order
+	NotBefore  time.Time `json:",omitzero"` // earliest time of the next order
 }
 
 // Authority issues certificates.

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// errTooEarly says that the next order has to wait.
+// errTooEarly means that the next order has to wait.
 var errTooEarly = errors.New("the last order failed")
 
 // NewRight returns a controller that keeps the budget of each certificate in its status.
@@ -26,7 +26,7 @@ func NewRight(certs store.Store[Certificate], authority Authority) (*controller.
 			return controller.Result{}, nil
 		}
 		status := cert.Value.Status
-		if status.Generation != cert.Generation { // the user has changed something: a new budget
+		if status.Generation != cert.Generation { // the user has changed the certificate: a new budget
 			status = Status{Issued: status.Issued, Generation: cert.Generation}
 		}
 		if early := time.Until(status.NotBefore); early > 0 {

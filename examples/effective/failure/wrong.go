@@ -23,7 +23,7 @@ func NewWrong(certs store.Store[Certificate], authority Authority) (*controller.
 		if err := authority.Order(ctx, cert.Value.Domain); err != nil {
 			cert.Value.Status.Reason = err.Error() // for the user
 			_, failed := certs.UpdateStatus(ctx, cert)
-			return controller.Result{}, errors.Join(err, failed) // again after an exponential backoff
+			return controller.Result{}, errors.Join(err, failed) // retried after an exponential backoff
 		}
 		cert.Value.Status = Status{Issued: cert.Value.Domain}
 		_, err := certs.UpdateStatus(ctx, cert)

@@ -4,13 +4,13 @@ package leader
 
 import "context"
 
-// Site is what the user wants, and what the controller has told the load balancer.
+// Site is what the user wants, and the backend that the controller has set.
 type Site struct {
 	Backend string
 	Status  struct{ Routed string } `store:"status"`
 }
 
-// API is what a load balancer offers.
+// API is the API of a load balancer.
 type API interface {
 	Route(ctx context.Context, site, backend string) error
 	RouteAs(ctx context.Context, term uint64, site, backend string) error

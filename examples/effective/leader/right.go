@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewRight returns a controller that tells the balancer in which term it leads.
+// NewRight returns a controller that sends its term to the balancer.
 func NewRight(sites store.Store[Site], balancer API) (*controller.Controller[string], error) {
 	cached, err := informer.New(sites, store.Key, informer.Config{Name: "sites"})
 	if err != nil {
@@ -31,7 +31,7 @@ func NewRight(sites store.Store[Site], balancer API) (*controller.Controller[str
 			return controller.Result{}, err
 		}
 		site.Value.Status.Routed = site.Value.Backend
-		_, err := sites.UpdateStatus(ctx, site) // carries the term by itself
+		_, err := sites.UpdateStatus(ctx, site) // carries the term automatically
 		return controller.Result{}, err
 	}, controller.Config[string]{}, controller.For(cached).When(store.GenerationChanged[Site]))
 }

@@ -1,5 +1,5 @@
 // Package levels is chapter 1 of "Effective controllers": docs/effective/01-levels.md. A site wants a number of servers. The wrong
-// controller turns events into orders. The right one compares what is wanted with what is there.
+// controller turns events into orders. The right one compares the desired state with the actual state.
 package levels
 
 import (
@@ -12,7 +12,7 @@ import (
 // Site is what the user wants.
 type Site struct{ Servers int }
 
-// Server is what the controller makes.
+// Server is an object that the controller makes.
 type Server struct{ Site string }
 
 // serverKey returns the key of a server of a site.

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewRight returns a controller whose keys are sites. A key says where to look, and not what has happened.
+// NewRight returns a controller whose keys are sites. A key says where to look, not what has happened.
 func NewRight(sites store.Store[Site], servers store.Store[Server]) (*controller.Controller[string], error) {
 	cached, err := informer.New(sites, store.Key, informer.Config{Name: "sites"})
 	if err != nil {
@@ -21,7 +21,7 @@ func NewRight(sites store.Store[Site], servers store.Store[Server]) (*controller
 	}
 	siteOf := func(_ context.Context, s store.Object[Server]) ([]string, error) { return []string{s.Value.Site}, nil }
 	return controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
-		site, _ := cached.Get(key) // a site that is gone wants no servers
+		site, _ := cached.Get(key) // a deleted site wants no servers
 		want := make(map[string]bool)
 		var errs []error
 		for i := range site.Value.Servers {

@@ -9,10 +9,10 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Order is what an event asks for.
+// Order is an action that an event asks for.
 type Order struct {
 	Do, Site string
-	N        int // which server
+	N        int // number of the server
 }
 
 // NewWrong returns a controller whose keys are orders. An event says what has changed, and the orders say what to do about it.

@@ -14,7 +14,7 @@ type Pool struct {
 	Size           int `store:"status"`
 }
 
-// NewWrongSizes returns two controllers that each know how large a pool should be.
+// NewWrongSizes returns two controllers that each decide the size of a pool.
 func NewWrongSizes(pools store.Store[Pool]) (scaler, budget *controller.Controller[string], err error) {
 	scaler, err = sizes("scaler", pools, func(p *Pool) { p.Size = p.Demand })
 	if err != nil {
@@ -24,7 +24,7 @@ func NewWrongSizes(pools store.Store[Pool]) (scaler, budget *controller.Controll
 	return scaler, budget, err
 }
 
-// NewRightSizes returns one controller that knows how large a pool should be.
+// NewRightSizes returns one controller that decides the size of a pool.
 func NewRightSizes(pools store.Store[Pool]) (*controller.Controller[string], error) {
 	return sizes("sizes", pools, func(p *Pool) { p.Size = min(p.Demand, p.Budget) })
 }

@@ -5,10 +5,10 @@ package owners
 // Cluster is what the user wants.
 type Cluster struct{ Size int }
 
-// Volume is what the controller makes for a cluster, under the same key.
+// Volume is made by the controller for a cluster, under the same key.
 type Volume struct {
 	Size int
-	Data string `store:"status"` // what the database has written
+	Data string `store:"status"` // written by the database
 }
 
 // Cleanup is the finalizer of a cluster whose volume is not deleted yet.

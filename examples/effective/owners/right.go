@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewRight returns a controller that writes into each volume whose it is, and a collector of volumes whose cluster is gone.
+// NewRight returns a controller that records the owner in each volume, and a collector of volumes whose cluster is gone.
 func NewRight(clusters store.Store[Cluster], volumes store.Store[Volume]) (c, collector *controller.Controller[string], err error) {
 	cached, err := informer.New(clusters, store.Key, informer.Config{Name: "clusters"})
 	if err != nil {
@@ -22,7 +22,7 @@ func NewRight(clusters store.Store[Cluster], volumes store.Store[Volume]) (c, co
 	}
 	children := owner.NewChildren(volumes, cachedVolumes)
 	c, err = controller.New("clusters", func(ctx context.Context, key string) (controller.Result, error) {
-		cluster, err := clusters.Get(ctx, key) // the store knows which life of the key this is; the cache may not
+		cluster, err := clusters.Get(ctx, key) // the store has the current UID of the key; the cache may not
 		if errors.Is(err, store.ErrNotFound) {
 			return controller.Result{}, nil // the collector deletes the volume
 		} else if err != nil {

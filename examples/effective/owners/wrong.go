@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewWrong returns a controller that takes the volume under the name of a cluster for the volume of the cluster.
+// NewWrong returns a controller that assumes that the volume with the name of a cluster belongs to the cluster.
 func NewWrong(clusters store.Store[Cluster], volumes store.Store[Volume]) (*controller.Controller[string], error) {
 	cached, err := informer.New(clusters, store.Key, informer.Config{Name: "clusters"})
 	if err != nil {
@@ -35,7 +35,7 @@ func NewWrong(clusters store.Store[Cluster], volumes store.Store[Volume]) (*cont
 	}, controller.Config[string]{}, controller.For(cached))
 }
 
-// release takes the finalizer off the cluster, so that it can go.
+// release removes the finalizer from the cluster, so that it can be deleted.
 func release(ctx context.Context, clusters store.Store[Cluster], key string) error {
 	_, err := store.Patch(ctx, clusters, key, func(o *store.Object[Cluster]) error {
 		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == Cleanup })

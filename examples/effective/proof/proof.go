@@ -1,5 +1,5 @@
 // Package proof is chapter 10 of "Effective controllers": docs/effective/10-proof.md. Each order gets an invoice. The wrong program loses
-// invoices unless it stops in order, and is healthy by its own account even when it hangs. The right one loses nothing however it ends,
+// invoices unless it stops gracefully, and reports that it is healthy even when it hangs. The right one loses nothing however it ends,
 // and reports that it hangs.
 package proof
 
@@ -9,5 +9,5 @@ type Order struct {
 	Billed bool `store:"status"`
 }
 
-// Invoice is what the controller makes for an order, under the same key.
+// Invoice is made by the controller for an order, under the same key.
 type Invoice struct{ Item string }

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewRight returns a controller that keeps nothing in memory that it has promised to do.
+// NewRight returns a controller that keeps no promised work in memory.
 func NewRight(orders store.Store[Order], invoices store.Store[Invoice]) (*controller.Controller[string], error) {
 	cached, err := informer.New(orders, store.Key, informer.Config{Name: "orders"})
 	if err != nil {
@@ -41,7 +41,7 @@ func NewRight(orders store.Store[Order], invoices store.Store[Invoice]) (*contro
 func Probes(m *manager.Manager) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", probe(m.Check))  // an error means that only a restart helps
-	mux.HandleFunc("/readyz", probe(m.Ready)) // an error means not yet, or not any more
+	mux.HandleFunc("/readyz", probe(m.Ready)) // an error means not yet, or no longer
 	return mux
 }
 

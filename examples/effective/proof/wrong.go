@@ -84,6 +84,6 @@ func (b *Batch) flush(ctx context.Context) {
 // WrongProbes returns a handler for the probes of the platform.
 func WrongProbes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusOK) // the process runs, or it could not answer
+		w.WriteHeader(http.StatusOK) // the process runs, because it answers
 	})
 }

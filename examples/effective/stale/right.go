@@ -22,7 +22,7 @@ func NewRight(node string, pods store.Store[Pod], machine Machine) (*controller.
 		case wanted && holder == node:
 			now, err := pods.Get(ctx, key)
 			if err != nil || now.Version != pod.Version {
-				return controller.Result{}, unless(err, store.ErrNotFound) // the event of the newer version is on its way
+				return controller.Result{}, unless(err, store.ErrNotFound) // the event of the newer version will come
 			}
 			return controller.Result{}, machine.Start(ctx, key)
 		case wanted && holder == "":

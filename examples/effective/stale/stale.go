@@ -1,5 +1,5 @@
 // Package stale is chapter 3 of "Effective controllers": docs/effective/03-stale.md. An agent on each node runs the pods of that node.
-// The wrong one starts what its cache shows. The right one asks the store before it starts anything.
+// The wrong one starts the pods that its cache shows. The right one reads the store before it starts a pod.
 package stale
 
 import "context"

@@ -20,7 +20,7 @@ func NewWrong(node string, pods store.Store[Pod], machine Machine) (*controller.
 		switch holder := pod.Value.Status.Holder; {
 		case wanted && holder == node:
 			return controller.Result{}, machine.Start(ctx, key)
-		case wanted && holder == "": // nobody runs it
+		case wanted && holder == "": // no node runs it
 			return controller.Result{}, setHolder(ctx, pods, pod, node)
 		case wanted: // the other node has not stopped it yet
 			return controller.Result{}, nil

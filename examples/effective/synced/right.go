@@ -24,7 +24,7 @@ func NewRight(sites store.Store[Site], servers store.Store[Server]) (janitor, c 
 			return controller.Result{}, nil
 		}
 		if _, err := sites.Get(ctx, server.Value.Site); !errors.Is(err, store.ErrNotFound) {
-			return controller.Result{}, err // it is there after all, or nobody knows
+			return controller.Result{}, err // it exists after all, or the read failed
 		}
 		_, err := servers.Delete(ctx, key, store.IfUID(server.UID))
 		return controller.Result{}, unless(err, store.ErrNotFound)

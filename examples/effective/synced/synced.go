@@ -1,5 +1,5 @@
 // Package synced is chapter 2 of "Effective controllers": docs/effective/02-sync.md. A janitor deletes the servers of sites that are
-// gone. The wrong one believes a map that is still being filled. The right one waits for the caches, and asks before it deletes.
+// gone. The wrong one trusts a map that is still being filled. The right one waits for the caches, and reads the store before it deletes.
 package synced
 
 import (

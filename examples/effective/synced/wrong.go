@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewWrong returns a janitor that knows which sites there are from a map, which the other controller fills.
+// NewWrong returns a janitor that reads the existing sites from a map, which the other controller fills.
 func NewWrong(sites store.Store[Site], servers store.Store[Server]) (janitor, c *controller.Controller[string], err error) {
 	cached, running, err := caches(sites, servers)
 	if err != nil {

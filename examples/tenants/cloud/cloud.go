@@ -1,10 +1,10 @@
-// Package cloud is a fake cloud, for programs that need one to work with. It has the habits of a real one: it is slow, it answers 429
-// to whoever calls too often, it fails, and it loses things. It also does what every receiver of a leader's calls should do: it
-// refuses calls of former leaders.
+// Package cloud is a fake cloud, for programs that need one. It behaves like a real one: it is slow, it answers 429 to clients that
+// call too often, it fails, and it loses resources. It also does what every receiver of a leader's calls should do: it refuses calls
+// of former leaders.
 //
-//	PUT    /resources/KEY            {"kind", "region", "owner"}: makes the resource, or changes it; returns {"revision"}
-//	DELETE /resources/KEY?owner=UID  removes it, if it belongs to that owner; it need not be there
-//	GET    /resources                {"revision", "items"}: all of them, as of that revision
+//	PUT    /resources/KEY            {"kind", "region", "owner"}: creates or changes the resource; returns {"revision"}
+//	DELETE /resources/KEY?owner=UID  removes it, if it belongs to that owner; it need not exist
+//	GET    /resources                {"revision", "items"}: all resources, as of that revision
 //
 // PUT and DELETE carry the headers [LeaseHeader] and [TermHeader].
 package cloud
@@ -26,24 +26,24 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/fence"
 )
 
-// The headers by which a caller says which lease it holds, and in which term.
+// The headers in which a caller names its lease and its term.
 const (
 	LeaseHeader = "Fencing-Lease"
 	TermHeader  = "Fencing-Term"
 )
 
-// Resource is something that costs money.
+// Resource is a resource that costs money.
 type Resource struct {
 	Key      string `json:"key"`
 	Kind     string `json:"kind"`
 	Region   string `json:"region"`
-	Owner    string `json:"owner"`    // the UID of whoever it is for: nobody else can change or remove it
+	Owner    string `json:"owner"`    // the UID of its owner, which alone can change or remove it
 	Revision uint64 `json:"revision"` // of its last change
 }
 
 // List is what GET returns.
 type List struct {
-	Revision uint64     `json:"revision"` // of the last change of anything
+	Revision uint64     `json:"revision"` // of the last change of any resource
 	Items    []Resource `json:"items"`    // in order of key
 }
 
@@ -55,7 +55,7 @@ type Config struct {
 	// Latency is the time that each call takes. Defaults to 100 ms; a negative value means none.
 	Latency time.Duration
 
-	// Regions are the regions that there are. Defaults to eu and us.
+	// Regions are the existing regions. Defaults to eu and us.
 	Regions []string
 }
 
@@ -71,7 +71,7 @@ type Cloud struct {
 	resources map[string]Resource
 	revision  uint64
 	down      bool
-	hold      *hold                  // of the next change; nil without
+	hold      *hold                  // of the next change; nil without one
 	fences    map[string]*fence.Gate // by lease
 	stats     Stats
 }
@@ -79,9 +79,9 @@ type Cloud struct {
 // hold stops one request in the network, before it reaches the cloud.
 type hold struct{ arrived, release chan struct{} }
 
-// Stats counts what a [Cloud] has answered.
+// Stats counts the responses of a [Cloud].
 type Stats struct {
-	Calls   int // all
+	Calls   int // all calls
 	Limited int // with 429
 	Fenced  int // with 412, to former leaders
 }
@@ -126,14 +126,14 @@ func Run(ctx context.Context, address string) error {
 	return nil
 }
 
-// SetDown begins or ends an outage: every call gets a 500.
+// SetDown begins or ends an outage, in which every call gets a 500.
 func (c *Cloud) SetDown(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = down
 }
 
-// Lose makes a resource vanish, as if somebody had removed it by hand. It reports whether there was one.
+// Lose makes a resource vanish, as if it had been removed by hand. It reports whether the resource existed.
 func (c *Cloud) Lose(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *Cloud) Lose(key string) bool {
 	return ok
 }
 
-// Hold stops the next change in the network: arrived is closed when it is on its way, and it reaches the cloud after release.
+// Hold stops the next change in the network: arrived is closed when it was sent, and it reaches the cloud after release.
 func (c *Cloud) Hold() (arrived <-chan struct{}, release func()) {
 	h := &hold{make(chan struct{}), make(chan struct{})}
 	c.mu.Lock()
@@ -154,7 +154,7 @@ func (c *Cloud) Hold() (arrived <-chan struct{}, release func()) {
 	return h.arrived, sync.OnceFunc(func() { close(h.release) })
 }
 
-// All returns what there is, as GET does.
+// All returns all resources, as GET does.
 func (c *Cloud) All() List {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,14 +166,14 @@ func (c *Cloud) All() List {
 	return all
 }
 
-// Stats returns what the cloud has answered so far.
+// Stats returns the counts so far.
 func (c *Cloud) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
-// front is what each call passes: the network, the outage, and the limit.
+// front is the first handler of each call: the network, the outage, and the limit.
 func (c *Cloud) front(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(c.cfg.Latency)
@@ -210,7 +210,7 @@ func (c *Cloud) front(next http.Handler) http.Handler {
 
 func (c *Cloud) list(w http.ResponseWriter, _ *http.Request) { reply(w, c.All()) }
 
-// change makes a handler of a function that changes something, and lets it do so if the caller is no former leader.
+// change makes a handler of a function that changes a resource. It refuses former leaders.
 func (c *Cloud) change(do func(r *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		term, err := strconv.ParseUint(r.Header.Get(TermHeader), 10, 64)
@@ -244,7 +244,7 @@ func (c *Cloud) change(do func(r *http.Request) error) http.HandlerFunc {
 	}
 }
 
-// refusal is an answer that is no success.
+// refusal is an unsuccessful response.
 type refusal struct {
 	status int
 	why    string
@@ -252,7 +252,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.why }
 
-// put makes a resource, or changes it. What is there already, and as wanted, stays as it is.
+// put creates or changes a resource. A resource that is already in the wanted state stays unchanged.
 func (c *Cloud) put(r *http.Request) error {
 	want := Resource{}
 	if err := json.NewDecoder(r.Body).Decode(&want); err != nil {
@@ -277,7 +277,7 @@ func (c *Cloud) put(r *http.Request) error {
 	return nil
 }
 
-// remove removes a resource of an owner. One of another owner is another resource: that of this owner is gone already.
+// remove removes a resource of an owner. A resource of another owner is a different one: the one of this owner is already gone.
 func (c *Cloud) remove(r *http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,5 +291,5 @@ func (c *Cloud) remove(r *http.Request) error {
 
 func reply(w http.ResponseWriter, answer any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // a caller that has gone is no concern of the cloud
+	_ = json.NewEncoder(w).Encode(answer) // the cloud ignores callers that have gone
 }

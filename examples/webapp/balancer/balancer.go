@@ -14,22 +14,22 @@ import (
 type Balancer struct {
 	cfg      Config
 	listener net.Listener
-	closing  chan struct{}      // closed by shut: accept no more
-	cut      context.Context    // ends when what is open is to be cut
+	closing  chan struct{}      // closed by shut, to stop accepting
+	cut      context.Context    // ends when open connections must be cut
 	cutNow   context.CancelFunc // ends cut
-	ended    sync.WaitGroup     // the acceptor, and what serves each connection
+	ended    sync.WaitGroup     // the acceptor, and the goroutines that serve connections
 
 	mu       sync.Mutex            // guards the following
 	backends []string              // never changed in place
-	turn     int                   // index of the backend that is next
+	turn     int                   // index of the next backend
 	closed   bool                  // shut was called
-	conns    map[net.Conn]struct{} // both sides of what is open; nil when cut
-	sent     map[string]int        // by backend: connections that it has, or that are being dialed; none is zero
+	conns    map[net.Conn]struct{} // both sides of open connections; nil when cut
+	sent     map[string]int        // by backend: connections that are open or being dialed; no entry is zero
 	stats    Stats
 }
 
-// Listen returns a balancer that accepts on a TCP address, such as "127.0.0.1:8001". It has no backends yet. Close has
-// to be called.
+// Listen returns a balancer that accepts on a TCP address, such as "127.0.0.1:8001". It has no backends yet. Call Close
+// when done.
 func Listen(addr string, cfg Config) (*Balancer, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *Balancer) Addr() net.Addr { return b.listener.Addr() }
 
 func (b *Balancer) port() int { return b.Addr().(*net.TCPAddr).Port }
 
-// SetBackends replaces the backends, addresses such as "127.0.0.1:34567". Connections that are open stay as they are.
+// SetBackends replaces the backends, addresses such as "127.0.0.1:34567". Open connections are not affected.
 func (b *Balancer) SetBackends(addrs []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,12 +76,12 @@ func (b *Balancer) Backends() []string {
 	return slices.Clone(b.backends)
 }
 
-// Close accepts no more connections, waits for those that are open to end by themselves, and cuts them when ctx ends,
-// which is an error. Every goroutine of b has ended when it returns. It may be called again.
+// Close stops accepting, waits for open connections to end by themselves, and cuts them if ctx ends first, which is an
+// error. Every goroutine of b has ended when Close returns. Close may be called again.
 func (b *Balancer) Close(ctx context.Context) error {
 	b.shut()
 	drained := make(chan struct{})
-	// A wait group cannot be waited for with a context. This ends when the connections have, which is before we return.
+	// WaitGroup.Wait takes no context. This goroutine ends with the connections, before Close returns.
 	go func() {
 		b.ended.Wait()
 		close(drained)
@@ -100,7 +100,7 @@ func (b *Balancer) Close(ctx context.Context) error {
 	return fmt.Errorf("balancer: close %s: %d connections cut: %w", b.Addr(), n, context.Cause(ctx))
 }
 
-// shut accepts no more; the port is free when it returns.
+// shut stops accepting. The port is free when it returns.
 func (b *Balancer) shut() {
 	b.mu.Lock()
 	first := !b.closed
@@ -108,13 +108,13 @@ func (b *Balancer) shut() {
 	b.mu.Unlock()
 	if first {
 		close(b.closing)
-		_ = b.listener.Close() // it was open, and is closed now whatever the system says
+		_ = b.listener.Close() // it was open, and is closed now even after an error
 	}
 }
 
-// cutOff closes what is open, and returns how many connections that were.
+// cutOff closes all open connections, and returns their number.
 func (b *Balancer) cutOff() int {
-	b.cutNow() // ends dials, and comes first: what opens from now on sees it
+	b.cutNow() // ends dials. It comes first, so that connections that open from now on see it
 	b.mu.Lock()
 	n := b.stats.Open
 	conns := b.conns
@@ -135,7 +135,7 @@ func (b *Balancer) accept() {
 		if err != nil && b.isClosed() {
 			return
 		}
-		if err != nil { // out of descriptors or memory, most likely: leave time for some to come back
+		if err != nil { // most likely out of descriptors or memory: leave time for some to be released
 			b.cfg.Logger.Warn("balancer: accept", "addr", b.Addr(), "error", err)
 			select {
 			case <-time.After(wait):
@@ -149,12 +149,12 @@ func (b *Balancer) accept() {
 			c.Close()
 			return
 		}
-		// Serves one connection. It ends when both sides have, or when Close cuts them; Close waits.
+		// Serves one connection. It ends when both sides have ended, or when Close cuts them; Close waits.
 		b.ended.Go(func() { b.pass(c.(*net.TCPConn)) })
 	}
 }
 
-// admit counts a connection that was accepted. It reports false if b accepts no more.
+// admit counts a connection that was accepted. It returns false if b has stopped accepting.
 func (b *Balancer) admit() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +172,7 @@ func (b *Balancer) isClosed() bool {
 	return b.closed
 }
 
-// track has Close cut c. It reports false when that has happened already.
+// track registers c to be cut by Close. It returns false if Close has already cut.
 func (b *Balancer) track(c net.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -190,8 +190,8 @@ func (b *Balancer) untrack(c net.Conn) {
 	c.Close()
 }
 
-// next returns the backend that a connection tries next, after those that it has tried, and counts the connection as
-// sent to it; "" when there is none left. To choose and to count are one step, so that a backend that is not Busy stays so.
+// next returns the backend that a connection tries next, after those that it has tried, or "" if none is left, and counts
+// the connection as sent to it. Choice and count are one step, so that a backend that is not Busy stays so.
 func (b *Balancer) next(tried []string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,7 +211,7 @@ func (b *Balancer) next(tried []string) string {
 	return ""
 }
 
-// unsend ends what next has counted.
+// unsend ends the count of next.
 func (b *Balancer) unsend(addr string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,15 +224,15 @@ func (b *Balancer) unsendLocked(addr string) {
 	}
 }
 
-// Busy reports whether a backend has connections of b, or may still get one. Once it is false it stays false, until
-// SetBackends names the backend again.
+// Busy reports whether a backend has connections of b, or may still get one. After Busy has returned false, it returns
+// false until SetBackends names the backend again.
 func (b *Balancer) Busy(addr string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sent[addr] > 0 {
 		return true
 	}
-	undecided := b.stats.Open // connections that have no backend yet
+	undecided := b.stats.Open // connections without a backend
 	for _, n := range b.sent {
 		undecided -= n
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Config sets up a [Balancer] or a [Set]. Its zero value is usable.
+// Config sets up a [Balancer] or a [Set]. The zero value is ready for use.
 type Config struct {
 	_ [0]func()
 
@@ -18,8 +18,8 @@ type Config struct {
 	// Host is the address on which a Set listens; Listen ignores it. Defaults to 127.0.0.1.
 	Host string
 
-	// Drain bounds how long the connections of a balancer that a Set has removed, or moved to another port, may go
-	// on; Listen ignores it. Defaults to 5s.
+	// Drain bounds how long the connections of a balancer that a Set has removed, or moved to another port, may
+	// continue; Listen ignores it. Defaults to 5s.
 	Drain time.Duration
 
 	// Logger receives errors of connections. Defaults to slog.Default().

@@ -3,9 +3,9 @@ package balancer
 import "errors"
 
 var (
-	// ErrClosed says that the Set was closed.
+	// ErrClosed means that the Set was closed.
 	ErrClosed = errors.New("closed")
 
-	// ErrPortTaken says that another program, or another balancer of the Set, listens on the port.
+	// ErrPortTaken means that another program, or another balancer of the Set, listens on the port.
 	ErrPortTaken = errors.New("the port is taken")
 )

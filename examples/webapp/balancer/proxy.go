@@ -39,7 +39,7 @@ func (b *Balancer) pass(client *net.TCPConn) {
 	join(client, backend)
 }
 
-// dial connects to the first backend that can be reached, and returns it with its address; nil when none can.
+// dial connects to the first reachable backend, and returns the connection and the address; nil if none is reachable.
 func (b *Balancer) dial() (*net.TCPConn, string) {
 	var tried []string
 	for addr := b.next(nil); addr != ""; addr = b.next(tried) {
@@ -67,14 +67,14 @@ func (b *Balancer) dialOne(addr string) (net.Conn, error) {
 func join(a, b *net.TCPConn) {
 	forward := func(to, from *net.TCPConn) {
 		if _, err := io.Copy(to, from); err != nil {
-			a.Close() // and so ends the other direction, which might wait forever
+			a.Close() // which also ends the other direction, which could wait forever
 			b.Close()
 			return
 		}
-		_ = to.CloseWrite() // the side that has gone altogether shows in the other direction
+		_ = to.CloseWrite() // a broken side shows in the other direction
 	}
 	var back sync.WaitGroup
-	// The other direction. It ends when b ends or either breaks; join waits.
+	// The other direction. It ends when b ends or either side breaks; join waits.
 	back.Go(func() { forward(a, b) })
 	forward(b, a)
 	back.Wait()

@@ -12,15 +12,15 @@ import (
 	"syscall"
 )
 
-// Set is a balancer per name. Close has to be called. All methods may be called by several goroutines at once.
+// Set has one balancer per name. Call Close when done. All methods may be called concurrently.
 type Set struct {
 	cfg    Config
-	drains context.Context    // ends when Close cuts what still drains
+	drains context.Context    // ends when Close cuts draining connections
 	cutNow context.CancelFunc // ends drains
 	ended  sync.WaitGroup     // balancers that drain
 
-	// mu guards the following, and is taken before that of a Balancer. Under it ports are opened and closed, which does not
-	// wait for anybody.
+	// mu guards the following, and is taken before that of a Balancer. Ports are opened and closed under it, which never
+	// blocks.
 	mu      sync.Mutex
 	closed  bool
 	members map[string]*Balancer
@@ -38,12 +38,12 @@ func NewSet(cfg Config) (*Set, error) {
 	return s, nil
 }
 
-// Ensure makes the balancer of a name listen on a port and have these backends. Port 0 is any: the one that it has, or one
-// that is free. The connections of a balancer that moves to another port may go on for Config.Drain.
+// Ensure makes the balancer of a name listen on a port, with these backends. Port 0 means any: the current one, or a free
+// one. The connections of a balancer that moves to another port may continue for Config.Drain.
 //
-// It fails with ErrPortTaken when the port is in use. A balancer that is on another port stays there, with the new
-// backends, for as long as it is another program that has the port. When it is another balancer of the Set it gives its
-// own port up, which nobody wants it to have any more, so that two balancers that swap ports do not wait for each other.
+// It fails with ErrPortTaken if the port is in use. If another program has the port, a balancer on another port stays
+// there, with the new backends. If another balancer of the Set has the port, this balancer gives up its own port, which is
+// no longer wanted, so that two balancers that swap ports do not wait for each other.
 func (s *Set) Ensure(name string, port int, backends []string) error {
 	if port < 0 || port > 65535 {
 		return fmt.Errorf("balancer: ensure %q: port %d: the limits are 0 and 65535", name, port)
@@ -81,8 +81,8 @@ func (s *Set) Ensure(name string, port int, backends []string) error {
 	return nil
 }
 
-// Remove closes the balancer of a name, if there is one. Its port is free when Remove returns; its connections may go
-// on for Config.Drain.
+// Remove closes the balancer of a name, if there is one. Its port is free when Remove returns. Its connections may continue
+// for Config.Drain.
 func (s *Set) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Set) Remove(name string) {
 	}
 }
 
-// Get returns the balancer of a name. It is the Set's to close.
+// Get returns the balancer of a name. The Set closes it.
 func (s *Set) Get(name string) (*Balancer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *Set) Get(name string) (*Balancer, bool) {
 	return b, exists
 }
 
-// Busy reports whether a backend has connections of any balancer of the Set, or may still get one; see [Balancer.Busy].
-// One that is taken from all of them and is not Busy can be stopped without harm to anybody.
+// Busy reports whether a backend has connections of any balancer of the Set, or may still get one: see [Balancer.Busy]. A
+// backend that was removed from all of them and is not Busy can be stopped safely.
 func (s *Set) Busy(addr string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +124,8 @@ func (s *Set) Names() []string {
 	return slices.Sorted(maps.Keys(s.members))
 }
 
-// Close closes all balancers, and those that were removed and still drain, as [Balancer.Close] does; that connections of
-// the latter had to be cut is in the log and no error. Ensure fails from then on.
+// Close closes all balancers, and those that were removed and still drain, as [Balancer.Close] does. If connections of the
+// latter had to be cut, that is logged, and is not an error. Ensure fails from then on.
 func (s *Set) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -147,7 +147,7 @@ func (s *Set) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// holderLocked returns the name whose balancer listens on port, "" when none does.
+// holderLocked returns the name whose balancer listens on port, or "" if none does.
 func (s *Set) holderLocked(port int) string {
 	for name, b := range s.members { // at most one does
 		if b.port() == port {
@@ -163,7 +163,7 @@ func (s *Set) retireLocked(name string) {
 	delete(s.members, name)
 	s.retired[b] = struct{}{}
 	b.shut()
-	// Drains what is open. It ends when that has, when Config.Drain is over, or when Close cuts; Close waits.
+	// Drains open connections. It ends when they have ended, when Config.Drain is over, or when Close cuts; Close waits.
 	s.ended.Go(func() {
 		ctx, cancel := context.WithTimeout(s.drains, s.cfg.Drain)
 		defer cancel()

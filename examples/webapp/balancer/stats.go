@@ -1,13 +1,13 @@
 package balancer
 
-// Stats is what a balancer has done so far.
+// Stats is a snapshot of a balancer.
 type Stats struct {
-	Open     int    // connections that are open now, with those that have no backend yet
+	Open     int    // connections that are open now, including those without a backend
 	Accepted uint64 // connections accepted
-	Refused  uint64 // connections closed because no backend could be had
+	Refused  uint64 // connections closed because no backend was reachable
 }
 
-// Stats returns what b has done so far.
+// Stats returns a snapshot of b.
 func (b *Balancer) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,30 +15,30 @@ import (
 // recordFD is the descriptor at which a replica finds its record.
 const recordFD = 3
 
-// Config sets up a [Machine]. Its zero value is usable.
+// Config sets up a [Machine]. The zero value is ready for use.
 type Config struct {
 	// Command makes the command that runs a replica, without starting it. The machine sets its standard streams, its
-	// extra files and its system attributes; the record is its descriptor 3. The process that it starts has to be the
+	// extra files and its system attributes; the record is its descriptor 3. The process that it starts must be the
 	// replica itself, not a parent of it.
 	// Defaults to this executable with the arguments replica -id ID -app APP -message MESSAGE -record 3.
 	Command func(Spec) *exec.Cmd
 
-	// Permit is asked right before a process is started and before each signal. Its error calls that off and is returned.
-	// A caller that may lose the right to act, as a leader may, checks it here: between this check and the act there is
-	// nothing else. Defaults to nil for everything.
+	// Permit is called right before a process is started and before each signal. Its error cancels the action and is
+	// returned. A caller that may lose the right to act, such as a leader, checks it here: there is nothing between this
+	// check and the action. By default, everything is permitted.
 	Permit func(context.Context) error
 
 	// Grace is how long a replica has to end after SIGTERM, before another Stop kills it. Defaults to 3s.
 	Grace time.Duration
 
-	// Failures is the number of failed probes in a row that make a replica Unhealthy. Defaults to 3.
+	// Failures is the number of consecutive failed probes that make a replica Unhealthy. Defaults to 3.
 	Failures int
 
-	// Changed is called after a change that this Machine made or noticed, so that a poller can list at once. It is
-	// called without locks and may call the Machine. Other processes' changes do not call it. Defaults to nothing.
+	// Changed is called after a change that this Machine made or noticed, so that a poller can list at once. It is called
+	// without locks and may call the Machine. Changes by other processes do not call it. Optional.
 	Changed func()
 
-	// Logger receives what a reader of the log can act on. Defaults to slog.Default().
+	// Logger receives problems that an operator can act on. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

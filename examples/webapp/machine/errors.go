@@ -3,18 +3,18 @@ package machine
 import "errors"
 
 var (
-	// ErrExists says that a replica with this ID is alive.
+	// ErrExists means that a replica with this ID is alive.
 	ErrExists = errors.New("a replica with this ID exists")
 
-	// ErrInvalid says that a Spec cannot be a replica.
+	// ErrInvalid means that a Spec cannot be a replica.
 	ErrInvalid = errors.New("invalid spec")
 
-	// ErrNoPID says that a replica cannot be signalled yet: it is being started, and its pid is not on record.
+	// ErrNoPID means that a replica cannot be signalled yet: it is being started, and its pid is not on record.
 	ErrNoPID = errors.New("its pid is not on record yet")
 
-	// ErrRunning says that Run was called while it runs.
+	// ErrRunning means that Run is already running.
 	ErrRunning = errors.New("machine: Run is running")
 
-	// ErrUnhealthy says that a replica did not answer a probe as it should.
+	// ErrUnhealthy means that a replica did not answer a probe correctly.
 	ErrUnhealthy = errors.New("it is not healthy")
 )

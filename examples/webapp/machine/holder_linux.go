@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// checkHolder returns nil if the process holds the lock of the record at the descriptor at which a replica has it. The
-// kernel says so, whatever the record says.
+// checkHolder returns nil if the process holds the lock of the record at the descriptor where a replica has it. It
+// asks the kernel, and does not trust the record.
 func checkHolder(pid int, r *record) error {
 	proc := fmt.Sprintf("/proc/%d", pid)
 	theirs, err := os.Stat(fmt.Sprintf("%s/fd/%d", proc, recordFD))

@@ -4,7 +4,7 @@ package machine
 
 import "errors"
 
-// checkHolder returns nil for whatever can be the pid of a replica: only Linux tells who holds a lock.
+// checkHolder returns nil for any possible pid of a replica: only Linux says which process holds a lock.
 func checkHolder(pid int, _ *record) error {
 	if pid <= 1 {
 		return errors.New("no replica has such a pid")

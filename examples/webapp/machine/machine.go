@@ -15,7 +15,7 @@ import (
 )
 
 // Machine is the process table of this machine: it lists, starts, probes and stops replicas. Open one per process and
-// directory; any number of processes may share a directory. All methods may be called by several goroutines at once.
+// directory; any number of processes may share a directory. All methods may be called concurrently.
 type Machine struct {
 	dir     string
 	cfg     Config
@@ -23,23 +23,23 @@ type Machine struct {
 	started chan struct{} // one slot; filled by Start, emptied by Run: there is a new child to look after
 
 	mu       sync.Mutex       // guards the following
-	marks    map[string]*mark // by ID: what the records do not say; at least every replica of the last List
+	marks    map[string]*mark // by ID: state that is not in the records; at least every replica of the last List
 	children map[int]*child   // by pid: processes started here that have not been waited for
 }
 
-// Replica is a process that is alive.
+// Replica is a living process.
 type Replica struct {
 	ID       string    // unique at any time
 	App      string    // as given to Start
 	Revision string    // as given to Start
 	Message  string    // as given to Start
-	PID      int       // 0 while it is not on record
+	PID      int       // 0 until it is on record
 	Port     int       // the port of 127.0.0.1 that it listens on; 0 while Starting
 	Created  time.Time // when Start was called
 	State    State
 }
 
-// Addr returns the address that r listens on, "" when it does not yet.
+// Addr returns the address that r listens on, or "" if it does not listen yet.
 func (r Replica) Addr() string {
 	if r.Port == 0 {
 		return ""
@@ -47,15 +47,15 @@ func (r Replica) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Port))
 }
 
-// State is how far a replica has come.
+// State is the state of a replica.
 type State int
 
 const (
 	Starting  State = iota + 1 // it does not listen yet
 	Running                    // it listens; no probe has succeeded yet
-	Ready                      // it listens, and is healthy as far as is known
-	Unhealthy                  // Config.Failures probes in a row have failed
-	Draining                   // Drain was called: it serves as before, and is to get no new connections
+	Ready                      // it listens, and its last known state is healthy
+	Unhealthy                  // Config.Failures consecutive probes have failed
+	Draining                   // Drain was called: it serves as before, and should get no new connections
 	Stopping                   // this Machine has sent it a signal
 )
 
@@ -79,17 +79,17 @@ func (s State) String() string {
 	}
 }
 
-// mark is what a Machine knows of a replica that its record does not say.
+// mark is the state of a replica that is not in its record.
 type mark struct {
-	created  time.Time // of the replica that is meant: an ID can be used again
+	created  time.Time // identifies the replica, because an ID can be reused
 	draining bool      // Drain was called
 	stopping time.Time // when the first signal was sent; zero before
 	healthy  bool      // a probe has succeeded
-	failures int       // in a row, since the last success
+	failures int       // consecutive, since the last success
 }
 
-// Open returns the Machine over the directory, which is created when it is missing. It removes what a crash in the
-// middle of a Start has left.
+// Open returns the Machine over the directory, which is created if it is missing. It removes the remains of a crash in the
+// middle of a Start.
 func Open(dir string, cfg Config) (*Machine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -113,10 +113,10 @@ func Open(dir string, cfg Config) (*Machine, error) {
 	}, nil
 }
 
-// List returns the replicas that are alive, by ID. It removes the records of the dead. A file that cannot be a record
-// is left out; a record that is not whole yet is a replica that is Starting. It fails when the directory, or any
-// record for want of resources, cannot be read: a replica that is alive is never left out. A directory that somebody has
-// removed is made again; the replicas whose records were in it end by themselves.
+// List returns the living replicas, by ID. It removes the records of the dead. A file that cannot be a record is left out.
+// An incomplete record is a replica that is Starting. If the directory, or any record for lack of resources, cannot be
+// read, List fails: a living replica is never left out. A directory that was removed is created again; the replicas whose
+// records were in it end by themselves.
 func (m *Machine) List(ctx context.Context) ([]Replica, error) {
 	alive, err := m.list(ctx)
 	if err != nil {
@@ -158,7 +158,7 @@ func (m *Machine) list(ctx context.Context) ([]Replica, error) {
 		alive[i].State = mk.state(alive[i].Port, m.cfg.Failures)
 		delete(before, alive[i].ID)
 	}
-	for id, mk := range before { // a mark made since then may belong to a replica that is newer than what was read
+	for id, mk := range before { // a mark made since then may belong to a newer replica
 		if m.marks[id] == mk {
 			delete(m.marks, id)
 		}
@@ -166,7 +166,7 @@ func (m *Machine) list(ctx context.Context) ([]Replica, error) {
 	return alive, nil
 }
 
-// inspect reads one record. It reports false, and removes the record, when its process is dead.
+// inspect reads one record. It returns false, and removes the record, if its process is dead.
 func (m *Machine) inspect(id string) (Replica, bool, error) {
 	rec, err := openRecord(m.dir, id)
 	if errors.Is(err, fs.ErrPermission) {
@@ -191,7 +191,7 @@ func (m *Machine) inspect(id string) (Replica, bool, error) {
 	return Replica{}, false, nil
 }
 
-// markLocked returns the mark of the replica, a new one when there is none or when it belongs to an earlier replica of
+// markLocked returns the mark of the replica, or a new one if there is none or if it belongs to an earlier replica with
 // that ID.
 func (m *Machine) markLocked(id string, created time.Time) *mark {
 	mk := m.marks[id]
@@ -220,9 +220,9 @@ func (k *mark) state(port, failures int) State {
 	}
 }
 
-// ReportHealth tells the outcome of a probe of a replica that List has returned: the error of [Machine.Probe]. A success
-// makes it Ready; the Config.Failures-th failure in a row makes it Unhealthy. An error that is not ErrUnhealthy says
-// nothing of the replica and is ignored, as is an ID that List did not return last.
+// ReportHealth reports the outcome of a probe of a replica that List has returned: the error of [Machine.Probe]. A success
+// makes the replica Ready. Config.Failures consecutive failures make it Unhealthy. An error other than ErrUnhealthy says
+// nothing about the replica and is ignored, as is an ID that was not in the last List.
 func (m *Machine) ReportHealth(id string, probe error) {
 	m.update(id, func(mk *mark) {
 		switch {
@@ -234,14 +234,14 @@ func (m *Machine) ReportHealth(id string, probe error) {
 	})
 }
 
-// Drain makes a replica that List has returned Draining, until it is stopped: whoever sends it connections is to stop that,
-// and whoever wants it gone calls Stop when the last connection has ended. The replica itself does not notice. An ID that
-// List did not return last is ignored.
+// Drain makes a replica that List has returned Draining until it is stopped. The caller should send it no new connections,
+// and call Stop when its last connection has ended. The replica itself does not notice. An ID that was not in the last List
+// is ignored.
 func (m *Machine) Drain(id string) {
 	m.update(id, func(mk *mark) { mk.draining = true })
 }
 
-// update changes a mark, if there is one, and tells of a state that has changed by that.
+// update changes a mark, if there is one, and reports a change of state.
 func (m *Machine) update(id string, change func(*mark)) {
 	m.mu.Lock()
 	mk := m.marks[id]

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// Probe asks a replica whether it is well: GET /healthz has to answer 200 and the replica's ID before the deadline of ctx. A
-// nil error says that it did, and ErrUnhealthy that it did not. Any other error says that it could not be asked: ctx was
-// canceled, or this process is short of descriptors, memory or ports. Probe changes nothing; see [Machine.ReportHealth].
+// Probe checks the health of a replica: GET /healthz must return 200 and the replica's ID before the deadline of ctx. The
+// error is nil if it did, and ErrUnhealthy if it did not. Any other error means that the probe could not be made: ctx was
+// canceled, or this process is short of descriptors, memory, or ports. Probe changes nothing; see [Machine.ReportHealth].
 func (m *Machine) Probe(ctx context.Context, r Replica) error {
 	if err := probe(ctx, r); err != nil {
 		return fmt.Errorf("machine: probe %q: %w", r.ID, err)
@@ -28,7 +28,7 @@ func probe(ctx context.Context, r Replica) error {
 	if err != nil {
 		return err
 	}
-	// A connection per probe, so that a probe tests what the next client would meet. No proxy, no redirects.
+	// A connection per probe, so that a probe tests what the next client would see. No proxy, no redirects.
 	transport := &http.Transport{DisableKeepAlives: true}
 	response, err := transport.RoundTrip(request)
 	if couldNotAsk(err) {
@@ -51,7 +51,7 @@ func probe(ctx context.Context, r Replica) error {
 	return nil
 }
 
-// couldNotAsk reports whether an error is of this process, which was told to stop or has run out of something.
+// couldNotAsk reports whether the cause of an error is this process, which was told to stop or is short of a resource.
 func couldNotAsk(err error) bool {
 	for _, ours := range []error{
 		context.Canceled, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL,

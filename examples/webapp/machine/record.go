@@ -20,10 +20,10 @@ const (
 	logSuffix     = ".replica.log"  // of the log of a replica
 	newbornSuffix = ".replica.new"  // of a record that has no name yet
 	maxRecord     = 64 << 10        // bytes of a record that are read
-	maxTries      = 100             // of what another process can get in the way of
+	maxTries      = 100             // attempts at steps that other processes can disturb
 )
 
-// content is a line of a record. The first has what was asked for, the later ones have what is known of the process.
+// content is a line of a record. The first has the request, the later ones describe the process.
 type content struct {
 	App      string    `json:"app,omitempty"`
 	Revision string    `json:"revision,omitempty"`
@@ -35,9 +35,9 @@ type content struct {
 
 // record is an open record file.
 //
-// Invariants: only its starter and its process lock it exclusively, both through one open file, and for life. Whoever
-// looks whether it is alive locks it shared, so that lookers do not take each other for the process. A record that was
-// free once is free forever.
+// Invariants: only its starter and its process lock it exclusively, both through one open file, and for life. A check
+// of whether it is alive locks it shared, so that concurrent checks do not mistake each other for the process. A
+// record that was free once is free forever.
 type record struct {
 	*os.File
 	dir, id string
@@ -75,7 +75,7 @@ func sweep(dir string) error {
 		}
 		free, err := lockShared(f)
 		if err == nil && free {
-			// A starter that has made it and did not lock it yet notices, and makes another.
+			// A starter that has created it, but not locked it yet, notices, and creates another.
 			err = removeFile(name)
 		}
 		f.Close()
@@ -86,8 +86,8 @@ func sweep(dir string) error {
 	return nil
 }
 
-// createRecord makes the record of s, locked by the returned file, or fails with ErrExists. Its first line is whole
-// from the moment that it has its name.
+// createRecord creates the record of s, locked by the returned file, or fails with ErrExists. Its first line is
+// complete from the moment that it has its name.
 func createRecord(dir string, s Spec, now time.Time) (*record, error) {
 	line, err := json.Marshal(content{App: s.App, Revision: s.Revision, Message: s.Message, Created: now})
 	if err != nil {
@@ -113,14 +113,14 @@ func createRecord(dir string, s Spec, now time.Time) (*record, error) {
 		if errors.Is(err, fs.ErrExist) {
 			err = makeWay(dir, s.ID)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // not there: a sweep came between making and locking it
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // missing: a sweep removed it before it was locked
 			return nil, err
 		}
 	}
 	return nil, errors.New("other processes keep getting in the way")
 }
 
-// newborn returns a new file without a lasting name that holds line and is locked; nil when a sweep got in the way.
+// newborn returns a new file without a lasting name that holds line and is locked; or nil if a sweep has interfered.
 func newborn(dir string, line []byte) (*os.File, error) {
 	name := filepath.Join(dir, "."+rand.Text()+newbornSuffix)
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
@@ -137,8 +137,8 @@ func newborn(dir string, line []byte) (*os.File, error) {
 	return f, nil
 }
 
-// makeWay removes the record of a dead replica so that its ID can be used. It fails with ErrExists when that replica
-// is alive.
+// makeWay removes the record of a dead replica so that its ID can be used. It fails with ErrExists if that replica is
+// alive.
 func makeWay(dir, id string) error {
 	old, err := openRecord(dir, id)
 	if err != nil {
@@ -158,10 +158,10 @@ func makeWay(dir, id string) error {
 	return old.removeStale()
 }
 
-// openRecord opens the record of a replica. It returns nil when there is none.
+// openRecord opens the record of a replica. It returns nil if there is none.
 func openRecord(dir, id string) (*record, error) {
 	rec := &record{dir: dir, id: id}
-	// O_NONBLOCK: a named pipe that took the place of the record would hold us up.
+	// O_NONBLOCK: a named pipe in place of the record would block.
 	f, err := os.OpenFile(rec.path(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -182,7 +182,7 @@ func (r *record) held() (bool, error) {
 	return !free, err
 }
 
-// read returns what the record says. What it does not say yet, or says wrongly, is zero; without a port the replica is
+// read returns the content of the record. A field that is missing or wrong is zero. Without a port, the replica is
 // Starting.
 func (r *record) read() (Replica, error) {
 	data, err := io.ReadAll(io.NewSectionReader(r, 0, maxRecord))
@@ -203,16 +203,17 @@ func (r *record) read() (Replica, error) {
 		PID: c.PID, Port: c.Port, Created: c.Created, State: Starting}, nil
 }
 
-// removeStale removes a record that is not held, and the log with it. When another process is at it, the record is
-// left to that one.
+// removeStale removes a record that is not held, and its log. If another process is already doing so, it leaves the
+// record to that process.
 func (r *record) removeStale() error {
 	dir, err := os.Open(r.dir)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	// Only whoever holds the lock on the directory removes stale records, so that a name that has been looked at
-	// still means this file, and not the next record of that ID. Nobody waits for it: its holder may be suspended.
+	// Only the holder of the lock on the directory removes stale records, so that a name that was checked still means
+	// this file, and not the next record with that ID. No process waits for the lock, because its holder may be
+	// suspended.
 	locked, err := lockExclusive(dir)
 	if err != nil || !locked {
 		return err
@@ -235,7 +236,7 @@ func (r *record) removeStale() error {
 }
 
 // remove removes the record and the log. The caller holds the lock on the record, or knows that it is stale and holds
-// the lock on the directory. The log goes first, so that a crash in between leaves a record to find it by.
+// the lock on the directory. The log is removed first, so that a crash in between leaves a record to find it by.
 func (r *record) remove() error {
 	if err := removeFile(r.logPath()); err != nil {
 		return err
@@ -243,7 +244,7 @@ func (r *record) remove() error {
 	return removeFile(r.path())
 }
 
-// removeFile removes a file that may be gone.
+// removeFile removes a file that may already be gone.
 func removeFile(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	firstLook = 5 * time.Millisecond   // after a Start: has the replica written its port
-	lastLook  = 200 * time.Millisecond // the longest time between two such looks
+	firstLook = 5 * time.Millisecond   // after a Start: has the replica written its port?
+	lastLook  = 200 * time.Millisecond // the longest time between two such checks
 )
 
 // child is a process that this Machine has started and not yet waited for.
 type child struct {
 	id      string
-	listens bool // its port was seen on record
+	listens bool // its port is on record
 	exited  bool // its exit status was taken; its lock is not free yet
 }
 
-// Run calls Config.Changed soon after a replica that was started here begins to listen or exits, until ctx ends; then
-// it returns nil. It also takes the exit status of these replicas from the kernel. Without Run the Machine works, but
-// a poller has to find all of this by itself; of replicas that another process has started it always has to. Run
-// starts no goroutine. It fails with ErrRunning while it runs.
+// Run calls Config.Changed soon after a replica that was started here begins to listen or exits, until ctx ends. Then it
+// returns nil. It also reaps these replicas. Without Run, the Machine works, but a poller has to find these changes by
+// itself, as it always has to for replicas that another process has started. Run starts no goroutine. If Run is already
+// running, it fails with ErrRunning.
 func (m *Machine) Run(ctx context.Context) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
 	defer m.running.Store(false)
 
-	exits := make(chan os.Signal, 1) // one slot: a look finds every exit there was
+	exits := make(chan os.Signal, 1) // one slot: one check finds every exit
 	notifyExits(exits)
 	defer signal.Stop(exits)
 
@@ -51,9 +51,8 @@ func (m *Machine) Run(ctx context.Context) error {
 	}
 }
 
-// look takes the exit status of every child that has exited, sees which have begun to listen, and calls Config.Changed
-// when there was any of either. It reports whether to look again soon: there are children that do not listen yet, or whose
-// lock is not free yet.
+// look reaps every child that has exited, finds those that have begun to listen, and calls Config.Changed if there were
+// any. It reports whether to look again soon: some children do not listen yet, or their lock is not free yet.
 func (m *Machine) look() (again bool) {
 	type exit struct {
 		pid    int
@@ -65,8 +64,8 @@ func (m *Machine) look() (again bool) {
 	ended := make(map[int]*child)
 	m.mu.Lock()
 	for pid, c := range m.children {
-		// Under the lock, which is short because it does not wait: once the status is taken the pid can be that of
-		// the next child.
+		// Under the lock, which is held briefly because this does not wait: after a child is reaped, the next child can
+		// have its pid.
 		if !c.exited {
 			if status, exited := exitStatus(pid); exited {
 				exits = append(exits, exit{pid, c.id, status})
@@ -86,8 +85,8 @@ func (m *Machine) look() (again bool) {
 	}
 	changed := len(exits) > 0
 	for pid, c := range ended {
-		// A process that was forked here in the meantime has a copy of the lock until its exec: then whoever lists now
-		// finds the dead one alive, and has to be told again.
+		// A process that was forked here in the meantime has a copy of the lock until its exec. Until then, List shows the
+		// dead replica as alive, so Changed has to be called again.
 		if m.holds(c.id) {
 			again = true
 			continue
@@ -117,7 +116,7 @@ func (m *Machine) look() (again bool) {
 	return again
 }
 
-// holds reports whether the record of the replica is locked. One that cannot be read is not.
+// holds reports whether the record of the replica is locked. One that cannot be read counts as not locked.
 func (m *Machine) holds(id string) bool {
 	rec, err := openRecord(m.dir, id)
 	if err != nil || rec == nil {
@@ -132,7 +131,7 @@ func (m *Machine) holds(id string) bool {
 func (m *Machine) listens(id string) bool {
 	rec, err := openRecord(m.dir, id)
 	if err != nil || rec == nil {
-		return false // it has exited, or the next look can tell
+		return false // it has exited, or the next check can tell
 	}
 	defer rec.Close()
 	r, err := rec.read()

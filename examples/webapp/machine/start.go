@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Spec is what Start makes a replica of.
+// Spec describes a replica for Start.
 type Spec struct {
 	ID       string // 1 to 100 letters, digits, '-', '_' and '.', the first a letter or a digit
-	App      string // what the replica is a part of
-	Revision string // of what the app wants; kept on record only
-	Message  string // what the replica answers
+	App      string // the app that the replica belongs to
+	Revision string // of the spec of the app; only recorded
+	Message  string // the text that the replica serves
 }
 
-// Start starts a replica. It returns when the process exists and is on record; the replica is Starting then. It fails
-// with ErrExists when a replica of that ID is alive, and with ErrInvalid when the spec cannot be a replica. After any
-// other failure there is neither a process nor a record. ctx is looked at once, at the beginning, and given to
-// Config.Permit: its end does not end the replica.
+// Start starts a replica. It returns when the process exists and is on record, and the replica is Starting. It fails
+// with ErrExists if a replica with that ID is alive, and with ErrInvalid if the spec cannot be a replica. After any
+// other failure there is neither a process nor a record. ctx is checked once, at the beginning, and passed to
+// Config.Permit. Its end does not end the replica.
 func (m *Machine) Start(ctx context.Context, s Spec) error {
 	if err := m.start(ctx, s); err != nil {
 		return fmt.Errorf("machine: start %q: %w", s.ID, err)
 	}
-	m.cfg.Changed() // after our own hold on the record has ended, so that a replica that died at once is seen dead
+	m.cfg.Changed() // after our own lock on the record has ended, so that a replica that died at once is seen as dead
 	return nil
 }
 
@@ -44,15 +44,15 @@ func (m *Machine) start(ctx context.Context, s Spec) error {
 	if err != nil {
 		return errors.Join(err, rec.remove())
 	}
-	// The replica writes its pid too. Ours is there even when the replica hangs before that. When the disk is full we
-	// leave it at that: the process is there, is on record, and is not to be started again.
+	// The replica writes its pid too. Ours is there even if the replica hangs before that. If the disk is full, we
+	// continue without it: the process exists, is on record, and must not be started again.
 	if _, err := fmt.Fprintf(rec, "{\"pid\":%d}\n", pid); err != nil {
 		m.cfg.Logger.Warn("machine: pid not on record", "id", s.ID, "pid", pid, "error", err)
 	}
 	return nil
 }
 
-// spawn starts the process of the record, which inherits it, and has Run look after it.
+// spawn starts the process of the record, which inherits it, and hands it to Run.
 func (m *Machine) spawn(ctx context.Context, rec *record, s Spec) (int, error) {
 	log, err := os.OpenFile(rec.logPath(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -61,7 +61,7 @@ func (m *Machine) spawn(ctx context.Context, rec *record, s Spec) (int, error) {
 	defer log.Close()
 	cmd := m.cfg.Command(s)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, log, log
-	cmd.ExtraFiles = []*os.File{rec.File} // descriptor 3, the one file beside the streams that the child gets
+	cmd.ExtraFiles = []*os.File{rec.File} // descriptor 3, the only file, besides the streams, that the child gets
 	cmd.SysProcAttr = newSession()
 
 	if err := m.cfg.Permit(ctx); err != nil {
@@ -71,14 +71,14 @@ func (m *Machine) spawn(ctx context.Context, rec *record, s Spec) (int, error) {
 		return 0, err
 	}
 	pid := cmd.Process.Pid
-	_ = cmd.Process.Release() // of a handle that we do not need: Run waits by pid, signals go by the record
+	_ = cmd.Process.Release() // not needed: Run waits by pid, and signals use the record
 
 	m.mu.Lock()
 	m.children[pid] = &child{id: s.ID} // it is not reaped yet, so no other process can have the pid
 	m.mu.Unlock()
 	select {
 	case m.started <- struct{}{}:
-	default: // Run has not taken the last one yet, and will see both
+	default: // Run has not received the last one yet, and will see both
 	}
 	return pid, nil
 }

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	stopPoll = 10 * time.Millisecond // how often StopAll looks whether all are gone
-	killWait = 2 * time.Second       // how long StopAll waits for what it has killed without grace
+	stopPoll = 10 * time.Millisecond // how often StopAll checks whether all are gone
+	killWait = 2 * time.Second       // how long StopAll waits for replicas that it has killed without grace
 )
 
-// Stop asks a replica to end: the first call sends SIGTERM, a call after Config.Grace has passed since sends SIGKILL,
-// and calls in between do nothing. So whoever wants the replica gone calls Stop each time it finds it there. Stop does
-// not wait, and returns nil when the replica is gone. ctx is for Config.Permit.
+// Stop asks a replica to end. The first call sends SIGTERM, a call after Config.Grace sends SIGKILL, and calls in between do
+// nothing. So call Stop each time the replica is still there. Stop does not wait, and returns nil if the replica is gone.
+// ctx is for Config.Permit.
 func (m *Machine) Stop(ctx context.Context, id string) error {
 	if err := m.end(ctx, id, false); err != nil {
 		return fmt.Errorf("machine: stop %q: %w", id, err)
@@ -25,8 +25,8 @@ func (m *Machine) Stop(ctx context.Context, id string) error {
 	return nil
 }
 
-// Kill ends a replica at once, with SIGKILL; a process that was suspended dies of it too. Kill does not wait, and
-// returns nil when the replica is gone. ctx is for Config.Permit.
+// Kill ends a replica at once, with SIGKILL, even if it is suspended. Kill does not wait, and returns nil if the replica is
+// gone. ctx is for Config.Permit.
 func (m *Machine) Kill(ctx context.Context, id string) error {
 	if err := m.end(ctx, id, true); err != nil {
 		return fmt.Errorf("machine: kill %q: %w", id, err)
@@ -67,7 +67,7 @@ func (m *Machine) end(ctx context.Context, id string, now bool) error {
 	return nil
 }
 
-// nextSignal returns what to send to r, nil for nothing, and whether it is the first signal that r gets.
+// nextSignal returns the signal to send to r, nil for none, and whether it is the first one for r.
 func (m *Machine) nextSignal(r Replica, kill bool) (signal os.Signal, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,11 +82,11 @@ func (m *Machine) nextSignal(r Replica, kill bool) (signal os.Signal, first bool
 	}
 }
 
-// signal sends a signal to the process of the record, whose pid is given, if permit allows it. It reports false when the
+// signal sends a signal to the process of the record, whose pid is given, if permit allows it. It returns false if the
 // process is gone.
 func (r *record) signal(pid int, s os.Signal, permit func() error) (bool, error) {
-	// The handle first, the lock second: a process that is alive when the lock is looked at had this pid all the
-	// time before, so the handle is its handle, whatever becomes of the pid afterwards.
+	// The handle first, the lock second: if a process is alive when the lock is checked, it had this pid the whole time
+	// before, so the handle belongs to it, even if the pid is reused later.
 	var process *os.Process
 	if pid != 0 {
 		var err error
@@ -104,7 +104,7 @@ func (r *record) signal(pid int, s os.Signal, permit func() error) (bool, error)
 	}
 	if err := checkHolder(pid, r); err != nil { // the record may say anything
 		if held, _ := r.held(); !held {
-			return false, nil // it has ended since
+			return false, nil // it has ended in the meantime
 		}
 		return false, fmt.Errorf("process %d does not hold %s: %w", pid, r.path(), err)
 	}
@@ -118,9 +118,9 @@ func (r *record) signal(pid int, s os.Signal, permit func() error) (bool, error)
 	return err == nil, err
 }
 
-// StopAll ends every replica on the machine, whoever started it, and returns when all are gone. It stops them as Stop
-// does. When ctx ends it kills what is left, and waits two seconds at most for the end of that; an error names what is
-// there even so. A replica that is started meanwhile is stopped too. It gives up when Config.Permit says no.
+// StopAll ends every replica on the machine, whatever process started it, and returns when all are gone. It stops them as
+// Stop does. When ctx ends, it kills the rest, and waits at most two seconds for them. An error names the replicas that are
+// still there. A replica that is started in the meantime is stopped too. StopAll gives up if Config.Permit returns an error.
 func (m *Machine) StopAll(ctx context.Context) error {
 	tick := time.NewTicker(stopPoll)
 	defer tick.Stop()
@@ -163,8 +163,8 @@ func (m *Machine) StopAll(ctx context.Context) error {
 	}
 }
 
-// childless reports whether the kernel has no exit status left for this Machine: a process gives up its lock a moment before
-// it can be waited for.
+// childless reports whether this Machine has reaped all its children: a process releases its lock a moment before it can be
+// waited for.
 func (m *Machine) childless() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

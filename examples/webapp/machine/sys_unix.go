@@ -12,11 +12,11 @@ import (
 // supported returns nil: this system has flock, signals and sessions.
 func supported() error { return nil }
 
-// lockExclusive takes the exclusive lock on f, for all that share this open file. It reports false when another open
-// file holds a lock.
+// lockExclusive takes the exclusive lock on f, for all that share this open file. It returns false if another open file
+// holds a lock.
 func lockExclusive(f *os.File) (bool, error) { return lock(f, syscall.LOCK_EX) }
 
-// lockShared takes the shared lock on f. It reports false when another open file holds the exclusive lock.
+// lockShared takes the shared lock on f. It returns false if another open file holds the exclusive lock.
 func lockShared(f *os.File) (bool, error) { return lock(f, syscall.LOCK_SH) }
 
 func lock(f *os.File, how int) (bool, error) {
@@ -33,16 +33,15 @@ func lock(f *os.File, how int) (bool, error) {
 	}
 }
 
-// newSession returns the attributes of a process that has a session, and so a process group, of its own. A process
-// group alone would not do: when its parent dies, the kernel hangs up on a group of the same session in which a process
-// is suspended.
+// newSession returns the attributes of a process with its own session, and so its own process group. A process group
+// alone is not enough: when its parent dies, the kernel sends SIGHUP to a group of the same session that has a
+// suspended process.
 func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// notifyExits has c told about exits of children.
+// notifyExits relays exits of children to c.
 func notifyExits(c chan<- os.Signal) { signal.Notify(c, syscall.SIGCHLD) }
 
-// exitStatus takes the exit status of a child from the kernel. It reports false while the child is alive, and does not
-// wait.
+// exitStatus reaps a child and returns its exit status. It returns false while the child is alive, and does not wait.
 func exitStatus(pid int) (string, bool) {
 	for {
 		var status syscall.WaitStatus

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Config sets up a [Dir]. Its zero value is usable.
+// Config sets up a [Dir]. The zero value is ready for use.
 type Config struct {
-	// ReadTimeout bounds how long one read may take: of the directory, or of one file. A read that takes longer goes on,
-	// since no system call can be interrupted, but no caller waits for it. Defaults to 1s.
+	// ReadTimeout bounds how long one read of the directory or of a file may take. A slower read continues, because no
+	// system call can be interrupted, but no caller waits for it. Defaults to 1s.
 	ReadTimeout time.Duration
 
-	// Report is called with each new problem of a file, an [*Error], once: not again before the problem has changed
-	// or gone. It is called by List, without locks. Defaults to nothing.
+	// Report is called once with each new problem of a file, an [*Error], and again only after the problem has changed
+	// or gone. List calls it, without locks. Optional.
 	Report func(error)
 
-	// Recovered is called with the file whose last problem has gone, as Report is; not when the file itself has gone.
-	// Defaults to nothing.
+	// Recovered is called with a file whose last problem has gone, in the same way as Report, but not if the file itself
+	// has gone. Optional.
 	Recovered func(file string)
 }
 

@@ -13,27 +13,27 @@ import (
 	"sync"
 )
 
-// Dir is a directory of manifests: its files *.json, without those whose name begins with a dot. Its methods may be
-// called by several goroutines at once.
+// Dir is a directory of manifests: its files *.json, except those whose name begins with a dot. All methods may be
+// called concurrently.
 type Dir struct {
 	path string
 	cfg  Config
 
 	mu       sync.Mutex                 // guards the following
 	asked    uint64                     // lists that have begun
-	merged   uint64                     // the last of them to have been merged; later than those that are ignored
-	effects  map[string]Manifest        // by file: what is in effect; no two share a name or a port
-	problems map[string]*Error          // by file: what is wrong now, and has been reported
+	merged   uint64                     // the last of them that was merged; earlier ones are ignored
+	effects  map[string]Manifest        // by file: the manifest in effect; no two share a name or a port
+	problems map[string]*Error          // by file: the current problem, which has been reported
 	late     map[string]<-chan struct{} // by path: closed when a read that took too long has ended
 }
 
-// reading is what one look at a file has given: a manifest or a problem.
+// reading is the result of one read of a file: a manifest or a problem.
 type reading struct {
 	manifest Manifest
 	problem  *Error
 }
 
-// Open returns the Dir over a directory, which has to be there.
+// Open returns the Dir over a directory, which must exist.
 func Open(path string, cfg Config) (*Dir, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -56,8 +56,8 @@ func Open(path string, cfg Config) (*Dir, error) {
 	return d, nil
 }
 
-// List reads the directory and returns the manifests that are in effect, by name. It fails when the directory cannot
-// be read; a problem of one file does not make it fail, and leaves in effect what the file said last.
+// List reads the directory and returns the manifests in effect, by name. It fails if the directory cannot be read. A
+// problem of one file does not make it fail: the last good content of the file stays in effect.
 func (d *Dir) List(ctx context.Context) ([]Manifest, error) {
 	d.mu.Lock()
 	d.asked++
@@ -78,7 +78,7 @@ func (d *Dir) List(ctx context.Context) ([]Manifest, error) {
 	return list, nil
 }
 
-// Problems returns what was wrong with the files at the last List, by file.
+// Problems returns the problems of the files at the last List, by file.
 func (d *Dir) Problems() []*Error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,8 +89,8 @@ func (d *Dir) Problems() []*Error {
 	return problems
 }
 
-// merge makes what was read the state of d, unless a list that began later has done so already. It returns what is in
-// effect now, the problems that are new, and the files whose problems have gone.
+// merge makes the result of a read the state of d, unless a list that began later has already done so. It returns the
+// manifests now in effect, the new problems, and the files whose problems have gone.
 func (d *Dir) merge(turn uint64, files map[string]reading) (list []Manifest, reports []*Error, recovered []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,7 +153,7 @@ func (d *Dir) first() bool {
 	return d.merged == 0
 }
 
-// cause returns why something could not be done with a file, without the path, which the caller names.
+// cause returns why an operation on a file failed, without the path, which the caller names.
 func cause(err error) error {
 	if e := new(fs.PathError); errors.As(err, &e) {
 		return e.Err

@@ -9,7 +9,7 @@ import (
 // Error is the problem of one file.
 type Error struct {
 	File  string // the name of the file, without its directory
-	Field string // the field that is wrong; "" when it is the file as a whole
+	Field string // the wrong field; "" for the file as a whole
 	Err   error
 }
 

@@ -18,16 +18,16 @@ const (
 	MaxMessage  = 1000 // bytes of a message
 )
 
-// Manifest is what somebody wants of an app.
+// Manifest is the desired state of an app.
 type Manifest struct {
 	Name     string `json:"name"`     // 1 to 40 of a-z, 0-9 and '-', no '-' at either end; required
 	Replicas int    `json:"replicas"` // 0 to 50; required
-	Port     int    `json:"port"`     // 1 to 65535, where the app is served; required
-	Message  string `json:"message"`  // at most 1000 bytes, what the replicas answer; "" when left out
+	Port     int    `json:"port"`     // 1 to 65535, on which the app is served; required
+	Message  string `json:"message"`  // at most 1000 bytes, the text that the replicas serve; defaults to ""
 }
 
-// Parse returns the manifest that data, the content of file, holds: one JSON object with these fields and no others,
-// each once, in UTF-8. An error is an [*Error] that names the file, the field and the limit.
+// Parse returns the manifest in data, the content of file: one JSON object with these fields and no others, each at
+// most once, in UTF-8. An error is an [*Error] that names the file, the field, and the limit.
 func Parse(file string, data []byte) (Manifest, error) {
 	m, field, err := parse(data)
 	if err != nil {
@@ -77,11 +77,11 @@ func parse(data []byte) (m Manifest, field string, err error) {
 	return m, field, err
 }
 
-// members returns the members of the only value in data, which has to be an object of fields that a manifest has. The
-// standard decoder alone would take fields twice, in any case, and null for any of them.
+// members returns the members of the only value in data, which must be an object with fields of a manifest. The
+// standard decoder alone would accept repeated fields, fields in any case, and null for any of them.
 func members(data []byte) (map[string]json.RawMessage, string, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber() // the error about a number that fits no float would repeat it
+	d.UseNumber() // otherwise the error about a number that fits no float would repeat the number
 	if token, err := d.Token(); err != nil {
 		return nil, "", whole(err)
 	} else if token != json.Delim('{') {
@@ -93,7 +93,7 @@ func members(data []byte) (map[string]json.RawMessage, string, error) {
 		if err != nil {
 			return nil, "", whole(err)
 		}
-		name := token.(string) // the decoder takes nothing else there
+		name := token.(string) // the decoder accepts nothing else there
 		switch name {
 		case "name", "replicas", "port", "message":
 		default:
@@ -117,7 +117,7 @@ func members(data []byte) (map[string]json.RawMessage, string, error) {
 	return fields, "", nil
 }
 
-// whole says in plain words that the data ends too early.
+// whole replaces the error for truncated data by a plain one.
 func whole(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the file ends in the middle")
@@ -125,7 +125,7 @@ func whole(err error) error {
 	return err
 }
 
-// shorten keeps text from a file fit for a line of a log.
+// shorten makes text from a file fit for a line of a log.
 func shorten(text string) string {
 	if len(text) > MaxName {
 		text = strings.ToValidUTF8(text[:MaxName], "") + "..."
@@ -133,8 +133,8 @@ func shorten(text string) string {
 	return text
 }
 
-// decode decodes one value, an integer or a string as into points to. The errors of the decoder repeat the value, which
-// can be long.
+// decode decodes one value, an integer or a string, depending on the type of as. The errors of the decoder repeat the
+// value, which can be long.
 func decode(value json.RawMessage, into any) error {
 	if err := json.Unmarshal(value, into); err == nil && string(value) != "null" {
 		return nil
@@ -154,7 +154,7 @@ func decode(value json.RawMessage, into any) error {
 	}
 }
 
-// validate returns the first field that is out of its limits, and how.
+// validate returns the first field that is out of its limits, and the error.
 func (m Manifest) validate() (field string, err error) {
 	switch {
 	case m.Name == "" || len(m.Name) > MaxName:

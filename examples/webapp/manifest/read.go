@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// errSlow says that a read has not ended within Config.ReadTimeout.
+// errSlow means that a read has not ended within Config.ReadTimeout.
 var errSlow = errors.New("it cannot be read in time")
 
-// inTime reads a path, and gives up when ctx ends or Config.ReadTimeout is over. While a read that was given up goes on,
-// no other of that path begins: a file system that hangs costs one goroutine for each file.
+// inTime reads a path, and gives up when ctx ends or Config.ReadTimeout is over. While an abandoned read continues, no
+// other read of that path begins: a hanging file system costs one goroutine for each file.
 func inTime[T any](ctx context.Context, d *Dir, path string, read func(path string) (T, error)) (T, error) {
 	var none, got T
 	if !d.mayRead(path) {
@@ -20,7 +20,7 @@ func inTime[T any](ctx context.Context, d *Dir, path string, read func(path stri
 	}
 	var err error
 	ended := make(chan struct{}) // closed by the reader, which writes got and err before
-	// Reads. It ends when the system call does; nobody can make it end sooner.
+	// Reads. It ends with the system call, which cannot be interrupted.
 	go func() {
 		defer close(ended)
 		got, err = read(path)
@@ -58,7 +58,7 @@ func (d *Dir) mayRead(path string) bool {
 	}
 }
 
-// readFile returns the content of a file, or of as much of it as shows that it is too large.
+// readFile returns the content of a file, or enough of it to show that it is too large.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path) // first: to open a named pipe would block
 	if err != nil {

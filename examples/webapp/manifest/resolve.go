@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// resolve returns what is in effect after files were read, and what is wrong with them, given what was in effect
-// before, where no two share a name or a port. It changes neither argument.
+// resolve returns the manifests in effect after files were read, and the problems of the files, given the manifests
+// that were in effect before, of which no two share a name or a port. It changes neither argument.
 //
-// Every good file proposes what it says, every bad one what was in effect for it. While two proposals share a name or a
-// port, one of them yields: the one that did not have it before, or, when neither had, that of the later file. Who
-// yields falls back to what was in effect for its file, if anything was. That is something which the file had before,
-// so it never yields again: each file yields at most once, and the end is free of conflicts. Files that swap names or
-// ports propose what does not clash, so all of it takes effect at once.
+// Every good file proposes its content, and every bad file proposes the manifest that was in effect for it. While two
+// proposals share a name or a port, one of them yields: the one that did not have it before or, if neither had it, the
+// one of the later file. A file that yields falls back to the manifest that was in effect for it, if any. It had that
+// manifest before, so it never yields again. So each file yields at most once, and the result is free of conflicts.
+// Files that swap names or ports make proposals that do not clash, so all of them take effect at once.
 func resolve(before map[string]Manifest, files map[string]reading) (after map[string]Manifest, problems map[string]*Error) {
 	after = make(map[string]Manifest)
 	problems = make(map[string]*Error)
@@ -41,7 +41,7 @@ func resolve(before map[string]Manifest, files map[string]reading) (after map[st
 	}
 }
 
-// clash returns the problem of a file that has to yield, nil when no two proposals share anything.
+// clash returns the problem of a file that must yield, or nil if no two proposals share anything.
 func clash(before, proposals map[string]Manifest) *Error {
 	names := make(map[string]string) // file by name
 	ports := make(map[int]string)    // file by port

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// await waits until cond holds, and looks again whenever something in a cache has changed.
+// await waits until cond holds. It checks cond after every change of a cache.
 func (o *Orchestrator) await(ctx context.Context, what string, cond func() bool) error {
 	changed := make(chan struct{}, 1)
 	notify := func() {
@@ -41,7 +41,7 @@ func (o *Orchestrator) await(ctx context.Context, what string, cond func() bool)
 	return nil
 }
 
-// watching returns a function that has its argument called after each change of a cache.
+// watching returns a function that registers its argument to be called after each change of a cache.
 func watching[K comparable, T any](inf *informer.Informer[K, T]) func(notify func()) (*informer.Registration, error) {
 	return func(notify func()) (*informer.Registration, error) {
 		return inf.AddHandler(informer.Handler[K, T]{

@@ -17,10 +17,10 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// errNoReader says that the reader of the output is gone.
+// errNoReader means that the reader of the output is gone.
 var errNoReader = errors.New("webapp: the reader of the output is gone")
 
-// output is where the program prints. It calls gone when the reader is gone, as after | head.
+// output is the output of the program. It calls gone when the reader is gone, as after | head.
 type output struct {
 	io.Writer
 	gone func(error)
@@ -34,7 +34,7 @@ func (o output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// printer returns a sink that prints each event as a line. It may be called by several goroutines at once.
+// printer returns a sink that prints each event as a line. It may be called concurrently.
 func printer(out io.Writer) func(events.Event) {
 	var mu sync.Mutex // one line at a time
 	return func(e events.Event) {
@@ -46,11 +46,11 @@ func printer(out io.Writer) func(events.Event) {
 		line := fmt.Sprintf("%s %s %-10s %-10s %-10s %s", when, mark, e.About.Kind, e.About.Key, e.Reason, e.Message)
 		mu.Lock()
 		defer mu.Unlock()
-		_, _ = io.WriteString(out, printable(line)+"\n") // the program goes on, or output.gone stops it
+		_, _ = io.WriteString(out, printable(line)+"\n") // the program continues, or output.gone stops it
 	}
 }
 
-// printable returns s with characters that a terminal would act on written out, as in \x1b. The name of a file may have any.
+// printable returns s with control characters of a terminal escaped, as in \x1b. The name of a file may contain any.
 func printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -63,8 +63,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// complainer returns a function that logs errors: the same one once a minute, since polls fail again and again. It may be
-// called by several goroutines at once.
+// complainer returns a function that logs errors, each at most once a minute, because polls fail repeatedly. It may be
+// called concurrently.
 func complainer(log *slog.Logger, message string) func(error) {
 	var mu sync.Mutex
 	var last string
@@ -85,7 +85,7 @@ func complainer(log *slog.Logger, message string) func(error) {
 	}
 }
 
-// problemOf says what an error of the manifests is about.
+// problemOf returns the subject of an error of the manifests.
 func problemOf(err error) store.Ref {
 	ref := store.Ref{Kind: "File"}
 	if e := new(manifest.Error); errors.As(err, &e) {
@@ -94,7 +94,7 @@ func problemOf(err error) store.Ref {
 	return ref
 }
 
-// counted returns a number of things, in words that fit: 1 replica, 2 replicas.
+// counted returns a number and its noun, in the singular or plural: 1 replica, 2 replicas.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

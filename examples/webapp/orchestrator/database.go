@@ -19,13 +19,13 @@ const (
 	openTimeout = 10 * time.Second
 )
 
-// Opener opens the database at an address, as the user has given it to -store, and returns what closes it. The name, of
-// lower-case letters and underscores, is for its tables, or whatever it has instead: one database may hold what belongs to
-// several names, and none sees that of the others. Unless create is true, an Opener creates nothing, and returns an error that
-// names what is missing. The context is for the call alone. Unless closeDB is nil, it is called at the end, also after an error.
+// Opener opens the database at an address, as the user has passed it to -store, and returns a function that closes it. The name,
+// of lower-case letters and underscores, is for its tables or their equivalent: one database may hold the data of several names,
+// which do not see each other. Unless create is true, an Opener creates nothing, and returns an error that names what is
+// missing. The context is only for this call. Unless closeDB is nil, it is called at the end, even after an error.
 type Opener func(ctx context.Context, address, name string, create bool) (db backend.Backend, closeDB func(), err error)
 
-// openDatabase opens the database at an address. That in memory is nil.
+// openDatabase opens the database at an address. For memory, it returns nil.
 func openDatabase(
 	ctx context.Context, openers map[string]Opener, address, name string, create bool,
 ) (backend.Backend, func(), error) {
@@ -43,7 +43,7 @@ func openDatabase(
 	return nil, nil, fmt.Errorf("webapp: open -store %q: it begins with none of %s", address, strings.Join(schemes(openers), ", "))
 }
 
-// schemes returns what an address may begin with.
+// schemes returns the valid prefixes of an address.
 func schemes(openers map[string]Opener) []string {
 	known := []string{inMemory}
 	for _, scheme := range slices.Sorted(maps.Keys(openers)) {
@@ -52,7 +52,7 @@ func schemes(openers map[string]Opener) []string {
 	return known
 }
 
-// openShared opens what the copies of the program have in common: the objects, unless they are in memory, and the lease.
+// openShared opens the shared state of the copies of the program: the objects, unless they are in memory, and the lease.
 func openShared(cfg Config) (backend.Backend, leaderelect.LeaseStore, error) {
 	if cfg.Database != nil {
 		leases, err := leasesIn(cfg.Database)
@@ -66,8 +66,8 @@ func openShared(cfg Config) (backend.Backend, leaderelect.LeaseStore, error) {
 	return db, leases, err
 }
 
-// leasesIn returns the leases that stand beside the objects. A takeover fences the database: from then on it refuses what
-// the leader before still writes.
+// leasesIn returns the leases in the same database as the objects. A takeover fences the database: from then on it refuses
+// writes of the former leader.
 func leasesIn(db backend.Backend) (leaderelect.LeaseStore, error) {
 	records, err := store.Open(db, "Lease", store.Config[storelease.Record]{})
 	if err != nil {

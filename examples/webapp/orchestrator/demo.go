@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// demoTimeout is the longest time that the whole script may take.
+// demoTimeout is the maximum duration of the script.
 const demoTimeout = 20 * time.Second
 
 // demo is a script of real actions against an orchestrator.
@@ -29,7 +29,7 @@ type demo struct {
 	*Orchestrator
 	out   io.Writer
 	start time.Time
-	app   manifest.Manifest // as its file says
+	app   manifest.Manifest // as in its file
 	file  string
 	pids  map[int]bool // of the replicas that were last seen ready
 
@@ -85,14 +85,14 @@ func runDemo(ctx context.Context, cfg Config) (err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	var g wait.Group
-	// The script may not outlive an orchestrator that fails.
+	// The script must not outlive an orchestrator that fails.
 	g.Start(running, func(ctx context.Context) error {
 		defer cancel()
 		return o.Run(ctx)
 	})
 	err = d.play(ctx)
 	if told.Err() != nil {
-		err = fmt.Errorf("webapp: demo: %w", context.Cause(told)) // and not how far it has come
+		err = fmt.Errorf("webapp: demo: %w", context.Cause(told)) // not the progress of the script
 	}
 	stop()
 	if err := errors.Join(err, g.Wait()); err != nil {
@@ -107,11 +107,11 @@ func runDemo(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// abandon kills the replicas and removes dir, while the rest of the program goes on until the process ends. Its stop may
-// still write to dir, so dir has to stay away for a moment.
+// abandon kills the replicas and removes dir, while the rest of the program runs until the process ends. The rest may still write
+// to dir during its stop, so dir must be gone for a moment.
 func abandon(ctx context.Context, dir string) {
 	gone, cancel := context.WithCancel(ctx)
-	cancel() // so that StopAll kills
+	cancel() // so that StopAll kills at once
 	if m, err := machine.Open(replicasOf(stateOf(dir)), machine.Config{}); err == nil {
 		_ = m.StopAll(gone)
 	}
@@ -214,7 +214,7 @@ func (d *demo) roll(ctx context.Context) error {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	var g wait.Group
-	// Asks again and again, until the new revision is there.
+	// Sends requests until the new revision is there.
 	g.Start(asking, func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			asked.Add(1)
@@ -255,7 +255,7 @@ func (d *demo) remove(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the app runs as its manifest says, and notes its processes.
+// settle waits until the app runs as its manifest says, and records its processes.
 func (d *demo) settle(ctx context.Context) error {
 	return d.settleWithout(ctx, 0)
 }

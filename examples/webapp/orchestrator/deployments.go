@@ -39,17 +39,17 @@ type deployments struct {
 	busy        func(addr string) bool // whether a replica has connections, or may still get one
 	events      *events.Recorder
 
-	// expected holds the replicas that were started or stopped and that the cache does not show so yet. A count of
-	// the cache before that would start them twice, or stop too many: the controller holds the deployment until then, or
-	// until patience is over, since a replica that dies at once may never show.
+	// expected holds the replicas that were started or stopped, until the cache shows that. A count in an older cache
+	// would start replicas twice, or stop too many. So the controller holds the deployment until the cache has caught up,
+	// or until patience is over, because a replica that dies at once may never appear.
 	expected *expectations.Tracked[string, string]
 
-	// ended holds the replicas that are on their way out and not gone, by ID, with the time since when. All others die of
-	// something else.
+	// ended holds the replicas that are being ended and are not gone, by ID, with the time since when. All other replicas
+	// end by accident.
 	ended sync.Map
 }
 
-// Reconcile takes the next step of one deployment and writes back its status.
+// Reconcile takes the next step of one deployment and writes its status.
 func (c *deployments) Reconcile(ctx context.Context, app string) (controller.Result, error) {
 	var replicas []machine.Replica
 	for _, r := range c.byApp.All(app) {
@@ -77,7 +77,7 @@ func (c *deployments) Reconcile(ctx context.Context, app string) (controller.Res
 }
 
 // remove stops the replicas of a deployment that does not exist, unless it is about to: after a restart the store is
-// empty, and what runs is adopted by the deployments to come.
+// empty, and the coming deployments adopt the running replicas.
 func (c *deployments) remove(ctx context.Context, app string, replicas []machine.Replica) (controller.Result, error) {
 	if _, wanted := c.manifests.Get(app); wanted {
 		return controller.Result{}, nil
@@ -113,7 +113,7 @@ func (c *deployments) start(ctx context.Context, d store.Object[Deployment], n i
 		err := c.machine.Start(ctx, machine.Spec{ID: id, App: d.Key, Revision: spec.Revision(), Message: spec.Message})
 		if err != nil {
 			for _, id := range ids[i:] {
-				c.expected.CreationObserved(d.Key, id) // it will not be
+				c.expected.CreationObserved(d.Key, id) // there will be no event
 			}
 			c.events.Warning(d.Ref(), "StartFailed", err.Error())
 			return err
@@ -135,7 +135,7 @@ func (c *deployments) stop(
 			if !again {
 				c.ended.Delete(id)
 			}
-			c.expected.DeletionObserved(app, id) // it will not be
+			c.expected.DeletionObserved(app, id) // there will be no event
 			errs = append(errs, err)
 			continue
 		}
@@ -144,15 +144,15 @@ func (c *deployments) stop(
 	return errors.Join(errs...)
 }
 
-// drain begins the orderly end of a replica: its service takes it out of the load balancer, and escalate stops it when its
-// last connection has ended.
+// drain begins the graceful end of a replica: its service removes it from the load balancer, and escalate stops it when
+// its last connection has ended.
 func (c *deployments) drain(_ context.Context, id string) error {
 	c.machine.Drain(id)
 	return nil
 }
 
-// escalate stops the replicas that have drained, and reminds those that were told to stop; after their grace they are
-// killed.
+// escalate stops the replicas that have drained, and calls Stop again for those that were told to stop. After their grace
+// they are killed.
 func (c *deployments) escalate(ctx context.Context, replicas []machine.Replica) (controller.Result, error) {
 	var result controller.Result
 	var errs []error
@@ -168,13 +168,13 @@ func (c *deployments) escalate(ctx context.Context, replicas []machine.Replica) 
 	return result, errors.Join(errs...)
 }
 
-// mustWait reports whether a replica that drains still has connections, and has not had time enough for them.
+// mustWait reports whether a replica that drains still has connections, and still has time to drain.
 func (c *deployments) mustWait(r machine.Replica) bool {
 	since, ok := c.ended.Load(r.ID)
 	return ok && time.Since(since.(time.Time)) < drainLimit && c.busy(r.Addr())
 }
 
-// writeStatus writes back what there is, before the steps just taken.
+// writeStatus writes the state from before the steps just taken.
 func (c *deployments) writeStatus(ctx context.Context, d store.Object[Deployment], p plan, replicas []machine.Replica) error {
 	spec, status := d.Value.Spec, d.Value.Status
 	status.Ready = 0
@@ -192,7 +192,7 @@ func (c *deployments) writeStatus(ctx context.Context, d store.Object[Deployment
 	return err
 }
 
-// watch notes what was expected and wakes the deployment that a replica belongs to.
+// watch records expected events and wakes the deployment of a replica.
 func (c *deployments) watch(add func(app string)) informer.Handler[string, machine.Replica] {
 	return informer.Handler[string, machine.Replica]{
 		OnAdd: func(r machine.Replica, inInitialList bool) {

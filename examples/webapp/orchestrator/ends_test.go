@@ -149,7 +149,7 @@ func TestStatusMakesNoDirectory(t *testing.T) {
 	r := newRig(t)
 	var out strings.Builder
 	require.Equal(t, 1, run([]string{"-state", r.state, "-status"}, io.Discard, &out))
-	require.Contains(t, out.String(), "webapp: nobody leads: no copy of the program runs with the state directory "+r.state)
+	require.Contains(t, out.String(), "webapp: no copy leads: no copy of the program runs with the state directory "+r.state)
 	require.NoDirExists(t, r.state)
 }
 
@@ -199,7 +199,7 @@ func TestTheTablesOfADeadLeaderAreNotShown(t *testing.T) {
 	p.end()
 	var out strings.Builder
 	require.Equal(t, 1, run([]string{"-state", r.state, "-status"}, &out, &out))
-	require.Contains(t, out.String(), "webapp: nobody leads: ")
+	require.Contains(t, out.String(), "webapp: no copy leads: ")
 	require.Contains(t, out.String(), "who led last, does not answer")
 }
 

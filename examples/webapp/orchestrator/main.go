@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/replica"
 )
 
-// usage is the beginning of what -h prints.
+// usage is the beginning of the output of -h.
 const usage = `webapp keeps what runs on this machine equal to a directory of manifests: it starts web servers as processes,
 replaces those that die or hang, rolls out changes, and balances the load over them.
 
@@ -30,8 +30,8 @@ Usage: webapp [flags]
 
 `
 
-// Main is the program webapp: its arguments, its output, its exit status. Beside memory: it knows the databases whose
-// addresses begin with the keys of openers.
+// Main is the program webapp: its arguments, its output, its exit status. In addition to memory:, it supports the databases
+// whose address prefixes are the keys of openers.
 func Main(args []string, stdout, stderr io.Writer, openers map[string]Opener) int {
 	if len(args) > 0 && args[0] == "replica" {
 		return replica.Main(args[1:])
@@ -71,7 +71,7 @@ func Main(args []string, stdout, stderr io.Writer, openers map[string]Opener) in
 	stdout = output{stdout, stop}
 	work, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
-	if !*demo { // which has something to clean up, and does so itself
+	if !*demo { // the demo stops by itself, because it has to clean up
 		defer onSecondSignal(func() { os.Exit(exitInterrupted) })()
 	}
 	cfg := Config{Manifests: *manifests, State: *state, Lease: *lease, Out: stdout, Logger: logger}
@@ -86,8 +86,7 @@ func Main(args []string, stdout, stderr io.Writer, openers map[string]Opener) in
 	return 0
 }
 
-// do does what the flags ask for. In a database, a demo keeps out of the way of the other copies of the program, and a status
-// creates nothing.
+// do runs the program as the flags ask. In a database, a demo uses its own tables, and a status creates nothing.
 func do(ctx context.Context, demo, status bool, openers map[string]Opener, address string, cfg Config) error {
 	name, task := "webapp", orchestrate
 	switch {
@@ -136,12 +135,12 @@ func orchestrate(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cfg.Out, "webapp: manifests in %s, state in %s; Ctrl-C stops in order, twice at once\n", cfg.Manifests, cfg.State)
+	fmt.Fprintf(cfg.Out, "webapp: manifests in %s, state in %s; Ctrl-C stops gracefully, twice at once\n", cfg.Manifests, cfg.State)
 	ask := make(chan os.Signal, 1) // receives, from package signal, until Stop; never closed
 	notifyStatus(ask)
 	defer signal.Stop(ask)
 	ended := make(chan error, 1)
-	// Runs the orchestrator beside the loop that waits for it.
+	// Runs the orchestrator concurrently with the loop that waits for it.
 	go func() { ended <- o.Run(ctx) }()
 	for {
 		select {
@@ -158,16 +157,16 @@ func orchestrate(ctx context.Context, cfg Config) (err error) {
 	}
 }
 
-// exitInterrupted is the status of a process that a second signal ends before everything has stopped: 128 and SIGINT.
+// exitInterrupted is the status of a process that a second signal ends before it has stopped: 128 and SIGINT.
 const exitInterrupted = 130
 
-// onSecondSignal calls f when the second signal comes; the first one begins the orderly stop. The returned function ends that.
+// onSecondSignal calls f when the second signal comes; the first one begins the graceful stop. The returned function unregisters f.
 func onSecondSignal(f func()) (release func()) {
 	signals := make(chan os.Signal, 2) // receives, from package signal, until Stop; never closed
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	var listening sync.WaitGroup
 	ended := make(chan struct{})
-	// Listens for signals beside the program. It ends when release is called.
+	// Listens for signals concurrently with the program. It ends when release is called.
 	listening.Go(func() {
 		defer signal.Stop(signals)
 		for range 2 {

@@ -19,7 +19,7 @@ type manifests struct {
 	events *events.Recorder
 }
 
-// Reconcile creates, updates or deletes the WebApp of that name.
+// Reconcile creates, updates, or deletes the WebApp with that name.
 func (c *manifests) Reconcile(ctx context.Context, name string) (controller.Result, error) {
 	app, err := c.apps.Get(ctx, name)
 	exists := err == nil
@@ -55,7 +55,7 @@ func (c *manifests) Reconcile(ctx context.Context, name string) (controller.Resu
 	return controller.Result{}, nil
 }
 
-// changes says in words what differs between two specs.
+// changes describes the difference between two specs.
 func changes(old, spec WebAppSpec) string {
 	var s string
 	if old.Replicas != spec.Replicas {

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// mirror is one kind of objects: the store to write to, and the informer whose cache is read.
+// mirror is one kind of objects: the store for writes, and the informer for reads.
 type mirror[T any] struct {
 	store.Store[T]
 	cache *store.Informer[T]
@@ -28,8 +28,8 @@ func newMirror[T any](db backend.Backend, kind string, log *slog.Logger) (mirror
 	return mirror[T]{s, cache}, nil
 }
 
-// report writes back the status of o, unless it is what the cache shows already. It returns what the status was in the
-// store, which the cache may lag behind: equal to status if somebody has written that before, or o was deleted meanwhile.
+// report writes the status of o, unless the cache already shows it. It returns the previous status in the store, which
+// the cache may lag behind. That equals status if it was written before, or if o was deleted in the meantime.
 func report[Spec, Status comparable](
 	ctx context.Context, m mirror[Resource[Spec, Status]], o store.Object[Resource[Spec, Status]], status Status,
 ) (was Status, err error) {

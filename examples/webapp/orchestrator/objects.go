@@ -12,14 +12,14 @@ const (
 	kindService    = "Service"
 )
 
-// Resource is what is wanted of something, and what there is of it.
+// Resource is a desired state and the actual state.
 type Resource[Spec, Status comparable] struct {
 	Spec   Spec
-	Status Status `store:"status"` // controllers write it, and nobody else
+	Status Status `store:"status"` // written only by controllers
 }
 
 type (
-	// WebApp is what somebody wants to run, as a manifest says it. It owns a Deployment and a Service of its own name.
+	// WebApp is the desired state in a manifest. It owns a Deployment and a Service with the same name.
 	WebApp = Resource[WebAppSpec, WebAppStatus]
 
 	// Deployment keeps replicas of one program alive.
@@ -29,14 +29,14 @@ type (
 	Service = Resource[ServiceSpec, ServiceStatus]
 )
 
-// WebAppSpec is what is wanted.
+// WebAppSpec is the desired state.
 type WebAppSpec struct {
 	Replicas int
 	Port     int
 	Message  string
 }
 
-// WebAppStatus is what there is.
+// WebAppStatus is the actual state.
 type WebAppStatus struct {
 	Phase   Phase
 	Ready   int    // replicas that answer their health check
@@ -44,49 +44,49 @@ type WebAppStatus struct {
 	Problem string // why the phase is Degraded
 }
 
-// Phase is how a WebApp is doing, in a word.
+// Phase summarizes the state of a WebApp in a word.
 type Phase string
 
 const (
-	Pending   Phase = "Pending"   // nothing of it is ready yet
-	Deploying Phase = "Deploying" // on the way to what is wanted
-	Running   Phase = "Running"   // all is as it is wanted
-	Degraded  Phase = "Degraded"  // it was Running, or could not get there, and something is missing now
+	Pending   Phase = "Pending"   // no part of it is ready yet
+	Deploying Phase = "Deploying" // on the way to the desired state
+	Running   Phase = "Running"   // in the desired state
+	Degraded  Phase = "Degraded"  // it was Running, or could not get there, and a part is missing now
 )
 
-// DeploymentSpec is what is wanted. Replicas whose message differs are of another revision and are replaced.
+// DeploymentSpec is the desired state. Replicas with another message are of another revision and are replaced.
 type DeploymentSpec struct {
 	Replicas int
 	Message  string
 }
 
-// Revision names what a replica must be to be one of this spec. The number of replicas is no part of it.
+// Revision identifies the spec of a replica. It does not depend on the number of replicas.
 func (s DeploymentSpec) Revision() string {
 	h := fnv.New32a()
 	h.Write([]byte(s.Message))
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// DeploymentStatus is what there is.
+// DeploymentStatus is the actual state.
 type DeploymentStatus struct {
 	Ready   int            // replicas that answer their health check, of any revision
 	Rolled  DeploymentSpec // the spec that was last reached in full
 	Reached bool           // whether any spec was
 }
 
-// ServiceSpec is what is wanted.
+// ServiceSpec is the desired state.
 type ServiceSpec struct {
 	Port int
 }
 
-// ServiceStatus is what there is.
+// ServiceStatus is the actual state.
 type ServiceStatus struct {
 	Address  string // where the load balancer listens, "" while it does not
 	Backends int
 	Problem  string // why it does not listen at Spec.Port
 }
 
-// statusOf derives the status of an app from those of its children. A child that is not there yet has a zero status.
+// statusOf derives the status of an app from those of its children. A child that does not exist yet has a zero status.
 func statusOf(app WebAppSpec, d Deployment, s Service) WebAppStatus {
 	status := WebAppStatus{Ready: d.Status.Ready, Address: s.Status.Address, Problem: s.Status.Problem}
 	want := DeploymentSpec{Replicas: app.Replicas, Message: app.Message}
@@ -101,7 +101,7 @@ func statusOf(app WebAppSpec, d Deployment, s Service) WebAppStatus {
 		status.Phase = Degraded
 		status.Problem = fmt.Sprintf("%d of %d replicas are ready", d.Status.Ready, app.Replicas)
 	case s.Status.Backends < app.Replicas:
-		status.Phase = Deploying // the load balancer has still to hear of some
+		status.Phase = Deploying // the load balancer does not know all of them yet
 	default:
 		status.Phase = Running
 	}

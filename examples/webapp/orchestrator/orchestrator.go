@@ -1,6 +1,6 @@
 // Package orchestrator is the program webapp.
 //
-// The way of a change, from the file to the process; each arrow is informer, queue, reconcile, write:
+// The path of a change, from the file to the process. Each arrow is an informer, a queue, a reconcile, and a write:
 //
 //	*.json ──► manifests ──► WebApp ──► webapps ──► Deployment ──► deployments ──► processes
 //	                            ▲          │                                          │
@@ -8,8 +8,8 @@
 //	                            │                                                     │
 //	                            └───────── status ◄───────────────────────────────────┘
 //
-// Several copies of the program may run on one machine: a lease elects the one that works. When that one is killed
-// another adopts the replicas.
+// Several copies of the program may run on one machine: a lease elects the one that works. When that copy is killed, another
+// adopts the replicas.
 package orchestrator
 
 import (
@@ -44,28 +44,28 @@ import (
 // Config is the configuration of an [Orchestrator].
 type Config struct {
 	Manifests string        // the directory of the manifests, which must exist
-	State     string        // the directory of the records of the replicas; made when it is missing
-	Lease     time.Duration // how long the others wait when the leader is gone; defaults to 3 s
-	Out       io.Writer     // gets a line for each thing that happens
-	Logger    *slog.Logger  // gets what a developer may want to know
+	State     string        // the directory of the records of the replicas; created if it is missing
+	Lease     time.Duration // how long the others wait after the leader is gone; defaults to 3 s
+	Out       io.Writer     // receives a line for each event
+	Logger    *slog.Logger  // receives logs for developers
 
 	// Database keeps the objects and the lease, so that the copies of the program share them. By default the objects are in
 	// memory, and the lease is a file in State.
 	Database backend.Backend
 
-	Observe func(events.Event) // gets each event, beside Out; optional
+	Observe func(events.Event) // receives each event, in addition to Out; optional
 }
 
-// Orchestrator keeps what runs on this machine equal to what the manifests say. All of it is wired here: sources and
-// their caches, the controllers, and the manager that starts and stops them in order.
+// Orchestrator keeps the processes on this machine equal to the manifests. It wires everything: sources and their caches, the
+// controllers, and the manager that starts and stops them in order.
 type Orchestrator struct {
 	cfg      Config
 	election leaderelect.LeaseStore
-	status   net.Listener // of the status page, whose address stands in the lease
+	status   net.Listener // of the status page, whose address is in the lease
 	page     string       // the path of the status page, which no other copy has
 	events   *events.Recorder
 	machine  *machine.Machine
-	host     host // the machine, as controllers see it
+	host     host // the machine, as seen by controllers
 	parts    []manager.Part
 	manager  *manager.Manager
 	traffic  *services
@@ -81,17 +81,17 @@ type Orchestrator struct {
 	byApp       *cache.Index[string, string, machine.Replica]
 }
 
-// reasonRejected is the reason of the event that a manifest is not valid.
+// reasonRejected is the reason of the event for an invalid manifest.
 const reasonRejected = "Rejected"
 
-// The pace of things. All of it is fast, because the replicas are.
+// The intervals and limits. All are short, because the replicas are fast.
 const (
 	pollInterval  = 250 * time.Millisecond
 	probeInterval = 300 * time.Millisecond
 	probeTimeout  = 500 * time.Millisecond
 	grace         = 3 * time.Second // that a replica gets to end
 	drainCheck    = 20 * time.Millisecond
-	drainLimit    = 2 * time.Second // for the connections of a replica that is not needed any more
+	drainLimit    = 2 * time.Second // for the connections of a replica that is no longer needed
 	patience      = 3 * time.Second // with a replica that does not appear
 	stopTimeout   = 10 * time.Second
 )
@@ -168,7 +168,7 @@ func (o *Orchestrator) openSources(dir *manifest.Dir, db backend.Backend) error 
 	return errors.Join(errApps, errDeployments, errServices)
 }
 
-// polled makes a source that is polled, and its cache. That it cannot be read is logged once a minute.
+// polled makes a polled source and its cache. Failed reads are logged once a minute.
 func polled[T any](
 	o *Orchestrator, name string, list func(context.Context) ([]T, error), key cache.KeyFunc[string, T],
 ) (*poll.Source[string, T], *informer.Informer[string, T], error) {
@@ -181,8 +181,8 @@ func polled[T any](
 	return poller, inf, err
 }
 
-// wire makes the controllers and the manager. Each controller is fed by caches and writes to the store or to the world;
-// none knows of another.
+// wire makes the controllers and the manager. Each controller reads caches and writes to the store or to the machine. None
+// knows of another.
 func (o *Orchestrator) wire() error {
 	var err error
 	if o.manager, err = manager.New(manager.Config{
@@ -303,12 +303,12 @@ func (o *Orchestrator) controller(
 	}, inputs...)
 }
 
-// replicasOf returns the directory of the records of the replicas in that of the state.
+// replicasOf returns the directory of the records of the replicas, in the state directory.
 func replicasOf(state string) string { return filepath.Join(state, "replicas") }
 
 // Run runs until ctx ends, and then stops in order: no more events, the queues drained, the replicas stopped, the lease
-// released. A copy that does not lead waits for its turn, and leaves the replicas to the leader. If replicas go on that
-// nobody looks after, Run says so.
+// released. A copy that does not lead waits for its turn, and leaves the replicas to the leader. If replicas are left without a
+// leader, the error of Run says so.
 func (o *Orchestrator) Run(ctx context.Context) error {
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx)) // what is needed until the manager has stopped
 	defer stop()
@@ -320,8 +320,8 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 	return errors.Join(err, g.Wait(), o.leftBehind(context.WithoutCancel(ctx)))
 }
 
-// mayAct returns nil if the leader may start and stop processes now: if ctx is that of its work, and the lease holds
-// according to the clock. A timer is not enough: this process may have been suspended for longer than the lease.
+// mayAct returns nil if the leader may start and stop processes now: if ctx is the context of its work, and the lease holds
+// according to the clock. A timer is not enough, because this process may have been suspended for longer than the lease.
 func mayAct(ctx context.Context) error {
 	leadership, ok := leaderelect.FromContext(ctx)
 	if !ok {
@@ -336,7 +336,7 @@ func (o *Orchestrator) stopReplicas(ctx context.Context) error {
 	return nil
 }
 
-// leftBehind returns an error if replicas go on, and nobody leads who would look after them.
+// leftBehind returns an error if replicas are left without a leader.
 func (o *Orchestrator) leftBehind(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -7,15 +7,15 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/machine"
 )
 
-// plan is the next step of a deployment towards its spec.
+// plan is the next step of a deployment toward its spec.
 type plan struct {
 	start int      // replicas of the spec's revision to start
-	stop  []string // replicas to stop in an orderly way, by ID
-	kill  []string // replicas that hang, which would not listen to anything milder
+	stop  []string // replicas to stop gracefully, by ID
+	kill  []string // replicas that hang, and would not react to a milder signal
 }
 
-// planFor compares what is wanted with what there is. It takes no step that would leave fewer than N-1 replicas ready,
-// nor none if one is, and has no more than one replica above N while an older revision is replaced.
+// planFor compares the desired state with the actual one. No step leaves fewer than N-1 replicas ready, or none if one
+// is ready. While an older revision is replaced, there is at most one replica above N.
 func planFor(spec DeploymentSpec, replicas []machine.Replica) plan {
 	var p plan
 	var current, old []machine.Replica
@@ -23,7 +23,7 @@ func planFor(spec DeploymentSpec, replicas []machine.Replica) plan {
 	for _, r := range replicas {
 		switch {
 		case r.State == machine.Draining || r.State == machine.Stopping:
-			// It is on its way out and counts as gone.
+			// It is ending and counts as gone.
 		case r.State == machine.Unhealthy:
 			p.kill = append(p.kill, r.ID)
 		case r.Revision == spec.Revision():
@@ -52,7 +52,7 @@ func planFor(spec DeploymentSpec, replicas []machine.Replica) plan {
 	}
 	p.start = max(0, min(spec.Replicas-len(current), spec.Replicas+surge-len(current)-len(old)))
 
-	floor := 0 // the number of ready replicas below which an old one stays until a new one has taken its place
+	floor := 0 // the number of ready replicas below which an old one stays until a new one has replaced it
 	if spec.Replicas > 0 {
 		floor = max(1, spec.Replicas-1)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// probes asks each replica for its health, again and again.
+// probes checks the health of each replica at intervals.
 type probes struct {
 	replicas *informer.Informer[string, machine.Replica]
 	machine  host
@@ -29,7 +29,7 @@ func (c *probes) Reconcile(ctx context.Context, id string) (controller.Result, e
 	cancel()
 	c.machine.ReportHealth(id, err)
 	if err != nil && !errors.Is(err, machine.ErrUnhealthy) {
-		return controller.Result{}, err // it could not be asked
+		return controller.Result{}, err // the probe could not be made
 	}
 	return controller.Result{RequeueAfter: c.interval}, nil
 }

@@ -154,7 +154,7 @@ func TestTheStatusIsPrintedOnSIGUSR1AndByDashStatus(t *testing.T) {
 	r := newRig(t, hello)
 	var out bytes.Buffer
 	require.Equal(t, 1, run([]string{"-manifests", r.manifests, "-state", r.state, "-status"}, io.Discard, &out))
-	require.Contains(t, out.String(), "nobody leads")
+	require.Contains(t, out.String(), "no copy leads")
 
 	p := r.program()
 	p.line("Running", "1 replica ready")

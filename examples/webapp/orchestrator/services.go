@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// portRetry is how often a port that another program has is tried again.
+// portRetry is how often a port that another program uses is tried again.
 const portRetry = 2 * time.Second
 
 // services runs a load balancer over the ready replicas of each Service.
@@ -26,8 +26,8 @@ type services struct {
 	events   *events.Recorder
 	log      *slog.Logger
 
-	// mu is held from the look at the replicas until the load balancer has been told, so that busy never comes between,
-	// and guards the following.
+	// mu is held from reading the replicas until the load balancer has its update, so that busy never runs in between. It
+	// guards the following.
 	mu        sync.Mutex
 	balancers balancers // of the current Run; nil before the first
 }
@@ -50,7 +50,7 @@ func (s balancerSet) Address(name string) string {
 	return ""
 }
 
-// Run runs the controller, and closes the load balancers when it has ended: whoever leads next needs their ports.
+// Run runs the controller, and closes the load balancers when it has ended, because the next leader needs their ports.
 func (c *services) Run(ctx context.Context) error {
 	set, err := balancer.NewSet(balancer.Config{Logger: c.log})
 	if err != nil {
@@ -62,12 +62,12 @@ func (c *services) Run(ctx context.Context) error {
 	err = c.Controller.Run(ctx)
 	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	// An error is a connection that was cut off because its client did not hang up. That is what the limit is for.
+	// An error means that a connection was cut because its client did not close it, as the limit intends.
 	_ = set.Close(soon)
 	return err
 }
 
-// Reconcile opens, moves, updates or closes the load balancer of one service and writes back its status.
+// Reconcile opens, moves, updates, or closes the load balancer of one service and writes its status.
 func (c *services) Reconcile(ctx context.Context, name string) (controller.Result, error) {
 	s, ok := c.services.cache.Get(name)
 	if !ok {
@@ -83,7 +83,7 @@ func (c *services) Reconcile(ctx context.Context, name string) (controller.Resul
 	return result, c.writeStatus(ctx, s, status)
 }
 
-// tell tells the load balancer of a service which replicas are ready, and returns how it is doing.
+// tell gives the load balancer of a service the ready replicas, and returns its status.
 func (c *services) tell(name string, spec ServiceSpec) (ServiceStatus, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *services) tell(name string, spec ServiceSpec) (ServiceStatus, error) {
 	return ServiceStatus{Backends: len(backends), Address: c.balancers.Address(name)}, err
 }
 
-// busy reports whether a replica has connections, or may still get one. Once the cache shows that a replica is not ready,
+// busy reports whether a replica has connections, or may still get one. If the cache shows that a replica is not ready,
 // and busy is false, it stays false.
 func (c *services) busy(addr string) bool {
 	c.mu.Lock()

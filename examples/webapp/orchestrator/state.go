@@ -21,15 +21,15 @@ func stateDir(dir, manifests string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("webapp: find the manifests: %w", err)
 	}
-	home, err := os.UserCacheDir() // and not the temporary directory, where anybody may be faster to make it
+	home, err := os.UserCacheDir() // not the temporary directory, where another user could create it first
 	if err != nil {
 		return "", fmt.Errorf("webapp: choose a state directory: %w; give one with -state", err)
 	}
 	return filepath.Join(home, "setpoint-webapp", fmt.Sprintf("%x", sha256.Sum256([]byte(path)))[:8]), nil
 }
 
-// openState makes the state directory, if it is not there, and checks that nobody else can write to it: what is in it
-// says which processes get signals.
+// openState creates the state directory, if it does not exist, and checks that no other user can write to it: its
+// content decides which processes receive signals.
 func openState(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("webapp: make the state directory: %w; give another with -state", err)
@@ -47,7 +47,7 @@ func openState(dir string) error {
 	return nil
 }
 
-// leases is the lease in the state directory. If somebody removes the directory, it comes back with the next lease.
+// leases is the lease in the state directory. If the directory is removed, the next lease recreates it.
 type leases struct {
 	*filelease.Store
 	state string
@@ -63,7 +63,7 @@ func openLeases(state string) (leases, error) {
 	return leases{files, state}, err
 }
 
-// Create makes the lease anew, and the directory if it is gone.
+// Create creates the lease, and the directory if it is gone.
 func (l leases) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
 	if _, err := openLeases(l.state); err != nil {
 		return e, err

@@ -20,7 +20,7 @@ import (
 
 const (
 	leaseKey  = "webapp"
-	statusURL = "status" // the key of the address of the status page in the metadata of the lease
+	statusURL = "status" // the metadata key of the lease for the address of the status page
 )
 
 // WriteStatus writes a table of the apps and one of the replicas.
@@ -58,7 +58,7 @@ func (o *Orchestrator) serveStatus(ctx context.Context) error {
 				return
 			}
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_ = o.WriteStatus(r.Context(), w) // a client that is gone has no use for an error
+			_ = o.WriteStatus(r.Context(), w) // a client that is gone needs no error
 		}),
 	}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
@@ -68,7 +68,7 @@ func (o *Orchestrator) serveStatus(ctx context.Context) error {
 	return nil
 }
 
-// announce says who leads.
+// announce records an event that names the leader.
 func (o *Orchestrator) announce(l leaderelect.Leader) {
 	o.events.Normal(store.Ref{Kind: "Lease", Key: leaseKey}, "Leader", fmt.Sprintf("%s leads, term %d, status at %s", l.Identity, l.Term, l.Metadata[statusURL]))
 }
@@ -88,7 +88,7 @@ func printStatus(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	if _, err := os.Stat(leaseDir(cfg.State)); err != nil {
-		return fmt.Errorf("webapp: nobody leads: no copy of the program runs with the state directory %s: %w", cfg.State, err)
+		return fmt.Errorf("webapp: no copy leads: no copy of the program runs with the state directory %s: %w", cfg.State, err)
 	}
 	files, err := filelease.New(leaseDir(cfg.State))
 	if err != nil {
@@ -97,12 +97,12 @@ func printStatus(ctx context.Context, cfg Config) (err error) {
 	return askLeader(ctx, cfg.Out, files)
 }
 
-// askLeader writes the tables of the leader. It fails if nobody leads: the lease alone does not say so, because it outlives
-// a leader that was killed.
+// askLeader writes the tables of the leader. It fails if there is no leader. The lease alone is not enough, because it
+// outlives a leader that was killed.
 func askLeader(ctx context.Context, w io.Writer, leases leaderelect.LeaseStore) error {
 	leader, err := leaderelect.Holder(ctx, leases, leaseKey)
 	if errors.Is(err, leaderelect.ErrNotFound) {
-		return errors.New("webapp: nobody leads: the lease is free")
+		return errors.New("webapp: no copy leads: the lease is free")
 	}
 	if err != nil {
 		return err
@@ -113,11 +113,11 @@ func askLeader(ctx context.Context, w io.Writer, leases leaderelect.LeaseStore) 
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("webapp: nobody leads: %s, who led last, does not answer: %w", leader.Identity, err)
+		return fmt.Errorf("webapp: no copy leads: %s, who led last, does not answer: %w", leader.Identity, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("webapp: nobody leads: %s led last, and has lost the lease", leader.Identity)
+		return fmt.Errorf("webapp: no copy leads: %s led last, and has lost the lease", leader.Identity)
 	}
 	_, err = io.Copy(w, resp.Body)
 	return err

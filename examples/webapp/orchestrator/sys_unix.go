@@ -10,11 +10,10 @@ import (
 	"syscall"
 )
 
-// notifyStatus makes the signal that asks for the tables arrive at c.
+// notifyStatus relays the signal that asks for the tables to c.
 func notifyStatus(c chan<- os.Signal) { signal.Notify(c, syscall.SIGUSR1) }
 
-// notifyHangup makes the signal of a terminal that is closed arrive at c, unless the program was told to ignore it, as
-// nohup does.
+// notifyHangup relays the signal of a closed terminal to c, unless the program was told to ignore it, as by nohup.
 func notifyHangup(c chan<- os.Signal) {
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(c, syscall.SIGHUP)
@@ -30,12 +29,12 @@ func mine(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// What the demo does to processes.
+// The signals of the demo.
 func kill(pid int) error    { return send(pid, syscall.SIGKILL) }
 func suspend(pid int) error { return send(pid, syscall.SIGSTOP) }
 func alive(pid int) bool    { return send(pid, 0) == nil }
 
-// send refuses the process ID 0 of a replica that has not started yet, which means every process of the group to kill(2), such as the
+// send refuses the process ID 0 of a replica that has not started yet. To kill(2), 0 means every process of the group, such as the
 // shell that runs this program.
 func send(pid int, s syscall.Signal) error {
 	if pid <= 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// webapps gives each WebApp its Deployment and its Service, and writes back how it is doing.
+// webapps gives each WebApp its Deployment and its Service, and writes its status.
 type webapps struct {
 	apps        mirror[WebApp]
 	deployments mirror[Deployment]
@@ -19,8 +19,8 @@ type webapps struct {
 	events      *events.Recorder
 }
 
-// Reconcile brings the children of one app in line with its spec, and its status in line with them. The children of an
-// app that is gone are the business of the collectors.
+// Reconcile brings the children of one app in line with its spec, and its status in line with them. The collectors
+// delete the children of an app that is gone.
 func (c *webapps) Reconcile(ctx context.Context, name string) (controller.Result, error) {
 	app, ok := c.apps.cache.Get(name)
 	if !ok {
@@ -55,7 +55,7 @@ func (c *webapps) recordPhase(app store.Object[WebApp], s WebAppStatus) {
 	}
 }
 
-// running says what a user can do with an app that is as it should be.
+// running returns a message for the user of a running app.
 func running(s WebAppStatus) string {
 	if s.Ready == 0 {
 		return "no replicas are wanted, so nothing answers at http://" + s.Address + "/"
@@ -63,9 +63,9 @@ func running(s WebAppStatus) string {
 	return counted(s.Ready, "replica") + " ready, open http://" + s.Address + "/"
 }
 
-// ensure creates the child of an app, or brings its spec in line, and returns it as it should now be: zero while a child
-// of the same name that belongs to another app, deleted since, has not been collected. Its going brings the app back
-// here.
+// ensure creates the child of an app, or updates its spec, and returns the child. It returns zero while a child with the
+// same name that belongs to an earlier, deleted app has not been collected. The end of that child triggers another
+// reconcile of the app.
 func ensure[Spec, Status comparable](
 	ctx context.Context, recorder *events.Recorder, children mirror[Resource[Spec, Status]], app store.Object[WebApp], spec Spec,
 ) (child Resource[Spec, Status], err error) {
@@ -78,7 +78,7 @@ func ensure[Spec, Status comparable](
 		}
 		o, err = children.Create(ctx, o)
 		if errors.Is(err, store.ErrExists) {
-			return child, nil // the cache lags behind; the event that it waits for brings the app back here
+			return child, nil // the cache lags behind; its next event triggers another reconcile
 		}
 		if err == nil {
 			recorder.Normal(o.Ref(), "Created", "for app "+app.Key)
@@ -91,13 +91,13 @@ func ensure[Spec, Status comparable](
 	if old.Value.Spec == spec {
 		return old.Value, nil
 	}
-	var was Spec // as it is in the store, which the cache may lag behind
+	var was Spec // the spec in the store, which the cache may lag behind
 	changed, err := store.Patch(ctx, children, app.Key, func(o *store.Object[Resource[Spec, Status]]) error {
 		was, o.Value.Spec = o.Value.Spec, spec
 		return nil
 	}, store.IfUID(old.UID))
 	if errors.Is(err, store.ErrNotFound) {
-		return child, nil // deleted meanwhile
+		return child, nil // deleted in the meantime
 	}
 	if err == nil && was != spec {
 		recorder.Normal(old.Ref(), "Updated", "for app "+app.Key)

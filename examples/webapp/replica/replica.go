@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// recordCheck is how often a replica looks whether its record is still there.
+// recordCheck is how often a replica checks whether its record still exists.
 const recordCheck = 250 * time.Millisecond
 
 // drainTimeout bounds how long a replica that was told to stop waits for the requests in flight.
 const drainTimeout = 2 * time.Second
 
-// Main runs a replica until SIGTERM or SIGINT and returns the status to exit with: 0 after a signal, 1 after a failure,
-// 2 when the arguments are wrong. The arguments are those after "replica":
+// Main runs a replica until SIGTERM or SIGINT and returns the exit status: 0 after a signal, 1 after a failure, 2 if
+// the arguments are wrong. The arguments are those after "replica":
 //
 //	-id ID        its name, required
 //	-app APP      the app that it is a part of
-//	-message TEXT what GET / answers
+//	-message TEXT the text that GET / returns
 //	-record FD    the open, inherited record file; none by default
 //
 // It logs to standard error.
@@ -54,8 +54,8 @@ func Main(args []string) int {
 	return 0
 }
 
-// run serves until ctx ends or the record is gone, and then finishes for drain at most. The record
-// stays open, and so its lock held, until run returns; the exit of the process follows.
+// run serves until ctx ends or the record is gone, and then finishes within drain. The record stays open, and its lock
+// held, until run returns; the process exits right after that.
 func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration, logger *slog.Logger) error {
 	var record *os.File
 	if fd >= 0 {
@@ -100,8 +100,8 @@ func run(ctx context.Context, fd int, handler http.Handler, drain time.Duration,
 	return nil
 }
 
-// untilStop waits until ctx ends or the record, if there is one, is gone. It returns an error that comes from served
-// before.
+// untilStop waits until ctx ends or the record, if there is one, is gone. If an error comes from served first, it
+// returns that.
 func untilStop(ctx context.Context, record *os.File, served <-chan error) error {
 	look := time.NewTicker(recordCheck)
 	defer look.Stop()
@@ -119,14 +119,14 @@ func untilStop(ctx context.Context, record *os.File, served <-chan error) error 
 	}
 }
 
-// newHandler returns what a replica serves.
+// newHandler returns the handler of a replica.
 func newHandler(id, app, message string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, id+"\n") // a client that has gone is no concern of the server
+		_, _ = io.WriteString(w, id+"\n") // the server ignores clients that have gone
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		if _, err := io.Copy(io.Discard, r.Body); err != nil { // a request is in flight until all of it has come
+		if _, err := io.Copy(io.Discard, r.Body); err != nil { // a request is in flight until it was read completely
 			return
 		}
 		_, _ = fmt.Fprintf(w, "%s\napp=%s id=%s pid=%d\n", message, app, id, os.Getpid())

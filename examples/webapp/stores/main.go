@@ -1,14 +1,14 @@
-// Command stores is the program webapp with databases: copies of it share their objects, with the status of each, and
-// their lease. When the copy that leads is killed another goes on from there.
+// Command stores is the program webapp with databases: its copies share their objects, with the status of each, and their
+// lease. When the leading copy is killed, another one takes over.
 //
 //	go run ./examples/webapp/stores -store sqlite:webapp.db                                in three terminals
-//	go run ./examples/webapp/stores -store sqlite:webapp.db -status                        the tables of the copy that leads
+//	go run ./examples/webapp/stores -store sqlite:webapp.db -status                        the tables of the leading copy
 //	go run ./examples/webapp/stores -store postgres://postgres@localhost/postgres -demo    as with any store
 //	go run ./examples/webapp/stores -store etcd://localhost:2379 -demo
 //	go run ./examples/webapp/stores -store nats://localhost:4222 -demo
 //
-// The copies run on one machine, with the same -manifests, -state and -store: processes are of a machine, and stay in the
-// state directory.
+// The copies run on one machine, with the same -manifests, -state, and -store, because processes belong to a machine and
+// are recorded in the state directory.
 package main
 
 import (
@@ -35,7 +35,7 @@ func main() {
 	os.Exit(orchestrator.Main(os.Args[1:], os.Stdout, os.Stderr, openers()))
 }
 
-// openers returns the databases, by what an address of each begins with.
+// openers returns the databases by the prefix of their addresses.
 func openers() map[string]orchestrator.Opener {
 	return map[string]orchestrator.Opener{
 		"etcd":     openEtcd,
