@@ -117,7 +117,7 @@ func TestNoProcessOutlivesTheDemo(t *testing.T) {
 
 func TestNoSignalGoesToAGroupOfProcesses(t *testing.T) {
 	for _, pid := range []int{0, -1, -os.Getpid()} {
-		assert.ErrorContains(t, suspend(pid), strconv.Itoa(pid)+" is no process ID")
-		assert.ErrorContains(t, resume(pid), strconv.Itoa(pid)+" is no process ID")
+		assert.ErrorContains(t, suspend(pid), strconv.Itoa(pid)+" is not a process ID")
+		assert.ErrorContains(t, resume(pid), strconv.Itoa(pid)+" is not a process ID")
 	}
 }

@@ -205,7 +205,7 @@ func TestNoSignalGoesToAProcessThatIsNotThere(t *testing.T) {
 	signal.Notify(stopped, syscall.SIGCONT)
 	defer signal.Stop(stopped)
 	for _, pid := range []int{0, -1} { // to kill(2) these are the process group and everything
-		require.EqualError(t, send(pid, syscall.SIGCONT), fmt.Sprintf("webapp: signal continued: %d is no process ID", pid))
+		require.EqualError(t, send(pid, syscall.SIGCONT), fmt.Sprintf("webapp: signal continued: %d is not a process ID", pid))
 		require.False(t, alive(pid))
 	}
 	require.Empty(t, stopped)

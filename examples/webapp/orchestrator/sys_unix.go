@@ -38,7 +38,7 @@ func alive(pid int) bool    { return send(pid, 0) == nil }
 // shell that runs this program.
 func send(pid int, s syscall.Signal) error {
 	if pid <= 0 {
-		return fmt.Errorf("webapp: signal %v: %d is no process ID", s, pid)
+		return fmt.Errorf("webapp: signal %v: %d is not a process ID", s, pid)
 	}
 	return syscall.Kill(pid, s)
 }
