@@ -25,7 +25,7 @@ type cached struct {
 	node, team [1]string
 }
 
-// mirror is what an indexer can do. All and ByNode look at each object and count them.
+// mirror is the common interface of the indexers. All and ByNode visit each object and count them.
 type mirror interface {
 	Upsert(obj *cached)
 	Get(key string) *cached
@@ -80,7 +80,7 @@ func BenchmarkCacheUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkCacheGet measures a read while nobody writes.
+// BenchmarkCacheGet measures a read without concurrent writes.
 func BenchmarkCacheGet(b *testing.B) {
 	forEachMirror(b, []int{10_000, 100_000, million}, false, get)
 }
@@ -91,7 +91,7 @@ func BenchmarkCacheGetWhileWritten(b *testing.B) {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
 		writes := 0
-		// Writes until the reads are over, and is waited for.
+		// Writes until the reads are over. The benchmark waits for it.
 		wg.Go(func() {
 			for next := cyclic(len(objs)); !stop.Load(); writes++ {
 				m.Upsert(objs[next()])
@@ -113,8 +113,8 @@ func get(b *testing.B, m mirror, objs []*cached) {
 	}
 }
 
-// BenchmarkCacheByIndex measures a look at the 100 objects that have one value. It asks for 1,000 values in turn, in no order, so
-// that the objects of a value are not in the processor's cache from the time before.
+// BenchmarkCacheByIndex measures a read of the 100 objects that have one value. It asks for 1,000 values in turn, in no particular order,
+// so that the objects of a value are not still in the processor's cache.
 func BenchmarkCacheByIndex(b *testing.B) {
 	const size = 100_000
 	byNode := func(b *testing.B, m mirror, objs []*cached) {
@@ -132,7 +132,7 @@ func BenchmarkCacheByIndex(b *testing.B) {
 	})
 }
 
-// BenchmarkCacheAll measures a look at all objects.
+// BenchmarkCacheAll measures a read of all objects.
 func BenchmarkCacheAll(b *testing.B) {
 	forEachMirror(b, []int{10_000, 100_000, million}, false, func(b *testing.B, m mirror, objs []*cached) {
 		for b.Loop() {
@@ -143,7 +143,7 @@ func BenchmarkCacheAll(b *testing.B) {
 	})
 }
 
-// BenchmarkCacheSnapshot measures a snapshot with two indexes, and the update of one object after it, which copies what the
+// BenchmarkCacheSnapshot measures a snapshot with two indexes, and the update of one object after it, which copies the parts that the
 // snapshot shares. The others have none: a list of client-go is a copy.
 func BenchmarkCacheSnapshot(b *testing.B) {
 	for _, size := range []int{10_000, 100_000, million} {
@@ -167,7 +167,7 @@ func BenchmarkCacheSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkCacheWriteWhileListed measures writes while a number of readers look at all of 160,000 objects without a
+// BenchmarkCacheWriteWhileListed measures writes while a number of readers read all of 160,000 objects without a
 // pause.
 func BenchmarkCacheWriteWhileListed(b *testing.B) {
 	for _, readers := range []int{0, 1, 10} {
@@ -177,7 +177,7 @@ func BenchmarkCacheWriteWhileListed(b *testing.B) {
 				var lists, wrong atomic.Int64
 				var wg sync.WaitGroup
 				for range readers {
-					// Reads until the writes are over, and is waited for.
+					// Reads until the writes are over. The benchmark waits for it.
 					wg.Go(func() {
 						for !stop.Load() {
 							if m.All() != len(objs) {
@@ -201,7 +201,7 @@ func BenchmarkCacheWriteWhileListed(b *testing.B) {
 	}
 }
 
-// BenchmarkCacheMemory measures what an indexer with two indexes holds for each object, the object and its key apart.
+// BenchmarkCacheMemory measures the memory of an indexer with two indexes for each object, without the object and its key.
 // The floor has no index.
 func BenchmarkCacheMemory(b *testing.B) {
 	for _, size := range []int{10_000, 100_000, million} {
@@ -379,7 +379,7 @@ func lookAll(objs []any, err error) (n int) {
 	return n
 }
 
-// look is what a reader does with an object: 1 for every one that there is.
+// look is the work of a reader on an object: it returns 1 for every object.
 func look(obj *cached) int {
 	if obj == nil {
 		return 0
@@ -387,7 +387,7 @@ func look(obj *cached) int {
 	return 1
 }
 
-// floorMirror is what a cache costs at the very least: a map and a lock that is held as long as a list takes.
+// floorMirror is the minimum cost of a cache: a map and a lock that is held during a list.
 type floorMirror struct {
 	mu   sync.RWMutex
 	objs map[string]*cached // guarded by mu
@@ -416,8 +416,8 @@ func (m *floorMirror) All() (n int) {
 
 func (m *floorMirror) ByNode(string) int { panic("the floor has no index") }
 
-// floorIndexed is what an update with two indexes costs at the very least if it changes no value: it finds the old object, and
-// compares its values with those of the new one.
+// floorIndexed is the minimum cost of an update with two indexes that changes no value: it finds the old object, and compares its values
+// with those of the new one.
 type floorIndexed struct {
 	floorMirror
 	byNode, byTeam func(*cached) []string // variables, as in an index: the compiler does not know them
@@ -436,8 +436,8 @@ func (m *floorIndexed) Upsert(obj *cached) {
 	m.objs[obj.key] = obj
 }
 
-// floorIndex is what an index costs to read at the very least: a map of slices of pointers, and a function that is called
-// with each. Nothing is ever written to it.
+// floorIndex is the minimum cost of reading an index: a map of slices of pointers, and a function that is called with each. It is never
+// written.
 type floorIndex struct {
 	floorMirror
 	byNode map[string][]*cached

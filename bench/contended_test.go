@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// BenchmarkQueueProducersWorkers measures producers that Add and workers that Get and Done, all at once, over 1,000 keys.
+// BenchmarkQueueProducersWorkers measures producers that Add and workers that Get and Done, concurrently, over 1,000 keys.
 // One operation is an Add. A queue that is slow to hand out drops more Adds as duplicates, so that its operations look
 // cheap: ns/item is the time per key that was handed out. The size is producers x workers.
 func BenchmarkQueueProducersWorkers(b *testing.B) {
@@ -53,9 +53,8 @@ func TestProducersAndWorkersHandOutEveryKey(t *testing.T) {
 	}
 }
 
-// exchange adds n times, by so many producers, and hands out what was added to as many workers as there are stops. It
-// returns the number of items that were handed out, when all of them are done and all goroutines have ended. What is
-// seen is told to see, if it is not nil.
+// exchange adds n keys with the given number of producers, and hands them out to as many workers as there are stops. It returns the number
+// of items that were handed out, after all of them are done and all goroutines have ended. If see is not nil, it is called with each item.
 func exchange(q queue, n, producers int, keys, stops []string, see func(key string)) int {
 	var workers, adders sync.WaitGroup
 	var items atomic.Int64
@@ -94,7 +93,7 @@ func exchange(q queue, n, producers int, keys, stops []string, see func(key stri
 		q.Add(stop)
 	}
 	workers.Wait()
-	// Keys that were added while in process stand behind the stops.
+	// Keys that were added while in process are queued after the stops.
 	rest := 0
 	for q.Len() > 0 {
 		key, _ := q.Get()
@@ -107,7 +106,7 @@ func exchange(q queue, n, producers int, keys, stops []string, see func(key stri
 	return int(items.Load()) + rest
 }
 
-// share is how many of n are left to the p-th of so many.
+// share is the part of n that belongs to the p-th producer.
 func share(n, p, of int) int { return (p+1)*n/of - p*n/of }
 
 // makeStops returns n keys, each of which ends one worker.

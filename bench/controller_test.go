@@ -25,7 +25,7 @@ import (
 // reconciledKeys is the number of keys of a workload.
 const reconciledKeys = 100_000
 
-// reconcilers run a controller with so many workers over what the informer tells, until reconciled was called for n keys.
+// reconcilers run a controller with the given number of workers on an informer, until reconciled was called for n keys.
 var reconcilers = []struct {
 	name string
 	run  func(in *informer.Informer[string, string], workers, n int, reconciled func(key string))
@@ -35,15 +35,15 @@ var reconcilers = []struct {
 	{"channel", runChannel},
 }
 
-// BenchmarkControllerOneWorker is the way of 100,000 objects that are there when a controller starts: from the cache of an
-// informer over a handler and a queue to a reconcile that does nothing. All have the same informer. The channel is the
-// floor: what a loop costs that has no queue.
+// BenchmarkControllerOneWorker measures the path of 100,000 objects that exist when a controller starts: from the cache of an informer
+// through a handler and a queue to a reconcile that does nothing. All have the same informer. The channel is the floor: the cost of a loop
+// without a queue.
 func BenchmarkControllerOneWorker(b *testing.B) { benchmarkController(b, 1) }
 
-// BenchmarkControllerFourWorkers is BenchmarkControllerOneWorker with four.
+// BenchmarkControllerFourWorkers is BenchmarkControllerOneWorker with four workers.
 func BenchmarkControllerFourWorkers(b *testing.B) { benchmarkController(b, 4) }
 
-// BenchmarkControllerSixteenWorkers is BenchmarkControllerOneWorker with sixteen.
+// BenchmarkControllerSixteenWorkers is BenchmarkControllerOneWorker with sixteen workers.
 func BenchmarkControllerSixteenWorkers(b *testing.B) { benchmarkController(b, 16) }
 
 func benchmarkController(b *testing.B, workers int) {
@@ -98,7 +98,7 @@ func (s keySource) Watch(ctx context.Context, _ informer.Version) iter.Seq2[info
 	return func(func(informer.Event[string], error) bool) { <-ctx.Done() }
 }
 
-// runKeys returns an informer of n strings, which are their own keys, and what ends it. It has synced.
+// runKeys returns an informer of n strings, which are their own keys, and a function that stops it. The informer has synced.
 func runKeys(n int) (in *informer.Informer[string, string], stop func()) {
 	src := make(keySource, n)
 	for i := range src {

@@ -36,13 +36,13 @@ func itemLimiter() clientgo.TypedRateLimiter[string] {
 	return clientgo.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 1000*time.Second)
 }
 
-// later is a queue that can add a key later, and perhaps no more than that.
+// later is a queue with delayed adds, and perhaps nothing else.
 type later interface {
 	queue
 	AddAfter(key string, d time.Duration)
 }
 
-// laterImplementation is one of delayingImplementations, or a floor. It is told how many keys will come.
+// laterImplementation is one of delayingImplementations, or a floor. Its constructor receives the number of keys.
 type laterImplementation struct {
 	name string
 	new  func(keys int) later
@@ -59,9 +59,9 @@ func laterImplementations() (all []laterImplementation) {
 // maxDelay is the longest delay of BenchmarkQueueAddAfter.
 const maxDelay = 50 * time.Millisecond
 
-// BenchmarkQueueAddAfter measures AddAfter of size distinct keys on a new queue, with delays from 1 to 50 ms, until a worker
-// has got and done all of them. One operation is all of that; ns/key is what matters. It cannot be less than the longest
-// delay divided by size, 167 ns.
+// BenchmarkQueueAddAfter measures AddAfter of size distinct keys on a new queue, with delays from 1 to 50 ms, until a worker has received
+// and finished all of them. One operation is all of that; ns/key is the relevant figure. It cannot be less than the longest delay divided
+// by size, 167 ns.
 func BenchmarkQueueAddAfter(b *testing.B) {
 	const size = 300_000
 	keys, delays := makeKeys(size), makeDelays(size)
@@ -93,7 +93,7 @@ func TestDelayedKeysAreHandedOutOnce(t *testing.T) {
 	}
 }
 
-// addLater adds each key after its delay and returns when a worker has got and done all of them, with their number.
+// addLater adds each key after its delay. It returns the number of keys when a worker has received and finished all of them.
 func addLater(q later, keys []string, delays []time.Duration) int {
 	got := 0
 	var worker sync.WaitGroup
@@ -112,7 +112,7 @@ func addLater(q later, keys []string, delays []time.Duration) int {
 	return got
 }
 
-// makeDelays returns n delays in no order, the same each time.
+// makeDelays returns n delays in random order, the same each time.
 func makeDelays(n int) []time.Duration {
 	random := rand.New(rand.NewPCG(1, 2))
 	delays := make([]time.Duration, n)
@@ -122,11 +122,11 @@ func makeDelays(n int) []time.Duration {
 	return delays
 }
 
-// BenchmarkQueueAddRateLimited measures what it costs to count a failure, over size keys that have all failed before. For a
-// limiter that is a call of When. The queue of setpoint counts by itself, so there it is the difference between
-// AddRateLimited and an AddAfter that finds the queue in the same state, round about over all keys.
+// BenchmarkQueueAddRateLimited measures the cost of counting a failure, over size keys that have all failed before. For a limiter, that is
+// a call of When. The queue of setpoint counts by itself. There it is the difference between AddRateLimited and an AddAfter that finds the
+// queue in the same state, in turn over all keys.
 //
-// One operation is a round; ns/key is what matters.
+// One operation is a round; ns/key is the relevant figure.
 func BenchmarkQueueAddRateLimited(b *testing.B) {
 	const size = 100_000
 	keys := makeKeys(size)
@@ -163,7 +163,7 @@ func BenchmarkQueueAddRateLimited(b *testing.B) {
 	}
 }
 
-// failures is how many a key needs for the longest delay, 1000 s, after which nothing becomes due in a benchmark.
+// failures is the number of failures that lead to the longest delay, 1000 s, after which nothing becomes due in a benchmark.
 const failures = 20
 
 func benchmarkCounting(b *testing.B, keys []string) {
@@ -171,8 +171,8 @@ func benchmarkCounting(b *testing.B, keys []string) {
 	limited, after := must(workqueue.New(workqueue.Config[string]{})), must(workqueue.New(workqueue.Config[string]{}))
 	defer limited.ShutDown()
 	defer after.ShutDown()
-	// In both queues each key has a wake-up in 1000 s, which is earlier than all that follow, so that these do not count. On
-	// the way there a later wake-up takes the place of the short ones.
+	// In both queues, each key has a wake-up in 1000 s, earlier than all that follow, so that these do not count. Until then, a later
+	// wake-up replaces the short ones.
 	for _, key := range keys {
 		after.AddAfter(key, constant)
 		limited.AddAfter(key, time.Hour)

@@ -11,13 +11,13 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 )
 
-// object is what the queues of deltas hold. Its key is made beforehand.
+// object is the content of the queues of deltas. Its key is made in advance.
 type object struct {
 	key     string
 	version int
 }
 
-// deltas is a queue of deltas with the cache that it feeds, as an informer puts them together.
+// deltas is a queue of deltas with the cache that it feeds, combined as in an informer.
 type deltas interface {
 	Update(o *object)
 	Replace(list []*object)
@@ -33,8 +33,8 @@ var deltaImplementations = []struct {
 	{"clientgo", newClientgoDeltas},
 }
 
-// BenchmarkDeltaFIFOAddPop measures an update of a key and the pop of the one that has waited longest, one after the
-// other in one goroutine, while size-1 other keys wait. Nothing is written to a cache.
+// BenchmarkDeltaFIFOAddPop measures an update of a key and the pop of the longest waiting one, one after the other in one goroutine, while
+// size-1 other keys wait. Nothing is written to a cache.
 func BenchmarkDeltaFIFOAddPop(b *testing.B) {
 	forEachDeltas(b, []int{1, 10_000, 100_000, 1_000_000}, func(b *testing.B, fresh func() deltas, objects []*object) {
 		q := fresh()
@@ -78,8 +78,8 @@ func BenchmarkDeltaFIFOReplace(b *testing.B) {
 	})
 }
 
-// BenchmarkDeltaFIFORelist measures a list of size objects of which the cache holds equal ones, until the cache is what
-// the list says. One of them has changed, so that there is something to check.
+// BenchmarkDeltaFIFORelist measures a list of size objects of which the cache holds equal ones, until the cache equals the list. One of
+// them has changed, so that there is something to check.
 func BenchmarkDeltaFIFORelist(b *testing.B) {
 	forEachDeltas(b, []int{10_000, 100_000, 1_000_000}, func(b *testing.B, fresh func() deltas, objects []*object) {
 		q := fresh()
@@ -104,7 +104,7 @@ func BenchmarkDeltaFIFORelist(b *testing.B) {
 	})
 }
 
-// BenchmarkDeltaFIFOOneKey measures the memory that size updates of one object of 1 KiB hold, while nobody pops.
+// BenchmarkDeltaFIFOOneKey measures the memory that size updates of one object of 1 KiB hold, while no consumer pops.
 func BenchmarkDeltaFIFOOneKey(b *testing.B) {
 	const size = 20_000
 	type large struct {
@@ -175,8 +175,8 @@ func perObject(b *testing.B, size int) {
 // end is a key that is never written to the cache.
 const end = "end"
 
-// popAll pops all that waits, and returns the number of deltas. A queue of client-go has no length, and its Pop waits for
-// ever: so a key is put at the end.
+// popAll pops all waiting keys, and returns the number of deltas. A queue of client-go has no length, and its Pop blocks forever, so a key
+// is put at the end.
 func popAll(q deltas, apply bool) (told int) {
 	q.Update(&object{key: end})
 	for {
@@ -306,7 +306,7 @@ func clientgoKey(o any) string {
 	return o.(*object).key
 }
 
-// succeed ends the benchmark if err is not nil: nothing that it does can fail.
+// succeed ends the benchmark if err is not nil: no operation of a benchmark can fail.
 func succeed(err error) {
 	if err != nil {
 		panic(err)

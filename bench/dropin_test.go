@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// The queue is every queue that the users of client-go's ask for.
+// The queue implements every interface that users of client-go's queue ask for.
 var (
 	_ clientgo.TypedInterface[string]             = (*workqueue.Queue[string])(nil)
 	_ clientgo.TypedDelayingInterface[string]     = (*workqueue.Queue[string])(nil)
@@ -47,7 +47,7 @@ func _[K comparable](
 	return plain, theirPlain, delaying, theirDelaying, limiting, theirLimiting, limiter, theirLimiter
 }
 
-// log records what was reconciled, and when, counted from its making.
+// log records the reconciled keys, and their times since its creation.
 type log[K comparable] struct {
 	start time.Time
 
@@ -55,14 +55,14 @@ type log[K comparable] struct {
 	// mu guards the following.
 	at      map[K][]time.Duration
 	running map[K]bool
-	overlap bool // one key was reconciled twice at once
+	overlap bool // one key was reconciled twice concurrently
 }
 
 func newLog[K comparable]() *log[K] {
 	return &log[K]{start: time.Now(), at: make(map[K][]time.Duration), running: make(map[K]bool)}
 }
 
-// begin returns the number of this attempt for key, from 1, and what ends it.
+// begin returns the number of this attempt for key, from 1, and a function that ends it.
 func (l *log[K]) begin(key K) (attempt int, end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// flat is what delayed keys cost at least on this machine, whatever is promised of them: the memory is there before the first
-// key comes, a key is there once and is added once, one worker does in turn what it gets, and there is nothing else. Its
-// hash table has hashes and numbers, with open addressing; a heap of four branches and a ring have numbers too.
+// flat is the minimum cost of delayed keys on this machine, without regard to any guarantee: the memory is allocated before the first key,
+// each key is added once, and one worker processes its keys in turn. Its hash table has hashes and numbers, with open addressing; a
+// four-way heap and a ring have numbers too.
 type flat struct {
 	seed  maphash.Seed
 	start time.Time

@@ -2,13 +2,12 @@ package bench_test
 
 import "sync"
 
-// floor is what a queue costs at the very least that has a key once, and hands it to one worker at a time: one mutex, one
-// map and one ring, and no features.
+// floor is the minimum cost of a queue that holds a key once and hands it to one worker at a time: one mutex, one map, and one ring,
+// without features.
 type floor struct {
 	mu sync.Mutex
-	// mu guards the following. keys says of each key whether it waits, is in process, or is in process and was added
-	// again; those that wait are in ring, of which there are n, from first on. sleepers wait for arrived, for there to be
-	// a key or a shutdown.
+	// mu guards the following. keys says for each key whether it waits, is in process, or is in process and was added again. The n waiting
+	// keys are in ring, from first on. sleepers wait on arrived for a key or a shutdown.
 	keys     map[string]floorState
 	ring     []string
 	first, n int

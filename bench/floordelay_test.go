@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// delayingFloor is a floor that can add a key later: a second map says of each key when it is due, what is due first is on top
-// of a heap of the standard library, and a timer runs for that.
+// delayingFloor is a floor with delayed adds: a second map says for each key when it is due, the earliest is on top of a heap of the
+// standard library, and a timer runs for it.
 type delayingFloor struct {
 	*floor
 	start time.Time

@@ -14,9 +14,9 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// BenchmarkQueueHooks measures the cycle of BenchmarkQueueCycle with and without the seven metrics of client-go. With them,
-// each event is counted, each time observed, and twice a second, as client-go does, what is in process is looked at. What that
-// costs at the very least shows the floor: there a call reads the clock and counts, and knows nothing of any key.
+// BenchmarkQueueHooks measures the cycle of BenchmarkQueueCycle with and without the seven metrics of client-go. With them, each event is
+// counted, each time is observed, and the keys in process are read twice a second, as in client-go. The floor shows the minimum cost: a
+// call reads the clock and counts, and knows nothing about keys.
 func BenchmarkQueueHooks(b *testing.B) {
 	const size = 100
 	keys := makeKeys(size)
@@ -69,7 +69,7 @@ func unobserved(impl implementation) func() (queue, func()) {
 	}
 }
 
-// observed returns a queue with all hooks, and a function that shuts it down and ends what looks at its Stats.
+// observed returns a queue with all hooks, and a function that shuts it down and stops the goroutine that reads its Stats.
 func observed(m *metrics) (queue, func()) {
 	q := must(workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
 		Added:      func(string) { m.adds.Inc() },
@@ -81,7 +81,7 @@ func observed(m *metrics) (queue, func()) {
 	}}))
 	stopped := make(chan struct{})
 	var looker sync.WaitGroup
-	// The one who looks. It ends when stop is called, which waits for it.
+	// The goroutine that reads Stats. It ends when stop is called, which waits for it.
 	looker.Go(func() {
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
@@ -115,8 +115,7 @@ func observedFloor(m *metrics) (queue, func()) {
 	return f, f.ShutDown
 }
 
-// lookingFloor is a floor that reads the clock and counts as often as whoever gives the metrics has to. It is for one
-// goroutine.
+// lookingFloor is a floor that reads the clock and counts as often as any implementation of the metrics must. It is for one goroutine.
 type lookingFloor struct {
 	*floor
 	m      *metrics
@@ -149,7 +148,7 @@ func (f *lookingFloor) Done(key string) {
 	f.m.work.Observe(f.look().Seconds())
 }
 
-// metrics are the cheapest that can be: one or two atomic operations each.
+// metrics are the cheapest possible ones: one or two atomic operations each.
 type metrics struct {
 	depth, adds, latency, work, unfinished, longest, retries, parked, stray metric
 }

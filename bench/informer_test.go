@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// thing is the object of the informers: what client-go needs of one, and nothing else.
+// thing is the object of the informers: only the fields that client-go needs.
 type thing struct {
 	metav1.ObjectMeta
 	last bool // no update follows
@@ -38,11 +38,11 @@ func (o *thing) DeepCopyObject() kuberuntime.Object { c := *o; return &c }
 type shared interface {
 	// handle adds a handler. OnAdd and OnUpdate call f.
 	handle(f func(*thing))
-	// run informers objects, and returns what stops it. Events are to be sent after it has returned.
+	// run runs an informer of objects, and returns a function that stops it. Send events after it has returned.
 	run(objects []*thing) (stop func())
 	// events sends updates of objects.
 	events(objects []*thing)
-	// relist ends the watch, so that objects are listed, and calls asked when they are asked for.
+	// relist ends the watch, so that objects are listed, and calls asked when the list is requested.
 	relist(objects []*thing, asked func())
 	// len returns the number of objects in the cache.
 	len() int
@@ -58,10 +58,10 @@ var informers = []struct {
 	{"floor", func() shared { return &floorShared{} }},
 }
 
-// listing is what a source lists.
+// listing is the list of a source.
 type listing struct {
 	objects []*thing
-	asked   func() // called by a list; nil is nothing
+	asked   func() // called by a list; may be nil
 }
 
 func (l *listing) list() []*thing {
@@ -78,13 +78,13 @@ type setpointShared struct {
 	version informer.Version
 	feed    chan []*thing
 	expire  chan listing
-	every   bool // change is told, and none merged
+	every   bool // change is reported, without merging
 }
 
 func newSetpointShared(every bool) shared {
 	m := &setpointShared{every: every, feed: make(chan []*thing), expire: make(chan listing)}
 	m.in = must(informer.New(m, func(o *thing) string { return o.Name }, informer.Config{
-		Backoff: wait.Backoff{Duration: time.Nanosecond}, // one list may follow upon another
+		Backoff: wait.Backoff{Duration: time.Nanosecond}, // lists may follow each other at once
 	}))
 	return m
 }
@@ -167,7 +167,7 @@ func newClientgoShared() shared {
 	return m
 }
 
-// noWatchList says that the source cannot stream its list.
+// noWatchList marks a source that cannot stream its list.
 type noWatchList struct{ *clientcache.ListWatch }
 
 func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
@@ -275,7 +275,7 @@ func makeThings(n, version int, last bool) []*thing {
 	return objects
 }
 
-// goal is what handlers count towards.
+// goal is the number of calls that handlers count down.
 type goal struct {
 	left atomic.Int64
 	done chan struct{}
@@ -302,9 +302,8 @@ func (g *goal) await(b *testing.B) {
 	}
 }
 
-// BenchmarkInformerListWatch measures a list of size objects until each handler has been told of each, and then two
-// updates of each object until each handler has been told of all that are the last. setpoint may merge the two,
-// setpoint-every does not, and neither does client-go.
+// BenchmarkInformerListWatch measures a list of size objects until each handler has received all of them, and then two updates of each
+// object until each handler has received the last one of each. setpoint may merge the two; setpoint-every and client-go do not.
 func BenchmarkInformerListWatch(b *testing.B) {
 	for _, handlers := range []int{1, 4} {
 		for _, size := range []int{10_000, 100_000, 1_000_000} {
@@ -356,7 +355,7 @@ func listWatch(b *testing.B, m shared, handlers int, listed, first, last []*thin
 }
 
 // BenchmarkInformerBlockedHandler measures the memory that 20,000 updates of one object of 1 KiB cost while a handler is
-// blocked and another one gets all of them.
+// blocked and another one receives all of them.
 func BenchmarkInformerBlockedHandler(b *testing.B) {
 	const updates = 20_000
 	for _, impl := range informers[:1:1] {
@@ -400,8 +399,8 @@ func liveHeap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// lates are the informers to which a handler is added late. On the floor it is no handler, but a goroutine that is as busy with
-// the cache, and has nothing to do with the informer.
+// lates are the informers to which a handler is added late. On the floor it is not a handler but a goroutine that reads the cache as much,
+// and does not concern the informer.
 var lates = []struct {
 	name string
 	new  func() shared
@@ -420,11 +419,11 @@ var lates = []struct {
 	}},
 }
 
-// lateTime is how long it takes setpoint to tell a late handler of 100,000 objects, about.
+// lateTime is about how long setpoint takes to deliver 100,000 objects to a late handler.
 const lateTime = 7 * time.Millisecond
 
-// BenchmarkInformerLateHandler measures the longest time from an update to the call of a handler that is there, while
-// another one joins that has size objects to be told of: the longest of all runs, and the median of the longest of each.
+// BenchmarkInformerLateHandler measures the longest time from an update to the call of an existing handler while another handler joins,
+// which must receive size objects: the longest of all runs, and the median of the longest of each.
 func BenchmarkInformerLateHandler(b *testing.B) {
 	for _, size := range []int{100_000} {
 		for _, impl := range lates {
@@ -456,7 +455,7 @@ func lateHandler(b *testing.B, m shared, size int, add func(f func(*thing))) (lo
 	defer stop()
 	listed.await(b)
 	late := newGoal(size)
-	debug.FreeOSMemory()                       // or the runtime does so meanwhile, for a millisecond at a time in which it keeps a core
+	debug.FreeOSMemory()                       // otherwise the runtime does so during the run, and occupies a core for milliseconds
 	go add(func(*thing) { late.left.Add(-1) }) // ends when the handler was added
 	one := makeThings(1, 2, false)
 	for late.left.Load() > 0 {

@@ -17,9 +17,9 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// BenchmarkInformerRelist measures a list of size objects that are all as they were, from the call of List until the cache
-// has it. The objects are other ones in memory, as if they had been decoded. What the handler is told is counted: nothing,
-// or an update of each, on whose call the time for client-go ends, since it shows no other end.
+// BenchmarkInformerRelist measures a list of size unchanged objects, from the call of List until the cache has it. The objects are at other
+// addresses, as if they had been decoded. The calls of the handler are counted: none, or an update of each object. For client-go, the time
+// ends with the last of these calls, because there is no other sign of the end.
 func BenchmarkInformerRelist(b *testing.B) {
 	for _, size := range []int{10_000, 100_000, 1_000_000} {
 		for _, impl := range []int{0, 2} {
@@ -47,7 +47,7 @@ func BenchmarkInformerRelist(b *testing.B) {
 				for b.Loop() {
 					n++
 					version++
-					m.events(makeThings(1, version, true)) // something has happened since the last list
+					m.events(makeThings(1, version, true)) // an event since the last list
 					<-told
 					objects := makeThings(size, 1, false)
 					copy(objects, makeThings(1, version, false))
@@ -73,8 +73,8 @@ func BenchmarkInformerRelist(b *testing.B) {
 	}
 }
 
-// BenchmarkInformerOneMoreHandler measures what each handler that is added to the first one costs an event: two updates of
-// each of size objects, as in ListWatch, with nine handlers and with one.
+// BenchmarkInformerOneMoreHandler measures the cost per event of each handler after the first one: two updates of each of size objects, as
+// in ListWatch, with nine handlers and with one.
 func BenchmarkInformerOneMoreHandler(b *testing.B) {
 	const more = 8
 	for _, size := range []int{100_000} {
@@ -108,9 +108,9 @@ func mallocCount() uint64 {
 	return stats.Mallocs
 }
 
-// The bounds of the soak: the pending calls of a stalled handler cost at most soakBacklog bytes for each object, besides the
-// last object that it knows; and when it has caught up, nothing is kept but soakRest, and soakTable bytes for each object:
-// keys have come and gone, so that the table of the cache may have grown to twice its size.
+// The bounds of the soak. The pending calls of a stalled handler cost at most soakBacklog bytes for each object, in addition to the last
+// object that it knows. After it has caught up, only soakRest is kept, and soakTable bytes for each object: keys have come and gone, so the
+// table of the cache may have grown to twice its size.
 const (
 	soakBacklog = 200
 	soakRest    = 1 << 20
@@ -127,8 +127,8 @@ type row struct {
 
 const soakRow = 112
 
-// soakSource has a number of rows, and tells of changes of them in no order, as many as it is asked for, and then of one of
-// the first row, as a sign that these were all. One in 16 is a deletion, after which the row comes again.
+// soakSource has a number of rows. It reports the requested number of changes of them in random order, and then one of the first row, which
+// marks the end. One in 16 is a deletion, after which the row is added again.
 type soakSource struct {
 	names   []string
 	rows    []*row // by number; nil if it is deleted
@@ -177,18 +177,18 @@ func (s *soakSource) change(i int, remove bool) informer.Event[*row] {
 	return ev
 }
 
-// soakSize returns a number of the environment, or what the short form has.
+// soakSize returns a number from the environment, or that of the short form.
 func soakSize(b *testing.B, name string, short int) int {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(short)))
 	if err != nil || n <= 0 {
-		b.Fatalf("%s is no number", name)
+		b.Fatalf("%s is not a number", name)
 	}
 	return n
 }
 
-// BenchmarkInformerSoak has SOAK_OBJECTS objects and SOAK_EVENTS changes of them, and two handlers, one of which stands still
-// from the third tenth of the changes to the seventh. It fails when the memory exceeds its bounds, or a handler does not
-// end with what the cache holds. The long form takes minutes:
+// BenchmarkInformerSoak has SOAK_OBJECTS objects and SOAK_EVENTS changes of them, and two handlers, one of which stalls from the third
+// tenth of the changes to the seventh. It fails if the memory exceeds its bounds, or if a handler does not end with the content of the
+// cache. The long form takes minutes:
 //
 //	SOAK_OBJECTS=1000000 SOAK_EVENTS=10000000 go test -run='^$' -bench=InformerSoak -benchtime=1x -timeout=1h ./bench
 func BenchmarkInformerSoak(b *testing.B) {
@@ -230,7 +230,7 @@ func soak(b *testing.B, objects, events int) {
 	stop := running(func(ctx context.Context) { _ = in.Run(ctx) })
 	defer stop()
 	sent := 0
-	send := func(n, handlers int) { // and waits until so many handlers have been told
+	send := func(n, handlers int) { // and waits until the given number of handlers has been called
 		src.ask <- n
 		sent += n + 1
 		for _, rev := range caughtUp[:handlers] {
@@ -257,7 +257,7 @@ func soak(b *testing.B, objects, events int) {
 	b.ReportMetric(float64(rest)/(1<<20), "MiB-after")
 	b.ReportMetric(0, "ns/op")
 	if limit := int64(objects) * (soakBacklog + soakRow); stalled > limit {
-		b.Errorf("a handler that stands still costs %d bytes, more than %d", stalled, limit)
+		b.Errorf("a stalled handler costs %d bytes, more than %d", stalled, limit)
 	}
 	if limit := soakRest + int64(objects)*soakTable; rest > limit {
 		b.Errorf("%d bytes are kept when all have caught up, more than %d", rest, limit)

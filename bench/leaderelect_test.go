@@ -17,29 +17,29 @@ import (
 // The durations of both electors, where a scenario does not say otherwise: client-go's usual ones, and setpoint's defaults.
 var usual = periods{15 * time.Second, 10 * time.Second, 2 * time.Second}
 
-// What a time may exceed the periods by: the jitter before a takeover of setpoint, and some messages.
+// The tolerances of times: the jitter before a takeover of setpoint, and some messages.
 const (
 	takeover = 50 * time.Millisecond
 	messages = 10 * halfway
 )
 
-// measure is what a run of a scenario has shown.
+// measure is the result of a run of a scenario.
 type measure struct {
-	bad     bool          // what must not be has been; a scenario that measures a time has no bad runs
-	d       time.Duration // for how long it was, or the time that is measured
+	bad     bool          // the run violated the rule; a scenario that measures a time has no bad runs
+	d       time.Duration // how long the violation lasted, or the measured time
 	refused error         // the elector does not accept the configuration
 }
 
-// wrong is the measure of something that must not last at all.
+// wrong returns the measure of a state that must not occur.
 func wrong(d time.Duration) measure { return measure{bad: d > 0, d: d} }
 
-// scenario is a fault, what is measured of it, and what is known.
+// scenario is a fault, its measurement, and the known result.
 type scenario struct {
 	title string
 	play  func(w *leaseWorld) measure
 
-	// known is how many runs of client-go 0.37.2 are known to be bad: "none", "some", "most"; "" for one that measures a
-	// time. It is compared in the log, and asserted nowhere: a version that is mended is welcome.
+	// known is how many runs of client-go 0.37.2 are known to be bad: "none", "some", "most"; "" for a scenario that measures a time. It is
+	// logged, and not asserted: an improved version is welcome.
 	known string
 
 	// bounds are the longest times allowed to setpoint, polling and watching. Zero for a scenario that must have no bad run.
@@ -48,10 +48,10 @@ type scenario struct {
 	refused bool // setpoint does not accept the configuration
 }
 
-// fullVariable has everything played often enough for the table, as it has the model of package leaderelect try everything.
+// fullVariable makes each scenario run often enough for the table. It also makes the model of package leaderelect try everything.
 const fullVariable = "LEADERELECT_MODEL"
 
-// runs returns how often a scenario is played.
+// runs returns how often a scenario is run.
 func (s scenario) runs() int {
 	switch {
 	case testing.Short():
@@ -130,7 +130,7 @@ var scenarios = []scenario{
 	{title: "cancel, ReleaseOnCancel, to the next leader, p50 / max", bounds: [2]time.Duration{polled, messages}, play: handOver},
 }
 
-// lead has a lead and another follow, for a random time. The error is why c is refused.
+// lead makes a lead and another follow, for a random time. The error says why c is refused.
 func lead(w *leaseWorld, c candidate, others ...string) error {
 	c.name = "a"
 	if err := w.start(c); err != nil {
@@ -160,7 +160,7 @@ func follow(w *leaseWorld, begin time.Time) time.Time {
 	return next
 }
 
-// cutOff loses all messages of the leader, and of nobody else.
+// cutOff loses all messages of the leader, and only those.
 func cutOff(w *leaseWorld, c candidate, timeout time.Duration) measure {
 	if err := lead(w, c, "b"); err != nil {
 		return measure{refused: err}
@@ -172,9 +172,8 @@ func cutOff(w *leaseWorld, c candidate, timeout time.Duration) measure {
 	return wrong(w.together())
 }
 
-// slowReply has a renewal arrive at once and its reply come after d. The leader's driver waits for it. No other message
-// of the leader arrives any more. A reply after more than 8 s comes too late for setpoint: the renewal before was sent 2 s
-// earlier, and its RenewDeadline is 10 s.
+// slowReply delivers a renewal at once and its reply after d. The leader's driver waits for it. No other message of the leader arrives any
+// more. A reply after more than 8 s comes too late for setpoint: the previous renewal was sent 2 s earlier, and its RenewDeadline is 10 s.
 func slowReply(w *leaseWorld, d time.Duration) measure {
 	require.NoError(w.t, lead(w, candidate{periods: usual, request: max(5*time.Second, d+halfway)}, "b"))
 	begin := time.Now()
@@ -186,7 +185,7 @@ func slowReply(w *leaseWorld, d time.Duration) measure {
 	return wrong(w.together())
 }
 
-// drain has the work go on for a while after the caller has canceled. client-go asks its callers to wait for the work
+// drain makes the work continue for a while after the caller has canceled. client-go asks its callers to wait for the work
 // before they cancel; here, as in many programs, one context ends both.
 func drain(w *leaseWorld) measure {
 	require.NoError(w.t, lead(w, candidate{periods: usual, release: true, drain: 8 * time.Second}, "b"))
@@ -204,7 +203,7 @@ func sameIdentity(w *leaseWorld) measure {
 	return wrong(w.together())
 }
 
-// healLate cuts the leader off and heals its way soon after another has begun to lead. Then the pending messages arrive. setpoint has
+// healLate cuts the leader off and heals its connection soon after another has begun to lead. Then the pending messages arrive. setpoint has
 // a long RequestTimeout, so that calls still wait.
 func healLate(w *leaseWorld) {
 	require.NoError(w.t, lead(w, candidate{periods: usual, release: true, request: 9900 * time.Millisecond}, "b", "c"))
@@ -237,7 +236,7 @@ func usurped(w *leaseWorld) measure {
 	return measure{d: w.spansSince(time.Time{})[0].end.Sub(begin)}
 }
 
-// crash ends the process of the leader. It returns when that was, when its last renewal arrived before, and when another
+// crash ends the process of the leader. It returns that time, the time of its last renewal before, and the time when another
 // began to lead.
 func crash(w *leaseWorld) (crashed, renewed, next time.Time) {
 	require.NoError(w.t, lead(w, candidate{periods: usual}, "b"))
@@ -294,7 +293,7 @@ func TestTheSameFaultsOnBothElectors(t *testing.T) {
 	printTable("at 15 / 10 / 2 s", columns, rows, cells)
 }
 
-// cell is what all runs of a scenario have shown.
+// cell is the result of all runs of a scenario.
 type cell struct {
 	runs    int
 	timed   bool
@@ -304,7 +303,7 @@ type cell struct {
 	times   []time.Duration // sorted; without those of zero
 }
 
-// playAll plays s from many random moments, each in a bubble of its own.
+// playAll runs s from many random moments, each in its own bubble.
 func (s scenario) playAll(t *testing.T, e elector) cell {
 	c := cell{timed: s.isTimed()}
 	for seed := range s.runs() {
@@ -328,7 +327,7 @@ func (c *cell) add(m measure) {
 	}
 }
 
-// require requires of setpoint what it promises; kind 0 polls and 1 watches.
+// require checks the promises of setpoint; kind 0 polls and 1 watches.
 func (s scenario) require(t *testing.T, c cell, kind int) {
 	if s.refused {
 		require.Equal(t, c.runs, c.refused)

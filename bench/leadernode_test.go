@@ -44,11 +44,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// nodeSpec is what a node needs to know.
+// nodeSpec configures a node.
 type nodeSpec struct {
 	Setpoint bool   // or else client-go
 	Name     string // one each
-	URL      string // of the register, by the way of a proxy
+	URL      string // of the register, through a proxy
 }
 
 // short are the durations of nodes: the usual ones, five times as fast.
@@ -92,7 +92,7 @@ func (s nodeSpec) run() error {
 	return nil
 }
 
-// act is the work of a leader: it prints the time, again and again, as long as it may.
+// act is the work of a leader: it prints the time repeatedly, as long as it may.
 func act(ctx context.Context, may func() error) {
 	for ctx.Err() == nil && may() == nil {
 		fmt.Println(time.Now().UnixNano())
@@ -157,7 +157,7 @@ func serveRegister(store leaderelect.LeaseStore) http.Handler {
 				http.Error(w, err.Error(), statusOf(err))
 				return
 			}
-			_ = json.NewEncoder(w).Encode(e) // to one who may be gone
+			_ = json.NewEncoder(w).Encode(e) // the client may be gone
 		})
 	}
 	serve("get", func(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
@@ -168,7 +168,7 @@ func serveRegister(store leaderelect.LeaseStore) http.Handler {
 	return mux
 }
 
-// statusOf returns the status that says err.
+// statusOf returns the HTTP status for err.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, leaderelect.ErrNotFound):
@@ -184,7 +184,7 @@ func statusOf(err error) int {
 type node struct {
 	process *exec.Cmd
 	proxy   *proxy
-	over    chan struct{} // closed when it has ended and its output is read
+	over    chan struct{} // closed when it has ended and its output was read
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -192,7 +192,7 @@ type node struct {
 	failure string
 }
 
-// startNode starts a node that reaches the register by a proxy of its own.
+// startNode starts a node that reaches the register through its own proxy.
 func startNode(t testing.TB, spec nodeSpec, register string) *node {
 	t.Helper()
 	n := &node{proxy: newProxy(t, register), over: make(chan struct{})}
@@ -218,7 +218,7 @@ func startNode(t testing.TB, spec nodeSpec, register string) *node {
 	return n
 }
 
-// read takes in what a node says.
+// read reads the output of a node.
 func (n *node) read(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		nanos, err := strconv.ParseInt(lines.Text(), 10, 64)

@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// trial is something that happens to a leader in a process of its own.
+// trial is a fault of a leader in its own process.
 type trial struct {
 	title string
 	do    func(t testing.TB, leader, follower *node)
@@ -38,8 +38,8 @@ var trials = []trial{
 	}},
 }
 
-// play has one process lead and another follow, does what there is to do, and measures how long the first has gone on when
-// the other had begun. One action that was in flight is not counted: no lease can prevent it.
+// play makes one process lead and another follow, injects the fault, and measures how long the first continued after the other had begun.
+// One action that was in flight is not counted, because no lease can prevent it.
 func (s trial) play(t testing.TB, setpoint bool, seed uint64) measure {
 	random := rand.New(rand.NewPCG(seed, 8))
 	register := httptest.NewServer(serveRegister(memlease.New()))
@@ -66,11 +66,11 @@ func (s trial) play(t testing.TB, setpoint bool, seed uint64) measure {
 	return wrong(late[len(late)-1].Sub(late[0]))
 }
 
-// Real processes, each with a TCP proxy of its own to the same register, at a fifth of the usual durations. client-go's
+// Real processes, each with its own TCP proxy to the same register, at a fifth of the usual durations. client-go's
 // users act as long as their context lasts; those of setpoint ask Leadership.Err before each action too.
 //
-// LEADERELECT_MODEL=full plays each fault twenty times on both, and prints the table. Otherwise one is enough of client-go,
-// of which nothing is asserted.
+// LEADERELECT_MODEL=full runs each fault twenty times on both, and prints the table. Otherwise one run of client-go is enough, because
+// nothing is asserted about it.
 func TestFaultsOnProcessesOfBothElectors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes twenty seconds of real time")

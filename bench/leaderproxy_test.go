@@ -21,7 +21,7 @@ type proxy struct {
 	// mu guards the following.
 	conns  []net.Conn
 	open   chan struct{} // closed while everything passes
-	last   time.Duration // what the next reply takes, after which nothing passes; 0 is none
+	last   time.Duration // the delay of the next reply, after which nothing passes; 0 is none
 	closed bool
 }
 
@@ -39,14 +39,14 @@ func newProxy(t testing.TB, server string) *proxy {
 
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
-// stall lets nothing pass from now on.
+// stall blocks all data from now on.
 func (p *proxy) stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stallLocked()
 }
 
-// lastReply has the next reply arrive after d, and nothing else from when it was sent.
+// lastReply delivers the next reply after d, and no data that is sent after it.
 func (p *proxy) lastReply(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *proxy) copy(dst, src net.Conn, replies bool) {
 	}
 }
 
-// pass returns when something may pass.
+// pass returns when data may pass.
 func (p *proxy) pass(reply bool) {
 	p.mu.Lock()
 	open, last := p.open, p.last

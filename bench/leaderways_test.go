@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// way is the store as one replica reaches it, without a watch.
+// way is the connection of one replica to the store, without a watch.
 type way struct {
 	w    *leaseWorld
 	name string
@@ -62,7 +62,7 @@ func (y watchedWay) Watch(ctx context.Context, key string) iter.Seq2[leaderelect
 
 var errGivenUp = errors.New("the driver has given up")
 
-// travel is the way of a message, in either direction.
+// travel delays or loses a message, in either direction.
 func (y way) travel(ctx context.Context) error {
 	time.Sleep(halfway)
 	y.w.mu.Lock()
@@ -89,7 +89,7 @@ func (y way) travel(ctx context.Context) error {
 	}
 }
 
-// write has a write travel to the store and its reply travel back.
+// write sends a write to the store and its reply back.
 func (y way) write(ctx context.Context, swap func() (leaderelect.Entry, error)) (leaderelect.Entry, error) {
 	y.w.mu.Lock()
 	slow, isSlow := y.w.slow[y.name]
@@ -120,7 +120,7 @@ func (y way) write(ctx context.Context, swap func() (leaderelect.Entry, error)) 
 	return e, err
 }
 
-// commit is what a write does at the store.
+// commit applies a write at the store.
 func (y way) commit(swap func() (leaderelect.Entry, error)) (leaderelect.Entry, error) {
 	y.w.mu.Lock()
 	defer y.w.mu.Unlock()
@@ -144,8 +144,8 @@ func (y way) commit(swap func() (leaderelect.Entry, error)) (leaderelect.Entry, 
 	return e, nil
 }
 
-// lock is a resourcelock of client-go on a lease store. It keeps the version of the record between two calls, as client-go's own
-// LeaseLock does, whose bytes of the record are the same too. So it is for one elector.
+// lock is a resourcelock of client-go on a lease store. It keeps the version of the record between two calls, as client-go's own LeaseLock
+// does, and has the same bytes of the record. So it is for one elector.
 type lock struct {
 	store    leaderelect.LeaseStore
 	identity string
@@ -193,7 +193,7 @@ func (l *lock) RecordEvent(string) {}
 func (l *lock) Identity() string   { return l.identity }
 func (l *lock) Describe() string   { return leaseKey }
 
-// asAPIError returns err as an API server says it.
+// asAPIError returns err in the form of an API server.
 func asAPIError(err error) error {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	switch {
@@ -241,7 +241,7 @@ func setpointElector(store func(way) leaderelect.LeaseStore) func(*leaseWorld, c
 			Rand:            w.float,
 			Logger:          slog.New(slog.DiscardHandler),
 
-			MaxClockRateSkew: 0.01, // so that the odd configurations are taken
+			MaxClockRateSkew: 0.01, // so that the unusual configurations are accepted
 			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
 				w.work(ctx, c)
 				return nil
@@ -258,7 +258,7 @@ func setpointElector(store func(way) leaderelect.LeaseStore) func(*leaseWorld, c
 	}
 }
 
-// electors are what is compared, and the columns of the table.
+// electors are the compared electors, and the columns of the table.
 var electors = []elector{
 	{"client-go 0.37", clientgoElector, func(e leaderelect.Entry) leaderelect.Entry {
 		return rewrite(e, map[string]any{"holderIdentity": "foreigner"}, "leaderTransitions")
@@ -267,13 +267,13 @@ var electors = []elector{
 	{"setpoint, watching", setpointElector(func(y way) leaderelect.LeaseStore { return watchedWay{y} }), usurpSetpoint},
 }
 
-// usurpSetpoint is the record of setpoint as a foreigner writes it.
+// usurpSetpoint is the record of setpoint as another program writes it.
 func usurpSetpoint(e leaderelect.Entry) leaderelect.Entry {
 	e.Term++
 	return rewrite(e, map[string]any{"holder": "foreigner", "incarnation": "foreign"}, "term")
 }
 
-// rewrite sets fields of the record, and counts one of them up.
+// rewrite sets fields of the record, and increments one of them.
 func rewrite(e leaderelect.Entry, fields map[string]any, count string) leaderelect.Entry {
 	record := make(map[string]any)
 	if err := json.Unmarshal(e.Value, &record); err != nil {

@@ -18,32 +18,32 @@ import (
 
 const (
 	leaseKey = "lease"
-	halfway  = time.Millisecond // what a request takes to the store, and its reply back
+	halfway  = time.Millisecond // the time of a request to the store, and of its reply back
 )
 
-// candidate is a replica that competes for the lease, whatever elector it has.
+// candidate is a replica that competes for the lease, with either elector.
 type candidate struct {
 	name     string // of the replica, one each
 	identity string // that the elector is told
 	periods
 	release bool          // ReleaseOnCancel
 	request time.Duration // setpoint's RequestTimeout; 0 is its default. client-go leaves that to its lock
-	drain   time.Duration // how long the work goes on after its context has ended
+	drain   time.Duration // how long the work continues after its context has ended
 }
 
 // periods are the three durations of an elector.
 type periods struct{ lease, renew, retry time.Duration }
 
-// elector is an implementation: it returns what competes until its context ends, or an error if it refuses the candidate.
+// elector is an implementation: it returns a function that competes until its context ends, or an error if it refuses the candidate.
 type elector struct {
 	name    string
 	compete func(w *leaseWorld, c candidate) (run func(context.Context), err error)
-	usurp   func(leaderelect.Entry) leaderelect.Entry // the record, as a foreigner writes it
+	usurp   func(leaderelect.Entry) leaderelect.Entry // the record, as another program writes it
 }
 
-// leaseWorld is a record, the way to it, and the replicas that compete for it. It lives in a bubble and notes when each
-// works. What is simulated: time, the way to the store (cut, slow, late), the end of a process. What is real: both
-// electors, and the compare-and-swap register, which is the same for both.
+// leaseWorld is a record, the connections to it, and the replicas that compete for it. It lives in a bubble and records when each replica
+// works. Simulated are time, the connections to the store (cut, slow, late), and the end of a process. Real are both electors and the
+// compare-and-swap register, which is the same for both.
 type leaseWorld struct {
 	t       testing.TB
 	elector elector
@@ -56,7 +56,7 @@ type leaseWorld struct {
 	// mu guards the following. The store never blocks, so it is called with mu held.
 	random    *rand.Rand
 	cuts      map[string]*cut
-	slow      map[string]time.Duration // what the reply to the next write of a replica takes; after it, it is cut off
+	slow      map[string]time.Duration // the delay of the reply to the next write of a replica, which is then cut off
 	late      map[string]time.Duration // after which all writes of a replica arrive
 	crashed   map[string]bool
 	spans     []*span
@@ -68,7 +68,7 @@ type leaseWorld struct {
 // cut is the loss of all messages of a replica. At its end, pending messages arrive.
 type cut struct {
 	over    chan struct{} // closed at its end
-	timeout time.Duration // after which the driver gives a call up; 0 is when the caller's context ends, negative is never
+	timeout time.Duration // after which the driver gives up a call; 0 means when the caller's context ends, negative means never
 }
 
 // span is a time in which a replica works.
@@ -91,13 +91,13 @@ func newLeaseWorld(t testing.TB, e elector, seed uint64) *leaseWorld {
 			w.heal(name)
 		}
 		w.running.Wait()
-		synctest.Wait() // what was begun last works
+		synctest.Wait() // the last one that began works
 		w.working.Wait()
 	})
 	return w
 }
 
-// start has c compete, or returns why the elector refuses it.
+// start makes c compete, or returns why the elector refuses it.
 func (w *leaseWorld) start(c candidate) error {
 	c.identity = cmp.Or(c.identity, c.name)
 	run, err := w.elector.compete(w, c)
@@ -113,7 +113,7 @@ func (w *leaseWorld) start(c candidate) error {
 // cancel ends the context of a replica's elector.
 func (w *leaseWorld) cancel(name string) { w.cancels[name]() }
 
-// work is what a leader does: it goes on until ctx ends, and then for as long as the candidate drains.
+// work is the work of a leader: it runs until ctx ends, and then for as long as the candidate drains.
 func (w *leaseWorld) work(ctx context.Context, c candidate) {
 	w.working.Add(1)
 	defer w.working.Done()
@@ -135,7 +135,7 @@ func (w *leaseWorld) work(ctx context.Context, c candidate) {
 	}
 }
 
-// pass lets d go by, and all that happens at its end.
+// pass waits for d, and for everything that happens at its end.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -169,7 +169,7 @@ func (w *leaseWorld) heal(name string) {
 	}
 }
 
-// crash ends the process of a replica: it works no more, and no message of it arrives.
+// crash ends the process of a replica: it stops working, and no message of it arrives.
 func (w *leaseWorld) crash(name string) {
 	w.cut(name, 0)
 	w.mu.Lock()
@@ -182,7 +182,7 @@ func (w *leaseWorld) crash(name string) {
 	}
 }
 
-// usurp has a foreigner write the record, as somebody does by hand.
+// usurp writes the record as another program does, or an operator by hand.
 func (w *leaseWorld) usurp() {
 	e, err := w.store.Get(context.Background(), leaseKey)
 	if err != nil {
@@ -209,7 +209,7 @@ func (w *leaseWorld) worksNow(name string) bool {
 	return slices.ContainsFunc(w.spansSince(time.Time{}), func(s span) bool { return s.name == name && s.end.IsZero() })
 }
 
-// successor waits until another than the replica of that name has begun to work since begin, and returns when that was.
+// successor waits until a replica other than the named one has begun to work since begin, and returns the time.
 func (w *leaseWorld) successor(name string, begin time.Time) (time.Time, bool) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); pass(100 * time.Millisecond) {
 		for _, s := range w.spansSince(begin) {
@@ -221,7 +221,7 @@ func (w *leaseWorld) successor(name string, begin time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// together returns for how long two replicas have worked at once so far, those without that are named.
+// together returns how long two replicas have worked at once so far, without the named ones.
 func (w *leaseWorld) together(without ...string) time.Duration {
 	type edge struct {
 		at   time.Time

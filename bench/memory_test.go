@@ -9,7 +9,7 @@ import (
 
 const million = 1_000_000
 
-// BenchmarkQueueMemoryKept measures how much memory a queue still has after size keys were added, handed out and done. The
+// BenchmarkQueueMemoryKept measures the memory that a queue keeps after size keys were added, handed out, and done. The
 // keys themselves do not count.
 func BenchmarkQueueMemoryKept(b *testing.B) {
 	measureMemory(b, million, 1<<20, "MiB", func(q delaying, keys []string) {
@@ -45,7 +45,7 @@ func BenchmarkQueueDelayedKeys(b *testing.B) {
 		for _, key := range keys {
 			q.AddAfter(key, time.Hour)
 		}
-		q.Len() // the priority queue now does what it has put off
+		q.Len() // makes the priority queue do its deferred work
 	})
 }
 
@@ -86,7 +86,7 @@ func BenchmarkQueueIdle(b *testing.B) {
 	}
 }
 
-// measureMemory reports, in units of so many bytes, the memory that a new queue has after use.
+// measureMemory reports, in units of the given number of bytes, the memory of a new queue after use.
 func measureMemory(b *testing.B, size, bytes int, unit string, use func(q delaying, keys []string)) {
 	keys := makeKeys(size)
 	for _, impl := range delayingImplementations {
@@ -112,14 +112,14 @@ func measureMemory(b *testing.B, size, bytes int, unit string, use func(q delayi
 // heap returns the bytes on the heap that are in use.
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what the first one found to be unused may have had a finalizer
+	runtime.GC() // objects freed by the first one may have had finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// settle waits for the goroutines of queues that were shut down, for which there is nothing else to wait with, so that they
-// do not count in the next measurement.
+// settle waits for the goroutines of queues that were shut down, so that they do not count in the next measurement. There is nothing else
+// to wait for.
 func settle(b *testing.B, running int) {
 	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > running; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

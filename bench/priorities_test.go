@@ -36,7 +36,7 @@ var priorityImplementations = []struct {
 	}},
 	{"priorityqueue", func() prioritized {
 		q := priorityqueue.New[string]("")
-		priorities := [high + 1]int{0, 1, high} // it takes a pointer, which is not to cost an allocation each time
+		priorities := [high + 1]int{0, 1, high} // it takes a pointer, which must not cost an allocation each time
 		return prioritized{q, func(key string, priority int) {
 			q.AddWithOpts(priorityqueue.AddOpts{Priority: &priorities[priority]}, key)
 		}}
@@ -55,7 +55,7 @@ func BenchmarkQueuePriorities(b *testing.B) {
 			}
 			q.addWith(key, priority)
 		}
-		q.Len() // the priority queue now does what it has put off
+		q.Len() // makes the priority queue do its deferred work
 		for b.Loop() {
 			key, _ := q.Get()
 			q.Done(key)
@@ -68,7 +68,7 @@ func BenchmarkQueuePriorities(b *testing.B) {
 }
 
 // BenchmarkQueuePriorityBurst measures a burst of size keys, a third of each priority, which are all added and then handed
-// out and done, in one goroutine. One operation is a burst; ns/key is what matters.
+// out and done, in one goroutine. One operation is a burst; ns/key is the relevant figure.
 func BenchmarkQueuePriorityBurst(b *testing.B) {
 	forEachPriority(b, func(b *testing.B, q prioritized, keys []string) {
 		n := 0
@@ -97,7 +97,7 @@ func TestPrioritiesGoFirst(t *testing.T) {
 	}
 }
 
-// burst adds keys with their priorities and returns what it then gets. The slice for that is one allocation per burst, for
+// burst adds keys with their priorities and returns the keys that it then gets. The slice for that is one allocation per burst, for
 // each implementation.
 func burst(q prioritized, keys []string) []string {
 	for i, key := range keys {

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// queue is what every implementation can do.
+// queue is the common interface of the implementations.
 type queue interface {
 	Add(key string)
 	Len() int
@@ -45,9 +45,9 @@ func BenchmarkQueueCycle(b *testing.B) {
 	})
 }
 
-// BenchmarkQueueDuplicateAdd measures Add of a key that waits already, while size keys wait. The priority queue puts an Add
-// into a buffer and does the work later: Len makes it do it, so that the work is counted. It is asked for each thousandth time,
-// so as not to be measured itself.
+// BenchmarkQueueDuplicateAdd measures Add of a key that already waits, while size keys wait. The priority queue puts an Add into a buffer
+// and does the work later. Len makes it do the work, so that it is counted. Len is called only every thousandth time, so that it is not
+// measured itself.
 func BenchmarkQueueDuplicateAdd(b *testing.B) {
 	forEach(b, func(b *testing.B, q queue, keys []string) {
 		i, n := 0, 0
@@ -103,7 +103,7 @@ func TestEveryImplementationDoesTheSameWork(t *testing.T) {
 	}
 }
 
-// cycle is what a worker does with a key that has to be seen to again.
+// cycle is the work of a worker on a key that is added again.
 func cycle(q queue) string {
 	key, _ := q.Get()
 	q.Done(key)
@@ -115,7 +115,7 @@ func fill(q queue, keys []string) {
 	for _, key := range keys {
 		q.Add(key)
 	}
-	q.Len() // the priority queue now does what it has put off
+	q.Len() // makes the priority queue do its deferred work
 }
 
 func makeKeys(n int) []string {

@@ -185,7 +185,7 @@ func (f *fleet) start(i int) *member {
 	return m
 }
 
-// counted is the way of a member to the store. It hides that the store can be watched. Each call takes 5 ms.
+// counted is the connection of a member to the store. It hides the store's watch. Each call takes 5 ms.
 type counted struct {
 	f *fleet
 	m *member
@@ -266,7 +266,7 @@ func TestScaleOfKeys(t *testing.T) {
 	}
 }
 
-// TestScaleOfOneReplica measures what a process holds. Its log has a table.
+// TestScaleOfOneReplica measures the memory of a process. Its log has a table.
 func TestScaleOfOneReplica(t *testing.T) {
 	n := 100_000
 	if fullScale() {
@@ -324,7 +324,7 @@ type sized struct {
 	plan int
 }
 
-// TestScaleOfWatchers opens many watches of one store in memory, each by an informer of its own, and writes. Its log has a table.
+// TestScaleOfWatchers opens many watches of one store in memory, each with its own informer, and writes. Its log has a table.
 func TestScaleOfWatchers(t *testing.T) {
 	watchers, objects, writes := 20, 100, 50
 	if fullScale() {

@@ -44,7 +44,7 @@ func newSite(n int) site {
 
 func newPort(n int) port { return port{"http", n} }
 
-// BenchmarkStoreCreate measures what it costs to create each of size objects in an empty store that nobody watches.
+// BenchmarkStoreCreate measures the creation of each of size objects in an empty store without watches.
 func BenchmarkStoreCreate(b *testing.B) {
 	b.Run(fmt.Sprintf("size=%d/impl=site", stored), func(b *testing.B) { createAll(b, newSite) })
 	b.Run(fmt.Sprintf("size=%d/impl=port", stored), func(b *testing.B) { createAll(b, newPort) })
@@ -63,7 +63,7 @@ func createAll[T any](b *testing.B, value func(int) T) {
 	perUnit(b, b.N*stored, "ns/write")
 }
 
-// BenchmarkStoreUpdate measures a write to one of size objects that nobody watches: the object was read before, an int of
+// BenchmarkStoreUpdate measures a write to one of size objects without watches: the object was read before, an int of
 // its value is changed.
 func BenchmarkStoreUpdate(b *testing.B) {
 	b.Run(fmt.Sprintf("size=%d/impl=site", stored), func(b *testing.B) {
@@ -151,7 +151,7 @@ func watched[T any](b *testing.B, watchers int, value func(int) T, change func(*
 	}
 	n := 0
 	for b.Loop() {
-		// As many writes as fit into the history, so that no watcher falls out of it.
+		// As many writes as fit into the history, so that no watcher falls behind it.
 		seen.Add(watchers * batch)
 		for range batch {
 			n++

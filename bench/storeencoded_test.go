@@ -53,7 +53,7 @@ func updateEncoded[T any](b *testing.B, value func(int) T, change func(*T, int))
 	perUnit(b, b.N, "ns/write")
 }
 
-// BenchmarkStoreEncodedList measures a list of size objects through the codec, per object, beside what encoding/json needs
+// BenchmarkStoreEncodedList measures a list of size objects through the codec, per object, next to the time that encoding/json needs
 // to decode the same envelopes and values.
 func BenchmarkStoreEncodedList(b *testing.B) {
 	b.Run(fmt.Sprintf("size=%d/impl=store", stored), func(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// handMade is what a store in memory costs at least that shares no memory with its callers: a lock, a map, a ring of the last
-// changes, and copies that are written by hand for the one type. It checks and tells nothing.
+// handMade is the minimum cost of a store in memory that shares no memory with its callers: a lock, a map, a ring of the last changes, and
+// hand-written copies for the one type. It has no checks and no watches.
 type handMade struct {
 	mu      sync.RWMutex
 	version informer.Version
@@ -30,7 +30,7 @@ func (h *handMade) create(o store.Object[site]) store.Object[site] {
 	return o
 }
 
-// update shares with the version before what is equal, if it may, and copies all otherwise.
+// update shares equal parts with the previous version, if it may, and copies everything otherwise.
 func (h *handMade) update(o store.Object[site], share bool) store.Object[site] {
 	h.mu.RLock()
 	old := h.objects[o.Key]

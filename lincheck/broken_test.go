@@ -27,7 +27,7 @@ func TestABrokenQueueIsNoticed(t *testing.T) {
 		{"Drain does not wait", drainsTooEarly},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// One fault does no harm if something else adds the key again before anybody can tell.
+			// One fault does no harm if something else adds the key again before anyone can tell.
 			for seed := range uint64(1000) {
 				var q *broken
 				history := record(t, seed, func() queue {
@@ -44,7 +44,7 @@ func TestABrokenQueueIsNoticed(t *testing.T) {
 	}
 }
 
-// fault is what a broken queue does wrong, once.
+// fault is a mistake that a broken queue makes once.
 type fault int
 
 const (
@@ -169,7 +169,7 @@ func TestTheMachineKnowsRightFromWrong(t *testing.T) {
 		{"a key that is added while in process comes back", true, calls{add, get, add, done, get, done, drained}},
 		{"a key that is added while in process does not come back", false, calls{add, get, add, done, drained}},
 		{"a key that is added while in process comes back too early", false, calls{add, get, add, get}},
-		{"a key that nobody added is handed out", false, calls{tryTake}},
+		{"a key that was not added is handed out", false, calls{tryTake}},
 		{"a key that is ready is not found", false, calls{add, tryTake + nothing}},
 		{"a key in process is not found", true, calls{add, get, tryTake + nothing}},
 		{"a key is lost", false, calls{add, drained}},

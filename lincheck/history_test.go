@@ -26,7 +26,7 @@ const (
 	calls     = 8 // of each producer in each phase
 )
 
-// queue is what is checked.
+// queue is the interface of the checked queue.
 type queue interface {
 	Add(key int)
 	AddAfter(key int, d time.Duration)
@@ -38,8 +38,8 @@ type queue interface {
 	Drain(ctx context.Context) error
 }
 
-// recorder notes the calls of a queue. Its clock counts the calls and returns: what returned before another call began has
-// a lower number, and no number comes twice.
+// recorder records the calls of a queue. Its clock counts the calls and returns: a call that returned before another began has a lower
+// number, and no number is used twice.
 type recorder struct {
 	queue queue
 	clock atomic.Int64
@@ -116,7 +116,7 @@ func (r *recorder) shutDown() {
 	r.note(call{op: shutDown}, answer{}, from, r.clock.Add(1))
 }
 
-// drained asks whether each key is at rest. Nothing runs when it is called, and what was scheduled is over.
+// drained asks whether each key is at rest. Nothing runs when it is called, and all wake-ups are over.
 func (r *recorder) drained() {
 	now := r.clock.Add(1)
 	r.mu.Lock()
@@ -130,10 +130,10 @@ func (r *recorder) drained() {
 	}
 }
 
-// record lets producers and workers loose on a queue and returns what happened. There are a few phases, at the end of each
-// of which everything has to be at rest; in the last the queue is shut down while they work. It runs in a bubble, so that
-// a wake-up is due at the very moment at which a producer goes on, and so that rest can be known: then all that is left are
-// workers who wait. A worker that nobody woke for a key does not come back, and the key is not at rest.
+// record runs producers and workers on a queue and returns the history. There are a few phases, and at the end of each everything must be
+// at rest. In the last phase, the queue is shut down during the work. record runs in a bubble, so that a wake-up can be due at the very
+// moment at which a producer continues, and so that rest can be detected: then only waiting workers are left. A worker that was not woken
+// for a key does not come back, and the key is not at rest.
 func record(t *testing.T, seed uint64, make func() queue) []porcupine.Operation {
 	var r *recorder
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func record(t *testing.T, seed uint64, make func() queue) []porcupine.Operation 
 				if seed%2 == 0 {
 					r.shutDown()
 				} else {
-					// A drain. It ends when the workers have done all; record waits for it.
+					// A drain. It ends when the workers are done; record waits for it.
 					working.Go(r.drain)
 				}
 			}
@@ -161,7 +161,7 @@ func record(t *testing.T, seed uint64, make func() queue) []porcupine.Operation 
 			time.Sleep(2 * maxDelay)
 			synctest.Wait()
 			if phase == phases-1 {
-				// A key that a producer had in hand when all workers were told to stop, and that was added meanwhile.
+				// A key that a producer had in hand when all workers were told to stop, and that was added in the meantime.
 				for r.tryTakeAndDone() {
 				}
 			}
@@ -184,7 +184,7 @@ func (r *recorder) work() {
 	}
 }
 
-// canceled is the only key that is canceled. Nothing is scheduled for it, so that what Cancel takes back is known.
+// canceled is the only key that is canceled. Nothing is scheduled for it, so that the result of Cancel is known.
 const canceled = 0
 
 // tick is the unit of delays and of the pauses of producers.

@@ -6,7 +6,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// call is what was asked of the queue.
+// call is a call of the queue.
 type call struct {
 	op  op
 	key int // of add, addAfter, done, cancel and drained
@@ -16,7 +16,7 @@ type op string
 
 const (
 	add      op = "Add"
-	addAfter op = "AddAfter" // an Add at a time that nobody knows, after the call: it has returned when all wake-ups are over
+	addAfter op = "AddAfter" // an Add at an unknown time after the call: it has returned when all wake-ups are over
 	get      op = "Get"
 	tryTake  op = "TryTake"
 	done     op = "Done"
@@ -25,14 +25,14 @@ const (
 	drained  op = "drained?" // asked when nothing runs any more
 )
 
-// answer is what came back: from get and tryTake a key, or none; from cancel whether there was anything to take back.
+// answer is the result: for get and tryTake a key, or none; for cancel whether there was anything to cancel.
 type answer struct {
 	key      int
 	none     bool
 	canceled bool
 }
 
-// state is that of one key, or rather of a queue of one key. The key is ready when it is dirty and not in process.
+// state is the state of a queue with one key. The key is ready when it is dirty and not in process.
 type state struct{ dirty, processing, shutdown bool }
 
 // step is the machine: it reports whether the call may have the answer in the state, and returns the state that follows.
@@ -64,8 +64,8 @@ func (s state) step(c call, a answer) (bool, state) {
 	}
 }
 
-// model is the machine for porcupine. What concerns all keys, a shutdown or an answer of none, is in the history of each: if
-// there is an order of the calls of all keys, then its part that concerns one key is an order for that.
+// model is the machine for porcupine. Calls that concern all keys, such as a shutdown or an answer of none, are in the history of each key:
+// if there is an order of the calls of all keys, its part for one key is an order for that key.
 func model() porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -84,7 +84,7 @@ func model() porcupine.Model {
 	}
 }
 
-// concerns returns the key that an operation is about; all is true if it is about every key.
+// concerns returns the key that an operation concerns; all is true if it concerns every key.
 func concerns(o porcupine.Operation) (key int, all bool) {
 	c, a := o.Input.(call), o.Output.(answer)
 	switch {

@@ -12,10 +12,10 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// histories is how many of each configuration are checked if nothing else is asked for.
+// histories is the default number of checked histories for each configuration.
 const histories = 500
 
-// configurations are of queues that differ in how they do it, but not in what is promised of one key.
+// configurations are of queues that differ in order, but not in the promises for one key.
 var configurations = []struct {
 	name string
 	cfg  workqueue.Config[int]
@@ -49,7 +49,7 @@ func TestEveryHistoryOfTheQueueIsLinearizable(t *testing.T) {
 	}
 }
 
-// check gives up after a time that is longer by far than the histories here need.
+// check gives up after a time that is far longer than these histories need.
 func check(history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model(), history, time.Minute)
 }
