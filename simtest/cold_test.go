@@ -185,3 +185,72 @@ func TestAPartInTheBackgroundStartsWithCachesThatHaveSynced(t *testing.T) {
 		}
 	}
 }
+
+// The new process is cold, and the one after it is not.
+func TestAColdStartIsThatOfOneProcess(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		text := simtest.Timeline(t, swept(mode, "asks"), "cold(s create to/a#1 of from) crash-after(s update to/a#1)")
+		inOrder(t, text, "s.2 FAULT it starts", "STEP change", "s.2 update to/a", "CRASH", "s.3 starts", "s.3 keeper: reconcile a")
+		require.Equal(t, 1, strings.Count(text, "begin last"))
+	}
+}
+
+// Fairness counts from the start of the process: an alarm after 50 reconciles of a cold start is a bug, and after 150 it is advisory.
+func TestAnAlarmOfAColdStartIsFairForAWhile(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		for looks, severity := range map[int]simtest.Severity{50: simtest.Bug, 150: simtest.Advisory} {
+			world := func() simtest.World {
+				w := copier()
+				w.Mode, w.Pairs = mode, -1
+				w.Systems[0].New = func(env *simtest.Env) ([]simtest.Part, error) {
+					froms, tos := simtest.Open[number](env, "from"), simtest.Open[number](env, "to")
+					quiet := slog.New(slog.DiscardHandler)
+					from, err1 := informer.New(froms, store.Key, informer.Config{Name: "from", Logger: quiet})
+					to, err2 := informer.New(tos, store.Key, informer.Config{Name: "to", Logger: quiet})
+					if err := errors.Join(err1, err2); err != nil {
+						return nil, err
+					}
+					filled, turns, looked := false, 0, 0
+					var keeper, janitor *controller.Controller[string]
+					keeper, err1 = loopOf("keeper", from, controller.Config[string]{}, func(ctx context.Context, key string) (controller.Result, error) {
+						filled = true
+						if turns++; turns < 120 {
+							keeper.Add(key) // many reconciles come before the crash
+							return controller.Result{}, nil
+						}
+						_, err := tos.Create(ctx, store.Object[number]{Key: key})
+						return controller.Result{}, ignore(err, store.ErrExists)
+					})
+					janitor, err2 = loopOf("janitor", to, controller.Config[string]{}, func(ctx context.Context, key string) (controller.Result, error) {
+						if _, ok := to.Get(key); !ok || filled {
+							return controller.Result{}, nil
+						}
+						if looked++; looked < looks {
+							janitor.Add(key)
+							return controller.Result{}, nil
+						}
+						_, err := tos.Delete(ctx, key)
+						return controller.Result{}, ignore(err, store.ErrNotFound)
+					})
+					return []simtest.Part{simtest.Loop(keeper), simtest.Loop(janitor)}, errors.Join(err1, err2)
+				}
+				made := false
+				w.Always = func(v *simtest.View) error {
+					_, err := simtest.Open[number](v, "to").Get(context.Background(), "a")
+					if made && err != nil {
+						return errors.New("the copy is gone")
+					}
+					made = err == nil
+					return nil
+				}
+				return w
+			}
+			plan, err := simtest.ParsePlan("cold(s create to/a#1 of from)")
+			require.NoError(t, err)
+			f := simtest.Replay(t, world, plan)
+			require.NotNil(t, f)
+			require.EqualValues(t, "always", f.Rule)
+			require.Equal(t, severity, f.Severity, "mode %s: %s", mode, f.Problem)
+		}
+	}
+}

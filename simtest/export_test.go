@@ -3,6 +3,7 @@ package simtest
 import (
 	"testing"
 
+	"github.com/setpoint-go/setpoint/simtest/internal/fault"
 	"github.com/setpoint-go/setpoint/simtest/internal/search"
 	"github.com/setpoint-go/setpoint/simtest/internal/sim"
 	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
@@ -41,6 +42,17 @@ func PlayUntilWarned(t *testing.T, world func() World, plan string, warn func(st
 		t.Fatal(err)
 	}
 	(&player{t: t, world: world, patience: 1, warn: warn}).play(p.faults())
+}
+
+// Tried returns the plans of an exploration without a corpus, in their order.
+func Tried(t *testing.T, world func() World, limits search.Limits) (plans []string) {
+	t.Helper()
+	play := (&player{t: t, world: world}).play
+	search.New(func(plan fault.Plan) *sim.Run {
+		plans = append(plans, plan.String())
+		return play(plan)
+	}).Explore(t.TempDir(), limits)
+	return plans
 }
 
 // Singles returns the plans of one fault of a world.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -151,5 +152,53 @@ func TestABackgroundPartRunsOncePerTerm(t *testing.T) {
 			require.Equal(t, begins, strings.Count(text, " begin\n"), "mode %s, plan %q:\n%s", mode, plan, text)
 			require.NotContains(t, text, "by itself")
 		}
+	}
+}
+
+// A process that has led twice does not know at once when it loses its lease again.
+func TestALeaderThatLeadsAgainCanLoseItsLeaseAgain(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		world := inMode(mode, func() simtest.World {
+			return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
+				if _, ok := s.from.Get(key); !ok {
+					return nil
+				}
+				return s.env.Effect(ctx, "tell", func(context.Context) error { return nil })
+			})
+		})
+		text := simtest.Timeline(t, world, "regain(s effect tell#1) lose-lease(s effect tell#3)")
+		inOrder(t, text, "s.1 leads again", "s.1 FAULT it loses its lease", "s.3 starts", "s.3 tell", "s.1 its call continues", "s.1 tell",
+			"STEP change", "s.1 copy: reconcile a", "s.1 tell", "s.1 learns that it has lost its lease, and ends")
+	}
+}
+
+// lingerer is a part of stage Leading that takes a while to end.
+type lingerer struct{}
+
+func (lingerer) Name() string { return "lingerer" }
+
+func (lingerer) Run(ctx context.Context) error {
+	<-ctx.Done()
+	time.Sleep(5 * time.Second)
+	return nil
+}
+
+// A process leads again when all parts of its former term have ended.
+func TestATermBeginsAfterThePartsOfTheFormerOne(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		world := func() simtest.World {
+			w := copier()
+			w.Mode = mode
+			inner := w.Systems[0].New
+			w.Systems[0].Lease = "main"
+			w.Systems[0].New = func(env *simtest.Env) ([]simtest.Part, error) {
+				parts, err := inner(env)
+				return append(parts, simtest.Background(manager.At(manager.Leading, lingerer{}))), err
+			}
+			return w
+		}
+		text := simtest.Timeline(t, world, "regain(s create to/a#1)")
+		require.NotRegexp(t, `(?m)^ *[0-4](\.\d+)?s  s.1 +leads again`, text, mode)
+		require.Contains(t, text, "leads again")
 	}
 }
