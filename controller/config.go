@@ -29,19 +29,18 @@ type Config[K comparable] struct {
 	// which is 0 by default. Background should be negative. Defaults to -1. A positive value disables this: the priority is 0.
 	Background int
 
-	// Resync is the period in which every key is reconciled once more without an event, for an actual state that others change.
-	// Each key has its own random moment in the period. The keys are those of all objects that pass Where of a watch made by
-	// [For], [Owns], or [Watches], and all parked keys. A parked key gets one attempt, not a whole budget. [Watch.When] does not
-	// apply. Zero means never.
+	// Resync is the period in which every key is reconciled once without an event, for an actual state that other programs change. Each key
+	// has its own random moment in the period. These are the keys of all objects that pass Where of a watch made by [For], [Owns], or
+	// [Watches], and all parked keys. A parked key gets one attempt, not a whole budget. [Watch.When] does not apply. Zero means never.
 	Resync time.Duration
 
 	// ShardKey maps a key to the text that determines its slot, if replicas share the keys: see [Controller.Share]. It must be the
 	// same in all replicas. Keys with the same text, such as all keys of a tenant, have the same slot. Defaults to fmt.Sprint.
 	ShardKey func(K) string
 
-	// Expectations delay a key until the cache shows the effects of its last reconcile. The controller asks all of them before
-	// each reconcile. A key that has to wait is held until the expected event arrives, or until the expectation expires, which the
-	// controller logs. Events reach expectations through [Handles], or through [informer.Informer.OnVersion].
+	// Expectations delay a key until the cache shows the effects of its last reconcile. The controller asks all of them before each
+	// reconcile. A waiting key is held until the expected event arrives, or until the expectation expires, which the controller logs.
+	// Events reach expectations through [Handles], or through [informer.Informer.OnVersion].
 	Expectations []Expectations[K]
 
 	// CancelSuperseded cancels a reconcile when its key is added again: its context ends, and the key is reconciled again at
@@ -50,11 +49,11 @@ type Config[K comparable] struct {
 	// them, as store.GenerationChanged does.
 	CancelSuperseded bool
 
-	// GaveUp is called before a key is parked, with the error of its last attempt. Use it to write to the status that nothing
-	// retries the key. No reconcile of the key runs meanwhile. The context is like that of a reconcile: it has the fence of the
-	// leader, and ends after Timeout. If GaveUp returns an error or panics, the key is not parked. It is reconciled again after its
-	// backoff or the delay of that error, or by the next Run if this one has to stop. If that attempt fails too, GaveUp is called
-	// again. An event that arrives meanwhile revives the key, as if it were parked already.
+	// GaveUp is called before a key is parked, with the error of its last attempt. Use it to record in the status that the key is no longer
+	// retried. No reconcile of the key runs in the meantime. The context is like that of a reconcile: it has the fence of the leader, and
+	// ends after Timeout. If GaveUp returns an error or panics, the key is not parked. It is reconciled again after its backoff or the
+	// delay of that error, or by the next Run if this one stops. If that attempt fails too, GaveUp is called again. An event that arrives
+	// in the meantime revives the key, as if it were already parked.
 	GaveUp func(ctx context.Context, key K, err error) error
 
 	// Timeout limits a reconcile: its context ends after this time. If it returns an error then, its outcome is TimedOut. Zero
@@ -69,23 +68,23 @@ type Config[K comparable] struct {
 	// ended. It should be longer than the longest reconcile. Zero means never.
 	StuckAfter time.Duration
 
-	// SilentAfter is the time after which Check returns an error if a source is silent: see [informer.Informer.Stale]. A
-	// source that is connected and idle is not silent. Zero means never.
+	// SilentAfter is the time of silence after which Check returns an error for a source: see [informer.Informer.Stale]. A source that is
+	// connected and idle is not silent. Zero means never.
 	SilentAfter time.Duration
 
 	// DrainTimeout limits the drain of a Run whose context has ended. At the limit, the contexts of the reconciles in flight end,
 	// and the remaining keys wait for the next Run. Defaults to 30 s.
 	DrainTimeout time.Duration
 
-	// Reads are informers whose caches the reconcile function reads, and that are in no input. They are sources of the controller,
-	// like the informers of its inputs: the manager runs them, and no worker starts before they have synced. A cache that is
-	// neither here nor in an input may still be empty when reconcile reads it.
+	// Reads are informers whose caches the reconcile function reads and that are not inputs. They are sources of the controller, like the
+	// informers of its inputs: the manager runs them, and no worker starts before they have synced. A cache that is neither here nor in an
+	// input may still be empty when reconcile reads it.
 	Reads []Source
 
-	// StaleReads lets a key be reconciled again before the caches show the writes of its last reconcile. By default, the key is
-	// held after a write to a store.Store under the context of reconcile, until each source that mirrors the kind of the object has
-	// seen the version of the write, but for at most 10 s. A write to a kind that no source mirrors holds nothing. Set StaleReads
-	// if reconcile reads only from stores.
+	// StaleReads lets a key be reconciled again before the caches show the writes of its last reconcile. By default, the key is held after
+	// a write to a store.Store under the context of reconcile, until each source that mirrors the kind of the object has seen the version
+	// of the write, but for at most 10 s. A write to a kind that no source mirrors does not hold the key. Set StaleReads if reconcile reads
+	// only from stores.
 	StaleReads bool
 
 	// SyncTimeout is the longest time that a Run waits until its sources have synced and its watches have mapped the initial
@@ -99,14 +98,14 @@ type Config[K comparable] struct {
 	Hooks Hooks[K]
 }
 
-// Expectations knows the keys whose last reconcile the cache does not show yet. The types of package expectations implement it.
-// Its methods must be safe for concurrent use.
+// Expectations tracks the keys whose last reconcile the cache does not show yet. The types of package expectations implement it. Its
+// methods must be safe for concurrent use.
 type Expectations[K comparable] interface {
-	// Expires reports whether key has to wait, and the time after which it does not. The zero time means never.
+	// Expires reports whether key must wait, and when the wait expires. The zero time means never.
 	Expires(key K) (at time.Time, waiting bool)
 
-	// Notify registers f until stop is called. It calls f, without locks, for each key that Expires has reported as waiting, as
-	// soon as the key need not wait any more, but not when the wait expires.
+	// Notify registers f until stop is called. It calls f, without locks, for each key that Expires has reported as waiting, as soon as the
+	// key need not wait anymore, but not when the wait expires.
 	Notify(f func(key K)) (stop func())
 }
 

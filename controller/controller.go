@@ -62,23 +62,23 @@ type Controller[K comparable] struct {
 	//  3. inputs are started only while running or connected.
 	running   bool
 	connected bool // from Connect to disconnect
-	steps     int  // calls of Step under way
+	steps     int  // calls of Step in progress
 	workers   int
 	paused    bool
 	working   *workers[K]        // nil before the caches have synced
-	stopDrain context.CancelFunc // ends the wait of a drain; nil while there is none
+	stopDrain context.CancelFunc // ends the wait of a drain; nil without a drain
 }
 
 // New returns a controller that calls reconcile for each key that the inputs or [Controller.Add] add. The name appears in logs
 // and errors. New returns an error if the name is empty or a field of cfg is out of bounds. It panics if reconcile or an input
 // is nil.
 //
-// reconcile makes the actual state of one key equal to the desired state: it reads both and changes the differences. Its result
-// must not depend on how often or why it is called. With several workers, the controller calls it concurrently for different
-// keys, but never for the same key.
+// reconcile makes the actual state of one key equal to the desired state: it reads both and resolves the differences. Its result must not
+// depend on how often or why it is called. With several workers, the controller calls it concurrently for different keys, but never for the
+// same key.
 //
-// The context of reconcile ends when it has to stop: see [Config.Timeout] and [Controller.Run]. [Controller.Run] does not return
-// before reconcile does.
+// The context of reconcile ends when it must stop: see [Config.Timeout] and [Controller.Run]. [Controller.Run] does not return before
+// reconcile does.
 func New[K comparable](
 	name string, reconcile func(context.Context, K) (Result, error), cfg Config[K], inputs ...Input[K],
 ) (*Controller[K], error) {
@@ -139,8 +139,8 @@ func New[K comparable](
 // Name returns the name that was given to New.
 func (c *Controller[K]) Name() string { return c.name }
 
-// Add adds key to the queue. A key that waits already is reconciled once. A key that is being reconciled is reconciled again. A
-// parked key is revived. A key that is added between Runs, or while a Run drains, waits for the next Run. Add does not block.
+// Add adds key to the queue. A key that is already waiting is reconciled once. A key that is being reconciled is reconciled again. A parked
+// key is revived. A key that is added between Runs, or while a Run drains, waits for the next Run. Add does not block.
 //
 // Add panics if key is not equal to itself, such as a NaN.
 func (c *Controller[K]) Add(key K) { c.AddWith(key, AddOptions{}) }
@@ -151,7 +151,7 @@ type AddOptions struct {
 	// priorities, the higher one counts.
 	Priority int
 
-	// Reason says why the key is added, for people: see [Info].
+	// Reason tells people why the key is added: see [Info].
 	Reason string
 
 	// Trace is the trace context of the caller, in the form of W3C: the text of the header traceparent and, if there is one, a
@@ -163,21 +163,21 @@ type AddOptions struct {
 // AddWith is the general form of [Controller.Add].
 func (c *Controller[K]) AddWith(key K, opts AddOptions) { c.add(key, opts, true) }
 
-// add adds key. If it is news, it may end a reconcile of key that is under way.
+// add adds key. If it is news, it may end a reconcile of key in flight.
 func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
-	checkKey(key) // not only in the queue, to which a key that is left for later comes in another goroutine
+	checkKey(key) // here, because a key that is left for later reaches the queue in another goroutine
 	if opts.Trace != "" && c.cfg.Hooks.Trace != nil {
 		c.agenda.Causes.Note(key, opts.Trace)
 	}
 	if news {
-		defer c.streaks.SetProbe(key, false) // when it was added: it has a whole budget
+		defer c.streaks.SetProbe(key, false) // after the add, key has a whole budget
 	}
 	var supersede context.CancelCauseFunc
 	if news && c.flights != nil {
-		supersede = c.flights.UnderWay(key) // before it is added: what begins after that sees what this add is about
+		supersede = c.flights.UnderWay(key) // before the add: a reconcile that begins after it sees the change
 	}
 	if c.agenda.Add(key, opts.Priority, opts.Reason) && supersede != nil {
-		supersede(errSuperseded) // after it was added: so it comes back
+		supersede(errSuperseded) // after the add, so that key comes back
 	}
 }
 

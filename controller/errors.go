@@ -11,11 +11,11 @@ import (
 )
 
 var (
-	// ErrRunning says that the controller is already in use: Run was called during another Run, during a Step, or while the
-	// controller was connected, or Connect was called during a Run or while it was connected.
+	// ErrRunning reports that the controller is already in use: Run was called during another Run, during a Step, or while the controller
+	// was connected, or Connect was called during a Run or while it was connected.
 	ErrRunning = errors.New("controller: already running")
 
-	// ErrParked says that a key was given up: its error was permanent, or the key has spent its budget (see [Outcome]).
+	// ErrParked reports that a key is no longer retried: its error was permanent, or the key has spent its budget (see [Outcome]).
 	ErrParked = errors.New("controller: parked")
 
 	// ErrDrainTimeout is wrapped by the cause with which the context of a reconcile ends after [Config.DrainTimeout], and by the
@@ -29,10 +29,10 @@ var errTimeout = errors.New("controller: the reconcile took too long")
 // errSuperseded is the cause with which the context of a reconcile ends if its key is added again, with Config.CancelSuperseded.
 var errSuperseded = errors.New("controller: superseded by a newer event")
 
-// errSyncTimeout says that a source or a watch has not synced in time.
+// errSyncTimeout reports that a source or a watch has not synced in time.
 var errSyncTimeout = errors.New("controller: not synced in time")
 
-// errSilent says that a source has been silent for Config.SilentAfter.
+// errSilent reports that a source has been silent for Config.SilentAfter.
 var errSilent = errors.New("controller: the source is silent")
 
 // errGoexit is the value of the [wait.PanicError] of a reconcile that has called runtime.Goexit, as t.FailNow does.
@@ -41,8 +41,8 @@ var errGoexit = errors.New("controller: the reconcile called runtime.Goexit")
 // errNotOwned is in the error of a reconcile of a key that belongs to another replica.
 var errNotOwned = errors.New("controller: the key belongs to another replica")
 
-// isFenced reports whether err says that a store has refused a write because a later leader has written: err wraps
-// [store.ErrFenced], or an error with a method Fenced() bool that returns true.
+// isFenced reports whether a store has rejected a write because a later leader has written: err wraps [store.ErrFenced], or an error with a
+// method Fenced() bool that returns true.
 func isFenced(err error) bool {
 	if errors.Is(err, store.ErrFenced) {
 		return true
@@ -51,12 +51,12 @@ func isFenced(err error) bool {
 	return errors.As(err, &e) && e.Fenced()
 }
 
-// after returns an error, unequal to every other one, that says which limit was exceeded.
+// after returns a unique error that says which limit was exceeded.
 func after(sentinel error, limit time.Duration) error {
 	return fmt.Errorf("%w: %v have passed", sentinel, limit)
 }
 
-// checkError calls the methods of err that are called later. If one panics, it panics here, where the panic is recovered.
+// checkError calls the methods of err that are used later, so that a panic in one of them happens here, where it is recovered.
 func checkError(err error) {
 	_ = err.Error()
 	_ = errors.As(err, new(*wait.PanicError))

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// StuckError says that a controller has keys to reconcile and makes no progress. [Controller.Check] returns it.
+// StuckError reports that a controller has keys to reconcile and makes no progress. [Controller.Check] returns it.
 type StuckError struct {
 	Controller string        // the name of the controller
 	Key        any           // the key longest in flight, or, if no key is, the key longest ready
@@ -58,7 +58,7 @@ func (c *Controller[K]) Check() error {
 
 // checkProgress returns a *StuckError if there is no progress.
 func (c *Controller[K]) checkProgress(working *workers[K], paused bool) error {
-	last := c.started.Add(time.Duration(c.ended.Load())) // before it there was progress
+	last := c.started.Add(time.Duration(c.ended.Load())) // the time of the last progress
 	if working.began.After(last) {
 		last = working.began
 	}

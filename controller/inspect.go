@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// KeyInfo is what a [Controller] knows about a key. The key is text: see [Inspector].
+// KeyInfo is what a [Controller] knows about a key. The key is given as text: see [Inspector].
 type KeyInfo struct {
 	// KeyInfo is what the queue knows. Its State is zero if the key is not in the queue.
 	workqueue.KeyInfo[string]
@@ -23,38 +23,37 @@ type KeyInfo struct {
 	// Paused is true between PauseKey and ResumeKey.
 	Paused bool
 
-	// HeldBy says what holds the key, if it is to be reconciled and is not ready: one of the reasons of [Stats.HeldBy], or "next
-	// run" after a fenced write. It is empty otherwise. HeldUntil is the time at which an expectation expires, and zero if it
-	// does not expire.
+	// HeldBy is the reason why the key is held, if it is due but not ready: one of the reasons of [Stats.HeldBy], or "next run" after a
+	// fenced write. It is empty otherwise. HeldUntil is the time at which an expectation expires, and zero if it does not expire.
 	HeldBy    string
 	HeldUntil time.Time
 }
 
-// Inspector describes the keys of a [Controller], and changes what is planned for them, for pages and tools that do not know the
-// type of the keys. [Controller.Inspect] returns it.
+// Inspector describes the keys of a [Controller], and acts on them, for pages and tools that do not know the type of the keys.
+// [Controller.Inspect] returns it.
 //
-// A key is named by its text, as fmt.Sprint returns it. If K is a string or an integer type, every text of a key names that key.
-// Otherwise a text names a key that the controller or the cache of one of its sources holds, and finding the key takes time in
-// proportion to their number. If several keys have the same text, the first that is found counts.
+// A key is named by its text, as fmt.Sprint returns it. If K is a string or an integer type, the text of any key names it. Otherwise a text
+// names a key that the controller or the cache of one of its sources holds, and finding the key takes time proportional to the number of
+// keys. If several keys have the same text, the first that is found counts.
 //
 // All methods are safe for concurrent use. None holds a lock of the queue for more than 128 keys at a time.
 type Inspector interface {
-	// Keys iterates over the keys that wait, are in flight, are held or paused, are parked, or have failed, in no particular
-	// order. It describes each key at a moment of its own. A key that changes during the iteration may come twice, or not at all.
+	// Keys iterates over the keys that wait, are in flight, are held or paused, are parked, or have failed, in no particular order. It
+	// describes each key as of a different moment. A key that changes during the iteration may be yielded twice, or not at all.
 	Keys() iter.Seq[KeyInfo]
 
 	// Key describes one key. It returns false if the text names no key.
 	Key(text string) (KeyInfo, bool)
 
-	// Stack returns the stack of the goroutine that reconciles the key, or nil if the key is not in flight. It stops all goroutines
-	// for a moment, like [Controller.Check] for a reconcile that is stuck.
+	// Stack returns the stack of the goroutine that reconciles the key, or nil if the key is not in flight. It stops all goroutines for a
+	// moment, as [Controller.Check] does for a stuck reconcile.
 	Stack(text string) []byte
 
 	// Retry adds the key, as [Controller.Add] does: a backoff ends, and a parked key is revived.
 	Retry(text string) bool
 
-	// Forget gives the key up: its failures are forgotten, its backoff ends, and it is not parked anymore. A key that is ready, or
-	// has a RequeueAfter, is reconciled nevertheless.
+	// Forget stops retrying the key: its failures are forgotten, its backoff ends, and it is no longer parked. A key that is ready, or has
+	// a RequeueAfter, is still reconciled.
 	Forget(text string) bool
 
 	// Pause and Resume are PauseKey and ResumeKey.
@@ -131,7 +130,7 @@ func (i inspector[K]) Resync() (n int) {
 	return len(seen)
 }
 
-// on calls do for the key that text names.
+// on calls do with the key that text names.
 func (i inspector[K]) on(text string, do func(K)) bool {
 	key, ok := i.find(text)
 	if ok {
@@ -162,7 +161,7 @@ func (i inspector[K]) flying() map[K]*try[K] {
 	return tries
 }
 
-// describe puts together what is known about a key. t is the reconcile in flight, or nil.
+// describe collects what is known about a key. t is the reconcile in flight, or nil.
 func describe[K comparable](k agenda.Key[K], t *try[K]) KeyInfo {
 	info := KeyInfo{Paused: k.Paused, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil, KeyInfo: workqueue.KeyInfo[string]{
 		Key: textOf(k.Key), State: k.State, Dirty: k.Dirty, Since: k.Since, Next: k.Next, QuietUntil: k.QuietUntil,

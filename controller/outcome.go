@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Outcome says how a reconcile ended. [Stats] counts the outcome of each reconcile, and [Hooks] report it.
+// Outcome is how a reconcile ended. [Stats] counts the outcome of each reconcile, and [Hooks] report it.
 //
 //	reconcile                            outcome     its key is reconciled again   attempt  backoff  logged
 //	---------                            -------     ---------------------------   -------  -------  ------
@@ -37,23 +37,22 @@ import (
 //	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
 //	returns an error of a fenced write   Canceled    as after a stop               stays    stays    Warn
 //
-// A key that is added is reconciled again at once, whatever delay its last reconcile asked for. If reconcile returns an error,
-// its Result is ignored.
+// A key that is added is reconciled again at once, even if its last reconcile requested a delay. If reconcile returns an error, its Result
+// is ignored.
 //
-// The first rule that applies decides about an error: it is permanent; the timeout, a newer event, or a stop has ended the
-// context; a write was fenced; it is unfinished; it is a conflict. Package retry says how joined errors are classified: a failure
-// joined with a wait is a failure.
+// The first of these that applies to an error decides: it is permanent; the timeout, a newer event, or a stop has ended the context; a
+// write was fenced; it is unfinished; it is a conflict. Package retry says how joined errors are classified: a failure joined with a wait
+// is a failure.
 //
 //   - Conflict: [retry.IsConflict] returns true, as for a write to an object that has changed since it was read. The cache was
 //     stale, and will most likely catch up soon. After eight conflicts in a row, further ones are failures.
 //   - Fenced write: the error wraps [store.ErrFenced], or an error with a method Fenced() bool that returns true. A later leader
 //     has written, and this one must not retry.
-//   - Timeout: only [Config.Timeout]. If reconcile ends a context that it has derived itself, its error is Failed.
+//   - Timeout: only [Config.Timeout]. If a context that reconcile derived itself ends, the outcome is Failed.
 //   - Stop: see [Controller.Run].
 //
-// The budget is MaxAttempts and MaxElapsed of Config.Queue. [Controller.Parked] returns all keys that were given up. An event or
-// [Controller.Add] revives one with a full budget; [Controller.Drop] removes it. A key is parked only after Config.GaveUp, if
-// set, has succeeded.
+// The budget is MaxAttempts and MaxElapsed of Config.Queue. [Controller.Parked] returns all parked keys. An event or [Controller.Add]
+// revives one with a full budget; [Controller.Drop] removes it. A key is parked only after Config.GaveUp, if set, has succeeded.
 type Outcome int
 
 const (
@@ -109,10 +108,9 @@ type Report[K comparable] struct {
 	Retry time.Duration
 }
 
-// Result is what a successful reconcile asks for. A reconcile that has not reached the desired state yet returns an error of
-// [retry.NotYet] instead. The zero value asks for nothing: the key is reconciled again when it is added. If the key is added
-// before RequeueAfter has passed, the result of that reconcile replaces this one. If reconcile returns an error, its Result is
-// ignored.
+// Result is what a successful reconcile requests. A reconcile that has not reached the desired state yet returns an error of [retry.NotYet]
+// instead. The zero value requests nothing: the key is reconciled again when it is added. If the key is added before RequeueAfter has
+// passed, the result of that reconcile replaces this one. If reconcile returns an error, its Result is ignored.
 type Result struct {
 	// RequeueAfter is the time after which the key is reconciled again, counted from the end of this reconcile. Zero
 	// means never. A negative value, such as time.Until of a time that has passed, means at once.
@@ -126,10 +124,10 @@ type Hooks[K comparable] struct {
 	// Controller.Parked yet, and Drop does nothing; Add revives it.
 	Reconciled func(Report[K])
 
-	// Trace is called before each reconcile, for a span around it. causes are the trace contexts of the adds that the reconcile
-	// is about, the oldest first: those of AddOptions.Trace, and of objects with a method TraceContext() string, such as a
-	// [store.Object], that a change has added. They are kept until a reconcile of the key succeeds or parks it. Of more than
-	// eight, the oldest and the seven newest are kept. Initial lists and resyncs have none.
+	// Trace is called before each reconcile, for a span around it. causes are the trace contexts of the adds that led to the reconcile, the
+	// oldest first: those of AddOptions.Trace, and of objects with a method TraceContext() string, such as a [store.Object], that a change
+	// has added. They are kept until a reconcile of the key succeeds or parks it. Of more than eight, the oldest and the seven newest are
+	// kept. Initial lists and resyncs have none.
 	//
 	// The reconcile function and Config.GaveUp get the returned context, which must be ctx or derived from it. [FromContext]
 	// describes the reconcile. If the returned function is not nil, it is called when the outcome is known, before Reconciled.
@@ -156,7 +154,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	case outcome == Canceled && errors.Is(err, errNotOwned):
 		c.forget(t.Key, t.Ordinal)
 	case outcome == Canceled && isFenced(err):
-		// Not in this Run, whose leader was replaced: it would be refused again and again until the election notices.
+		// Not in this Run, whose leader was replaced: the writes would be rejected repeatedly until the election notices.
 		c.agenda.NextRun(t.Key)
 	case outcome == Canceled:
 		c.agenda.Again(t.Key)
@@ -180,7 +178,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	return r, c.answer(r.Key, r.Outcome, r.Err)
 }
 
-// endTrace ends what Hooks.Trace has begun. If the key will be reconciled again, that reconcile has the causes of this one too.
+// endTrace ends the trace that Hooks.Trace began. If the key will be reconciled again, that reconcile has the causes of this one too.
 func (c *Controller[K]) endTrace(t *try[K], r Report[K]) {
 	switch {
 	case r.Outcome == Succeeded, r.Outcome == Parked, errors.Is(r.Err, errNotOwned):
@@ -192,8 +190,8 @@ func (c *Controller[K]) endTrace(t *try[K], r Report[K]) {
 	}
 }
 
-// resume schedules the key of r, which is unfinished, at the time that its error asks for. It parks a key that has been unfinished
-// for too long.
+// resume schedules the key of r, which is unfinished, at the time that its error requests. It parks a key that has been unfinished for too
+// long.
 func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
 	d, own := retry.Delay(r.Err)
 	conflict := !retry.IsNotYet(r.Err)
@@ -274,9 +272,8 @@ func (c *Controller[K]) log(t *try[K], r Report[K]) {
 	t.Log().LogAttrs(t, level, message, attrs...)
 }
 
-// Parked returns the keys that were given up, the longest parked first: the error was one of [retry.Permanent], or the key has
-// spent its budget. [Controller.Snapshot] returns the reasons. A parked key is not retried until [Controller.Add] or an event
-// revives it with a full budget.
+// Parked returns the parked keys, the longest parked first: the error was one of [retry.Permanent], or the key has spent its budget.
+// [Controller.Snapshot] returns the reasons. A parked key is not retried until [Controller.Add] or an event revives it with a full budget.
 func (c *Controller[K]) Parked() []K { return c.queue.Parked() }
 
 // Drop removes a parked key. It reports whether the key was parked.
@@ -295,8 +292,8 @@ func (c *Controller[K]) park(t *try[K], r *Report[K]) {
 	r.Outcome, r.Retry = Parked, 0
 }
 
-// parkLater schedules the key of r again because Config.GaveUp has failed. That is no attempt, so the budget stays spent. After a
-// stop or a fenced write, the key is left to the next Run.
+// parkLater schedules the key of r again because Config.GaveUp has failed. That does not count as an attempt, so the budget stays spent.
+// After a stop or a fenced write, the key is left to the next Run.
 func (c *Controller[K]) parkLater(t *try[K], r *Report[K], failed error) {
 	stop := context.Cause(t.Work)
 	if stop == nil {
@@ -322,7 +319,7 @@ func (c *Controller[K]) parkLater(t *try[K], r *Report[K], failed error) {
 	}
 }
 
-// gaveUp calls Config.GaveUp with the error that ended the last attempt, in a context that Config.Timeout limits anew.
+// gaveUp calls Config.GaveUp with the error that ended the last attempt, in a context with a new Config.Timeout.
 func (c *Controller[K]) gaveUp(t *try[K], cause error) (err error) {
 	if t.lastWord { // GaveUp has called runtime.Goexit
 		return errGoexit

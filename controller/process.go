@@ -34,13 +34,13 @@ type Info struct {
 	// FirstFailure is the time at which the first of these attempts failed. It is zero in the first attempt.
 	FirstFailure time.Time
 
-	// Reasons say why the key was added, the oldest first: the errors of earlier attempts, the reasons given to
-	// [Controller.AddWith], and the events, if Config.Reasons is set. They are for people. A reconcile whose result depends on
-	// them is wrong as soon as an event is merged or missed.
+	// Reasons say why the key was added, the oldest first: the errors of earlier attempts, the reasons given to [Controller.AddWith], and
+	// the events, if Config.Reasons is set. They are for people. A reconcile whose result depends on them breaks when an event is merged or
+	// missed.
 	Reasons []workqueue.Reason
 }
 
-// FromContext describes the reconcile that ctx belongs to. It returns false outside of a reconcile.
+// FromContext describes the reconcile that ctx belongs to. It returns false outside a reconcile.
 func FromContext(ctx context.Context) (Info, bool) {
 	if a := attempt.From(ctx); a != nil {
 		return Info(a.Info()), true
@@ -48,8 +48,8 @@ func FromContext(ctx context.Context) (Info, bool) {
 	return Info{}, false
 }
 
-// Logger returns a logger with the attributes controller, key, attempt, reconcile, and, if there are any, first_failure and
-// reasons: see [Info]. Outside of a reconcile it returns slog.Default().
+// Logger returns a logger with the attributes controller, key, attempt, reconcile, and, if there are any, first_failure and reasons: see
+// [Info]. Outside a reconcile it returns slog.Default().
 func Logger(ctx context.Context) *slog.Logger {
 	if a := attempt.From(ctx); a != nil {
 		return a.Log()
@@ -68,10 +68,10 @@ type try[K comparable] struct {
 	lastWord bool            // Config.GaveUp has been called and has not returned
 }
 
-// process reconciles the key of item and applies the outcome. It returns false if the key has to wait, or belongs to another replica.
+// process reconciles the key of item and applies the outcome. It returns false if the key must wait, or belongs to another replica.
 // h is the state of the worker, or nil in a step.
 func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *hand[K]) (report Report[K], ok bool) {
-	var told waiters.Verdict // told after Done, so that a parked key is in Parked by then
+	var told waiters.Verdict // passed on after Done, so that a parked key is in Parked by then
 	defer func() {
 		item.Done()
 		told.Tell()
@@ -84,7 +84,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	if !admitted {
 		return report, false
 	}
-	if err := c.notLeading(ctx, h); err != nil { // last, because all of the above may have taken long
+	if err := c.notLeading(ctx, h); err != nil { // last, because the checks above may have taken long
 		c.agenda.Again(item.Key)
 		return report, false
 	}
@@ -112,7 +112,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	defer func() {
 		if !returned || t.lastWord { // a Goexit of the reconcile or of GaveUp, which cannot be recovered
 			crash := &wait.PanicError{Value: errGoexit}
-			if h != nil { // in a step, the goroutine is that of the caller, who knows what has ended it
+			if h != nil { // in a step, the goroutine is the caller's, and so is its stack
 				crash.Stack = debug.Stack()
 			}
 			_, told = c.finish(t, Result{}, Panicked, crash)
@@ -127,9 +127,8 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	return report, true
 }
 
-// notLeading returns why the leadership of ctx is over, or nil if it holds, or if there is none. It asks the clock: after a
-// suspend, the deadline may have passed although no timer has fired yet. If the leadership is over, notLeading ends the work of
-// all workers.
+// notLeading returns why the leadership of ctx is over, or nil if it holds, or if there is none. It checks the clock: after a suspend, the
+// deadline may have passed although no timer has fired yet. If the leadership is over, notLeading ends the work of all workers.
 func (c *Controller[K]) notLeading(ctx context.Context, h *hand[K]) error {
 	if h == nil {
 		return term.Err(ctx)
@@ -168,8 +167,8 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 	return result, outcome, err
 }
 
-// call calls the reconcile function and classifies its result. It recovers a panic, also of a method of the returned error, such as
-// a nil pointer in the interface.
+// call calls the reconcile function and classifies its result. It recovers a panic, even one in a method of the returned error, such as a
+// nil pointer in the interface.
 func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err error) {
 	defer func() {
 		if v := recover(); v != nil {

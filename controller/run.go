@@ -25,7 +25,7 @@ import (
 // When ctx ends, Run
 //
 //  1. removes its handlers from the informers,
-//  2. leaves to the next Run all keys that wait for a retry or a RequeueAfter, that are held, or that are added from now on,
+//  2. leaves to the next Run all keys that wait for a retry or a RequeueAfter, are held, or are added from now on,
 //  3. reconciles all keys that are ready, in flight, or were added while in flight, unless c is paused,
 //  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout], or when its
 //     leadership is lost or has drained for its own limit, with the cause of the leadership,
@@ -38,7 +38,7 @@ import (
 //   - names the caches that did not sync within Config.SyncTimeout,
 //   - wraps [ErrRunning] if c is in use.
 //
-// The next Run begins with the keys that this one has left.
+// The next Run begins with the keys that this one left.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if !c.enter() {
 		return fmt.Errorf("controller: run %q: %w", c.name, ErrRunning)
@@ -103,7 +103,7 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	return nil
 }
 
-// startInputs starts the inputs, and returns what to wait for. stop ends them; the caller calls it also after an error.
+// startInputs starts the inputs, and returns what to wait for. stop ends them; the caller must call it even after an error.
 func (c *Controller[K]) startInputs(ctx context.Context) (syncers []informer.Syncer, stop func(), err error) {
 	unfollow := func() {}
 	if !c.cfg.StaleReads {
@@ -133,10 +133,10 @@ func (c *Controller[K]) resync(ctx context.Context, syncers []informer.Syncer) {
 	}, c.probe)
 }
 
-// probe adds key for a resync. A parked key gets one attempt, not a full budget: if that fails, the key is parked again, unless
-// an event has come meanwhile.
+// probe adds key for a resync. A parked key gets one attempt, not a full budget: if that fails, the key is parked again, unless an event
+// has arrived in the meantime.
 func (c *Controller[K]) probe(key K) {
-	c.streaks.SetProbe(key, true) // before it can be taken
+	c.streaks.SetProbe(key, true) // before the key can be taken
 	if !c.queue.DropParked(key) {
 		c.streaks.SetProbe(key, false)
 	}
@@ -153,7 +153,7 @@ type workers[K comparable] struct {
 	stop  context.CancelCauseFunc // ends the work, and the workers
 	leads *leaderelect.Leadership // without it no reconcile may begin; nil if the work belongs to none
 	began time.Time
-	wait  func(reconcile context.Context) // of a simulation: returns when a reconcile may begin; nil outside of one
+	wait  func(reconcile context.Context) // of a simulation: returns when a reconcile may begin; nil outside a simulation
 }
 
 // hand is the state of one worker.
@@ -206,7 +206,7 @@ func (c *Controller[K]) drain(ctx context.Context) {
 		cancel()
 	}
 	c.mu.Unlock()
-	// An error says that ctx has ended, and there is nothing left to wait for.
+	// An error means that ctx has ended, and there is nothing left to wait for.
 	_ = c.queue.WaitIdle(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +227,7 @@ func (c *Controller[K]) work(ctx context.Context, s seat, h *hand[K]) {
 		if err != nil {
 			continue
 		}
-		if ctx.Err() != nil { // it ended just as the key came
+		if ctx.Err() != nil { // it ended just as the key arrived
 			c.agenda.Again(item.Key)
 			item.Done()
 			continue
@@ -292,8 +292,8 @@ func (c *Controller[K]) SetWorkers(n int) {
 	}
 }
 
-// PauseKey makes c begin no reconcile of key until [Controller.ResumeKey]. A reconcile in flight continues. If key is added
-// meanwhile, it is held until ResumeKey.
+// PauseKey makes c begin no reconcile of key until [Controller.ResumeKey]. A reconcile in flight continues. If key is added in the
+// meantime, it is held until ResumeKey.
 //
 // PauseKey panics if key is not equal to itself, such as a NaN.
 func (c *Controller[K]) PauseKey(key K) {
@@ -301,5 +301,5 @@ func (c *Controller[K]) PauseKey(key K) {
 	c.agenda.Pause(key)
 }
 
-// ResumeKey ends [Controller.PauseKey]. If key was added meanwhile, it is reconciled.
+// ResumeKey ends [Controller.PauseKey]. If key was added in the meantime, it is reconciled.
 func (c *Controller[K]) ResumeKey(key K) { c.agenda.Resume(key) }

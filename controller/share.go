@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Slots says which keys belong to this replica, and for how long. A *shard.Slots implements it.
+// Slots determines which keys belong to this replica, and for how long. A *shard.Slots implements it.
 type Slots interface {
 	// Slot returns the slot of a text.
 	Slot(key string) int
@@ -25,9 +25,9 @@ type Slots interface {
 // another replica leaves the queue without a reconcile: no hook is called, and Stats counts none. Call Share before c runs, and call
 // [Controller.Acquired] for each slot that this replica acquires. A manager with Config.Shards does both.
 //
-// Each replica watches all keys, so its caches are warm, and skips keys of other slots. So no change is lost while a slot has no
-// owner, except deletions, which the next owner does not learn of. If a deletion requires work, use a mark on the object, such
-// as a finalizer, or compare with the actual state.
+// Each replica watches all keys, so its caches are warm, and skips keys of other slots. So no change is lost while a slot has no owner,
+// except deletions, which the next owner does not see. If a deletion requires work, use a mark on the object, such as a finalizer, or
+// compare with the actual state.
 //
 // The context of a reconcile has the leaderelect.Leadership of the slot. Each write to a store.Store under it carries the term of
 // the slot, independently of other slots. The context also ends when the slot is lost. An error of the reconcile then has the
@@ -39,9 +39,9 @@ func (c *Controller[K]) Share(slots Slots) {
 	c.slots.Store(&slots)
 }
 
-// Acquired tells c that this replica owns a slot now: c adds all keys of the slot that [For], [Owns], or [Watches] map present
-// objects to, with the priority Config.Background. If your code adds keys in another way, it must add those of the slot too. Between
-// Runs, Acquired does nothing: all keys are added when a Run begins.
+// Acquired tells c that this replica now owns a slot: c adds all keys of the slot that [For], [Owns], or [Watches] map present objects to,
+// with the priority Config.Background. If your code adds keys in another way, it must add those of the slot too. Between Runs, Acquired
+// does nothing: all keys are added when a Run begins.
 func (c *Controller[K]) Acquired(slot int) {
 	slots := c.slots.Load()
 	if slots == nil {

@@ -23,44 +23,44 @@ type Stats struct {
 	// Totals is what the queue has done since the controller was made.
 	Totals workqueue.Totals
 
-	// OldestReady is for how long the key has been ready that has been so for longest. It is 0 if no key is ready.
+	// OldestReady is how long the oldest ready key has been ready. It is 0 if no key is ready.
 	OldestReady time.Duration
 
-	// Held is the number of keys that are to be reconciled and are not ready: those of PauseKey, those whose expectations are
-	// not met (which are also among Queue.Delayed, if these expire), and those that were added while a Run drains.
+	// Held is the number of keys that are due but not ready: those of PauseKey, those whose expectations are not met (which are also among
+	// Queue.Delayed, if these expire), and those that were added while a Run drains.
 	Held int
 
-	// HeldBy divides Held by reason. It has every reason, also those that hold no key:
+	// HeldBy breaks down Held by reason. It has every reason, even those that hold no key:
 	//
 	//   - "pause": PauseKey.
 	//   - "drain": the key was added while a Run drains, and waits for the next Run.
-	//   - "cache" and the name of a source: the cache does not show yet what the last reconcile of the key has written.
-	//   - "expectations" and a name: one of Config.Expectations. The name is what its method Name() string returns. If it has no
-	//     name, its number takes the place, counted from 1.
+	//   - "cache" and the name of a source: the cache does not yet show what the last reconcile of the key wrote.
+	//   - "expectations" and a name: one of Config.Expectations. The name is the result of its method Name() string, or, without that
+	//     method, its number, counted from 1.
 	//
 	// A key that waits for several counts for the one that expires last. The sum may be less than Held for a moment.
 	HeldBy map[string]int
 
-	// CacheLag has, by the name of a source, how long the cache took to show the last write that a reconcile of this controller
-	// has made, or for how long it has not shown one, if that is more. It has no entry for a source that mirrors no store, or
-	// to which nothing was written. It is empty with Config.StaleReads.
+	// CacheLag has, by the name of a source, how long the cache took to show the last write of a reconcile of this controller, or how long
+	// a write has been missing, if that is more. It has no entry for a source that mirrors no store, or to which nothing was written. It is
+	// empty with Config.StaleReads.
 	CacheLag map[string]time.Duration
 
-	// Unmapped is the number of objects that could not be mapped to keys and are tried again.
+	// Unmapped is the number of objects that could not be mapped to keys and will be retried.
 	Unmapped int
 
 	// Outcomes counts the reconciles since New by outcome. It has every Outcome, even those that never occurred.
 	Outcomes map[Outcome]uint64
 
-	// Requeued, Panics, and Fenced count some of these reconciles: those that succeeded and asked for a RequeueAfter, those that
-	// panicked, even if that has parked their key, and those that returned the error of a fenced write.
+	// Requeued, Panics, and Fenced count some of these reconciles: those that succeeded and requested a RequeueAfter, those that panicked,
+	// even if that parked their key, and those that returned the error of a fenced write.
 	Requeued, Panics, Fenced uint64
 
 	// Durations has the duration of each reconcile, with the bounds of controller-runtime, from 5 ms to 60 s.
 	Durations workqueue.Histogram
 }
 
-// Stats returns the numbers of c. The caller may keep and change what it gets. The cost does not depend on the number of keys.
+// Stats returns the numbers of c. The caller may keep and change the result. The cost does not depend on the number of keys.
 func (c *Controller[K]) Stats() Stats {
 	c.mu.Lock()
 	s := Stats{Running: c.running, Paused: c.paused, Workers: c.workers}

@@ -61,9 +61,9 @@ func (c *Controller[K]) leaveConnect() {
 	c.connected = false
 }
 
-// Ready returns the keys that may be reconciled now, in the order in which Run would reconcile them: by priority, with aging, and
-// first come, first served. It returns none while c is paused, or is connected and not synced. [Controller.Step] may still find
-// that a key has to wait: the key is paused, its expectations are not met, or Config.Queue.DispatchLimit delays it.
+// Ready returns the keys that may be reconciled now, in the order in which Run would reconcile them: by priority, with aging, and first
+// come, first served. It returns none while c is paused, or is connected and not synced. [Controller.Step] may still find that a key must
+// wait: the key is paused, its expectations are not met, or Config.Queue.DispatchLimit delays it.
 func (c *Controller[K]) Ready() []K {
 	if !c.mayStep() {
 		return nil
@@ -73,7 +73,7 @@ func (c *Controller[K]) Ready() []K {
 }
 
 // Step reconciles key, which [Controller.Ready] has returned, in the goroutine of the caller. It is the stepping form of Run. It
-// does not wait: ok is false if key is not ready, has to wait, or belongs to another replica, if c is paused, if ctx has ended, or if
+// does not wait: ok is false if key is not ready, must wait, or belongs to another replica, if c is paused, if ctx has ended, or if
 // the leadership of ctx is over. Keys come from Add, from retries and RequeueAfter, and, after [Controller.Connect], from the
 // watches. The context of the reconcile is derived from ctx. Step panics during a Run.
 func (c *Controller[K]) Step(ctx context.Context, key K) (report Report[K], ok bool) {
@@ -113,7 +113,7 @@ func (c *Controller[K]) mayStep() bool {
 	return !paused && (!connected || c.inputs.Synced())
 }
 
-// releaseMet adds the held keys whose expectations are met: no goroutine listens between steps.
+// releaseMet adds the held keys whose expectations are met: between steps, no goroutine does so.
 func (c *Controller[K]) releaseMet() {
 	if c.mirrors.Active() && !c.inputs.Started() {
 		c.mirrors.CatchUp() // c does not follow them

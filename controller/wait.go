@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Written is the object that a write to a store has returned. Any [store.Object] is one.
+// Written is an object that a write to a store has returned. Any [store.Object] is one.
 type Written interface {
 	// At returns the kind of the object, and the version of the write.
 	At() (kind string, version informer.Version)
@@ -22,9 +22,8 @@ type Written interface {
 //	site, err := sites.Update(ctx, site)
 //	err = c.WaitReconciled(ctx, site.Key, site)
 //
-// It waits for each object in every source of c ([Controller.Sources]) that mirrors the kind of the object. For a source that is no
-// store, call [informer.Informer.WaitForVersion] first. Without objects, the reconcile must begin after the call of
-// WaitReconciled.
+// It waits for each object in every source of c ([Controller.Sources]) that mirrors the kind of the object. For a source that is not a
+// store, call [informer.Informer.WaitForVersion] first. Without objects, the reconcile must begin after the call of WaitReconciled.
 //
 // If no such reconcile is in flight, WaitReconciled adds the key. So it works for an old write, and for a key that no mapper
 // returns.

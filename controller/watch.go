@@ -16,8 +16,8 @@ type Input[K comparable] interface {
 	feed(to *input.Target[K]) *input.Feed[K]
 }
 
-// Watch is an [Input]: the objects of an informer, and how they map to keys. It is a value: its methods return a changed copy,
-// and several controllers may share one. [For], [Owns], [Watches], and [Handles] make watches.
+// Watch is an [Input]: the objects of an informer, and how they map to keys. It is a value: its methods return a modified copy, and several
+// controllers may share one. [For], [Owns], [Watches], and [Handles] make watches.
 //
 // When a Run of the controller begins, a watch adds the keys of all objects that are present. From then on it adds the keys of
 // each object that is added, updated, or deleted. An update adds the keys of both the old and the new state, each once; a
@@ -37,7 +37,7 @@ type Input[K comparable] interface {
 // were deleted before it began. If a deletion requires work, use a mark on the object, such as a finalizer, or compare with the
 // actual state.
 //
-// If a function that was passed to a watch panics, the change passes, and the panic is logged.
+// If a filter function of a watch panics, the change passes, and the panic is logged.
 type Watch[K comparable, T any] struct {
 	rules    input.Rules[T]
 	priority int
@@ -67,16 +67,16 @@ func Owns[C any](inf *store.Informer[C], kind string) Watch[string, store.Object
 	}}
 }
 
-// Watches returns the watch of other objects that matter to the keys of the controller: the mapper to returns the keys of an
-// object. It may query a database, but it should be quick, because it delays the other changes of this watch.
+// Watches returns the watch of other objects that matter to the keys of the controller: the mapper to returns the keys of an object. It may
+// query a database, but it should be fast, because it delays the other changes of this watch.
 //
-// If to returns an error or panics, it is called again after a backoff from 5 ms to a minute, until it succeeds. Each state that
-// the object takes on meanwhile is mapped too, so every owner that has had the object is reconciled. Of more than 100 states,
-// those in the middle are dropped. The next Run retries mappings that have not succeeded when a Run ends, even for objects that
-// have been deleted since.
+// If to returns an error or panics, it is called again after a backoff from 5 ms to a minute, until it succeeds. Each state that the object
+// takes on in the meantime is mapped too, so every owner that has had the object is reconciled. If there are more than 100 states, those in
+// the middle are dropped. The next Run retries mappings that have not succeeded when a Run ends, even for objects that have been deleted
+// since.
 //
-// The context of to ends when Run has to stop. The watch calls to from up to two goroutines, from a third one with
-// Config.Resync, and from callers of [Controller.Acquired].
+// The context of to ends when Run must stop. The watch calls to from up to two goroutines, from a third one with Config.Resync, and from
+// callers of [Controller.Acquired].
 func Watches[K, S comparable, T any](
 	inf *informer.Informer[S, T], to func(ctx context.Context, obj T) ([]K, error),
 ) Watch[K, T] {
@@ -87,9 +87,9 @@ func Watches[K, S comparable, T any](
 	}}
 }
 
-// Handles returns a watch with a handler of yours, which decides which events add which keys. When a Run begins, the watch calls
-// handler with a function that adds a key, and adds the returned handler to inf. When the Run ends, it removes the handler. The
-// keys have the priority of changes. Objects and updates that do not pass Where and When do not reach the handler.
+// Handles returns a watch with your own handler, which decides which events add which keys. When a Run begins, the watch calls handler with
+// a function that adds a key, and adds the returned handler to inf. When the Run ends, it removes the handler. The keys have the priority
+// of changes. Objects and updates that do not pass Where and When do not reach the handler.
 //
 // Config.Resync does not apply to keys that only a handler knows; set the ResyncPeriod of the handler.
 func Handles[K, S comparable, T any](
@@ -102,9 +102,9 @@ func Handles[K, S comparable, T any](
 	}}
 }
 
-// Where restricts the watch to objects for which pass returns true. An object that begins to pass is an addition, and one that no
-// longer passes is a deletion. pass must be deterministic, and with Config.Resync or [Controller.Share] safe for concurrent use.
-// If Where is called several times, an object must pass all of them.
+// Where restricts the watch to objects for which pass returns true. An object that begins to pass counts as an addition, and one that no
+// longer passes as a deletion. pass must be deterministic, and with Config.Resync or [Controller.Share] safe for concurrent use. If Where
+// is called several times, an object must pass all of them.
 func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
 	mustHave("Where", "function", pass == nil)
 	if before := w.rules.Where; before != nil {
@@ -188,5 +188,5 @@ func NewCollector[C, T any](
 		return Result{}, err
 	}, cfg, For(children.Informer()), Watches(seen, func(_ context.Context, o store.Object[T]) ([]string, error) {
 		return children.Keys(o.Ref()), nil
-	}).When(func(old, new store.Object[T]) bool { return old.UID != new.UID })) // a list may merge a deletion with what follows
+	}).When(func(old, new store.Object[T]) bool { return old.UID != new.UID })) // a list may merge a deletion with a later creation
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Config is the configuration of a [Recorder]. Its zero value is ready to use.
+// Config is the configuration of a [Recorder]. The zero value is ready for use.
 type Config struct {
 	// Name is what [Recorder.Name] returns. Defaults to "events".
 	Name string
 
-	// Size is the number of events that are held in memory for [Recorder.Events]. Defaults to 256. If it is negative, no event is
-	// held, and so none is merged.
+	// Size is the number of events that are held in memory for [Recorder.Events]. Defaults to 256. If it is negative, no event is held, so
+	// none is merged.
 	Size int
 
-	// Burst and Refill limit the new events about one object: Burst events at once, and one more in every Refill. Further events
-	// are dropped and counted. Repeats have a separate limit of the same size: above it they are counted, but not passed to
-	// Sink, Write, and Store. Burst defaults to 25 and Refill to a minute. If either is negative, there is no limit.
+	// Burst and Refill limit the new events about one object: Burst events at once, and one more per Refill. Further events are dropped and
+	// counted. Repeats have a separate limit of the same size: above it they are counted, but not passed to Sink, Write, and Store. Burst
+	// defaults to 25 and Refill to a minute. If either is negative, there is no limit.
 	Burst  int
 	Refill time.Duration
 
@@ -32,42 +32,41 @@ type Config struct {
 	// later. Defaults to 4096. It must not be negative.
 	Objects int
 
-	// Sink, if set, receives the event of each call of Normal and Warning within the limits, including repeats, whose Count is
-	// above 1. It is called without locks by the goroutine that records, so it has to be fast. [SlogSink] returns a Sink that
-	// logs.
+	// Sink, if set, receives the event of each call of Normal and Warning within the limits, including repeats, whose Count is above 1. It
+	// is called without locks by the goroutine that records, so it must be fast. [SlogSink] returns a Sink that logs.
 	Sink func(Event)
 
-	// Write, if set, receives the same events from [Recorder.Run], one after the other, and may be slow. If it returns an error,
-	// it is called again with the same event, as Backoff says, unless the error is one of retry.Permanent. There is never more
-	// than one call at a time. If a stop takes longer than DrainTimeout, the context of Write ends, and Write has to return.
+	// Write, if set, receives the same events from [Recorder.Run], one after the other, and may be slow. If it returns an error, it is
+	// called again with the same event according to Backoff, unless the error is one of retry.Permanent. Calls never overlap. If a stop
+	// takes longer than DrainTimeout, the context of Write ends, and Write must return.
 	Write func(ctx context.Context, e Event) error
 
 	// Store, if set, keeps the same events as objects of kind "Event", so that other programs can list and watch them: see
 	// [About]. Run writes them. The writes carry no fence, because an event stays true when the leader changes.
 	Store backend.Backend
 
-	// Max is the largest number of events in Store. When there would be more, the oldest tenth is deleted. Each further process
-	// that writes to the same database adds a tenth to the bound. Defaults to 1000.
+	// Max is the largest number of events in Store. Beyond it, the oldest tenth is deleted. Each additional process that writes to the same
+	// database adds a tenth to the bound. Defaults to 1000.
 	Max int
 
 	// TTL is the time for which an event stays in Store after its last call. It may stay up to a tenth longer. Defaults to an hour.
 	TTL time.Duration
 
-	// QueueSize is the number of events that may wait for Write, and also the number that may wait for Store. If there are more,
-	// the oldest is dropped and counted. Defaults to 1000.
+	// QueueSize is the number of events that may wait for Write, and also the number that may wait for Store. Beyond it, the oldest is
+	// dropped and counted. Defaults to 1000.
 	QueueSize int
 
-	// Backoff is the number of attempts to deliver an event, and the delays between them, while Write or Store returns errors.
-	// Defaults to 5 attempts with delays of 1, 2, 4, and 8 seconds and 50% jitter. If another field is set and Steps is 0, an
-	// event is tried until Run stops, and all later events wait.
+	// Backoff is the number of attempts to deliver an event while Write or Store returns errors, and the delays between them. Defaults to 5
+	// attempts with delays of 1, 2, 4, and 8 seconds and 50% jitter. If another field is set and Steps is 0, an event is retried until Run
+	// stops, and all later events wait.
 	Backoff wait.Backoff
 
 	// DrainTimeout is the longest time for which Run delivers waiting events after its context has ended. Then the context of the
 	// writes ends, and the rest waits for the next Run. Defaults to 5 s.
 	DrainTimeout time.Duration
 
-	// Logger receives a warning for each event that could not be delivered, and one for the events that a drain has left.
-	// Defaults to slog.Default().
+	// Logger receives a warning for each event that could not be delivered, and one for the events that a drain left behind. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -99,7 +98,7 @@ func (c Config) validate() error {
 		notNegative("Config.QueueSize", c.QueueSize), notNegative("Config.DrainTimeout", c.DrainTimeout),
 	}
 	if !c.Backoff.IsZero() && c.Backoff.Duration <= 0 {
-		// A sink that fails would be asked again and again without a pause.
+		// A failing sink would be called in a tight loop.
 		errs = append(errs, fmt.Errorf("Config.Backoff.Duration is %v, must be positive if another field of Config.Backoff is set",
 			c.Backoff.Duration))
 	}

@@ -1,4 +1,4 @@
-// Package events records what a controller did about an object, and what it could not do, for people to read.
+// Package events records, for people to read, what a controller did about an object and what it could not do.
 //
 // No program should depend on events: they are merged, rate limited, and bounded in number, and the oldest are dropped.
 //
@@ -15,10 +15,10 @@
 // A [Recorder] keeps the newest events in memory. It passes events to Config.Sink at once, and from Run to Config.Write and
 // Config.Store:
 //
-//	           merge, limit                                  merge, drop, try again
+//	           merge, limit                                  merge, drop, retry
 //	Normal  -> Recorder -> Config.Sink: SlogSink, a counter
 //	Warning       |     -> a queue, until Run takes from it -> Config.Write: a network
-//	              |     -> another one                      -> Config.Store: objects, of which the old ones go
+//	              |     -> another one                      -> Config.Store: objects; old ones are deleted
 //	              v
 //	           Events: the ring
 //
@@ -31,11 +31,11 @@
 //  2. Calls with the same reference, type, reason, and message are one event while it is held, with a count and the times of the
 //     first and the last call. Events are in the order of their last call.
 //  3. When a new event needs room, the oldest event is dropped. If it happens again later, its count starts at one.
-//  4. Each object can have Config.Burst new events at once, and one more in every Config.Refill. Further new events are dropped
-//     and counted. A flood about one object does not affect other objects. A flood of repeats does not affect new events.
-//  5. Config.Sink receives each call within the limits once, after it was recorded, with the event at that moment. A repeat above
-//     the limit only raises the count that the next repeat shows. Two concurrent calls may reach the sink in either order; their
-//     counts distinguish them.
+//  4. Each object can have Config.Burst new events at once, and one more per Config.Refill. Further new events are dropped and counted. A
+//     flood about one object does not affect other objects. A flood of repeats does not affect new events.
+//  5. Config.Sink receives each call within the limits once, after it was recorded, with the event at that moment. A repeat above the limit
+//     only raises the count, which the next repeat shows. Two concurrent calls may reach the sink in either order; their counts distinguish
+//     them.
 //
 // The queues for Config.Write and Config.Store:
 //
@@ -49,8 +49,8 @@
 // Config.Store:
 //
 //  9. Each event is one object, and repeats update it. Writing an earlier or equal state changes nothing.
-//  10. A single process never lets the store hold more than Config.Max events. To make room, it deletes the oldest, but none that
-//     was repeated since it was read.
+//  10. With a single process, the store never holds more than Config.Max events. To make room, the process deletes the oldest, but none
+//     that was repeated since it was read.
 //
 // # Testing
 //

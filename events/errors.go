@@ -3,7 +3,7 @@ package events
 import "errors"
 
 var (
-	// ErrRunning says that the recorder is already running.
+	// ErrRunning reports that the recorder is already running.
 	ErrRunning = errors.New("events: already running")
 
 	errDrain = errors.New("events: run queue: the drain took too long")

@@ -14,7 +14,7 @@ type Event struct {
 	About   store.Ref // its UID may be empty
 	Type    Type
 	Reason  string // one word in CamelCase
-	Message string // a sentence for people, of 1024 bytes at most
+	Message string // a sentence for people, at most 1024 bytes
 
 	Count       int       // the number of calls; at least 1
 	First, Last time.Time // the times of the first and the last call
@@ -25,7 +25,7 @@ type Type int
 
 const (
 	Normal  Type = iota + 1 // something was done
-	Warning                 // something could not be done, and a person should look at it
+	Warning                 // something could not be done, and a person should investigate
 )
 
 // String returns the name of t.

@@ -8,13 +8,13 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// limits holds token buckets: for each object one for new events and one for repeats. It is the generic cell rate algorithm
-// (ITU-T I.371): a bucket is nothing but the time at which it will be full again, so that one that is full need not be there.
+// limits holds token buckets: for each object one for new events and one for repeats. It is the generic cell rate algorithm (ITU-T I.371):
+// a bucket is only the time at which it will be full again, so a full bucket need not exist.
 //
 // Invariants:
 //  1. order and byRef have the same objects, at most max.
 //  2. order is in the order of the last use, the longest unused object first.
-//  3. No bucket is full later than span after its last use.
+//  3. Each bucket is full at most span after its last use.
 type limits struct {
 	none   bool          // there is no limit, and nothing is held
 	refill time.Duration // the time of one token
@@ -29,7 +29,7 @@ type limits struct {
 type buckets struct {
 	about store.Ref
 	used  time.Time
-	full  [2]time.Time // by sort of token
+	full  [2]time.Time // by kind of token
 }
 
 // token is what a call takes.
@@ -46,13 +46,13 @@ func newLimits(cfg Config) limits {
 		order: list.New(), byRef: make(map[store.Ref]*list.Element),
 	}
 	if !l.none {
-		l.refill = min(cfg.Refill, math.MaxInt64/time.Duration(cfg.Burst)) // all tokens in 292 years, as far as time is told
+		l.refill = min(cfg.Refill, math.MaxInt64/time.Duration(cfg.Burst)) // all tokens in 292 years, the longest Duration
 		l.span = time.Duration(cfg.Burst) * l.refill
 	}
 	return l
 }
 
-// take takes a token, and says whether there was one.
+// take takes a token, and reports whether there was one.
 func (l *limits) take(about store.Ref, sort token, now time.Time) bool {
 	if l.none {
 		return true

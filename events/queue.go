@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// queueConfig is what Config says about queues.
+// queueConfig is the part of Config about queues.
 type queueConfig struct {
 	Size         int
 	Backoff      wait.Backoff
@@ -19,9 +19,8 @@ type queueConfig struct {
 	Logger       *slog.Logger
 }
 
-// queue stands between a Recorder, which must not wait, and a sink that may: a store, a network. Put never blocks; Run delivers one
-// event after the other, and tries again what has failed. While an event waits, its repeats are merged into it. Its methods may be
-// called concurrently.
+// queue decouples a Recorder, which must not wait, from a slow sink, such as a store or a network. Put never blocks; Run delivers one event
+// after the other, and retries failures. While an event waits, its repeats are merged into it. Its methods may be called concurrently.
 type queue struct {
 	cfg  queueConfig
 	sink func(context.Context, Event) error
@@ -31,7 +30,7 @@ type queue struct {
 
 	// mu guards the following. Invariants:
 	//  1. waiting and byLife have the same events, at most cfg.Size, each in byLife under its own life.
-	//  2. All that was put is counted once in stats, waits, or is with the sink.
+	//  2. Every event that was put is counted once in stats, is waiting, or is with the sink.
 
 	waiting *list.List // of *Event, the longest waiting one first
 	byLife  map[life]*list.Element
@@ -39,7 +38,7 @@ type queue struct {
 	stats   QueueStats // the counters
 }
 
-// life is what the states of one event have in common, from when it was first held to when it made room.
+// life identifies the states of one event, from when it was first held until it was dropped from the ring.
 type life struct {
 	id    identity
 	first time.Time
@@ -57,22 +56,22 @@ func newQueue(sink func(context.Context, Event) error, cfg queueConfig) *queue {
 	}
 }
 
-// Put adds an event, or what has become of one that waits already. It never blocks, whether or not the
-// queue runs: when the queue is full, the event that has waited longest is dropped.
+// Put adds an event, or the new state of a waiting one. It never blocks, even if the queue is not running: when the queue is full, the
+// event that has waited longest is dropped.
 func (q *queue) Put(e Event) {
 	q.mu.Lock()
 	q.putLocked(&e)
 	q.mu.Unlock()
 	select {
 	case q.wake <- struct{}{}:
-	default: // Run will look anyway
+	default: // Run will check anyway
 	}
 }
 
 func (q *queue) putLocked(e *Event) {
 	if el, ok := q.byLife[lifeOf(e)]; ok {
 		q.stats.Merged++
-		if held := el.Value.(*Event); held.Count < e.Count { // states may come out of order
+		if held := el.Value.(*Event); held.Count < e.Count { // states may arrive out of order
 			*held = *e
 		}
 		return
@@ -84,8 +83,8 @@ func (q *queue) putLocked(e *Event) {
 	}
 }
 
-// Run delivers what is put, until ctx ends, and then what still waits, for DrainTimeout at most. It returns nil, or
-// [ErrRunning] if the queue is running. It may be called again after it has returned.
+// Run delivers events until ctx ends, and then the events that still wait, for at most DrainTimeout. It returns nil, or [ErrRunning] if the
+// queue is running. It may be called again after it has returned.
 func (q *queue) Run(ctx context.Context) error {
 	q.mu.Lock()
 	if q.running {
@@ -147,8 +146,8 @@ func (q *queue) Stats() QueueStats {
 	return s
 }
 
-// deliver gives e to the sink until it takes it. When work ends in between, e waits again. An event at which the sink panics has
-// failed: to deliver it again would do so again.
+// deliver passes e to the sink until the sink accepts it. If work ends first, e waits again. If the sink panics, the event counts as
+// failed, because a retry would panic again.
 func (q *queue) deliver(work context.Context, e *Event) {
 	returned := false
 	defer func() {
@@ -177,10 +176,10 @@ func (q *queue) deliver(work context.Context, e *Event) {
 	}
 }
 
-// returnLocked puts e, which was taken, back to where it was: it is the oldest.
+// returnLocked puts e, which was taken, back at the front of the queue.
 func (q *queue) returnLocked(e *Event) {
 	switch {
-	case q.byLife[lifeOf(e)] != nil: // a later state has come
+	case q.byLife[lifeOf(e)] != nil: // a later state has arrived
 		q.stats.Merged++
 	case q.waiting.Len() == q.cfg.Size:
 		q.stats.Dropped++
@@ -198,7 +197,7 @@ func (q *queue) take() (*Event, bool) {
 	return q.takeLocked(), true
 }
 
-// takeLocked removes the event that has waited longest. There has to be one.
+// takeLocked removes the event that has waited longest. There must be one.
 func (q *queue) takeLocked() *Event {
 	e := q.waiting.Remove(q.waiting.Front()).(*Event)
 	delete(q.byLife, lifeOf(e))

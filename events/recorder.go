@@ -77,7 +77,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	defer stop()
 	var g wait.Group
 	start := func(run func(context.Context) error) {
-		// Delivers or sweeps. It ends with ctx, and Wait below waits for it. If it ends early, by a panic, it ends the others.
+		// Delivers or sweeps. It ends with ctx, and Wait below waits for it. If it ends early, because of a panic, it ends the others.
 		g.Start(ctx, func(ctx context.Context) error {
 			defer stop()
 			return run(ctx)
@@ -129,7 +129,7 @@ func (r *Recorder) collect(wanted func(store.Ref) bool) []Event {
 	return all
 }
 
-// Stats returns counters of what r has done, and what it holds now.
+// Stats returns counters of what r has done, and how much it holds now.
 func (r *Recorder) Stats() Stats {
 	r.mu.Lock()
 	s := r.stats
@@ -160,7 +160,7 @@ func (r *Recorder) record(id identity) {
 	}
 }
 
-// recordLocked returns the event as it stands now, and whether to pass it on.
+// recordLocked returns the current state of the event, and whether to pass it on.
 func (r *Recorder) recordLocked(id identity) (e Event, tell bool) {
 	now := time.Now() // under the lock, so that the order of the ring is that of the times
 	if el, ok := r.held[id]; ok {
@@ -188,7 +188,7 @@ func (r *Recorder) recordLocked(id identity) (e Event, tell bool) {
 	return *held, true
 }
 
-// identity is what repeats have in common.
+// identity is the fields that all repeats share.
 type identity struct {
 	about           store.Ref
 	kind            Type
@@ -200,13 +200,13 @@ func identityOf(e *Event) identity { return identity{e.About, e.Type, e.Reason, 
 // maxMessage is how many bytes of a message are kept.
 const maxMessage = 1024
 
-// shorten returns what is kept of a message.
+// shorten returns the part of a message that is kept.
 func shorten(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
 	end := maxMessage - len("...")
-	for back := 0; back < utf8.UTFMax && !utf8.RuneStart(message[end]); back++ { // no half of a letter
+	for back := 0; back < utf8.UTFMax && !utf8.RuneStart(message[end]); back++ { // do not split a character
 		end--
 	}
 	return message[:end] + "..."

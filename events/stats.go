@@ -1,6 +1,6 @@
 package events
 
-// Stats counts what a [Recorder] has done, and what it holds.
+// Stats counts what a [Recorder] has done and how much it holds.
 type Stats struct {
 	Recorded uint64 // calls that were recorded, including repeats
 	Limited  uint64 // calls that were dropped: too many new events about one object

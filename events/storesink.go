@@ -13,11 +13,11 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// storeSink writes events to a store, as objects, and deletes the old ones, so that the store does not fill. Each event is one
-// object; a repeat updates it.
+// storeSink writes events to a store, as objects, and deletes old ones, so that the store does not fill up. Each event is one object; a
+// repeat updates it.
 //
-// The key of an object is that of what the event is about, after its kind, and before a hash: "app/shop/web/6b8f0c1e2a94d7f3".
-// Labels say what [About] selects by: "kind", "key" and "uid", and "type" and "reason".
+// The key of an object is the kind and the key of the object that the event is about, and a hash: "app/shop/web/6b8f0c1e2a94d7f3". Labels
+// hold the values that [About] selects by: "kind", "key" and "uid", and "type" and "reason".
 //
 // Its methods may be called concurrently; they take turns. Several processes may write to one store.
 type storeSink struct {
@@ -25,11 +25,11 @@ type storeSink struct {
 	ttl   time.Duration
 	store store.Store[Event]
 
-	// turn holds a token: who has taken it may use the following, and the store.
+	// turn holds a token: the goroutine that has taken it may use the following fields and the store.
 	turn chan struct{}
 
-	swept   time.Time // when the store was last swept; zero, which is long ago, at the beginning
-	created int       // how many objects were created since
+	swept   time.Time // when the store was last swept; zero at the beginning, which counts as long ago
+	created int       // the number of objects created since
 }
 
 func newStoreSink(s store.Store[Event], max int, ttl time.Duration) *storeSink {
@@ -52,8 +52,8 @@ func About(about store.Ref) store.Selector {
 	return store.Selector{Prefix: prefixOf(about), Labels: rules}
 }
 
-// Write creates the object of an event, or updates it when this is a repeat. To write an event again, or an earlier state of
-// it, does nothing; so a write whose outcome is unknown may be repeated. Before, it sweeps, if it is time.
+// Write creates the object of an event, or updates it for a repeat. Writing the same or an earlier state again does nothing, so a write
+// with an unknown outcome may be repeated. Before that, Write sweeps if a sweep is due.
 func (s *storeSink) Write(ctx context.Context, e Event) error {
 	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("events: write %s of %s %q: %w", e.Reason, e.About.Kind, e.About.Key, err)
@@ -81,7 +81,7 @@ func (s *storeSink) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepNowAndThen sweeps also when no events come, until ctx ends.
+// sweepNowAndThen sweeps even when no events arrive, until ctx ends.
 func (s *storeSink) sweepNowAndThen(ctx context.Context, logger *slog.Logger) {
 	tick := time.NewTicker(max(s.ttl/10, time.Millisecond))
 	defer tick.Stop()
@@ -120,7 +120,7 @@ func (s *storeSink) write(ctx context.Context, e Event) error {
 			}
 			return nil
 		})
-		if !errors.Is(err, store.ErrNotFound) { // swept, or its first state was never told
+		if !errors.Is(err, store.ErrNotFound) { // swept, or its first state was never passed on
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (s *storeSink) write(ctx context.Context, e Event) error {
 	return nil // by an earlier attempt
 }
 
-// sweepIfDue keeps the store below Max, although it may have been filled by somebody else, before this process began.
+// sweepIfDue keeps the store below Max, even if another process filled it before this one began.
 func (s *storeSink) sweepIfDue(ctx context.Context) error {
 	if s.created >= s.share() || time.Since(s.swept) >= s.ttl/10 {
 		return s.sweep(ctx)
@@ -153,7 +153,7 @@ func (s *storeSink) sweep(ctx context.Context) error {
 		if i < s.max-s.share() && now.Sub(o.Value.Last) <= s.ttl {
 			continue
 		}
-		// One that has just been repeated has another version, and stays until the next sweep.
+		// An event that has just been repeated has another version, and stays until the next sweep.
 		_, err := s.store.Delete(ctx, o.Key, store.IfVersion(o.Version))
 		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 			return err

@@ -10,7 +10,7 @@ import (
 // book holds expectations by key, and forgets those that have expired.
 //
 // Invariants:
-//  1. There is exactly one page for each key that waits.
+//  1. There is exactly one page for each waiting key.
 //  2. The list from oldest to newest holds the same pages, in order of expiry.
 //  3. met is empty while mu is free.
 type book[K comparable, E any] struct {

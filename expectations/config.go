@@ -8,7 +8,7 @@ import (
 
 // Config is the configuration of [Counted], [Tracked] and [Versions]. Its zero value can be used.
 type Config[K comparable] struct {
-	// Name tells several of them apart in the log.
+	// Name identifies the expectations in the log.
 	Name string
 
 	// TTL is the time after which expectations expire, because an event was lost or an expectation was wrong. Defaults to 5

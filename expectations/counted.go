@@ -2,9 +2,9 @@ package expectations
 
 import "time"
 
-// Counted counts the creations and deletions of children that a key still has to see. It cannot tell events apart: an event of
-// another child may satisfy the key too early, and so may an event that is counted twice. If the controller chooses the names
-// of the children, [Tracked] is exact.
+// Counted counts the creations and deletions of children that a key still expects. It cannot tell events apart: an event of another child
+// may satisfy the key too early, and so may an event that is counted twice. If the controller chooses the names of the children, [Tracked]
+// is exact.
 //
 // Expect first, then act: an event that arrives before its expectation is not counted, so the key waits until the expectation
 // expires. Call [Counted.LowerExpectations], or the Observed methods, for writes that failed.
@@ -25,7 +25,7 @@ func NewCounted[K comparable](cfg Config[K]) (*Counted[K], error) {
 	return &Counted[K]{book: newBook[K, counts](cfg)}, nil
 }
 
-// SatisfiedExpectations reports whether key waits for nothing: its expectations were observed or have expired, or it has none.
+// SatisfiedExpectations reports whether key is not waiting: its expectations were observed or have expired, or it has none.
 func (c *Counted[K]) SatisfiedExpectations(key K) bool {
 	_, waiting := c.book.ask(key)
 	return !waiting

@@ -1,8 +1,8 @@
-// Package expectations keeps a controller from acting on a cache that does not show the controller's own writes yet.
+// Package expectations keeps a controller from acting on a cache that does not yet show the controller's own writes.
 //
-// Suppose that a controller creates two children, and then reads a cache that lags behind. It finds them missing and creates
-// two more. So it records what it expects to see, and does not act on a key until its cache has caught up. It can expect one
-// of three things:
+// Suppose that a controller creates two children, and then reads a cache that lags behind. It finds them missing and creates two more. To
+// avoid this, it records what it expects to see, and does not act on a key until its cache has caught up. It can expect one of three
+// things:
 //
 //	            a key expects              satisfied by                      fits
 //	[Counted]   a number of events         that many events of any child     any source
@@ -15,9 +15,9 @@
 //
 // # Usage
 //
-// A controller with Expectations in its Config does not reconcile a key that is not satisfied. Elsewhere, return at the top
-// of a reconcile if the key is not satisfied. The event that satisfies the key adds it to the queue anyway. That event may be
-// lost, so also come back when the expectations expire:
+// A controller with Expectations in its Config does not reconcile a key that is not satisfied. Elsewhere, return at the top of a reconcile
+// if the key is not satisfied. The event that satisfies the key adds it to the queue anyway. That event may be lost, so also retry when the
+// expectations expire:
 //
 //	if at, waiting := exp.Expires(key); waiting {
 //		return controller.Result{}, retry.NotYet(errors.New("the cache lacks own writes"), time.Until(at))
@@ -25,36 +25,36 @@
 //
 // If Config.TTL is negative, nothing expires, and the time is zero: then use a delay of 0, which means "only after an event".
 //
-// With Counted and Tracked, first expect, then act. If a write fails, take its expectation back. In the handlers of the cache,
-// call the Observed methods. When the object of the key is gone, call DeleteExpectations. With Versions, first act, then
-// expect the version that the write returned. Whatever updates the cache calls [Versions.VersionObserved]: see [Versions].
+// With Counted and Tracked, first expect, then act. If a write fails, withdraw its expectation. In the handlers of the cache, call the
+// Observed methods. When the object of the key is gone, call DeleteExpectations. With Versions, first act, then expect the version that the
+// write returned. The code that updates the cache calls [Versions.VersionObserved]: see [Versions].
 //
 // # Notify
 //
-// A controller can hold a key back until it is satisfied. The method Notify of each type takes a function, which usually adds
-// the key to a queue:
+// A controller can hold back a key until it is satisfied. The method Notify of each type takes a function, which usually adds the key to a
+// queue:
 //
 //   - It is called only for a key for which Expires or SatisfiedExpectations has reported that it waits, since the key was
 //     last satisfied.
-//   - It is called when the key is satisfied: the last event was observed, an expectation was taken back, or the key was
-//     deleted. It is not called when the key expires: ask again at the time that Expires returned.
+//   - It is called when the key is satisfied: the last event was observed, an expectation was withdrawn, or the key was deleted. It is not
+//     called when the key expires: check again at the time that Expires returned.
 //   - It runs in the goroutine that made the observation, without locks, and may call every method.
 //
-// So no call is lost: after Expires has reported that a key waits, the function is called, unless the key expires. At the time
-// of the call, the key may have new expectations. So a call is a reason to ask again.
+// So no call is lost: after Expires has reported that a key waits, the function is called, unless the key expires. At the time of the call,
+// the key may have new expectations. So treat a call as a reason to check again.
 //
-// Functions are called in the order in which they were added. After stop has returned, later observations lead to no call; a
-// call by another goroutine may be in flight. stop may be called twice, and by the function itself.
+// Functions are called in the order in which they were added. After stop has returned, later observations lead to no calls; a call by
+// another goroutine may still be in flight. stop may be called twice, and by the function itself.
 //
 // # Restarts
 //
-// Expectations are in memory. After a restart, a controller waits until its cache has synced. That cache shows all writes of
-// the predecessor, unless the list is older than the last write. If a source may serve older lists, read the source itself
-// before you create anything.
+// Expectations are in memory. After a restart, a controller waits until its cache has synced. That cache shows all writes of the previous
+// process, unless the list is older than the last write. If a source may serve older lists, read the source itself before you create
+// anything.
 //
 // # Guarantees
 //
-//  1. A key with expectations is not satisfied until they have been observed, taken back, or have expired.
+//  1. A key with expectations is not satisfied until they have been observed or withdrawn, or have expired.
 //  2. Expectations expire one TTL after the last call that renewed them. The key is then satisfied: a lost event costs at most
 //     one TTL. Each expiry is reported once.
 //  3. Nothing runs in the background: expiry is noticed and reported by the next call for any key.
@@ -63,10 +63,11 @@
 //  5. Only keys that wait, or are between Begin and End, take memory. A call takes one lock once. Its cost does not depend on the
 //     number of keys, except for the keys that it reports. With Versions, it grows with the logarithm of the number of keys
 //     that wait.
-//  6. A caller of Notify that was told that a key waits is called when the key is satisfied, or can ask when it has expired.
+//  6. After Expires or SatisfiedExpectations has reported that a key waits, the function given to Notify is called when the key is
+//     satisfied. If the key expires instead, the caller can check then.
 //  7. No user code runs under a lock.
 //
 // # Testing
 //
-// All time comes from package time: in a testing/synctest bubble, five minutes pass at once.
+// All time comes from package time: in a testing/synctest bubble, the TTL passes in no real time.
 package expectations

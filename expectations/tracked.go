@@ -2,14 +2,14 @@ package expectations
 
 import "time"
 
-// Tracked records which children a key still has to see created and deleted, by their identity. So an event that is repeated
-// counts once, and an event of another child does not count.
+// Tracked records, by identity, the children whose creations and deletions a key still expects. So an event that is repeated counts once,
+// and an event of another child does not count.
 //
-// If the identities are known before the write, expect first, then act, as with [Counted]. That is so for deletions, and for
-// creations under a name that the controller chooses. If the source assigns the identities, the event of a creation may
-// arrive before the controller knows what to expect. Then write between [Tracked.Begin] and [Tracked.End]: events that are
-// observed in between are remembered, and an expectation that was observed already is met at once. Only a key between the two
-// takes memory for unexpected events, for at most one TTL.
+// If the identities are known before the write, expect first, then act, as with [Counted]. That is so for deletions, and for creations
+// under a name that the controller chooses. If the source assigns the identities, the event of a creation may arrive before the controller
+// knows what to expect. Then write between [Tracked.Begin] and [Tracked.End]: events that are observed in between are remembered, and an
+// expectation that has already been observed is met at once. Only a key between the two calls takes memory for unexpected events, for at
+// most one TTL.
 //
 // Call the Observed methods for writes that failed.
 //
@@ -18,7 +18,7 @@ type Tracked[K, ID comparable] struct {
 	book book[K, sets[ID]]
 }
 
-// sets is the events that a key still has to see. Between Begin and End, early is the events observed since Begin.
+// sets is the events that a key still expects. Between Begin and End, early is the events observed since Begin.
 type sets[ID comparable] struct {
 	expected, early map[sight[ID]]struct{}
 	acts            bool
@@ -35,8 +35,8 @@ func NewTracked[K, ID comparable](cfg Config[K]) (*Tracked[K, ID], error) {
 	return &Tracked[K, ID]{book: newBook[K, sets[ID]](cfg)}, nil
 }
 
-// SatisfiedExpectations reports whether key waits for nothing: its expectations were observed or have expired, or it has none.
-// A key between Begin and End is not satisfied.
+// SatisfiedExpectations reports whether key is not waiting: its expectations were observed or have expired, or it has none. A key between
+// Begin and End is not satisfied.
 func (t *Tracked[K, ID]) SatisfiedExpectations(key K) bool {
 	_, waiting := t.book.ask(key)
 	return !waiting

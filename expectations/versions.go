@@ -9,11 +9,11 @@ import (
 // last write. It is the simplest and most exact of the three types. It needs a source whose writes return a version, and a
 // cache that knows its version. A controller that writes to several sources has one Versions for each.
 //
-// The order does not matter: the cache may see the write before ExpectVersion is called. A version that was observed is never
+// The order does not matter: the cache may see the write before ExpectVersion is called. A version that has been observed is never
 // expected.
 //
-// A Versions is exact if it learns of each version that the cache has reached. That includes versions without an event: an
-// informer may merge a creation and the deletion after it, and call no handler for either. So connect it to the informer:
+// A Versions is exact if it learns of each version that the cache has reached. That includes versions without an event: an informer may
+// merge a creation and the deletion after it, and call no handler for either. So connect Versions to the informer:
 //
 //	stop := inf.OnVersion(func(v informer.Version) { exp.VersionObserved(uint64(v)) })
 //	defer stop()
@@ -27,7 +27,7 @@ type Versions[K comparable] struct {
 	book book[K, awaited]
 
 	// Guarded by book.mu.
-	seen uint64       // the highest version of the present history that was observed
+	seen uint64       // the highest version of the current history that was observed
 	next byVersion[K] // the pages of book, each of which waits for a version above seen
 }
 
@@ -43,20 +43,20 @@ func NewVersions[K comparable](cfg Config[K]) (*Versions[K], error) {
 	v.book.removed = func(p *page[K, awaited]) {
 		heap.Remove(&v.next, p.expected.place)
 		if len(v.next) == 0 && cap(v.next) > 64 {
-			v.next = nil // give the memory of a burst back
+			v.next = nil // free the memory of a burst
 		}
 	}
 	return v, nil
 }
 
-// SatisfiedExpectations reports whether key waits for nothing: its version was observed or has expired, or it has none.
+// SatisfiedExpectations reports whether key is not waiting: its version was observed or has expired, or it has none.
 func (v *Versions[K]) SatisfiedExpectations(key K) bool {
 	_, waiting := v.book.ask(key)
 	return !waiting
 }
 
-// ExpectVersion makes key wait until the cache has seen version, and renews its TTL. A version that was observed already, or that
-// is not higher than the one that key expects, changes nothing.
+// ExpectVersion makes key wait until the cache has seen version, and renews its TTL. A version that has already been observed, or that is
+// not higher than the one that key expects, changes nothing.
 func (v *Versions[K]) ExpectVersion(key K, version uint64) {
 	defer v.book.unlock(v.book.lock())
 	if version <= v.seen {
@@ -73,14 +73,14 @@ func (v *Versions[K]) ExpectVersion(key K, version uint64) {
 	}
 }
 
-// VersionObserved reports that the cache has seen everything up to version. It satisfies each key that expects that version or
-// a lower one. A version lower than one that was observed before changes nothing, except 0.
+// VersionObserved reports that the cache has seen everything up to version. It satisfies each key that expects that version or a lower one.
+// A version lower than an observed one changes nothing, except 0.
 //
-// Version 0 after any other begins a new history: the source was restored from a backup, or replaced by another one, and its
-// versions begin again. Earlier observations no longer count. A waiting key waits until the first version of the new history
-// is observed, because its write may not exist there. An informer reports 0 after Reset, before it applies the new list.
+// Version 0 after any other begins a new history: the source was restored from a backup, or replaced by another one, and its versions start
+// over. Earlier observations no longer count. A waiting key waits until the first version of the new history is observed, because its write
+// may not exist there. An informer reports 0 after Reset, before it applies the new list.
 //
-// Call it after each change of the cache. If that is not possible, call it before you ask, as in
+// Call it after each change to the cache. If that is not possible, call it before each check, as in
 // exp.VersionObserved(uint64(inf.Version())).
 func (v *Versions[K]) VersionObserved(version uint64) {
 	v.book.mu.Lock()
@@ -100,9 +100,8 @@ func (v *Versions[K]) VersionObserved(version uint64) {
 // DeleteExpectations forgets key. Call it when the object of key is gone.
 func (v *Versions[K]) DeleteExpectations(key K) { v.book.forget(key) }
 
-// Reset forgets all observations and expectations, so every key is satisfied. It is for an owner of v that changes to another
-// source and another cache. A cache whose source begins a new history reports version 0 instead: see
-// [Versions.VersionObserved].
+// Reset forgets all observations and expectations, so every key is satisfied. It is for code that switches v to another source and another
+// cache. A cache whose source begins a new history reports version 0 instead: see [Versions.VersionObserved].
 func (v *Versions[K]) Reset() {
 	defer v.book.unlock(v.book.lock())
 	v.seen = 0

@@ -12,10 +12,10 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// never is the time until a timer that is not needed.
+// never is the delay of a timer that is not needed.
 const never = time.Duration(math.MaxInt64)
 
-// step lets new handlers join, then applies inputs, the next of the feed, to the cache, and passes the changes to the handlers. One
+// step lets new handlers join, then applies inputs, the next ones of the feed, to the cache, and passes the changes to the handlers. One
 // goroutine does all of this, so a handler that joins gets each change exactly once.
 //
 // The caller takes the inputs before handlers join. So a handler that was added before a change was made has joined before the
@@ -174,8 +174,8 @@ func (in *Informer[K, T]) stopScans() {
 	}
 }
 
-// resync starts a scan for the handlers whose resync is due. If a change of an object is pending, the scan adds nothing to it: both
-// lead to the state of the cache. A handler whose last scan is in progress is skipped.
+// resync starts a scan for the handlers whose resync is due. If a change of an object is pending, the scan adds nothing to it: both lead to
+// the state of the cache. A handler whose last scan is still in progress is skipped.
 func (in *Informer[K, T]) resync(now time.Time) {
 	in.rescheduled = true
 	var due []*listener[K, T]
@@ -211,7 +211,7 @@ func (in *Informer[K, T]) nextResync() (next time.Duration, changed bool) {
 	return next, true
 }
 
-// remove lets no further callback of l begin. It returns a channel that is closed when none runs.
+// remove prevents further callbacks of l. It returns a channel that is closed when none is running.
 func (in *Informer[K, T]) remove(l *listener[K, T]) <-chan struct{} {
 	in.mu.Lock()
 	in.joining = without(in.joining, l)
@@ -229,8 +229,8 @@ func without[E comparable](list []E, elem E) []E {
 	return slices.Concat(list[:i], list[i+1:])
 }
 
-// timers are the timers of an informer: for a list after an object could not be applied, and for resyncs. Only the goroutine that
-// applies uses them.
+// timers are the timers of an informer: for a new list when an object could not be applied, and for resyncs. Only the goroutine that
+// applies inputs uses them.
 type timers[K comparable, T any] struct {
 	in     *Informer[K, T]
 	retry  *time.Timer      // nil while nothing has failed

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Syncer is something that is ready for use when it has caught up once: an [Informer] when its cache holds the first list, a
-// [Registration] when its handler has been called for every object in it.
+// Syncer becomes ready when it has caught up for the first time: an [Informer] when its cache holds the first list, a [Registration] when
+// its handler has been called for every object in that list.
 type Syncer interface {
-	// Name names the Syncer in errors.
+	// Name identifies the Syncer in errors.
 	Name() string
 
 	// Synced returns a channel that is closed when it is ready.
@@ -52,7 +52,7 @@ func notSynced(ctx context.Context, ss []Syncer) error {
 	return fmt.Errorf("informer: wait for sync of %s: %w", strings.Join(names, ", "), context.Cause(ctx))
 }
 
-// progress is the version of the cache, with the callers that wait for a version, and the times at which the source was heard.
+// progress is the version of the cache, with the callers that wait for a version, and the times at which the source yielded something.
 type progress struct {
 	mu sync.Mutex
 	// mu guards the following.
@@ -76,8 +76,8 @@ func (p *progress) at() Version {
 	return p.version
 }
 
-// reach raises the version to v, and wakes the callers that wait for it. It returns the followers that the caller has to call, or
-// nil if the version was reached before.
+// reach raises the version to v, and wakes the callers that wait for it. It returns the followers that the caller must call, or nil if the
+// version was already reached.
 func (p *progress) reach(v Version) []*follower {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *progress) reach(v Version) []*follower {
 	return p.followers
 }
 
-// restart sets the version to 0, because a new history begins. It returns the followers that the caller has to call.
+// restart sets the version to 0, because a new history begins. It returns the followers that the caller must call.
 func (p *progress) restart() []*follower {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *progress) wait(ctx context.Context, v Version, ended <-chan struct{}) e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if v <= p.version {
-		return nil // reached meanwhile
+		return nil // reached in the meantime
 	}
 	delete(p.waiters, reached)
 	return fmt.Errorf("at version %d, not %d: %w", p.version, v, err)
@@ -194,8 +194,8 @@ func (p *progress) lastHeard() time.Time {
 }
 
 // ask is a call of [Registration.WaitIdle]. It takes two steps, so that it misses no object of the cache: at the end of a step, Run or
-// Steps.Apply passes it to the listener. By then the listener has been told the changes of everything in the cache. The listener
-// answers it when the calls for all of these have returned.
+// Steps.Apply passes it to the listener. By then the listener has received the changes for everything in the cache. The listener answers it
+// when the calls for all of these have returned.
 type ask[K comparable, T any] struct {
 	l    *listener[K, T]
 	done chan struct{}

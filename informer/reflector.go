@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// shortWatch is the time that a watch without events must last: a shorter one counts as an error.
+// shortWatch is the time that a watch without events must last. A shorter watch counts as an error.
 const shortWatch = time.Second
 
 // reflector reads a source into the feed. One goroutine uses it: that of run, or the caller of [Steps.Read].
@@ -28,7 +28,7 @@ const shortWatch = time.Second
 //
 // Invariants:
 //
-//  1. seen never decreases, except after an order to start again.
+//  1. seen never decreases, except after an order to start over.
 //  2. The feed has everything up to seen: seen changes after the feed has accepted an input.
 type reflector[K comparable, T any] struct {
 	src   ListWatcher[T]
@@ -45,11 +45,11 @@ type reflector[K comparable, T any] struct {
 
 	current  bool      // the last list is valid; false if a new one is needed
 	starts   bool      // the next list begins a new history
-	listed   time.Time // when the last list came
+	listed   time.Time // when the last list arrived
 	seen     Version   // watch from here
 	failures int       // errors since the last success
 	expiries int       // watches that expired since an event last changed seen, plus one if any expired before
-	reading  bool      // in a turn; if it is set when a goroutine begins, the previous one was ended in its turn
+	reading  bool      // in a turn; if it is set when a goroutine begins, the previous goroutine ended during its turn
 
 	reader *reader // of Steps; nil in Run
 }
@@ -75,7 +75,7 @@ func (r *reflector[K, T]) run(ctx context.Context, again func()) {
 	ended = true
 }
 
-// sitOutExit waits as after an error, and then reports the exit: if OnError ends the goroutine too, there is still a pause.
+// sitOutExit backs off as after an error, and then reports the exit: so there is a pause even if OnError ends the goroutine too.
 func (r *reflector[K, T]) sitOutExit(ctx context.Context) {
 	_ = wait.Sleep(ctx, r.cfg.Backoff.Delay(r.failures)) // after notices the end of ctx
 	_ = r.after(ctx, "read", errExit)
@@ -96,7 +96,7 @@ func (r *reflector[K, T]) turn(ctx context.Context) {
 		r.reader.bind(cancel)
 		lists := !r.current
 		r.step(ctx)
-		if ctx.Err() == nil || r.reader.ctx.Err() != nil { // after an order, the same Read goes on
+		if ctx.Err() == nil || r.reader.ctx.Err() != nil { // after an order, the same Read continues
 			r.reader.pause(lists && r.current) // the next Read begins the next turn
 		}
 		return
@@ -157,7 +157,7 @@ func (r *reflector[K, T]) list(ctx context.Context) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx) // the list may be incomplete because of that
+		return context.Cause(ctx) // so the list may be incomplete
 	case len(c.pages) == 0:
 		return errNoPage
 	}
@@ -201,7 +201,7 @@ func (r *reflector[K, T]) watch(ctx context.Context) error {
 	return nil
 }
 
-// keyOf returns the key of an object. It panics if the key is not equal to itself (a NaN): nothing could find it again.
+// keyOf returns the key of an object. It panics if the key is not equal to itself (a NaN), because no lookup could find it.
 func (r *reflector[K, T]) keyOf(obj T) K {
 	key := r.key(obj)
 	if key != key { // this also panics for an interface whose value cannot be compared
@@ -248,7 +248,7 @@ type input[K comparable, T any] struct {
 	object  T
 	version Version
 
-	list *content[K, T] // for a list: then only list and version are set
+	list *content[K, T] // if set, the input is a list, and only list and version are set
 }
 
 // content is a list with the keys of its objects, page by page.
@@ -273,8 +273,8 @@ func (c *content[K, T]) add(items []T, keyOf func(T) K) {
 	c.pages = append(c.pages, page[K, T]{keys, items})
 }
 
-// feed passes inputs from the reflector to Run, in order and unmerged: so the cache takes every state that the source has reported.
-// It holds at most maxBatch inputs. Then the reflector waits for the cache. The cache never waits for handlers.
+// feed passes inputs from the reflector to Run, in order and unmerged: so the cache takes every state that the source has reported. It
+// holds at most maxBatch inputs. When it is full, the reflector waits for the cache. The cache never waits for handlers.
 type feed[K comparable, T any] struct {
 	wake func()        // called, without locks, after the first input was added
 	room chan struct{} // holds a token after inputs were taken; sent by take, received by put
@@ -343,7 +343,7 @@ func (f *feed[K, T]) take(spare []input[K, T]) []input[K, T] {
 	f.mu.Unlock()
 	select {
 	case f.room <- struct{}{}:
-	default: // a token is there
+	default: // a token is already there
 	}
 	return inputs
 }

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Version is a position in the history of a source. It increases with every change to the source. Zero is the time before
-// the first change. Versions of one source can be compared, so a caller can ask whether a cache has seen its own write.
-// Versions of different sources cannot be compared.
+// Version is a position in the history of a source. It increases with every change to the source. Zero is before the first change. Versions
+// of one source can be compared, so a caller can check whether a cache has seen its own write. Versions of different sources cannot be
+// compared.
 //
 // A version must increase in the order of commits: once a reader has seen version v, no change may appear at v or below.
 // Caches resume from the last version that they saw, so a change that appears below it is lost until the next list.
 //
-// In SQL, a sequence (nextval, bigserial, AUTO_INCREMENT), a timestamp (now(), updated_at), and xmin by itself do not
-// qualify. A transaction draws its number before it commits: T1 draws 100, T2 draws 101 and commits, a reader advances to
-// 101, T1 commits, and no reader ever sees 100. These ways are right:
+// In SQL, a sequence (nextval, bigserial, AUTO_INCREMENT), a timestamp (now(), updated_at), and xmin by itself do not qualify. A
+// transaction draws its number before it commits: T1 draws 100, T2 draws 101 and commits, a reader advances to 101, T1 commits, and no
+// reader ever sees 100. These are correct:
 //
-//   - One counter row for the whole database, locked last in each transaction until it commits. It is simple, and any
-//     database can do it. All writers commit one after another.
-//   - The transaction id (in Postgres, pg_current_xact_id()) as version, while readers stop below the oldest transaction
-//     that is still open (pg_snapshot_xmin(pg_current_snapshot())). Writers do not wait for each other. Every open writing
-//     transaction in the cluster delays all readers.
+//   - One counter row for the whole database, locked last in each transaction until it commits. It is simple and works in any database, but
+//     all writers commit one after another.
+//   - The transaction id (in Postgres, pg_current_xact_id()) as version, while readers stop below the oldest transaction that is still open
+//     (pg_snapshot_xmin(pg_current_snapshot())). Writers do not wait for each other, but every open writing transaction in the cluster
+//     delays all readers.
 //   - Logical decoding, which delivers transactions in commit order. It needs wal_level=logical and a privilege, and a slot
 //     without a reader fills the disk.
 //
-// etcd's revision and the sequence of a NATS stream qualify as they are.
+// etcd's revision and the sequence of a NATS stream qualify as is.
 type Version uint64
 
 // EventType says what happened to an object.
@@ -58,7 +58,7 @@ func (t EventType) String() string {
 	}
 }
 
-// Event is one change of a source.
+// Event is one change in a source.
 type Event[T any] struct {
 	Type   EventType
 	Object T
@@ -89,10 +89,10 @@ type ListWatcher[T any] interface {
 	// every change that the list does not show. Neither the slice nor the objects may change afterwards.
 	List(ctx context.Context) (List[T], error)
 
-	// Watch yields every change after the given version, in order of version. When it has to end, it yields an error, with a
-	// zero Event: [ErrExpired] if the changes after the version are no longer known, the cause of ctx if ctx has ended, or
-	// another error if the watch broke. After another error, or if a watch just ends, a new watch may resume from the last
-	// version seen. The consumer ends a watch by leaving its loop.
+	// Watch yields every change after the given version, in order of version. When it must end, it yields an error, with a zero Event:
+	// [ErrExpired] if the changes after the version are no longer known, the cause of ctx if ctx has ended, or another error if the watch
+	// broke. After another error, or if a watch just ends, a new watch may resume from the last version seen. The consumer ends a watch by
+	// leaving its loop.
 	//
 	// A watch may skip a state of an object that a later change has replaced. It must yield the last state of each object. If
 	// it skips a creation, it may yield the next state of the object as Modified. If an object that was listed or yielded is
@@ -100,14 +100,14 @@ type ListWatcher[T any] interface {
 	Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error]
 }
 
-// Pager is an optional interface of a [ListWatcher]: a source that lists in pages, because it holds too many objects for one
-// slice. An [Informer] lists a Pager by pages. It holds them until the last page has arrived, so that an error midway leaves
-// the cache as it was.
+// Pager is an optional interface of a [ListWatcher]: a source that lists in pages, because it holds too many objects for one slice. An
+// [Informer] lists a Pager page by page. It holds the pages until the last one has arrived, so that an error in between leaves the cache as
+// it was.
 type Pager[T any] interface {
-	// ListPages yields what List returns, in pages. Every object is on one page. All pages have the same version, at which the
-	// whole list is current. There is at least one page; a page may be empty. If ListPages cannot go on, it yields an error with
-	// a zero List, such as the cause of ctx when ctx ends. If it ends without an error, the list is complete. Pages and their
-	// objects must not change afterwards. The consumer may end it early by leaving its loop.
+	// ListPages yields what List returns, in pages. Every object is on one page. All pages have the same version, at which the whole list
+	// is current. There is at least one page; a page may be empty. If ListPages cannot continue, it yields an error with a zero List, such
+	// as the cause of ctx when ctx ends. If it ends without an error, the list is complete. Pages and their objects must not change
+	// afterwards. The consumer may end it early by leaving its loop.
 	ListPages(ctx context.Context) iter.Seq2[List[T], error]
 }
 
@@ -148,7 +148,7 @@ func Collect[T any](pages iter.Seq2[List[T], error]) (List[T], error) {
 // errNoPage is the error of a list without pages: it has no version.
 var errNoPage = errors.New("the list has no page")
 
-// samePages returns an error if a page has another version than the n pages before it, whose version is first.
+// samePages returns an error if the version of a page is not first, that of the n pages before it.
 func samePages(n int, first, version Version) error {
 	if n > 0 && version != first {
 		return fmt.Errorf("page %d of the list is of version %d, the first one of version %d", n+1, version, first)
@@ -166,22 +166,22 @@ func pagesOf[T any](src ListWatcher[T]) func(context.Context) iter.Seq2[List[T],
 	}
 }
 
-// Equaler is an optional interface of a [ListWatcher]: a source that can tell whether two states of an object are the same,
-// such as a database whose rows carry a version. If a new list brings an object that the cache already has, an [Informer]
-// asks the source. If the states are the same, the cache keeps the object that it has, and no handler is called. So a list
-// after a gap costs almost nothing where nothing has changed.
+// Equaler is an optional interface of a [ListWatcher]: a source that can tell whether two states of an object are the same, such as a
+// database whose rows carry a version. If a new list brings an object that the cache already has, an [Informer] asks the source. If the
+// states are the same, the cache keeps the object that it has, and no handler is called. So a list after a gap costs almost nothing for
+// unchanged objects.
 //
 // Without an Equaler, objects are the same if they are equal by ==. That is exact for plain values such as numbers and
 // strings. A pointer is equal only to itself. An object that is not comparable, or that contains an interface, is never
 // the same.
 //
-// The informer asks only about lists: it always reports an event. To compare the objects of a source that is no Equaler,
-// embed the source in a type that has Equal.
+// The informer asks only about lists: it always reports an event. To compare the objects of a source that is not an Equaler, embed the
+// source in a type that has Equal.
 type Equaler[T any] interface {
 	// Equal reports whether two states of one object, by key, are the same. Several goroutines may call it concurrently. If
 	// it panics, the informer reports the panic and treats the states as different.
 	//
-	// The informer does not call Equal across an [Informer.Reset]: in another history a version may mean another state.
+	// The informer does not call Equal across an [Informer.Reset]: in another history a version may stand for another state.
 	Equal(a, b T) bool
 }
 
@@ -215,8 +215,8 @@ func isPlain(t reflect.Type) bool {
 	}
 }
 
-// Bookmarker is an optional interface of a [ListWatcher]: a source that promises to yield something from time to time. So an
-// [Informer] can tell a dead connection from a source in which nothing happens: see [Informer.Stale].
+// Bookmarker is an optional interface of a [ListWatcher]: a source that promises to yield something at regular intervals. So an [Informer]
+// can tell a dead connection from an idle source: see [Informer.Stale].
 type Bookmarker interface {
 	// BookmarkPeriod returns the longest time for which an open watch yields nothing. If nothing happens, the watch yields a
 	// [Bookmark]. Zero promises nothing.

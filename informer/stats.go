@@ -11,18 +11,18 @@ type Stats struct {
 	Heard    time.Time
 	Watching bool
 
-	Pending  int // lists and events that were read from the source, and are not in the cache yet: at most 256
+	Pending  int // lists and events read from the source and not yet in the cache: at most 256
 	Handlers int // that have joined
 
 	// Backlog is the number of changes that wait for handlers, those of all handlers together. A handler with EveryEvent
 	// may have several for one key. Objects that were in the cache when a handler joined do not count.
 	Backlog int
 
-	Lists  uint64 // that the source has answered
+	Lists  uint64 // that succeeded
 	Errors uint64 // that were reported to Config.OnError
 }
 
-// Stats returns the numbers of in. The caller may keep what it gets. The cost is linear in the number of handlers.
+// Stats returns the numbers of in. The caller may keep the result. The cost is linear in the number of handlers.
 func (in *Informer[K, T]) Stats() Stats {
 	s := in.progress.stats()
 	s.Objects, s.Pending, s.Errors = in.indexer.Len(), in.feed.len(), in.errors.Load()

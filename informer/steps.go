@@ -6,9 +6,9 @@ import (
 	"iter"
 )
 
-// Steps drives an informer in the goroutine of the caller, instead of [Informer.Run]. It is for tests and simulations that decide
-// the order of events. Run is a loop over the same steps, with a goroutine for the source, one for the cache, and one for each
-// handler. [Informer.Steps] returns a Steps.
+// Steps drives an informer in the goroutine of the caller, instead of [Informer.Run]. It is for tests and simulations that decide the order
+// of events. Run is a loop over the same steps, with one goroutine for the source, one for the cache, and one for each handler.
+// [Informer.Steps] returns a Steps.
 //
 //	steps, err := sites.Steps(ctx)
 //	defer steps.Stop()
@@ -32,10 +32,10 @@ type Steps interface {
 	//
 	// Read blocks while the source does. If the source may have no event, limit Read by ctx. Read returns false in these cases:
 	//
-	//   - ctx has ended. That also ends the call of the source in flight; the next Read watches on from there.
+	//   - ctx has ended. That also ends the call of the source in flight; the next Read resumes the watch there.
 	//   - A list failed, or a watch ended or failed, which is reported to Config.OnError as by Run. Read does not wait for the backoff:
 	//     the next Read is the next attempt.
-	//   - 256 lists and events are pending for Apply. Then Read does not call the source.
+	//   - 256 lists and events are pending for Apply. In that case Read does not call the source.
 	//
 	// A runtime.Goexit in the source ends the goroutine that calls Read, and nothing is read after that.
 	Read(ctx context.Context) (read bool)
@@ -54,11 +54,11 @@ type Steps interface {
 	// changes that do not pass the Filter, and functions that the handler does not have. It returns false if no call is pending, if a
 	// call of the handler is in flight, or if the handler has not joined or was removed.
 	//
-	// A call that panics is reported to Config.OnError, and counts as made. A runtime.Goexit in a call ends the goroutine that calls
+	// A call that panics is reported to Config.OnError, and is not repeated. A runtime.Goexit in a call ends the goroutine that calls
 	// Deliver. Deliver panics if handler is nil or belongs to another informer.
 	Deliver(handler *Registration) bool
 
-	// Stop ends the informer as the end of Run does: pending changes are dropped, the open watch ends, and the cache can still be read.
+	// Stop ends the informer, as the end of Run does: pending changes are dropped, the open watch ends, and the cache can still be read.
 	// After Stop, Read, Apply, and Deliver return false. Stop may be called twice.
 	Stop()
 }
@@ -82,8 +82,8 @@ type reader struct {
 	unbind func() bool          // nil before the first turn
 }
 
-// Steps begins to drive the informer step by step, instead of Run. It returns an error that wraps [ErrRunning] while a Run or
-// another Steps is in progress, and [ErrEnded] after that.
+// Steps starts driving the informer step by step, instead of Run. It returns an error that wraps [ErrRunning] while a Run or another Steps
+// is in progress, and [ErrEnded] after that.
 //
 // The context of List and Watch has the values of ctx, and ends with it. After ctx has ended, Read reads nothing. Steps starts no
 // goroutine, but the caller must call the Stop of Steps. Steps panics if New has not made the informer.
@@ -189,7 +189,7 @@ func (r *reader) pause(read bool) {
 	}
 }
 
-// bind makes the end of the present Read call cancel, instead of the function of an earlier bind.
+// bind makes the end of the current Read call cancel, instead of the function of an earlier bind.
 func (r *reader) bind(cancel context.CancelFunc) {
 	r.release()
 	r.unbind = context.AfterFunc(r.ctx, cancel)

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Add adds parts and their sources. Parts that are there when their stage begins start concurrently. A part that is added
-// while its stage is under way starts at once, when the sources that were added before it, and its own, have synced.
+// Add adds parts and their sources. Parts that are there when their stage begins start concurrently. A part that is added during its stage
+// starts as soon as the sources that were added before it, and its own, have synced.
 //
-// Add adds all of the parts or none. It returns an error if a part has the name of another ([ErrExists]); if a part or one of its
-// sources is being removed (ErrExists too); or if the manager stops or has ended ([ErrStopped]). A source that is added may have
-// the name of a part that is none. Add panics if a part or a source is nil.
+// Add adds all of the parts or none. It returns an error if a part has the name of another ([ErrExists]); if a part or one of its sources
+// is being removed (ErrExists too); or if the manager is stopping or has ended ([ErrStopped]). An added source may have the name of a part
+// that is not a source. Add panics if a part or a source is nil.
 func (m *Manager) Add(parts ...Part) error {
 	var made, sources []*part
 	for _, p := range parts {
@@ -63,7 +63,7 @@ func (m *Manager) Add(parts ...Part) error {
 	return nil
 }
 
-// refusalLocked returns why p, which stands after others in one call, cannot be added.
+// refusalLocked returns why p, which follows others in one call, cannot be added.
 func (m *Manager) refusalLocked(p *part, others []*part) error {
 	there := m.thereLocked(p.value)
 	switch {
@@ -81,7 +81,7 @@ func (m *Manager) refusalLocked(p *part, others []*part) error {
 	return nil
 }
 
-// addLocked adds p, which nothing speaks against.
+// addLocked adds p, after refusalLocked returned nil.
 func (m *Manager) addLocked(p *part) {
 	for i, s := range p.sources {
 		p.sources[i] = m.sourceLocked(s)
@@ -96,7 +96,7 @@ func (m *Manager) addLocked(p *part) {
 	there.needs++
 }
 
-// sourceLocked returns the source that s is, and adds it if it is not there.
+// sourceLocked returns the known source that equals s, or adds s.
 func (m *Manager) sourceLocked(s *part) *part {
 	if there := m.thereLocked(s.value); there != nil {
 		return there
@@ -115,16 +115,16 @@ func (m *Manager) enlistLocked(p *part) {
 	}
 }
 
-// Remove stops the part of the given name gracefully, and then each of its sources that no other part needs. It returns when
-// they have ended. If both a source and another part with that name were added, Remove removes the other part first. A source that
-// was added ends when no part needs it any more.
+// Remove stops the part of the given name gracefully, and then each of its sources that no other part needs. It returns when they have
+// ended. If both a source and another part with that name were added, Remove removes the other part first. A source that was itself added
+// also runs until no other part needs it.
 //
 // An informer runs only once. To add a part again with the same informers, add the informers as parts too, so that they stay.
 //
-// Remove returns the error of the part and of its sources, unless it only says that their context ended; [ErrNoPart] if no part of
-// this name was added; or the cause of ctx if ctx ends first. In that case the removal continues: the manager logs the errors of
-// the parts, and the name is free when the part has ended. If ctx has already ended, Remove begins the removal and does not
-// wait. A part that removes itself must pass such a ctx, or it waits for itself.
+// Remove returns the error of the part and of its sources, unless the error only reports that their context ended; [ErrNoPart] if no part
+// of this name was added; or the cause of ctx if ctx ends first. In that case the removal continues: the manager logs the errors of the
+// parts, and the name is free when the part has ended. If ctx has already ended, Remove begins the removal and does not wait. A part that
+// removes itself must pass such a ctx, or it waits for itself.
 func (m *Manager) Remove(ctx context.Context, name string) error {
 	m.mu.Lock()
 	p := cmp.Or(m.findLocked(kindPart, name), m.findLocked(kindSource, name))
@@ -143,7 +143,7 @@ func (m *Manager) Remove(ctx context.Context, name string) error {
 	m.mu.Unlock()
 	ended, err := m.awaitRemoval(ctx, p)
 	if ended {
-		for _, s := range p.released { // which does not change any more
+		for _, s := range p.released { // which no longer changes
 			_, late := m.awaitRemoval(ctx, s)
 			err = errors.Join(err, late)
 		}
@@ -167,7 +167,7 @@ func (m *Manager) removeLocked(p *part) {
 	p.cancel(errRemoved)
 }
 
-// awaitRemoval waits until p has ended, which counts the caller among its removers, and returns what p has said.
+// awaitRemoval waits until p has ended, and returns its error. The caller is counted in p.removers.
 func (m *Manager) awaitRemoval(ctx context.Context, p *part) (ended bool, err error) {
 	m.mu.Lock()
 	done := p.done
@@ -187,7 +187,7 @@ func (m *Manager) awaitRemoval(ctx context.Context, p *part) (ended bool, err er
 	return true, p.result
 }
 
-// dropLocked takes p, which is not driven, out of the manager, and its sources if nobody else needs them.
+// dropLocked removes p, which is not driven, from the manager, with the sources that no other part needs.
 func (m *Manager) dropLocked(p *part) {
 	i := slices.Index(m.parts, p)
 	if i < 0 {
@@ -195,7 +195,7 @@ func (m *Manager) dropLocked(p *part) {
 	}
 	m.parts = slices.Delete(slices.Clone(m.parts), i, i+1)
 	if p.gate != nil && !isClosed(p.gate) {
-		close(p.gate) // a source that is gone holds up nobody
+		close(p.gate) // no part waits for a source that is gone
 	}
 	for _, s := range p.sources {
 		if s.needs--; s.needs == 0 {
@@ -216,7 +216,7 @@ func (m *Manager) findLocked(kind, name string) *part {
 	return nil
 }
 
-// thereLocked returns the part that v is, or nil.
+// thereLocked returns the part whose value is v, or nil.
 func (m *Manager) thereLocked(v any) *part {
 	for _, p := range m.parts {
 		if p.is(v) {

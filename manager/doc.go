@@ -1,5 +1,5 @@
-// Package manager starts and stops the parts of a program in the right order: informers, controllers, an election if there
-// are several replicas, and any other part that has a name and a Run. It stops gracefully: no work is cut off.
+// Package manager starts and stops the parts of a program in the right order: informers, controllers, an election if there are several
+// replicas, and any other part that has a name and a Run. It stops gracefully: no work is interrupted.
 //
 // # Usage
 //
@@ -32,14 +32,14 @@
 //	    '----------------------------------------------------'
 //	              ctx ends, or a part fails
 //
-// A stop goes up only from where the manager has come down: from standby it does not call BeforeRelease, and there is no lease to
-// release. A standby runs its sources, so its caches are warm when it takes over. If the lease is lost, the parts of stage
-// Leading stop at once: they drain nothing, the manager does not call BeforeRelease, and it campaigns again. If the leader
-// resigns, they drain, and the manager calls BeforeRelease, as in a stop.
+// A stop goes up from where the manager is: from standby it does not call BeforeRelease, and there is no lease to release. A standby runs
+// its sources, so its caches are warm when it takes over. If the lease is lost, the parts of stage Leading stop at once: they drain
+// nothing, the manager does not call BeforeRelease, and it campaigns again. If the leader resigns, they drain, and the manager calls
+// BeforeRelease, as in a stop.
 //
-// With Config.Shards instead of an election, there is no standby. All parts run as soon as the sources have synced, and each
-// controller reconciles the keys of the slots that this replica owns: see [controller.Controller.Share]. In a stop, they drain
-// while it still owns the slots. The slots are released after BeforeRelease.
+// With Config.Shards instead of an election, there is no standby. All parts run as soon as the sources have synced, and each controller
+// reconciles the keys of the slots that this replica owns: see [controller.Controller.Share]. In a stop, they drain while the replica still
+// owns the slots. The slots are released after BeforeRelease.
 //
 // Parts can be added and removed before and during Run. [Manager.Stats] returns the state of each: see [PartStats].
 //
@@ -55,11 +55,11 @@
 //     that part has ended after its removal.
 //  5. A removal affects no other part. When [Manager.Remove] returns nil, the part, and the sources that only it needed, have ended
 //     and do not run again. A source ends after the last part that needs it.
-//  6. When a part fails or panics, the manager calls Config.Restart once, with the name of the part. If everything stops, Run
-//     returns the error; otherwise the manager logs it. An error of a part that was told to end is returned by Run or Remove,
-//     unless it wraps context.Canceled or the cause of the context.
-//  7. When Run returns, all parts and goroutines of the manager have ended, unless its error wraps [ErrStopTimeout]: that error
-//     names the parts that it left behind. A part that ignores the end of its context delays those after it until the limit of
-//     the stop (StopTimeout). While a part of stage Always or Leading, or BeforeRelease, goes on, the lease is not
-//     released. If it expires meanwhile, the process ends: see Config.Election.
+//  6. When a part fails or panics, the manager calls Config.Restart once, with the name of the part. If everything stops, Run returns the
+//     error; otherwise the manager logs it. Run or Remove returns the error of a part that was told to end, unless it wraps
+//     context.Canceled or the cause of the context.
+//  7. When Run returns, all parts and goroutines of the manager have ended, unless its error wraps [ErrStopTimeout]: that error names the
+//     parts that it left behind. A part that ignores the end of its context delays those after it until the limit of the stop
+//     (StopTimeout). The lease is not released while a part of stage Always or Leading, or BeforeRelease, is still running. If the lease
+//     expires in that time, the process ends: see Config.Election.
 package manager

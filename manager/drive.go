@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// drive runs p until ctx ends: again after a failure, if Restart says so.
+// drive runs p until ctx ends. After a failure it runs p again if Restart says so.
 func (m *Manager) drive(ctx context.Context, p *part) {
 	for m.awaitSources(ctx, p) {
 		began := time.Now()
@@ -28,8 +28,8 @@ func (m *Manager) drive(ctx context.Context, p *part) {
 	}
 }
 
-// awaitSources waits until the sources that were added before p have synced, unless p runs beside them. It returns false if p is
-// told to end before.
+// awaitSources waits until the sources that were added before p have synced, unless p runs in the same stage. It returns false if p is told
+// to end first.
 func (m *Manager) awaitSources(ctx context.Context, p *part) bool {
 	m.note(p, stateWaiting)
 	for _, source := range m.sourcesBefore(p) {
@@ -91,10 +91,10 @@ func (m *Manager) runOnce(ctx context.Context, p *part) error {
 	}
 }
 
-// settle decides who hears of err, with which a part has ended that was told to.
+// settle decides where to report err, the error of a part that was told to end.
 func (m *Manager) settle(ctx context.Context, p *part, err error) {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) {
-		return // it says that it was told to end, which is no news
+		return // the part reports that it was told to end, which is expected
 	}
 	m.mu.Lock()
 	removed, stopping := p.removed, m.stoppingLocked()
@@ -111,7 +111,7 @@ func (m *Manager) settle(ctx context.Context, p *part, err error) {
 	}
 }
 
-// letGo ends the drive of p by a stage.
+// letGo ends the driving of p by a stage.
 func (m *Manager) letGo(p *part) {
 	m.mu.Lock()
 	close(p.done)
@@ -130,14 +130,14 @@ func (m *Manager) letGo(p *part) {
 	}
 }
 
-// note says what p does now.
+// note records the state of p.
 func (m *Manager) note(p *part, state string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.state, p.since = state, time.Now()
 }
 
-// noteSynced lets those go on that wait for the source p.
+// noteSynced unblocks the parts that wait for the source p.
 func (m *Manager) noteSynced(p *part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,22 +147,21 @@ func (m *Manager) noteSynced(p *part) {
 	}
 }
 
-// told tells whether a part that runs with ctx was told to end. A leadership is lost a moment before its context ends.
+// told reports whether a part that runs with ctx was told to end. A leadership is lost a moment before its context ends.
 func told(ctx context.Context) bool { return ctx.Err() != nil || lost(ctx) }
 
-// lost tells whether ctx belongs to a leadership that was lost.
+// lost reports whether ctx belongs to a leadership that was lost.
 func lost(ctx context.Context) bool {
 	l, ok := leaderelect.FromContext(ctx)
 	return ok && l.Err() != nil
 }
 
-// partError names the part that an error comes from.
+// partError adds the name of the part to its error.
 func partError(kind, name string, err error) error {
 	return fmt.Errorf("manager: run %s %q: %w", kind, name, err)
 }
 
-// awaitSync waits until synced or ended is closed, or ctx ends. It returns an error only if limit has passed; a negative one
-// does not.
+// awaitSync waits until synced or ended is closed, or ctx ends. It returns an error only if limit has passed. A negative limit means none.
 func awaitSync(ctx context.Context, ended <-chan struct{}, limit time.Duration, synced <-chan struct{}) error {
 	var late <-chan time.Time
 	began := time.Now()
@@ -180,18 +179,18 @@ func awaitSync(ctx context.Context, ended <-chan struct{}, limit time.Duration, 
 		if limit < 0 || time.Since(began) < limit || isClosed(synced) {
 			return nil
 		}
-		// A source that is late at the same moment as another is named too.
+		// Also names a source that is late at the same moment as another.
 	case <-late:
 	}
 	return after(ErrSyncTimeout, limit)
 }
 
-// after returns an error, different from every other, that says which limit was passed.
+// after returns a unique error that says which limit was exceeded.
 func after(sentinel error, limit time.Duration) error {
 	return fmt.Errorf("%w: %v have passed", sentinel, limit)
 }
 
-// isClosed tells whether c, on which nothing is sent, is closed.
+// isClosed reports whether c, which never carries a value, is closed.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -9,19 +9,19 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Check reports whether this process is alive. It calls Check() error of the election and of every running part that has it, and
-// joins the errors with the names. It also names each part that has not returned StopTimeout plus 3 s after its context ended,
-// because the part was removed, its term is over, or everything stops. An error means that something hangs, such as work that
-// continues after the lease is lost, and that only a restart of the process helps. Each of the joined errors has a method
-// Part() (kind, name string), which names the part as Stats does.
+// Check reports whether this process is alive. It calls Check() error of the election and of every running part that has this method, and
+// joins the errors with the names. It also names each part that has not returned within StopTimeout plus 3 s after its context ended,
+// because the part was removed, its term is over, or everything stops. An error means that something hangs, such as work that continues
+// after the lease is lost, and that only a restart of the process helps. Each of the joined errors has a method Part() (kind, name string),
+// which names the part as Stats does.
 //
-// Check is for a liveness probe. It returns nil before Run, and after Run unless a part was left behind. It does not ask parts
-// that wait for their stage or back off after a failure.
+// Check is for a liveness probe. It returns nil before Run, and after Run unless a part was left behind. It does not check parts that wait
+// for their stage or back off after a failure.
 func (m *Manager) Check() error {
 	type driven struct {
 		*part
 		asked bool
-		told  time.Duration // ago, to end; 0 if it was not
+		told  time.Duration // how long ago it was told to end; 0 if it was not
 	}
 	m.mu.Lock()
 	var parts []driven
@@ -103,20 +103,20 @@ const (
 	stateWaiting    = "waiting"     // for its stage, or for the sources; or it has failed, and everything stops
 	stateSyncing    = "syncing"     // a source that runs, and has not synced yet
 	stateRunning    = "running"     // its Run runs
-	stateBackingOff = "backing off" // it has failed, and is to be started again
+	stateBackingOff = "backing off" // it has failed, and will be started again
 	stateStopping   = "stopping"    // it was told to end, and has not yet
 )
 
 // Stats is a snapshot of a [Manager].
 type Stats struct {
-	// Stage says how far the manager has come: "new", "syncing", "standby", "leading", "stopping", or "ended".
+	// Stage is the progress of the manager: "new", "syncing", "standby", "leading", "stopping", or "ended".
 	Stage string
 
 	// Parts are the parts and their sources, in the order in which they were added, and the election after them.
 	Parts []PartStats
 }
 
-// PartStats is a snapshot of one part of a [Manager]. A part that is no source skips syncing:
+// PartStats is a snapshot of one part of a [Manager]. A part that is not a source skips syncing:
 //
 //	added
 //	  |
@@ -141,7 +141,7 @@ type PartStats struct {
 	// Restarts is the number of restarts after failures.
 	Restarts int
 
-	// Err is the last failure, or nil. It stays when the part runs again.
+	// Err is the last failure, or nil. It is kept when the part runs again.
 	Err error
 
 	// Value is the part itself, as it was passed to New, Add, or At, or returned by Sources of another part, such as a

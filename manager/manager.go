@@ -24,28 +24,28 @@ type Manager struct {
 	slots    *shard.Slots                  // nil without slots
 	election *part                         // the elector, or the slots, as a part; nil if there is neither
 	exit     func(*leaderelect.Leadership) // ends the process
-	late     chan struct{}                 // closed, while Run is under way, when the stop has lasted for too long
+	late     chan struct{}                 // closed, during Run, when the stop has taken too long
 
 	mu sync.Mutex
-	// mu guards the following, and the fields of parts that say so. Invariants:
+	// mu guards the following, and the fields of part that say so. Invariants:
 	//
-	//  1. No two of parts that were added have the same kind and name, and no two of all have the same value.
+	//  1. No two added parts have the same kind and name, and no two parts have the same value.
 	//  2. A part is driven (its done is not nil) only by a stage, and by one at a time. When a stage is over, it drives no part.
 	//  3. A part that is removed is in parts for as long as it is driven, and not after that.
 	//  4. The gate of a source is open if and only if the source has synced once, or is not in parts.
-	//  5. A source counts in needs the parts that list it in sources, and itself if it was added. It is removed when none is left.
-	parts     []*part // in the order in which they were added; the sources of a part stand before it
-	added     int     // parts so far: the number of the next one
+	//  5. A source counts in needs the parts that list it in sources, and itself if it was added. It is removed when needs reaches zero.
+	parts     []*part // in the order in which they were added; the sources of a part come before it
+	added     int     // parts added so far, which is the number of the next one
 	first     int     // parts that were added before Run
 	stages    [stageKinds]*stage
-	at        string                  // how far m has come, without a stop
+	at        string                  // the stage of m, apart from a stop
 	stopping  context.Context         // ends when the stop begins; nil before Run
 	stop      context.CancelCauseFunc // begins the stop
-	stopBegan time.Time               // noted when the first caller asks for it
+	stopBegan time.Time               // set when it is first needed
 	leading   chan struct{}           // closed when the work of the last term and OnStoppedLeading have returned; nil before the first
 	inSlots   map[int]*slotWork       // by slot: from its acquisition until its OnRevoked has returned
-	left      []leftover              // had not returned at the limit of the stop
-	errs      []error                 // what went wrong, in the order in which it did
+	left      []leftover              // what had not returned at the limit of the stop
+	errs      []error                 // the errors of Run, in the order in which they occurred
 }
 
 // Config configures a [Manager]. The zero value is ready for use.
@@ -63,12 +63,12 @@ type Config struct {
 	//     all of it returns in that second, the process continues.
 	Election *leaderelect.Config
 
-	// Shards makes the controllers share their keys with those of other replicas: the replica that owns the slot of a key
-	// reconciles it, and every replica owns some. It takes the place of Election. A part of stage Leading must then have the methods
-	// Share(controller.Slots) and Acquired(slot int), as *controller.Controller has, and runs for as long as the manager does. All
-	// others are for stage Always. Add calls Share. When this replica has acquired a slot, the manager calls Acquired of each part,
-	// and then OnAcquired if it is set. It calls none of them if the slot is lost before. An OnRevoked that goes on is work in the
-	// slot for OnStepDownOverrun.
+	// Shards makes the controllers share their keys with those of other replicas: the replica that owns the slot of a key reconciles it,
+	// and every replica owns some. It takes the place of Election. A part of stage Leading must then have the methods
+	// Share(controller.Slots) and Acquired(slot int), as *controller.Controller has, and runs for as long as the manager does. Add all
+	// other parts to stage Always. Add calls Share. When this replica has acquired a slot, the manager calls Acquired of each part, and
+	// then OnAcquired if it is set. It calls none of them if the slot is lost first. For OnStepDownOverrun, an OnRevoked that has not
+	// returned counts as work in the slot.
 	Shards *shard.Config
 
 	// BeforeRelease is called after all parts of stages Leading and Always have ended, before the manager releases the lease. The
@@ -81,9 +81,9 @@ type Config struct {
 	// part again after the given time. Otherwise it stops everything, and Run returns the failure. A part has failed if it returned
 	// an error or panicked, if it returned before its context ended, or if it is a source that has not synced in time.
 	//
-	// The manager calls Restart without locks, and for several parts concurrently. If Restart panics, everything stops. To go on
-	// without the part, call [Manager.Remove] with a context that has ended, and return (0, true). Nil stops everything;
-	// [Backoff] makes a Restart with a backoff.
+	// The manager calls Restart without locks, and for several parts concurrently. If Restart panics, everything stops. To continue without
+	// the part, call [Manager.Remove] with a context that has ended, and return (0, true). Nil stops everything; [Backoff] makes a Restart
+	// with a backoff.
 	Restart func(Failure) (after time.Duration, again bool)
 
 	// SyncTimeout limits the time that a source takes to sync, from its start. A source that takes longer has failed. Defaults to
@@ -104,21 +104,21 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// These errors say why a part could not be added or removed, or has failed.
+// These errors report why a part could not be added or removed, or has failed.
 var (
-	// ErrExists says that a part cannot be added because another part has its name, or has been removed and has not ended yet.
+	// ErrExists reports that a part cannot be added because another part has its name, or has been removed and has not ended yet.
 	ErrExists = errors.New("manager: there is one already")
 
-	// ErrNoPart says that no part of the given name was added.
+	// ErrNoPart reports that no part of the given name was added.
 	ErrNoPart = errors.New("manager: there is none of this name")
 
-	// ErrStopped says that a part cannot be added because the stop has begun.
+	// ErrStopped reports that a part cannot be added because the stop has begun.
 	ErrStopped = errors.New("manager: the stop has begun")
 
-	// ErrEnded says that a part returned without an error before its context ended.
+	// ErrEnded reports that a part returned without an error before its context ended.
 	ErrEnded = errors.New("manager: ended by itself")
 
-	// ErrSyncTimeout says that a source has not synced within [Config].SyncTimeout.
+	// ErrSyncTimeout reports that a source has not synced within [Config].SyncTimeout.
 	ErrSyncTimeout = errors.New("manager: not synced in time")
 
 	// ErrStopTimeout is wrapped by the error of a Run that left a part behind, and by the cause with which the context of
@@ -186,7 +186,7 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 			m.mu.Lock()
 			ended := m.leading
 			m.mu.Unlock()
-			defer close(ended) // it is a part of the work: overrun ends the process if it goes on
+			defer close(ended) // it is part of the work: overrun ends the process if it does not return
 			onStopped(l, cause)
 		}
 	}
@@ -199,7 +199,7 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 	return nil
 }
 
-// setDefaults sets what a manager makes of fields of lease that are not set.
+// setDefaults sets the manager's defaults for unset fields of lease.
 func (m *Manager) setDefaults(lease *leaderelect.Config) {
 	lease.Logger = cmp.Or(lease.Logger, m.logger)
 	if lease.DrainTimeout == 0 && m.cfg.StopTimeout >= 0 {
@@ -210,9 +210,9 @@ func (m *Manager) setDefaults(lease *leaderelect.Config) {
 	}
 }
 
-// Elector returns the elector of the manager, or nil if there is no election. Ask it who leads, or let it resign. The manager
-// alone runs it.
+// Elector returns the elector of the manager, or nil if there is no election. Use it to find the leader, or to resign. Only the manager
+// runs it.
 func (m *Manager) Elector() *leaderelect.Elector { return m.elector }
 
-// Slots returns the slots of the manager, or nil if there are none. Ask them who owns what. The manager alone runs them.
+// Slots returns the slots of the manager, or nil if there are none. Use them to find the owners of slots. Only the manager runs them.
 func (m *Manager) Slots() *shard.Slots { return m.slots }

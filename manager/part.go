@@ -12,9 +12,9 @@ import (
 // Part is a unit that a manager starts and stops. *controller.Controller and *events.Recorder are parts, and so is every type with
 // a Name and a Run. A part may also have these methods, which the manager detects:
 //
-//   - Sources() []controller.Source lists the informers that the part needs. The manager runs each source of all its parts
-//     once, in stage Outer, so nobody adds them. Two sources are the same if they are equal.
-//   - Check() error says whether the part is healthy: see [Manager.Check].
+//   - Sources() []controller.Source lists the informers that the part needs. The manager runs each source of its parts once, in stage
+//     Outer, so you need not add them. Two sources are the same if they are equal.
+//   - Check() error reports whether the part is healthy: see [Manager.Check].
 //   - Share(controller.Slots) and Acquired(slot int) make a part of stage Leading share its keys: see [Config].Shards.
 //   - Synced() <-chan struct{} makes a part of stage Outer a source: other parts wait until it has synced. A controller.Source
 //     that is added without a stage is a part of stage Outer.
@@ -51,7 +51,7 @@ func (s Stage) String() string {
 	return fmt.Sprintf("Stage(%d)", int(s))
 }
 
-// At returns p as a part that runs in the given stage. It panics if p is nil, or there is no such stage.
+// At returns p as a part that runs in the given stage. It panics if p is nil or stage is invalid.
 func At(stage Stage, p Part) Part {
 	if stage < Leading || stage > Outer {
 		panic(fmt.Sprintf("manager: At called with %v", stage))
@@ -66,7 +66,7 @@ type staged struct {
 	stage Stage
 }
 
-// Stage returns the stage, for those who run parts without a Manager.
+// Stage returns the stage, for code that runs parts without a Manager.
 func (s staged) Stage() Stage { return s.stage }
 
 // Func returns a part of the given name that calls run. It panics if run is nil.
@@ -77,7 +77,7 @@ func Func(name string, run func(ctx context.Context) error) Part {
 	return &function{name, run}
 }
 
-// function is a part that is a function.
+// function is a part made by Func.
 type function struct {
 	name string
 	run  func(ctx context.Context) error
@@ -118,9 +118,9 @@ type part struct {
 
 	// Manager.mu guards the following.
 
-	listed   bool    // was added, so its name is its own
-	sources  []*part // what it needs
-	needs    int     // of a source: who needs it
+	listed   bool    // was added itself, so its name is reserved
+	sources  []*part // the sources that it needs
+	needs    int     // of a source: the number of parts that need it
 	number   int     // in the order in which parts were added; a part waits for the sources with smaller ones
 	state    string
 	since    time.Time // of state
@@ -129,8 +129,8 @@ type part struct {
 	err      error // of the last failure
 	removed  bool
 	removers int     // calls that wait for its end
-	released []*part // sources that nobody needed when it was gone
-	result   error   // of a part that was removed: what Run returned, if that is news
+	released []*part // sources that no part needed when it was gone
+	result   error   // of a removed part: the error of Run, unless that is expected
 
 	// While a stage drives it; else nil.
 	ctx    context.Context
@@ -139,7 +139,7 @@ type part struct {
 	told   time.Time     // when it was told to end; zero before
 }
 
-// newPart returns what a manager knows of p.
+// newPart returns the manager's record of p.
 func newPart(p Part) *part {
 	mustPart("Add", p)
 	stage := Leading
@@ -173,14 +173,14 @@ func newPart(p Part) *part {
 	return made
 }
 
-// newSource returns what a manager knows of a source of a part.
+// newSource returns the manager's record of a source.
 func newSource(s controller.Source) *part {
 	p := &part{kind: kindPart, name: s.Name(), value: s, stage: outerStage, run: s.Run, check: checkOf(s), state: stateWaiting}
 	p.makeSource(s.Synced())
 	return p
 }
 
-// makeSource makes p one that other parts wait for.
+// makeSource makes p a source, which other parts wait for.
 func (p *part) makeSource(synced <-chan struct{}) {
 	p.kind, p.synced, p.gate = kindSource, synced, make(chan struct{})
 }
@@ -210,12 +210,12 @@ func sourcesOf(part any) []controller.Source {
 	return nil
 }
 
-// is tells whether v is what p is.
+// is reports whether v is the value of p.
 func (p *part) is(v any) bool {
 	return reflect.ValueOf(p.value).Comparable() && reflect.ValueOf(v).Comparable() && p.value == v
 }
 
-// tellLocked notes that p is told to end, unless it was before.
+// tellLocked records that p is told to end, unless it already was.
 func (p *part) tellLocked(now time.Time) {
 	if p.told.IsZero() {
 		p.told = now

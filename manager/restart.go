@@ -11,25 +11,25 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Failure says which part of a [Manager] has failed, and how.
+// Failure describes the failure of a part of a [Manager].
 type Failure struct {
 	Kind string // "part", "source", or "election"
-	Name string // as the part says; of an election the key of the lease
+	Name string // the name of the part; for an election, the key of the lease
 
-	// Err is what Run of the part has returned; a *wait.PanicError; ErrEnded if it returned nil before it was told to
-	// end; or an error that wraps ErrSyncTimeout, of a source.
+	// Err is the error that Run of the part returned; a *wait.PanicError; ErrEnded if Run returned nil before it was told to end; or, for a
+	// source, an error that wraps ErrSyncTimeout.
 	Err error
 
-	// InARow is the number of failures, this one included, since the part has last been healthy: see Config.HealthyAfter.
+	// InARow is the number of failures, including this one, since the part was last healthy: see Config.HealthyAfter.
 	InARow int
 
-	// Ran is for how long Run has run.
+	// Ran is how long Run ran.
 	Ran time.Duration
 }
 
-// Backoff returns a [Config].Restart that starts a part that has failed n times in a row again after b.Delay(n-1). If b.Steps is
-// set, the failure of the last of so many tries stops everything. So does an error that wraps informer.ErrEnded: an informer
-// that has ended cannot run again. It needs no restart, since it tries again by itself when its source fails.
+// Backoff returns a [Config].Restart that restarts a part after b.Delay(n-1) when it has failed n times in a row. If b.Steps is set, the
+// failure of the last step stops everything. So does an error that wraps informer.ErrEnded: an informer that has ended cannot run again. It
+// needs no restart, since it retries by itself when its source fails.
 //
 // A part of stage Leading that waits for its restart when another term begins starts with that term.
 func Backoff(b wait.Backoff) func(Failure) (after time.Duration, again bool) {
@@ -41,7 +41,7 @@ func Backoff(b wait.Backoff) func(Failure) (after time.Duration, again bool) {
 	}
 }
 
-// react does about the failure of p what Restart says, and tells whether p is to run again.
+// react handles the failure of p as Restart decides, and reports whether p runs again.
 func (m *Manager) react(ctx context.Context, p *part, err error, ran time.Duration) bool {
 	failure := m.book(p, err, ran)
 	delay, again, err := m.decide(ctx, failure)
@@ -76,7 +76,7 @@ func (m *Manager) book(p *part, err error, ran time.Duration) Failure {
 	return Failure{Kind: p.kind, Name: p.name, Err: err, InARow: p.failures, Ran: ran}
 }
 
-// decide asks Restart. It returns the error of the failure, and that of Restart itself.
+// decide calls Restart. It returns the error of the failure, joined with that of Restart itself.
 func (m *Manager) decide(ctx context.Context, f Failure) (delay time.Duration, again bool, err error) {
 	err = wait.Call(ctx, func(context.Context) error {
 		delay, again = m.cfg.Restart(f)
@@ -88,7 +88,7 @@ func (m *Manager) decide(ctx context.Context, f Failure) (delay time.Duration, a
 	return delay, again, f.Err
 }
 
-// log reports a failure that nobody receives as an error.
+// log logs a failure that no caller receives as an error.
 func (m *Manager) log(ctx context.Context, level slog.Level, message string, f Failure, more ...slog.Attr) {
 	attrs := append([]slog.Attr{
 		slog.String("kind", f.Kind), slog.String("name", f.Name), slog.Any("error", f.Err),

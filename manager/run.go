@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// stageKind says what runs in a stage.
+// stageKind identifies a stage.
 type stageKind int
 
 const (
-	outerStage    stageKind = iota // Outer: sources, and what starts and ends with them
+	outerStage    stageKind = iota // Outer: sources, and the parts that start and end with them
 	replicaStage                   // Always
 	electionStage                  // the election, or the slots
 	leaderStage                    // Leading: one stage for each term; with slots, one that lasts
 	stageKinds
 )
 
-// stage runs parts concurrently, in one context. It takes parts until it is over.
+// stage runs parts concurrently, in one context. It accepts parts until it is over.
 type stage struct {
 	m       *Manager
 	ctx     context.Context
@@ -26,7 +26,7 @@ type stage struct {
 	running sync.WaitGroup // of the goroutines that drive parts
 }
 
-// The names of what a manager does, in Stats. One that loses its lease goes back to standby.
+// The stages of a manager, in Stats. A manager that loses its lease goes back to standby.
 const (
 	stageNew      = "new"      // Run was not called
 	stageSyncing  = "syncing"  // the sources run, and have not synced
@@ -40,13 +40,13 @@ const (
 // Run stops everything in order, and returns when all parts have ended. A lost leadership is not a failure: the parts of stage
 // Leading stop, and this process campaigns again.
 //
-// Run leaves a part behind that ignores the end of its context, when the stop has lasted for [Config].StopTimeout. Then
-// Run returns an error that wraps [ErrStopTimeout] and names the part. If the part is one of stages Leading or Always, Run does
-// not call BeforeRelease and does not release the lease, which expires. The program should exit.
+// When the stop has lasted for [Config].StopTimeout, Run leaves behind any part that ignores the end of its context. Then Run returns an
+// error that wraps [ErrStopTimeout] and names the part. If the part is of stage Leading or Always, Run neither calls BeforeRelease nor
+// releases the lease, which expires. The program should exit.
 //
-// Run returns nil, or the errors of the parts with their names, joined in the order in which they occurred. The first is
-// the one that made everything stop, unless ctx did. Run logs a failure after which a part was started again, and does not
-// return it. It returns an error at once if it was called before.
+// Run returns nil, or the errors of the parts with their names, joined in the order in which they occurred. The first is the one that
+// stopped everything, unless ctx did. Run logs a failure after which a part was started again, and does not return it. It returns an error
+// at once if it was called before.
 func (m *Manager) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -58,7 +58,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	defer m.limitStop(ctx)()
 	if ctx.Err() == nil {
-		// This stage has a context of its own: it must outlive the others.
+		// This stage has its own context, because it must outlive the others.
 		m.open(outerStage, context.WithoutCancel(ctx))
 	}
 	if m.awaitFirstSync(ctx) {
@@ -67,7 +67,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		if m.elector != nil {
 			m.open(electionStage, ctx)
 		} else {
-			if m.slots != nil { // they are owned until the controllers have drained
+			if m.slots != nil { // this replica owns them until the controllers have drained
 				m.open(electionStage, context.WithoutCancel(ctx))
 			}
 			m.lead(ctx)
@@ -84,7 +84,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return errors.Join(m.errs...)
 }
 
-// use begins the run of m, which ctx and stop belong to, unless there was one.
+// use begins the only run of m, with ctx and stop.
 func (m *Manager) use(ctx context.Context, stop context.CancelCauseFunc) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,8 +97,7 @@ func (m *Manager) use(ctx context.Context, stop context.CancelCauseFunc) error {
 	return nil
 }
 
-// awaitFirstSync waits until the sources that were there at the beginning have synced. It returns false if the stop begins
-// before.
+// awaitFirstSync waits until the sources that were there at the beginning have synced. It returns false if the stop begins first.
 func (m *Manager) awaitFirstSync(ctx context.Context) bool {
 	m.mu.Lock()
 	next := &part{stage: leaderStage, number: m.first}
@@ -144,8 +143,8 @@ func (m *Manager) open(kind stageKind, ctx context.Context) {
 func (s *stage) startLocked(p *part) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	p.ctx, p.cancel, p.done, p.told = ctx, cancel, make(chan struct{}), time.Time{}
-	// Drives one part. It ends when the stage is told to, the part is removed, or it has failed for good. close waits for
-	// it, until the stop has lasted for too long, and so does Remove.
+	// Drives one part. It ends when the stage is told to end, the part is removed, or it has failed for good. close waits for it, until the
+	// stop has taken too long, and so does Remove.
 	s.running.Go(func() {
 		defer cancel(nil)
 		defer s.m.letGo(p)
@@ -153,7 +152,7 @@ func (s *stage) startLocked(p *part) {
 	})
 }
 
-// close ends the stage of the given kind, if there is one. It returns when its parts have ended, or were left over.
+// close ends the stage of the given kind, if there is one. It returns when its parts have ended or were left behind.
 func (m *Manager) close(kind stageKind) {
 	told := time.Now()
 	if kind == replicaStage {
@@ -161,7 +160,7 @@ func (m *Manager) close(kind stageKind) {
 	}
 	m.mu.Lock()
 	s := m.stages[kind]
-	m.stages[kind] = nil // takes no more parts
+	m.stages[kind] = nil // accepts no more parts
 	var driven []leftover
 	if s != nil {
 		for _, p := range m.everythingLocked() {
@@ -192,7 +191,7 @@ func (m *Manager) close(kind stageKind) {
 	}
 }
 
-// enter notes the stage that begins.
+// enter records the stage that begins.
 func (m *Manager) enter(at string) {
 	m.mu.Lock()
 	m.at = at
@@ -201,14 +200,14 @@ func (m *Manager) enter(at string) {
 	m.logger.DebugContext(ctx, "manager", "stage", at)
 }
 
-// isStopping tells whether the stop has begun.
+// isStopping reports whether the stop has begun.
 func (m *Manager) isStopping() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.stoppingLocked()
 }
 
-// fail notes err and makes everything stop.
+// fail records err and stops everything.
 func (m *Manager) fail(err error) {
 	m.mu.Lock()
 	m.errs = append(m.errs, err)
@@ -216,5 +215,5 @@ func (m *Manager) fail(err error) {
 	m.stop(err)
 }
 
-// stoppingLocked tells whether the stop has begun.
+// stoppingLocked reports whether the stop has begun.
 func (m *Manager) stoppingLocked() bool { return m.stopping != nil && m.stopping.Err() != nil }

@@ -13,7 +13,7 @@ import (
 // slotWork is the work of this replica in a slot, in one term.
 type slotWork struct {
 	leadership *leaderelect.Leadership
-	ended      chan struct{} // closed when no work goes on and OnRevoked has returned
+	ended      chan struct{} // closed when no work is in flight and OnRevoked has returned
 	told       time.Time     // when the work was told to end, with the lease lost; zero before. Manager.mu guards it
 }
 
@@ -24,7 +24,7 @@ func (m *Manager) share(cfg shard.Config) (err error) {
 	cfg.OnAcquired = func(ctx context.Context, slot int) error {
 		m.noteAcquired(ctx, slot)
 		if lost(ctx) {
-			return nil // overrunSlot may have looked already, and has found no work
+			return nil // overrunSlot may have checked already and found no work
 		}
 		m.acquired(slot)
 		if onAcquired == nil {
@@ -60,14 +60,14 @@ func (m *Manager) acquired(slot int) {
 	}
 }
 
-// noteAcquired notes that work may begin in a slot. ctx has the leadership of the slot.
+// noteAcquired records that work may begin in a slot. ctx has the leadership of the slot.
 func (m *Manager) noteAcquired(ctx context.Context, slot int) {
 	l, _ := leaderelect.FromContext(ctx)
 	w := &slotWork{leadership: l, ended: make(chan struct{})}
 	m.mu.Lock()
 	m.inSlots[slot] = w
 	m.mu.Unlock()
-	// The goroutine of AfterFunc exists for the one note after the term has ended. Nobody waits for it.
+	// The goroutine of AfterFunc makes one note after the term has ended. No code waits for it.
 	context.AfterFunc(l.Context(), func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -75,7 +75,7 @@ func (m *Manager) noteAcquired(ctx context.Context, slot int) {
 	})
 }
 
-// noteRevoked notes that no work goes on in a slot.
+// noteRevoked records that no work is in flight in a slot.
 func (m *Manager) noteRevoked(slot int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,8 +83,7 @@ func (m *Manager) noteRevoked(slot int) {
 	delete(m.inSlots, slot)
 }
 
-// overrunSlot is overrun for the leadership of a slot. It asks for the work in this slot alone: a controller goes on with
-// its work in others.
+// overrunSlot is overrun for the leadership of a slot. It considers only the work in this slot: a controller continues its work in others.
 func (m *Manager) overrunSlot(l *leaderelect.Leadership) {
 	var ended chan struct{}
 	told := time.Now()
@@ -99,7 +98,7 @@ func (m *Manager) overrunSlot(l *leaderelect.Leadership) {
 	}
 	m.mu.Unlock()
 	if ended == nil {
-		return // the work has ended, or has not begun; then it does not begin any more
+		return // the work has ended, or has not begun; and will not begin anymore
 	}
 	timer := time.NewTimer(time.Until(told.Add(overrunGrace)))
 	defer timer.Stop()

@@ -18,22 +18,21 @@ const stopGrace = 3 * time.Second
 // although another may lead already. It is longer than StepDownTimeout only if the process was suspended, or that is very short.
 const overrunGrace = time.Second
 
-// leftover is what had not returned at the limit of the stop.
+// leftover is a part, or BeforeRelease, that had not returned at the limit of the stop.
 type leftover struct {
 	kind string // of a part; empty is BeforeRelease
 	name string
 	done <-chan struct{} // closed when it has returned after all
 }
 
-// limitStop lets late be closed when the stop, which begins with the end of ctx, has lasted for StopTimeout. The function
-// that it returns ends that.
+// limitStop closes late when the stop, which begins with the end of ctx, has lasted for StopTimeout. Calling end cancels that.
 func (m *Manager) limitStop(ctx context.Context) (end func()) {
 	if m.cfg.StopTimeout < 0 {
 		return func() {}
 	}
 	var watch wait.Group
 	ended := make(chan struct{})
-	// Waits for the beginning of the stop and for its limit. It ends when Run has done all that it waits for.
+	// Waits for the beginning of the stop and for its limit. It ends when Run no longer waits for any part.
 	watch.Start(ctx, func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
@@ -51,11 +50,11 @@ func (m *Manager) limitStop(ctx context.Context) (end func()) {
 	})
 	return func() {
 		close(ended)
-		_ = watch.Wait() // it has no error
+		_ = watch.Wait() // it returns no error
 	}
 }
 
-// stopStart returns when the stop began, which it has. It is the same each time.
+// stopStart returns when the stop began. It must have begun. The result is the same each time.
 func (m *Manager) stopStart() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,11 +64,10 @@ func (m *Manager) stopStart() time.Time {
 	return m.stopBegan
 }
 
-// limit returns when the stop, which has begun, has lasted for too long.
+// limit returns the time limit of the stop, which must have begun.
 func (m *Manager) limit() time.Time { return m.stopStart().Add(m.cfg.StopTimeout) }
 
-// outlasts waits until done is closed. It returns true if the stop has lasted for too long before: grace has passed since
-// then, and since told.
+// outlasts waits until done is closed. It returns true if the stop takes too long first: grace has passed since the limit, and since told.
 func (m *Manager) outlasts(done <-chan struct{}, told time.Time, grace time.Duration) bool {
 	select {
 	case <-done:
@@ -88,7 +86,7 @@ func (m *Manager) outlasts(done <-chan struct{}, told time.Time, grace time.Dura
 	return !isClosed(done)
 }
 
-// leave notes that what is left over goes on without the manager.
+// leave records that l is left behind and still running.
 func (m *Manager) leave(l leftover) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,14 +102,14 @@ func (m *Manager) leave(l leftover) {
 	}
 }
 
-// hasLeft tells whether anything of the term was left over.
+// hasLeft reports whether anything in the term was left behind.
 func (m *Manager) hasLeft() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.left) > 0
 }
 
-// awaitLeft waits for what was left over. The lease is not released before, and the process ends when it is lost.
+// awaitLeft waits for everything that was left behind. The lease is not released before that, and the process ends if it is lost.
 func (m *Manager) awaitLeft() {
 	m.mu.Lock()
 	left := m.left
@@ -123,7 +121,7 @@ func (m *Manager) awaitLeft() {
 	}
 }
 
-// beforeRelease calls BeforeRelease, and notes if it has not returned in time.
+// beforeRelease calls BeforeRelease, and records it as left behind if it has not returned in time.
 func (m *Manager) beforeRelease(ctx context.Context) {
 	if m.cfg.BeforeRelease == nil {
 		return
@@ -131,7 +129,7 @@ func (m *Manager) beforeRelease(ctx context.Context) {
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
 	if l, ok := leaderelect.FromContext(ctx); ok {
-		// The goroutine of AfterFunc exists for the one call after the lease is lost.
+		// The goroutine of AfterFunc makes one call after the lease is lost.
 		defer context.AfterFunc(l.Context(), func() { stopWork(context.Cause(l.Context())) })()
 	}
 	ends := time.Now().Add(m.cfg.StopTimeout)
@@ -148,7 +146,7 @@ func (m *Manager) beforeRelease(ctx context.Context) {
 	}
 	done := make(chan struct{})
 	var running wait.Group
-	// BeforeRelease blocks, and may not return. It ends with its context, and is waited for below, unless it is left over.
+	// BeforeRelease blocks, and may not return. It ends with its context, and is waited for below, unless it is left behind.
 	running.Start(work, func(ctx context.Context) error {
 		defer close(done)
 		return m.cfg.BeforeRelease(ctx)
@@ -162,12 +160,11 @@ func (m *Manager) beforeRelease(ctx context.Context) {
 	}
 }
 
-// lastWord says that an error comes from BeforeRelease.
+// lastWord marks an error as one of BeforeRelease.
 func lastWord(err error) error { return fmt.Errorf("manager: call BeforeRelease: %w", err) }
 
-// overrun is what happens when the work of a leader goes on although another may lead: the process ends. What the work does to
-// the world is wrong, and nothing else can stop it. The elector calls overrun late after the process was suspended. Then the
-// parts have just been told to end, and have a moment for it.
+// overrun ends the process when the work of a leader continues although another may lead: that work may do harm, and nothing else can stop
+// it. After a suspend, the elector calls overrun late. Then the parts have just been told to end, and have a moment to do so.
 func (m *Manager) overrun(l *leaderelect.Leadership) {
 	if m.slots != nil {
 		m.overrunSlot(l)
@@ -175,7 +172,7 @@ func (m *Manager) overrun(l *leaderelect.Leadership) {
 	}
 	var parts []*part
 	var dones []<-chan struct{}
-	now, last := time.Now(), time.Time{} // when the last of the parts was told
+	now, last := time.Now(), time.Time{} // when the last part was told to end
 	m.mu.Lock()
 	leading := m.leading
 	for _, p := range m.parts {
@@ -216,7 +213,7 @@ func (m *Manager) overrun(l *leaderelect.Leadership) {
 	if len(parts) > 0 && len(names) == 0 {
 		return // they have ended
 	}
-	if len(parts) == 0 { // they had ended before, and BeforeRelease goes on, or a part that was left behind
+	if len(parts) == 0 { // they have ended, but BeforeRelease or a part that was left behind has not
 		select {
 		case <-leading:
 			return

@@ -16,36 +16,36 @@ import (
 // attempts is how often Apply tries to write a child, with a fresh read in between, when others change it concurrently.
 const attempts = 4
 
-// Apply makes the children that by controls those of want, by key: it creates what is missing, updates the Value of what differs,
-// and deletes the rest. It returns the children of want as they are afterwards, in order of key.
+// Apply makes the children that by controls match want, by key: it creates missing children, updates the Value of those that differ, and
+// deletes the rest. It returns the children of want as they are afterwards, in order of key.
 //
-// BLAST RADIUS: each child that by controls and that is not in want is deleted. An empty or nil want deletes all of them. If want
-// could not be computed, because a read has failed, say, do not call Apply.
+// BLAST RADIUS: each child that by controls and that is not in want is deleted. An empty or nil want deletes all of them. If want could not
+// be computed, for example because a read failed, do not call Apply.
 //
-// Apply writes nothing for a child that is as wanted, by reflect.DeepEqual. (If the codec of the store changes a value, such as an
-// empty slice to nil, Apply asks the store each time, and the store writes nothing.) The status is left alone: fields with the tag
-// store:"status" are not compared, and an update keeps them. An update also keeps labels, owners, and finalizers. A new child
-// has by as its controller.
+// Apply writes nothing for a child that equals its wanted Value, by reflect.DeepEqual. (If the codec of the store changes a value, such as
+// an empty slice to nil, Apply calls the store each time, and the store writes nothing.) The status is left alone: fields with the tag
+// store:"status" are not compared, and an update keeps them. An update also keeps labels, owners, and finalizers. A new child has by as its
+// controller.
 //
-// Apply decides by the cache, which may be stale, and so verifies each step by a write that the store refuses if the child is not
-// as it was seen. It then reads the child and decides again. A child that the cache does not show yet and that nobody wants is
-// deleted by the next call: the event that brings it makes controller.Owns add the key of its owner.
+// Apply decides by the cache, which may be stale. So each write has a precondition: the store rejects it if the child has changed since.
+// Apply then reads the child and decides again. An unwanted child that the cache does not show yet is deleted by the next call: when it
+// appears, controller.Owns adds the key of its owner.
 //
 // What Apply does not do:
 //
-//   - It never touches an object that somebody else controls. If the key of a wanted child has such an object, the error wraps
-//     [ErrOwned] and names the other owner. An earlier life of the owner is another owner: [Children.Collect] deletes its children.
+//   - It never touches an object that another owner controls. If the key of a wanted child has such an object, the error wraps [ErrOwned]
+//     and names the other owner. An earlier life of the owner is another owner: [Children.Collect] deletes its children.
 //   - It does not adopt. If the key has an object without a controller, that is an error too, which wraps store.ErrExists; see
 //     [Children.Claim].
-//   - It does not wait. A child that is being deleted, because it has finalizers, is not among the results, whether it is wanted or
-//     not. A wanted one is created again by a call after it is gone. So compare the number of results with that of want.
-//   - It does not ask whether by still exists. Do not call it for an owner that is being deleted, which has a time in Deleting:
-//     Cascade leaves a child that comes too late to Collect. Nor call it for an owner that is gone, although the cache may still
-//     show the owner. Collect would delete the children, and the deletion would bring the reconcile back, for as long as the
-//     cache lags. So read the owner from the store, as [Finalizer.Reconcile] and [Cascade] do.
+//   - It does not wait. A child that is being deleted, because it has finalizers, is not among the results, whether it is wanted or not. If
+//     it is wanted, a call after it is gone creates it again. So compare the number of results with that of want.
+//   - It does not check whether by still exists. Do not call it for an owner that is being deleted, which has a time in Deleting: Cascade
+//     leaves a child that is created too late to Collect. Nor call it for an owner that is gone, which the cache may still show. Collect
+//     would delete the children, and the deletion would trigger the reconcile again, for as long as the cache lags. So read the owner from
+//     the store, as [Finalizer.Reconcile] and [Cascade] do.
 //
-// An error of one child does not keep the others from being applied: the errors are joined, and the results are the children
-// without one. Apply stops early only if ctx ends, or if a write is fenced off.
+// An error for one child does not keep the others from being applied: the errors are joined, and the results are the children without an
+// error. Apply stops early only if ctx ends, or if a write is fenced off.
 func (c *Children[C]) Apply(ctx context.Context, by store.Ref, want map[string]C) ([]store.Object[C], error) {
 	if err := complete(by); err != nil {
 		return nil, fmt.Errorf("owner: apply children: %w", err)
@@ -87,12 +87,12 @@ func (c *Children[C]) Apply(ctx context.Context, by store.Ref, want map[string]C
 	return have, errors.Join(errs...)
 }
 
-// settle makes the child under key what is wanted, and returns it. It may be one that is being deleted.
+// settle makes the child under key match value, and returns it. The child may be one that is being deleted.
 func (c *Children[C]) settle(ctx context.Context, by store.Ref, key string, value C) (store.Object[C], error) {
 	child, found := c.seen.Get(key)
 	for n := 1; ; n++ {
 		written, err := c.write(ctx, by, key, value, child, found)
-		// Whose child it is, a fresh read has to say.
+		// Only a fresh read shows whose child it is.
 		stale := retry.IsConflict(err) || errors.Is(err, store.ErrNotFound) || n == 1 && errors.Is(err, ErrOwned) ||
 			errors.Is(err, store.ErrExists) && (n == 1 || !found)
 		if !stale || n == attempts {
@@ -105,7 +105,7 @@ func (c *Children[C]) settle(ctx context.Context, by store.Ref, key string, valu
 	}
 }
 
-// write creates the child, or updates the one that was found, if need be.
+// write creates the child, or updates the existing one if necessary.
 func (c *Children[C]) write(
 	ctx context.Context, by store.Ref, key string, value C, child store.Object[C], found bool,
 ) (store.Object[C], error) {
@@ -131,7 +131,7 @@ func (c *Children[C]) same(value, there C) bool {
 	return reflect.DeepEqual(&value, &there)
 }
 
-// remove deletes a child that nobody wants, unless it is no child of by any more.
+// remove deletes an unwanted child, unless by no longer controls it.
 func (c *Children[C]) remove(ctx context.Context, by store.Ref, child store.Object[C]) error {
 	uid := child.UID
 	for n := 1; ; n++ {
@@ -153,16 +153,16 @@ func (c *Children[C]) remove(ctx context.Context, by store.Ref, child store.Obje
 	}
 }
 
-// Claim returns the children of by that match, in order of key: those that it controls, and the objects without a controller,
-// which it adopts. It releases what it controls and what does not match any more. It touches neither the children of another
-// owner nor objects without a controller that are being deleted.
+// Claim returns the children of by that match, in order of key: those that it controls, and the objects without a controller, which it
+// adopts. It releases those that it controls and that no longer match. It touches neither the children of another owner nor objects without
+// a controller that are being deleted.
 //
-// Claim decides by the cache, and writes only what is still as the cache shows it; otherwise the error is a conflict. Before the
-// first write, it reads by once, from the [Owners] of its kind. If by is gone or is being deleted, Claim writes nothing, which is
-// no error. If by cannot be read, Claim writes nothing either, and that is an error.
+// Claim decides by the cache, and writes an object only if it is still as the cache shows it; otherwise the error is a conflict. Before the
+// first write, it reads by once, from the [Owners] of its kind. If by is gone or is being deleted, Claim writes nothing and returns no
+// error for that. If by cannot be read, Claim writes nothing and returns an error.
 //
-// An error of one child does not keep the others from being looked at: the errors are joined, and the results are the children
-// that certainly belong to by. A child that is gone is no error.
+// An error for one child does not stop the others: the errors are joined, and the results are the children that certainly belong to by. A
+// child that is gone is not an error.
 func (c *Children[C]) Claim(
 	ctx context.Context, by store.Ref, owners Owners, match func(store.Object[C]) bool,
 ) (mine []store.Object[C], err error) {
@@ -213,7 +213,7 @@ func (c *Children[C]) Claim(
 	return mine, errors.Join(errs...)
 }
 
-// release takes the owner with the given UID off a child. One that is gone, or was created again, is released.
+// release removes the owner with the given UID from a child. A child that is gone, or was created again, counts as released.
 func (c *Children[C]) release(ctx context.Context, child store.Object[C], uid string) error {
 	err := c.disown(ctx, child, uid)
 	if errors.Is(err, store.ErrConflict) {
@@ -228,7 +228,7 @@ func (c *Children[C]) release(ctx context.Context, child store.Object[C], uid st
 	return err
 }
 
-// disown takes the owner with the given UID off the very state of a child.
+// disown removes the owner with the given UID from exactly this state of a child.
 func (c *Children[C]) disown(ctx context.Context, child store.Object[C], uid string) error {
 	child.Owners = disown(child, func(ref store.OwnerRef) bool { return ref.UID == uid })
 	_, err := c.store.Update(ctx, child)

@@ -15,13 +15,13 @@ import (
 
 // Children manages the objects of one kind as children of their owners. Use [NewChildren] to make one.
 //
-//   - [Children.Apply] keeps the children of an owner as they are wanted, under keys that the owner knows.
-//   - [Children.Claim] finds children by what they are, and adopts those that have no controller.
+//   - [Children.Apply] keeps the children of an owner as wanted, under keys that the owner knows.
+//   - [Children.Claim] finds children by their properties, and adopts those that have no controller.
 //   - [Children.Collect] deletes a child whose owners are all gone.
 //   - [Cascade] deletes or releases all children of an owner before it goes.
 //
-// The cache says which children there are; the store decides about each write. Objects that the methods return may be those of
-// the cache, so nobody may change them. The methods may be called concurrently.
+// The cache shows which children exist; the store decides about each write. The methods may return objects from the cache, which must not
+// be changed. They may be called concurrently.
 type Children[C any] struct {
 	// Among limits what [Cascade] reads to find the children of an owner: it returns a selection of objects, by their labels or
 	// by a prefix of their keys, that has all children of the owner. Nil reads all objects of the kind. Set it before the first
@@ -34,7 +34,7 @@ type Children[C any] struct {
 	status statustag.Fields                              // of C
 }
 
-// noController is what the index finds objects without a controller by. No UID is empty.
+// noController is the index value of objects without a controller. No UID is empty.
 const noController = ""
 
 // NewChildren returns the children in s, which seen mirrors. It adds an index to seen. NewChildren panics if s or seen is nil.
@@ -45,11 +45,11 @@ func NewChildren[C any](s store.Store[C], seen *store.Informer[C]) *Children[C] 
 	if seen == nil {
 		panic("owner: NewChildren called with a nil informer")
 	}
-	status, _ := statustag.Of(reflect.TypeFor[C]()) // store.Open has refused a tag that is wrong
+	status, _ := statustag.Of(reflect.TypeFor[C]()) // store.Open has rejected an invalid tag
 	return &Children[C]{store: s, seen: seen, owned: cache.AddIndex(seen.Indexer(), indexed[C]), status: status}
 }
 
-// indexed returns what the index finds a child by.
+// indexed returns the index values of a child.
 func indexed[C any](child store.Object[C]) []string {
 	values := make([]string, 0, len(child.Owners)+1)
 	controlled := false
@@ -71,7 +71,7 @@ func (c *Children[C]) Kind() string { return c.store.Kind() }
 // Informer is the informer that NewChildren was given.
 func (c *Children[C]) Informer() *store.Informer[C] { return c.seen }
 
-// Of returns the children in the cache that by controls, in order of key, also those that are being deleted.
+// Of returns the children in the cache that by controls, in order of key, including those that are being deleted.
 func (c *Children[C]) Of(by store.Ref) []store.Object[C] {
 	return c.cached(by.UID, func(child store.Object[C]) bool { return controlledBy(child, by.UID) })
 }
@@ -107,15 +107,15 @@ func (c *Children[C]) indexed(value string, wanted func(store.Object[C]) bool) [
 	return found
 }
 
-// Collect deletes the child under key if all its owners are gone, whether they control it or not. If some are gone and others
-// exist, Collect removes the references to those that are gone, so that another owner may control the child. It reports whether
-// it asked the store to delete the child: one with finalizers is still there then, and is being deleted.
+// Collect deletes the child under key if all its owners are gone, whether they control it or not. If some are gone and others exist,
+// Collect removes the references to those that are gone, so that another owner may control the child. It reports whether it asked the store
+// to delete the child: a child with finalizers still exists then, and is being deleted.
 //
 // Each owner is read from the [Owners] of its kind, after the child was read. An owner that is being deleted exists until it is
 // gone. If an owner cannot be read, or is of none of these kinds, that is an error, and nothing is written. There is nothing to
 // do, and no error, if there is no such child, if it has no owners, or if it is already being deleted.
 //
-// Every error is worth another attempt. One that wraps store.ErrConflict says that somebody changed the child in the meantime.
+// Every error may be retried. An error that wraps store.ErrConflict means that another writer changed the child in the meantime.
 func (c *Children[C]) Collect(ctx context.Context, key string, owners ...Owners) (deleted bool, err error) {
 	child, err := c.store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -148,7 +148,7 @@ func (c *Children[C]) Collect(ctx context.Context, key string, owners ...Owners)
 		_, err = c.store.Delete(ctx, key, store.IfUID(child.UID), store.IfVersion(child.Version))
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return false, nil // somebody else deleted it
+		return false, nil // another writer deleted it
 	}
 	if err != nil {
 		return false, c.failed("collect", key, err)
@@ -160,7 +160,7 @@ func (c *Children[C]) failed(do, key string, err error) error {
 	return fmt.Errorf("owner: %s %s %q: %w", do, c.store.Kind(), key, err)
 }
 
-// Owners are the owners of one kind, of whatever type they are. [In] returns those in a store.
+// Owners are the owners of one kind, regardless of their type. [In] returns those in a store.
 type Owners struct {
 	Kind string
 
@@ -183,7 +183,7 @@ func In[T any](s store.Store[T]) Owners {
 // read reports whether an owner exists, with the UID of ref, and whether it is being deleted.
 func read(ctx context.Context, ref store.Ref, from []Owners) (exists, deleting bool, err error) {
 	i := slices.IndexFunc(from, func(o Owners) bool { return o.Kind == ref.Kind })
-	if i < 0 { // otherwise a child of another kind of owner would seem an orphan
+	if i < 0 { // otherwise a child of another kind of owner would look like an orphan
 		return false, false, fmt.Errorf("there are no Owners of kind %q", ref.Kind)
 	}
 	uid, deleting, err := from[i].Get(ctx, ref.Key)

@@ -8,15 +8,15 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// ErrOwned says that another object controls the child.
+// ErrOwned reports that another object controls the child.
 var ErrOwned = errors.New("it is controlled by another object")
 
-// SetController makes ref the controlling owner of child. It changes child alone: write it to the store yourself. Other owners
-// stay. Setting the same controller again changes nothing. An owner that did not control the child does so then.
+// SetController makes ref the controlling owner of child. It changes only the value child: write it to the store yourself. Other owners
+// stay. Setting the same controller again changes nothing. An owner that did not control the child controls it afterwards.
 //
-// If another object controls the child, the error wraps [ErrOwned] and names both. An earlier life of the same key, with another
-// UID, is another object: its children are not inherited but collected. It is also an error if ref lacks kind, key or UID, as
-// does a reference to an object that was never stored.
+// If another object controls the child, the error wraps [ErrOwned] and names both. An earlier life of the same key, with another UID, is
+// another object: its children are not inherited but collected. It is also an error if ref lacks kind, key or UID, like a reference to an
+// object that was never stored.
 func SetController[T any](child *store.Object[T], ref store.Ref) error {
 	if err := complete(ref); err != nil {
 		return fmt.Errorf("owner: set controller of %q: %w", child.Key, err)

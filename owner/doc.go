@@ -1,5 +1,5 @@
-// Package owner says which object exists for which other, keeps the children of an owner as they are wanted, and deletes what
-// exists for no owner any more.
+// Package owner records which object exists for which other, keeps the children of an owner as wanted, and deletes objects whose owners are
+// gone.
 //
 // An object carries references to its owners ([store.OwnerRef]): kind, key and UID. It exists for as long as one of them does. At
 // most one of them is the controller: the one that decides about the object. The UID distinguishes an owner from another
@@ -14,31 +14,31 @@
 //	...
 //	have, err := servers.Apply(ctx, site.Ref(), want) // want is a map from key to value
 //
-// Apply deletes each child that is not wanted: read [Children.Apply] before you use it. The watch of controller.Owns maps a change
-// of a child to its owner, and controller.NewCollector deletes the children whose owners are all gone, by [Children.Collect].
+// Apply deletes each child that is not wanted: read [Children.Apply] before you use it. controller.Owns maps a change to a child to its
+// owner, and controller.NewCollector deletes the children whose owners are all gone, by [Children.Collect].
 //
-// Some children are found by what they are (labels, say), and not under keys that the owner knows. These are claimed:
-// [Children.Claim] adopts the orphans that match and releases what matches no longer.
+// Some children are found by their properties, such as labels, and not under keys that the owner knows. Use [Children.Claim] for these: it
+// adopts the orphans that match and releases the children that no longer match.
 //
 // Create no children for an owner that is gone or being deleted. The cache may still show it, so read it from the store, as
 // [Finalizer.Reconcile] and [Cascade] do.
 //
-// [Delete] deletes an owner, and its [Policy] says what becomes of the children.
+// [Delete] deletes an owner, and its [Policy] determines what happens to the children.
 //
-// # Something outside of the store
+// # Something outside the store
 //
-// An object may be deleted while no process of the controller runs. The next process finds neither the object nor a memory of it,
-// and is never told that it is gone. A [Finalizer] closes this gap: the object stays, being deleted, until Cleanup has succeeded.
-// Its Reconcile returns the object for the rest of the work:
+// An object may be deleted while no process of the controller runs. The next process finds no trace of the object, and never learns that it
+// is gone. A [Finalizer] closes this gap: the object stays, being deleted, until Cleanup has succeeded. Its Reconcile returns the object
+// for the rest of the work:
 //
 //	site, live, err := dns.Reconcile(ctx, sites, key)
 //	if err != nil || !live {
-//		return controller.Result{}, err // again after a backoff, or when the error says: retry.NotYet; or there is no site
+//		return controller.Result{}, err // err: retried after a backoff, or at the time of a retry.NotYet; !live: there is no site
 //	}
 //
 // # Guarantees
 //
-//  1. SetController never takes an object away from another controller, nor from an earlier life of the same one.
+//  1. SetController never takes an object from another controller, nor from an earlier life of the same one.
 //  2. Children.Apply changes only children that its owner controls, and of these only the value: not the status, the labels, the
 //     owners, or the finalizers. The store checks this with each write, so a stale cache does no harm. If the cache is up to date
 //     and Apply returns no error, the wanted children exist, and the others are deleted or being deleted.
@@ -55,11 +55,11 @@
 //     the Cascade looks at. With Foreground, they are gone, or were released to other owners. With Orphan, they are there without
 //     a reference to the owner. If the process stops in between, repeating the call is enough.
 //
-// Each write carries the fence of its context, so a former leader is refused: see store.WithFence.
+// Each write carries the fence of its context, so the writes of a former leader are rejected: see store.WithFence.
 //
 // # Testing
 //
-// Nothing here has a goroutine or a timer. With a store.Memory, each call can be tested by itself. To test with a stale cache,
-// drive the informer with informer.Steps. Three test files are worth reading: replicas_test.go (a controller on a stale cache),
-// ownwrites_test.go (waiting for own writes), and classic_test.go (mistakes of real controllers, and their fixes).
+// This package has no goroutines and no timers. With a store.Memory, each call can be tested by itself. To test with a stale cache, drive
+// the informer with informer.Steps. Three test files are worth reading: replicas_test.go (a controller on a stale cache), ownwrites_test.go
+// (waiting for own writes), and classic_test.go (mistakes of real controllers, and their fixes).
 package owner

@@ -9,26 +9,26 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Finalizer lets a controller make something outside of the store for an object, and remove it before the object goes. Once Apply
-// has begun for an object, Cleanup succeeds for it before the store removes the object, wherever the process stops in between. So
-// Apply and Cleanup may be called again at any time, and have to be idempotent.
+// Finalizer lets a controller create something outside the store for an object, and remove it before the object goes. Once Apply has begun
+// for an object, Cleanup succeeds for it before the store removes the object, wherever the process stops in between. So Apply and Cleanup
+// may be called again at any time, and must be idempotent.
 //
-// This holds as long as one goroutine at a time reconciles a key, as in a controller, and nobody else removes the finalizer.
-// Reconcile may be called for several keys concurrently if Apply and Cleanup may.
+// This holds as long as one goroutine at a time reconciles a key, as in a controller, and no other code removes the finalizer. Reconcile
+// may be called for several keys concurrently if Apply and Cleanup may.
 //
-// A call of Apply that is on its way when its process loses the lease can arrive after the Cleanup of the next leader, and what it
-// makes is left behind. No order of calls in this process prevents that. Send the term of the leadership along
-// (leaderelect.FromContext), and have the receiver refuse lower terms, as package leaderelect/fence does.
+// A request of Apply that is in flight when its process loses the lease can arrive after the Cleanup of the next leader, and whatever it
+// creates is left behind. No order of calls in this process prevents that. Send the term of the leadership along (leaderelect.FromContext),
+// and let the receiver reject lower terms, as package leaderelect/fence does.
 type Finalizer[T any] struct {
-	// Name is the entry in the Finalizers of an object. It is required, and no other finalizer has it.
+	// Name is the entry in the Finalizers of an object. It is required, and must be unique among the finalizers.
 	Name string
 
-	// Apply makes what the object asks for. It is required. If it takes a while, start it and return an error of retry.NotYet.
+	// Apply creates what the object specifies. It is required. If it takes a while, start it and return an error of retry.NotYet.
 	Apply func(ctx context.Context, obj store.Object[T]) error
 
-	// Cleanup removes what Apply may have made, in whole or in part. It is required. An error keeps the object, and Cleanup is
-	// called again. If the removal takes minutes, start it and return an error of retry.NotYet that says so, with the time
-	// after which to look again. Never wrap a nil error: retry.NotYet(nil, d) is nil, and lets the object go.
+	// Cleanup removes what Apply may have created, in whole or in part. It is required. An error keeps the object, and Cleanup is called
+	// again. If the removal takes minutes, start it and return an error of retry.NotYet that says so, with the time after which to check
+	// again. Never wrap a nil error: retry.NotYet(nil, d) is nil, and lets the object go.
 	Cleanup func(ctx context.Context, obj store.Object[T]) error
 }
 
@@ -38,12 +38,12 @@ type Finalizer[T any] struct {
 //     Reconcile removes the finalizer.
 //   - If the object is being deleted without the finalizer, or is gone, Reconcile does nothing.
 //
-// It returns the object as it read or last wrote it, also beside an error. So the rest of a reconcile can go on with it, and an
-// update of it is no conflict. The object is zero if there is none. What Apply itself has written to the object is not in it. The
-// result live is true if the object exists and is not being deleted.
+// It returns the object as it last read or wrote it, even with an error. So the rest of a reconcile can use it, and an update of it is no
+// conflict. The object is zero if there is none. It does not include what Apply itself wrote to the object. The result live is true if the
+// object exists and is not being deleted.
 //
-// An error of Apply or Cleanup is wrapped, so it stays one of retry.NotYet, retry.After, or retry.Permanent. Every other error is
-// worth another attempt. Reconcile panics if a field of f is missing.
+// An error of Apply or Cleanup is wrapped, so it stays one of retry.NotYet, retry.After, or retry.Permanent. Every other error may be
+// retried. Reconcile panics if a field of f is missing.
 func (f Finalizer[T]) Reconcile(ctx context.Context, objects store.Store[T], key string) (o store.Object[T], live bool, err error) {
 	f.check()
 	o, err = objects.Get(ctx, key)
@@ -92,7 +92,7 @@ func (f Finalizer[T]) cleanup(ctx context.Context, objects store.Store[T], o sto
 	switch {
 	case err == nil:
 		return stored, nil
-	case errors.Is(err, store.ErrNotFound): // somebody else removed the finalizer
+	case errors.Is(err, store.ErrNotFound): // another writer removed the finalizer
 		return o, nil
 	default:
 		return o, fmt.Errorf("owner: remove finalizer %q: %w", f.Name, err)

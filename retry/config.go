@@ -7,14 +7,14 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Config says how [Do] retries. The zero value retries every error, with the backoff of [DefaultRetry].
+// Config controls how [Do] retries. The zero value retries every error, with the backoff of [DefaultRetry].
 type Config struct {
 	// Backoff is the number of attempts and the delays between them. Defaults to DefaultRetry(). If another field is set and
 	// Steps is 0, Do retries until the context ends.
 	Backoff wait.Backoff
 
-	// Retriable reports whether to try again after err. Defaults to always. It is not called for an error of [Permanent], which
-	// is never retried.
+	// Retriable reports whether to retry after err. Defaults to always true. It is not called for an error of [Permanent], which is never
+	// retried.
 	Retriable func(err error) bool
 
 	// OnAttempt, if set, is called after each attempt and before the wait, on the goroutine of the caller of Do. Use it for logs
@@ -25,9 +25,9 @@ type Config struct {
 // Attempt describes one call of the retried function to Config.OnAttempt.
 type Attempt struct {
 	Number int           // counted from 1
-	Err    error         // what the function returned
+	Err    error         // the error that the function returned
 	Last   bool          // no attempt follows: it succeeded, its error is final, no steps are left, or the context has ended
-	Delay  time.Duration // what the next attempt waits for, unless the context ends; 0 after the last
+	Delay  time.Duration // the wait before the next attempt, unless the context ends; 0 after the last
 }
 
 // DefaultRetry returns a backoff for conflicts, where the next attempt reads fresh data and is likely to succeed: 5 attempts,

@@ -8,9 +8,9 @@ import (
 // ErrGaveUp says that the last attempt of the backoff failed. The error that wraps it also wraps the error of that attempt.
 var ErrGaveUp = errors.New("retry: gave up")
 
-// Permanent marks err as final: it is not retried. [Do] and the other functions return it, whatever Config.Retriable says, and a
-// controller parks the key. Do returns the marked error, so that an outer retry ends too. The result has the text of err and
-// wraps err. Permanent(nil) is nil.
+// Permanent marks err as final: it is not retried. [Do] and the other functions return it without asking Config.Retriable, and a controller
+// parks the key. Do returns the marked error, so that an outer retry ends too. The result has the text of err and wraps err. Permanent(nil)
+// is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -30,12 +30,12 @@ func After(err error, d time.Duration) error {
 	return &afterError{err, d}
 }
 
-// NotYet says that the work has not failed but is not finished, and continues after d. Use it for a cleanup that takes minutes, or
-// for a service that returns 429. If d is 0, the caller decides when to continue: a controller waits for an event, and [Do]
-// waits for the delay of its backoff. If d is negative, as time.Until of a time in the past is, the work continues at once. The
-// result has the text of err and wraps err.
+// NotYet says that the work has not failed but is not finished, and continues after d. Use it for a cleanup that takes minutes, or for a
+// service that returns 429. If d is 0, the caller decides when to continue: a controller waits for an event, and [Do] waits for the delay
+// of its backoff. If d is negative, like time.Until of a time in the past, the work continues at once. The result has the text of err and
+// wraps err.
 //
-// NotYet(nil, d) is nil, which says that the work is finished. So always give a reason.
+// NotYet(nil, d) is nil, which means that the work is finished. So always give a reason.
 func NotYet(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -46,8 +46,8 @@ func NotYet(err error, d time.Duration) error {
 	return &notYetError{err, d}
 }
 
-// IsPermanent reports whether err, or any error that it wraps, was made by [Permanent]. A permanent error stays permanent,
-// whatever other marks it has.
+// IsPermanent reports whether err, or any error that it wraps, was made by [Permanent]. A permanent error stays permanent, even if it has
+// other marks.
 func IsPermanent(err error) bool {
 	var p *permanentError
 	return errors.As(err, &p)
@@ -59,9 +59,9 @@ func IsNotYet(err error) bool {
 	return judge(err).notYet && !IsPermanent(err)
 }
 
-// Delay returns the delay that err asks for by [After], [NotYet], or a method RetryAfter() time.Duration. It returns false if err
-// leaves the delay to the backoff. If several errors are joined, the longest delay counts. If one of them is a failure, the
-// delays of unfinished attempts do not count.
+// Delay returns the delay that err requests by [After], [NotYet], or a method RetryAfter() time.Duration. It returns false if err leaves
+// the delay to the backoff. If several errors are joined, the longest delay counts. If one of them is a failure, the delays of unfinished
+// attempts do not count.
 func Delay(err error) (d time.Duration, ok bool) {
 	d = judge(err).delay
 	return d, d > 0
@@ -95,10 +95,10 @@ type notYetError struct {
 func (e *notYetError) Error() string { return e.err.Error() }
 func (e *notYetError) Unwrap() error { return e.err }
 
-// verdict is what the marks of an error say.
+// verdict is the meaning of the marks of an error.
 type verdict struct {
 	notYet bool          // every branch of the tree has a mark of NotYet
-	delay  time.Duration // not positive if the error asks for none
+	delay  time.Duration // not positive if the error requests none
 }
 
 // judge reads the marks of err. Of two marks in one chain the outer one decides.
@@ -122,7 +122,7 @@ func judge(err error) (v verdict) {
 	return v
 }
 
-// judgeAll joins the verdicts of errs: a failure comes before what is not finished, and then the longest delay counts.
+// judgeAll joins the verdicts of errs: a failure takes precedence over an unfinished attempt, and then the longest delay counts.
 func judgeAll(errs []error) (all verdict) {
 	first := true
 	for _, err := range errs {

@@ -10,14 +10,14 @@ import (
 
 // Do calls fn until it succeeds, its error is final, the steps of cfg.Backoff are used up, or ctx ends. It returns
 //
-//   - nil if fn returned nil, even if ctx has ended meanwhile;
+//   - nil if fn returned nil, even if ctx has ended in the meantime;
 //   - the error of fn itself, if it is [Permanent] or not Config.Retriable, and not ctx.Err();
 //   - an error that wraps [ErrGaveUp] and the error of the last attempt, if no steps are left; if that error is one of [NotYet],
 //     so is the result, with the same delay;
 //   - an error that wraps ctx.Err(), context.Cause(ctx), and the error of the last attempt, if ctx has ended.
 //
-// Do checks ctx before each attempt, including the first, and the end of ctx ends a wait. Do does not interrupt a running
-// attempt: fn has to watch ctx. There is no wait after the last attempt. Do does not recover panics.
+// Do checks ctx before each attempt, including the first, and the end of ctx ends a wait. Do does not interrupt a running attempt: fn must
+// watch ctx. There is no wait after the last attempt. Do does not recover panics.
 func Do(ctx context.Context, cfg Config, fn func(ctx context.Context) error) error {
 	if cfg.Backoff.IsZero() {
 		cfg.Backoff = DefaultRetry()
@@ -57,8 +57,8 @@ func OnError(ctx context.Context, b wait.Backoff, retriable func(err error) bool
 	return Do(ctx, Config{Backoff: b, Retriable: retriable}, fn)
 }
 
-// OnConflict retries errors for which [IsConflict] is true, and no others. A conflict says that the object has changed since it
-// was read, so fn must read the object again, change it, and write it.
+// OnConflict retries errors for which [IsConflict] is true, and no others. A conflict means that the object has changed since it was read,
+// so fn must read the object again, change it, and write it.
 func OnConflict(ctx context.Context, b wait.Backoff, fn func(ctx context.Context) error) error {
 	return OnError(ctx, b, IsConflict, fn)
 }
@@ -72,7 +72,7 @@ func (c *Config) next(ctx context.Context, a *Attempt) error {
 	ended := wait.Sleep(ctx, 0)
 	final := IsPermanent(a.Err) || c.Retriable != nil && !c.Retriable(a.Err)
 	switch {
-	case ended != nil && (!final || errors.Is(a.Err, ctx.Err())): // the error is the context's, or says less than it
+	case ended != nil && (!final || errors.Is(a.Err, ctx.Err())): // the error is that of the context, or is less important
 		return interrupted(ctx, *a, ended)
 	case final:
 		return a.Err
@@ -87,7 +87,7 @@ func (c *Config) next(ctx context.Context, a *Attempt) error {
 	return nil
 }
 
-// gaveUp returns the error of the last attempt that the steps allow. If that is unfinished, so is the whole.
+// gaveUp returns the error of the last attempt that the steps allow. If that attempt is unfinished, so is the result.
 func gaveUp(a *Attempt) error {
 	err := fmt.Errorf("%w after attempt %d: %w", ErrGaveUp, a.Number, a.Err)
 	if IsNotYet(a.Err) {
@@ -103,7 +103,7 @@ func interrupted(ctx context.Context, last Attempt, ended error) error {
 		return ended
 	}
 	if errors.Is(last.Err, ctx.Err()) && errors.Is(last.Err, context.Cause(ctx)) {
-		return last.Err // it says all
+		return last.Err // nothing to add
 	}
 	return fmt.Errorf("retry: stopped after attempt %d: %w: %w", last.Number, ended, last.Err)
 }

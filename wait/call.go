@@ -37,7 +37,7 @@ func Call(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// try is Call with the panic in a result of its own: an f that returns a *PanicError has not panicked, but has handled a panic.
+// try is Call with the panic as a separate result: an f that returns a *PanicError has not panicked, but has handled a panic.
 func try(ctx context.Context, f func(context.Context) error) (panicked *PanicError, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrTimeout says that a wait reached its timeout or its number of steps before its condition was true. The end of the
-// caller's context is not an ErrTimeout.
+// ErrTimeout reports that a wait reached its timeout or its number of steps before its condition was true. The end of the caller's context
+// is not an ErrTimeout.
 var ErrTimeout = errors.New("wait: timeout")
 
 // errGoexit is the error of a function that called runtime.Goexit, as testing.T.FailNow does.

@@ -27,7 +27,7 @@ func (g *Group) Start(ctx context.Context, f func(context.Context) error) {
 	// Runs f for the caller. It ends when f returns; Wait waits for it.
 	g.wg.Go(func() {
 		err := errGoexit
-		defer func() { g.failed.add(place, err) }() // also when f ends the goroutine
+		defer func() { g.failed.add(place, err) }() // even if f ends the goroutine
 		err = Call(ctx, f)
 	})
 }
@@ -39,7 +39,7 @@ func (g *Group) Wait() error {
 	return g.failed.join()
 }
 
-// failures collects errors and remembers where each belongs. It may be used by many goroutines at once.
+// failures collects errors and remembers where each belongs. It is safe for concurrent use.
 type failures struct {
 	mu sync.Mutex
 	// mu guards the following.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pace says from which moment a loop measures its interval.
+// Pace is the moment from which a loop measures its interval.
 type Pace bool
 
 const (
@@ -67,7 +67,7 @@ func BackoffUntil(ctx context.Context, b Backoff, pace Pace, f func(context.Cont
 
 // rhythm says when the next run of a loop is due.
 type rhythm struct {
-	due  time.Time // when the present run was to start
+	due  time.Time // when the current run was due
 	pace Pace
 }
 

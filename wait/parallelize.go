@@ -39,7 +39,7 @@ func Parallelize(ctx context.Context, workers, n int, piece func(ctx context.Con
 			return nil
 		})
 	}
-	broken := group.Wait() // not nil only if a piece has ended its goroutine
+	broken := group.Wait() // non-nil only if a piece has ended its goroutine
 	errs := []error{failed.join(), broken}
 	if left := n - int(begun.Load()); left > 0 {
 		if err := ended(ctx); err != nil {

@@ -13,8 +13,7 @@ const grace = time.Millisecond
 // Sleep waits for d, or until ctx ends. It returns nil if d has passed and ctx has not ended. Otherwise it returns an error that
 // wraps both ctx.Err() and context.Cause(ctx).
 //
-// If ctx has ended, Sleep always returns an error: also if d is 0 or negative, and also if d ends exactly at the deadline of
-// ctx.
+// If ctx has ended, Sleep always returns an error, even if d is 0 or negative, or ends exactly at the deadline of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if err := ended(ctx); err != nil || d <= 0 {
 		return err
@@ -25,7 +24,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-	return ended(ctx) // select takes either if both are ready
+	return ended(ctx) // select chooses either if both are ready
 }
 
 // ended returns nil if ctx has not ended, and otherwise an error that wraps ctx.Err() and the cause.
@@ -36,8 +35,8 @@ func ended(ctx context.Context) error {
 		if !ok || time.Now().Before(deadline) {
 			return nil
 		}
-		// The context's timer is due but has not run yet, and only it sets the cause. If the deadline is a wall clock time
-		// and the wall clock was set, the timer may be late by any time: then the deadline decides.
+		// The context's timer is due but has not run yet, and only it sets the cause. If the deadline is a wall clock time and the wall
+		// clock was set, the timer may be late by any amount: then the deadline decides.
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {

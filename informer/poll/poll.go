@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Source polls a list function, and compares what it returns with what it returned before. The package documentation lists its
-// guarantees. It is an [informer.ListWatcher], an [informer.Equaler], and an [informer.Bookmarker].
+// Source polls a list function, and compares each result with the previous one. The package documentation lists its guarantees. It is an
+// [informer.ListWatcher], an [informer.Equaler], and an [informer.Bookmarker].
 //
 // Several goroutines may call its methods concurrently.
 type Source[K comparable, T any] struct {
@@ -28,7 +28,7 @@ type Source[K comparable, T any] struct {
 	cfg   Config[T]
 	delay wait.Backoff
 
-	turn  chan struct{} // capacity 1; the goroutine that has put a token here may poll, and use known and order
+	turn  chan struct{} // capacity 1; the goroutine that put a token here may poll, and use known and order
 	nudge chan struct{} // holds a token while a poll is requested
 
 	known map[K]T // the last good list
@@ -40,19 +40,19 @@ type Source[K comparable, T any] struct {
 	history []informer.Event[T] // the changes of the last poll that found any
 	rounds  uint64              // polls that found any
 	told    informer.Version    // of the last change in history
-	low     informer.Version    // what has changed after it, or after a later version, is in history
-	vague   bool                // the version of the poll before history was told too
+	low     informer.Version    // changes after it, or after a later version, are in history
+	vague   bool                // the version of the poll before history was also reported
 	due     time.Time           // of the next poll
 	polled  chan struct{}       // closed, with mu held, and replaced, after each good poll
 }
 
 // Config is the configuration of a [Source]. Its zero value can be used.
 type Config[T any] struct {
-	// Interval is the time from the end of a poll to the next one. Defaults to 1 s. If it is negative, only Nudge polls.
+	// Interval is the time from the end of a poll to the next one. Defaults to 1 s. If it is negative, only Nudge causes polls.
 	Interval time.Duration
 
-	// Jitter extends each interval by a random fraction, up to this one, so that sources spread out. Defaults to 0.1. If it is
-	// negative, there is no jitter.
+	// Jitter extends each interval by a random fraction, up to this one, so that sources spread out. Defaults to 0.1. A negative value
+	// means no jitter.
 	Jitter float64
 
 	// Equal reports whether two states of an object are the same, so that there is nothing to report. Defaults to
@@ -63,27 +63,27 @@ type Config[T any] struct {
 	// the key of the object. Defaults to no check.
 	Valid func(T) error
 
-	// Version returns the version of the source, so that versions mean something outside: a writer can tell whether a cache shows
-	// its write. It is called right before each list. The list must show every change up to the version that it returns, and may show
-	// later ones. An error is a failed poll. A version that is less than one before counts as that one.
+	// Version returns the version of the source, so that versions mean something to other code: a writer can tell whether a cache shows its
+	// write. It is called right before each list. The list must show every change up to that version, and may show later ones. An error
+	// counts as a failed poll. A version lower than an earlier one counts as the earlier one.
 	//
-	// Right are a counter that each writer locks until its commit, the revision of an API, and the first transaction of a database
-	// that is still open. A greatest id or updated_at is wrong if writers overlap: see [informer.Version]. Defaults to a count of
-	// the changes that this Source has found, which means nothing to anybody else.
+	// Correct choices are a counter that each writer locks until its commit, the revision of an API, and the oldest open transaction of a
+	// database. The greatest id or updated_at is wrong if writers overlap: see [informer.Version]. Defaults to a count of the changes that
+	// this Source has found, which means nothing outside it.
 	Version func(ctx context.Context) (informer.Version, error)
 
-	// OnError is called for each poll of a watch that failed, and for the bad objects of a poll, all in one error. It runs in the
-	// goroutine of a watcher, or of a List that found bad objects. (List returns other errors to its caller.) Several goroutines
-	// may call OnError concurrently. Defaults to a line in the log at level Warn.
+	// OnError is called for each failed poll of a watch, and for the bad objects of a poll, all in one error. It runs in the goroutine of a
+	// watcher, or of a List that found bad objects. (List returns other errors to its caller.) Several goroutines may call OnError
+	// concurrently. Defaults to a line in the log at level Warn.
 	OnError func(error)
 
 	// Logger receives errors if OnError is nil. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// New returns a source of the objects that list returns. list returns all objects that exist, and must not change them
-// afterwards. Calls of list do not overlap. A panic of list or key is an error of the poll. The error of New names each field of
-// cfg that is out of its bounds. New panics if list or key is nil.
+// New returns a source of the objects that list returns. list returns all objects that exist, and must not change them afterwards. Calls of
+// list do not overlap. A panic of list or key counts as an error of the poll. The error of New names each field of cfg that is out of its
+// bounds. New panics if list or key is nil.
 func New[K comparable, T any](
 	list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg Config[T],
 ) (*Source[K, T], error) {
@@ -138,7 +138,7 @@ func warn(log *slog.Logger) func(error) {
 func (s *Source[K, T]) Nudge() {
 	select {
 	case s.nudge <- struct{}{}:
-	default: // one is waiting
+	default: // a nudge is already pending
 	}
 }
 
@@ -169,8 +169,8 @@ func (s *Source[K, T]) pollInTurn(ctx context.Context) (list informer.List[T], b
 // Equal returns the result of Config.Equal: a Source is an [informer.Equaler].
 func (s *Source[K, T]) Equal(a, b T) bool { return s.cfg.Equal(a, b) }
 
-// BookmarkPeriod returns the longest time from the end of one poll to the beginning of the next, or 0 if only Nudge polls: a
-// Source is an [informer.Bookmarker].
+// BookmarkPeriod returns the longest time from the end of one poll to the beginning of the next, or 0 if only Nudge causes polls: a Source
+// is an [informer.Bookmarker].
 func (s *Source[K, T]) BookmarkPeriod() time.Duration {
 	if s.cfg.Interval <= 0 {
 		return 0
@@ -200,11 +200,11 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 	}
 }
 
-// news is what a watcher has not told yet.
+// news is the changes that a watcher has not yielded yet.
 type news[T any] struct {
 	events  []informer.Event[T]
 	version informer.Version
-	round   uint64          // it includes that of so many polls with changes
+	round   uint64          // the changes of this many polls are included
 	polled  <-chan struct{} // closed after the next good poll
 }
 
@@ -217,7 +217,7 @@ func (s *Source[K, T]) since(after informer.Version) (n news[T], known bool) {
 	case after > s.told || after == s.told && !s.vague:
 	case after < s.low:
 		return n, false
-	case s.cfg.Version == nil: // each change has a version of its own
+	case s.cfg.Version == nil: // each change has its own version
 		n.events = s.history[informer.Version(len(s.history))-(s.told-after):]
 	default:
 		n.events = s.history
@@ -225,7 +225,7 @@ func (s *Source[K, T]) since(after informer.Version) (n news[T], known bool) {
 	return n, after <= s.version
 }
 
-// next returns the changes after those of so many polls. It reports whether they are in the history.
+// next returns the changes after those of the first round polls. It reports whether they are in the history.
 func (s *Source[K, T]) next(round uint64) (n news[T], known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +236,7 @@ func (s *Source[K, T]) next(round uint64) (n news[T], known bool) {
 	return n, s.rounds <= round+1
 }
 
-// await returns nil when polled is closed, for which it polls itself whenever it is time or someone nudges. Its error is
-// the cause of the end of ctx.
+// await returns nil when polled is closed. Until then, it polls whenever a poll is due or Nudge is called. Its error is the cause of ctx.
 func (s *Source[K, T]) await(ctx context.Context, polled <-chan struct{}) error {
 	for ctx.Err() == nil && !isClosed(polled) {
 		nudged := s.idle(ctx, polled)
@@ -248,7 +247,7 @@ func (s *Source[K, T]) await(ctx context.Context, polled <-chan struct{}) error 
 	return context.Cause(ctx)
 }
 
-// idle waits until it is time to poll, someone nudges, polled is closed, or ctx ends.
+// idle waits until a poll is due, Nudge is called, polled is closed, or ctx ends.
 func (s *Source[K, T]) idle(ctx context.Context, polled <-chan struct{}) (nudged bool) {
 	var due <-chan time.Time
 	if s.cfg.Interval > 0 {
@@ -266,7 +265,7 @@ func (s *Source[K, T]) idle(ctx context.Context, polled <-chan struct{}) (nudged
 	return nudged
 }
 
-// visit takes a turn and polls, unless another watcher has done so in the meantime. It returns what is to be reported.
+// visit takes a turn and polls, unless another watcher has done so in the meantime. It returns an error to report.
 func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged bool) error {
 	err := s.take(ctx)
 	if err == nil {
@@ -275,7 +274,7 @@ func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged
 	switch {
 	case err != nil || ctx.Err() != nil || isClosed(polled):
 		if nudged {
-			s.Nudge() // for another watcher, or for us when we have told what the other poll found
+			s.Nudge() // for another watcher, or for this one after it has yielded what the other poll found
 		}
 	case nudged || s.cfg.Interval > 0 && s.untilDue() <= 0:
 		var bad error
@@ -285,11 +284,10 @@ func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged
 	return err
 }
 
-// poll lists, compares, and notes the changes. It returns the objects, and which were bad. Only who has the turn may call
-// it.
+// poll lists, compares, and notes the changes. It returns the objects, and which were bad. The caller must have the turn.
 func (s *Source[K, T]) poll(ctx context.Context) (items []T, bad, err error) {
 	select {
-	case <-s.nudge: // it is served by this poll
+	case <-s.nudge: // this poll serves it
 	default:
 	}
 	var changes []informer.Event[T]
@@ -324,7 +322,7 @@ func (s *Source[K, T]) poll(ctx context.Context) (items []T, bad, err error) {
 	return items, bad, nil
 }
 
-// noteLocked keeps what a poll has found, and the version of the source right before it.
+// noteLocked stores the changes that a poll found, and the version of the source right before it.
 func (s *Source[K, T]) noteLocked(changes []informer.Event[T], version informer.Version) {
 	before := s.version
 	if s.cfg.Version == nil {
@@ -346,19 +344,19 @@ func (s *Source[K, T]) noteLocked(changes []informer.Event[T], version informer.
 	case s.cfg.Version == nil:
 		s.low = before
 	case s.vague:
-		s.low++ // whoever is at told may lack the changes before these
+		s.low++ // a watcher at told may lack the changes before these
 	}
 	s.history, s.told, s.vague = changes, s.version, s.version == before
 	s.rounds++
 }
 
-// compare returns the good states of what is listed, how they differ from what is known, and what is wrong with the
-// others. It makes them known, if the list is right.
+// compare returns the good states of the listed objects, their differences from the known ones, and the errors of the bad ones. If the list
+// is valid, compare makes the good states known.
 func (s *Source[K, T]) compare(listed []T) (items []T, changes []informer.Event[T], refused []error, err error) {
 	var added []K
 	items = make([]T, 0, len(listed))
 	now := make(map[K]T, len(listed))
-	unknown := make(map[K]struct{}) // refused, and without a good state
+	unknown := make(map[K]struct{}) // bad, and without an earlier good state
 	for _, obj := range listed {
 		key := s.key(obj)
 		_, good := now[key]
@@ -397,7 +395,7 @@ func (s *Source[K, T]) compare(listed []T) (items []T, changes []informer.Event[
 	return items, changes, refused, nil
 }
 
-// judge reports whether obj is another state than old, if there was one. It returns an error if obj is bad.
+// judge reports whether obj differs from old, if old existed. It returns an error if obj is bad.
 func (s *Source[K, T]) judge(old, obj T, existed bool) (changed bool, err error) {
 	err = wait.Call(context.Background(), func(context.Context) error {
 		if s.cfg.Valid != nil {
@@ -421,7 +419,7 @@ func (s *Source[K, T]) take(ctx context.Context) error {
 	}
 }
 
-// give ends the turn.
+// give releases the turn.
 func (s *Source[K, T]) give() { <-s.turn }
 
 // untilDue returns the time until the next poll.
@@ -431,7 +429,7 @@ func (s *Source[K, T]) untilDue() time.Duration {
 	return time.Until(s.due)
 }
 
-// isClosed reports whether ch, on which nobody sends, is closed.
+// isClosed reports whether ch, which never carries a value, is closed.
 func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:

@@ -12,8 +12,8 @@ import (
 	"github.com/setpoint-go/setpoint/retry"
 )
 
-// Breaker is a circuit breaker for a service that several callers depend on. When the service seems to have failed, the breaker
-// opens, so that they do not make it worse.
+// Breaker is a circuit breaker for a service that several callers depend on. When the service seems to have failed, the breaker opens, so
+// that the callers do not make things worse.
 //
 //	          Failures in a row             OpenFor has passed
 //	closed ----------------------> open ------------------------> half-open
@@ -26,10 +26,10 @@ import (
 // A closed breaker lets every call through, and an open one refuses every call. A half-open breaker lets one call through at a
 // time, until a call succeeds or fails.
 //
-// A call that returns nil is a success. A call that panics, or whose error BreakerConfig.Counts counts, is a failure. Other calls
-// are neither: those whose context was canceled, and by default those with errors of [retry.NotYet] and [retry.Permanent], by
-// which a working service refuses a call. A call counts only while the breaker is in the state in which it let that call
-// through. So a call that began before the breaker opened decides nothing if it ends during the trial.
+// A call that returns nil is a success. A call that panics, or whose error BreakerConfig.Counts counts, is a failure. Other calls are
+// neither: those whose context was canceled, and by default those with errors of [retry.NotYet] and [retry.Permanent], with which a working
+// service refuses a call. A call counts only if the breaker has not opened or closed since it let that call through. So a call that began
+// before the breaker opened decides nothing if it ends during the trial.
 //
 // All methods are safe for concurrent use.
 type Breaker struct {
@@ -43,7 +43,7 @@ type Breaker struct {
 	period    uint64    // of the calls that it lets through; grows whenever it opens or closes
 	failures  int       // in a row
 	openUntil time.Time // open until then, half-open after that; zero while closed
-	trying    bool      // the trial is under way
+	trying    bool      // the trial is in flight
 	refused   uint64    // calls in this period
 }
 
@@ -63,7 +63,7 @@ type BreakerConfig struct {
 	// retry.Permanent.
 	Counts func(error) bool
 
-	// Logger receives each change, since nobody else does. Defaults to slog.Default().
+	// Logger receives each change of state, which no caller sees. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -122,7 +122,7 @@ func (b *Breaker) OpenUntil() (until time.Time, open bool) {
 	return b.openUntil, !b.openUntil.IsZero()
 }
 
-// enter returns the period of a call that may be made now, or the time after which to ask again.
+// enter returns the current period if a call may be made now, or else the time after which to retry.
 func (b *Breaker) enter() (period uint64, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,14 +141,13 @@ func (b *Breaker) enter() (period uint64, wait time.Duration) {
 	return 0, d
 }
 
-// spreadLocked returns how much later than the first the next caller comes that is refused. The multiples of the golden ratio
-// spread any number of them evenly.
+// spreadLocked returns the extra delay of the next refused caller. The multiples of the golden ratio spread any number of callers evenly.
 func (b *Breaker) spreadLocked() time.Duration {
 	const ratio = 11400714819323198485 // of 1<<64
 	return time.Duration(float64(b.refused*ratio>>11) / (1 << 53) * float64(b.cfg.OpenFor/5))
 }
 
-// leave counts a call, and reports a change of the state, since nobody else does.
+// leave counts a call, and logs a change of state, which no caller sees.
 func (b *Breaker) leave(ctx context.Context, period uint64, succeeded, failed bool, err error) {
 	changed, until := b.count(period, succeeded, failed)
 	switch {
@@ -173,7 +172,7 @@ func (b *Breaker) count(period uint64, succeeded, failed bool) (changed bool, un
 		b.openLocked(time.Time{})
 		return true, b.openUntil
 	case b.trying && !failed:
-		b.trying = false // another one has to tell
+		b.trying = false // the next call is the trial
 	case succeeded:
 		b.failures = 0
 	case failed:
@@ -186,7 +185,7 @@ func (b *Breaker) count(period uint64, succeeded, failed bool) (changed bool, un
 	return false, b.openUntil
 }
 
-// openLocked opens the breaker until then, or closes it if that is the zero time. What it has let through counts no more.
+// openLocked opens the breaker until then, or closes it if that is the zero time. Calls that it has already let through no longer count.
 func (b *Breaker) openLocked(until time.Time) {
 	b.period++
 	b.failures, b.openUntil, b.trying, b.refused = 0, until, false, 0

@@ -17,7 +17,7 @@ const hold = 10 * time.Second
 // spread is the longest time over which callers without places are spread.
 const spread = time.Minute
 
-// Limiter limits the rate of calls. The package documentation says in which order it lets callers through. Its methods are safe
+// Limiter limits the rate of calls. The package documentation describes the order in which it lets callers through. Its methods are safe
 // for concurrent use.
 type Limiter struct {
 	perSecond float64
@@ -25,16 +25,15 @@ type Limiter struct {
 	start     time.Time
 
 	mu sync.Mutex
-	// mu guards the following. Times are those of a clock that stands still during a pause: the time since start, less all
-	// pauses. Invariants:
+	// mu guards the following. Times are those of a clock that stops during a pause: the time since start, less all pauses. Invariants:
 	//
 	//  1. tokens is at least 0 and at most burst.
 	//  2. promised is the sum of the calls of all places, and each of them has at least one.
 	//  3. claimed is the sum of the calls of the places that have an owner, and at most tokens.
-	//  4. Each place of places is in line, once. A place in line that is not in places is gone.
+	//  4. Each place of places is in line, once. A place in line that is not in places was dropped.
 	tokens   float64       // calls that may be made now
-	now      time.Duration // when tokens was brought up to date
-	paused   time.Duration // by which the clock is late, with the rest of a pause under way
+	now      time.Duration // when tokens was last updated
+	paused   time.Duration // how far the clock is behind, including the rest of a current pause
 	until    time.Duration // since start: the end of the last pause
 	places   map[caller.ID]*place
 	line     []*place // in the order in which they were given out
@@ -43,7 +42,7 @@ type Limiter struct {
 	next     time.Duration // after which the next caller without a place should come
 }
 
-// place is a promise of calls to a caller that has to come back.
+// place is a promise of calls to a caller that must come back.
 type place struct {
 	id    caller.ID
 	at    time.Duration // when the caller should come, or came
@@ -111,7 +110,7 @@ func (l *Limiter) take(a *caller.Attempt) (wait time.Duration) {
 	return wait
 }
 
-// admitLocked takes a token if there is one that is not promised to somebody else.
+// admitLocked takes a token if there is one that is not promised to another caller.
 func (l *Limiter) admitLocked(a *caller.Attempt) bool {
 	if a != nil {
 		p := l.places[a.ID]
@@ -151,14 +150,14 @@ func (l *Limiter) refuseLocked(a *caller.Attempt, made *float64) time.Duration {
 		at = p.at
 	default:
 		p := l.places[a.ID]
-		if at = p.at; at <= l.now { // it is late, together with others that are late
+		if at = p.at; at <= l.now { // it is late, as others may be
 			at = l.spreadLocked(l.afterLocked(l.claimed + p.calls))
 		}
 	}
 	return max(at-l.now, 1)
 }
 
-// spreadLocked returns at, or a time after it that no other caller was told.
+// spreadLocked returns at, or a later time that no other caller was given.
 func (l *Limiter) spreadLocked(at time.Duration) time.Duration {
 	if l.next = max(l.next, at); l.next > at+spread {
 		l.next = at
@@ -168,7 +167,7 @@ func (l *Limiter) spreadLocked(at time.Duration) time.Duration {
 	return at
 }
 
-// release gives up the place that a has claimed, and what is left of it.
+// release drops the place that a has claimed, with its remaining calls.
 func (l *Limiter) release(a *caller.Attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +176,7 @@ func (l *Limiter) release(a *caller.Attempt) {
 	}
 }
 
-// dropLocked gives up p, which is in places.
+// dropLocked drops p, which is in places.
 func (l *Limiter) dropLocked(p *place) {
 	l.promised -= p.calls
 	if p.owner != nil {
@@ -186,7 +185,7 @@ func (l *Limiter) dropLocked(p *place) {
 	delete(l.places, p.id)
 }
 
-// advanceLocked brings everything up to date. It returns how long a pause goes on.
+// advanceLocked brings everything up to date. It returns how long a current pause still lasts.
 func (l *Limiter) advanceLocked() (pause time.Duration) {
 	elapsed := time.Since(l.start)
 	pause = max(l.until-elapsed, 0)
@@ -207,7 +206,7 @@ func (l *Limiter) advanceLocked() (pause time.Duration) {
 	return pause
 }
 
-// pause lets nobody through for d.
+// pause lets no call through for d.
 func (l *Limiter) pause(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

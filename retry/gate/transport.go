@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	shortestPause = time.Second     // for a Retry-After that is over already
+	shortestPause = time.Second     // for a Retry-After in the past
 	defaultPause  = 5 * time.Second // for 429 without a Retry-After
-	longestPause  = time.Hour       // whatever a server says
+	longestPause  = time.Hour       // even if a server says longer
 )
 
-// Transport returns a RoundTripper that sends requests with base as the limit allows. Each request is a call as in [Limiter.Do]: a
-// request that comes too early is not sent. A nil base means http.DefaultTransport.
+// Transport returns a RoundTripper that sends requests through base within the limit. Each request is a call as in [Limiter.Do]: a request
+// that comes too early is not sent. A nil base means http.DefaultTransport.
 //
 // If the server responds with 429, or with 503 and a Retry-After, RoundTrip closes the body and returns an error of
 // [retry.NotYet]. Until the time of the Retry-After, the limiter refuses all other requests too: for at least a second and at
@@ -40,7 +40,7 @@ type transport struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.limiter.enter(req.Context()); err != nil {
 		if req.Body != nil {
-			req.Body.Close() // as a RoundTripper has to, also with an error
+			req.Body.Close() // as a RoundTripper must, even on an error
 		}
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	t.limiter.pause(d)
-	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be used again, if that is all
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be reused, if the body is short
 	resp.Body.Close()
 	return nil, retry.NotYet(fmt.Errorf("gate: the server answered %s", resp.Status), d)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Agenda has the keys that are to be reconciled. Its methods may be called by several goroutines at once.
+// Agenda has the keys that are due. It is safe for concurrent use.
 type Agenda[K comparable] struct {
 	Causes Causes[K]
 
 	queue     *workqueue.Queue[K]
 	holds     Holds[K]
 	expected  All[K]   // the expectations of the caller, and then the mirrors
-	reasons   []string // what Held calls each of expected
-	own       bool     // there are expectations of the caller
+	reasons   []string // the names of expected in Held
+	own       bool     // the caller gave expectations
 	mirrors   *mirror.Mirrors[K]
 	scheduled atomic.Bool // something was scheduled at least once, other than a retry
 }
@@ -59,7 +59,7 @@ func (a *Agenda[K]) Add(key K, priority int, reason string) (queued bool) {
 // key had to wait for expectations that have expired and are not met.
 func (a *Agenda[K]) Admits(key K) (admitted, expired bool) {
 	if a.scheduled.Load() {
-		// This reconcile takes the place of what is scheduled for the key, and of what was added until now.
+		// This reconcile replaces everything that is scheduled for the key or was added so far.
 		a.queue.Cancel(key)
 	}
 	if a.holds.Pausing(key) {
@@ -88,9 +88,9 @@ func (a *Agenda[K]) Admits(key K) (admitted, expired bool) {
 // never is a delay that does not end in this Run.
 const never = time.Duration(1 << 62)
 
-// Again adds key, which is in flight, to be reconciled again at once.
+// Again makes key, which is in flight, reconcile again at once.
 func (a *Agenda[K]) Again(key K) {
-	a.queue.AddWith(key, workqueue.AddOptions{After: -1}) // which Debounce does not delay
+	a.queue.AddWith(key, workqueue.AddOptions{After: -1}) // not delayed by Debounce
 }
 
 // After schedules key, which is in flight, to be reconciled after d, or by the next Run if this one drains.
@@ -101,7 +101,7 @@ func (a *Agenda[K]) After(key K, d time.Duration, reason string) {
 	a.queue.AddWith(key, workqueue.AddOptions{After: a.inThisRun(d), Policy: workqueue.Replace, Reason: reason})
 }
 
-// NextRun leaves key, which is in flight, to the next Run, also if this one goes on.
+// NextRun leaves key, which is in flight, to the next Run, even if this one continues.
 func (a *Agenda[K]) NextRun(key K) { a.After(key, never, "") }
 
 // Retry schedules the next attempt of key, which is in flight and has failed, after d, or by the next Run if this one drains.
@@ -124,7 +124,7 @@ func (a *Agenda[K]) inThisRun(d time.Duration) time.Duration {
 	return d
 }
 
-// Pause has Admits hold key until Resume.
+// Pause makes Admits hold key until Resume.
 func (a *Agenda[K]) Pause(key K) { a.holds.Pause(key) }
 
 // Resume ends the pause of key, and adds it if it was held.
@@ -135,10 +135,10 @@ func (a *Agenda[K]) Resume(key K) {
 	}
 }
 
-// Start makes ready what a Run or steps have left, and from then on each key whose expectations are met, until end is called.
+// Start makes the keys ready that the last Run or steps left, and then each key whose expectations are met, until end is called.
 func (a *Agenda[K]) Start() (end func()) {
 	end = a.expected.Notify(a.released)
-	a.ReleaseMet() // expectations that were met before
+	a.ReleaseMet() // expectations that have already been met
 	if a.scheduled.Load() {
 		for _, k := range a.queue.Snapshot() {
 			if k.State == workqueue.Delayed && time.Until(k.Next) > never/2 {
@@ -219,7 +219,7 @@ func (a *Agenda[K]) WaitIdle(ctx context.Context) error {
 	}
 }
 
-// What Held and Key call what holds a key, beside the expectations.
+// The reasons in Held and Key for holding a key, besides expectations.
 const (
 	byPause = "pause"
 	byDrain = "drain"
@@ -234,12 +234,12 @@ func (a *Agenda[K]) Held() (all int, by map[string]int) {
 		if i < len(held.On) {
 			n = held.On[i]
 		}
-		by[reason] += n // two may have one name
+		by[reason] += n // two may have the same name
 	}
 	return held.All, by
 }
 
-// Key is what is known of a key. Its State is zero if the key is not in the queue. For the other fields see controller.KeyInfo.
+// Key is what is known about a key. Its State is zero if the key is not in the queue. For the other fields see controller.KeyInfo.
 type Key[K comparable] struct {
 	workqueue.KeyInfo[K]
 
@@ -248,15 +248,15 @@ type Key[K comparable] struct {
 	HeldUntil time.Time
 }
 
-// Of returns what is known of key.
+// Of returns what is known about key.
 func (a *Agenda[K]) Of(key K) Key[K] {
 	info, _ := a.queue.Info(key)
 	info.Key = key
 	return a.describe(info, a.holds.Of(key))
 }
 
-// All iterates over the keys that the queue or a hold knows, each described at a moment of its own. A key that changes during the
-// iteration may come twice, or not at all.
+// All iterates over the keys that the queue or a hold knows, each as of a different moment. A key that changes during the iteration may be
+// yielded twice, or not at all.
 func (a *Agenda[K]) All() iter.Seq[Key[K]] {
 	return func(yield func(Key[K]) bool) {
 		held := a.holds.Each()
@@ -290,8 +290,8 @@ func (a *Agenda[K]) describe(info workqueue.KeyInfo[K], h Info) Key[K] {
 	return k
 }
 
-// CheckInvariants returns an error if what is written at the fields does not hold, or keys are left to the next Run and none is
-// running. It is for tests.
+// CheckInvariants returns an error if an invariant at the fields does not hold, or keys are left to the next Run although none is running.
+// It is for tests.
 func (a *Agenda[K]) CheckInvariants(running bool) error {
 	if !running && a.holds.Diverting() {
 		return errors.New("agenda: keys are left to the next run without a run")

@@ -28,7 +28,7 @@ type Causes[K comparable] struct {
 	most int
 }
 
-// Note adds a cause of key. It comes before the key is added: so whichever reconcile sees the change also finds the cause.
+// Note adds a cause of key. Call it before the key is added, so that the reconcile that sees the change also finds the cause.
 func (b *Causes[K]) Note(key K, cause string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

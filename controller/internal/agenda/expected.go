@@ -2,7 +2,7 @@ package agenda
 
 import "time"
 
-// Expectations knows for which keys a cache is behind. It is controller.Expectations.
+// Expectations tracks the keys for which a cache is behind. It is controller.Expectations.
 type Expectations[K comparable] interface {
 	Expires(key K) (at time.Time, waiting bool)
 	Notify(f func(key K)) (stop func())
@@ -11,7 +11,7 @@ type Expectations[K comparable] interface {
 // All is several Expectations, numbered from 0. A key waits for the one that expires last.
 type All[K comparable] []Expectations[K]
 
-// Expires reports whether key waits, until when, and for which Expectations until then. The zero time is never.
+// Expires reports whether key waits, until when, and for which Expectations. The zero time is never.
 func (all All[K]) Expires(key K) (until time.Time, on int, waiting bool) {
 	never := false
 	for i, e := range all {
@@ -27,7 +27,7 @@ func (all All[K]) Expires(key K) (until time.Time, on int, waiting bool) {
 	return until, on, waiting
 }
 
-// Notify has each of them call f: see controller.Expectations.
+// Notify registers f with each of them: see controller.Expectations.
 func (all All[K]) Notify(f func(key K)) (stop func()) {
 	stops := make([]func(), len(all))
 	for i, e := range all {

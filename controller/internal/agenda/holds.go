@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Holds has the keys that are held. The zero value is ready for use. All methods may be called by several goroutines at once.
+// Holds has the held keys. The zero value is ready for use. It is safe for concurrent use.
 type Holds[K comparable] struct {
 	diverting atomic.Bool // a Run drains; written with mu held
 	pausing   atomic.Bool // paused is not empty; written with mu held
@@ -23,10 +23,10 @@ type Holds[K comparable] struct {
 	//  2. n counts the keys of later and of waiting, those of paused that are true, and those that are just being added
 	//     to the queue.
 	//  3. empty is nil when n is 0.
-	//  4. due and on say what their comments do.
+	//  4. due and on match their comments.
 	later   []Later[K]
 	places  map[K]int
-	paused  map[K]bool // true if the key is to be reconciled
+	paused  map[K]bool // true if the key is due
 	waiting map[K]Wait
 	due     int   // those of paused that are true
 	on      []int // of the keys of waiting, by what they wait for
@@ -42,29 +42,29 @@ type Later[K comparable] struct {
 	Reason   string
 }
 
-// Wait is what is known of a key whose expectations are not met.
+// Wait describes a key whose expectations are not met.
 type Wait struct {
-	Number uint64    // no other wait has it
+	Number uint64    // unique
 	Until  time.Time // when the expectations expire; zero for never
 	On     int       // the expectation that it waits for, as the caller numbers them
 }
 
 // Held counts the keys that are held, by what holds them.
 type Held struct {
-	All    int   // with those that are just being added to the queue
-	Paused int   // to be reconciled, and paused
+	All    int   // including those that are being added to the queue
+	Paused int   // due, and paused
 	Later  int   // left to the next Run
-	On     []int // by the number of the expectation that they wait for; a number that is missing has none
+	On     []int // by the number of the expectation that they wait for; a missing number has none
 }
 
-// Held returns the counts, all of one moment.
+// Held returns the counts, all taken at one moment.
 func (h *Holds[K]) Held() Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Held{All: h.n, Paused: h.due, Later: len(h.later), On: slices.Clone(h.on)}
 }
 
-// Info is what holds one key. The zero value is a key that nothing holds.
+// Info describes what holds one key. The zero value is a key that is not held.
 type Info struct {
 	Paused  bool // by Pause
 	Due     bool // paused, and to be reconciled
@@ -105,7 +105,7 @@ func (h *Holds[K]) ofLocked(key K) Info {
 	return Info{Paused: paused, Due: due, Later: later, Waiting: waiting, Until: wait.Until, On: wait.On}
 }
 
-// onLocked counts a key that waits for an expectation, or does so no more.
+// onLocked counts a key that starts or stops waiting for an expectation.
 func (h *Holds[K]) onLocked(on, delta int) {
 	for len(h.on) <= on {
 		h.on = append(h.on, 0)
@@ -140,14 +140,14 @@ func (h *Holds[K]) WaitEmpty(ctx context.Context) (changes uint64, err error) {
 	return h.changes, nil
 }
 
-// Unchanged reports whether nothing was held since WaitEmpty has returned changes.
+// Unchanged reports whether nothing was held since WaitEmpty returned changes.
 func (h *Holds[K]) Unchanged(changes uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.changes == changes
 }
 
-// Release notes that n keys that [Holds.Unpause] or [Holds.Undivert] has returned are in the queue.
+// Release records that n keys returned by [Holds.Unpause] or [Holds.Undivert] are in the queue.
 func (h *Holds[K]) Release(n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,7 +176,7 @@ func (h *Holds[K]) Pause(key K) {
 	h.pausing.Store(true)
 }
 
-// Pausing reports whether key, which is to be reconciled, is paused. Then it is held.
+// Pausing reports whether key, which is due, is paused. If so, Pausing holds it.
 func (h *Holds[K]) Pausing(key K) bool {
 	if !h.pausing.Load() {
 		return false
@@ -205,7 +205,7 @@ func (h *Holds[K]) Unpause(key K) bool {
 	return held
 }
 
-// Divert makes Leave take keys: a Run drains, and what is added from now on shall not keep it from ending.
+// Divert makes Leave accept keys: a Run drains, and later adds must not keep it from ending.
 func (h *Holds[K]) Divert() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,7 +213,7 @@ func (h *Holds[K]) Divert() {
 	h.diverting.Store(true)
 }
 
-// Diverting reports whether Leave takes keys.
+// Diverting reports whether Leave accepts keys.
 func (h *Holds[K]) Diverting() bool { return h.diverting.Load() }
 
 // Leave leaves a key to the next Run. It returns false if no Run drains.
@@ -223,7 +223,7 @@ func (h *Holds[K]) Leave(key K, priority int, reason string) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.diverting.Load() { // it has ended since
+	if !h.diverting.Load() { // the drain has ended since
 		return false
 	}
 	if i, ok := h.places[key]; ok {
@@ -237,8 +237,8 @@ func (h *Holds[K]) Leave(key K, priority int, reason string) bool {
 	return true
 }
 
-// Undivert returns the keys that were left to the next Run, in the order in which they came. They are held until they are
-// released. From now on Leave takes none.
+// Undivert returns the keys that were left to the next Run, in order of arrival. They are held until they are released. From now on Leave
+// accepts none.
 func (h *Holds[K]) Undivert() []Later[K] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -316,8 +316,7 @@ func (h *Holds[K]) AllWaiting() []K {
 	return keys
 }
 
-// CheckInvariants returns an error if an invariant written at a field does not hold. It is for tests, at a time when no key is
-// being released.
+// CheckInvariants returns an error if an invariant at the fields does not hold. It is for tests, while no key is being released.
 func (h *Holds[K]) CheckInvariants() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -349,7 +348,7 @@ func (h *Holds[K]) CheckInvariants() error {
 	case n != h.n:
 		return fmt.Errorf("agenda: %d keys are held, counted %d", n, h.n)
 	case n == 0 && h.empty != nil:
-		return errors.New("agenda: somebody waits for what is")
+		return errors.New("agenda: empty is set although no key is held")
 	}
 	return nil
 }

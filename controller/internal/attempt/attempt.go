@@ -24,9 +24,9 @@ type Controller[K comparable] struct {
 
 // Attempt is one reconcile and its context, in one allocation. Its fields are set before the context is used.
 type Attempt[K comparable] struct {
-	context.Context                 // what bounds the reconcile; has no values of its own
-	Work            context.Context // ends when the controller has to stop; Context is below it
-	Traced          context.Context // below the Attempt, made by Hooks.Trace; nil without it
+	context.Context                 // bounds the reconcile; has no values of its own
+	Work            context.Context // ends when the controller must stop; Context is derived from it
+	Traced          context.Context // derived from the Attempt by Hooks.Trace; nil without it
 	Of              *Controller[K]
 
 	Key          K
@@ -98,8 +98,8 @@ func (a *Attempt[K]) Given() context.Context {
 	return a
 }
 
-// LastWord returns an Attempt like a, whose context only the work bounds. Its calls come after those of the reconcile. If there is
-// a trace, it has the values of Traced.
+// LastWord returns an Attempt like a, for calls after the reconcile: its context is bounded only by Work. If there is a trace, it has the
+// values of Traced.
 func (a *Attempt[K]) LastWord() *Attempt[K] {
 	last := &Attempt[K]{
 		Context: a.Work, Work: a.Work, Of: a.Of,

@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// Crew is workers. T is what each of them has of its own. All methods may be called by several goroutines at once, and none
-// blocks but Wait.
+// Crew is a set of workers. T is the state of each worker. All methods are safe for concurrent use, and only Wait blocks.
 type Crew[T any] struct {
 	ctx     context.Context
 	work    func(*Seat[T])
@@ -27,7 +26,7 @@ type Crew[T any] struct {
 
 // Seat is the place of one worker.
 type Seat[T any] struct {
-	State T // that of the worker; nobody else writes it
+	State T // written only by the worker
 
 	crew      *Crew[T]
 	place     int             // guarded by Crew.mu
@@ -36,13 +35,13 @@ type Seat[T any] struct {
 	goroutine atomic.Int64 // the number of the worker's
 }
 
-// New returns a crew without workers. Each worker calls work, which returns when [Seat.Stay] returns false. All workers have to
-// end when ctx does.
+// New returns a crew without workers. Each worker calls work, which returns when [Seat.Stay] returns false. All workers must end when ctx
+// does.
 func New[T any](ctx context.Context, work func(*Seat[T])) *Crew[T] {
 	return &Crew[T]{ctx: ctx, work: work}
 }
 
-// Resize makes it n workers. Those that are too many end when they have done what they do.
+// Resize sets the number of workers to n. Excess workers end after their current work.
 func (c *Crew[T]) Resize(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +66,7 @@ func (c *Crew[T]) resizeLocked(n int) {
 	}
 }
 
-// Close makes all workers end when they have done what they do. None begins any more.
+// Close makes all workers end after their current work. No new worker starts.
 func (c *Crew[T]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,14 +84,14 @@ func (c *Crew[T]) Seats() []*Seat[T] {
 	return slices.Clone(c.seats)
 }
 
-// start starts the worker of s. While Wait may be called, a worker runs: start is called before Close, or by a worker.
+// start starts the worker of s. It is called before Close, or by a running worker, so it never races with Wait.
 func (c *Crew[T]) start(s *Seat[T]) {
-	// A worker ends when it is not wanted, and Wait waits for it.
+	// A worker ends when Stay returns false, and Wait waits for it.
 	c.running.Go(func() {
 		s.goroutine.Store(goroutineID())
 		returned := false
 		defer func() {
-			if !returned { // a Goexit: nothing can stop it, so another worker takes the seat
+			if !returned { // a Goexit cannot be stopped, so another worker takes the seat
 				c.start(s)
 			}
 		}()
@@ -101,12 +100,12 @@ func (c *Crew[T]) start(s *Seat[T]) {
 	})
 }
 
-// Take returns a context that ends when the worker has to ask Stay: what it waits for the next piece of work with.
+// Take returns a context for the wait for the next piece of work. It ends when the worker must call Stay.
 func (s *Seat[T]) Take() context.Context { return s.take }
 
-// Stay tells the worker of s whether it is to go on. It is called by the worker. If it returns false, the seat is taken away.
+// Stay reports whether the worker of s should continue. Only the worker calls it. If it returns false, the seat is gone.
 func (s *Seat[T]) Stay() bool {
-	if s.take.Err() == nil { // in most cases, and then no lock is needed: nobody else changes take
+	if s.take.Err() == nil { // the most common case; no lock is needed, because only the worker changes take
 		return true
 	}
 	c := s.crew
@@ -123,8 +122,8 @@ func (s *Seat[T]) Stay() bool {
 	return false
 }
 
-// Stack returns the stack of the worker, nil if it has ended. It looks at all goroutines of the process. Labels would find the
-// worker too, but not under work that sets labels of its own.
+// Stack returns the stack of the worker, or nil if it has ended. It dumps all goroutines of the process. Profiler labels would also
+// identify the worker, but not if the work sets its own labels.
 func (s *Seat[T]) Stack() []byte {
 	const most = 64 << 20
 	buf := make([]byte, 1<<16)
@@ -142,19 +141,19 @@ func (s *Seat[T]) Stack() []byte {
 	return nil
 }
 
-// goroutineID returns the number of the goroutine that calls it. The runtime says it in the stack of the goroutine alone.
+// goroutineID returns the number of the goroutine that calls it. The runtime reveals it only in the stack of the goroutine.
 func goroutineID() int64 {
 	var buf [64]byte
 	stack := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
 	id, _, _ := bytes.Cut(stack, []byte(" "))
 	n, err := strconv.ParseInt(string(id), 10, 64)
 	if err != nil {
-		return 0 // of which there is no stack
+		return 0 // no goroutine has this number
 	}
 	return n
 }
 
-// CheckInvariants returns an error if what is written at the fields does not hold. It is for tests.
+// CheckInvariants returns an error if an invariant at the fields does not hold. It is for tests.
 func (c *Crew[T]) CheckInvariants() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Source is an informer, to which no type matters.
+// Source is an informer, without its types.
 type Source interface {
 	informer.Syncer
 	Run(ctx context.Context) error
@@ -23,14 +23,14 @@ type Feed[K comparable] struct {
 	reg *informer.Registration // while it is started; nil if join failed
 }
 
-// retrier is a mapping, to which no type matters.
+// retrier is a mapping, without its types.
 type retrier interface {
 	start(ctx context.Context)
 	wait()
 	unmapped() int
 }
 
-// Rules say what counts. A nil function lets everything pass.
+// Rules select the changes that count. A nil function passes everything.
 type Rules[T any] struct {
 	Where func(T) bool          // which objects
 	When  func(old, new T) bool // which updates
@@ -43,7 +43,7 @@ func Own[K comparable, T any](o Origin[K], r Rules[T], inf *informer.Informer[K,
 		func(key K, _ T, add func(K)) { add(key) })
 }
 
-// Pointing returns the feed of objects that point to one key each, or to none, as to says.
+// Pointing returns the feed of objects that each point to one key, or to none, which to returns.
 func Pointing[K, S comparable, T any](o Origin[K], r Rules[T], inf *informer.Informer[S, T], to func(T) (key K, ok bool)) *Feed[K] {
 	return feed(o, r, inf, nil, func(_ S, e event[T]) {
 		var old, now K
@@ -66,7 +66,7 @@ func Pointing[K, S comparable, T any](o Origin[K], r Rules[T], inf *informer.Inf
 	})
 }
 
-// Mapped returns the feed of objects of which to makes keys. It may fail, and is called again then.
+// Mapped returns the feed of objects that to maps to keys. If to fails, it is called again.
 func Mapped[K, S comparable, T any](
 	o Origin[K], r Rules[T], inf *informer.Informer[S, T], to func(ctx context.Context, obj T) ([]K, error),
 ) *Feed[K] {
@@ -74,7 +74,7 @@ func Mapped[K, S comparable, T any](
 	return feed(o, r, inf, m, m.told, m.keys)
 }
 
-// Handled returns the feed that has a handler of the user. The function that it is made with adds a key, which is news.
+// Handled returns a feed with a handler of the user. The function given to make adds a key, as news.
 func Handled[K, S comparable, T any](
 	o Origin[K], r Rules[T], inf *informer.Informer[S, T], handler func(add func(K)) informer.Handler[S, T],
 ) *Feed[K] {
@@ -100,7 +100,7 @@ func feed[K, S comparable, T any](
 	}
 	return &Feed[K]{source: inf, retries: retries, present: present, join: func(ctx context.Context) (*informer.Registration, error) {
 		return inf.AddHandler(restrict(ctx, o, r, inf, informer.Handler[S, T]{
-			// A reconcile that acted on a state that is merged away would not learn that the state is gone.
+			// If a state were merged away, a reconcile that acted on it would not learn that it is gone.
 			EveryEvent: true,
 			OnAdd: func(obj T, initial bool) {
 				e := event[T]{what: added, new: obj}
@@ -134,7 +134,7 @@ func traceOf[K comparable, T any](o Origin[K], obj T) string {
 	return ""
 }
 
-// restrict returns h, which is told only of what passes the rules.
+// restrict returns h, limited to the changes that pass the rules.
 func restrict[K, S comparable, T any](
 	ctx context.Context, o Origin[K], r Rules[T], inf *informer.Informer[S, T], h informer.Handler[S, T],
 ) informer.Handler[S, T] {
@@ -161,7 +161,7 @@ func restrict[K, S comparable, T any](
 // Source returns the informer.
 func (f *Feed[K]) Source() Source { return f.source }
 
-// Start joins the informer, until Stop is called, and maps what could not be mapped before, until ctx ends.
+// Start joins the informer, until Stop is called, and retries mappings that failed earlier, until ctx ends.
 func (f *Feed[K]) Start(ctx context.Context) (*informer.Registration, error) {
 	if f.retries != nil {
 		f.retries.start(ctx)
@@ -171,8 +171,8 @@ func (f *Feed[K]) Start(ctx context.Context) (*informer.Registration, error) {
 	return reg, err
 }
 
-// Stop returns when everything that Start has started has ended, and no key will be added. It is called after each Start, also
-// one that returned an error, when its ctx has ended.
+// Stop returns when everything that Start has started has ended, and no key will be added. Call it after each Start, even one that returned
+// an error, when its ctx has ended.
 func (f *Feed[K]) Stop() {
 	if f.reg != nil {
 		<-f.reg.Remove()
@@ -182,8 +182,8 @@ func (f *Feed[K]) Stop() {
 	}
 }
 
-// Present adds the keys of all objects that count and are there, until ctx ends. It adds none if only a handler of the user knows
-// them. It is called between Start and Stop.
+// Present adds the keys of all present objects that count, until ctx ends. It adds none if only a handler of the user knows them. It is
+// called between Start and Stop.
 func (f *Feed[K]) Present(ctx context.Context, add func(K)) {
 	if f.present != nil {
 		f.present(ctx, add)

@@ -11,8 +11,8 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Feeds are the inputs of one controller, and its sources. Start starts them together; a stop ends them together. All methods
-// are safe for concurrent use, but Start is called again only after stop has returned.
+// Feeds are the inputs of one controller, and its sources. Start starts them together; a stop ends them together. All methods are safe for
+// concurrent use, but call Start again only after stop has returned.
 type Feeds[K comparable] struct {
 	feeds   []*Feed[K]
 	sources []Source
@@ -23,7 +23,7 @@ type Feeds[K comparable] struct {
 	attaching chan struct{} // closed, and dropped, when attached is set; nil without a waiter
 }
 
-// attachment is what one Start has made of the feeds.
+// attachment is the state of the feeds during one Start.
 type attachment struct {
 	ctx      context.Context
 	users    sync.WaitGroup // of what is present; Feeds.mu guards Add
@@ -51,9 +51,9 @@ func NewFeeds[K comparable, S Source](feeds []*Feed[K], others []S) *Feeds[K] {
 // Sources returns the sources. The caller must not change the slice.
 func (fs *Feeds[K]) Sources() []Source { return fs.sources }
 
-// Start starts the feeds, and returns what to wait for before their keys can be reconciled. If beside is not nil, Start calls it
-// in a goroutine; it has to return when its context ends. stop ends all of this. The caller calls stop also if Start returns an
-// error, which names the source that has ended.
+// Start starts the feeds, and returns what to wait for before their keys can be reconciled. If beside is not nil, Start calls it in a
+// goroutine; it must return when its context ends. stop ends all of this. The caller must call stop even if Start returns an error, which
+// names the source that has ended.
 func (fs *Feeds[K]) Start(
 	ctx context.Context, beside func(ctx context.Context, syncers []informer.Syncer),
 ) (syncers []informer.Syncer, stop func(), err error) {
@@ -61,7 +61,7 @@ func (fs *Feeds[K]) Start(
 	made := &attachment{ctx: ctx}
 	started := 0
 	stop = func() {
-		fs.attach(nil) // before the handlers are removed: so a waiter for one knows why it has ended
+		fs.attach(nil) // before the handlers are removed, so that a waiter for a handler knows why it has ended
 		cancel()
 		made.users.Wait() // before the feeds, whose mappings they use
 		for _, f := range fs.feeds[:started] {
@@ -88,7 +88,7 @@ func (fs *Feeds[K]) Start(
 	return made.syncers, stop, nil
 }
 
-// attach notes that the feeds are started, or, if made is nil, that they are not.
+// attach records that the feeds are started, or, if made is nil, that they are not.
 func (fs *Feeds[K]) attach(made *attachment) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -99,7 +99,7 @@ func (fs *Feeds[K]) attach(made *attachment) {
 	}
 }
 
-// attachment returns the present attachment, or nil if there is none, and a channel that is closed when there is one.
+// attachment returns the current attachment, or nil if there is none, and a channel that is closed when there is one.
 func (fs *Feeds[K]) attachment() (*attachment, <-chan struct{}) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -131,8 +131,8 @@ func (fs *Feeds[K]) Synced() bool {
 	})
 }
 
-// Present adds the keys of all objects that count and are there. It returns early when the feeds are stopped, and adds no key if
-// they are not started. A stop waits for it.
+// Present adds the keys of all present objects that count. It returns early when the feeds are stopped, and adds no key if they are not
+// started. A stop waits for it.
 func (fs *Feeds[K]) Present(add func(K)) {
 	made := fs.use()
 	if made == nil {
@@ -144,7 +144,7 @@ func (fs *Feeds[K]) Present(add func(K)) {
 	}
 }
 
-// use returns the present attachment with one more user, or nil if there is none.
+// use returns the current attachment with one more user, or nil if there is none.
 func (fs *Feeds[K]) use() *attachment {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -154,8 +154,8 @@ func (fs *Feeds[K]) use() *attachment {
 	return fs.attached
 }
 
-// WaitMapped waits until everything that the caches hold now has been mapped. If the feeds are not started, or are stopped
-// meanwhile, it waits for the next Start. Without a feed it returns at once.
+// WaitMapped waits until everything that the caches hold now has been mapped. If the feeds are not started, or are stopped in the meantime,
+// it waits for the next Start. Without a feed it returns at once.
 func (fs *Feeds[K]) WaitMapped(ctx context.Context) error {
 	for len(fs.feeds) > 0 {
 		made, attaching := fs.attachment()
@@ -179,7 +179,7 @@ func (fs *Feeds[K]) WaitMapped(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until the handlers are done with what the caches hold.
+// wait waits until the handlers have handled everything that the caches hold.
 func (made *attachment) wait(ctx context.Context) error {
 	for _, handler := range made.handlers {
 		if err := handler.WaitIdle(ctx); err != nil {
@@ -197,7 +197,7 @@ func (fs *Feeds[K]) Unmapped() (n int) {
 	return n
 }
 
-// CheckInvariants returns an error if what is written at the fields does not hold. It is for tests.
+// CheckInvariants returns an error if an invariant at the fields does not hold. It is for tests.
 func (fs *Feeds[K]) CheckInvariants() error {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// mapping turns the objects of one watch into keys of its controller. What cannot be mapped is tried again.
+// mapping maps the objects of one watch to keys of its controller. It retries mappings that fail.
 type mapping[K, S comparable, T any] struct {
 	origin  Origin[K]
 	to      func(ctx context.Context, obj T) ([]K, error)
-	retries *workqueue.Queue[S] // the keys of what is to be mapped again
+	retries *workqueue.Queue[S] // the keys of objects to map again
 
 	ctx     context.Context // of the present Run; set by start
 	running sync.WaitGroup
@@ -27,39 +27,39 @@ type mapping[K, S comparable, T any] struct {
 	failed atomic.Int64 // the number of keys of states; written with mu held
 
 	mu sync.Mutex
-	// mu guards the following. Invariant: a key of states is in retries, or in the hand of whoever maps it.
+	// mu guards the following. Invariant: a key of states is in retries, or is being mapped.
 	states map[S]unmapped[T]
 }
 
 // maxStates is the number of states of one object that are kept to be mapped again.
 const maxStates = 100
 
-// unmapped is what could not be mapped of one object.
+// unmapped is the states of one object that could not be mapped.
 type unmapped[T any] struct {
 	states []T       // the oldest first
-	newest bool      // the last of states is the newest that was told
+	newest bool      // the last of states is the newest reported one
 	what   happening // why the keys are added: the last news, if there is any
 	trace  string    // the trace context of the last change that has one
 }
 
 func newMapping[K, S comparable, T any](o Origin[K], to func(context.Context, T) ([]K, error)) *mapping[K, S, T] {
 	retries, err := workqueue.New(workqueue.Config[S]{
-		Name: o.Name, Logger: slog.New(slog.DiscardHandler), // put logs what has failed
+		Name: o.Name, Logger: slog.New(slog.DiscardHandler), // put logs failures
 		RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[S](5*time.Millisecond, time.Minute),
 	})
 	if err != nil {
-		panic(err) // nothing in this Config comes from the caller but its name
+		panic(err) // only the name in this Config comes from the caller
 	}
 	return &mapping[K, S, T]{origin: o, to: to, states: make(map[S]unmapped[T]), retries: retries}
 }
 
-// start begins to try again what could not be mapped, that of the Run before at once, until ctx ends.
+// start retries failed mappings until ctx ends, those of the previous Run at once.
 func (m *mapping[K, S, T]) start(ctx context.Context) {
 	m.ctx = ctx
 	for _, k := range m.retries.Snapshot() {
 		m.retries.Add(k.Key)
 	}
-	// Tries again, beside the handler, which has other things to do. It ends with ctx; wait waits for it.
+	// Retries without blocking the handler. It ends with ctx; wait waits for it.
 	m.running.Go(func() {
 		// It returns nil.
 		_ = m.retries.Run(ctx, 1, func(_ context.Context, item workqueue.Item[S]) error {
@@ -67,7 +67,7 @@ func (m *mapping[K, S, T]) start(ctx context.Context) {
 			if !ok {
 				return nil
 			}
-			states.newest = false // by the time that it is kept again
+			states.newest = false // may be false by the time it is kept again
 			return m.mapAll(item.Key, states)
 		})
 	})
@@ -79,11 +79,11 @@ func (m *mapping[K, S, T]) wait() { m.running.Wait() }
 // unmapped returns the number of objects that could not be mapped.
 func (m *mapping[K, S, T]) unmapped() int { return int(m.failed.Load()) }
 
-// told maps what has changed, and what could not be mapped of the same object before.
+// told maps a change, and the states of the same object that could not be mapped before.
 func (m *mapping[K, S, T]) told(key S, e event[T]) {
 	if m.failed.Load() > 0 {
 		if before, ok := m.take(key); ok {
-			if e.had() && !(e.what == updated && before.newest) { // else the old state is the newest of before
+			if e.had() && !(e.what == updated && before.newest) { // otherwise the old state is the newest of before
 				before.states = append(before.states, e.old)
 			}
 			if e.has() {
@@ -94,7 +94,7 @@ func (m *mapping[K, S, T]) told(key S, e event[T]) {
 			return
 		}
 	}
-	// The way of nearly all changes. It keeps no list of states.
+	// The path of nearly all changes. It needs no list of states.
 	var keys [2][]K
 	var errs [2]error
 	if e.had() {
@@ -117,7 +117,7 @@ func (m *mapping[K, S, T]) told(key S, e event[T]) {
 	m.orRetry(key, m.put(key, failed, errors.Join(errs[:]...)))
 }
 
-// keys adds the keys of one object, whose state is not news. If it cannot be mapped, that is tried again as for a change.
+// keys adds the keys of one object, whose state is not news. If the mapping fails, it is retried as for a change.
 func (m *mapping[K, S, T]) keys(key S, obj T, add func(K)) {
 	keys, err := m.call(obj)
 	if err != nil {
@@ -158,7 +158,7 @@ func (m *mapping[K, S, T]) mapAll(key S, u unmapped[T]) error {
 	return m.put(key, u, errors.Join(errs...))
 }
 
-// put keeps what could not be mapped of key, and says why. It returns err.
+// put keeps the states of key that could not be mapped, and logs err. It returns err.
 func (m *mapping[K, S, T]) put(key S, u unmapped[T], err error) error {
 	m.keep(key, u)
 	if m.ctx.Err() == nil {
@@ -167,7 +167,7 @@ func (m *mapping[K, S, T]) put(key S, u unmapped[T], err error) error {
 	return err
 }
 
-// call calls the function of the user. It captures a panic, also one of a method of the error that was returned.
+// call calls the user function. It captures a panic, even one in a method of the returned error.
 func (m *mapping[K, S, T]) call(state T) (keys []K, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -187,7 +187,7 @@ func (m *mapping[K, S, T]) add(a, b []K, what happening, trace string) {
 	addAll(func(key K) { m.origin.add(key, what, trace) }, a, b)
 }
 
-// take takes what could not be mapped of key.
+// take removes and returns the unmapped states of key.
 func (m *mapping[K, S, T]) take(key S) (unmapped[T], bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -199,7 +199,7 @@ func (m *mapping[K, S, T]) take(key S) (unmapped[T], bool) {
 	return u, ok
 }
 
-// keep keeps what could not be mapped of key, before what was kept since. Of too many states those in the middle go.
+// keep stores the unmapped states of key, before those stored since. If there are too many, it drops those in the middle.
 func (m *mapping[K, S, T]) keep(key S, u unmapped[T]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +224,7 @@ func addAll[K comparable](add func(K), a, b []K) {
 	case len(b) > 0 && !slices.Equal(a, b):
 		keys = slices.Concat(a, b)
 	}
-	if len(keys) == 1 { // by far the most frequent
+	if len(keys) == 1 { // by far the most common case
 		add(keys[0])
 		return
 	}

@@ -12,15 +12,15 @@ import (
 // Target is the controller to which the keys go.
 type Target[K comparable] struct {
 	Name       string
-	Background int  // the priority of what is no news, not positive
-	Reasons    bool // Add is told why
-	Traces     bool // Add is told the trace context
+	Background int  // the priority of keys that are not news; not positive
+	Reasons    bool // Add gets the reason
+	Traces     bool // Add gets the trace context
 	Logger     *slog.Logger
 
 	// Add adds a key. It does not block.
 	Add func(key K, a Addition)
 
-	// Check panics if a method of an error does that the controller, or who logs it, calls.
+	// Check panics if a method of err panics that the controller or the logger calls.
 	Check func(err error)
 }
 
@@ -32,14 +32,14 @@ type Addition struct {
 	News     bool
 }
 
-// Origin is an input, as the keys that come from it name it.
+// Origin identifies the input that keys come from.
 type Origin[K comparable] struct {
 	To       *Target[K]
 	Name     string
 	Priority int // of its news
 }
 
-// add adds a key, and says why.
+// add adds a key with its reason.
 func (o Origin[K]) add(key K, what happening, trace string) {
 	a := Addition{Priority: o.Priority, Trace: trace, News: what.isNews()}
 	if !a.News {
@@ -51,7 +51,7 @@ func (o Origin[K]) add(key K, what happening, trace string) {
 	o.To.Add(key, a)
 }
 
-// ask asks a function of the user whether a change of the object under key counts. It does if the function panics.
+// ask returns whether a change to the object under key counts, as a user function decides. It counts if the function panics.
 func (o Origin[K]) ask(ctx context.Context, function string, key func() any, f func() bool) (counts bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -62,7 +62,7 @@ func (o Origin[K]) ask(ctx context.Context, function string, key func() any, f f
 	return f()
 }
 
-// log reports what went wrong with the object under a key, since nobody receives it as an error.
+// log logs a problem with the object under a key, since no caller receives it as an error.
 func (o Origin[K]) log(ctx context.Context, message string, key any, err error) {
 	attrs := []slog.Attr{
 		slog.String("controller", o.To.Name), slog.String("watch", o.Name), slog.Any("object", key), slog.Any("error", err),
@@ -73,7 +73,7 @@ func (o Origin[K]) log(ctx context.Context, message string, key any, err error) 
 	o.To.Logger.LogAttrs(ctx, slog.LevelWarn, message, attrs...)
 }
 
-// event is a change that a feed was told of.
+// event is a change that a feed received.
 type event[T any] struct {
 	what     happening
 	old, new T      // zero if there is none
@@ -88,9 +88,9 @@ func (e event[T]) has() bool { return e.what != deleted }
 type happening int
 
 const (
-	listed   happening = iota // was there when the feed began
-	repeated                  // is there still: a resync
-	told                      // whatever a handler of the user wants to be told of
+	listed   happening = iota // was present when the feed began
+	repeated                  // is still present: a resync
+	told                      // reported by a handler of the user
 	added
 	updated
 	deleted
@@ -99,7 +99,7 @@ const (
 // isNews reports whether something has changed.
 func (h happening) isNews() bool { return h > repeated }
 
-// and returns what to say of two: the later one, unless only the earlier one is news.
+// and returns the more important of two: the later one, unless only the earlier one is news.
 func (h happening) and(later happening) happening {
 	if h.isNews() && !later.isNews() {
 		return h
@@ -107,7 +107,7 @@ func (h happening) and(later happening) happening {
 	return later
 }
 
-// String is what stands in reasons, after the name of the informer.
+// String returns the text in reasons after the name of the informer.
 func (h happening) String() string {
 	return [...]string{" listed", " listed again", " told", " added", " updated", " deleted"}[h]
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// lag measures the time from a write to the moment at which the cache shows it. It follows one write at a time, the oldest that
-// the cache does not show, so its cost does not depend on how many there are.
+// lag measures the time from a write to the moment at which the cache shows it. It follows one write at a time, the oldest that the cache
+// does not show, so its cost does not depend on the number of writes.
 type lag struct {
 	followed atomic.Pointer[write]
-	last     atomic.Int64 // nanoseconds that the write before took; negative if there is none
+	last     atomic.Int64 // nanoseconds that the previous write took; negative if there is none
 }
 
 // write is a write that the cache does not show yet.
@@ -24,14 +24,14 @@ func newLag() *lag {
 	return l
 }
 
-// wrote notes that a version was written, which the cache may show already.
+// wrote records that a version was written, which the cache may already show.
 func (l *lag) wrote(version uint64) {
 	if l.followed.Load() == nil {
 		l.followed.CompareAndSwap(nil, &write{version, time.Now()})
 	}
 }
 
-// saw notes that the cache shows a version. 0 is the beginning of a new history, in which no version of the old one comes.
+// saw records that the cache shows a version. 0 begins a new history, in which versions of the old one never appear.
 func (l *lag) saw(version uint64) {
 	w := l.followed.Load()
 	if w == nil || version != 0 && version < w.version {
@@ -42,11 +42,11 @@ func (l *lag) saw(version uint64) {
 	}
 }
 
-// forget ends the wait for a write: nobody tells any more what the cache shows.
+// forget ends the wait for a write, because the versions of the cache are no longer reported.
 func (l *lag) forget() { l.followed.Store(nil) }
 
-// now returns how long the last write took, or how long the one has taken that the cache does not show yet, if that is more. It is
-// negative if there was no write.
+// now returns how long the last write took to appear, or how long the current one has been missing, if that is more. It is negative if
+// there was no write.
 func (l *lag) now() time.Duration {
 	last := time.Duration(l.last.Load())
 	if w := l.followed.Load(); w != nil {

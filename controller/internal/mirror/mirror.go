@@ -11,11 +11,11 @@ import (
 	"github.com/setpoint-go/setpoint/internal/written"
 )
 
-// MaxBehind is how long a key waits at most until a cache shows what its last reconcile has written. A store tells its version
-// every few seconds, also to those who watch a part of it, so a cache that takes longer is cut off.
+// MaxBehind is the longest time that a key waits until a cache shows what its last reconcile wrote. A store reports its version every few
+// seconds, even to a watch of only some objects, so a cache that takes longer is disconnected.
 const MaxBehind = 10 * time.Second
 
-// Cache is an informer, to which no type matters.
+// Cache is an informer, without its types.
 type Cache interface {
 	Version() informer.Version
 	WaitForVersion(ctx context.Context, v informer.Version) error
@@ -23,7 +23,7 @@ type Cache interface {
 	Source() any
 }
 
-// Mirrors are the sources of one controller that mirror stores. Their methods may be called by several goroutines at once.
+// Mirrors are the sources of one controller that mirror stores. They are safe for concurrent use.
 type Mirrors[K comparable] struct {
 	all    []*Mirror[K] // never changed after New
 	active atomic.Bool
@@ -74,7 +74,7 @@ func (ms *Mirrors[K]) Of(kind string) (caches []Cache) {
 // Active reports whether a key has ever had to wait.
 func (ms *Mirrors[K]) Active() bool { return ms.active.Load() }
 
-// Wrote makes key wait until the caches of clock show version. A version that they show already is not waited for.
+// Wrote makes key wait until the caches of clock show version. It does not wait for a version that they already show.
 func (ms *Mirrors[K]) Wrote(key K, clock written.Clock, version uint64) {
 	for _, m := range ms.all {
 		if m.clock.Is(clock) {
@@ -82,7 +82,7 @@ func (ms *Mirrors[K]) Wrote(key K, clock written.Clock, version uint64) {
 			m.seen.ExpectVersion(key, version)
 			m.lag.wrote(version)
 			if shown := m.cache.Version(); shown > 0 {
-				m.lag.saw(uint64(shown)) // it may show the write already
+				m.lag.saw(uint64(shown)) // it may already show the write
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func (ms *Mirrors[K]) Wrote(key K, clock written.Clock, version uint64) {
 // Each returns the mirrors.
 func (ms *Mirrors[K]) Each() []*Mirror[K] { return ms.all }
 
-// Expires reports whether key waits, and until when at most.
+// Expires reports whether key waits, and when the wait expires.
 func (m *Mirror[K]) Expires(key K) (until time.Time, waiting bool) {
 	if !m.of.Active() {
 		return until, false
@@ -99,7 +99,7 @@ func (m *Mirror[K]) Expires(key K) (until time.Time, waiting bool) {
 	return m.seen.Expires(key)
 }
 
-// Notify has f called for each key that waits for the cache no more, until stop is called.
+// Notify registers f to be called for each key that no longer waits for the cache, until stop is called.
 func (m *Mirror[K]) Notify(f func(key K)) (stop func()) { return m.seen.Notify(f) }
 
 // Names returns the names of the mirrors, in the order of [Mirrors.Each].
@@ -113,8 +113,8 @@ func (ms *Mirrors[K]) Names() []string {
 	return names
 }
 
-// Lags returns how far each mirror is behind that something was written to, by its name: see lag. Of two with one name, the one that is
-// further behind counts.
+// Lags returns, by name, how far each mirror that was written to is behind: see lag. Of two with the same name, the one further behind
+// counts.
 func (ms *Mirrors[K]) Lags() map[string]time.Duration {
 	lags := make(map[string]time.Duration)
 	for i, name := range ms.Names() {
@@ -125,7 +125,7 @@ func (ms *Mirrors[K]) Lags() map[string]time.Duration {
 	return lags
 }
 
-// Follow hears of each version that a cache reaches, until stop is called.
+// Follow observes each version that a cache reaches, until stop is called.
 func (ms *Mirrors[K]) Follow() (stop func()) {
 	stops := make([]func(), len(ms.all))
 	for i, m := range ms.all {
@@ -140,7 +140,7 @@ func (ms *Mirrors[K]) Follow() (stop func()) {
 	}
 }
 
-// CatchUp asks the caches how far they are, for a time in which nobody follows them.
+// CatchUp reads the versions of the caches, for times in which they are not followed.
 func (ms *Mirrors[K]) CatchUp() {
 	for _, m := range ms.all {
 		m.catchUp()
@@ -148,7 +148,7 @@ func (ms *Mirrors[K]) CatchUp() {
 }
 
 func (m *Mirror[K]) catchUp() {
-	// If a new history begins meanwhile, the version that was read belongs to the old one.
+	// If a new history begins in the meantime, the version that was read belongs to the old one.
 	for v := m.cache.Version(); v > 0; v = m.cache.Version() {
 		if m.observe(v); m.cache.Version() >= v {
 			return

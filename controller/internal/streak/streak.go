@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// MaxConflicts is how many conflicts in a row count as unfinished. A conflict says that the reconcile has read something stale,
-// and the next one most likely reads what is new. One that goes on for longer is a failure.
+// MaxConflicts is how many conflicts in a row count as unfinished. A conflict means that the reconcile has read stale data, and the next
+// one most likely reads fresh data. Further conflicts count as failures.
 const MaxConflicts = 8
 
 // ConflictDelay is how long a key waits after its first conflict. It doubles with each conflict in a row.
 const ConflictDelay = 5 * time.Millisecond
 
-// Budget limits how often, and for how long, a key is tried before it is given up. A zero limit is none.
+// Budget limits how often, and for how long, a key is tried before it is parked. A zero limit is none.
 type Budget struct {
 	Attempts int
 	Elapsed  time.Duration
@@ -44,8 +44,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Book has the keys whose last reconciles did not finish, or that were parked, as far as that has to be remembered. The
-// zero value is ready for use.
+// Book remembers keys whose last reconciles did not finish, or that were parked. The zero value is ready for use.
 type Book[K comparable] struct {
 	n atomic.Int64 // of keys; written with mu held
 
@@ -67,8 +66,8 @@ func (s *Book[K]) Conflicts(key K) int {
 	return s.keys[key].conflicts
 }
 
-// Unfinished notes that a reconcile of key did not finish. It returns the number of conflicts in a row, and since when key is
-// unfinished if there is a limit.
+// Unfinished records that a reconcile of key did not finish. It returns the number of conflicts in a row, and since when key is unfinished
+// if there is a limit.
 func (s *Book[K]) Unfinished(key K, conflict, limited bool) (conflicts int, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +84,8 @@ func (s *Book[K]) Unfinished(key K, conflict, limited bool) (conflicts int, sinc
 	return now.conflicts, now.since
 }
 
-// Failed notes that a reconcile of key has failed, by a conflict or something else. It returns since when key is unfinished,
-// if that is known.
+// Failed records that a reconcile of key has failed, by a conflict or something else. It returns since when key is unfinished, if that is
+// known.
 func (s *Book[K]) Failed(key K, conflict bool) (since time.Time) {
 	if s.n.Load() == 0 {
 		return time.Time{}
@@ -101,7 +100,7 @@ func (s *Book[K]) Failed(key K, conflict bool) (since time.Time) {
 	return now.since
 }
 
-// SetProbe notes whether key was parked and has one attempt.
+// SetProbe records whether key was parked and has one attempt.
 func (s *Book[K]) SetProbe(key K, probe bool) {
 	if !probe && s.n.Load() == 0 { // nearly always
 		return
@@ -123,7 +122,7 @@ func (s *Book[K]) IsProbe(key K) bool {
 	return s.keys[key].probe
 }
 
-// End forgets key, which is finished or given up.
+// End forgets key, which is finished or no longer retried.
 func (s *Book[K]) End(key K) {
 	if s.n.Load() == 0 { // nearly always
 		return
@@ -163,15 +162,14 @@ func (s *Book[K]) CheckInvariants() error {
 	return nil
 }
 
-// MaxSuperseded is how often in a row a reconcile of one key is ended because of a newer event. The one after that is left
-// in peace, so that a key to which something happens all the time is reconciled nonetheless.
+// MaxSuperseded is how often in a row a reconcile of one key is ended because of a newer event. The one after that is not ended, so that a
+// key with constant events is still reconciled.
 const MaxSuperseded = 8
 
 // Flights are the reconciles that a newer event may end.
 type Flights[K comparable] struct {
 	mu sync.Mutex
-	// mu guards the following. Invariant: a key is in ended only if its last reconcile was superseded, or is one that is
-	// left in peace.
+	// mu guards the following. Invariant: a key is in ended only if its last reconcile was superseded, or is one that must not be ended.
 	cancels map[K]context.CancelCauseFunc
 	ended   map[K]int // how often in a row
 }
@@ -181,7 +179,7 @@ func NewFlights[K comparable]() *Flights[K] {
 	return &Flights[K]{cancels: make(map[K]context.CancelCauseFunc), ended: make(map[K]int)}
 }
 
-// Begin says that a reconcile of key begins, which cancel ends.
+// Begin records that a reconcile of key begins, which cancel ends.
 func (f *Flights[K]) Begin(key K, cancel context.CancelCauseFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,7 +188,7 @@ func (f *Flights[K]) Begin(key K, cancel context.CancelCauseFunc) {
 	}
 }
 
-// End says that the reconcile of key has ended.
+// End records that the reconcile of key has ended.
 func (f *Flights[K]) End(key K, superseded bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -202,15 +200,16 @@ func (f *Flights[K]) End(key K, superseded bool) {
 	}
 }
 
-// UnderWay returns what ends the reconcile of key that is under way, and no later one; nil if there is none that may be ended.
+// UnderWay returns a function that ends the reconcile of key in flight, and no later one. It returns nil if there is none that may be
+// ended.
 func (f *Flights[K]) UnderWay(key K) context.CancelCauseFunc {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.cancels[key]
 }
 
-// CheckInvariants returns an error if what is written at the fields does not hold, or a reconcile is under way and none may be. It
-// is for tests.
+// CheckInvariants returns an error if an invariant at the fields does not hold, or if a reconcile is in flight although running is false.
+// It is for tests.
 func (f *Flights[K]) CheckInvariants(running bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

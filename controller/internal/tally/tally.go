@@ -13,7 +13,7 @@ const Outcomes = 16
 
 // Tally counts reconciles. The zero value has counted none. Several goroutines may call its methods concurrently.
 type Tally struct {
-	outcomes       [Outcomes]atomic.Uint64 // without those of requeued, so that the difference never decreases
+	outcomes       [Outcomes]atomic.Uint64 // excluding requeued ones, so that the difference never decreases
 	requeued       [Outcomes]atomic.Uint64
 	panics, fenced atomic.Uint64
 
@@ -21,7 +21,7 @@ type Tally struct {
 	total     atomic.Int64                      // nanoseconds
 }
 
-// Reconcile is what a Tally counts of one reconcile.
+// Reconcile is the result of one reconcile, for a Tally.
 type Reconcile struct {
 	Outcome                    int
 	Requeued, Panicked, Fenced bool

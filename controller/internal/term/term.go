@@ -6,8 +6,8 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// Context returns a context for work that has to be finished although ctx has ended. It ends when stop is called, and when the
-// leadership that ctx belongs to, if any, is lost. It has the values of ctx.
+// Context returns a context for work that must be finished although ctx has ended. It ends when stop is called, and when the leadership
+// that ctx belongs to, if any, is lost. It has the values of ctx.
 func Context(ctx context.Context) (work context.Context, stop context.CancelCauseFunc) {
 	parent := context.WithoutCancel(ctx)
 	if l, ok := leaderelect.FromContext(ctx); ok {
@@ -35,8 +35,7 @@ type joined struct {
 	values context.Context
 }
 
-// Value asks the ending context as well. So the context package finds in it what it needs to end children without a
-// goroutine, and with the cause.
+// Value also asks the ending context. So the context package can end children without a goroutine, and with the cause.
 func (j joined) Value(key any) any {
 	if v := j.values.Value(key); v != nil {
 		return v
@@ -44,11 +43,11 @@ func (j joined) Value(key any) any {
 	return j.Context.Value(key)
 }
 
-// StopWith calls stop with the cause of ctx when ctx ends. The caller has to call release. When release has returned, stop is
-// not called any more.
+// StopWith calls stop with the cause of ctx when ctx ends. The caller must call release. When release has returned, stop is no longer
+// called.
 func StopWith(ctx context.Context, stop context.CancelCauseFunc) (release func()) {
 	ended := make(chan struct{})
-	// The goroutine of AfterFunc exists for the one call after ctx has ended. release waits for it.
+	// The goroutine of AfterFunc makes one call after ctx has ended. release waits for it.
 	cancel := context.AfterFunc(ctx, func() {
 		defer close(ended)
 		stop(context.Cause(ctx))

@@ -6,5 +6,5 @@
 //  1. A key that is present when a period begins gets one turn in that period.
 //  2. The turn of a key is the same in all periods of one [Turns].
 //  3. If the process was suspended for longer than a period, the periods that it missed are skipped.
-//  4. When [Turns.Run] has returned, it calls no function any more.
+//  4. When [Turns.Run] has returned, it calls no function.
 package turns

@@ -20,8 +20,8 @@ func New[K comparable](period time.Duration) *Turns[K] {
 	return &Turns[K]{period: period, seed: maphash.MakeSeed()}
 }
 
-// Run calls resync for each key in its turn until ctx ends. The first period begins now. At the beginning of each period Run
-// calls present once, which calls add for each key that is to have a turn. If present adds a key twice, the key has one turn.
+// Run calls resync for each key in its turn until ctx ends. The first period begins now. At the beginning of each period Run calls present
+// once, which calls add for each key that gets a turn. If present adds a key twice, the key has one turn.
 func (ts *Turns[K]) Run(ctx context.Context, present func(add func(K)), resync func(K)) {
 	began := time.Now()
 	for {

@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Keys are the keys for which somebody waits. The zero value is ready for use. All methods may be called by several goroutines at
-// once.
+// Keys are the keys with waiters. The zero value is ready for use. It is safe for concurrent use.
 type Keys[K comparable] struct {
 	n atomic.Int64 // of all waiters; written with mu held
 
@@ -16,12 +15,12 @@ type Keys[K comparable] struct {
 	keys map[K][]*Waiter
 }
 
-// Waiter is one who waits until a key is reconciled.
+// Waiter is a caller that waits until a key is reconciled.
 type Waiter struct {
 	ready func() bool // reports whether a reconcile that begins now counts
-	done  chan error  // gets one value, when a reconcile has decided; has room for it
+	done  chan error  // buffered; gets one value, when a reconcile has decided
 
-	rides   bool // guarded by mu: the reconcile under way began late enough
+	rides   bool // guarded by mu: the reconcile in flight began late enough
 	decided bool // guarded by mu
 }
 
@@ -42,7 +41,7 @@ func (ws *Keys[K]) Enter(key K, w *Waiter) {
 	ws.n.Add(1)
 }
 
-// Leave ends that. It is called once after each Enter.
+// Leave undoes Enter. It is called once after each Enter.
 func (ws *Keys[K]) Leave(key K, w *Waiter) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -53,7 +52,7 @@ func (ws *Keys[K]) Leave(key K, w *Waiter) {
 	}
 }
 
-// Served reports whether the reconcile under way decides for w, or one has.
+// Served reports whether a reconcile has decided for w, or the one in flight may.
 func (ws *Keys[K]) Served(w *Waiter) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -71,7 +70,7 @@ func (ws *Keys[K]) Len() int {
 	return max(n, int(ws.n.Load()))
 }
 
-// Begin says that a reconcile of key begins.
+// Begin records that a reconcile of key begins.
 func (ws *Keys[K]) Begin(key K) {
 	if ws.n.Load() == 0 {
 		return
@@ -87,23 +86,23 @@ func (ws *Keys[K]) Begin(key K) {
 	}
 }
 
-// Verdict is how a reconcile has ended, for those who have waited for that.
+// Verdict is the result of a reconcile, for its waiters.
 type Verdict struct {
 	waiters []*Waiter
 	err     error
 }
 
-// Tell tells them.
+// Tell passes the verdict to the waiters.
 func (v Verdict) Tell() {
 	for _, w := range v.waiters {
 		w.done <- v.err // it has room
 	}
 }
 
-// Any reports whether somebody waits.
+// Any reports whether there are waiters.
 func (ws *Keys[K]) Any() bool { return ws.n.Load() > 0 }
 
-// End says that the reconcile of key has ended, whether that decides, and with which error. The caller tells the verdict.
+// End records that the reconcile of key has ended, whether that decides, and with which error. The caller must call Tell of the verdict.
 func (ws *Keys[K]) End(key K, decides bool, err error) (told Verdict) {
 	if ws.n.Load() == 0 {
 		return Verdict{}

@@ -18,9 +18,9 @@ type State[T any] struct {
 	Present bool
 }
 
-// backlog is the pending changes of a handler, merged to at most one item for each key, in the order in which the items were added.
-// So its size is at most the number of objects that the handler knows or will get as initial, plus the number of objects that
-// exist. If every is set, there is an item for each change, and the size has no bound.
+// backlog is the pending changes of a handler, merged to at most one item for each key, in the order in which the items were added. So it
+// has at most one item for each object that the handler knows or will get as initial, plus one for each object that exists. If every is
+// set, there is an item for each change, and the size has no bound.
 //
 // A hash table with chains finds the item of a key. It takes a third of the time of a map, it shrinks, and each key is hashed once
 // for all handlers.
@@ -36,14 +36,14 @@ type backlog[K comparable, T any] struct {
 	made        int // items that were last allocated together, at most madeItems
 }
 
-// Batch is the number of changes that are usually told together.
+// Batch is the number of changes that are usually passed to Tell together.
 const Batch = 256
 
 const (
 	// minChains is the size of the smallest table.
 	minChains = 64
 
-	// keptChains is the size up to which a table does not shrink: that for a batch.
+	// keptChains is the size up to which a table does not shrink: enough for a batch.
 	keptChains = 2 * Batch
 
 	// maxFree is the number of unused items that an empty backlog keeps.
@@ -129,7 +129,7 @@ func (b *backlog[K, T]) clear() {
 // alloc returns a zero item.
 func (b *backlog[K, T]) alloc() *item[K, T] {
 	if b.free == nil {
-		b.made = min(max(2*b.made, 3), madeItems) // many handlers hear of a few objects only
+		b.made = min(max(2*b.made, 3), madeItems) // many handlers get only a few objects
 		items := make([]item[K, T], b.made)
 		for i := range items {
 			items[i].chain = b.free
@@ -143,7 +143,7 @@ func (b *backlog[K, T]) alloc() *item[K, T] {
 	return it
 }
 
-// release takes an item back. A handler that is behind soon needs as many items as it has, so the backlog keeps that many.
+// release takes an item back. A handler that lags soon needs as many items again as are pending, so the backlog keeps that many.
 func (b *backlog[K, T]) release(it *item[K, T]) {
 	*it = item[K, T]{} // items allocated with it may keep its memory
 	if b.nfree < max(b.n, maxFree) {

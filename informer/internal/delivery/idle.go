@@ -5,10 +5,10 @@ import "slices"
 // ask is a call of [Listener.Ask].
 type ask struct {
 	done chan<- struct{} // closed by the listener, with its mu held
-	till uint64          // the answer is due when so many items of the backlog are done
+	till uint64          // the answer is due when this many items of the backlog are done
 }
 
-// Ask makes l close done when the calls for all that is pending now have returned. If l is dismissed before, it never does.
+// Ask makes l close done when the calls for all that is pending now have returned. If l is dismissed first, done is never closed.
 func (l *Listener[K, T]) Ask(done chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,8 +26,8 @@ func (l *Listener[K, T]) Withdraw(done chan<- struct{}) {
 	l.asks = slices.DeleteFunc(l.asks, func(a ask) bool { return a.done == done })
 }
 
-// answerLocked answers what is due. The calls for each item that was taken have returned. Merging may remove items, so all is due if
-// the backlog is empty.
+// answerLocked answers the asks that are due. The calls for each item that was taken have returned. Merging may remove items, so every ask
+// is due if the backlog is empty.
 func (l *Listener[K, T]) answerLocked() {
 	if len(l.asks) == 0 { // nearly always
 		return

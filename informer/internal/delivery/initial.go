@@ -42,7 +42,7 @@ type present[K comparable, T any] struct {
 	stop  func()
 }
 
-// presentOf returns all objects of s. The caller has to end it.
+// presentOf returns all objects of s. The caller must call end.
 func presentOf[K comparable, T any](s *cache.Snapshot[K, T]) present[K, T] {
 	var p present[K, T]
 	p.next, p.stop = iter.Pull(pieces(s.All(), min(s.Len(), PieceSize)))

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// The rest of this file is for tests, also those of package informer: they decide the order of every step, and look at what is
-// pending between two steps.
+// The rest of this file is for tests, including those of package informer: they decide the order of every step, and inspect the pending
+// items between two steps.
 
-// Item is what is pending for a handler under a key.
+// Item is the pending change of a key for a handler.
 type Item[T any] struct {
 	Known, Now    State[T]
 	Gone, Unknown bool // Known was deleted; the final state was missed
@@ -27,7 +27,7 @@ func (l *Listener[K, T]) Asks() int {
 // Owes reports whether the next call is for the current item. The caller makes all calls.
 func (l *Listener[K, T]) Owes() bool { return l.owes }
 
-// Pending yields what is pending, in its order. The caller makes all calls.
+// Pending yields the pending items, in order. The caller makes all calls.
 func (l *Listener[K, T]) Pending() iter.Seq2[K, Item[T]] {
 	return func(yield func(K, Item[T]) bool) {
 		if isClosed(l.gone) {

@@ -12,8 +12,8 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Handler has the functions that a [Listener] calls. Each may be nil. Those of informer.Handler have the same names, and say what
-// they mean.
+// Handler has the functions that a [Listener] calls. Each may be nil. The fields of informer.Handler have the same names, and document
+// their meaning.
 type Handler[K comparable, T any] struct {
 	OnAdd      func(obj T, inInitialList bool)
 	OnUpdate   func(old, new T)
@@ -38,7 +38,7 @@ type Listener[K comparable, T any] struct {
 	seed    maphash.Seed // of the hashes of the backlog
 
 	synced chan struct{} // closed when OnAdd has returned for every initial object
-	wake   chan struct{} // holds a token if the backlog may have something; sent when something is added, received by Run
+	wake   chan struct{} // holds a token if the backlog may have items; sent when an item is added, received by Run
 	gone   chan struct{} // closed, with mu held, by Dismiss
 	done   chan struct{} // closed, with mu held, when the listener is dismissed and not busy
 
@@ -60,7 +60,7 @@ type Listener[K comparable, T any] struct {
 	busy      bool // a goroutine makes calls, or is about to
 }
 
-// New returns a listener that calls h. Its errors have its name. seed is that of the hashes of all changes that it will be told.
+// New returns a listener that calls h. Its errors have its name. seed is that of the hashes of all changes passed to Tell.
 func New[K comparable, T any](name string, h Handler[K, T], seed maphash.Seed, onError func(error)) *Listener[K, T] {
 	return &Listener[K, T]{
 		name: name, handler: h, onError: onError, seed: seed,
@@ -85,8 +85,8 @@ func (l *Listener[K, T]) Synced() <-chan struct{} { return l.synced }
 // Gone returns a channel that is closed when l is dismissed.
 func (l *Listener[K, T]) Gone() <-chan struct{} { return l.gone }
 
-// Begin makes the objects of a snapshot the initial ones. Changes that were made after it have to be told after Begin. The caller has
-// entered l.
+// Begin makes the objects of a snapshot the initial ones. Changes made after it must be passed to Tell after Begin. The caller has entered
+// l.
 func (l *Listener[K, T]) Begin(s *cache.Snapshot[K, T]) {
 	if s.Len() > 0 {
 		l.initial = presentOf(s)
@@ -111,7 +111,7 @@ func (l *Listener[K, T]) Tell(changes []Change[K, T]) {
 	l.signal()
 }
 
-// Run makes calls until ctx ends or l is dismissed. Then l is dismissed, also if the handler has ended the goroutine. The caller has
+// Run makes calls until ctx ends or l is dismissed. Then l is dismissed, even if the handler has ended the goroutine. The caller has
 // entered l; Run leaves it.
 func (l *Listener[K, T]) Run(ctx context.Context) {
 	defer l.Leave()
@@ -144,12 +144,12 @@ func (l *Listener[K, T]) Deliver() bool {
 	for l.work(context.Background(), until) && l.calls < until {
 	}
 	if !l.hasSynced && !l.owes && !isClosed(l.gone) && l.initial.first() == nil {
-		l.sync() // without a look at the next item, which a later Deliver may never take
+		l.sync() // without checking the next item, which a later Deliver may never take
 	}
 	return l.calls == until
 }
 
-// work makes calls until their number is until, no change is pending, or ctx ends. It returns true if a call has panicked: more may
+// work makes calls until their number is until, no change is pending, or ctx ends. It returns true if a call has panicked: more changes may
 // be pending.
 func (l *Listener[K, T]) work(ctx context.Context, until uint64) (panicked bool) {
 	defer func() {
@@ -187,7 +187,7 @@ func (l *Listener[K, T]) call(function string) {
 	l.calls++
 }
 
-// Dismiss drops what is pending, and prevents further calls. It returns a channel that is closed when none runs.
+// Dismiss drops the pending changes, and prevents further calls. It returns a channel that is closed when none is running.
 func (l *Listener[K, T]) Dismiss() (done <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,7 +300,7 @@ func (l *Listener[K, T]) merge(it *item[K, T]) bool {
 func (l *Listener[K, T]) signal() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // a token is there
+	default: // a token is already there
 	}
 }
 
@@ -310,7 +310,7 @@ func (l *Listener[K, T]) begin(it *item[K, T]) {
 	had, has := l.passes(&it.known), l.passes(&it.now)
 	left := had && !(it.gone && l.passes(&State[T]{it.last, true})) // the filter; if the object was deleted, before the deletion
 	if h.Filter != nil && isClosed(l.gone) {
-		return // a call removed the handler, which may be a call of Filter: no call follows it
+		return // a call removed the handler, perhaps a call of Filter: no call follows it
 	}
 	if had && has && !it.gone {
 		switch {
@@ -359,7 +359,7 @@ func (l *Listener[K, T]) report(v any) {
 	l.onError(fmt.Errorf("informer: call %s of %s: %w", l.calling, l.name, err))
 }
 
-// isClosed reports whether ch, on which nobody sends, is closed.
+// isClosed reports whether ch, which never carries a value, is closed.
 func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:

@@ -1,7 +1,7 @@
-// Package sitetest has what the tests of informers and of polled sources have in common.
+// Package sitetest has helpers for the tests of informers and of polled sources.
 //
 // # Guarantees
 //
 //  1. An informer that was started has ended when its test is over, without an error.
-//  2. What is returned of a watch or of errors is all that there is when nothing moves any more.
+//  2. The returned events or errors are all that there are when every goroutine of the bubble is blocked.
 package sitetest

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/looptest"
 )
 
-// Site is an object. Rev is unique; Life is that of the creation.
+// Site is an object. Rev is unique; Life is the Rev of the creation.
 type Site struct {
 	Name      string
 	Life, Rev int
@@ -52,7 +52,7 @@ func Watch(t *testing.T, ctx context.Context, src informer.ListWatcher[Site], af
 	return events
 }
 
-// All returns what is in a channel, when nothing moves any more.
+// All returns the content of a channel, once every goroutine of the bubble is blocked.
 func All(events <-chan string) (all []string) {
 	synctest.Wait()
 	for len(events) > 0 {
@@ -61,13 +61,13 @@ func All(events <-chan string) (all []string) {
 	return all
 }
 
-// Errors collects what OnError is told.
+// Errors collects the errors passed to OnError.
 type Errors struct{ log looptest.Log[error] }
 
 // Add appends err.
 func (e *Errors) Add(err error) { e.log.Add(err) }
 
-// Take returns the errors since the last Take, when nothing moves any more.
+// Take returns the errors since the last Take, once every goroutine of the bubble is blocked.
 func (e *Errors) Take() []error {
 	synctest.Wait()
 	return e.log.Take()
