@@ -117,7 +117,7 @@ func states(x *hooked) map[string]int {
 	return states
 }
 
-// TestWhatIsMergedHasTheEffectOfEveryStep compares a consumer who comes once with one who comes after every call.
+// TestWhatIsMergedHasTheEffectOfEveryStep compares a consumer that pops once with one that pops after every call.
 func TestWhatIsMergedHasTheEffectOfEveryStep(t *testing.T) {
 	t.Parallel()
 	calls := []func(f *fifo, n int) error{

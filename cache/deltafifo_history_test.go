@@ -25,7 +25,7 @@ type history struct {
 	failure error  // the first difference
 }
 
-// racing is what the queue knows, with a consumer who moves keys while it is being read.
+// racing is the known objects of the queue, with a consumer that moves keys while they are being read.
 type racing struct{ h *history }
 
 func (r racing) Get(key string) (*pod, bool) { return r.h.x.Get(key) }

@@ -165,8 +165,8 @@ func (m *fifoModel) finish(ok bool) {
 	}
 }
 
-// meaning returns what a cache that holds known must be told after all that was said. What it holds has one life; the
-// first deletion ends it. Lives that began and ended since then were seen by nobody.
+// meaning returns what a cache that holds known must be told after all that was said. What it holds has one life; the first deletion ends
+// it. The consumer has not seen the lives that began and ended since then.
 func meaning(said []cache.Delta[*pod], known *pod) []cache.Delta[*pod] {
 	var life, end *cache.Delta[*pod]
 	for _, d := range said {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAConsumerBesideItsProducersEndsUpLikeTheSource runs a source that changes and relists, a resync, a consumer that
-// fails now and then, and somebody who asks for the version.
+// TestAConsumerBesideItsProducersEndsUpLikeTheSource runs a source that changes and relists, a resync, a consumer that fails now and then,
+// and a goroutine that reads the version.
 func TestAConsumerBesideItsProducersEndsUpLikeTheSource(t *testing.T) {
 	for seed := range uint64(5) {
 		x := newPods()
@@ -72,7 +72,7 @@ func TestAConsumerBesideItsProducersEndsUpLikeTheSource(t *testing.T) {
 			switch k := r.IntN(20); {
 			case k == 0:
 				for range 3 {
-					delete(truth, fmt.Sprint(r.IntN(10))) // nobody sees it
+					delete(truth, fmt.Sprint(r.IntN(10))) // unseen by the watch
 				}
 				require.NoError(t, f.Replace(list(), version))
 			case k == 1:
@@ -102,8 +102,8 @@ func TestAConsumerBesideItsProducersEndsUpLikeTheSource(t *testing.T) {
 	}
 }
 
-// TestAKeyIsNotLostBetweenTheQueueAndTheCache has a consumer who moves one key from the queue to the cache while
-// Replace looks for it in both.
+// TestAKeyIsNotLostBetweenTheQueueAndTheCache has a consumer that moves one key from the queue to the cache while Replace looks for it in
+// both.
 func TestAKeyIsNotLostBetweenTheQueueAndTheCache(t *testing.T) {
 	for range 200 {
 		x := newPods()

@@ -72,7 +72,7 @@ func TestAKeyThatOnlyWaitsIsFoundDeletedByReplace(t *testing.T) {
 	require.NoError(t, f.Replace(nil, 3))
 	require.Equal(t, []string{"b: Deleted? 2"}, drain(t, f, x), "and a is unseen")
 
-	unasked := newFIFO(nil) // nobody can say who has seen a
+	unasked := newFIFO(nil) // the queue cannot know whether the consumer has seen a
 	require.NoError(t, unasked.Add(a(1), 2))
 	require.NoError(t, unasked.Replace(nil, 3))
 	require.Equal(t, []string{"a: Deleted? 1"}, drain(t, unasked, x))
@@ -127,7 +127,7 @@ func TestAResyncNeverBringsAnOldStateBehindANewerOne(t *testing.T) {
 	require.Equal(t, []string{"a: Updated 2", "b: Updated 2"}, drain(t, f, x))
 
 	f.Resync()
-	x.Upsert(a(3)) // a consumer is as far as this when it comes to the Sync
+	x.Upsert(a(3)) // the consumer's state when it reaches the Sync
 	x.Delete("b")
 	require.Equal(t, []string{"a: Sync 3"}, drain(t, f, x))
 

@@ -47,7 +47,7 @@ func ExampleIndex() {
 	// Output: acme 2
 }
 
-// A snapshot is for several reads that have to agree, whatever is written meanwhile.
+// A snapshot is for several reads that must agree, even if there are writes in between.
 func ExampleSnapshot() {
 	jobs := cache.NewIndexer(func(j job) int { return j.id })
 	byTenant := cache.AddIndex(jobs, func(j job) []string { return []string{j.tenant} })

@@ -6,8 +6,8 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 )
 
-// Code that asks for a Reader and an IndexReader can be tested with a cache that is stale. Here the test passes a
-// snapshot from before the last change.
+// Code that accepts a Reader and an IndexReader can be tested with a stale cache. Here the test passes a snapshot from before the last
+// change.
 func ExampleReader() {
 	report := func(jobs cache.Reader[int, job], byTenant cache.IndexReader[string, int, job]) {
 		_, found := jobs.Get(2)

@@ -32,7 +32,7 @@ func CheckInvariants[K comparable, T any](x *Indexer[K, T]) error {
 	return nil
 }
 
-// check looks for every item in the way that readers do.
+// check looks up every item the way readers do.
 func (a *table[K, V]) check() error {
 	var used, live, slots int
 	for i := range a.slots {
@@ -163,5 +163,5 @@ func LockForEver[K comparable, T any](x *Indexer[K, T]) {
 	x.lock()
 }
 
-// LockReadersOfIndexes takes the lock of those who read indexes, forever.
+// LockReadersOfIndexes takes the lock of the readers of indexes, forever.
 func LockReadersOfIndexes[K comparable, T any](x *Indexer[K, T]) { x.mu.RLock() }

@@ -22,7 +22,7 @@ type modelIndex struct {
 	members map[string][]string
 }
 
-// become makes keys and objs the content: who stays keeps his place, who comes goes to the end.
+// become makes keys and objs the content: remaining keys keep their places, and new keys go to the end.
 func (m *model) become(keys []string, objs map[string]*pod) {
 	m.keys, m.objs = keys, objs
 	for _, ix := range m.indexes {

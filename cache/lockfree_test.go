@@ -66,9 +66,9 @@ func TestAKeyThatComesAndGoesWithoutEndTakesNoRoom(t *testing.T) {
 	require.LessOrEqual(t, max(x.Room(), values, objects, members), 500)
 }
 
-// TestNoReadIsTornLostOrOutOfDate has one writer, who numbers his writes in rising order and deletes odd keys now and
-// then, and readers without a lock. Whatever the table of the indexer goes through, an even key is found in every read,
-// an object is the one of its key, and nobody who has seen a number sees a lower one of the same key after that.
+// TestNoReadIsTornLostOrOutOfDate has one writer, which numbers its writes in ascending order and deletes odd keys now and then, and
+// readers without a lock. Whatever the table of the indexer goes through, an even key is found in every read, an object is the one of its
+// key, and a reader that has seen a number never sees a lower one for the same key later.
 func TestNoReadIsTornLostOrOutOfDate(t *testing.T) {
 	const keys = 300
 	for seed := range uint64(3) {
@@ -143,7 +143,7 @@ func TestNoReadIsTornLostOrOutOfDate(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		for n := 1; n < 3000; n++ {
 			switch i := r.IntN(keys); {
-			case n%500 == 0: // all odd ones go, so that what is left has to move
+			case n%500 == 0: // all odd ones go, so that the others must move
 				for i := 1; i < keys; i += 2 {
 					x.Delete(name(i))
 				}
@@ -225,8 +225,8 @@ func TestAnObjectThatIsNoPointerIsReadWhole(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestASnapshotIsTakenWhileTablesGrow has a writer under whom all tables grow and are cleared of what is gone, and somebody
-// who takes snapshots at any time, and reads each of them twice.
+// TestASnapshotIsTakenWhileTablesGrow has a writer that makes all tables grow and drop deleted entries, and a goroutine that takes
+// snapshots at any time, and reads each of them twice.
 func TestASnapshotIsTakenWhileTablesGrow(t *testing.T) {
 	for range 10 {
 		x := newPods()

@@ -1,4 +1,4 @@
-// Package controller reconciles: for each key, it makes the actual state equal to the desired state, and does so again after each change.
+// Package controller reconciles: for each key, it makes the actual state equal to the desired state, and again after each change.
 // Package manager runs it.
 //
 // A [Controller] has a queue of keys and calls a reconcile function for each of them. Keys come from informers ([For], [Owns], [Watches])
@@ -28,10 +28,10 @@
 //     its reconcile is reconciled again. Adds may be merged.
 //  3. No reconcile begins before each source ([Controller.Sources]) has its first list and all objects in it are mapped.
 //  4. An update maps both the old and the new object, a deletion the last known object. An event adds no key twice. A mapping that failed
-//     is retried until it succeeds, also in the next Run, with each later state of the object (up to 100 states). Initial lists and resyncs
+//     is retried until it succeeds, also in the next Run, with each later state of the object (up to 100). Initial lists and resyncs
 //     wait behind changes.
 //  5. A key that failed, panicked, or timed out is retried until it succeeds or is parked. [FromContext] returns the attempt, the time of
-//     the first failure, and the reasons for the adds; [Logger] logs them. A worker that ends by Goexit is replaced.
+//     the first failure, and the reasons for the adds; [Logger] logs them. A Goexit costs no worker.
 //  6. When Run returns, its goroutines have ended, no reconcile or mapper runs, and its handlers are removed.
 //  7. The next Run begins with everything that the last Run left undone or would have retried, with keys added since, and with all present
 //     objects. Attempts, budgets, and parked keys are kept. Objects deleted between two Runs are not reported, as after a restart of the
@@ -41,7 +41,7 @@
 //     shows it, for at most 10 s.
 //  9. If a gate (package retry/gate) refuses a reconcile, the key occupies no worker and keeps its place at the gate.
 //  10. If [Controller.WaitReconciled] returns nil, a reconcile of the key has succeeded that began after the caches had seen the version.
-//     If [Controller.WaitIdle] returns nil, everything that the caches held at the call has been mapped, and after that there was a moment
+//     If [Controller.WaitIdle] returns nil, everything that the caches held at the call has been mapped, and then there was a moment
 //     with no key ready, in flight, or held.
 //  11. A reconcile begins only while its leadership holds: that of Run, or of a slot. Right before it, the controller checks the clock
 //     ([leaderelect.Leadership.Err]), so a process that was suspended begins none past the deadline. If a leadership is lost, the contexts

@@ -215,7 +215,7 @@ func TestAKeyThatComesAsTheWorkHasToStopIsNotReconciledAndNotLost(t *testing.T) 
 	assert.Equal(t, workqueue.Stats{Ready: 1}, c.Stats().Queue)
 }
 
-// endsLate is a context that ends after so many looks at it.
+// endsLate is a context that ends after a number of checks.
 type endsLate struct {
 	context.Context
 	looks int

@@ -86,7 +86,7 @@ func TestAMethodOfAnErrorThatPanicsIsAPanicOfTheMapper(t *testing.T) {
 			looptest.Start(t, c.Run)
 			time.Sleep(time.Second)
 			assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
-			if method != "Is" { // which nobody calls
+			if method != "Is" { // which is never called
 				assert.Contains(t, logged.String(), "."+method+"(")
 			}
 		})

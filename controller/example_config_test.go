@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// The world changes without an event: somebody stops a machine by hand. A resync looks at every key again, once in each period.
+// The world changes without an event: an operator stops a machine by hand. A resync reconciles every key once per period.
 func ExampleConfig_resync() {
 	name := func(s string) string { return s }
 	wanted := informertest.NewSource(name)
@@ -34,7 +34,7 @@ func ExampleConfig_resync() {
 				cancel()
 			}
 		case first:
-			first, runs = false, false // somebody stops it, and no event says so
+			first, runs = false, false // an operator stops it, and there is no event
 		}
 		return controller.Result{}, nil
 	}, controller.Config[string]{Resync: 10 * time.Millisecond}, controller.For(sites)) // an hour, more likely

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/retry"
 )
 
-// A controller makes the world equal to what is desired, one key at a time.
+// A controller makes the world match the desired state, one key at a time.
 func Example() {
 	desired := map[string]int{"web": 3, "db": 1}
 	running := map[string]int{"old": 2}

@@ -49,7 +49,7 @@ func ExampleExpectations() {
 	// there is a pod for backup
 }
 
-// A key that somebody works on by hand is left alone.
+// A key that an operator works on by hand is left alone.
 func ExampleController_PauseKey() {
 	c, err := controller.New("hosts", func(_ context.Context, host string) (controller.Result, error) {
 		fmt.Println("reconciling", host)

@@ -42,7 +42,7 @@ func ExampleFromContext() {
 	// level=INFO msg=deploying controller=sites key=ulm attempt=2 reconcile=2 reasons="[asked for by hand no route]" escalate=true
 }
 
-// A key that fails too often is parked, until somebody looks at it or something happens to it.
+// A key that fails too often is parked, until an operator retries it or an event arrives for it.
 func ExampleController_Parked() {
 	broken := true
 	c, err := controller.New("certificates", func(context.Context, string) (controller.Result, error) {

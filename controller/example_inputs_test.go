@@ -40,7 +40,7 @@ func (l *lamps) watch(input controller.Input[string]) {
 	l.look()
 }
 
-// look prints the keys that are to be reconciled, after the controller has heard of all that has happened, and reconciles them.
+// look waits until the controller has handled all events, prints the keys that are due, and reconciles them.
 func (l *lamps) look() {
 	ctx := context.Background()
 	for l.informer.Version() < l.source.Version() {
@@ -102,7 +102,7 @@ func ExampleWatches() {
 	l := newLamps()
 	l.source.Put(lamp{"a", "hall", 3})
 	l.watch(controller.Watches(l.informer, func(_ context.Context, l lamp) ([]string, error) {
-		return []string{l.Room}, nil // an error would make it be asked again, after a backoff
+		return []string{l.Room}, nil // after an error, the mapper would be called again after a backoff
 	}))
 	l.source.Put(lamp{"a", "attic", 3})
 	l.look()

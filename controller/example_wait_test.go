@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// A request is answered when what it asked for has been done.
+// A request is answered when its work is done.
 func ExampleController_WaitReconciled() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -53,7 +53,7 @@ func ExampleController_WaitReconciled() {
 		err = c.WaitReconciled(ctx, written.Key, wrote)
 	}
 	if err == nil {
-		err = c.WaitIdle(ctx) // nobody writes to zone any more
+		err = c.WaitIdle(ctx) // zone is no longer written
 	}
 	fmt.Println(zone["www"], err)
 	cancel()

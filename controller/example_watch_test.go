@@ -11,14 +11,14 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Site is what somebody wants, and what the controller says about it. Its status is no wish.
+// Site is a desired state, and the status that the controller reports.
 type Site struct {
 	Domain string
 	Status string `store:"status"`
 }
 
-// A controller that writes the status of what it watches does not want to hear of its own writes: they do not change the
-// generation. Here the domain of a site has to be looked up to find the key, and the first look-up fails.
+// A controller that writes the status of the objects that it watches ignores its own writes: they do not change the generation. Here
+// finding the key requires a look-up of the site's domain, and the first look-up fails.
 func ExampleWatches_retried() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -62,7 +62,7 @@ func ExampleWatches_retried() {
 	fmt.Println(<-reconciled, err)
 
 	site.Value.Status = "up"
-	site, err = sites.UpdateStatus(ctx, site) // which is no news
+	site, err = sites.UpdateStatus(ctx, site) // ignored: a write of the status
 	fmt.Println(site.Version, site.Generation, err)
 	site.Value.Domain = "store.example"
 	_, err = sites.Update(ctx, site)

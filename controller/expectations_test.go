@@ -75,7 +75,7 @@ func (a *awaited) expect(key string, until time.Time) {
 	a.until[key] = until
 }
 
-// meet tells that key waits no more.
+// meet reports that key no longer waits.
 func (a *awaited) meet(key string) {
 	a.mu.Lock()
 	delete(a.until, key)
@@ -244,7 +244,7 @@ func TestAStepHoldsAndReleasesToo(t *testing.T) {
 	})
 }
 
-// lagging is a source that tells everything late.
+// lagging is a source that reports everything late.
 type lagging struct {
 	*source
 	lag time.Duration

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CheckInvariants tests what is written at the fields of a controller.
+// CheckInvariants tests the invariants at the fields of a controller.
 func (c *Controller[K]) CheckInvariants(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
@@ -56,7 +56,7 @@ func (c *Controller[K]) Streaks() int { return c.streaks.Len() }
 // Causes returns the number of keys that have causes.
 func (c *Controller[K]) Causes() int { return c.agenda.Causes.Len() }
 
-// Waiters returns the number of those who wait in WaitReconciled.
+// Waiters returns the number of callers that wait in WaitReconciled.
 func (c *Controller[K]) Waiters() int {
 	return c.waiters.Len()
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fenced is an error of somebody else's store.
+// fenced is an error of a third-party store.
 type fenced bool
 
 func (fenced) Error() string  { return "fenced" }

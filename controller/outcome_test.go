@@ -29,7 +29,7 @@ func (e delayed) RetryAfter() time.Duration { return e.d }
 // errConflict is what a write returns that was meant for an older version.
 var errConflict = &store.Error{Op: "update", Kind: "Site", Key: "a", Err: store.ErrConflict}
 
-// endings are the ways in which a Reconcile can end, and what is to follow.
+// endings are the ways in which a Reconcile can end, and their expected consequences.
 var endings = []struct {
 	name string
 	end  func(context.Context, string) (controller.Result, error)

@@ -39,7 +39,7 @@ type source struct {
 	// mu guards the following.
 	objects map[string]object
 	events  []informer.Event[object]
-	changed chan struct{} // closed, and made anew, by each change
+	changed chan struct{} // closed, and replaced, by each change
 }
 
 func newSource(objects ...object) *source {

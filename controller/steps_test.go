@@ -48,7 +48,7 @@ func newStepped(t *testing.T, cfg controller.Config[string]) *stepped {
 	return w
 }
 
-// sync lets the cache hold the list, and the watch hear of it.
+// sync brings the list into the cache and to the watch.
 func (w *stepped) sync(t *testing.T) {
 	w.steps.Read(t.Context())
 	w.steps.Apply()
@@ -252,7 +252,7 @@ func TestWhatAReconcileHasSeenForAMomentIsToldToo(t *testing.T) {
 		w.sync(t)
 		w.src.set(object{Key: "a", Value: 1})
 		w.read(t)
-		w.c.Add("a") // by whoever wrote it
+		w.c.Add("a") // by the writer
 		_, ok := w.c.Step(t.Context(), "a")
 		assert.True(t, ok)
 		assert.Equal(t, map[string]int{"a": 1}, w.done)

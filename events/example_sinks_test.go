@@ -35,7 +35,7 @@ func ExampleRecorder_Run() {
 	// <nil>
 }
 
-// A sink that does not answer costs events, which are counted, and nobody's time.
+// A sink that hangs costs events, which are counted, but does not block the caller.
 func ExampleQueueStats() {
 	down := func(context.Context, events.Event) error { return errors.New("down") }
 	rec, err := events.NewRecorder(events.Config{Burst: -1, Write: down, QueueSize: 100})

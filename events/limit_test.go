@@ -103,7 +103,7 @@ func TestAnObjectThatFloodsKeepsItsPlaceAmongMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{Burst: 2, Objects: 3}))
 		for n := range 100 {
-			r.Normal(web, "N", fmt.Sprint(n)) // also what is dropped is a use
+			r.Normal(web, "N", fmt.Sprint(n)) // a dropped event counts as a use
 			r.Normal(store.Ref{Kind: "pod", Key: fmt.Sprint(n)}, "Started", "")
 		}
 		assert.Len(t, r.EventsFor(web), 2)

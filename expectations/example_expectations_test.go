@@ -70,7 +70,7 @@ func ExampleTracked_Begin() {
 	// Output: true
 }
 
-// A write returns the version of the source after it. The key waits for a cache that has come as far, and whoever holds it
+// A write returns the version of the source after it. The key waits for a cache that has reached that version, and the code that holds it
 // back is told when it has.
 func ExampleVersions() {
 	exp, err := expectations.NewVersions(expectations.Config[string]{})
@@ -83,17 +83,17 @@ func ExampleVersions() {
 	exp.ExpectVersion("web", 17)
 	fmt.Println(exp.SatisfiedExpectations("web"))
 	fmt.Println(exp.SatisfiedExpectations("other"))
-	exp.VersionObserved(16) // whoever moves the cache on
+	exp.VersionObserved(16) // called by the code that updates the cache
 	exp.VersionObserved(18)
 	fmt.Println(exp.SatisfiedExpectations("web"))
 	// Output:
 	// false
 	// true
-	// web goes on
+	// web may continue
 	// true
 }
 
-// A key whose expectations have expired can be tried again at once: here it goes back to the queue.
+// A key whose expectations have expired can be retried at once: here it goes back to the queue.
 func ExampleConfig() {
 	var queue []string
 	exp, err := expectations.NewVersions(expectations.Config[string]{

@@ -14,8 +14,8 @@ import (
 
 const ttl = time.Minute
 
-// model is what the three types have in common, the slow way: until when each key waits, whether somebody has heard so,
-// and who was told what.
+// model is the common behavior of the three types, implemented the slow way: until when each key waits, whether a caller was told so, and
+// the calls of each listener.
 type model struct {
 	until map[string]time.Time
 	asked map[string]bool
@@ -55,7 +55,7 @@ func (m *model) meet(key string) {
 	delete(m.until, key)
 }
 
-// subject is one of the three types, beside its model.
+// subject is one of the three types, with its model.
 type subject interface {
 	actions() []func()
 	satisfied(key string) bool
@@ -71,7 +71,7 @@ type asker interface {
 	CheckInvariants() error
 }
 
-// ask is an action: somebody asks for key.
+// ask is an action: a caller asks about key.
 func (m *model) ask(key string, satisfied func(key string) bool) {
 	satisfied(key)
 	if _, waits := m.until[key]; waits {
@@ -314,7 +314,7 @@ func (s *versions) expect(key string, version uint64) {
 
 func (s *versions) observe(version uint64) {
 	s.v.VersionObserved(version)
-	if version == 0 && s.seen > 0 { // a new history: who waits, waits for whatever is its beginning
+	if version == 0 && s.seen > 0 { // a new history: waiting keys now wait for its first version
 		s.seen = 0
 		for key := range s.want {
 			s.want[key] = 1
@@ -350,7 +350,7 @@ func (s *versions) actions() []func() {
 		func() { s.v.Reset(); s.seen = 0; s.forget("a"); s.forget("b") },
 		half,
 		whole,
-		func() { whole(); s.observe(2) }, // what is met at last has not expired
+		func() { whole(); s.observe(2) }, // a key that is satisfied at the last moment has not expired
 	}
 }
 

@@ -41,7 +41,7 @@ func (d *Driver[K, T]) Reflect(ctx context.Context) (read int) {
 	return read
 }
 
-// Seen returns up to where the reflector has heard the source, and whether it watches on from there or is to list.
+// Seen returns the version up to which the reflector has read the source, and whether it watches from there or must list.
 func (d *Driver[K, T]) Seen() (v Version, watches bool) {
 	return d.In.reflector.seen, d.In.reflector.current
 }
@@ -66,7 +66,7 @@ func (d *Driver[K, T]) ApplyOne() (applied bool) {
 	return applied
 }
 
-// note notes who has joined.
+// note records which handlers have joined.
 func (d *Driver[K, T]) note() {
 	for _, l := range d.In.listeners {
 		if !slices.Contains(d.listeners, l) {

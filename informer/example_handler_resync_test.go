@@ -37,7 +37,7 @@ func ExampleHandler_onResync() {
 	// <nil>
 }
 
-// Source returns what New got, so whoever has the informer can reach what only that kind of source can do.
+// Source returns the source given to New, so code that has the informer can use methods of that kind of source.
 func ExampleInformer_Source() {
 	list := func(context.Context) ([]Site, error) { return []Site{{"ulm", "south"}}, nil }
 	src, err := poll.New(list, siteName, poll.Config[Site]{Interval: time.Hour})

@@ -105,7 +105,7 @@ func ExampleRegistration_Remove() {
 	self, found := make(chan *informer.Registration, 1), make(chan Site)
 	reg, err := sites.AddHandler(informer.Handler[string, Site]{OnAdd: func(s Site, _ bool) {
 		found <- s
-		(<-self).Remove() // nothing is told any more
+		(<-self).Remove() // no more calls
 	}})
 	if err != nil {
 		fmt.Println(err)
@@ -133,7 +133,7 @@ func ExampleWaitForSync() {
 			fmt.Println(err)
 			return
 		}
-		waitFor = append(waitFor, inf) // and nobody runs them
+		waitFor = append(waitFor, inf) // and none of them runs
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("startup took too long"))

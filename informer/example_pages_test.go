@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// siteTable stands for one of a database, with too many rows for one slice. Nobody writes to it.
+// siteTable stands for a table in a database, with too many rows for one slice. It never changes.
 type siteTable struct {
 	rows    []Site
 	version informer.Version

@@ -113,8 +113,8 @@ func (r *restored) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 	}
 }
 
-// The versions of a source go back, because it was restored from a backup. The informer cannot tell this from a replica that
-// lags, so it refuses the list, until somebody who knows better resets it.
+// The versions of a source go back, because it was restored from a backup. The informer cannot tell this from a replica that lags, so it
+// rejects the list, until an operator resets it.
 func ExampleInformer_Reset() {
 	src := &restored{
 		now:    informer.List[Site]{Items: []Site{{"ulm", "south"}, {"kiel", "north"}}, Version: 9},
@@ -137,7 +137,7 @@ func ExampleInformer_Reset() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()
-	_ = informer.WaitForSync(ctx, handler) // what is deleted before that was never told, and is not told now
+	_ = informer.WaitForSync(ctx, handler) // objects deleted before that were never reported, and are not reported now
 	fmt.Println("version", sites.Version())
 
 	src.restore()

@@ -10,8 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// journal is a source: the lines of a log, "+name" and "-name", to which nobody writes any more. The version is the
-// number of lines.
+// journal is a source: the lines of a log, "+name" and "-name", which is complete. The version is the number of lines.
 type journal []string
 
 // List implements [informer.ListWatcher].

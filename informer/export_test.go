@@ -19,7 +19,7 @@ func Waiting[K comparable, T any](in *Informer[K, T]) []int {
 	return sizes
 }
 
-// SetPiece lets a resync tell of n objects at once. It is to be called before Run.
+// SetPiece makes a resync report n objects at a time. Call it before Run.
 func SetPiece[K comparable, T any](in *Informer[K, T], n int) { in.piece = n }
 
 // Joining returns the number of handlers that wait for the first list.
@@ -47,7 +47,7 @@ func Asks[K comparable, T any](in *Informer[K, T]) int {
 	return n
 }
 
-// Reach lets in be at version v.
+// Reach sets the version of in to v.
 func Reach[K comparable, T any](in *Informer[K, T], v Version) { in.progress.reach(v) }
 
 // CheckInvariants returns the first invariant that is broken.
@@ -62,7 +62,7 @@ func CheckInvariants[K comparable, T any](in *Informer[K, T]) error {
 	return nil
 }
 
-// Astray returns how many keys of a list are not found beside those of a cache, and have to be looked up.
+// Astray returns how many keys of a list are not found in parallel with those of a cache, and must be looked up.
 func Astray(cached []string, pages [][]string) int {
 	m := merger[string, struct{}]{}
 	for _, keys := range pages {

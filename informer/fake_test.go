@@ -95,7 +95,7 @@ func (s *spy) count(f func(*spied)) {
 	f(&s.calls.value)
 }
 
-// got returns the counts when nothing moves any more.
+// got returns the counts once every goroutine of the bubble is blocked.
 func (s *spy) got() spied {
 	synctest.Wait()
 	return s.calls.get()
@@ -187,7 +187,7 @@ func (r *recorder) call(what string, check func(known site, ok bool), key string
 	r.mu.Unlock()
 }
 
-// take returns the calls since the last take, when nothing moves any more.
+// take returns the calls since the last take, once every goroutine of the bubble is blocked.
 func (r *recorder) take() []string {
 	synctest.Wait()
 	r.mu.Lock()
@@ -197,7 +197,7 @@ func (r *recorder) take() []string {
 	return calls
 }
 
-// state returns what the handler was told last, when nothing moves any more.
+// state returns the last state reported to the handler, once every goroutine of the bubble is blocked.
 func (r *recorder) state() map[string]site {
 	synctest.Wait()
 	r.mu.Lock()
@@ -210,7 +210,7 @@ func contents(in *informer.Informer[string, site]) map[string]site {
 	return maps.Collect(in.Indexer().All())
 }
 
-// isBusy reports whether a call runs, when nothing moves any more.
+// isBusy reports whether a call is running, once every goroutine of the bubble is blocked.
 func (r *recorder) isBusy() bool {
 	synctest.Wait()
 	r.mu.Lock()

@@ -32,7 +32,7 @@ func TestTheSourceWaitsForACacheThatIsHeldUp(t *testing.T) {
 		held := make(chan struct{})
 		in.OnVersion(func(informer.Version) { <-held })
 		sitetest.Start(t, in)
-		// What Run has taken with the list, what has room, and one that waits for it.
+		// The inputs that Run has taken with the list, those that fit in the feed, and one that waits for room.
 		assert.LessOrEqual(t, told.Load(), int32(2*informer.MaxBatch))
 		close(held)
 		require.NoError(t, in.WaitForVersion(t.Context(), events+1))

@@ -227,7 +227,7 @@ func TestWaitForVersion(t *testing.T) {
 				go func() { err <- in.WaitForVersion(ctx, v) }() // ends with ctx
 				synctest.Wait()
 				cancel()
-				informer.Reach(in, v) // most often before the one that waits has noticed that
+				informer.Reach(in, v) // most often before the waiting goroutine has noticed
 				if err := <-err; err != nil {
 					require.ErrorContains(t, err, fmt.Sprintf("at version %d, not %d: ", v-1, v))
 				}

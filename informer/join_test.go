@@ -101,8 +101,8 @@ func tail(calls []string) (told []string) {
 
 var revisions = regexp.MustCompile(`\.\d+( \d+)?`)
 
-// While a handler is told of what there is, three times there are changes of objects that it was told of, of objects that are
-// still to come, and of objects that were not there.
+// While a handler gets the initial objects, there are three rounds of changes to objects that it already got, to objects that are still to
+// come, and of objects that were not there.
 func TestNothingIsLostThatHappensWhileAHandlerIsToldOfWhatThereIs(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -23,7 +23,7 @@ func unwatched(src *informertest.Source[string, site], changes func()) {
 	synctest.Wait()
 }
 
-// The handler is busy while the object changes and is deleted, so that it hears of both at once, or it is not.
+// The handler is busy while the object changes and is deleted, so that it gets both merged, or it is not.
 func TestADeletionIsToldWithTheLastStateThatPassesTheFilter(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -162,7 +162,7 @@ func TestAnOldPageEndsTheList(t *testing.T) {
 	})
 }
 
-// A source that stops when its context ends must not be taken for one that has listed all.
+// A source that stops when its context ends must not be mistaken for one that has listed everything.
 func TestPagesThatStopWithTheirContextAreNotTheWholeList(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	again := false
@@ -222,7 +222,7 @@ func TestDerivedSourcesListByThePagesOfTheirSource(t *testing.T) {
 	}
 }
 
-// The slices of a list are let go of when it was applied, whoever holds one of its objects.
+// The slices of a list can be freed once the list is applied, even if one of its objects is still referenced.
 func TestAListIsNotKeptAliveByItsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slices knob[[]weak.Pointer[[1000]*site]]
@@ -262,7 +262,7 @@ func TestAListIsNotKeptAliveByItsObjects(t *testing.T) {
 	})
 }
 
-// pointers is a source of pointers, which is listed anew each minute.
+// pointers is a source of pointers, which is listed again each minute.
 type pointers struct {
 	list func() []informer.List[*site]
 }

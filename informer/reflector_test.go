@@ -237,7 +237,7 @@ func TestAVersionThatExpiresAgainAndAgainBacksOff(t *testing.T) {
 	})
 }
 
-// A source forgets its history faster than anybody can read it: each watch brings one event, and expires.
+// A source forgets its history faster than an informer can read it: each watch yields one event, and expires.
 func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lists knob[int]
@@ -246,7 +246,7 @@ func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T)
 		in := must(informer.New(scripted{
 			list: func(ctx context.Context) (informer.List[site], error) {
 				if lists.set(lists.get() + 1); lists.get() > 1000 {
-					<-ctx.Done() // or time would stand still
+					<-ctx.Done() // otherwise no time would pass
 				}
 				return informer.List[site]{Version: version()}, nil
 			},

@@ -261,7 +261,7 @@ func TestHandlersComeAndGoWhileEventsFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const goroutines, rounds, events = 16, 25, 2000
 		src := newSource()
-		// A watch may be broken before it has brought anything, which is reported.
+		// A watch may break before it has yielded anything, which is reported.
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
 		faithful := newRecorder(t).add(in)
 		stop := sitetest.Start(t, in)

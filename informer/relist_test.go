@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// outage lets changes be missed, so that the source is listed again.
+// outage makes the informer miss changes, so that it lists again.
 func (s *chronicle) outage(changes func()) {
 	s.src.Fail(errOutage)
 	changes()

@@ -57,7 +57,7 @@ func (l *leaver) call(what string) {
 	}
 	l.calls = append(l.calls, what)
 	if what == "add hold.1 false" {
-		time.Sleep(time.Minute) // changes queue up meanwhile
+		time.Sleep(time.Minute) // changes queue up in the meantime
 	}
 	if len(l.calls) != l.last {
 		return

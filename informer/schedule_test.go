@@ -302,7 +302,7 @@ func FuzzSchedules(f *testing.F) {
 		"",
 		// One of two objects comes and goes.
 		"another handler joins, put a, put b, list or watch, apply, handler 0 returns, put a, delete a, list or watch, apply",
-		// Recreated while nobody watched, and an old list is refused.
+		// Recreated while no watch was open, and an old list is rejected.
 		"another handler joins, put a, list or watch, apply, handler 0 returns, put a, recreate a, compact, list or watch, list at an older version, list or watch, apply",
 		// A filter, a resync, and a handler that goes.
 		"a handler that filters joins, put a, list or watch, apply, put a, put a, the watch breaks after an event, another handler joins, apply, resync, the first handler is removed",
@@ -312,7 +312,7 @@ func FuzzSchedules(f *testing.F) {
 		"put a, list or watch, apply, put a, list or watch, a handler of every event joins, put b, delete b, list or watch, apply, handler 0 returns",
 		// An object leaves the filter before it is deleted.
 		"a handler that filters joins, put a, list or watch, apply, handler 0 returns, put a, list or watch, apply, delete a, list or watch, apply",
-		// An object was recreated, and the handler removes itself when it hears that the old one is gone.
+		// An object was recreated, and the handler removes itself when the old one is reported as deleted.
 		"another handler joins, put a, list or watch, apply, handler 0 returns, recreate a, list or watch, apply, the first handler removes itself when it is called, handler 0 returns",
 	} {
 		f.Add(read(f, story))

@@ -36,7 +36,7 @@ import (
 //  10. An index holds what one made now of the whole cache would hold.
 //  11. A handler that was removed is not called again.
 //
-// And in the end, when the source has been heard and every handler has returned:
+// At the end, when the source has been read and every handler has returned:
 //
 //  12. The version is that of the source, the cache and every handler are what the source is, and everybody has synced.
 
@@ -160,7 +160,7 @@ func (v *view) handler() informer.Handler[string, site] {
 				v.w.fail("add of %v is not initial", s)
 			}
 			if born := v.w.src.born[[2]any{s.Name, s.Life}]; initial && v.late && born > v.since {
-				// It took the place of another while nobody watched: to the informer they are the same.
+				// It replaced another while no watch was open: to the informer they are the same.
 				v.missed(s.Name, v.initial[s.Name].Life, s.Life)
 				if v.initial[s.Name].Life == s.Life {
 					v.w.fail("add of %v is initial, but it was created at %d, and AddHandler had returned at %d", s, born, v.since)
@@ -400,7 +400,7 @@ func (w *schedule) resync() {
 	}
 }
 
-// check returns what is wrong.
+// check returns an error if an invariant is broken.
 func (w *schedule) check() string {
 	if w.broken != "" {
 		return w.broken
@@ -528,7 +528,7 @@ func (w *schedule) checkEvery(i int, v *view) string {
 	return ""
 }
 
-// settle lets everything be heard and told, and returns what is wrong.
+// settle makes all remaining reads and calls, and returns an error if an invariant is broken.
 func (w *schedule) settle() string {
 	w.src.limit = -1
 	for range 4 { // expired, list, watch, and one to be sure

@@ -15,7 +15,7 @@ import (
 // story is a world whose handlers are held up, so that each step meets them where the steps before have left them.
 type story struct {
 	*world
-	missing bool // nothing is heard of the source
+	missing bool // the source is unreachable
 }
 
 // step is one line of a story. possible is false for one that would do nothing.

@@ -71,7 +71,7 @@ func (p *past) act() {
 	switch p.rnd.IntN(10) {
 	case 0:
 		p.broken.set([]string{"", "a", "ab", "c"}[p.rnd.IntN(4)])
-	case 1: // only a list can tell what happens meanwhile
+	case 1: // only a list shows the changes in the meantime
 		p.src.Fail(errOutage)
 		p.change()
 		p.change()

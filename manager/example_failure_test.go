@@ -53,7 +53,7 @@ func ExampleFailure() {
 	m, err := manager.New(manager.Config{
 		Restart: func(f manager.Failure) (time.Duration, bool) {
 			fmt.Printf("%s %q: %v\n", f.Kind, f.Name, f.Err)
-			if f.Name == "metrics" { // nice to have: go on without it
+			if f.Name == "metrics" { // nice to have: continue without it
 				_ = m.Remove(ended(), f.Name)
 				return 0, true
 			}

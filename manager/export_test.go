@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// CheckInvariants tests what is written at the fields of a manager and of its parts.
+// CheckInvariants tests the invariants at the fields of a manager and of its parts.
 func (m *Manager) CheckInvariants(t *testing.T) {
 	t.Helper()
 	m.mu.Lock()
@@ -40,7 +40,7 @@ func (m *Manager) CheckInvariants(t *testing.T) {
 	}
 }
 
-// checkNeedsLocked tests that p counts who needs it, and is there only if somebody does.
+// checkNeedsLocked tests that p counts the parts that need it, and exists only if there are any.
 func (m *Manager) checkNeedsLocked(t *testing.T, p *part) {
 	t.Helper()
 	needs := 0
@@ -70,10 +70,10 @@ func btoi(b bool) int {
 	return 0
 }
 
-// SetExit sets what ends the process when a controller goes on although another may lead.
+// SetExit sets the function that ends the process when a controller continues although another may lead.
 func (m *Manager) SetExit(exit func(*leaderelect.Leadership)) { m.exit = exit }
 
-// Overrun is what the election calls when the work goes on although another may lead.
+// Overrun is the function that the election calls when the work continues although another may lead.
 func (m *Manager) Overrun(l *leaderelect.Leadership) { m.overrun(l) }
 
 // AwaitSync waits for a source.

@@ -75,7 +75,7 @@ func TestALeaseIsNotReleasedWhileAPartThatWasLeftBehindGoesOn(t *testing.T) {
 		assert.Equal(t, []string{"source starts"}, other.events.Take(), "the lease is held")
 		assert.Zero(t, overruns.Load())
 
-		time.Sleep(time.Minute) // nobody renews the lease any more
+		time.Sleep(time.Minute) // the lease is no longer renewed
 		assert.Equal(t, []string{"part starts"}, other.events.Take())
 		assert.EqualValues(t, 1, overruns.Load())
 		require.ErrorContains(t, s.manager.Check(), `manager: check part "part": `)

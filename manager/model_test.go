@@ -141,7 +141,7 @@ func managerModel(t *testing.T, seed uint64) {
 
 // addSome adds a part, or one whose name is taken.
 func addSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand) {
-	synctest.Wait() // for what is told to end, or drops out
+	synctest.Wait() // for parts that are told to end, or fail
 	var taken *managed
 	var stopping bool
 	w.locked(func() {

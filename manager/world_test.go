@@ -60,9 +60,9 @@ type managedWorld struct {
 	led      uint64        // the last term in which a controller of the leader has run
 	hooked   uint64        // the last term in which BeforeRelease was called
 	owed     uint64        // the term whose lease is to be released next, if the store can be reached; else 0
-	expected []string      // parts whose errors Run has to return
+	expected []string      // parts whose errors Run must return
 	hear     chan struct{} // closed when Run has returned
-	deaf     []string      // parts that Run has to leave behind
+	deaf     []string      // parts that Run must leave behind
 	slow     int           // parts that it may leave behind
 	late     bool          // it may return others: of what was told to end before the stop and ended after its beginning
 }

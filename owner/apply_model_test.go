@@ -63,7 +63,7 @@ func (w *town) show(behind int) {
 	w.children.Informer().Indexer().Replace(shown)
 }
 
-// move is what somebody else does to a child.
+// move is a change to a child by another writer.
 func (w *town) move() {
 	w.moves++
 	ctx, key := context.Background(), townKeys[w.r.IntN(len(townKeys))]

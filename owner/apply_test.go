@@ -118,7 +118,7 @@ func TestApplyReturnsTheChildrenAsTheyAreAfterwards(t *testing.T) {
 
 func TestApplyWritesNothingWhenEverythingIsAsWanted(t *testing.T) {
 	c := newCrew(t)
-	c.create("a", "v1", c.web) // is Ready, which is no part of what is wanted
+	c.create("a", "v1", c.web) // is Ready, which is not part of the wanted value
 	c.create("other", "v1", c.shop)
 	c.sync()
 	have, err := c.apply("v1", "a")
@@ -181,7 +181,7 @@ func TestAnOwnerThatOnlyAStaleCacheShowsKeepsNoKey(t *testing.T) {
 		c.create(key, "v1", store.Ref{Kind: "app", Key: "web", UID: "u0"})
 	}
 	c.sync()
-	for _, key := range []string{"gone", "ours"} { // somebody collects them, which the cache does not show yet
+	for _, key := range []string{"gone", "ours"} { // another process collects them, which the cache does not show yet
 		must(c.workers.Delete(t.Context(), key))
 	}
 	c.create("ours", "v1", c.web)
@@ -345,7 +345,7 @@ func TestASurplusChildThatDisappearsIsNoError(t *testing.T) {
 	c.sync()
 	c.calls.Inject(storetest.Rule{Op: "delete", Fault: storetest.Before(func(context.Context) error {
 		must(c.workers.Delete(t.Context(), "surplus"))
-		return store.ErrConflict // as if somebody had changed it first
+		return store.ErrConflict // as if another writer had changed it first
 	})})
 	_, err := c.apply("v1")
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ func (f *fixture) hasApp(key string) bool {
 	return !errors.Is(err, store.ErrNotFound)
 }
 
-// finish removes the finalizers of a replica, as whoever has put them there does in the end.
+// finish removes the finalizers of a replica, as the code that added them eventually does.
 func (f *fixture) finish(key string) {
 	_, err := store.Patch(f.t.Context(), f.replicas, key, func(o *store.Object[Replica]) error {
 		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(name string) bool { return name == "disk" })
@@ -65,7 +65,7 @@ func family(t *testing.T) (*fixture, cascade) {
 	return f, cascading(f.apps, f.children(f.replicas))
 }
 
-// left is what a call of the cascade for web has to wait for.
+// left is the number of children that a call of the cascade for web must wait for.
 func left(t *testing.T, c cascade) int {
 	n, err := c(t.Context(), "web")
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func TestDeletingByNameKillsTheChildrenOfTheNextLife(t *testing.T) {
 				source := lag[Replica](f.replicas)
 				apps, replicas := mirror(t, lag[App](f.apps)), mirror(t, source)
 
-				// What the cache does not see: somebody else finishes, and the app comes again.
+				// The cache does not see this: another process finishes, and the app is created again.
 				require.NoError(t, errOf(f.replicas.Delete(t.Context(), "web-data")))
 				require.NoError(t, removeApp(f))
 				again := f.app("web")
@@ -179,8 +179,8 @@ func TestACrashBetweenTwoWritesIsMadeUpForOnlyByLookingAtBoth(t *testing.T) {
 	}
 }
 
-// An app is deleted while the controller is down. No event will ever tell it. What is to be done for a deletion follows from
-// what is there (children without an owner), or the deletion waits for the controller (a finalizer). See
+// An app is deleted while the controller is down. No event will ever report that. What is to be done for a deletion follows from what is
+// there (children without an owner), or the deletion waits for the controller (a finalizer). See
 // https://github.com/instaclustr/cassandra-operator/issues/398.
 func TestADeletionThatNobodySawIsMissedByWhoeverWaitsForItsEvent(t *testing.T) {
 	type (

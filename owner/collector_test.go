@@ -20,7 +20,7 @@ func TestCollect(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		before  func(f *fixture) child
-		during  func(f *fixture, o child) // while it is asked whether the owner is alive
+		during  func(f *fixture, o child) // while the owner is read
 		asked   bool
 		deleted bool
 		err     error
@@ -87,7 +87,7 @@ func TestCollect(t *testing.T) {
 				return f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
 			},
 			during: func(f *fixture, o child) {
-				o.Owners = nil // somebody sets it free
+				o.Owners = nil // another writer releases it
 				_, err := f.replicas.Update(f.t.Context(), o)
 				require.NoError(f.t, err)
 			},

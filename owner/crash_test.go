@@ -14,7 +14,7 @@ var errCrash = errors.New("crash")
 // around, is a step. Even numbers are before one, odd numbers after it: then it is done, and nobody knows.
 type crasher struct {
 	at, now int
-	others  func(now int) // what somebody else does at this moment; may be nil
+	others  func(now int) // another writer's action at this moment; may be nil
 }
 
 // around takes a step.

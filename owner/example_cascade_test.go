@@ -57,7 +57,7 @@ func ExamplePolicy() {
 	_ = owner.SetController(&child, app.Ref())
 	_, _ = replicas.Create(ctx, child)
 
-	_, _ = apps.Delete(ctx, "web") // by somebody who need not know
+	_, _ = apps.Delete(ctx, "web") // by code that need not know about the policy
 	cached, _ := informer.New(replicas, store.Key, informer.Config{})
 	fmt.Println(owner.Cascade(ctx, apps, "web", owner.NewChildren(replicas, cached)))
 	child, err = replicas.Get(ctx, "web-1")

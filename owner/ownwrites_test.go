@@ -14,9 +14,9 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Read your own writes: a key waits until the cache of an informer has seen what was written for it, and goes on at once.
+// Read your own writes: a key waits until the cache of an informer has seen the writes for it, and then continues at once.
 
-// follow tells exp how far inf is, until ctx or inf ends.
+// follow reports the versions of inf to exp, until ctx or inf ends.
 func follow(ctx context.Context, inf *store.Informer[Replica], exp *expectations.Versions[string]) {
 	for v := informer.Version(0); inf.WaitForVersion(ctx, v+1) == nil; {
 		v = inf.Version()

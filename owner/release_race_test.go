@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// vanishing is a store in which somebody deletes a child right after its update was refused.
+// vanishing is a store in which another writer deletes a child right after its update was rejected.
 type vanishing struct{ store.Store[Replica] }
 
 func (s vanishing) Update(ctx context.Context, o store.Object[Replica], pre ...store.Precondition) (store.Object[Replica], error) {

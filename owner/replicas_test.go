@@ -189,7 +189,7 @@ func (c *replicaSet) reconcile(app store.Object[App]) {
 	}
 }
 
-// scale changes what is wanted.
+// scale changes the wanted number.
 func (c *replicaSet) scale(app store.Object[App], n int) store.Object[App] {
 	app.Value.Replicas = n
 	app, err := c.apps.Update(context.Background(), app)

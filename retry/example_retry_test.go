@@ -42,7 +42,7 @@ func ExampleConfig() {
 	// retry: gave up after attempt 4: busy
 }
 
-// An attempt tells whether another follows, so that only what is final is logged as an error.
+// An Attempt reports whether another one follows, so that only the final failure is logged as an error.
 func ExampleAttempt() {
 	cfg := retry.Config{OnAttempt: func(_ context.Context, a retry.Attempt) {
 		if a.Last && a.Err != nil {
@@ -69,7 +69,7 @@ func ExampleDoValue() {
 	// Output: pong <nil>
 }
 
-// lost is the error of a store whose object has been changed by somebody else.
+// lost is the error of a store if another writer has changed the object.
 type lost struct{}
 
 func (lost) Error() string  { return "object was changed since it was read" }
@@ -91,7 +91,7 @@ func ExampleOnConflict() {
 		n, readAt := stored, version
 		if !raced {
 			raced = true
-			_ = put(stored+100, version) // somebody else
+			_ = put(stored+100, version) // another writer
 		}
 		return put(n+1, readAt)
 	})

@@ -1,7 +1,7 @@
 // Package store keeps objects with versions: your code lists them, watches them, and writes them by compare-and-swap.
 //
 // A controller reads the desired state from a [Store] and writes its results back. [Open] returns the Store of one kind of object in
-// [Memory], or in a database. Package backend says what a database must do.
+// [Memory], or in a database. Package backend specifies what a database must do.
 //
 // # Usage
 //
@@ -11,7 +11,7 @@
 //	apps, err := store.Open(db, "app", store.Config[App]{})
 //	app, err := apps.Create(ctx, store.Object[App]{Key: "web", Value: App{Replicas: 3}})
 //
-// A Store is a source for an informer: informer.New(apps, store.Key, informer.Config{}). [Selected] makes one of some objects. To
+// A Store is a source for an informer: informer.New(apps, store.Key, informer.Config{}). [Selected] makes a source of some objects. To
 // change an object that others change too, use [Patch]; if it may not exist yet, [CreateOrUpdate].
 //
 // # Guarantees
@@ -20,20 +20,20 @@
 //
 //  1. A write is atomic. Of several writers that replace the same version, one succeeds; the others get [ErrConflict].
 //  2. A read sees every write that was accepted before it.
-//  3. One sequence of versions covers all kinds of a backend, in commit order. An Update that changes nothing writes nothing, so a
-//     loop that writes what it has read stops.
+//  3. One sequence of versions covers all kinds of a backend, in commit order. An Update that changes nothing writes nothing, so a loop
+//     that writes back what it has read stops.
 //  4. A List and the events of a Watch from its version add up to every later List. Events are never reordered or repeated. If
 //     changes are lost, the watch ends with [informer.ErrExpired]. If the backend Skips, a watch may leave out a write that
 //     a later write of the same key has replaced, but never a deletion.
 //  5. A watch yields a bookmark at least every [backend.BookmarkInterval], with the version of the whole backend.
 //  6. Arguments and results are deep copies. A stored object is immutable: a write replaces it.
-//  7. A write under the context of a leader, or with [IfTerm], is refused after a write with a greater term of the same lease was
+//  7. A write under the context of a leader, or with [IfTerm], is rejected if a write with a greater term of the same lease has been
 //     accepted anywhere in the database. A write without a term is not checked.
 //  8. Object.Generation increases when the Value changes or a deletion begins, but not with a status. Update cannot change a status,
 //     and UpdateStatus changes nothing else.
 //  9. A write with a [RequestID] is applied at most once while the id is remembered.
-//  10. A record that does not decode affects no other object. A list has it among the Unread. A watch skips it, so that an informer
-//     keeps the state from before. Config.OnUndecodable, the log, and Stats report it.
+//  10. A record that does not decode affects no other object. A list has it among the Unread. A watch skips it, so an informer keeps the
+//     previous state. Config.OnUndecodable, the log, and Stats report it.
 //  11. A write that returns an error of this package has changed nothing. After any other error, such as a lost connection, the write
 //     may have been applied.
 //
@@ -47,8 +47,8 @@
 //		Conditions store.Conditions `store:"status"`
 //	}
 //
-// Update ignores the status in its argument, and UpdateStatus ignores the rest, so the two cannot overwrite each other. Create stores
-// both. [Open] says where a tag works.
+// Update ignores the status in its argument, and UpdateStatus ignores the rest, so the two cannot overwrite each other. Create stores both.
+// [Open] documents where the tag works.
 //
 // # Testing
 //

@@ -203,8 +203,8 @@ func (e *decodeError) Error() string {
 }
 func (e *decodeError) Unwrap() []error { return []error{ErrDecode, e.err} }
 
-// state returns the state in a record, or nil if the record is empty. With a *decodeError, it returns the part that has decoded: if
-// that has a UID, the envelope has decoded.
+// state returns the state in a record, or nil if the record is empty. With a *decodeError, it returns the part that was decoded: if that
+// has a UID, the envelope was decoded.
 func (c *codec[T]) state(r *backend.Record) (*state[T], error) {
 	if r.Version == 0 {
 		return nil, nil

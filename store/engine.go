@@ -54,7 +54,7 @@ type engine[T any] struct {
 	hasStatus bool       // of T
 	skips     bool       // watches may leave out writes
 	bad       bad
-	fenced    atomic.Uint64 // writes that were refused
+	fenced    atomic.Uint64 // writes that were rejected
 }
 
 func (s *engine[T]) Kind() string { return s.kind }
@@ -164,7 +164,7 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 	}
 	if t.err != nil && !t.hidden.deleted {
 		s.report(opWatch, unread{t.key, t.object.Version, t.err})
-		return e // a bookmark, so a cache keeps the state from before
+		return e // a bookmark, so a cache keeps the previous state
 	}
 	s.bad.remove(t.key)
 	in := sel.Matches(t.key, t.object.Labels)
@@ -173,7 +173,7 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 		was = sel.Matches(t.key, t.hidden.before)
 	}
 	if s.skips && len(sel.Labels) > 0 {
-		was = true // the watch may have left out the state before
+		was = true // the watch may have left out the previous state
 	}
 	switch {
 	case t.hidden.deleted && (in || was):

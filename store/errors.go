@@ -19,15 +19,15 @@ var (
 	// ErrNotFound is returned if there is no object under the key.
 	ErrNotFound = errors.New("object not found")
 
-	// ErrExists is returned by a Create if there is an object under the key already.
+	// ErrExists is returned by a Create if there is already an object under the key.
 	ErrExists = errors.New("object already exists")
 
-	// ErrConflict is returned if the stored object has another version or UID than the write expects. Read the object again, decide
-	// again, and write again, as [Patch] does.
+	// ErrConflict is returned if the stored object has another version or UID than the write expects. Read the object again, decide anew,
+	// and write it, as [Patch] does.
 	ErrConflict = errors.New("object has changed")
 
-	// ErrFenced is returned if a write with a greater term of the same lease was accepted before. The writer is not the leader any
-	// more and must not try again.
+	// ErrFenced is returned if a write with a greater term of the same lease was accepted before. The writer is no longer the leader and
+	// must not retry.
 	ErrFenced = backend.ErrFenced
 
 	// ErrInvalid is returned if a call can never succeed: a kind, a key, or a label is not allowed (see package backend), the codec
@@ -61,9 +61,9 @@ type Error struct {
 	Kind string
 	Key  string // empty if the operation has none
 
-	// For ErrConflict, Have is the stored version, or zero if there is no object. Want is the version that the caller expects, or
-	// zero if it expects none. For ErrDecode, Have is the version of the record. For informer.ErrExpired, Have is the first version
-	// from which a watch can start, or zero if the backend does not report it, and Want is the version that was asked for.
+	// For ErrConflict, Have is the stored version, or zero if there is no object. Want is the version that the caller expects, or zero if
+	// it expects none. For ErrDecode, Have is the version of the record. For informer.ErrExpired, Have is the first version from which a
+	// watch can start, or zero if the backend does not report it, and Want is the requested version.
 	Have, Want informer.Version
 
 	// For ErrFenced, Lease is the lease, HaveTerm is its greatest term in the database, and WantTerm is the term of the write. They
@@ -94,7 +94,7 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Conflict reports whether Err is [ErrConflict]. Package retry calls it: retry.OnConflict tries again after such an error.
+// Conflict reports whether Err is [ErrConflict]. Package retry calls it: retry.OnConflict retries after such an error.
 func (e *Error) Conflict() bool { return errors.Is(e.Err, ErrConflict) }
 
 // failed returns err as an [*Error].
@@ -174,7 +174,7 @@ func (b *bad) all() []*Error {
 	return slices.SortedFunc(maps.Values(b.records), func(a, b *Error) int { return cmp.Compare(a.Key, b.Key) })
 }
 
-// report records a record that does not decode, and tells the log and the hook if it is new.
+// report records a record that does not decode, and reports it to the log and the hook if it is new.
 func (s *engine[T]) report(op string, r unread) {
 	e := &Error{Op: op, Kind: s.kind, Key: r.key, Have: r.version, Err: r.err}
 	if !s.bad.add(e) {

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Conditions stand in the status of a value, and tell people and programs how far a controller is.
+// Conditions are in the status of a value, and tell people and programs how far a controller has come.
 func ExampleConditions() {
 	var status store.Conditions
 	status.Set(store.Condition{Type: "Ready", Reason: "Starting", Message: "1 of 3 servers answers", Generation: 4})

@@ -27,7 +27,7 @@ func ExampleFence() {
 	fmt.Println(err)
 	_, err = sites.Delete(old, "shop")
 	fmt.Println(err)
-	_, err = sites.Delete(store.Unfenced(old), "shop") // what holds whoever leads
+	_, err = sites.Delete(store.Unfenced(old), "shop") // allowed, whichever process leads
 	fmt.Println(err)
 	// Output:
 	// <nil>
@@ -49,7 +49,7 @@ func ExampleStats() {
 	})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	_, _ = db.Transact(ctx, "site", "blog", nil, func(backend.Record) (*backend.Record, error) {
-		return &backend.Record{Meta: []byte("{}"), Value: []byte("<site/>")}, nil // by somebody else
+		return &backend.Record{Meta: []byte("{}"), Value: []byte("<site/>")}, nil // by another client
 	})
 
 	list, err := sites.List(ctx)

@@ -136,7 +136,7 @@ func ExampleKey() {
 	// Output: 3 true
 }
 
-// Patch reads, changes and writes, and does so again when somebody else was faster.
+// Patch reads, changes, and writes, and retries if another writer was faster.
 func ExamplePatch() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// A decision on an earlier read carries a precondition, so it does no harm to an object that was created meanwhile.
+// A decision on an earlier read carries a precondition, so it does no harm to an object that was created in the meantime.
 func ExamplePrecondition() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})

@@ -16,7 +16,7 @@ type Service struct {
 // ServiceStatus is what a controller reports of a Service.
 type ServiceStatus struct{ Ready int }
 
-// The generation grows with what is asked for, not with what is reported.
+// The generation increases when the desired state changes, not with reported status.
 func ExampleStore_status() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})
@@ -91,7 +91,7 @@ func ExampleRequestID() {
 	// 1 <nil>
 }
 
-// A write of the status asks for nothing new.
+// A write of the status does not change the desired state.
 func ExampleGenerationChanged() {
 	asked := store.Object[Site]{UID: "u1", Generation: 1, Version: 1}
 	reported, scaled, another := asked, asked, asked

@@ -14,7 +14,7 @@ type Site struct {
 	Replicas int
 }
 
-// A database holds objects of several kinds. An update has to know the version that it replaces.
+// A database holds objects of several kinds. An update must name the version that it replaces.
 func Example() {
 	ctx := context.Background()
 	db, err := store.NewMemory(store.MemoryConfig{})

@@ -35,7 +35,7 @@ type request struct {
 	Op string `json:"op"`
 }
 
-// write is the request of a caller, without the object, which is passed beside it so that it need not be allocated.
+// write is the request of a caller, without the object, which is passed separately so that it need not be allocated.
 type write[T any] struct {
 	op, kind, key string
 	pre           []Precondition

@@ -21,8 +21,8 @@ import (
 // a map contains no pointer, float, or time. A type may be recursive; a value must be a tree, and a write of a value that contains
 // itself panics. Values of any other type, or with a codec in [Config], are kept as the bytes that the codec returns.
 //
-// A watch is a position in the last changes of its kind: it has no goroutine and no buffer, and a slow consumer delays nothing else. No
-// lock is held while your code runs. A Memory has no goroutine and needs no closing. All methods are safe for concurrent use.
+// A watch is a position in the history of its kind: it has no goroutine and no buffer, and a slow consumer delays no other code. No lock is
+// held while your code runs. A Memory has no goroutine and needs no closing. All methods are safe for concurrent use.
 type Memory struct {
 	backend.Kinds
 	items *memdb.DB
@@ -30,9 +30,9 @@ type Memory struct {
 
 // MemoryConfig is the configuration of a [Memory]. Its zero value is ready to use, and every value is valid.
 type MemoryConfig struct {
-	// History is the number of changes of each kind that a Memory keeps for watches. A watch that starts or falls further back ends
-	// with [informer.ErrExpired]. Each kind has its own history, so a busy kind does not expire the watches of a quiet one. The
-	// ids of [RequestID] of a deleted object are kept as long as its deletion. Defaults to 4096; a negative number keeps none.
+	// History is the number of changes of each kind that a Memory keeps for watches. A watch that starts or falls further back ends with
+	// [informer.ErrExpired]. Each kind has its own history, so a busy kind does not expire the watches of a quiet one. The [RequestID] ids
+	// of a deleted object are kept as long as its deletion. Defaults to 4096; a negative number keeps none.
 	History int
 
 	_ [0]func()
@@ -173,7 +173,7 @@ func (d *direct[T]) transact(ctx context.Context, w *write[T], obj *Object[T], f
 		if next == nil {
 			if len(fences) > 0 {
 				if ok, err := d.items.Commit(w.key, it, nil, fences); err != nil || !ok {
-					continue // and see why
+					continue // and return the reason
 				}
 			}
 			return d.copyOf(have), nil

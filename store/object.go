@@ -49,12 +49,12 @@ type Object[T any] struct {
 	// Version is the version of the backend right after the last change of this object.
 	Version informer.Version
 
-	// Generation is 1 for a new object. It increases by one when an Update changes the Value and when a deletion begins. A change
-	// of the status, or of Labels, Owners, and Finalizers, does not increase it. A controller that writes the generation that it
-	// acted on into the status shows whether it has seen the latest change.
+	// Generation is 1 for a new object. It increases by one when an Update changes the Value and when a deletion begins. A change of the
+	// status, or of Labels, Owners, and Finalizers, does not increase it. A controller can write the generation that it acted on into the
+	// status, to show whether it has seen the latest change.
 	Generation int64
 
-	// Labels are what a [Selector] selects by.
+	// Labels are the names and values that a [Selector] selects by.
 	Labels map[string]string
 
 	// Owners are the objects that this one exists for. At most one of them is its controller. The collector of package
@@ -67,7 +67,7 @@ type Object[T any] struct {
 	// Created is the time of the Create, by the clock of the process that called it.
 	Created time.Time
 
-	// Deleting is the time of the first Delete, by the clock of the process that called it. It is zero before.
+	// Deleting is the time of the first Delete, by the clock of the process that called it. It is zero before that.
 	Deleting time.Time
 
 	// Trace is the trace context of the last change of this object: what [Config].Trace returned for the context of the write. It
@@ -82,8 +82,8 @@ func (o Object[T]) Ref() Ref { return Ref{Kind: o.Kind, Key: o.Key, UID: o.UID} 
 // of o was acted on.
 func (o Object[T]) At() (kind string, version informer.Version) { return o.Kind, o.Version }
 
-// TraceContext returns Trace. A controller with Hooks.Trace calls it for the objects of its watches. A type of yours that has this
-// method, such as a row of a table with a column for it, is traced in the same way.
+// TraceContext returns Trace. A controller with Hooks.Trace calls it for the objects of its watches. Your own type with this method, such
+// as a row of a table with a column for it, is traced in the same way.
 func (o Object[T]) TraceContext() string { return o.Trace }
 
 // Key returns the key of o. It is a cache.KeyFunc: informer.New(apps, store.Key, informer.Config{}).
@@ -164,8 +164,8 @@ type Condition struct {
 	Type string // the fact, such as "Ready"
 	OK   bool   // whether it is true
 
-	Reason  string // why, in one word for programs, such as "ImagePullFailed"
-	Message string // why, for people
+	Reason  string // the reason, in one word for programs, such as "ImagePullFailed"
+	Message string // the reason, for people
 
 	// Generation is the Object.Generation that the controller has seen. If it is less than that of the object, the condition is
 	// stale.
@@ -213,7 +213,7 @@ func (cs Conditions) Get(conditionType string) (Condition, bool) {
 	return Condition{}, false
 }
 
-// AllOK reports whether the conditions of all these types are OK and at least of that generation. Without types, it asks for all
+// AllOK reports whether the conditions of all these types are OK and at least of that generation. Without types, it considers all
 // conditions in cs, and returns false if there are none.
 func (cs Conditions) AllOK(generation int64, types ...string) bool {
 	if len(types) == 0 {
@@ -252,7 +252,7 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// maxTrace is the largest length of a trace context in bytes. W3C asks for at least 512 of tracestate, after 55 of traceparent.
+// maxTrace is the largest length of a trace context in bytes. W3C requires at least 512 for tracestate, after 55 for traceparent.
 const maxTrace = 1024
 
 // cleanTrace returns trace, or an empty text if trace is too long or not printable ASCII: tracing never fails a write.

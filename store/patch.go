@@ -11,12 +11,12 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Patch reads an object, calls change to edit it, and writes it with Update. It returns the object as stored. If another writer was
-// faster, Patch starts again: up to 10 times, with pauses from a millisecond to a tenth of a second, about half a second in all. If
-// change changes nothing, Patch writes nothing.
+// Patch reads an object, calls change to edit it, and writes it with Update. It returns the object as stored. If another writer was faster,
+// Patch starts over: up to 10 times, with pauses from a millisecond to a tenth of a second, about half a second in all. If change changes
+// nothing, Patch writes nothing.
 //
-// Patch may call change several times, each time with a fresh object, so change must have no other effects. Patch ignores changes of
-// Key, UID, and Version. If change returns an error, Patch writes nothing and returns that error as it is.
+// Patch may call change several times, each time with a fresh object, so change must have no other effects. Patch ignores changes of Key,
+// UID, and Version. If change returns an error, Patch writes nothing and returns that error unchanged.
 //
 // Each write checks the preconditions. If one of them can never hold again, Patch returns the conflict at once. With the [RequestID]
 // of an accepted write, Patch applies nothing and returns the current object, or its last state; it may still call change.
@@ -102,14 +102,14 @@ func patchBackoff() wait.Backoff {
 //
 //   - If seen has the object, change gets a copy of it, and the Update names the version of that copy.
 //   - If seen does not have the object, change gets an empty one, and CreateOrUpdate calls Create.
-//   - If the store refuses that write with [ErrConflict], [ErrNotFound], or [ErrExists], if change returns an error, if a value
-//     is not plain data (see [Memory]) and so cannot be copied, or if seen is nil: CreateOrUpdate reads the object from the
-//     store, lets change edit it, and writes it, as [Patch] does.
+//   - If the store rejects that write with [ErrConflict], [ErrNotFound], or [ErrExists], if change returns an error, if a value is not
+//     plain data (see [Memory]) and so cannot be copied, or if seen is nil: CreateOrUpdate reads the object from the store, lets change
+//     edit it, and writes it, as [Patch] does.
 //
-// So a decision on a stale object is never written and never returned as an error. CreateOrUpdate may call change several times, each
-// time with another object, whose UID is empty if it does not exist yet. Changes of Key, UID, and Version are ignored. An Update
-// leaves the status as it is; a Create stores it. If change returns an error for an object that was read from the store,
-// CreateOrUpdate writes nothing and returns that error as it is.
+// So a decision on a stale object is never written and never returned as an error. CreateOrUpdate may call change several times, each time
+// with a different copy of the object, whose UID is empty if the object does not exist yet. Changes of Key, UID, and Version are ignored.
+// An Update leaves the status as it is; a Create stores it. If change returns an error for an object that was read from the store,
+// CreateOrUpdate writes nothing and returns that error unchanged.
 //
 // CreateOrUpdate takes no preconditions, because none fits both a creation and an update. Each write carries the fence of ctx. If the
 // outcome is unknown, call CreateOrUpdate again.

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-// contested returns an interceptor in front of apps, in which somebody else changes "web" before each of the first writes.
+// contested returns an interceptor in front of apps, in which another writer changes "web" before each of the first writes.
 func contested(apps store.Store[App], times int) *storetest.Interceptor[App] {
 	s := storetest.NewInterceptor[App](apps)
 	s.Inject(storetest.Rule{Op: "update", Times: times, Fault: storetest.Before(func(ctx context.Context) error {

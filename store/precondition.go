@@ -9,9 +9,9 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Precondition is a condition on a write. The store refuses the write unless all its preconditions hold. The zero value always holds.
+// Precondition is a condition on a write. The store rejects the write unless all its preconditions hold. The zero value always holds.
 //
-// [IfVersion], [IfUID], [IfTerm], and [RequestID] return one. Its methods report what it asks for, so that a test or a log can show it.
+// [IfVersion], [IfUID], [IfTerm], and [RequestID] return one. Its methods return its arguments, for tests and logs.
 type Precondition struct {
 	asks    question
 	version informer.Version
@@ -20,7 +20,7 @@ type Precondition struct {
 	request string
 }
 
-// question is a set of bits: what a precondition asks for.
+// question is a set of bits: the conditions in a Precondition.
 type question uint8
 
 const (
@@ -49,12 +49,12 @@ func IfTerm(lease string, term uint64) Precondition {
 	return Precondition{asks: askTerm, fence: Fence{Lease: lease, Term: term}}
 }
 
-// RequestID makes a write safe to send again, such as after its reply was lost. If a write with the same id was accepted before, the
-// write is not applied again, and its other preconditions are ignored. The call returns the current object, or its last state if it
-// was deleted; its Version shows whether somebody has written since.
+// RequestID makes a write safe to send again, such as after its reply was lost. If a write with the same id was accepted before, the write
+// is not applied again, and its other preconditions are ignored. The call returns the current object, or its last state if it was deleted;
+// its Version shows whether the object has been written since.
 //
-// The id must be unique among the writes of the key, such as a UUID. If another operation has used it, the write is refused with
-// [ErrInvalid]. A write that was refused, or that changed nothing, may be sent again with its id.
+// The id must be unique among the writes of the key, such as a UUID. If another operation has used it, the write is rejected with
+// [ErrInvalid]. A write that was rejected, or that changed nothing, may be sent again with its id.
 //
 // The store remembers the last 8 ids of each key. After a deletion, it remembers them as long as a watch can start from before
 // the deletion. An empty id is ignored. If there are several ids, the first one counts.
@@ -112,7 +112,7 @@ func WithFence(ctx context.Context, f Fence) context.Context {
 	return context.WithValue(ctx, fenceKey{}, f)
 }
 
-// Unfenced returns a context under which writes carry no fence. Use it for facts that do not depend on who leads, such as a heartbeat.
+// Unfenced returns a context under which writes carry no fence. Use it for facts that do not depend on the leader, such as a heartbeat.
 func Unfenced(ctx context.Context) context.Context { return WithFence(ctx, Fence{}) }
 
 // FenceFrom returns the fence of writes under ctx, or false if there is none.
@@ -121,8 +121,8 @@ func FenceFrom(ctx context.Context) (Fence, bool) {
 	return f, f.Lease != ""
 }
 
-// fencesOf returns the fences of a write, from its context and its preconditions, one for each lease. If they name two terms of one
-// lease, the lesser is over, and fencesOf returns the error of that.
+// fencesOf returns the fences of a write, from its context and its preconditions, one for each lease. If they name two terms of one lease,
+// the lower one is over, and fencesOf returns the error for that.
 func fencesOf(ctx context.Context, pre []Precondition) ([]Fence, error) {
 	var fences []Fence
 	add := func(f Fence) error {

@@ -26,7 +26,7 @@ func TestTheLastRequestsOfAKeyAreRememberedAndNoMore(t *testing.T) {
 		o.Value.Replicas++
 		sent = append(sent, o)
 		require.NoError(t, send(n))
-		create(t, apps, fmt.Sprint(n)) // writes of other keys make nobody forget
+		create(t, apps, fmt.Sprint(n)) // writes of other keys expire no ids
 		var err error
 		o, err = apps.Get(t.Context(), "web")
 		require.NoError(t, err)

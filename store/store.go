@@ -24,10 +24,10 @@ import (
 //
 // Get, List, ListPages, Select, Watch, and WatchSelected read. A read sees every write that was accepted before it.
 //
-// Create, Update, UpdateStatus, and Delete write. If several reasons to refuse a write apply, the error is the first of [ErrInvalid],
-// [ErrFenced], [ErrExists] or [ErrNotFound], and [ErrConflict]. A refused write changes nothing. A write with the [RequestID] of an
-// accepted write is not applied again. Each write carries the fence of its context: see [WithFence]. Some backends let a write join
-// your own transaction: see their WithTx.
+// Create, Update, UpdateStatus, and Delete write. If several reasons to reject a write apply, the error is the first of [ErrInvalid],
+// [ErrFenced], [ErrExists] or [ErrNotFound], and [ErrConflict]. A rejected write changes nothing. A write with the [RequestID] of an
+// accepted write is not applied again. Each write carries the fence of its context: see [WithFence]. Some backends let a write join your
+// own transaction: see their WithTx.
 type Store[T any] interface {
 	// Kind returns the name of the kind.
 	Kind() string
@@ -50,15 +50,15 @@ type Store[T any] interface {
 	// before the first change. The version of an event is that of its object. A deletion carries the last state of the object, with
 	// the version of the deletion.
 	//
-	// A bookmark says that nothing else has happened to this kind up to its version. Watch yields a bookmark at least every
+	// A bookmark means that nothing else has happened to this kind up to its version. Watch yields a bookmark at least every
 	// [backend.BookmarkInterval], even if nothing happens.
 	//
 	// If the backend Skips, a Watch may leave out a write that a later write of the same key has replaced. It never leaves out a
 	// deletion.
 	//
-	// A Watch that ends by itself yields an error last. The error is [informer.ErrExpired] if some changes after the version are
-	// not known any more, which can also happen to a consumer that falls behind, or if the store has not reached the version. If ctx
-	// ends, the error is [context.Cause] of ctx.
+	// A Watch that ends by itself yields an error last. The error is [informer.ErrExpired] if some changes after the version are no longer
+	// known, which can also happen to a consumer that falls behind, or if the store has not reached the version. If ctx ends, the error is
+	// [context.Cause] of ctx.
 	Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
 
 	// WatchSelected is Watch for the objects that sel selects. An object that enters the selection is Added. An object that leaves it
@@ -92,7 +92,7 @@ type Store[T any] interface {
 	// Equal in a new list.
 	Equal(a, b Object[T]) bool
 
-	// BookmarkPeriod returns [backend.BookmarkInterval]. An informer uses it to notice a watch that hangs.
+	// BookmarkPeriod returns [backend.BookmarkInterval]. An informer uses it to detect a watch that hangs.
 	BookmarkPeriod() time.Duration
 
 	// Stats returns the records that do not decode.
@@ -147,8 +147,8 @@ func (s *selected[T]) Watch(ctx context.Context, after informer.Version) iter.Se
 // Open returns the Store of a kind in b. A kind may be opened several times, but only with one T. Open reads and writes nothing in the
 // database. It returns an error if cfg or the name of the kind is invalid, or if the codec cannot keep every value of T.
 //
-// The tag store:"status" works on exported fields of T and of structs that T embeds; deeper in a value it is ignored. Open refuses
-// a tag of T that would have no effect.
+// The tag store:"status" works on exported fields of T and of structs that T embeds; deeper in a value it is ignored. Open rejects a tag of
+// T that would have no effect.
 func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error) {
 	fail := func(err error) (Store[T], error) { return nil, failed(opOpen, kind, "", err) }
 	s := &engine[T]{kind: kind, db: b}
@@ -197,22 +197,22 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 
 // Config is the configuration of a [Store] of values of type T. Its zero value is ready to use.
 type Config[T any] struct {
-	// Encode and Decode are the codec of values. Decode must restore what Encode was given, and Encode must return the same bytes for
-	// the same value. Neither may keep its argument, and both must be safe for concurrent use. Set both or none. They default to
-	// encoding/json; then Open returns an error if JSON does not keep all of T, and a write of a string that is not UTF-8 is refused.
+	// Encode and Decode are the codec of values. Decode must restore what Encode was given, and Encode must return the same bytes for the
+	// same value. Neither may keep its argument, and both must be safe for concurrent use. Set both or neither. They default to
+	// encoding/json; then Open returns an error if JSON does not keep all of T, and a write of a string that is not UTF-8 is rejected.
 	//
 	// Without a codec, a [Memory] keeps values of plain data as they are.
 	Encode func(T) ([]byte, error)
 	Decode func([]byte) (T, error)
 
 	// NewUID returns a UID that it has never returned before. Each Create calls it, without locks, and several may do so concurrently.
-	// Defaults to 130 random bits as text. Set it to have the same UIDs in every run of a test.
+	// Defaults to 130 random bits as text. Set it to get the same UIDs in every run of a test.
 	NewUID func() string
 
-	// Trace returns the trace context of a write, which becomes Object.Trace, in the form of W3C: the text of the header traceparent
-	// and, if there is one, a space and the text of the header tracestate. If the result has more than 1,024 bytes or is not
-	// printable ASCII, the object has none. Each write calls Trace once with its context, without locks. An object without a
-	// change keeps its Trace. Nil means that objects have none. Method Context of package tracing/otel is such a function.
+	// Trace returns the trace context of a write, which becomes Object.Trace, in the form of W3C: the text of the header traceparent and,
+	// if there is one, a space and the text of the header tracestate. If the result has more than 1,024 bytes or is not printable ASCII,
+	// the object has none. Each write calls Trace once with its context, without locks. An object without a change keeps its Trace. Nil
+	// means that objects have none. The method Context in package tracing/otel is such a function.
 	Trace func(ctx context.Context) string
 
 	// OnUndecodable is called when a list or a watch reads a record that does not decode, once for each version. The error wraps
@@ -229,7 +229,7 @@ type Stats struct {
 	// or watch reads that the record was repaired or deleted, its error is removed.
 	Undecodable []*Error
 
-	// Fenced counts the writes through this Store that were refused with [ErrFenced].
+	// Fenced counts the writes through this Store that were rejected with [ErrFenced].
 	Fenced uint64
 }
 

@@ -48,7 +48,7 @@ func follow(t *testing.T, s store.Store[App], after informer.Version) func() []s
 	}
 }
 
-// none is what a watch tells that tells nothing.
+// none is the output of a watch that yields nothing.
 var none []string
 
 func TestAWatchOfAQuietKindLearnsOfTheVersionsOfABusyOne(t *testing.T) {

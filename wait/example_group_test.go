@@ -20,7 +20,7 @@ func ExampleGroup() {
 	// wait: recover from panic: boom
 }
 
-// A handler of somebody else must not bring the program down. Its stack goes where the error goes.
+// A third-party handler must not crash the program. Its stack is reported with the error.
 func ExamplePanicError() {
 	err := wait.Call(context.Background(), func(context.Context) error {
 		var handler func()

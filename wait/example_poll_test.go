@@ -20,7 +20,7 @@ func ExampleFor() {
 	// Output: 3 <nil>
 }
 
-// The caller wants to know whether it was its own limit that ended the wait, or somebody who stopped the program.
+// The caller wants to know whether its own limit ended the wait, or the program was stopped.
 func ExamplePollUntilContextTimeout() {
 	never := func(context.Context) (bool, error) { return false, nil }
 	describe := func(err error) string {

@@ -8,8 +8,8 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Ten machines are to be rented, and there is money for two. It is noticed after three calls, not after ten, and what was
-// expected of the rest can be taken back.
+// Ten machines should be rented, and there is money for two. SlowStart finds out after three calls, not after ten, and what was expected of
+// the rest can be taken back.
 func ExampleSlowStart() {
 	rent := func(_ context.Context, i int) error {
 		if i >= 2 {

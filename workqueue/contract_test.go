@@ -35,7 +35,7 @@ func TestEveryCellOfTheContractTablesHolds(t *testing.T) {
 	backoff := func(q queue, d time.Duration) {
 		q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: d})
 	}
-	// What a call says beside the state: "reported", or that it has done nothing, if it says that.
+	// What a call reports besides the state: "reported", or that it has done nothing.
 	calls := []struct {
 		column string
 		name   string

@@ -18,7 +18,7 @@ func debounced() *workqueue.Queue[string] {
 	return must(workqueue.New(workqueue.Config[string]{Debounce: quiet, DebounceLimit: longest, Logger: discard}))
 }
 
-// sleep lets time pass, and what is due happen.
+// sleep lets time pass, and due timers fire.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// How the waits end: with a shutdown, with a context, and with both at once.
+// How waits end: with a shutdown, with a context, and with both at the same time.
 
 // dispatch takes keys with take until it is told to stop, and works on each in a goroutine of its own.
 func dispatch(q *workqueue.Queue[string], take func() error) (ended chan error) {
@@ -162,7 +162,7 @@ func TestAQueueThatBecomesIdleAsTheContextEndsIsIdle(t *testing.T) {
 				q.Add("k")
 				q.Get()
 				require.NoError(t, wait(q, newScripted(t.Context(), func() { q.Done("k") })))
-				q.Add("k") // it was idle meanwhile, and is not any more
+				q.Add("k") // it was idle in the meantime, and no longer is
 				q.Get()
 				if name == "WaitIdle" {
 					require.NoError(t, wait(q, newScripted(t.Context(), func() { q.Done("k"); q.Add("k") })))

@@ -7,7 +7,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// A certificate that is renewed by hand needs no renewal tomorrow. Nobody has to remember that and look when the time comes.
+// A certificate that is renewed by hand needs no renewal tomorrow. No code needs to remember that and check at the time.
 func ExampleQueue_Cancel() {
 	queue, err := workqueue.New(workqueue.Config[string]{})
 	if err != nil {

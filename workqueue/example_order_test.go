@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// What a person waits for goes before what a full sync adds; a key of low priority that a person asks for is raised.
+// Keys that a person waits for go before those of a full sync; if a person requests a key of low priority, its priority rises.
 func ExampleAddOptions() {
 	q, err := workqueue.New(workqueue.Config[string]{})
 	if err != nil {

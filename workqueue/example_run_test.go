@@ -39,7 +39,7 @@ func ExampleQueue_Run() {
 	// <nil> [atlantis]
 }
 
-// An item is a handle: a Done too many, also one that comes when somebody else has the key, does nothing.
+// An item is a handle: an extra Done does nothing, even if another worker has the key by then.
 func ExampleItem() {
 	q, err := workqueue.New(workqueue.Config[string]{})
 	if err != nil {
@@ -113,7 +113,7 @@ func ExampleState() {
 	// true
 }
 
-// Hooks count what happens, Stats tells what is.
+// Hooks count events, and Stats returns the current state.
 func ExampleHooks() {
 	adds, retries := 0, 0
 	q, err := workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{

@@ -112,7 +112,7 @@ func ExampleStats() {
 	// Output: 1 1
 }
 
-// The interfaces are what a consumer asks for; a Queue is all three.
+// Consumers accept one of the interfaces; a Queue implements all three.
 func ExampleRateLimitingInterface() {
 	queue, err := workqueue.New(workqueue.Config[string]{})
 	if err != nil {
@@ -138,7 +138,7 @@ func ExampleItemFastSlowRateLimiter() {
 	// Output: 1ms 1ms 1m0s
 }
 
-// A bucket beside the delays of each key limits the rate of all of them together. The longest delay counts.
+// A token bucket, in addition to the delays of each key, limits the rate of all keys together. The longest delay counts.
 func ExampleMaxOfRateLimiter() {
 	r := workqueue.NewMaxOfRateLimiter(
 		workqueue.DefaultControllerRateLimiter[string](),

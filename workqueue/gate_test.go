@@ -154,7 +154,7 @@ func TestATokenThatSomebodyElseTookIsWaitedForAnew(t *testing.T) {
 		begin := time.Now()
 		q.Get()
 		require.Contains(t, []time.Duration{time.Second, 2 * time.Second}, time.Since(begin))
-		limiter.Reserve() // one who is ahead
+		limiter.Reserve() // another caller, which is first
 		q.Add("c")
 		before := time.Now()
 		q.Get()

@@ -58,7 +58,7 @@ func TestAGroupAtItsLimitKeepsNoWorkerFromTheOthers(t *testing.T) {
 	require.NoError(t, q.CheckInvariants())
 }
 
-// Each Done of a group at its limit lets one more worker go on, also when several are done before the first worker looks.
+// Each Done of a group at its limit unblocks one more worker, even if several Dones come before the first worker wakes up.
 func TestEachFreedPlaceInAGroupWakesAWorkerOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 3}))
@@ -134,7 +134,7 @@ func TestCancelOfTheLastReadyKeyMakesTheQueueIdle(t *testing.T) {
 	})
 }
 
-// Cancel of what was left lets the workers and those who drain go.
+// Canceling the remaining keys releases the workers and the callers of Drain.
 func TestCancelOfTheLastReadyKeyEndsAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1}))
@@ -191,7 +191,7 @@ func TestMemoryOfManyGroupsAndRaisedKeysIsGivenBack(t *testing.T) {
 		for i := range 30_000 {
 			q.AddWith(i, prio(i%3))
 		}
-		for i := range 10_000 { // these stand apart
+		for i := range 10_000 { // each in its own group
 			q.AddWith(3*i, prio(2))
 		}
 		require.GreaterOrEqual(t, q.Kept(), 30_000)

@@ -33,7 +33,7 @@ func TestOnlyTheFirstDoneOfAnItemCounts(t *testing.T) {
 	first.Done()
 	require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
 	second, _ := q.TryTake()
-	first.Done() // the key is in the hand of somebody else
+	first.Done() // another worker has the key
 	require.Equal(t, workqueue.Stats{InProcess: 1}, q.Stats())
 	q.Add("k") // and neither is it when it is dirty
 	first.Done()

@@ -98,7 +98,7 @@ func TestTheDefaultLimitersGiveTheirFirstDelays(t *testing.T) {
 	require.Equal(t, 5*time.Millisecond, workqueue.DefaultControllerRateLimiter[string]().When("k"))
 }
 
-// The first failure of a key waits for nobody else's.
+// The first failure of a key does not wait behind those of other keys.
 func TestAFirstFailureDoesNotWaitBehindAThousandOthers(t *testing.T) {
 	r := workqueue.DefaultControllerRateLimiter[int]()
 	for k := range 1000 {

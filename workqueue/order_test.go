@@ -185,7 +185,7 @@ func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
 	}
 }
 
-// A key that is raised stands where it would stand if it had had the priority from the first on: it does not lose its wait.
+// A raised key moves to the place that it would have if it had always had the priority: its waiting time counts.
 func TestARaisedKeyStandsBeforeWhatBecameReadyAfterIt(t *testing.T) {
 	for _, aging := range []time.Duration{-1, time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -143,7 +143,7 @@ func counted[K comparable](infos []workqueue.KeyInfo[K]) (s workqueue.Stats) {
 	return s
 }
 
-// Nothing of the order of a map shows, also where nobody notes times.
+// The order of a map never shows, even without Timestamps.
 func TestTheOrderOfASnapshotIsThatInWhichTheKeysCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[int]{MaxAttempts: 2, RateLimiter: limiterOfInt(time.Hour)}))

@@ -562,7 +562,7 @@ func (s *spec) idle() bool {
 	return true
 }
 
-// settle lets all that wait go on as far as they can.
+// settle lets all waiting calls proceed until they block or return.
 func (s *spec) settle() {
 	for _, _, ok := s.next(); ok && s.getters > 0; _, _, ok = s.next() {
 		s.getters--

@@ -99,7 +99,7 @@ func (p *specPlay) step(c specCall, jitter time.Duration) (known bool, err error
 	return true, nil
 }
 
-// drain works off what is left: a key that is lost never comes.
+// drain processes the remaining keys: a lost key never comes.
 func (p *specPlay) drain() error {
 	for {
 		c := specCall{what: "TryTake"}

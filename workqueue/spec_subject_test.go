@@ -114,7 +114,7 @@ func newSpecSubject(rules specRules) *specSubject {
 			StrayDone: func(key string) { s.tell("stray ", key) },
 		},
 	}
-	if rules.timestamps { // these hooks ask for them
+	if rules.timestamps { // these hooks need them
 		cfg.Hooks.Dispatched = func(key string, d time.Duration) { s.tell("dispatched ", key, d) }
 		cfg.Hooks.Done = func(key string, d time.Duration) { s.tell("done ", key, d) }
 	}

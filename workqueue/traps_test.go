@@ -68,7 +68,7 @@ func TestWakeUpsThatAreDueTogetherComeInOrderAndOnce(t *testing.T) {
 				q.AddAfter(fmt.Sprint(k), time.Duration(k/2+1)*time.Millisecond)
 				q.AddAfter(fmt.Sprint(k), time.Duration(k/2+2)*time.Millisecond)
 			}
-			for i := range 25 { // of two that are due together the one that was set first
+			for i := range 25 { // of two that are due at the same time, the one that was set first
 				a, b := 2*i, 2*i+1
 				if b*3%50 < a*3%50 { // 17*3 = 1 mod 50
 					a, b = b, a
@@ -134,7 +134,7 @@ func TestNothingKeepsAKeyAliveThatIsDone(t *testing.T) {
 	}
 }
 
-// Each method that takes a key refuses one that cannot be found again, before it takes the lock.
+// Each method that takes a key rejects one that cannot be found again, before it takes the lock.
 func TestAKeyThatCannotBeFoundAgainIsRefusedByEachMethod(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[any]{RateLimiter: nil, Debounce: 1, MaxAttempts: 1}))
 	for _, key := range []any{math.NaN(), []int{1}, struct{ v any }{map[string]int{}}} {

@@ -20,7 +20,7 @@ func (printer) Helper()           {}
 func (printer) Error(args ...any) { fmt.Println(args...) }
 func (printer) Cleanup(func())    {}
 
-// In a test, t stands in the place of the printer, and Check is called at its end.
+// A test passes t instead of the printer, and Check is called at its end.
 func ExampleMutationDetector() {
 	key := func(s *site) string { return s.name }
 	sites := cache.NewIndexer(key)

@@ -26,7 +26,7 @@ func TestAnObjectWhoseDeletionTheCacheHasShownIsNotRevivedByALateReply(t *testin
 		"of the deletion of it": func(o *mutation.Cache[string, *pod]) { o.WroteDeletion("a", 5) },
 	} {
 		x, o := newCache(t, mutation.Config{})
-		x.Upsert(a(5)) // the cache hears of the write before the call that wrote it returns
+		x.Upsert(a(5)) // the cache shows the write before the call that wrote it returns
 		x.Delete("a")
 		o.OnDelete(deleted(a(5)))
 		o.OnDelete(deleted(a(2))) // an older life, told late

@@ -24,7 +24,7 @@ func ExampleCache() {
 	sites.Upsert(site{"a", 1})
 	own.Wrote(site{"a", 2}) // what the store returned
 	fmt.Println(own.Get("a"))
-	sites.Upsert(site{"a", 3}) // somebody else has written since
+	sites.Upsert(site{"a", 3}) // another process has written since
 	fmt.Println(own.Get("a"))
 	fmt.Println(own.Len())
 	// Output:

@@ -108,7 +108,7 @@ func (w *world) reply() {
 	}
 }
 
-// tell lets the handler hear of a deletion.
+// tell reports a deletion to the handler.
 func (w *world) tell() {
 	if len(w.told) > 0 {
 		w.o.OnDelete(w.told[0])
@@ -127,7 +127,7 @@ func (w *world) check() {
 	}
 }
 
-// want returns what a read of key has to find, or nil.
+// want returns the object that a read of key must find, or nil.
 func (w *world) want(key string) *pod { return w.state(key, max(w.at, w.own[key])) }
 
 func (w *world) checkKeys() {

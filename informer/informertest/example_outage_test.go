@@ -12,8 +12,8 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Two sources on one clock are like two kinds in one database: a version says which of two changes came first, and whoever waits
-// for the version of a change to one source can wait at an informer of the other.
+// Two sources on one clock are like two kinds in one database: a version says which of two changes came first, and a caller that waits for
+// the version of a change to one source can wait at an informer of the other.
 func ExampleClock() {
 	var clock informertest.Clock
 	sites := informertest.NewSourceOn(&clock, func(name string) string { return name })

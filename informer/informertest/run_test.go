@@ -100,7 +100,7 @@ func TestCasesAboutWhatASourceDoesNotPromiseAreSkipped(t *testing.T) {
 	})
 }
 
-// faulty is a source with one fault: what is not nil replaces the method.
+// faulty is a source with one fault: a field that is not nil replaces the method.
 type faulty struct {
 	*source
 	list  func(*source, context.Context) (informer.List[pair], error)
@@ -130,7 +130,7 @@ func lists(f func(l *informer.List[pair])) faulty {
 	}}
 }
 
-// tells is a fault of events: f returns what is told instead of one.
+// tells is a fault of events: f returns the events to yield instead of one.
 func tells(f func(ev event) []event) faulty {
 	return faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
 		return func(yield func(event, error) bool) {
@@ -170,7 +170,7 @@ func isType(t informer.EventType) func(event) bool {
 	return func(ev event) bool { return ev.Type == t }
 }
 
-// when is a fault of those events for which is is true.
+// when is a fault of only the events for which is returns true.
 func when(is func(event) bool, f func(ev *event)) faulty {
 	return tells(func(ev event) []event {
 		if is(ev) {
@@ -180,7 +180,7 @@ func when(is func(event) bool, f func(ev *event)) faulty {
 	})
 }
 
-// faults are sources that break the contract, each with the case that has to notice it.
+// faults are sources that break the contract, each with the case that must detect it.
 var faults = []struct {
 	name, noticed, message string
 	fault                  faulty

@@ -44,7 +44,7 @@ func (b *table) set(err error, items ...site) {
 	b.items, b.err = items, err
 }
 
-// got returns the number of polls since the last got, when nothing moves any more.
+// got returns the number of polls since the last got, once every goroutine of the bubble is blocked.
 func (b *table) got() int {
 	synctest.Wait()
 	b.mu.Lock()

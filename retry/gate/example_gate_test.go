@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/retry/gate"
 )
 
-// Two calls at once, and one a second after that. A reconcile returns the error, and its key comes back in time.
+// Two calls at once, and then one per second. A reconcile returns the error, and its key comes back at the right time.
 func ExampleLimiter() {
 	limiter := gate.NewLimiter(1, 2)
 	for range 3 {

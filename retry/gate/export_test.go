@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// CheckInvariants tests what is written at the fields of a Limiter.
+// CheckInvariants tests the invariants at the fields of a Limiter.
 func (l *Limiter) CheckInvariants(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
@@ -43,7 +43,7 @@ func (l *Limiter) Places() int {
 	return len(l.places)
 }
 
-// CheckInvariants tests what is written at the fields of a Breaker.
+// CheckInvariants tests the invariants at the fields of a Breaker.
 func (b *Breaker) CheckInvariants(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
@@ -52,5 +52,5 @@ func (b *Breaker) CheckInvariants(t *testing.T) {
 	assert.True(t, b.openUntil.IsZero() || b.failures == 0)
 }
 
-// RetryAfter is the header as it is read.
+// RetryAfter parses the header Retry-After.
 var RetryAfter = retryAfter

@@ -256,7 +256,7 @@ func TestCallersWhomNobodyKnowsDoNotComeBackTogether(t *testing.T) {
 			assert.False(t, seen[d])
 			seen[d] = true
 		}
-		for range 100_000 { // one that asks all the time puts nobody off forever
+		for range 100_000 { // a caller that keeps retrying delays no other caller forever
 			d, _ := retry.Delay(l.Do(t.Context(), s.call))
 			require.LessOrEqual(t, d, time.Minute+time.Second)
 		}

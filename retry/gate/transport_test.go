@@ -26,7 +26,7 @@ type body struct {
 
 func (b *body) Close() error { b.closed = true; return nil }
 
-// server answers as it is told.
+// server sends prepared responses.
 type server struct {
 	status   int
 	header   http.Header

@@ -20,11 +20,10 @@ const (
 
 var errFormat = errors.New("backend: decode record: not a record in a form that is known")
 
-// MarshalBinary returns r as one piece of bytes, for databases whose values are that. It never fails. The same record
-// gives the same bytes.
+// MarshalBinary returns r as one byte slice, for databases with such values. It never fails. The same record gives the same bytes.
 func (r Record) MarshalBinary() ([]byte, error) { return r.AppendBinary(nil) }
 
-// AppendBinary appends what MarshalBinary returns to b.
+// AppendBinary appends the result of MarshalBinary to b.
 func (r Record) AppendBinary(b []byte) ([]byte, error) {
 	var bits byte
 	if r.Deleted {
@@ -57,8 +56,7 @@ func appendMap(b []byte, m map[string]string) []byte {
 	return b
 }
 
-// UnmarshalBinary makes r the record that MarshalBinary has made b of. Maps that are empty come back as nil, but for
-// Before. It keeps nothing of b.
+// UnmarshalBinary sets r to the record that MarshalBinary encoded as b. Empty maps become nil, except for Before. It does not keep b.
 func (r *Record) UnmarshalBinary(b []byte) error {
 	if len(b) < 2 || b[0] != format || b[1] > bitDeleted|bitBefore {
 		return errFormat

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// tiny is a whole backend: a log of all writes in memory, which is never cut. Its lock is what a transaction is elsewhere.
+// tiny is a complete backend: an in-memory log of all writes, which is never compacted. Its lock plays the role of a transaction.
 type tiny struct {
 	backend.Kinds // has the method Claim
 
@@ -74,7 +74,7 @@ func (t *tiny) Watch(ctx context.Context, kind string, q backend.Query, after in
 			expired := at > len(t.log)
 			t.mu.Unlock()
 			if expired {
-				yield(backend.Change{}, backend.ErrExpired) // nobody can have seen that version
+				yield(backend.Change{}, backend.ErrExpired) // that version does not exist yet
 				return
 			}
 			for _, e := range news {
@@ -198,7 +198,7 @@ func ExampleRecord() {
 	// Output: web 7 map[tier:front] 3 <nil>
 }
 
-// A watch hears of what is in its query, and of what leaves it.
+// A watch yields the changes to records in its query, and the changes that leave it.
 func ExampleQuery() {
 	front := backend.Query{Labels: []backend.Requirement{{Label: "tier", Values: []string{"front"}}}}
 	left := backend.Record{Key: "web", Labels: map[string]string{"tier": "back"}, Before: map[string]string{"tier": "front"}}

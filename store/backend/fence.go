@@ -8,24 +8,23 @@ import (
 )
 
 var (
-	// ErrExpired ends a watch that cannot say what has changed. It is informer.ErrExpired.
+	// ErrExpired ends a watch that no longer knows what has changed. It is informer.ErrExpired.
 	ErrExpired = informer.ErrExpired
 
 	// ErrFenced is what a [FencedError] wraps.
 	ErrFenced = errors.New("a later term has written")
 
-	// ErrTooLarge says that a record is larger than the backend takes. Nothing was written.
+	// ErrTooLarge reports that a record is larger than the backend allows. Nothing was written.
 	ErrTooLarge = errors.New("the record is too large")
 )
 
-// Fence is the term in which a leader writes, and the lease that the term belongs to. Terms of two leases have nothing to do
-// with each other.
+// Fence is the term in which a leader writes, and the lease that the term belongs to. Terms of different leases are unrelated.
 type Fence struct {
 	Lease string
 	Term  uint64
 }
 
-// Check returns a [*FencedError] if a greater term than that of f was recorded. Zero is a lease without a recorded term.
+// Check returns a [*FencedError] if a greater term than that of f was recorded. Zero means that the lease has no recorded term.
 func (f Fence) Check(recorded uint64) error {
 	if f.Term < recorded {
 		return &FencedError{Fence: f, Have: recorded}

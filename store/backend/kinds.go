@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// Kinds remembers which type the values of each kind have, so that a kind is not opened with two types. A [Backend] embeds
-// one. The zero value is ready to use.
+// Kinds remembers the type of the values of each kind, so that a kind is not opened with two types. A [Backend] embeds one. The zero value
+// is ready to use.
 type Kinds struct {
 	mu sync.Mutex
 	// mu guards the following.
 	types map[string]reflect.Type
 }
 
-// Claim says that the values of a kind are of a type. It returns an error if they are of another one already.
+// Claim declares the type of the values of a kind. It returns an error if the kind already has another type.
 func (k *Kinds) Claim(kind string, of reflect.Type) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Query says which records a List or a Watch is about: those that all of it holds for. The zero value selects all.
+// Query selects the records of a List or a Watch: those that meet all its conditions. The zero value selects all.
 type Query struct {
 	Prefix string        // of the key
-	Labels []Requirement // all have to hold
+	Labels []Requirement // all must hold
 }
 
 // Requirement is a rule about one label:
@@ -20,7 +20,7 @@ type Query struct {
 type Requirement struct {
 	Label  string
 	Values []string // none means any
-	Not    bool     // turns the rule round
+	Not    bool     // negates the rule
 }
 
 // Matches reports whether q selects a key with these labels.
@@ -37,7 +37,7 @@ func (q Query) Matches(key string, labels map[string]string) bool {
 	return true
 }
 
-// Concern reports whether a watch of q has to hear of r: q selects it as it is, or as it was before its last write.
+// Concern reports whether a watch of q must yield r: q selects r as it is, or as it was before its last write.
 func (q Query) Concern(r *Record) bool {
 	return q.Matches(r.Key, r.Labels) || r.Before != nil && q.Matches(r.Key, r.Before)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// broken is a handle with one mistake: what is not nil replaces the method.
+// broken is a handle with one mistake: a field that is not nil replaces the method.
 type broken struct {
 	*twinHandle
 	get      func(ctx context.Context, kind, key string) (backend.Record, error)
@@ -52,7 +52,7 @@ func (b *broken) Transact(
 	return b.twinHandle.Transact(ctx, kind, key, fences, decide)
 }
 
-// network is how long a round trip to the database takes: others do something meanwhile.
+// network is how long a round trip to the database takes: other calls proceed in the meantime.
 const network = time.Millisecond
 
 // swap writes without a lock between the reading and the write. The version is drawn by then.
@@ -133,7 +133,7 @@ func (b *broken) fenced(change func(kind string, f *backend.Fence)) {
 	}
 }
 
-// told changes what a watch tells. Changes for which it returns false are left out.
+// told changes the changes that a watch yields. Those for which it returns false are left out.
 func (b *broken) told(change func(c *backend.Change, err *error) bool) {
 	b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
 		return func(yield func(backend.Change, error) bool) {

@@ -54,22 +54,22 @@ func (i *Interceptor[T]) watch(
 	}
 }
 
-// delivery is an open watch: what the store yields passes through take.
+// delivery is an open watch: every event of the store passes through take.
 type delivery[T any] struct {
 	i     *Interceptor[T]
 	ctx   context.Context
 	call  *Call
 	yield func(informer.Event[store.Object[T]], error) bool
-	err   error // that it has ended with
+	err   error // the error that ended it
 
-	rule *Injection // of the watch itself; nil once it has struck
+	rule *Injection // of the watch itself; nil once it has hit
 	left int        // events until then
 
 	held   informer.Event[store.Object[T]] // an event that waits for the next one
 	holder *Injection                      // the rule that holds it; nil if none is held
 }
 
-// take delivers an event or a bookmark, and does to it what a rule says. False means that the watch is over.
+// take delivers an event or a bookmark, and applies a rule to it. False means that the watch is over.
 func (d *delivery[T]) take(e informer.Event[store.Object[T]]) bool {
 	var in *Injection
 	if e.Type != informer.Bookmark {
@@ -95,7 +95,7 @@ func (d *delivery[T]) take(e informer.Event[store.Object[T]]) bool {
 	d.holder = nil
 	if holder.rule.Fault.kind == reorder {
 		d.i.hit(holder, d.call)
-		return d.send(e) && d.send(held) // no other rule for e, which is out of its order already
+		return d.send(e) && d.send(held) // no other rule for e, which is already out of order
 	}
 	if e.Type != informer.Bookmark && e.Object.Key == held.Object.Key {
 		d.i.hit(holder, d.call)
@@ -132,7 +132,7 @@ func (d *delivery[T]) send(e informer.Event[store.Object[T]]) bool {
 	return d.strike()
 }
 
-// strike does what the rule of the watch says, once, when its time has come. False means that the watch is over.
+// strike applies the rule of the watch, once, when it is due. False means that the watch is over.
 func (d *delivery[T]) strike() bool {
 	if d.rule == nil || d.left > 0 || d.rule.removed.Err() != nil {
 		return true

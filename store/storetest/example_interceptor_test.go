@@ -94,7 +94,7 @@ func ExamplePlan() {
 	// Output: store: create machine "m2": the quota is used up
 }
 
-// A rule can look at the arguments of a call, and at who calls.
+// A rule can match by the arguments of a call, and by the caller.
 func ExampleArgs() {
 	ctx := context.Background()
 	s := machines()

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// handleCases have writers through all handles of a database, which are like several processes.
+// handleCases write through all handles of a database, which stand for several processes.
 var handleCases = []testCase{
 	{"the suite has two handles of one database", func(t testing.TB, db Database) {
 		if len(db.Handles) < 2 {
@@ -73,7 +73,7 @@ var handleCases = []testCase{
 			if l := list(t, two); l.Version < o.Version {
 				t.Fatalf("after version %d was written through one handle, the other lists version %d", o.Version, l.Version)
 			}
-			if i%3 == 2 { // a handle that writes may forget what it has read, so one of them only reads for a while
+			if i%3 == 2 { // a handle that writes may drop what it has cached, so one of them only reads for a while
 				one, two = two, one
 			}
 		}
@@ -165,7 +165,7 @@ var handleCases = []testCase{
 			start(i)
 		}
 		errs := race(func(i int) error {
-			if i < len(db.Handles) { // these list and watch in the middle of the writes
+			if i < len(db.Handles) { // these list and watch during the writes
 				start(len(db.Handles) + i)
 			}
 			s := db.through(i, "thing")
@@ -210,7 +210,7 @@ var handleCases = []testCase{
 	{"a record that does not decode stops nothing else", func(t testing.TB, db Database) {
 		s, raw := db.open("thing"), db.Handles[0]
 		create(t, s, "bad")
-		good, bad := create(t, s, "good"), grow(t, s, "bad") // what is broken and repaired is no creation
+		good, bad := create(t, s, "good"), grow(t, s, "bad") // breaking and repairing a record is not a creation
 		w := watch(t, patient(t), s, list(t, s).Version)
 		var whole []byte
 		write := func(value func(have []byte) []byte) backend.Record {
@@ -251,7 +251,7 @@ var handleCases = []testCase{
 	}},
 }
 
-// change creates, updates or deletes an object, as n has it, however many others do so.
+// change creates, updates, or deletes an object, depending on n, while other writers do the same.
 func change(ctx context.Context, s store.Store[Thing], key string, n int) error {
 	for {
 		o, err := s.Get(ctx, key)
@@ -282,7 +282,7 @@ type follower struct {
 	changed chan struct{} // closed when seen or err changes; nil without a waiter
 }
 
-// follow lists once and watches from there until ctx ends. It lists again only if the backend has forgotten.
+// follow lists once and watches from there until ctx ends. It lists again only if the watch expires.
 func (f *follower) follow(ctx context.Context, s store.Store[Thing]) {
 	for {
 		l, err := s.List(ctx)

@@ -19,7 +19,7 @@ type (
 	event  = informer.Event[object]
 )
 
-// patient returns a context for everything that a case waits for.
+// patient returns a context for the waits of a case.
 func patient(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), Patience,
@@ -210,7 +210,7 @@ func (w *watcher) next() event {
 // bookmark fails unless the next event is a bookmark of at least a version, and comes in time.
 func (w *watcher) bookmark(least informer.Version) {
 	w.t.Helper()
-	const late = 3 * backend.BookmarkInterval // it comes within one, and a busy machine may take its time
+	const late = 3 * backend.BookmarkInterval // due within one interval, but a busy machine may be slow
 	for start := time.Now(); ; {
 		e, err, ok := w.pull()
 		switch {
@@ -229,7 +229,7 @@ func (w *watcher) bookmark(least informer.Version) {
 	}
 }
 
-// sees fails unless the next event is this one.
+// sees fails unless this is the next event.
 func (w *watcher) sees(want informer.EventType, o object) {
 	w.t.Helper()
 	e := w.next()
@@ -239,7 +239,7 @@ func (w *watcher) sees(want informer.EventType, o object) {
 	same(w.t, "the object of "+want.String(), e.Object, o)
 }
 
-// seesDeleted fails unless the next event is the deletion of o, in the state given but for the version.
+// seesDeleted fails unless the next event is the deletion of o, in the given state except for the version.
 func (w *watcher) seesDeleted(o object) event {
 	w.t.Helper()
 	e := w.next()

@@ -10,22 +10,22 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Interceptor is a store in front of another one. It passes on every call that no [Rule] hits, and remembers it. In front of
-// store.Memory it takes the place of the fake clients and reactors of client-go:
+// Interceptor is a store that wraps another one. It passes on every call that no [Rule] hits, and records all calls. Around a store.Memory
+// it replaces the fake clients and reactors of client-go:
 //
 //	apps := storetest.NewInterceptor(memory)
 //	lost := apps.Inject(storetest.Rule{Op: "update", Key: "web", Nth: 3, Fault: storetest.LoseReply()})
 //	// run the controller against apps
 //	assert.Equal(t, 1, lost.Hits())
 //
-// Without rules it is as good a store as the one behind it. Its methods may be called by several goroutines concurrently.
+// Without rules, it keeps every promise of the wrapped store. Its methods are safe for concurrent use.
 type Interceptor[T any] struct {
 	*Plan
 	to     store.Store[T]
 	caller string
 }
 
-// NewInterceptor returns an interceptor without rules in front of a store. It panics if the store is nil.
+// NewInterceptor returns an interceptor without rules around a store. It panics if the store is nil.
 func NewInterceptor[T any](to store.Store[T]) *Interceptor[T] {
 	if to == nil {
 		panic("storetest: NewInterceptor: the store is nil")
@@ -42,8 +42,8 @@ func Intercept[T any](p *Plan, to store.Store[T]) *Interceptor[T] {
 	return &Interceptor[T]{Plan: p, to: to}
 }
 
-// As returns the same interceptor under the name of a caller. Give each part of the program under test its own: then a
-// [Rule] can hit the calls of one, and a [Call] says whose it was.
+// As returns the same interceptor under the name of a caller. Give each part of the program under test its own name: then a [Rule] can hit
+// the calls of one caller, and a [Call] names its caller.
 func (i *Interceptor[T]) As(caller string) *Interceptor[T] {
 	return &Interceptor[T]{Plan: i.Plan, to: i.to, caller: caller}
 }
@@ -89,7 +89,7 @@ func (i *Interceptor[T]) Select(ctx context.Context, sel store.Selector) (inform
 	})
 }
 
-// ListPages implements [store.Store]. A rule hits all of it, before the first page.
+// ListPages implements [store.Store]. A rule hits the whole list, before the first page.
 func (i *Interceptor[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[store.Object[T]], error] {
 	return func(yield func(informer.List[store.Object[T]], error) bool) {
 		pages, err := intercept(ctx, i, opList, "", Args{}, func() (pages []informer.List[store.Object[T]], err error) {
@@ -147,7 +147,7 @@ func (i *Interceptor[T]) Delete(ctx context.Context, key string, pre ...store.Pr
 	})
 }
 
-// intercept does a call other than Watch.
+// intercept makes a call other than Watch.
 func intercept[T, R any](
 	ctx context.Context, i *Interceptor[T], op, key string, args Args, do func() (R, error),
 ) (result R, err error) {
@@ -172,8 +172,8 @@ func (i *Interceptor[T]) call(op, key string) Call {
 	return Call{Kind: i.to.Kind(), Caller: i.caller, Op: op, Key: key}
 }
 
-// suffer does what the fault of a rule says to c, a call or the watch of an event. It returns the error that the call ends
-// with, or nil if the call goes on.
+// suffer applies the fault of a rule to c, a call or the watch of an event. It returns the error that ends the call, or nil if the call
+// continues.
 func (i *Interceptor[T]) suffer(ctx context.Context, in *Injection, c *Call) error {
 	i.hit(in, c)
 	switch fault := in.rule.Fault; fault.kind {
@@ -197,7 +197,7 @@ func (i *Interceptor[T]) suffer(ctx context.Context, in *Injection, c *Call) err
 	}
 }
 
-// wrap makes err what a store returns.
+// wrap makes err an error as a store returns it.
 func (i *Interceptor[T]) wrap(op, key string, err error) error {
 	var e *store.Error
 	if errors.As(err, &e) {

@@ -7,7 +7,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// spoil changes all that o refers to.
+// spoil changes everything that o refers to.
 func spoil(o *object) {
 	o.Value.Tags[0] = "spoilt"
 	_ = append(o.Value.Tags[:1], "spoilt")

@@ -13,11 +13,11 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// steps is how many random writes a model case does when the history of the backend is long enough.
+// steps is the number of random writes in a model case if the history of the backend is long enough.
 const steps = 400
 
-// model is a store as simple as can be: a map, and the story of what happened to it. It takes UIDs, times and versions
-// from the store under test, which alone decides them.
+// model is the simplest possible store: a map, and its history. It takes UIDs, times, and versions from the store under test, which decides
+// them.
 type model struct {
 	t     testing.TB
 	s     store.Store[Thing]
@@ -40,7 +40,7 @@ var modelCases = []testCase{
 			ctx, cancel := context.WithCancel(patient(t))
 			live := make(chan event, n)
 			ended := make(chan struct{})
-			go func() { // reads along while the model writes; ends when cancel ends the watch; the case waits for it
+			go func() { // reads while the model writes; ends when cancel ends the watch; the case waits for it
 				defer close(ended)
 				for e, err := range s.Watch(ctx, from) {
 					if err == nil && e.Type != informer.Bookmark {
@@ -84,7 +84,7 @@ var modelCases = []testCase{
 	}},
 }
 
-// same fails unless the store told what the model did.
+// same fails unless the watch yields the model's event.
 func (m *model) same(got, want event) {
 	m.t.Helper()
 	if want.Type == informer.Deleted {
@@ -96,7 +96,7 @@ func (m *model) same(got, want event) {
 	same(m.t, "the object of "+want.Type.String(), got.Object, want.Object)
 }
 
-// step does one random write to both and compares what came of it.
+// step does one random write to both, and compares the results.
 func (m *model) step() {
 	m.t.Helper()
 	key := string(rune('a' + m.rand.IntN(4)))
@@ -263,7 +263,7 @@ func (m *model) value() Thing {
 
 func (m *model) finalizers() []string { return m.some("dns", "disk") }
 
-// some returns the first few of all, and nil for none: backends may differ about a list that is empty but not nil.
+// some returns the first few of all, and nil for none, because backends may differ for a list that is empty but not nil.
 func (m *model) some(all ...string) []string {
 	if n := m.rand.IntN(len(all) + 1); n > 0 {
 		return all[:n]

@@ -49,8 +49,8 @@ const (
 	counted     = "a counter that many raise through all handles loses no update"
 )
 
-// mutants are the promises of a backend, each with a mistake that breaks it and the case that has to notice. The list in
-// doc.go is made of them.
+// mutants are the promises of a backend, each with a mistake that breaks it and the case that must detect it. The list in doc.go is made of
+// them.
 var mutants = []struct {
 	promise, noticedBy string
 	mutate             func(b *broken)

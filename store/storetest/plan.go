@@ -10,9 +10,8 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Plan holds the rules and the calls of one or more interceptors. [Intercept] makes several interceptors share one, so that a
-// rule counts the calls of all their kinds, in the order in which they begin. The zero value is ready to use. Its methods may be
-// called by several goroutines concurrently.
+// Plan holds the rules and the calls of one or more interceptors. [Intercept] makes several interceptors share one, so that a rule counts
+// the calls of all their kinds, in the order in which they begin. The zero value is ready for use. Its methods are safe for concurrent use.
 type Plan struct {
 	mu sync.Mutex
 
@@ -30,20 +29,20 @@ type Call struct {
 	Op     string // as in [store.Error]; "event" only in Rule.When
 	Key    string // empty for a list or a watch
 
-	// Done is false while the call is in flight, as one that hangs is.
+	// Done is false while the call is in flight, or hangs.
 	Done bool
 
-	// Err is the error that the caller got. With [LoseReply] the store did something else.
+	// Err is the error that the caller got. With [LoseReply], the result in the store was another one.
 	Err error
 
 	// Hit reports that a rule hit the call.
 	Hit bool
 
-	// Args are the arguments, or the event that is about to be delivered. They are set in Rule.When only.
+	// Args are the arguments, or the event that is about to be delivered. They are set only in Rule.When.
 	Args Args
 }
 
-// Args are the arguments of a [Call], as far as it has them.
+// Args are the arguments of a [Call]. Those that it does not have are zero.
 type Args struct {
 	Object   any                  // the store.Object of a Create, Update, UpdateStatus, or event
 	Pre      []store.Precondition // of a write
@@ -53,9 +52,8 @@ type Args struct {
 	Type     informer.EventType   // of an event
 }
 
-// Inject puts a rule in force. Each rule counts all calls that it matches, also those that another one hits; of several
-// that would hit a call, the one that was injected first does. A rule that can never hit panics: an unknown operation, a key
-// for a list, no fault.
+// Inject activates a rule. Each rule counts all calls that it matches, even those that another rule hits. If several rules would hit a
+// call, the one that was injected first does. A rule that can never hit panics: an unknown operation, a key for a list, no fault.
 func (p *Plan) Inject(r Rule) *Injection {
 	in := newInjection(r)
 	p.mu.Lock()
@@ -78,8 +76,8 @@ func (p *Plan) Reset() {
 // Calls returns a copy of all calls since the last ForgetCalls, in the order in which they began.
 func (p *Plan) Calls() []Call { return p.callsOf(func(string) bool { return true }) }
 
-// Writes returns those of Calls that are a Create, Update, UpdateStatus or Delete, also the ones that failed. If it is empty,
-// nobody even tried to write.
+// Writes returns the Create, Update, UpdateStatus, and Delete calls among Calls, including those that failed. If it is empty, no caller
+// tried to write.
 func (p *Plan) Writes() []Call {
 	return p.callsOf(func(op string) bool { return op != opGet && op != opList && op != opWatch })
 }
@@ -103,7 +101,7 @@ func (p *Plan) callsOf(wanted func(op string) bool) []Call {
 	return all
 }
 
-// begin notes a call, and returns the rule that is to hit it, or nil. Cancel is that of a watch.
+// begin records a call, and returns the rule that hits it, or nil. cancel is that of a watch.
 func (p *Plan) begin(c Call, args Args, cancel context.CancelCauseFunc) (*Call, *Injection) {
 	noted := new(Call)
 	*noted = c
@@ -121,7 +119,7 @@ func (p *Plan) begin(c Call, args Args, cancel context.CancelCauseFunc) (*Call, 
 	return noted, p.match(asked)
 }
 
-// match returns the rule that is to hit a call or an event, or nil. It calls the When of rules, without the lock.
+// match returns the rule that hits a call or an event, or nil. It calls the When of rules, without the lock.
 func (p *Plan) match(c Call) (first *Injection) {
 	p.mu.Lock()
 	p.rules = slices.DeleteFunc(p.rules, func(in *Injection) bool { return in.removed.Err() != nil })
@@ -149,7 +147,7 @@ func (p *Plan) end(c *Call, err error) {
 	delete(p.watches, c)
 }
 
-// Injection is a rule in force. Its methods may be called by several goroutines concurrently.
+// Injection is an active rule. Its methods are safe for concurrent use.
 type Injection struct {
 	rule    Rule
 	removed context.Context // ends with Remove
@@ -164,13 +162,13 @@ func newInjection(r Rule) *Injection {
 	return in
 }
 
-// Remove ends the rule: it hits no more calls, and those that hang because of it go on. To remove it again does nothing.
+// Remove ends the rule: it hits no more calls, and calls that hang because of it continue. A second Remove does nothing.
 func (in *Injection) Remove() { in.remove() }
 
-// Hits returns how many calls or events the rule has hit. A test that relies on a fault asserts that it came.
+// Hits returns how many calls or events the rule has hit. A test that relies on a fault should assert that it occurred.
 func (in *Injection) Hits() int { return int(in.hits.Load()) }
 
-// matches counts a call if the rule matches it, and reports whether its fault is to hit it.
+// matches counts a call if the rule matches it, and reports whether the rule hits it.
 func (in *Injection) matches(c Call) bool {
 	r := in.rule
 	switch {

@@ -10,10 +10,10 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// racers is how many goroutines write at once.
+// racers is the number of goroutines that write concurrently.
 const racers = 32
 
-// race calls write in many goroutines at once and returns what each returned.
+// race calls write in many goroutines concurrently, and returns their errors.
 func race(write func(i int) error) []error {
 	errs := make([]error, racers)
 	start := make(chan struct{})
@@ -29,7 +29,7 @@ func race(write func(i int) error) []error {
 	return errs
 }
 
-// oneWins fails unless one write succeeded and all others were refused with want. It returns the winner.
+// oneWins fails unless one write succeeded and all others were rejected with want. It returns the winner.
 func oneWins(t testing.TB, errs []error, want error) int {
 	t.Helper()
 	winner := -1

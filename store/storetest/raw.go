@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// put writes a record as it is.
+// put writes a record as is.
 func put(t testing.TB, b backend.Backend, kind, key string, next backend.Record) backend.Record {
 	t.Helper()
 	r, err := b.Transact(patient(t), kind, key, nil, func(backend.Record) (*backend.Record, error) { return &next, nil })
@@ -62,7 +62,7 @@ func records(t testing.TB, b backend.Backend, kind string, q backend.Query) ([]b
 	return all, version
 }
 
-// changes reads a watch until it has told so many changes.
+// changes reads a watch until it has yielded n changes.
 func changes(t testing.TB, b backend.Backend, kind string, q backend.Query, after informer.Version, n int) []backend.Change {
 	t.Helper()
 	var all []backend.Change
@@ -182,7 +182,7 @@ var backendCases = []testCase{
 			left := want
 			for c, err := range h.Watch(patient(t), "raw", q, from) {
 				must(t, err)
-				if c.Record.Key == "" || !q.Concern(&c.Record) { // a backend may tell more
+				if c.Record.Key == "" || !q.Concern(&c.Record) { // a backend may yield more
 					if c.Version >= left[0].Version {
 						t.Fatalf("the watch through handle %d comes to version %d and has not told of %q at %d",
 							n, c.Version, left[0].Key, left[0].Version)
@@ -206,7 +206,7 @@ var backendCases = []testCase{
 		before, version := records(t, b, "raw", backend.Query{})
 		_, err := b.Transact(patient(t), "raw", "web", []backend.Fence{{Lease: "shop", Term: 9}},
 			func(backend.Record) (*backend.Record, error) { return &backend.Record{Value: []byte("2")}, refuse })
-		if err != refuse { //nolint:errorlint // it has to be the very error
+		if err != refuse { //nolint:errorlint // must be this very error
 			t.Fatalf("Transact returned %v, want the error of decide", err)
 		}
 		if _, now := records(t, b, "raw", backend.Query{}); now != version {
@@ -218,7 +218,7 @@ var backendCases = []testCase{
 		sameRecord(t, "what a Transact returned that wrote nothing", r, before[0])
 		after, now := records(t, b, "raw", backend.Query{})
 		sameRecord(t, "the record", after[0], before[0])
-		if now < version { // a term that is recorded may have a version of its own
+		if now < version { // a recorded term may have its own version
 			t.Fatalf("the version was %d, and is %d now", version, now)
 		}
 		_, err = b.Transact(patient(t), "raw", "web", []backend.Fence{{Lease: "shop", Term: 2}}, // 3 was

@@ -10,7 +10,7 @@ import (
 // ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether the write was applied.
 var ErrLost = errors.New("the connection was lost, the outcome is unknown")
 
-// Rule says which calls of an [Interceptor], or which events of its watches, a fault hits:
+// Rule selects the calls of an [Interceptor], or the events of its watches, that a fault hits:
 //
 //	Rule{Op: "update", Key: "web", Nth: 3, Fault: LoseReply()}           the 3rd update of "web" is applied, and its reply is lost
 //	Rule{Op: "get", Times: -1, Fault: Fail(errDown)}                     no get succeeds
@@ -18,9 +18,9 @@ var ErrLost = errors.New("the connection was lost, the outcome is unknown")
 //	Rule{Op: "watch", After: 2, Fault: Fail(informer.ErrExpired)}        the next watch expires after two events
 //	Rule{Op: "event", Key: "web", Times: -1, Fault: Hang()}              watches lag from the next event of "web" on
 type Rule struct {
-	// Op is "get", "list" (also for Select and ListPages), "watch" (also for WatchSelected), "create", "update",
-	// "update status", or "delete". Empty means any of them. "event" means the delivery of an event by an open watch, which is
-	// no call. Bookmarks are no events.
+	// Op is "get", "list" (also for Select and ListPages), "watch" (also for WatchSelected), "create", "update", "update status", or
+	// "delete". Empty means any of them. "event" means the delivery of an event by an open watch, which is not a call. Bookmarks are not
+	// events.
 	Op string
 
 	// Kind is the kind of the store, for interceptors that share a [Plan]. Empty means any.
@@ -29,20 +29,20 @@ type Rule struct {
 	// Caller is the name given to [Interceptor.As]. Empty means any.
 	Caller string
 
-	// Key is the key of the object. Empty means any, and none: a rule with a key hits no list and no watch.
+	// Key is the key of the object. Empty means any key or none. A rule with a key hits no list and no watch.
 	Key string
 
-	// When, if set, looks at the call and its arguments. It decides whether the rule matches the call, so calls that it rejects
-	// are not counted. It is called without locks, and must not change or keep what it gets.
+	// When, if set, decides by the call and its arguments whether the rule matches. Calls that it rejects are not counted. It is called
+	// without locks, and must not change or keep its argument.
 	When func(Call) bool
 
-	// Nth is the first of the matching calls to be hit, counted from 1 and from when the rule was injected. Defaults to 1.
+	// Nth is the first matching call to hit, counted from 1 since the rule was injected. Defaults to 1.
 	Nth int
 
-	// Times is how many calls in a row are hit. Defaults to 1; a negative number means all from the Nth on.
+	// Times is the number of consecutive calls to hit. Defaults to 1; a negative number means all from the Nth on.
 	Times int
 
-	// After is how many events a watch yields before it is hit, without bookmarks. It is for "watch" alone.
+	// After is the number of events, not counting bookmarks, that a watch yields before it is hit. It is only for "watch".
 	After int
 
 	// Fault is what happens to the calls that are hit.
@@ -75,29 +75,29 @@ const (
 // ends with the error: informer.ErrExpired, or any other for a watch that breaks.
 func Fail(err error) Fault { return Fault{kind: fail, err: err} }
 
-// Hang holds a call before it reaches the store, until its context ends, or until the rule is removed: then the call goes on. A
-// watch falls silent. An event that is held holds all that follow it in the same watch: the source lags.
+// Hang holds a call before it reaches the store, until its context ends, or until the rule is removed: then the call continues. A watch
+// falls silent. A held event holds up all later events of the same watch: the source lags.
 func Hang() Fault { return Fault{kind: hang} }
 
 // LoseRequest makes a call fail with [ErrLost] before it has reached the store.
 func LoseRequest() Fault { return Fault{kind: loseRequest, err: ErrLost} }
 
-// LoseReply makes a call fail with [ErrLost] after the store has done it, or refused it.
+// LoseReply makes a call fail with [ErrLost] after the store has applied or rejected it.
 func LoseReply() Fault { return Fault{kind: loseReply, err: ErrLost} }
 
-// Before calls f, and then does the call; unless f returns an error, with which the call fails as by [Fail]. Use it for what
-// has to happen between two steps of the code under test, such as a write of somebody else. It is called without locks, and
-// may use the store, also through the interceptor.
+// Before calls f, and then makes the call. If f returns an error, the call fails with it, as with [Fail]. Use Before for something that
+// must happen between two steps of the code under test, such as a write of another process. f is called without locks, and may use the
+// store, even through the interceptor.
 func Before(f func(ctx context.Context) error) Fault { return Fault{kind: before, f: f} }
 
-// Skip merges states: an event is left out if the next thing that its watch delivers is another event of the same key. So
-// every such event waits for the next event or bookmark. A deletion is never left out. A hit is an event that was left out.
+// Skip merges states: an event is left out if the next delivery of its watch is another event of the same key. So every matching event
+// waits for the next event or bookmark. A deletion is never left out. A hit is an event that was left out.
 //
-// A source whose backend Skips does this, so every consumer of a source has to bear it.
+// A source whose backend Skips does this, so every consumer of a source must tolerate it.
 func Skip() Fault { return Fault{kind: skip} }
 
-// IllegalDrop loses an event for good. No source may do this: it breaks guarantee 4 of package store. Use it to see that a test
-// notices a lost event, or that something else than the watch repairs the loss.
+// IllegalDrop loses an event for good. No source may do this: it breaks guarantee 4 of package store. Use it to check that a test detects a
+// lost event, or that something other than the watch repairs the loss.
 func IllegalDrop() Fault { return Fault{kind: drop} }
 
 // IllegalRepeat delivers an event twice. No source may do this, as with [IllegalDrop].

@@ -10,8 +10,8 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// sourceCases are those of informertest: every store is a source. Changes come in through all handles in turn, and the
-// first one is watched.
+// sourceCases are those of informertest: every store is a source. Changes are made through all handles in turn, and the first one is
+// watched.
 func sourceCases() []testCase {
 	var all []testCase
 	for _, c := range informertest.Cases[object]() {

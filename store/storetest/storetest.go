@@ -11,20 +11,20 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Patience is how long the suite waits for an event before it says that it is lost.
+// Patience is how long the suite waits for an event before it considers the event lost.
 const Patience = 30 * time.Second
 
 // Database is an empty database of the backend under test.
 type Database struct {
-	// Handles are clients of the one database, each with connections and memory of its own, as two processes have. Give
-	// two, or the suite shows nothing about two processes: a lock in memory passes for a compare-and-swap.
+	// Handles are clients of the one database, each with its own connections and memory, like two processes. With only one, the suite shows
+	// nothing about several processes: a lock in memory would pass for a compare-and-swap.
 	Handles []backend.Backend
 
-	// Through, unless it is nil, returns what the suite uses in the place of a store, such as an [Interceptor].
+	// Through, unless it is nil, returns the store that the suite uses instead of the given one, such as an [Interceptor].
 	Through func(store.Store[Thing]) store.Store[Thing]
 
-	// Remembers is the number of changes of one kind that the backend remembers at least: a watch may start from before
-	// them. Zero makes no such promise. The suite skips cases that need more; none needs more than 1,000.
+	// Remembers is the minimum number of changes to one kind that the backend remembers: a watch may start from before them. Zero makes no
+	// such promise. The suite skips cases that need more; none needs more than 1,000.
 	Remembers int
 
 	// Expire makes the backend forget the changes of a kind up to now: a watch that starts before must expire. It may
@@ -43,11 +43,11 @@ type Database struct {
 // open returns the store of a kind through the first handle.
 func (db Database) open(kind string) store.Store[Thing] { return db.through(0, kind) }
 
-// through returns the store of a kind through handle i, counted round.
+// through returns the store of a kind through handle i, modulo the number of handles.
 func (db Database) through(i int, kind string) store.Store[Thing] {
 	s, err := store.Open(db.Handles[i%len(db.Handles)], kind, store.Config[Thing]{Logger: slog.New(slog.DiscardHandler), Trace: traceOf})
 	if err != nil {
-		panic(err) // a case names kinds that are right
+		panic(err) // a case uses only valid kinds
 	}
 	if db.Through != nil {
 		s = db.Through(s)
@@ -64,7 +64,7 @@ func traceOf(ctx context.Context) string {
 	return trace
 }
 
-// Thing is the value of the objects that the suite stores: it has one of everything that plain data is made of.
+// Thing is the value of the objects that the suite stores: it has one of every kind of plain data.
 type Thing struct {
 	Name   string            `json:",omitempty"`
 	Size   int               `json:",omitempty"`
@@ -90,17 +90,17 @@ type Part struct {
 
 // Run runs every case as a subtest of t, each with a database that open makes for it.
 //
-// Read this list of mistakes before you write a backend. The tests of this package hold a backend with each of them, and Run
-// finds every one.
+// Read this list of mistakes before you write a backend. The tests of this package have a backend with each mistake, and Run finds every
+// one.
 //
 // Versions and writes:
 //
 //   - A version is drawn before the commit: it comes from a sequence, an auto-increment column or a clock. A transaction
 //     that commits late appears below a version that a watch has passed, and its change is lost for good.
-//   - Each kind has a sequence of versions of its own.
+//   - Each kind has its own sequence of versions.
 //   - A mutex of the process stands in for a compare-and-swap. Two processes overwrite each other.
-//   - A write that lost a race is repeated with what it decided before.
-//   - A tombstone is not given to decide, or does not carry the last state of the object.
+//   - A write that lost a race is repeated with its earlier decision.
+//   - A tombstone is not passed to decide, or does not carry the last state of the object.
 //   - Transact wraps or replaces the error of decide.
 //   - A call whose context has ended writes, or a watch ends without the cause.
 //
@@ -108,27 +108,27 @@ type Part struct {
 //
 //   - The version of a list is read after its records, so the list is older than its version. Or it is read before them,
 //     so the list is newer.
-//   - Each page of a list is read at a version of its own, or keys are in the order of a language.
+//   - Each page of a list is read at its own version, or keys are sorted by the rules of a language.
 //   - A read through one handle lags behind a write through another.
-//   - A deletion is not told, or a change is told twice.
-//   - A watch of a query does not tell of what leaves the query.
-//   - The history was cut, and a watch from before the cut goes on after it. Or a watch from a version that was never
-//     reached waits for it. Both must end with ErrExpired.
-//   - A bookmark passes a change that is still to come.
+//   - A deletion is not yielded, or a change is yielded twice.
+//   - A watch of a query does not yield records that leave the query.
+//   - The history was compacted, and a watch from before that continues after it. Or a watch from a version that was never reached waits
+//     for it. Both must end with ErrExpired.
+//   - A bookmark is ahead of a change that has yet to appear.
 //   - There is no bookmark when nothing happens, or none when another kind changes.
 //
 // Fences:
 //
-//   - All leases share one term, or each kind or process has terms of its own.
-//   - A term is recorded although decide refused or another fence was over. Or it is not recorded because there was
-//     nothing to write.
+//   - All leases share one term, or each kind or process has its own terms.
+//   - A term is recorded although decide returned an error or another fence was over. Or it is not recorded because there was nothing to
+//     write.
 //   - Only the first fence is checked.
 //   - A term passes through a float, which rounds it.
 //
 // Strings and bytes:
 //
-//   - A long key is cut off. Keys are folded to one case, or lose spaces at the end.
-//   - Bytes that are not UTF-8 are replaced, NUL is dropped, or JSON in Meta is written anew.
+//   - A long key is truncated. Keys are folded to one case, or lose trailing spaces.
+//   - Bytes that are not UTF-8 are replaced, NUL is dropped, or JSON in Meta is reformatted.
 //   - Labels or Before are not stored, or an empty Before becomes nil.
 func Run(t *testing.T, open func(t *testing.T) Database) {
 	for _, c := range cases() {
@@ -136,8 +136,7 @@ func Run(t *testing.T, open func(t *testing.T) Database) {
 	}
 }
 
-// RunInBubbles is [Run] with each case in a bubble of testing/synctest, where waits take no time. It is for a database
-// in memory.
+// RunInBubbles is [Run] with each case in a testing/synctest bubble, where waits take no real time. It is for in-memory databases.
 func RunInBubbles(t *testing.T, open func(t *testing.T) Database) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -146,7 +145,7 @@ func RunInBubbles(t *testing.T, open func(t *testing.T) Database) {
 	}
 }
 
-// testCase is one sentence of the contract.
+// testCase is one rule of the contract.
 type testCase struct {
 	name string
 	run  func(t testing.TB, db Database)

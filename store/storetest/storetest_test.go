@@ -51,7 +51,7 @@ func TestTheSuitePassesAStoreThatIsRight(t *testing.T) {
 	})
 }
 
-// faulty is a store with one fault: what is not nil replaces the method.
+// faulty is a store with one fault: a field that is not nil replaces the method.
 type faulty struct {
 	store.Store[thing]
 	get    func(context.Context, string) (object, error)
@@ -131,7 +131,7 @@ func changed(seq events, change func(*informer.Event[object], *error) bool) even
 	}
 }
 
-// faults are what can be wrong with a store, and the case that has to notice.
+// faults are the possible faults of a store, each with the case that must detect it.
 var faults = map[string]struct {
 	noticedBy string
 	make      func(*faulty)

@@ -11,8 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// odd returns names that are allowed, and of which no two are one. Databases take some of them for patterns, paths or
-// equals.
+// odd returns distinct valid names. Databases may mistake some of them for patterns, paths, or equal names.
 func odd(limit int) []string {
 	long := strings.Repeat("k", limit-1)
 	return []string{

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// story writes a few changes of every sort and returns them as events, but for the versions of deletions.
+// story makes a few changes of every kind, and returns them as events, without the versions of deletions.
 func story(t testing.TB, s store.Store[Thing]) []event {
 	t.Helper()
 	var all []event
@@ -225,7 +225,7 @@ var watchCases = []testCase{
 	}},
 }
 
-// fold applies e to what is held.
+// fold applies e to held.
 func fold(t testing.TB, held map[string]object, e event) {
 	t.Helper()
 	_, there := held[e.Object.Key]
@@ -239,7 +239,7 @@ func fold(t testing.TB, held map[string]object, e event) {
 	}
 }
 
-// sameSet fails unless held is what the list holds.
+// sameSet fails unless held matches the list.
 func sameSet(t testing.TB, held map[string]object, l informer.List[object]) {
 	t.Helper()
 	if len(held) != len(l.Items) {
@@ -250,7 +250,7 @@ func sameSet(t testing.TB, held map[string]object, l informer.List[object]) {
 	}
 }
 
-// expire makes the backend forget, or skips the case.
+// expire makes the backend forget its history, or skips the case.
 func (db Database) expire(t testing.TB, s store.Store[Thing]) {
 	t.Helper()
 	if db.Expire == nil {
@@ -289,7 +289,7 @@ var expiryCases = []testCase{
 			switch {
 			case !ok:
 				t.Fatalf("the watch stopped without an error")
-			case err != nil: // it had not fetched the rest before the history was cut
+			case err != nil: // it had not fetched the rest before the history was compacted
 				refused(t, err, informer.ErrExpired, opWatch, s, "")
 				return
 			case e.Type == informer.Bookmark && e.Version >= last.Version:

@@ -102,7 +102,7 @@ func TestEachStateIsMappedAgainOnce(t *testing.T) {
 		w.source.Put(object{"a", "z"})
 		assert.Equal(t, []string{"x", "x", "y", "z"}, m.take())
 
-		// The same while somebody maps again.
+		// The same while a retry is in progress.
 		leave := m.blockNext()
 		time.Sleep(time.Minute)
 		m.take()

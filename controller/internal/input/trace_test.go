@@ -136,7 +136,7 @@ func TestAMappingThatIsTriedAgainKeepsTheTraceContextOfTheLastChange(t *testing.
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"x by write of y", "y by write of y"}, w.takeTraces())
 
-		// The same while somebody maps again.
+		// The same while a retry is in progress.
 		m.failFor("p", "q")
 		w.source.Put(object{"a", "p"})
 		synctest.Wait() // the handler has called the mapper, so the next call is one that tries again

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/written"
 )
 
-// cache is as far as a test says. It mirrors clock, if that has a kind.
+// cache has the version that a test sets. It mirrors clock, if that has a kind.
 type cache struct {
 	clock   written.Clock
 	version informer.Version

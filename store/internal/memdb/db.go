@@ -105,9 +105,8 @@ func (db *DB) checkLocked(fences []backend.Fence) error {
 	return nil
 }
 
-// Commit replaces have with next and records the terms of fences. If next is nil, Commit only records the terms. If have is not the
-// item under key any more, Commit changes nothing and returns false. If a term is over, it changes nothing and returns a
-// [backend.FencedError].
+// Commit replaces have with next and records the terms of fences. If next is nil, Commit only records the terms. If have is no longer the
+// item under key, Commit changes nothing and returns false. If a term is over, it changes nothing and returns a [backend.FencedError].
 func (k *Kind) Commit(key string, have, next Item, fences []backend.Fence) (ok bool, err error) {
 	db := k.db
 	db.mu.Lock()

@@ -58,7 +58,7 @@ func (db *DB) Watch(
 	}
 }
 
-// Transact implements [backend.Backend]. It calls decide again if the record has changed meanwhile.
+// Transact implements [backend.Backend]. It calls decide again if the record has changed in the meantime.
 func (db *DB) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {

@@ -13,7 +13,7 @@ import (
 // idleInterval is how long a watch waits for a change before it yields a bookmark: well within backend.BookmarkInterval.
 const idleInterval = backend.BookmarkInterval / 2
 
-// bookmarkPause is the least time between two bookmarks for changes that a watch does not show.
+// bookmarkPause is the minimum time between two bookmarks for changes that a watch does not show.
 const bookmarkPause = 100 * time.Millisecond
 
 // Step is what a watch yields: a change, or a bookmark.
@@ -22,10 +22,10 @@ type Step struct {
 	Version informer.Version
 }
 
-// ExpiredError says that a watch cannot go on from a version. It wraps [backend.ErrExpired].
+// ExpiredError reports that a watch cannot resume from a version. It wraps [backend.ErrExpired].
 type ExpiredError struct {
 	First informer.Version // the first version from which a watch can start
-	Asked informer.Version // the version from which the watch had to go on
+	Asked informer.Version // the version from which the watch had to resume
 	why   string
 }
 
@@ -35,11 +35,11 @@ func (e *ExpiredError) Error() string {
 
 func (e *ExpiredError) Unwrap() error { return backend.ErrExpired }
 
-// Watch yields the changes of k that concern q. Each loop over the result is a watch of its own.
+// Watch yields the changes of k that concern q. Each loop over the result is a separate watch.
 //
-// A watch is a position in the history of its kind. It holds no items, and no lock while the body of the loop runs, so the
-// body may be slow and may write to the DB. A watch that falls back by more changes than the history keeps ends with an
-// [*ExpiredError]. If ctx ends, the watch ends with the cause of ctx.
+// A watch is a position in the history of its kind. It holds no items, and no lock while the body of the loop runs, so the body may be slow
+// and may write to the DB. A watch that falls behind by more changes than the history keeps ends with an [*ExpiredError]. If ctx ends, the
+// watch ends with the cause of ctx.
 //
 // If something has changed that the watch does not show, it yields a bookmark: at once, but at most every 100 milliseconds. So
 // writes to other kinds, however many, wake a watch ten times a second. If nothing has changed, it yields a bookmark well within
@@ -80,7 +80,7 @@ type cursor struct {
 
 	pause  *time.Timer // runs since the last bookmark; nil if a bookmark may be yielded at once
 	idle   *time.Timer // runs while the watch waits; nil before the first wait
-	silent bool        // idle has fired: a bookmark is due, whatever has happened
+	silent bool        // idle has fired: a bookmark is due in any case
 
 	// The channels that wait selects on. The channel anyKind is nil while pause runs.
 	ownKind, anyKind <-chan struct{}

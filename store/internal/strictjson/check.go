@@ -7,8 +7,8 @@ import (
 	"reflect"
 )
 
-// Check returns an error unless encoding/json keeps every value of type t: what it encodes, it decodes to the same value. The error
-// names the first field that would be lost, with its path from t. Fields with the tag json:"-" are allowed.
+// Check returns an error unless encoding/json preserves every value of type t through encoding and decoding. The error names the first
+// field that would be lost, with its path from t. Fields with the tag json:"-" are allowed.
 func Check(t reflect.Type) error {
 	return checkType(t, t.String(), make(map[reflect.Type]bool))
 }

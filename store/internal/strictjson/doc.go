@@ -1,10 +1,11 @@
-// Package strictjson is the default codec of package store: encoding/json, which refuses types and values that JSON does not keep.
+// Package strictjson is the default codec of package store: encoding/json, except that it rejects types and values that JSON does not
+// preserve.
 //
 // # Guarantees
 //
-//  1. [Check] refuses each type with a field that encoding/json drops or cannot decode, unless the field has the tag json:"-" or its
-//     type is an interface without methods.
-//  2. [Encode] refuses a string that is not UTF-8, for which encoding/json silently writes U+FFFD.
+//  1. [Check] rejects each type with a field that encoding/json drops or cannot decode, unless the field has the tag json:"-" or its type
+//     is an interface without methods.
+//  2. [Encode] rejects a string that is not UTF-8, for which encoding/json silently writes U+FFFD.
 //  3. Each error names the field at fault.
-//  4. What [DecodeEnvelope] decodes, encoding/json decodes to the same.
+//  4. If [DecodeEnvelope] decodes something, encoding/json decodes it to the same value.
 package strictjson

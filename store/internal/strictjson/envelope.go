@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Envelope is what the envelope of most objects has.
+// Envelope has the fields in the envelope of most objects.
 type Envelope struct {
 	UID        string    `json:"uid"`
 	Generation int64     `json:"generation"`
@@ -14,7 +14,7 @@ type Envelope struct {
 }
 
 // DecodeEnvelope decodes an Envelope as encoding/json writes it. A list decodes one per object, and encoding/json takes about as long for
-// it as for the value. It returns false if b is anything else, whether encoding/json can decode that or not.
+// it as for the value. It returns false if b is anything else, even if encoding/json can decode it.
 func DecodeEnvelope(b []byte) (e Envelope, ok bool) {
 	uid, b, ok := plainText(b, `{"uid":"`)
 	if !ok {
@@ -38,8 +38,8 @@ func DecodeEnvelope(b []byte) (e Envelope, ok bool) {
 	return e, string(b) == "}"
 }
 
-// plainText returns the string that follows prefix in b, up to its quote, and what is behind that. It returns false if b does not begin
-// with prefix, or if the string has escapes, control characters, or anything but ASCII.
+// plainText returns the string that follows prefix in b, up to its quote, and the rest of b. It returns false if b does not begin with
+// prefix, or if the string has escapes, control characters, or anything but ASCII.
 func plainText(b []byte, prefix string) (text, rest []byte, ok bool) {
 	b, ok = bytes.CutPrefix(b, []byte(prefix))
 	if !ok {
