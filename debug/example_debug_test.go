@@ -21,7 +21,7 @@ func mount(m *manager.Manager, mux *http.ServeMux, cfg debug.Config) error {
 		return err
 	}
 	mux.Handle("/debug/", http.StripPrefix("/debug", page))
-	return m.Add(manager.At(manager.Outer, page)) // draws the depth of the queues, also while nobody looks
+	return m.Add(manager.At(manager.Outer, page)) // samples the depth of the queues, even while the page is closed
 }
 
 // knows returns a guard that asks for a password.
@@ -80,7 +80,7 @@ func ExampleHandler() {
 	// healthz check passed
 }
 
-// A Guard decides who may see the page, from anywhere.
+// A Guard decides which clients may see the page, from anywhere.
 func ExampleConfig() {
 	m, err := newManager()
 	if err != nil {

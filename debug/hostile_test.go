@@ -57,9 +57,9 @@ func TestHostileKeysAreEscapedFoundAndCanBeActedOn(t *testing.T) {
 		assert.True(t, k.Paused, "%q", k.Key[:min(len(k.Key), 30)])
 		n++
 	}
-	assert.Len(t, hostile(), n, "no other key has come")
+	assert.Len(t, hostile(), n, "no other key was added")
 	tags := regexp.MustCompile(`(?i)<(img src=x|i>|b>x|script>|/textarea)|onerror=alert\(1\)>|href="javascript:|href="//`)
-	searched := regexp.MustCompile(`value="[^"]*" placeholder`) // shows what somebody has typed, as it is
+	searched := regexp.MustCompile(`value="[^"]*" placeholder`) // shows the typed text unchanged
 	for _, body := range bodies {
 		body = searched.ReplaceAllString(body, "")
 		assert.NotRegexp(t, tags, body)

@@ -285,7 +285,7 @@ func TestReadersNeverSeeAWrongSetting(t *testing.T) {
 			t.Error("Set fails")
 		}
 		if want := i%2 == 0; g.Enabled(aa) != want {
-			t.Error("a setting has no effect, though nobody else sets the feature")
+			t.Error("a setting has no effect, although no other test sets the feature")
 		}
 	})
 	write(func(i int) {

@@ -135,7 +135,7 @@ func (m *model) byDefault(f Feature, phase int) bool {
 	return false
 }
 
-// may reports whether somebody may give a feature a value.
+// may reports whether a feature may have a value.
 func (m *model) may(f Feature, value bool) bool {
 	switch m.stage(f) {
 	case 0, featuregate.Removed:

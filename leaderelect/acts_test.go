@@ -61,7 +61,7 @@ func (w *world) refusals() int {
 	return w.refused
 }
 
-// pauseLocked stops the timers of a process for d. Timers that become due meanwhile fire after that.
+// pauseLocked stops the timers of a process for d. Timers that become due in the meantime fire after that.
 func (w *world) pauseLocked(party string, d time.Duration) {
 	for _, p := range w.parties {
 		if p.name == party && p.open != nil {

@@ -65,7 +65,7 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 		}
 		return e.follow(ctx, c, v)
 	case time.Now().Before(c.look):
-		if free = e.freeAt(c); free.IsZero() || time.Now().Before(free) { // it has resigned meanwhile
+		if free = e.freeAt(c); free.IsZero() || time.Now().Before(free) { // it has resigned in the meantime
 			return nil
 		}
 		return e.claim(ctx, c)

@@ -10,13 +10,13 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// work is what a leader does.
+// work is the work of a leader.
 type work struct {
-	byItself time.Duration // when it returns although it could go on; 0 is never
-	err      error         // what it returns then
+	byItself time.Duration // when it returns although it could continue; 0 is never
+	err      error         // its result then
 	panics   bool          // instead
-	drain    time.Duration // how long it goes on after the caller has canceled, if it may
-	linger   time.Duration // how long it goes on after it must stop
+	drain    time.Duration // how long it continues after the caller has canceled, if it may
+	linger   time.Duration // how long it continues after it must stop
 }
 
 func (b work) run(ctx context.Context, l *leaderelect.Leadership) error {

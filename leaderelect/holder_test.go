@@ -38,7 +38,7 @@ func TestTheHolderIsTheOneThatLeads(t *testing.T) {
 		leases.Put(leaderelect.Entry{Key: "lease", Value: []byte("{"), Term: 7})
 		_, unreadable := leaderelect.Holder(t.Context(), leases, "lease")
 		require.Error(t, unreadable)
-		require.NotErrorIs(t, unreadable, leaderelect.ErrNotFound, "nobody knows whether somebody holds it")
+		require.NotErrorIs(t, unreadable, leaderelect.ErrNotFound, "it is unknown whether it is held")
 		require.EqualError(t, err, fmt.Sprintf("leaderelect: read the holder of %q: the lease is free: %v", "lease", leaderelect.ErrNotFound))
 	})
 }

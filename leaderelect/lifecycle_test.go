@@ -97,7 +97,7 @@ func TestWorkThatReturnsByItselfGivesOthersAChance(t *testing.T) {
 				assert.Equal(t, 2, w.led())
 				w.join(t, "b", nil).start()
 				after(time.Minute)
-				assert.Equal(t, "b", w.terms[w.led()-1].party, "one whose work goes on")
+				assert.Equal(t, "b", w.terms[w.led()-1].party, "one whose work continues")
 				w.finish(t)
 			})
 		})

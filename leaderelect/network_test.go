@@ -35,9 +35,9 @@ const (
 	cutAfter            // arrives; no reply, and the calls of the next d stall
 	conflictAfter       // arrives; but the reply is ErrConflict, as of a driver that tried twice
 	falseConflict       // never arrives; but the reply of a write is ErrConflict, as after an old read
-	foreignWrite        // somebody takes the lease just before
-	deleteRecord        // somebody deletes the record just before
-	rollBack            // somebody restores an older record just before: the first, or one that d picks
+	foreignWrite        // another writer takes the lease just before
+	deleteRecord        // the record is deleted just before
+	rollBack            // an older record is restored just before: the first, or one that d picks
 	scribble            // a foreign tool writes valid JSON that is not a record just before; d picks which
 	pauseBefore         // the process is stopped for d before the request
 	pauseAfter          // the process is stopped for d before it sees the reply
@@ -162,7 +162,7 @@ func (n *network) history() []commit {
 type link struct {
 	*network
 	party string
-	slow  float64 // its clock: what it takes for a second takes so many
+	slow  float64 // its clock: how many seconds its second takes
 }
 
 // convert changes the lease in a record to another clock. It does not decode the record either.
@@ -430,7 +430,7 @@ func (n *network) meddle(f fault, pick time.Duration) {
 	}
 }
 
-// scribbles are values that other tools may write: valid JSON that is no record.
+// scribbles are values that other tools may write: valid JSON that is not a record.
 var scribbles = []func(value []byte) []byte{
 	func([]byte) []byte { return []byte(`null`) },
 	func([]byte) []byte { return []byte(`{}`) },

@@ -48,7 +48,7 @@ func TestALeaderSurvivesAnOutageOfThreeQuartersOfRenewDeadlineWheneverItBegins(t
 			if length < renew {
 				assert.Zero(t, lost, "%s for %s", f, length)
 			} else {
-				assert.Equal(t, outages, lost, "%s for RenewDeadline: nobody survives that", f)
+				assert.Equal(t, outages, lost, "%s for RenewDeadline: no leadership survives that", f)
 			}
 		}
 	}

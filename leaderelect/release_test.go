@@ -99,7 +99,7 @@ func TestAReleaseFindsWhatALastRenewalWithoutAReplyHasLeft(t *testing.T) {
 			w := newWorld(t)
 			w.plan = func(c call) (fault, time.Duration) {
 				if at := w.at(c.now); at > time.Second && at < 7*time.Second {
-					return stallLate, 0 // the renewal happens, but nobody says so
+					return stallLate, 0 // the renewal happens without a reply
 				}
 				return none, 0
 			}
@@ -277,7 +277,7 @@ func TestAClaimThatABackupBringsBackIsNotReleasedAndItsTermsAreNotForgotten(t *t
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
 		startBoth(a, b)
 		after(30 * time.Second)
-		require.True(t, b.IsLeader(), "of term 2: nobody but a knows that it has claimed term 1")
+		require.True(t, b.IsLeader(), "of term 2: only a knows that it has claimed term 1")
 		leader, _ := a.Leader()
 		require.Equal(t, uint64(2), leader.Term)
 

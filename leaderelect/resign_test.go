@@ -40,7 +40,7 @@ func TestALeaderThatResignsDrainsReleasesAndStaysOut(t *testing.T) {
 		after(time.Until(released.Add(time.Hour)) - 1)
 		require.Equal(t, 1, w.led())
 		leader, _ := a.Leader()
-		assert.Equal(t, "x", leader.Identity, "it goes on following")
+		assert.Equal(t, "x", leader.Identity, "it continues to follow")
 		after(1 + 2*latency)
 		assert.Equal(t, uint64(3), w.term(t, 2).term)
 		w.finish(t)
@@ -178,7 +178,7 @@ func TestADrainAfterAResignationIsBounded(t *testing.T) {
 
 func TestAHandOverGoesToTheSuccessor(t *testing.T) {
 	for what, change := range map[string]func(*leaderelect.Config){"polling": nil, "watching": watched} {
-		for _, successor := range []string{"a", "c", "d"} { // whoever would be first otherwise
+		for _, successor := range []string{"a", "c", "d"} { // even if it would not be first otherwise
 			t.Run(what+" to "+successor, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t)

@@ -77,7 +77,7 @@ func TestNoCallDelaysTheEndOfALease(t *testing.T) {
 			a.start()
 			after(2 * latency)
 			l := w.term(t, 1).leadership
-			end := latency + renew // whatever happened later, nobody said so
+			end := latency + renew // later renewals had no reply
 			assert.Equal(t, end, w.at(l.Deadline()))
 
 			after(end - 2*latency - 1)
@@ -144,7 +144,7 @@ func TestAReplyThatComesAfterAPauseIsIgnored(t *testing.T) {
 		l.StopTimer()
 		after(latency + renew + 500*time.Millisecond)
 		renewal := w.history()[1]
-		require.Less(t, w.at(renewal.at), w.at(l.Deadline()), "it has happened in time, but nobody knew")
+		require.Less(t, w.at(renewal.at), w.at(l.Deadline()), "it has happened in time, but without a reply")
 		require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
 		require.Equal(t, latency+renew, w.at(l.Deadline()))
 		require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrLeaseExpired)
@@ -171,14 +171,14 @@ func TestAClaimThatIsFoundTooLateIsNotATerm(t *testing.T) {
 		w := newWorld(t)
 		w.plan = func(c call) (fault, time.Duration) {
 			if w.at(c.now) > 0 && w.at(c.now) < renew {
-				return stallLate, 0 // the claim happens, and nobody says so before it is worth nothing
+				return stallLate, 0 // the claim happens, and the reply comes too late
 			}
 			return none, 0
 		}
 		a := w.join(t, "a", nil)
 		a.startWith(a.RunOnce)
 		after(lease)
-		require.True(t, a.IsLeader(), "RunOnce goes on to a term that can be led")
+		require.True(t, a.IsLeader(), "RunOnce continues to a term that can be led")
 		first := w.term(t, 1)
 		assert.Equal(t, uint64(2), first.term)
 		assert.Greater(t, w.at(first.leadership.Deadline()), 2*renew)
@@ -224,7 +224,7 @@ func TestARenewalWithoutAClearReplyIsResolvedByReading(t *testing.T) {
 	for what, c := range map[string]struct {
 		fault    fault
 		d        time.Duration
-		resolved time.Duration // when it is known what has happened
+		resolved time.Duration // when the outcome is known
 		deadline time.Duration // then
 	}{
 		"the reply was lost":                {lostReply, 0, sent + latency/2 + latency, sent + renew},

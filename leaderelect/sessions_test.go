@@ -375,7 +375,7 @@ func TestALeaseIsTakenEarlyOnlyFromARecordThatWasReadSince(t *testing.T) {
 		}
 		w.mu.Unlock()
 		after(3 * time.Second)
-		require.Equal(t, 1, w.led(), "b knows that the session has ended, and not what the record says")
+		require.Equal(t, 1, w.led(), "b knows that the session has ended, but not the record")
 		after(3 * time.Second)
 		require.Equal(t, 2, w.led())
 		w.finish(t)

@@ -50,7 +50,7 @@ func TestAnOutageDoesNotFillTheLog(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errors.New("down") }})
 		time.Sleep(time.Minute)
-		synctest.Wait() // nobody writes to the log now
+		synctest.Wait() // no goroutine writes to the log now
 		assert.Equal(t, 1, lines(&log, "renewing the lease failed"))
 		assert.Equal(t, 1, lines(&log, "leadership ended"))
 		reads := lines(&log, "reading the record failed")

@@ -267,7 +267,7 @@ func TestAnEventThatComesLateIsNotAStoreThatHasForgotten(t *testing.T) {
 	})
 }
 
-// lateLink has a watch that reports what the test sends.
+// lateLink has a watch that reports the events that the test sends.
 type lateLink struct {
 	link
 	late chan leaderelect.Entry

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// free is a run that no plan hits and nobody drives: calls go one by one as they come, and watches hear everything at once.
+// free is a run without a plan and a driver: calls run one by one as they come, and watches receive everything at once.
 type free struct {
 	run *sim.Run
 
@@ -44,7 +44,7 @@ func Handles(n int) (handles []backend.Backend, expire func(string) error) {
 	}
 }
 
-// freeLife is the life of a process that nobody drives.
+// freeLife is the life of a process without a driver.
 type freeLife struct{ sim.Life }
 
 func newFreeLife(*sim.Process) sim.Life { return freeLife{} }

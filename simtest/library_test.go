@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// farm is what somebody wants, machine what the controller makes for it.
+// farm is the desired state, machine is made by the controller for it.
 type (
 	farm struct {
 		Machines int

@@ -30,7 +30,7 @@ func inMode(mode string, world func() simtest.World) func() simtest.World {
 	}
 }
 
-// told is the world of a copier that has a leader, and tells somebody what it copies.
+// told is the world of a copier that has a leader, and reports its copies.
 func told() simtest.World {
 	return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
 		o, ok := s.from.Get(key)
@@ -141,7 +141,7 @@ func TestRunModeHasElectionsAndWorkers(t *testing.T) {
 	require.NotContains(t, terms, uint64(3))
 }
 
-// stubborn is a part that goes on after it was told to stop.
+// stubborn is a part that continues after it was told to stop.
 type stubborn struct {
 	after time.Duration
 	err   error

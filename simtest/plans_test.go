@@ -33,7 +33,7 @@ func TestAPlanThatIsPrunedEndsLikeAnother(t *testing.T) {
 	require.Greater(t, pruned, 20)
 }
 
-// A lock that the process holds is over when it goes on after a pause.
+// A lock that the process holds is over when it continues after a pause.
 func TestTimePassesDuringEachCall(t *testing.T) {
 	world := func() simtest.World {
 		var until time.Time
@@ -60,7 +60,7 @@ func TestTimePassesDuringEachCall(t *testing.T) {
 	require.Contains(t, report.Failures[0].Timeline, "FAULT it hangs for 11m13s")
 }
 
-// What a retry after a long fault does still counts.
+// A retry after a long fault still counts.
 func TestTheEndOfALongFaultIsNotTheEnd(t *testing.T) {
 	inOrder(t, simtest.Timeline(t, copier, "pause(s get to/a#2) lose-request(s update to/a#1)"),
 		"hangs", "FAULT the request is lost", "s.1 update to/a")

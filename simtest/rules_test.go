@@ -211,7 +211,7 @@ func TestACreationBeforeTheCacheShowsTheLastOneIsDoubtful(t *testing.T) {
 		w.Goal = func(*simtest.View) error { return nil }
 		return w
 	}
-	// A process that has hung once and goes on may hang again: the one that took over goes on.
+	// A process that has hung once and continues may hang again: the one that took over continues.
 	simtest.Timeline(t, world, "zombie(s create to/child0#1) zombie(s create to/child1#1)")
 	doubts := of(simtest.Explore(t, world).Advice, "stale-write")
 	require.Len(t, doubts, 1)

@@ -244,7 +244,7 @@ func overwrite(ctx context.Context, s stores, key string) error {
 	return err
 }
 
-// A leader that has lost its lease goes on beside the next one. Its writes carry the old term, until it notices.
+// A leader that has lost its lease continues while the next one leads. Its writes carry the old term, until it notices.
 func TestALeaderThatLosesItsLeaseGoesOnUntilItNotices(t *testing.T) {
 	terms := make(map[string]bool)
 	world := func() simtest.World {

@@ -25,7 +25,7 @@ func endsInRealTime(t *testing.T) {
 	t.Cleanup(func() { guard.Stop() })
 }
 
-// echo is a part that adds what it gets.
+// echo is a part that adds the keys that it receives.
 type echo struct {
 	keys chan string
 	add  func(string)

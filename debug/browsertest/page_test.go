@@ -145,7 +145,7 @@ func TestThePageIsUpdatedWhileItIsOpen(t *testing.T) {
 func TestAButtonActs(t *testing.T) {
 	ctx, s, scene := play(t)
 	tab := s.tab(ctx, t, "key?queue=sites&key=sites/oslo", desktop())
-	shows(ctx, t, tab, "It is to be reconciled, and is paused")
+	shows(ctx, t, tab, "It is paused. It will be reconciled")
 	require.NoError(t, tab.Follow(ctx, click("button[value=resume]")))
 	shows(ctx, t, tab, "It asked to be reconciled again")
 	info, ok := scene.Sites.Inspect().Key("sites/oslo")
@@ -232,7 +232,7 @@ func (s site) survives(ctx context.Context, t *testing.T, queue string, keys []s
 		assert.True(t, info.Paused, "%.50q", info.Key)
 		n++
 	}
-	assert.Equal(t, len(links), n, "no other key has come")
+	assert.Equal(t, len(links), n, "no other key was added")
 	for _, key := range keys {
 		_, known := in.Key(key)
 		assert.True(t, known, "%.50q", key)

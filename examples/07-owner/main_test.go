@@ -48,7 +48,7 @@ func TestCreatorAndCollectorDoNotTakeTurns(t *testing.T) {
 	}
 }
 
-// world is one in which a user deletes a site, while somebody deletes one of its servers, and creates and deletes it again.
+// world is one in which a user deletes a site, while another user deletes one of its servers, and creates and deletes it again.
 func world(policy owner.Policy) simtest.World {
 	create := func(ctx context.Context, user *simtest.User) error {
 		_, err := simtest.Open[Site](user, "Site").Create(ctx, store.Object[Site]{Key: "berlin", Value: Site{Servers: 2}})

@@ -134,7 +134,7 @@ func (c chapter) testPage(t *testing.T, printed []string) {
 		switch language {
 		case "go":
 			if !quotes(programs, code) {
-				t.Errorf("%s quotes what stands in no file of %s:\n%s", c.page, c.dir, code)
+				t.Errorf("%s quotes code that is in no file of %s:\n%s", c.page, c.dir, code)
 			}
 		case "text":
 			shown = true

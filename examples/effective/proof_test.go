@@ -95,7 +95,7 @@ type hanging struct {
 	store.Store[proof.Invoice]
 
 	hang atomic.Bool
-	goOn chan struct{} // closed when the call may go on
+	goOn chan struct{} // closed when the call may continue
 }
 
 func (h *hanging) Create(

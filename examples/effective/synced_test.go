@@ -56,7 +56,7 @@ func harder(w simtest.World) simtest.World {
 
 type syncedConstructor func(store.Store[synced.Site], store.Store[synced.Server]) (janitor, c *controller.Controller[string], err error)
 
-// syncedWorld is a site that comes and goes. While it is there, nobody may delete its server.
+// syncedWorld is a site that comes and goes. While it exists, its server must not be deleted.
 func syncedWorld(newControllers syncedConstructor) simtest.World {
 	served := false // the site has its server
 	return simtest.World{

@@ -118,7 +118,7 @@ func (d *demo) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.until(ctx, "somebody leads", func(context.Context) (bool, error) {
+	return d.until(ctx, "a replica leads", func(context.Context) (bool, error) {
 		_, term := d.replicas.leads()
 		return term > 0, nil
 	})
@@ -191,7 +191,7 @@ func (d *demo) kill(ctx context.Context) error {
 	if err := d.replicas.kill(leader); err != nil {
 		return err
 	}
-	d.say("  %s is gone; meanwhile, acme moves to us", leader.name)
+	d.say("  %s is gone; in the meantime, acme moves to us", leader.name)
 	if err := d.exec(ctx, "UPDATE tenants SET region = 'us' WHERE customer = 'acme'"); err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func simProgram(env *simtest.Env, sky *simCloud) ([]simtest.Part, error) {
 	return []simtest.Part{simtest.Loop(ofTenants), simtest.Loop(ofResources)}, err
 }
 
-// set is a step in which somebody writes a row.
+// set is a step in which a user writes a row.
 func set(plan, region string) simtest.Step {
 	return simtest.Step{Name: "the row says " + plan + " in " + region, Do: func(ctx context.Context, user *simtest.User) error {
 		_, err := store.CreateOrUpdate(ctx, simtest.Open[Row](user, kindRow), nil, "acme/shop", func(o *store.Object[Row]) error {
@@ -142,7 +142,7 @@ func set(plan, region string) simtest.Step {
 	}}
 }
 
-// remove is a step in which somebody deletes the row.
+// remove is a step in which a user deletes the row.
 func remove() simtest.Step {
 	return simtest.Step{Name: "the row is deleted", Do: func(ctx context.Context, user *simtest.User) error {
 		_, err := simtest.Open[Row](user, kindRow).Delete(ctx, "acme/shop")
@@ -279,7 +279,7 @@ func TestAListIsNoNewsAboutWhatWasMadeAfterIt(t *testing.T) {
 	there := cloud.Resource{Kind: "bucket", Region: "eu"}
 	require.False(t, lost(r, cloud.Resource{}, 6), "the list is older")
 	require.True(t, lost(r, cloud.Resource{}, 7), "it has vanished")
-	require.True(t, lost(r, cloud.Resource{Kind: "bucket", Region: "us"}, 7), "somebody has moved it")
+	require.True(t, lost(r, cloud.Resource{Kind: "bucket", Region: "us"}, 7), "another client has moved it")
 	require.False(t, lost(r, there, 7))
 	r.Generation = 4
 	require.False(t, lost(r, cloud.Resource{}, 7), "it is going to be made anyway")

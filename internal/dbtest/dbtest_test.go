@@ -56,7 +56,7 @@ func (s *stuck) Transact(
 	return r, err
 }
 
-// failing notes what fails, and goes on.
+// failing records failures, and continues.
 type failing struct {
 	testing.TB
 	mu       sync.Mutex

@@ -28,7 +28,7 @@ type log struct {
 	batch  int
 	reads  int
 	asked  int
-	during func() // happens after each read, before its reader goes on
+	during func() // happens after each read, before its reader continues
 	err    error
 }
 
@@ -245,7 +245,7 @@ func TestAWatchOfOneThatIsAsked(t *testing.T) {
 			cancel(errors.New("gone"))
 			require.EqualError(t, l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(1, new([]string))), "gone")
 		},
-		"all who wait are woken": func(t *testing.T) {
+		"all waiters are woken": func(t *testing.T) {
 			var wake follow.Signal
 			one, two := wake.Next(), wake.Next()
 			wake.Wake()

@@ -132,7 +132,7 @@ func TestACallLeavesWhenItsContextEnds(t *testing.T) {
 			assert.Equal(t, [][]int{{2}}, d.turns)
 			assert.Equal(t, 11*time.Millisecond, time.Since(begin))
 		},
-		"during the turn, which goes on for the others": func(t *testing.T, begin time.Time) {
+		"during the turn, which continues for the others": func(t *testing.T, begin time.Time) {
 			d := newDatabase(time.Millisecond, 10*time.Millisecond)
 			first, second := call(t, d, 1, 5*time.Millisecond), call(t, d, 2, time.Hour)
 			require.ErrorIs(t, <-first, ended)

@@ -7,7 +7,7 @@
 //
 // # Guarantees
 //
-//  1. Neither table asks the owner for a hash twice: the hash is stored beside the item. So a table that grows, and a
+//  1. Neither table asks the owner for a hash twice: the hash is stored with the item. So a table that grows, and a
 //     removal, read no keys.
 //  2. An [Ordered] iterates in the order in which its keys arrived.
 //  3. Memory follows the number of items: an [Ordered] shrinks when it becomes empty.

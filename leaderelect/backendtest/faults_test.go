@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-// fault is something that is done to a world, and undone before do returns. The leader is who led just before.
+// fault is a change of a world that is undone before do returns. The leader is the one that led just before.
 type fault struct {
 	name string
 	can  func(w *world) bool // nil is always
@@ -106,7 +106,7 @@ var faults = []fault{
 		w.awaitTerm(leader)
 	}},
 	{name: "the record is deleted by hand", replaces: true, do: func(w *world, leader *node) {
-		last, _ := leader.last() // who has not seen it cannot know that it is gone
+		last, _ := leader.last() // an elector that has not seen it cannot know that it is gone
 		w.awaitNodes("nodes that know the leader", func(n *node) bool { return n.knows >= last.term })
 		time.Sleep(rand.N(w.lease / 4)) // a follower or the leader sees it first
 		w.remove()
@@ -160,7 +160,7 @@ func (w *world) awaitTermUnlessLocked(leader *node) bool {
 	return false
 }
 
-// writeByHand puts another holder into the record, who is never heard of again.
+// writeByHand puts another holder into the record, which never appears again.
 func (w *world) writeByHand() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -25,7 +25,7 @@ const (
 	rounds  = 250 // of each client: a read and a write, and a pause
 )
 
-// cluster is what a history is made with: a store for each client, and the ways in which it fails. Proxies and restart
+// cluster is the setup of a history: a store for each client, and its faults. Proxies and restart
 // may be missing.
 type cluster struct {
 	stores  []leaderelect.LeaseStore
@@ -39,7 +39,7 @@ type swap struct {
 	old, new string
 }
 
-// answer is what came back: the value of a read; of a write whether it happened, as far as that is known.
+// answer is the result: the value of a read; for a write, whether it happened, if that is known.
 type answer struct {
 	value          string
 	done, conflict bool

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// nodeSpec is what a node needs to know.
+// nodeSpec configures a node.
 type nodeSpec struct {
 	Backend  string // postgres, redis, sqlite, file
 	Addr     string // of the server, or of the proxy before it; the file, or the directory
@@ -51,7 +51,7 @@ type nodeSpec struct {
 	Clock    float64 // how many seconds pass in one second of its clock; 0 is 1
 }
 
-// timing is that of the electors: the proportions of the defaults, faster. With clocks of many speeds RenewDeadline is half
+// timing is the timing of the electors: the proportions of the defaults, faster. With clocks of many speeds RenewDeadline is half
 // as long, and the electors are told that one may be 1.86 times as fast as another.
 func (s nodeSpec) timing(cfg *leaderelect.Config) {
 	cfg.LeaseDuration, cfg.RetryPeriod = s.Lease, s.Lease/8
@@ -64,7 +64,7 @@ func (s nodeSpec) timing(cfg *leaderelect.Config) {
 	cfg.Store = clock{cfg.Store, s.Clock}
 }
 
-// line is what a node tells, one JSON object each. Times are those of the clock that all processes share.
+// line is a line of the output of a node, one JSON object each. Times are those of the clock that all processes share.
 type line struct {
 	What  string        // begin, end, knows, stops, trouble, failed, stopped
 	Term  uint64        `json:",omitempty"`
@@ -84,7 +84,7 @@ func (l line) String() string {
 	return string(text)
 }
 
-// now reads the clock that all processes of the host share, and that goes on while one is stopped.
+// now reads the clock that all processes of the host share, and that continues while one is stopped.
 func now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -150,7 +150,7 @@ func runNode(text string) error {
 	return nil
 }
 
-// stopInAction has a leader stop its process in the middle of its next action, as if it were by chance. SIGCONT has it
+// stopInAction makes a leader stop its process in the middle of its next action, as if it were by chance. SIGCONT has it
 // go on.
 const stopInAction = syscall.SIGUSR1
 
@@ -196,7 +196,7 @@ func stopHere() {
 	}
 }
 
-// raise adds 1 to the number in a file, as one does who relies on being alone: it reads, and then writes.
+// raise adds 1 to the number in a file as if it were alone: it reads, and then writes.
 func raise(file string, between func()) error {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -241,7 +241,7 @@ type node struct {
 	over     chan struct{}
 }
 
-// action is what a leader has done.
+// action is an action of a leader.
 type action struct {
 	node       *node
 	term       uint64
@@ -257,7 +257,7 @@ func (a action) String() string {
 	return fmt.Sprintf("{node %d, term %d, %v to %v, %q for %q: %s %s}", a.node.pid, a.term, a.begin, a.end, a.new, a.old, a.said, a.why)
 }
 
-// read takes in what a node tells, until it ends.
+// read reads the output of a node until it ends.
 func (n *node) read(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -305,7 +305,7 @@ func (n *node) last() (action, bool) {
 	return action{}, false
 }
 
-// failure returns what the node has failed with, or "".
+// failure returns the error of the node, or "".
 func (n *node) failure() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

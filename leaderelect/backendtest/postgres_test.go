@@ -165,7 +165,7 @@ func TestPostgres(t *testing.T) {
 		})
 	}
 
-	t.Run("a table is made by many at once", func(t *testing.T) {
+	t.Run("many processes create a table at once", func(t *testing.T) {
 		table := newTable()
 		errs := make(chan error, 8)
 		for range cap(errs) {
@@ -182,7 +182,7 @@ func TestPostgres(t *testing.T) {
 		}
 	})
 
-	t.Run("many who create the same record meet nothing but conflicts", func(t *testing.T) {
+	t.Run("concurrent creations of one record only conflict", func(t *testing.T) {
 		ctx, s := context.Background(), leasesIn(t, direct, sqllease.Postgres, newTable())
 		for round := range 100 {
 			errs, start := make(chan error, 8), make(chan struct{})

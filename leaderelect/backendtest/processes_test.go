@@ -29,7 +29,7 @@ import (
 // faultsVar is the number of faults in all. Without it each fault happens once to each backend.
 const faultsVar = "BACKENDTEST_FAULTS"
 
-// TestProcesses lets processes compete on each backend while things go wrong, and judges by what they did.
+// TestProcesses makes processes compete on each backend under faults, and checks their actions.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	backends := []backend{
@@ -129,7 +129,7 @@ func (w *world) play(n int) []row {
 	return append(out, *total)
 }
 
-// judge ends all nodes, and judges by what they have done.
+// judge ends all nodes, and checks their actions.
 func (w *world) judge() *row {
 	w.t.Helper()
 	for _, n := range w.nodes {

@@ -173,7 +173,7 @@ func (c clock) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Ent
 	return c.LeaseStore.Update(ctx, c.convert(e, 1/c.speed))
 }
 
-// convert makes every lease in a record so many times as long.
+// convert multiplies every lease in a record.
 func (clock) convert(e leaderelect.Entry, factor float64) leaderelect.Entry {
 	var record map[string]any
 	if json.Unmarshal(e.Value, &record) != nil {

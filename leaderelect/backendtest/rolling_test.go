@@ -18,7 +18,7 @@ import (
 const rollsVar = "BACKENDTEST_ROLLS"
 
 // TestRollingRestarts restarts all processes, one after the other, as a deployment does, again and again. None is killed:
-// each leaves in order, and a leader hands over. It counts how long nobody leads.
+// each leaves in order, and a leader hands over. It measures how long there is no leader.
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	backends := []backend{
@@ -56,7 +56,7 @@ func TestRollingRestarts(t *testing.T) {
 	t.Log("\n| backend | restarts | handovers | two leaders | nobody leads: p50 | p99 | max |\n|---|---|---|---|---|---|---|\n" + strings.Join(rows, ""))
 }
 
-// gapsOf returns how long nobody acted between one term and the next. The pause between two actions is part of it.
+// gapsOf returns how long no node acted between one term and the next. The pause between two actions is part of it.
 func gapsOf(actions []action) (gaps []time.Duration) {
 	for i, a := range actions[1:] {
 		if before := actions[i]; a.term != before.term {

@@ -85,7 +85,7 @@ func refusesUnsafeTables(t *testing.T, db *sql.DB, d sqllease.Dialect, prefix st
 			require.NoError(t, s.EnsureTable(ctx))
 			_, err = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1 << 40})
 			if c.what == "keys that are checked late" {
-				require.Error(t, err, "which nobody can overlook")
+				require.Error(t, err, "which no caller can overlook")
 				return
 			}
 			require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestWithoutAKeyOnTheTermATakeoverDoesNotWait(t *testing.T) {
 		})
 	}
 	require.NoError(t, overtaken())
-	require.NoError(t, err, "the takeover commits beside a transaction that is guarded")
+	require.NoError(t, err, "the takeover commits during a guarded transaction")
 	require.ErrorContains(t, s.EnsureTable(ctx), "unique key on (name, term)")
 	_, err = db.Exec(`ALTER TABLE leases ADD UNIQUE (name, term)`)
 	require.NoError(t, err)

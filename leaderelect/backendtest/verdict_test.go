@@ -69,7 +69,7 @@ func fenceModel(initial fence) porcupine.Model {
 // window is about how many writes porcupine gets at a time.
 const window = 1000
 
-// checkFence has porcupine check what the register has answered. A write whose outcome is not known has happened if its
+// checkFence makes porcupine check the answers of the register. A write whose outcome is not known has happened if its
 // value was seen, and then it happened before that was seen; otherwise it is left out, for nothing depends on it.
 func checkFence(actions []action) error {
 	seenBy := make(map[string]action) // the write that replaced a value

@@ -38,8 +38,8 @@ type world struct {
 	store   leaderelect.LeaseStore // as the test reaches it
 	server  *servertest.Server     // nil if there is none
 	proxies []*servertest.Proxy    // one for each node; nil if there is no network
-	lock    func() (unlock func()) // excludes all writers; nil if there is no such thing
-	remove  func()                 // the record, as somebody does by hand
+	lock    func() (unlock func()) // excludes all writers; nil if unsupported
+	remove  func()                 // the record, like an operator by hand
 
 	counter   string
 	nodes     []*node // in each slot, the one that runs
@@ -143,7 +143,7 @@ func (w *world) newest() (newest action, ok bool) {
 	return newest, ok
 }
 
-// awaitLeader waits until one leads now: until an action is done that has begun after the call. It returns who it is.
+// awaitLeader waits until one leads now: until an action is done that has begun after the call. It returns the leader.
 func (w *world) awaitLeader(what string) action {
 	w.t.Helper()
 	return w.await(what, func(a action, from time.Duration) bool { return a.begin > from })

@@ -43,7 +43,7 @@ func TestWorkReturnsItsErrorAndAPanicLeavesTheGate(t *testing.T) {
 	boom := errors.New("boom")
 	require.Equal(t, boom, g.Do(t.Context(), 1, func(context.Context) error { return boom }))
 	require.Panics(t, func() { _ = g.Do(t.Context(), 1, func(context.Context) error { panic(boom) }) })
-	require.NoError(t, g.Do(t.Context(), 2, nothing), "and holds nobody up")
+	require.NoError(t, g.Do(t.Context(), 2, nothing), "and blocks no other call")
 }
 
 func TestWorkWhoseContextHasEndedDoesNotBegin(t *testing.T) {
@@ -54,7 +54,7 @@ func TestWorkWhoseContextHasEndedDoesNotBegin(t *testing.T) {
 	err := g.Do(ctx, 3, func(context.Context) error { t.Error("it begins"); return nil })
 	require.ErrorIs(t, err, why)
 	require.ErrorIs(t, g.Do(t.Context(), 2, nothing), fence.ErrStale, "its term was seen")
-	require.NoError(t, g.Do(t.Context(), 4, nothing), "it holds nobody up")
+	require.NoError(t, g.Do(t.Context(), 4, nothing), "it blocks no other call")
 }
 
 func TestAGreaterTermWaitsForTheWorkOfLowerOnes(t *testing.T) {

@@ -62,7 +62,7 @@ func TestAProcessThatIsKilledInAnUpdateLosesNoAcknowledgedWrite(t *testing.T) {
 			runtime.Gosched()
 		}
 		require.NoError(t, child.Process.Kill())
-		for lines.Scan() { // what it was told before it died
+		for lines.Scan() { // the replies before it died
 			acked = atoi(t, lines.Text())
 		}
 		require.Error(t, child.Wait(), "it was killed")

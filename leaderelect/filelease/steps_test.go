@@ -72,7 +72,7 @@ func TestAWriterThatIsSuspendedAnywhereBlocksNobodyAndOverwritesNothing(t *testi
 					for range writes {
 						now, err := there.Get(t.Context(), "lease")
 						require.NoError(t, err)
-						if now.Version != have.Version { // what the suspended one has written
+						if now.Version != have.Version { // written by the suspended one
 							all.wrote(t, have.Version, now.Version)
 						}
 						have, err = there.Update(t.Context(), now)
@@ -87,7 +87,7 @@ func TestAWriterThatIsSuspendedAnywhereBlocksNobodyAndOverwritesNothing(t *testi
 				case err == nil:
 					require.Equal(t, mine.Version, all[first.Version], "a write that others have passed is acknowledged")
 				case errors.Is(err, leaderelect.ErrConflict):
-					require.NotEmpty(t, all[first.Version], "a conflict with nobody")
+					require.NotEmpty(t, all[first.Version], "a conflict with no other writer")
 				}
 				require.True(t, reached)
 				now, err := there.Get(t.Context(), "lease")

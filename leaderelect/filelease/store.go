@@ -224,7 +224,7 @@ func effective(dir string, number uint64, version string) error {
 	switch {
 	case err != nil: // the next file was removed too
 		return errPassed
-	case next.Replaces == version: // another writer has replaced it meanwhile
+	case next.Replaces == version: // another writer has replaced it in the meantime
 		return nil
 	default:
 		_ = os.Remove(recordPath(dir, number)) // older than the newest, like every file that is removed

@@ -37,7 +37,7 @@ type broken struct {
 	lockIs    error
 	expires   time.Duration
 
-	over chan struct{} // closed when the case is over or takes too long: whoever hangs goes
+	over chan struct{} // closed when the case is over or takes too long, to end hanging calls
 
 	mu *sync.Mutex
 	// mu guards the following.

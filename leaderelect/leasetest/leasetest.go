@@ -33,7 +33,7 @@ type Backend struct {
 	Drop, Heal func()
 
 	// Lock takes, through another connection, the locks that a transaction holds after it has written the records, and returns
-	// the function that releases them. Writes of Store wait meanwhile, and reads may.
+	// the function that releases them. Writes of Store wait until then, and reads may.
 	Lock func() (unlock func())
 
 	// CutReply lets the next request of Store arrive, and cuts its connection before the reply.

@@ -12,7 +12,7 @@ import (
 func TestSessionsInMemory(t *testing.T) {
 	ctx := t.Context()
 	s := memlease.New()
-	require.NoError(t, s.Gone(ctx, "a"), "nobody holds it")
+	require.NoError(t, s.Gone(ctx, "a"), "no process holds it")
 
 	hold := func(ctx context.Context, session string) (held chan struct{}, end chan error) {
 		held, end = make(chan struct{}), make(chan error, 1)

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// model does what Redis does with the scripts of the package. It tells them apart by what is in them.
+// model does what Redis does with the scripts of the package. It identifies a script by its text.
 type model struct {
 	bytes bool // bulk strings are []byte
 

@@ -34,7 +34,7 @@ func TestAReplicaWithAnotherNumberOfSlotsDoesNotJoin(t *testing.T) {
 		require.Len(t, a.Owned(), 16)
 
 		require.NoError(t, a.stop())
-		require.ErrorIs(t, b.Run(t.Context()), leaderelect.ErrMismatch, "also when nobody runs")
+		require.ErrorIs(t, b.Run(t.Context()), leaderelect.ErrMismatch, "even if no other replica runs")
 		w.store.Delete("shards")
 		b.start()
 		after(time.Second)
@@ -56,7 +56,7 @@ func TestAReplicaEndsWhenTheNumberIsNotItsOwnAnyMore(t *testing.T) {
 		w := newWorld(t, 16)
 		a := w.join(t, "a", nil)
 		after(time.Second)
-		w.store.Delete("shards") // by somebody who has not stopped a
+		w.store.Delete("shards") // without stopping a
 		b := w.join(t, "b", numbered(8))
 		after(lease + time.Second)
 		<-a.done
@@ -79,7 +79,7 @@ func TestARecordOfTheNumberThatIsDeletedOrDamagedIsRepaired(t *testing.T) {
 		b := w.join(t, "b", numbered(8))
 		after(lease + 2*retry)
 		<-b.done
-		require.ErrorIs(t, b.err, leaderelect.ErrMismatch, "it leaves the repair to those who run")
+		require.ErrorIs(t, b.err, leaderelect.ErrMismatch, "it leaves the repair to running replicas")
 		require.Len(t, a.Owned(), 16)
 		require.NoError(t, a.stop())
 
@@ -89,7 +89,7 @@ func TestARecordOfTheNumberThatIsDeletedOrDamagedIsRepaired(t *testing.T) {
 		require.Empty(t, b.Owned())
 		require.Error(t, b.Check(0), "it waits, and says so")
 		after(lease + 2*retry)
-		require.Len(t, b.Owned(), 8, "when nobody repairs it")
+		require.Len(t, b.Owned(), 8, "without a repair")
 		require.NoError(t, b.Check(0))
 	})
 }

@@ -43,7 +43,7 @@ type snapshot struct {
 	members []member // in order of their numbers
 	owners  []int    // member by slot; nobody if the slot is free or its owner is no member
 	free    []bool   // by slot: it was released or has expired
-	vacant  int      // the first free member number; nobody if there is none, or nothing was read yet
+	vacant  int      // the first free member number; nobody if there is none, or nothing has been read yet
 }
 
 // run reads the records every period until ctx ends. It calls then after each read.

@@ -127,7 +127,7 @@ func TestSlotsThatNobodyOwnsGoToTheMemberThatRanksFirst(t *testing.T) {
 	// Slot by slot, with room for all: the ranking itself. A change would move slots of running systems.
 	var first []int
 	for slot := range 12 {
-		owners := slices.Repeat([]int{7}, 12) // 7 is no member
+		owners := slices.Repeat([]int{7}, 12) // 7 is not a member
 		owners[slot] = -1
 		first = append(first, shard.Plan(owners, []int{0, 1, 2, 3}, nobodyDeclines)[slot])
 	}

@@ -213,7 +213,7 @@ func TestASlotIsHandedOverWhenItsWorkHasEnded(t *testing.T) {
 		require.False(t, a.Owns(keys[moving]), "no new work")
 		_, _, ok := a.Begin(t.Context(), keys[moving])
 		require.False(t, ok)
-		require.NoError(t, works[moving].Err(), "what has begun goes on")
+		require.NoError(t, works[moving].Err(), "work that has begun continues")
 		require.Len(t, a.Owned(), 2, "and the lease is kept")
 		require.Empty(t, b.Owned())
 
@@ -237,7 +237,7 @@ func mustBegin(t testing.TB, r *replica, key string) context.Context {
 	return ctx
 }
 
-// A store takes what the owner of a slot writes, whatever the terms of other slots, and refuses who has owned the slot before.
+// A store accepts writes of the owner of a slot, whatever the terms of other slots, and refuses those of a former owner.
 func TestWritesOfASlotAreFencedByTheTermOfThatSlotAlone(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		db, err := store.NewMemory(store.MemoryConfig{})
@@ -313,7 +313,7 @@ func TestOwnsReadsTheClock(t *testing.T) {
 		after(renew - retry)
 		require.True(t, a.Owns("key"))
 		after(retry)
-		require.False(t, a.Owns("key"), "nobody was told that the lease is over")
+		require.False(t, a.Owns("key"), "no caller was told that the lease is over")
 		_, _, ok = a.Begin(t.Context(), "key")
 		require.False(t, ok)
 		assert.Empty(t, a.Owned())

@@ -27,8 +27,8 @@ type world struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	at         []*replica          // who works on the slot, by slot
-	busy       map[string]*replica // who works on a key, by key
+	at         []*replica          // the replicas that work on a slot, by slot
+	busy       map[string]*replica // the replica that works on a key, by key
 	terms      []uint64            // the last term, by slot
 	acquired   int
 	writes     int
@@ -49,7 +49,7 @@ type replica struct {
 
 	// world.mu guards the following.
 	dark  time.Time       // until then its calls stall
-	drain time.Duration   // how long work goes on after it was revoked
+	drain time.Duration   // how long work continues after it was revoked
 	inner map[int]int     // work that has begun, by slot
 	fails map[int]bool    // slots for which OnAcquired fails
 	deaf  map[string]bool // keys of records that it cannot write
@@ -163,7 +163,7 @@ func (r *replica) onRevoked(slot int, _ error) {
 		w.violateLocked("%s is told that slot %d was revoked, which it did not have", r.name, slot)
 	}
 	if r.inner[slot] > 0 {
-		w.violateLocked("%s is told that slot %d was revoked while work goes on", r.name, slot)
+		w.violateLocked("%s is told that slot %d was revoked during its work", r.name, slot)
 	}
 	w.at[slot] = nil
 }
@@ -212,7 +212,7 @@ func (w *world) settle(t testing.TB, within time.Duration, replicas ...*replica)
 	w.cover(t, within, 1, replicas...)
 }
 
-// cover requires that soon every slot is owned by one of the given replicas, of which none owns so many more than another.
+// cover requires that soon every slot is owned by one of the given replicas, with at most the given difference between any two.
 func (w *world) cover(t testing.TB, within time.Duration, more int, replicas ...*replica) {
 	t.Helper()
 	for begin := time.Now(); ; after(100 * time.Millisecond) {

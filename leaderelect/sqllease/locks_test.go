@@ -45,7 +45,7 @@ func (s *locks) cut() {
 	}
 }
 
-// endLocked lets go what a session holds.
+// endLocked releases everything that a session holds.
 func (s *locks) endLocked(session *lockSession) {
 	delete(s.open, session)
 	for lock, holder := range s.holder {
@@ -64,7 +64,7 @@ func (s *locks) counts() (open, held, waits int) {
 	return len(s.open), len(s.holder), s.waits
 }
 
-// is changes what the server is.
+// is changes the state of the server.
 func (s *locks) is(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *lockSession) Close() error {
 	return nil
 }
 
-// answer is what a statement with one row returns.
+// answer is the result of a statement with one row.
 func (c *lockSession) answer(query string, args []driver.NamedValue) ([]driver.Value, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

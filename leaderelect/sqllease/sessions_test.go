@@ -41,7 +41,7 @@ func TestASessionIsGoneWhenTheConnectionOfItsHolderIs(t *testing.T) {
 		s := newSessions(t, db)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		require.NoError(t, s.Gone(ctx, "a"), "nobody holds it")
+		require.NoError(t, s.Gone(ctx, "a"), "no process holds it")
 		end := hold(ctx, s, "a")
 		require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another connection has its lock")
 		require.NoError(t, s.Gone(ctx, "b"), "it has a lock of its own")

@@ -78,7 +78,7 @@ func TestATableOnWhichNothingIsSafeIsRefusedWithTheStatementThatRepairsIt(t *tes
 				`ALTER COLUMN term TYPE bigint`, `ALTER COLUMN value TYPE bytea`,
 			},
 		},
-		"a column that nobody writes": {
+		"a column that is not written": {
 			func(s *server) { s.extra = []driver.Value{"zone", "text", true} },
 			[]string{`column zone needs a value that the store does not write; repair it with: ALTER TABLE "leases" DROP COLUMN "zone"`},
 		},

@@ -241,7 +241,7 @@ func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
 	s := must(storelease.New(records(t, db), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
-	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 7)) // somebody else's
+	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 7)) // of another leader
 	require.NoError(t, err)
 	_, err = s.Update(ctx, e)
 	require.ErrorIs(t, err, store.ErrFenced)
@@ -273,7 +273,7 @@ func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.NoError(t, errOf(all.Delete(t.Context(), "lease/lease")))
-		lead() // by one who has never seen a term
+		lead() // by an elector that has never seen a term
 		assert.Equal(t, []uint64{1, 2, 3}, terms[:3])
 		assert.Greater(t, terms[3], uint64(3))
 	})

@@ -254,7 +254,7 @@ func TestPartsComeAndGo(t *testing.T) {
 		synctest.Wait()
 		got := lines(t, reg)
 		assert.Contains(t, got, `workqueue_adds_total{controller="before",name="before"} 0`)
-		assert.Contains(t, got, `controller_runtime_reconcile_total{controller="after",result="success"} 1`, "also what it did before the first scrape")
+		assert.Contains(t, got, `controller_runtime_reconcile_total{controller="after",result="success"} 1`, "including its work before the first scrape")
 		assert.Contains(t, got, `setpoint_informer_lists_total{informer="cached"} 1`)
 		require.NoError(t, m.Remove(t.Context(), "after"))
 		for _, line := range lines(t, reg) {

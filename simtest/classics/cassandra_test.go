@@ -13,7 +13,7 @@ import (
 )
 
 // cassandra398 is https://github.com/instaclustr/cassandra-operator/issues/398. The controller deletes the volume of a pod when it
-// sees that the pod is being deleted. If the cache goes from a pod that lives to no pod at all, nobody deletes the volume.
+// sees that the pod is being deleted. If the cache goes from a pod that lives to no pod at all, the volume is never deleted.
 //
 // The fix deletes every volume that no pod is to have.
 func cassandra398(fixed bool) simtest.World {

@@ -179,7 +179,7 @@ func failed(ctx context.Context, doing string, err error) error {
 		return fmt.Errorf("etcd: %s: %w: a request of etcd is limited by --max-request-bytes, 1.5 MiB by default: %w",
 			doing, backend.ErrTooLarge, err)
 	case errors.Is(err, rpctypes.ErrCompacted):
-		return fmt.Errorf("etcd: %s: %w: the cluster was compacted meanwhile: %w", doing, backend.ErrExpired, err)
+		return fmt.Errorf("etcd: %s: %w: the cluster was compacted in the meantime: %w", doing, backend.ErrExpired, err)
 	}
 	return fmt.Errorf("etcd: %s: %w", doing, err)
 }

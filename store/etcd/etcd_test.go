@@ -33,7 +33,7 @@ func remove(ctx context.Context, db *etcd.Backend, key string) (backend.Record, 
 	})
 }
 
-// watchEnd returns the error with which a watch ends, and what it has told before. It gives up when a test hangs.
+// watchEnd returns the error with which a watch ends, and its reports before that. It gives up when a test hangs.
 func watchEnd(t testing.TB, db *etcd.Backend, kind string, after informer.Version) (told []backend.Change, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -275,7 +275,7 @@ func TestTheLimitOfTheServerAndOfTheClientIsNamed(t *testing.T) {
 	}
 }
 
-// Every page of a list is of one revision, whoever writes in between, however large a record is.
+// Every page of a list is of one revision, whatever is written in between, however large a record is.
 func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -413,7 +413,7 @@ func TestADeletionByAnotherProgramExpiresTheWatch(t *testing.T) {
 	assert.Empty(t, keys)
 }
 
-// A watch of a quiet kind hears of what another handle writes to another kind, and of what other programs do.
+// A watch of a quiet kind receives bookmarks for writes of another handle to another kind, and of other programs.
 func TestABookmarkComesForWhateverChangesTheCluster(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -155,7 +155,7 @@ func (p *processes) moveLeader() {
 	require.NoError(p.t, err)
 	for _, m := range members.Members {
 		if m.ID != id {
-			_, _ = c.MoveLeader(p.t.Context(), m.ID) // it may have lost the leadership meanwhile
+			_, _ = c.MoveLeader(p.t.Context(), m.ID) // it may have lost the leadership in the meantime
 			return
 		}
 	}

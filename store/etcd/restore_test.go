@@ -47,7 +47,7 @@ func follow(t testing.TB, db *etcd.Backend, handler informer.Handler[string, sto
 }
 
 // A cluster that was restored from a backup gives the same revisions to other changes. A cache that has seen the lost ones
-// must not go on from there.
+// must not continue from there.
 func TestNoWatchGoesOnAfterTheClusterWasRestored(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
@@ -181,7 +181,7 @@ func TestACacheThatWasAwayDuringACompactionRecovers(t *testing.T) {
 		case got := <-deleted:
 			require.Equal(t, key, got)
 		case <-ctx.Done():
-			t.Fatal("the handler was not told of the deletion")
+			t.Fatal("the handler did not receive the deletion")
 		}
 		require.Equal(t, i+1, inf.Indexer().Len())
 	}

@@ -66,7 +66,7 @@ func TestATombstoneStaysAsLongAsTheHistory(t *testing.T) {
 	keys, version := list(t, db, "app")
 	assert.Equal(t, []string{"live"}, keys)
 
-	// A watch is not told of it.
+	// A watch does not learn of it.
 	forget()
 	next, err := dbtest.Put(t.Context(), db, "live", "2")
 	require.NoError(t, err)

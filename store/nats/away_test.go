@@ -68,7 +68,7 @@ func TestDeletionsAreToldAfterTheHistoryWasTrimmedWhileTheWatcherWasAway(t *test
 		require.NoError(t, db.Forget(ctx, filler.Version-1))
 		gone, err := db.Get(ctx, "App", key)
 		require.NoError(t, err)
-		require.Zero(t, gone, "nobody remembers the deletion")
+		require.Zero(t, gone, "no one remembers the deletion")
 		proxy.Cut()
 		proxy.Heal()
 		require.NoError(t, inf.WaitForVersion(ctx, filler.Version))

@@ -34,7 +34,7 @@ func newBare(b *testing.B, url string) bare {
 
 func (f *bare) subject(key string) string { return f.stream.CachedInfo().Config.Name + ".o.App." + key }
 
-// update reads the last message of a subject, and writes another one if nobody was faster.
+// update reads the last message of a subject, and writes another one if no other writer was faster.
 func (f *bare) update(ctx context.Context, key string, data []byte) error {
 	last, err := f.stream.GetLastMsgForSubject(ctx, f.subject(key))
 	if err != nil {

@@ -90,7 +90,7 @@ func TestAClusterThatChangesItsLeaderLosesNothing(t *testing.T) {
 			}
 			for c, err := range watched.Watch(ctx, "app", backend.Query{}, at) {
 				if err != nil {
-					break // and goes on after the last version
+					break // and continues after the last version
 				}
 				if at = c.Version; c.Record.Key != "" {
 					told <- c

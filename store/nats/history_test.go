@@ -50,7 +50,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 	assert.Less(t, state(t, js, cfg.Stream).Msgs, uint64(writes))
 	tombstone, err := db.Get(t.Context(), "app", "gone")
 	require.NoError(t, err)
-	assert.Zero(t, tombstone, "it is forgotten like the changes beside it")
+	assert.Zero(t, tombstone, "it is dropped like its neighboring changes")
 	got, err := db.Get(t.Context(), "app", "old")
 	require.NoError(t, err)
 	assert.Equal(t, old, got)

@@ -42,7 +42,7 @@ func state(t testing.TB, js jetstream.JetStream, name string) jetstream.StreamSt
 	return s.CachedInfo().State
 }
 
-// end returns the error with which a watch ends, and what it told before.
+// end returns the error with which a watch ends, and its reports before that.
 func end(ctx context.Context, db backend.Backend, kind string, after informer.Version) (told []backend.Change, last error) {
 	for c, err := range db.Watch(ctx, kind, backend.Query{}, after) {
 		if err != nil {

@@ -51,7 +51,7 @@ func (l *loss) failOver(t *testing.T) {
 }
 
 // A watch was away while a standby that lacks its version was promoted and wrote more than was lost. Those
-// versions now have other changes than the watch has seen, so the watch must not go on.
+// versions now have other changes than the watch has seen, so the watch must not continue.
 func TestAWatchDoesNotGoOnFromAVersionThatAFailoverHasLost(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t)
@@ -222,7 +222,7 @@ func TestACacheOfATableIsRightAfterACrash(t *testing.T) {
 		exec(t, pool, `SELECT pg_current_xact_id()`)
 	}
 	versions := make(chan informer.Version)
-	for range 8 { // whoever comes first begins the epoch, and the others are in the same one
+	for range 8 { // the first one begins the epoch, and the others are in the same one
 		go func() { // the test waits for it
 			l, err := table.List(t.Context())
 			assert.NoError(t, err)

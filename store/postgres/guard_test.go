@@ -34,7 +34,7 @@ func newLeases(t testing.TB, pool *pgxpool.Pool) *sqllease.Store {
 	return leases
 }
 
-// lead makes this process lead, for an hour if nobody else takes the lease. It returns the context of the leader, which resign ends.
+// lead makes this process lead, for an hour unless another process takes the lease. It returns the context of the leader, which resign ends.
 func lead(t testing.TB, leases *sqllease.Store, key string) (leader context.Context, resign func()) {
 	t.Helper()
 	leads := make(chan context.Context)

@@ -155,7 +155,7 @@ func joined(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 		_, err = s.Get(ctx, "a")
 		require.NoError(t, err, "the transaction sees its own write")
 		_, err = s.Get(t.Context(), "a")
-		require.ErrorIs(t, err, store.ErrNotFound, "nobody else does")
+		require.ErrorIs(t, err, store.ErrNotFound, "no other process does")
 		return errGone
 	}), errGone)
 	_, err = s.Get(t.Context(), "a")

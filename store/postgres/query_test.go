@@ -181,7 +181,7 @@ func TestAKeyIsHeldUntilTheVersionOfAQueryTells(t *testing.T) {
 	read()
 	got, _ := inf.Get("a")
 	assert.Equal(t, 2, got.Rev, "the cache shows it")
-	assert.False(t, step(), "and nobody can know that")
+	assert.False(t, step(), "which cannot be known")
 	require.NoError(t, older.Commit(t.Context()))
 	read()
 	assert.True(t, step())

@@ -61,7 +61,7 @@ func TestTheSuiteThroughTwoHandles(t *testing.T) {
 			one, two := connect(t, server.Addr()), connect(t, server.Addr())
 			storetest.Run(t, func(t *testing.T) storetest.Database {
 				cfg := postgres.Config{Schema: newSchema(t, one), History: 2000, Poll: poll}
-				if name == "polling" { // nobody notifies
+				if name == "polling" { // there are no notifications
 					_, err := one.Exec(t.Context(), `CREATE FUNCTION "`+cfg.Schema+`".pg_notify(text, text) RETURNS void LANGUAGE sql AS ''`)
 					require.NoError(t, err)
 				}

@@ -23,7 +23,7 @@ func TestAnnouncements(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
 		"one transaction at a time announces":                        oneTransactionAtATimeAnnounces,
-		"a commit that nobody announces is seen soon":                aCommitThatNobodyAnnouncesIsSeenSoon,
+		"a commit without a notification is seen soon":               aCommitThatNobodyAnnouncesIsSeenSoon,
 		"every commit of many writers is seen soon":                  everyCommitOfManyWritersIsSeenSoon,
 		"a commit is seen at the next poll if announcements are off": aCommitIsSeenAtTheNextPollIfAnnouncementsAreOff,
 		"writers never wait for the locks of announcements":          writersNeverWaitForTheLocksOfAnnouncements,
@@ -68,7 +68,7 @@ func (w writer) commit() {
 	require.NoError(w.t, w.Commit(w.t.Context()))
 }
 
-// listen returns a function that returns who has notified since its last call, in their order.
+// listen returns a function that returns the sessions that have notified since its last call, in order.
 func listen(t *testing.T, pool *pgxpool.Pool, cfg postgres.TableConfig) (heard func() []uint32) {
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
@@ -253,7 +253,7 @@ func aCommitIsSeenAtTheNextPollIfAnnouncementsAreOff(t *testing.T, pool *pgxpool
 	await(t, seen, site{"1", 1})
 }
 
-// The user of the table has all locks that a table uses, and writers and watches go on.
+// The user of the table has all locks that a table uses, and writers and watches continue.
 func writersNeverWaitForTheLocksOfAnnouncements(t *testing.T, pool *pgxpool.Pool) {
 	cfg := seeded(t, pool, 3)
 	cfg.Poll = 50 * time.Millisecond

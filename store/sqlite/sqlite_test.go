@@ -188,7 +188,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 	_, err = s.Get(ctx, "a")
 	require.NoError(t, err, "the transaction sees its own write")
 	_, err = dbtest.Apps(t, other).Get(t.Context(), "a")
-	require.ErrorIs(t, err, store.ErrNotFound, "nobody else does")
+	require.ErrorIs(t, err, store.ErrNotFound, "no other process does")
 	require.NoError(t, tx.Rollback())
 	_, err = s.Get(t.Context(), "a")
 	require.ErrorIs(t, err, store.ErrNotFound)
@@ -213,7 +213,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 	assert.Equal(t, b.Version, l.Version)
 }
 
-// A transaction of another pool that has read before somebody else writes cannot write any more.
+// A transaction of another pool that has read before another writer wrote can no longer write.
 func TestATransactionOnAnOldSnapshotWritesNothing(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db := open(t, path, sqlite.Config{})
@@ -359,7 +359,7 @@ func TestARecordThatIsDamagedIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, `the term of lease "shop" has 1 bytes, not 8`)
 }
 
-// Every page of a list is of one snapshot, whoever writes in between.
+// Every page of a list is of one snapshot, whatever is written in between.
 func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})

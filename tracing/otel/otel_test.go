@@ -338,7 +338,7 @@ func TestAChainOfReconcilesIsCutAfterSixteen(t *testing.T) {
 		for i, span := range reconciled {
 			require.Len(t, span.Links, 1)
 			if i > 0 {
-				assert.Equal(t, reconciled[i-1].SpanContext.SpanID(), span.Links[0].SpanContext.SpanID(), "the links go on")
+				assert.Equal(t, reconciled[i-1].SpanContext.SpanID(), span.Links[0].SpanContext.SpanID(), "the links continue")
 			}
 			if id := span.SpanContext.TraceID(); id != last {
 				last = id

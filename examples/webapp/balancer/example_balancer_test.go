@@ -61,7 +61,7 @@ func ExampleBalancer() {
 	// <nil>
 }
 
-// A set is told what there is to be, again and again.
+// A set receives the desired state repeatedly.
 func ExampleSet() {
 	hello := greet("hello")
 	defer hello.Close()

@@ -55,7 +55,7 @@ func named(t *testing.T, name string) string {
 	})
 }
 
-// dead returns an address on which nobody listens.
+// dead returns an address without a listener.
 func dead(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,7 +93,7 @@ func nothingRuns(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("goroutines go on:\n%s", stacks)
+	t.Errorf("goroutines are left:\n%s", stacks)
 }
 
 func dial(t *testing.T, addr string) *net.TCPConn {
@@ -123,7 +123,7 @@ func answer(t *testing.T, c net.Conn) string {
 	}
 }
 
-// ask returns who answers a new connection, "" when nobody does.
+// ask returns the backend that answers a new connection, or "" if none does.
 func ask(t *testing.T, addr string) string {
 	t.Helper()
 	c := dial(t, addr)
@@ -138,7 +138,7 @@ func talks(t *testing.T, c net.Conn) bool {
 	return err == nil && answer(t, c) == "ping"
 }
 
-// refuses requires that nobody listens.
+// refuses requires that connections are refused.
 func refuses(t *testing.T, addr string) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", addr, patience)

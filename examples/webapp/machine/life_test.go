@@ -142,7 +142,7 @@ func TestNothingIsStartedOrSignalledWithoutPermission(t *testing.T) {
 		return permit
 	}})
 	w.running("a-1")
-	permit = errors.New("somebody else leads")
+	permit = errors.New("another process leads")
 	require.ErrorIs(t, w.Start(ctx, spec("a-2")), permit)
 	require.ErrorIs(t, w.Stop(ctx, "a-1"), permit)
 	require.ErrorIs(t, w.Kill(ctx, "a-1"), permit)

@@ -28,7 +28,7 @@ func TestAnOrphanIsAdopted(t *testing.T) {
 	startElsewhere(t, w.dir, "")
 	r := find(w.list(), "orphan")
 	require.Equal(t, "app", r.App)
-	for r.State != machine.Running { // nobody tells: it is not a child of ours
+	for r.State != machine.Running { // there is no report: it is not a child of ours
 		r = find(w.list(), "orphan")
 	}
 	require.NoError(t, w.Probe(context.Background(), r))
@@ -176,7 +176,7 @@ func TestADirectoryThatIsRemovedComesBack(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")
 	require.NoError(t, os.RemoveAll(w.dir))
-	require.Empty(t, w.list(), "who has no record ends by itself")
+	require.Empty(t, w.list(), "a replica without a record ends by itself")
 	w.running("a-1")
 	require.NoError(t, w.StopAll(context.Background()))
 }

@@ -197,7 +197,7 @@ func (w *world) hold(name string) *os.File {
 	return f
 }
 
-// awaitDeath waits until the process of a record is dead, whoever its parent is.
+// awaitDeath waits until the process of a record is dead, even if it is not our child.
 func (w *world) awaitDeath(id string) {
 	w.t.Helper()
 	f, err := os.Open(w.path(id + ".replica.json"))

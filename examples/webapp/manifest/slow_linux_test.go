@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 )
 
-// block makes whoever opens a file block, as a file system that hangs does, until release is called.
+// block makes every open of a file block, like a hanging file system, until release is called.
 func (w *world) block(file string) (release func()) {
 	w.t.Helper()
 	f, err := os.OpenFile(filepath.Join(w.path, file), os.O_RDWR, 0)

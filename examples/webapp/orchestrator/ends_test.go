@@ -102,7 +102,7 @@ func TestAStateDirectoryThatIsRemovedComesBack(t *testing.T) {
 	p := r.program("-lease", "1s")
 	p.line("Running")
 	pids := pidsOf(r.list())
-	require.Eventually(t, func() bool { return os.RemoveAll(r.state) == nil }, 10*time.Second, time.Millisecond) // it fails if the program writes meanwhile
+	require.Eventually(t, func() bool { return os.RemoveAll(r.state) == nil }, 10*time.Second, time.Millisecond) // it fails if the program writes in the meantime
 	p.line("Leader", "leads")
 	p.line("Running")
 	after := pidsOf(r.list())

@@ -44,7 +44,7 @@ func (r *rig) program(args ...string) *program {
 	cmd.Stderr = cmd.Stdout
 	require.NoError(r.t, cmd.Start())
 	p := &program{Cmd: cmd, t: r.t, out: out, lines: make(chan string, 10_000)}
-	// Reads the output until the program, and whoever else holds its end, has closed it.
+	// Reads the output until the program, and every other holder of the pipe, has closed it.
 	go func() {
 		defer close(p.lines)
 		for scan := bufio.NewScanner(out); scan.Scan(); {
@@ -145,7 +145,7 @@ func TestOneOfTwoCopiesWorksAndTheOtherTakesOverAndAdopts(t *testing.T) {
 	require.NoError(t, first.Process.Kill())
 	second.line("Leader", "term 2,")
 	second.line("Running", "2 replicas ready")
-	require.Equal(t, pids, pidsOf(r.list()), "the same processes go on")
+	require.Equal(t, pids, pidsOf(r.list()), "the same processes continue")
 	require.True(t, serves(hello))
 }
 

@@ -89,7 +89,7 @@ func (s *simulated) seen(o store.Object[process]) machine.Replica {
 	return r
 }
 
-// simBalancers are load balancers that serve nobody.
+// simBalancers are load balancers without clients.
 type simBalancers map[string]string
 
 func (b simBalancers) Ensure(name string, port int, _ []string) error {

@@ -13,7 +13,7 @@ func TestAManifestThatBlocksHoldsUpNeitherTheStartNorCtrlC(t *testing.T) {
 	f, err := os.OpenFile(r.file("stuck"), os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
-	// The kernel holds up whoever opens the file, for 45 seconds or until the lease is given back.
+	// The kernel blocks every open of the file, for 45 seconds or until the lease is given back.
 	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_SETLEASE, syscall.F_WRLCK); errno != 0 {
 		t.Skip("this file system has no leases: ", errno)
 	}

@@ -69,7 +69,7 @@ func isSharedByThreeCopies(t *testing.T, r *rig) {
 		second, third = third, second
 	}
 	r.serves()
-	require.Equal(t, pids, r.pids(), "the same processes go on")
+	require.Equal(t, pids, r.pids(), "the same processes continue")
 	require.Equal(t, before.UID, r.stored().UID)
 	status, lines := r.start("", "-status").end()
 	require.Zero(t, status, lines)

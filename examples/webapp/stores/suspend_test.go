@@ -15,7 +15,7 @@ import (
 )
 
 // suspending is a database for a program that suspends itself when it deletes an app as the leader: the deletion was sent,
-// and arrives when somebody resumes the program.
+// and arrives when the program is resumed.
 type suspending struct {
 	backend.Backend
 	writes sync.RWMutex // held by each write, so that none is in the middle then: in SQLite it would hold up all others

@@ -172,7 +172,7 @@ func TestAWatchThatFailsOrIsRestartedIsCalledAgainAfterAPause(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, 3, calls.Load())
 		assert.True(t, w.Live())
-		assert.Equal(t, 1, strings.Count(out.String(), "watching the record failed"), "a restart is no failure")
+		assert.Equal(t, 1, strings.Count(out.String(), "watching the record failed"), "a restart is not a failure")
 		assert.True(t, w.Stop(time.Second))
 	})
 }

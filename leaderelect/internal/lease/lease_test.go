@@ -64,7 +64,7 @@ func TestACallThatPanicsOrEndsItsGoroutineIsAnError(t *testing.T) {
 	cancel(cause)
 	_, err = lease.Do(ctx, &calls, time.Hour, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, nil })
 	if err != nil {
-		require.NotErrorIs(t, err, cause, "the cause of a caller is no answer of the store")
+		require.NotErrorIs(t, err, cause, "the cause of a caller is not an answer of the store")
 	}
 }
 

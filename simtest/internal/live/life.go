@@ -32,7 +32,7 @@ type life struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	told    chan struct{} // closed when a process that has lost its lease may know it; made anew when it leads again
+	told    chan struct{} // closed when a process that has lost its lease may know it; replaced when it leads again
 	hang    chan struct{} // of a process that hangs; closed when it goes on
 	deposed bool          // another process has the lease
 }

@@ -44,7 +44,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 // running is a copy of the program.
 type running struct {
 	process *exec.Cmd
-	lines   chan string // what it prints; closed when it has ended
+	lines   chan string // its output; closed when it has ended
 }
 
 func start(t *testing.T, args ...string) *running {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // running is a process of the program.
 type running struct {
 	process *exec.Cmd
-	lines   chan string // what it prints; closed when it has ended
+	lines   chan string // its output; closed when it has ended
 }
 
 func start(t *testing.T, args ...string) *running {
