@@ -63,13 +63,14 @@ func (b *Backend) checkExisting(ctx context.Context, path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
-	busy := fmt.Sprintf("busy_timeout(%d)", b.cfg.BusyTimeout.Milliseconds())
-	pool, err := openPool(path, url.Values{"mode": {"rw"}, "_pragma": {busy, "query_only(1)"}}) // rw creates no file
+	pool, err := openPool(path, url.Values{"mode": {"rw"}, "_pragma": {"query_only(1)"}}) // rw creates no file
 	if err != nil {
 		return err
 	}
 	var tables int
-	err = pool.QueryRowContext(ctx, b.tables.exists, b.cfg.TablePrefix+"state").Scan(&tables)
+	err = b.whileBusy(ctx, func() error {
+		return pool.QueryRowContext(ctx, b.tables.exists, b.cfg.TablePrefix+"state").Scan(&tables)
+	})
 	if err = errors.Join(err, pool.Close()); err != nil {
 		return err
 	}
@@ -82,13 +83,13 @@ func (b *Backend) checkExisting(ctx context.Context, path string) error {
 // setUp creates the tables, or checks that they have this layout.
 func (b *Backend) setUp(ctx context.Context) error {
 	var encoding, mode string
-	if err := b.users.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	if err := b.write.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return err
 	}
 	if mode != "wal" {
 		return fmt.Errorf("the journal mode is %s, and SQLite refuses to make it WAL", mode)
 	}
-	if err := b.users.QueryRowContext(ctx, "PRAGMA encoding").Scan(&encoding); err != nil {
+	if err := b.write.QueryRowContext(ctx, "PRAGMA encoding").Scan(&encoding); err != nil {
 		return err
 	}
 	if encoding != "UTF-8" {

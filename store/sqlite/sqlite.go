@@ -89,7 +89,7 @@ var _ backend.Backend = (*Backend)(nil)
 func Open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 	b, err := open(ctx, path, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: open %q: %w", path, err)
+		return nil, failed(ctx, fmt.Sprintf("open %q", path), err)
 	}
 	return b, nil
 }
@@ -166,6 +166,9 @@ func (b *Backend) Close() (err error) {
 // DB returns a pool for tables of your own in the same file, and for transactions that [WithTx] joins. Its transactions begin with BEGIN
 // IMMEDIATE. While one is open, every other write to the file waits, for at most [Config.BusyTimeout]. So while a goroutine has a
 // transaction open, it must not make writes outside that transaction.
+//
+// A statement of this pool that waits, such as that of BeginTx, does not notice the end of its context, because SQLite itself
+// waits. It returns after BusyTimeout at the latest. All methods of Backend notice it.
 func (b *Backend) DB() *sql.DB { return b.users }
 
 // Capabilities implements [backend.Backend].
