@@ -89,7 +89,7 @@ func ExampleVersions() {
 	// Output:
 	// false
 	// true
-	// web may continue
+	// web goes on
 	// true
 }
 
