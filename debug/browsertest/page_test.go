@@ -147,7 +147,7 @@ func TestAButtonActs(t *testing.T) {
 	tab := s.tab(ctx, t, "key?queue=sites&key=sites/oslo", desktop())
 	shows(ctx, t, tab, "It is paused. It will be reconciled")
 	require.NoError(t, tab.Follow(ctx, click("button[value=resume]")))
-	shows(ctx, t, tab, "It asked to be reconciled again")
+	shows(ctx, t, tab, "It will be reconciled again")
 	info, ok := scene.Sites.Inspect().Key("sites/oslo")
 	assert.True(t, ok)
 	assert.False(t, info.Paused)
