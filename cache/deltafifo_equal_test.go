@@ -36,7 +36,7 @@ func newComparing() (*fifo, *hooked) {
 	})), x
 }
 
-func TestAListOfWhatIsKnownTellsNothing(t *testing.T) {
+func TestAListOfKnownObjectsReportsNothing(t *testing.T) {
 	f, x := newComparing()
 	require.NoError(t, f.Replace([]*pod{a(1), b(1)}, 10))
 	require.True(t, f.HasSynced(), "nothing is left to wait for")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAReadByKeyAndAListWaitForNobody(t *testing.T) {
+func TestAReadByKeyAndAListNeverWait(t *testing.T) {
 	x := newPods()
 	x.Upsert(&pod{name: "a"})
 	cache.LockForEver(x)

@@ -150,7 +150,7 @@ func TestAKeyWhoseExpectationsExpireIsReconciledThenAndTheLogSaysSo(t *testing.T
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
-		assert.Equal(t, "level=WARN msg=\"expectations expired, reconciled nevertheless\" controller=test key=a\n", out.String())
+		assert.Equal(t, "level=WARN msg=\"expectations expired, reconciling anyway\" controller=test key=a\n", out.String())
 		c.CheckInvariants(t)
 
 		exp.expect("b", time.Time{})

@@ -78,7 +78,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	}()
 	admitted, expired := c.agenda.Admits(item.Key)
 	if expired {
-		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "expectations expired, reconciled nevertheless",
+		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "expectations expired, reconciling anyway",
 			slog.String("controller", c.name), slog.Any("key", item.Key))
 	}
 	if !admitted {

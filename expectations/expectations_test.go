@@ -98,7 +98,7 @@ func TestOnExpiredMayUseWhatCallsIt(t *testing.T) {
 	})
 }
 
-func TestAnExpiryThatNobodyHearsOfIsLogged(t *testing.T) {
+func TestAnExpiryWithoutOnExpiredIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		v := must(expectations.NewVersions(expectations.Config[string]{

@@ -79,7 +79,7 @@ func TestNobodyIsToldOfAKeyThatNobodyAskedFor(t *testing.T) {
 	require.Equal(t, []string{"a"}, *told, "once for each time that it waited")
 }
 
-func TestAnExpiryIsToldToOnExpiredAndToNobodyElse(t *testing.T) {
+func TestAnExpiryIsReportedOnlyToOnExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired []string
 		c := must(expectations.NewCounted(expectations.Config[string]{
@@ -98,7 +98,7 @@ func TestAnExpiryIsToldToOnExpiredAndToNobodyElse(t *testing.T) {
 	})
 }
 
-func TestAllWhoListenAreToldInTheirOrderUntilTheyStop(t *testing.T) {
+func TestListenersAreCalledInOrderUntilTheyStop(t *testing.T) {
 	v := must(expectations.NewVersions(expectations.Config[string]{}))
 	var told []string
 	stops := make([]func(), 3)
@@ -126,7 +126,7 @@ func TestAllWhoListenAreToldInTheirOrderUntilTheyStop(t *testing.T) {
 	require.PanicsWithValue(t, "expectations: Notify needs a function", func() { v.Notify(nil) })
 }
 
-func TestWhoStopsWhileItIsToldKeepsTheOthersFromNothing(t *testing.T) {
+func TestAListenerThatStopsDuringItsCallDoesNotAffectTheOthers(t *testing.T) {
 	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	var told []string
 	var stop func()
@@ -141,7 +141,7 @@ func TestWhoStopsWhileItIsToldKeepsTheOthersFromNothing(t *testing.T) {
 	require.Equal(t, []string{"first", "second", "third", "second", "third"}, told)
 }
 
-func TestWhoIsToldMayCallEverything(t *testing.T) {
+func TestAListenerMayCallEveryMethod(t *testing.T) {
 	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	var told []string
 	var stop func()

@@ -207,7 +207,7 @@ func TestAPanicCountsAsDelivered(t *testing.T) {
 	})
 }
 
-func TestABlockedHandlerDelaysNobody(t *testing.T) {
+func TestABlockedHandlerDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))

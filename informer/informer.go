@@ -72,7 +72,7 @@ func warn(log *slog.Logger) func(error) {
 		if crash := (*wait.PanicError)(nil); errors.As(err, &crash) {
 			attrs = append(attrs, slog.String("stack", string(crash.Stack)))
 		}
-		log.LogAttrs(context.Background(), slog.LevelWarn, "informer goes on after an error", attrs...)
+		log.LogAttrs(context.Background(), slog.LevelWarn, "informer continues after an error", attrs...)
 	}
 }
 

@@ -182,7 +182,7 @@ func TestAManagerMayGoOnWithoutAPart(t *testing.T) {
 		require.ErrorIs(t, m.Remove(t.Context(), "panics"), manager.ErrNoPart)
 		require.NoError(t, m.Add(newFakePart("panics", events)), "the name is free")
 		synctest.Wait()
-		assert.Contains(t, logged.String(), `msg="part failed, and is not started again" kind=source name=bad error=boom inARow=1`)
+		assert.Contains(t, logged.String(), `msg="part failed, will not be restarted" kind=source name=bad error=boom inARow=1`)
 		assert.Contains(t, logged.String(), "failure_test.go", "the stack of the panic")
 		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{

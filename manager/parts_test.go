@@ -169,7 +169,7 @@ func TestARemovedControllerIsDrainedAndNothingElseIsTouched(t *testing.T) {
 	})
 }
 
-func TestTheErrorOfARemovedPartGoesToWhoRemovedIt(t *testing.T) {
+func TestRemoveReturnsTheErrorOfThePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		failing := func(ctx context.Context) error { <-ctx.Done(); return errBoom }

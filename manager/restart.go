@@ -50,10 +50,10 @@ func (m *Manager) react(ctx context.Context, p *part, err error, ran time.Durati
 		return false
 	}
 	if told(ctx) { // removed, or everything stops
-		m.log(ctx, slog.LevelError, "part failed, and is not started again", failure)
+		m.log(ctx, slog.LevelError, "part failed, will not be restarted", failure)
 		return false
 	}
-	m.log(ctx, slog.LevelWarn, "part failed, and is started again", failure, slog.Duration("after", delay))
+	m.log(ctx, slog.LevelWarn, "part failed, will be restarted", failure, slog.Duration("after", delay))
 	m.note(p, stateBackingOff)
 	if wait.Sleep(ctx, delay) != nil || told(ctx) {
 		return false

@@ -109,7 +109,7 @@ func (m *Manager) overrunSlot(l *leaderelect.Leadership) {
 	if isClosed(ended) {
 		return
 	}
-	m.logger.LogAttrs(l.Context(), slog.LevelError, "work in a slot goes on although another may lead, and the process ends",
+	m.logger.LogAttrs(l.Context(), slog.LevelError, "work in a slot continues although another may lead, and the process ends",
 		slog.String("lease", l.Key()), slog.Uint64("term", l.Term()), slog.Any("cause", l.Err()))
 	m.exit(l)
 }

@@ -220,7 +220,7 @@ func (m *Manager) overrun(l *leaderelect.Leadership) {
 		case <-timer.C:
 		}
 	}
-	m.logger.LogAttrs(l.Context(), slog.LevelError, "parts go on although another may lead, and the process ends",
+	m.logger.LogAttrs(l.Context(), slog.LevelError, "parts continue although another may lead, and the process ends",
 		slog.Any("parts", names), slog.String("lease", l.Key()), slog.Uint64("term", l.Term()), slog.Any("cause", l.Err()))
 	m.exit(l)
 }

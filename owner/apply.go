@@ -114,7 +114,7 @@ func (c *Children[C]) write(
 		return c.store.Create(ctx, store.Object[C]{Key: key, Value: value, Owners: owners})
 	}
 	if has, ok := ControllerOf(child); !ok {
-		return child, fmt.Errorf("%w, and nobody controls it: adopt it with Claim", store.ErrExists)
+		return child, fmt.Errorf("%w, and has no controller: adopt it with Claim", store.ErrExists)
 	} else if has.UID != by.UID {
 		return child, fmt.Errorf("%w: %s", ErrOwned, name(has))
 	}

@@ -200,7 +200,7 @@ func TestApplyDoesNotAdoptAndClaimDoes(t *testing.T) {
 		}
 		have, err := c.apply("v2", "a", "b")
 		require.ErrorIs(t, err, store.ErrExists)
-		require.EqualError(t, err, `owner: apply worker "a": object already exists, and nobody controls it: adopt it with Claim`)
+		require.EqualError(t, err, `owner: apply worker "a": object already exists, and has no controller: adopt it with Claim`)
 		assert.Equal(t, []string{"b"}, have)
 		assert.Equal(t, before, c.now("a"))
 	}

@@ -128,7 +128,7 @@ func TestWorkThatIsNeverFinishedEndsAndIsStillNotFailed(t *testing.T) {
 	})
 }
 
-func TestWhoRetriesConflictsOnlyPassesOnWhatIsNotFinished(t *testing.T) {
+func TestOnConflictPassesOnAnUnfinishedError(t *testing.T) {
 	calls := 0
 	err := retry.OnConflict(t.Context(), wait.Backoff{}, func(context.Context) error {
 		calls++

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestKeysThatAreDueTogetherStallNobody(t *testing.T) {
+func TestKeysThatAreDueTogetherStallNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100_000
 		var q *workqueue.Queue[int]

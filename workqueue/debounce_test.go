@@ -130,7 +130,7 @@ func TestAnAddWhileInProcessComesBackWhenQuiet(t *testing.T) {
 	})
 }
 
-func TestAShutdownLetsWhatWaitsForQuietHaveItsEffectInOrder(t *testing.T) {
+func TestAShutdownAppliesDebouncedAddsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // the timer calls Added as well
 		var added []string
@@ -174,7 +174,7 @@ func TestAShutdownLetsWhatWaitsForQuietHaveItsEffectInOrder(t *testing.T) {
 	})
 }
 
-func TestCancelTakesBackWhatWaitsForQuiet(t *testing.T) {
+func TestCancelDropsADebouncedAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
 		q.Add("k")

@@ -58,7 +58,7 @@ func TestADrainDoesNotHangWhenADispatcherHandsKeysToOtherGoroutines(t *testing.T
 	})
 }
 
-func TestNobodyIsToldToStopWhileAKeyIsDirty(t *testing.T) {
+func TestNoWorkerStopsWhileAKeyIsDirty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		for _, k := range []string{"done", "canceled"} {

@@ -140,7 +140,7 @@ func TestTryGetAnswersNoAtAClosedGate(t *testing.T) {
 }
 
 // If another worker takes the token first, the worker that was promised it waits for the next one, not forever.
-func TestATokenThatSomebodyElseTookIsWaitedForAnew(t *testing.T) {
+func TestAWorkerWaitsAgainForATokenThatAnotherCallerTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := rate.NewLimiter(rate.Every(time.Second), 1)
 		q := must(workqueue.New(workqueue.Config[string]{DispatchLimit: limiter}))
@@ -192,7 +192,7 @@ func TestALimiterWithoutABurstHandsOutNothing(t *testing.T) {
 	})
 }
 
-func TestALimiterThatIsChangedIsHeardOfWithinAMinute(t *testing.T) {
+func TestWorkersNoticeAChangedLimiterWithinAMinute(t *testing.T) {
 	for name, limiter := range map[string]*rate.Limiter{
 		"a limit of nothing": rate.NewLimiter(0, 1), "a burst of nothing": rate.NewLimiter(1, 0),
 		"once in a day": rate.NewLimiter(rate.Every(24*time.Hour), 1), "never": rate.NewLimiter(0, 0),

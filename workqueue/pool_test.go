@@ -58,7 +58,7 @@ func TestAPoolGrowsByWhatItHas(t *testing.T) {
 }
 
 // A wake-up may be left of an entry whose memory was given back, and is no other.
-func TestAWakeUpThatIsLeftOfAnEntryThatIsGoneDoesNotCount(t *testing.T) {
+func TestAStaleWakeUpOfARemovedEntryDoesNotCount(t *testing.T) {
 	const n = 20_000
 	s := workqueue.NewSchedule(n)
 	for i := range n {

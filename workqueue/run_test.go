@@ -98,7 +98,7 @@ func TestRunLogsTheErrorsOfWork(t *testing.T) {
 		}
 		require.Equal(t, []string{
 			`level=WARN msg="workqueue: work failed" queue=cities key=atlantis attempt=1 error="no such city"`,
-			`level=ERROR msg="workqueue: work failed, not tried again" queue=cities key=atlantis attempt=2 error="no such city"`,
+			`level=ERROR msg="workqueue: work failed, not retried" queue=cities key=atlantis attempt=2 error="no such city"`,
 		}, lines)
 	})
 }

@@ -340,7 +340,7 @@ func (q *Queue[K]) runOne(ctx context.Context, item Item[K], work func(context.C
 func (q *Queue[K]) failed(ctx context.Context, item Item[K], err error) {
 	level, message := slog.LevelWarn, "workqueue: work failed"
 	if !q.AddWith(item.Key, AddOptions{RateLimited: true, Reason: err.Error()}) {
-		level, message = slog.LevelError, "workqueue: work failed, not tried again"
+		level, message = slog.LevelError, "workqueue: work failed, not retried"
 	}
 	q.cfg.Logger.LogAttrs(ctx, level, message,
 		slog.String("queue", q.cfg.Name), slog.Any("key", item.Key), slog.Int("attempt", item.Attempt), slog.Any("error", err))

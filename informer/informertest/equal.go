@@ -12,13 +12,13 @@ func equalCases[T any]() []testCase[T] {
 			w := newWorld(t, s)
 			equaler, ok := s.Source.(informer.Equaler[T])
 			if !ok {
-				t.Skip("the source is no informer.Equaler, so a relist may be told as updates of all objects")
+				t.Skip("the source is no informer.Equaler, so a relist may be reported as updates of all objects")
 			}
 			w.put("a")
 			w.put("b")
 			one := w.object("a")
 			if !equaler.Equal(one, w.object("a")) {
-				t.Fatalf("Equal returns false for two lists of the same state: a relist is told as an update of every object")
+				t.Fatalf("Equal returns false for two lists of the same state: a relist is reported as an update of every object")
 			}
 			w.put("b")
 			if !equaler.Equal(one, w.object("a")) {

@@ -134,7 +134,7 @@ func (h *history[T]) compare(l listed) {
 			break
 		}
 		if err := h.now.apply(h.next); err != nil {
-			t.Fatalf("the watch tells: %v", err)
+			t.Fatalf("the watch yields: %v", err)
 		}
 		h.next = change{}
 	}

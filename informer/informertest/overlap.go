@@ -51,7 +51,7 @@ func overlapCases[T any]() []testCase[T] {
 			newWorld(t, s).overlap(o.first, o.second)
 		}})
 	}
-	return append(all, testCase[T]{"caches that follow many writers end up with what is true", func(t testing.TB, s Subject[T]) {
+	return append(all, testCase[T]{"caches that follow many writers reach the true state", func(t testing.TB, s Subject[T]) {
 		newWorld(t, s).manyWriters()
 	}})
 }
@@ -61,7 +61,7 @@ func overlapCases[T any]() []testCase[T] {
 func (w *world[T]) overlap(first, second Change) {
 	w.t.Helper()
 	if w.Overlap == nil {
-		w.t.Skip("the subject has no Overlap, so this suite does not show that the source tells changes in the order of their commits")
+		w.t.Skip("the subject has no Overlap, so this suite does not show that the source yields changes in the order of their commits")
 	}
 	w.put("a")
 	w.put("b")

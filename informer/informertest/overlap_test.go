@@ -228,7 +228,7 @@ func TestTheSuiteNoticesLateCommitsOfManyWritersWithoutOverlap(t *testing.T) {
 			s.Overlap = nil
 			return s
 		})
-		assert.Contains(t, failed["caches that follow many writers end up with what is true"], "differs from the source")
+		assert.Contains(t, failed["caches that follow many writers reach the true state"], "differs from the source")
 	})
 }
 
@@ -311,9 +311,9 @@ func TestASourceThatMergesKeepsTheContractIfItSaysSo(t *testing.T) {
 			s.Merges = false
 			return s
 		})
-		assert.Contains(t, failed, "a watch from any version tells the rest")
+		assert.Contains(t, failed, "a watch from any version yields the rest")
 		failed, _ = informertest.Failures(t, func() informertest.Subject[pair] { return open(informer.Deleted) })
-		assert.Contains(t, failed["a watch from any version tells the rest"], "told nothing", "a merged deletion is lost")
+		assert.Contains(t, failed["a watch from any version yields the rest"], "told nothing", "a merged deletion is lost")
 	})
 }
 
@@ -332,7 +332,7 @@ func TestTheSuiteNoticesAWrongEqual(t *testing.T) {
 		equal         func(a, b pair) bool
 	}{
 		{"a right one", "", func(a, b pair) bool { return a == b }},
-		{"never", "told as an update of every object", func(a, b pair) bool { return false }},
+		{"never", "reported as an update of every object", func(a, b pair) bool { return false }},
 		{"by name", "loses the update", func(a, b pair) bool { return a.name == b.name }},
 	} {
 		t.Run(m.name, func(t *testing.T) {

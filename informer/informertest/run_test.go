@@ -195,9 +195,9 @@ var faults = []struct {
 		})},
 	{"the last page is lost", "a long list is whole", "",
 		lists(func(l *informer.List[pair]) { l.Items = l.Items[:min(50, len(l.Items))] })},
-	{"the list says a version that is too new", "what happens between a list and its watch is told", "",
+	{"the list says a version that is too new", "a change between a list and its watch is not missed", "",
 		lists(func(l *informer.List[pair]) { l.Version++ })},
-	{"the list says a version that is too old", "a watch tells each change after its list, once and in order", "",
+	{"the list says a version that is too old", "a watch yields each change after its list, once and in order", "",
 		lists(func(l *informer.List[pair]) { l.Version = max(l.Version, 1) - 1 })},
 	{"the list has no version", "the version of a list grows with every change", "before, and 0 after",
 		lists(func(l *informer.List[pair]) { l.Version = 0 })},
@@ -220,17 +220,17 @@ var faults = []struct {
 			}
 			return s.List(ctx)
 		}}},
-	{"a watch begins with the present", "what happens between a list and its watch is told", "",
+	{"a watch begins with the present", "a change between a list and its watch is not missed", "",
 		faulty{watch: func(s *source, ctx context.Context, _ informer.Version) events { return s.Watch(ctx, s.Version()) }}},
-	{"a watch begins with its version", "a watch that was left is taken up again where it was", "",
+	{"a watch begins with its version", "a watch that was left resumes where it was", "",
 		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
 			return s.Watch(ctx, max(after, 1)-1)
 		}}},
-	{"a watch begins with the first change", "a watch from any version tells the rest", "",
+	{"a watch begins with the first change", "a watch from any version yields the rest", "",
 		faulty{watch: func(s *source, ctx context.Context, _ informer.Version) events { return s.Watch(ctx, 0) }}},
-	{"every event comes twice", "a watch tells each change after its list, once and in order", "comes after version 2",
+	{"every event comes twice", "a watch yields each change after its list, once and in order", "comes after version 2",
 		tells(func(ev event) []event { return []event{ev, ev} })},
-	{"every second event is lost", "a watch tells each change after its list, once and in order", "",
+	{"every second event is lost", "a watch yields each change after its list, once and in order", "",
 		tells(func(ev event) []event { return []event{ev}[ev.Version%2:] })},
 	{"deletions are lost", "a deletion carries the last state, and a creation after it is new", "",
 		tells(func(ev event) []event {
@@ -243,11 +243,11 @@ var faults = []struct {
 		when(isType(informer.Added), func(ev *event) { ev.Type = informer.Modified })},
 	{"a deletion has the key alone", "a deletion carries the last state, and a creation after it is new", "Deleted a.0",
 		when(isType(informer.Deleted), func(ev *event) { ev.Object.value = "" })},
-	{"a deletion has an older state, for who follows", "who lists and watches while objects change ends up with what is true", "but its last state was 0.",
+	{"a deletion has an older state, for who follows", "a consumer that lists and watches while objects change reaches the true state", "but its last state was 0.",
 		when(isType(informer.Deleted), func(ev *event) { ev.Object.value = "0" })},
-	{"an event has no version", "a watch tells each change after its list, once and in order", "comes after version",
+	{"an event has no version", "a watch yields each change after its list, once and in order", "comes after version",
 		when(isType(informer.Modified), func(ev *event) { ev.Version = 0 })},
-	{"an event has no type", "a watch tells each change after its list, once and in order", "which is none",
+	{"an event has no type", "a watch yields each change after its list, once and in order", "which is none",
 		when(isType(informer.Modified), func(ev *event) { ev.Type = 0 })},
 	{"a bookmark is of a version to come", "after a bookmark nothing is missed, and nothing comes again", "",
 		when(isType(informer.Bookmark), func(ev *event) { ev.Version += 10 })},
@@ -262,7 +262,7 @@ var faults = []struct {
 			}
 			return []event{ev}
 		})},
-	{"events come in pairs, the later one first", "two watches are told the same", "",
+	{"events come in pairs, the later one first", "two watches yield the same", "",
 		func() faulty {
 			return faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
 				var held []event
@@ -307,7 +307,7 @@ var faults = []struct {
 			time.Sleep(time.Hour)
 			yield(event{}, err)
 		})},
-	{"a watch goes on after an error", "the end of its context ends a watch that waits, with the cause", "goes on after the error",
+	{"a watch goes on after an error", "the end of its context ends a watch that waits, with the cause", "continues after the error",
 		ends(func(err error, yield func(event, error) bool) {
 			if yield(event{}, err) {
 				yield(event{}, err)
@@ -362,6 +362,6 @@ func TestTheSuiteNoticesAWatchThatSharesItsEvents(t *testing.T) {
 				return []event{ev}
 			}).watch})
 		})
-		assert.Contains(t, failed["two watches are told the same"], "has told nothing")
+		assert.Contains(t, failed["two watches yield the same"], "has told nothing")
 	})
 }

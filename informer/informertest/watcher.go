@@ -144,10 +144,10 @@ func (r *watcher[T]) sees(want ...change) {
 	for _, c := range want {
 		got, err := r.next()
 		if err != nil {
-			r.t.Fatalf("the watch ends with the error %q before it tells: %v %s.%d", err, c.what, c.name, c.rev)
+			r.t.Fatalf("the watch ends with the error %q before it yields: %v %s.%d", err, c.what, c.name, c.rev)
 		}
 		if got.what != c.what || got.name != c.name || got.rev != c.rev {
-			r.t.Fatalf("the watch tells: %v; want: %v %s.%d", got, c.what, c.name, c.rev)
+			r.t.Fatalf("the watch yields: %v; want: %v %s.%d", got, c.what, c.name, c.rev)
 		}
 	}
 }
@@ -171,13 +171,13 @@ func (r *watcher[T]) seesMerged(want []change) {
 		for !done(name) {
 			got, err := r.next()
 			if err != nil {
-				r.t.Fatalf("the watch ends with the error %q before it tells: %v", err, left[name])
+				r.t.Fatalf("the watch ends with the error %q before it yields: %v", err, left[name])
 			}
 			i := slices.IndexFunc(left[got.name], func(c change) bool {
 				return c.rev == got.rev && (c.what == informer.Deleted) == (got.what == informer.Deleted)
 			})
 			if i < 0 || had[got.name] && got.what == informer.Added || !had[got.name] && got.what == informer.Deleted {
-				r.t.Fatalf("the watch tells: %v; want one of %v", got, left[got.name])
+				r.t.Fatalf("the watch yields: %v; want one of %v", got, left[got.name])
 			}
 			left[got.name] = left[got.name][i+1:]
 			had[got.name] = got.what != informer.Deleted
@@ -205,7 +205,7 @@ func (r *watcher[T]) end() error {
 	}
 	switch {
 	case r.late:
-		r.t.Fatalf("the watch goes on after the error %q", r.errs[0])
+		r.t.Fatalf("the watch continues after the error %q", r.errs[0])
 	case len(r.errs) > 1:
 		r.t.Fatalf("the watch ends with the error %q, which is not alone: %v", r.errs[0], r.errs[1])
 	case len(r.errs) == 0:

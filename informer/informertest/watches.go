@@ -13,7 +13,7 @@ import (
 
 func watchCases[T any]() []testCase[T] {
 	return []testCase[T]{
-		{"a watch tells each change after its list, once and in order", func(t testing.TB, s Subject[T]) {
+		{"a watch yields each change after its list, once and in order", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			w.put("x")
 			watch := w.watch(w.listsTruth())
@@ -38,7 +38,7 @@ func watchCases[T any]() []testCase[T] {
 			watch.sees(w.delete("a"))
 		}},
 
-		{"what happens between a list and its watch is told", func(t testing.TB, s Subject[T]) {
+		{"a change between a list and its watch is not missed", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			w.needs(1)
 			w.put("a")
@@ -49,7 +49,7 @@ func watchCases[T any]() []testCase[T] {
 			watch.sees(w.delete("a"))
 		}},
 
-		{"a watch from any version tells the rest", func(t testing.TB, s Subject[T]) {
+		{"a watch from any version yields the rest", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			w.needs(storyChanges + 1)
 			watch := w.watch(w.listsTruth())
@@ -66,7 +66,7 @@ func watchCases[T any]() []testCase[T] {
 			}
 		}},
 
-		{"a watch that was left is taken up again where it was", func(t testing.TB, s Subject[T]) {
+		{"a watch that was left resumes where it was", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			w.needs(storyChanges)
 			if w.Merges {
@@ -81,7 +81,7 @@ func watchCases[T any]() []testCase[T] {
 			}
 		}},
 
-		{"two watches are told the same", func(t testing.TB, s Subject[T]) {
+		{"two watches yield the same", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			version := w.listsTruth()
 			one, two := w.watch(version), w.watch(version)
@@ -108,7 +108,7 @@ func watchCases[T any]() []testCase[T] {
 			w.must(s.Bookmark())
 			c, err := watch.event()
 			if err != nil || c.what != informer.Bookmark {
-				t.Fatalf("the watch tells: %v, %v; want: a bookmark", c, err)
+				t.Fatalf("the watch yields: %v, %v; want: a bookmark", c, err)
 			}
 			resumed := w.watch(watch.last)
 			c = w.put("b")
@@ -116,7 +116,7 @@ func watchCases[T any]() []testCase[T] {
 			resumed.sees(c)
 		}},
 
-		{"who lists and watches while objects change ends up with what is true", func(t testing.TB, s Subject[T]) {
+		{"a consumer that lists and watches while objects change reaches the true state", func(t testing.TB, s Subject[T]) {
 			const readers, names, revs = 3, 7, 20
 			w := newWorld(t, s)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, fmt.Errorf("what is true was not seen for %v", Patience))

@@ -128,7 +128,7 @@ func warn(log *slog.Logger) func(error) {
 		if crash := (*wait.PanicError)(nil); errors.As(err, &crash) {
 			attrs = append(attrs, slog.String("stack", string(crash.Stack)))
 		}
-		log.LogAttrs(context.Background(), slog.LevelWarn, "poll goes on after an error", attrs...)
+		log.LogAttrs(context.Background(), slog.LevelWarn, "poll continues after an error", attrs...)
 	}
 }
 

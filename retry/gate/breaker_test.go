@@ -121,7 +121,7 @@ func TestAPanicOfCountsLeavesTheTrialToAnother(t *testing.T) {
 	})
 }
 
-func TestThoseWhoAreRefusedDoNotComeBackTogether(t *testing.T) {
+func TestRefusedCallersDoNotComeBackTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: 10 * time.Second})
 		_ = b.Do(t.Context(), func(context.Context) error { return errDown })

@@ -132,7 +132,7 @@ func TestEachKeyGetsThrough(t *testing.T) {
 	}
 }
 
-func TestNobodyGetsInBeforeAKeyThatWaits(t *testing.T) {
+func TestNoCallerGetsInBeforeAWaitingKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(1, 1), &service{}
 		do := func(key string) time.Duration {
@@ -245,7 +245,7 @@ func TestALateAttemptKeepsItsPlaceUntilItEnds(t *testing.T) {
 	})
 }
 
-func TestCallersWhomNobodyKnowsDoNotComeBackTogether(t *testing.T) {
+func TestUnknownCallersDoNotComeBackTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(10, 1), &service{}
 		require.NoError(t, l.Do(t.Context(), s.call))

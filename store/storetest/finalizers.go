@@ -53,7 +53,7 @@ var finalizerCases = []testCase{
 		w.sees(informer.Added, again)
 	}},
 
-	{"to delete again what is being deleted does nothing", func(t testing.TB, db Database) {
+	{"a second deletion of an object that is being deleted does nothing", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		create(t, s, "web", "dns")
 		o := remove(t, s, "web")
@@ -65,7 +65,7 @@ var finalizerCases = []testCase{
 		w.sees(informer.Added, create(t, s, "next"))
 	}},
 
-	{"an update cannot take a deletion back", func(t testing.TB, db Database) {
+	{"an update cannot undo a deletion", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		before := create(t, s, "web", "dns")
 		remove(t, s, "web")
@@ -79,7 +79,7 @@ var finalizerCases = []testCase{
 		}
 	}},
 
-	{"an update cannot ask for a deletion", func(t testing.TB, db Database) {
+	{"an update cannot request a deletion", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web")
 		o.Deleting, o.Value.Size = o.Created, 7
@@ -89,7 +89,7 @@ var finalizerCases = []testCase{
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
-	{"to remove the last finalizer of an object that is not being deleted keeps it", func(t testing.TB, db Database) {
+	{"removing the last finalizer of an object that is not being deleted keeps it", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		o.Finalizers = nil
@@ -99,7 +99,7 @@ var finalizerCases = []testCase{
 		keys(t, list(t, s))
 	}},
 
-	{"a deletion that has begun changes the version that a writer has to know", func(t testing.TB, db Database) {
+	{"a deletion that has begun changes the version that a writer must name", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		remove(t, s, "web")

@@ -131,7 +131,7 @@ var handleCases = []testCase{
 		}
 	}},
 
-	{"the terms of two leases have nothing to do with each other", func(t testing.TB, db Database) {
+	{"the terms of two leases are independent", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		for i, lease := range []string{"shop", "shop/2", "Shop", "shop ", "a'; --"} {
 			ctx := store.WithFence(patient(t), store.Fence{Lease: lease, Term: uint64(10 - i)})
@@ -240,7 +240,7 @@ var handleCases = []testCase{
 		}
 		repaired := write(func([]byte) []byte { return whole })
 		if e := w.next(); e.Object.Key != "bad" || e.Version != repaired.Version {
-			t.Fatalf("after the repair the watch tells of %q at version %d, want bad at %d", e.Object.Key, e.Version, repaired.Version)
+			t.Fatalf("after the repair the watch yields %q at version %d, want bad at %d", e.Object.Key, e.Version, repaired.Version)
 		}
 		sameContent(t, "what was repaired", get(t, s, "bad"), bad)
 		keys(t, list(t, s), "bad", "good")

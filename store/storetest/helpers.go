@@ -267,7 +267,7 @@ func (w *watcher) ends() error {
 			w.t.Fatalf("the error %q comes with the event %v %d", err, e.Type, e.Version)
 		}
 		if _, _, more := w.pull(); more {
-			w.t.Fatalf("the watch goes on after the error %q", err)
+			w.t.Fatalf("the watch continues after the error %q", err)
 		}
 		return err
 	}

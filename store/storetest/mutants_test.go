@@ -39,13 +39,13 @@ func TestTheSuiteFindsEveryMistakeOfABackend(t *testing.T) {
 const (
 	manyWriters = "watches and lists through all handles agree with what is stored while many write"
 	bytesBack   = "a record comes back byte by byte"
-	keysBack    = "every key that is allowed comes back, and no two are one"
+	keysBack    = "every valid key comes back, and no two are the same"
 	refusals    = "a decide that fails or writes nothing changes nothing, and its error comes back as it is"
 	otherHandle = "a write through one handle is seen at once through another"
 	bookmarks   = "every kind has a bookmark soon after another kind has changed, and when nothing changes"
-	leases      = "the terms of two leases have nothing to do with each other"
+	leases      = "the terms of two leases are independent"
 	termsRace   = "after a write of a greater term through one handle, no lesser one is accepted through another"
-	allFences   = "all fences of a write have to hold, and none is recorded if one does not"
+	allFences   = "all fences of a write must hold, and none is recorded if one does not"
 	counted     = "a counter that many raise through all handles loses no update"
 )
 
@@ -277,7 +277,7 @@ var mutants = []struct {
 			return r, err
 		}
 	}},
-	{"a watch of a query tells what leaves it", "a watch of a query tells what enters it and what leaves it", func(b *broken) {
+	{"a watch of a query tells what leaves it", "a watch of a query yields the records that enter it and those that leave it", func(b *broken) {
 		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
 			return func(yield func(backend.Change, error) bool) {
 				for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {

@@ -108,7 +108,7 @@ var objectCases = []testCase{
 		keys(t, list(t, s))
 	}},
 
-	{"what is not there is not found", func(t testing.TB, db Database) {
+	{"a missing object is not found", func(t testing.TB, db Database) {
 		s, other := db.open("thing"), db.open("other")
 		o := create(t, s, "web")
 		remove(t, s, "web")

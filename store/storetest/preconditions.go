@@ -99,7 +99,7 @@ var preconditionCases = []testCase{
 		must(t, err)
 	}},
 
-	{"all preconditions have to hold", func(t testing.TB, db Database) {
+	{"all preconditions must hold", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web")
 		good := []store.Precondition{store.IfVersion(o.Version), store.IfUID(o.UID), store.IfTerm("lease", 3), {}}
@@ -145,7 +145,7 @@ var preconditionCases = []testCase{
 		refused(t, errOf(other.Delete(patient(t), "new", store.IfTerm("lease", 8))), store.ErrFenced, opDelete, other, "new")
 	}},
 
-	{"a term is seen with an accepted write that has nothing to change, and not with a refused one", func(t testing.TB, db Database) {
+	{"an accepted write records its term even if it changes nothing, and a rejected one does not", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		_, err := s.Create(patient(t), o, store.IfTerm("lease", 9))
@@ -161,7 +161,7 @@ var preconditionCases = []testCase{
 		refused(t, errOf(s.Delete(patient(t), "web", store.IfTerm("lease", 4))), store.ErrFenced, opDelete, s, "web")
 	}},
 
-	{"who is fenced off hears so first, and who is late that the object is gone", func(t testing.TB, db Database) {
+	{"ErrFenced takes precedence over ErrExists and ErrNotFound, and these over ErrConflict", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		_, err := s.Create(patient(t), object{Key: "web"}, store.IfTerm("lease", 2))
 		must(t, err)

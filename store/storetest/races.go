@@ -113,7 +113,7 @@ var raceCases = []testCase{
 		}
 	}},
 
-	{"a watch tells every write of many writers once and in order", func(t testing.TB, db Database) {
+	{"a watch yields every write of many writers once and in order", func(t testing.TB, db Database) {
 		s, ctx := db.open("thing"), patient(t)
 		from := list(t, s).Version
 		stored := make([]object, racers)
@@ -131,7 +131,7 @@ var raceCases = []testCase{
 			e := w.next() // fails when the order is wrong
 			var i int
 			_, _ = fmt.Sscanf(e.Object.Key, "%d", &i)
-			same(t, "what the watch tells", e.Object, stored[i])
+			same(t, "what the watch yields", e.Object, stored[i])
 			seen[e.Object.Key] = true
 		}
 		if len(seen) != racers {

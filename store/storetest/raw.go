@@ -150,7 +150,7 @@ var backendCases = []testCase{
 		}
 	}},
 
-	{"a watch of a query tells what enters it and what leaves it", func(t testing.TB, db Database) {
+	{"a watch of a query yields the records that enter it and those that leave it", func(t testing.TB, db Database) {
 		b := db.Handles[0]
 		if b.Capabilities().Skips {
 			t.Skip("the backend may leave out what entered or left the query")
@@ -232,7 +232,7 @@ var backendCases = []testCase{
 		}
 	}},
 
-	{"all fences of a write have to hold, and none is recorded if one does not", func(t testing.TB, db Database) {
+	{"all fences of a write must hold, and none is recorded if one does not", func(t testing.TB, db Database) {
 		b := db.Handles[0]
 		write := func(fences ...backend.Fence) error {
 			_, err := b.Transact(patient(t), "raw", "web", fences, func(backend.Record) (*backend.Record, error) { return nil, nil })

@@ -184,7 +184,7 @@ var faults = map[string]struct {
 		},
 	},
 	"only the first precondition is looked at": {
-		"all preconditions have to hold", func(f *faulty) {
+		"all preconditions must hold", func(f *faulty) {
 			f.delete = func(ctx context.Context, key string, pre ...store.Precondition) (object, error) {
 				return f.Store.Delete(ctx, key, pre[:min(1, len(pre))]...)
 			}
@@ -233,7 +233,7 @@ var faults = map[string]struct {
 		},
 	},
 	"a list that says it is newer than it is": {
-		"a watch from a list tells what came after the list", func(f *faulty) {
+		"a watch from a list yields everything after the list", func(f *faulty) {
 			f.list = func(ctx context.Context) (list, error) {
 				l, err := f.Store.List(ctx)
 				l.Version++
@@ -242,7 +242,7 @@ var faults = map[string]struct {
 		},
 	},
 	"a watch that repeats": {
-		"a watch from any version tells the rest of the story, and nothing of before", func(f *faulty) {
+		"a watch from any version yields the rest of the story, and nothing earlier", func(f *faulty) {
 			f.watch = func(ctx context.Context, after informer.Version) events {
 				return f.Store.Watch(ctx, max(after, 1)-1)
 			}

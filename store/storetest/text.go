@@ -24,7 +24,7 @@ func odd(limit int) []string {
 }
 
 var textCases = []testCase{
-	{"every key that is allowed comes back, and no two are one", func(t testing.TB, db Database) {
+	{"every valid key comes back, and no two are the same", func(t testing.TB, db Database) {
 		s, two := db.open("thing"), db.through(1, "thing")
 		all := odd(backend.MaxKey)
 		w := watch(t, patient(t), two, list(t, s).Version)
@@ -34,7 +34,7 @@ var textCases = []testCase{
 			}
 			e := w.next()
 			if e.Type != informer.Added || e.Object.Key != key || e.Object.Value.Size != i+1 {
-				t.Fatalf("the watch tells %v of %.40q, want Added of %.40q", e.Type, e.Object.Key, key)
+				t.Fatalf("the watch yields %v of %.40q, want Added of %.40q", e.Type, e.Object.Key, key)
 			}
 			if o := get(t, two, key); o.Key != key || o.Value.Size != i+1 {
 				t.Fatalf("under %.40q is %.40q of size %d, want size %d", key, o.Key, o.Value.Size, i+1)
@@ -44,7 +44,7 @@ var textCases = []testCase{
 		for _, key := range all {
 			remove(t, s, key)
 			if e := w.next(); e.Type != informer.Deleted || e.Object.Key != key {
-				t.Fatalf("the watch tells %v of %.40q, want Deleted of %.40q", e.Type, e.Object.Key, key)
+				t.Fatalf("the watch yields %v of %.40q, want Deleted of %.40q", e.Type, e.Object.Key, key)
 			}
 		}
 		keys(t, list(t, s))

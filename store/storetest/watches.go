@@ -49,13 +49,13 @@ func (w *watcher) seesAll(want []event) {
 }
 
 var watchCases = []testCase{
-	{"a watch from 0 tells the whole story in order", func(t testing.TB, db Database) {
+	{"a watch from 0 yields the whole story in order", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		want := story(t, s)
 		watch(t, patient(t), s, 0).seesAll(want)
 	}},
 
-	{"a watch from any version tells the rest of the story, and nothing of before", func(t testing.TB, db Database) {
+	{"a watch from any version yields the rest of the story, and nothing earlier", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		want := story(t, s)
 		for i, e := range want {
@@ -64,7 +64,7 @@ var watchCases = []testCase{
 		}
 	}},
 
-	{"a watch from a list tells what came after the list", func(t testing.TB, db Database) {
+	{"a watch from a list yields everything after the list", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		story(t, s)
 		from := list(t, s).Version
@@ -74,7 +74,7 @@ var watchCases = []testCase{
 		w.sees(informer.Modified, grow(t, s, "new"))
 	}},
 
-	{"a watch that is broken off goes on from the last version seen", func(t testing.TB, db Database) {
+	{"a broken watch resumes from the last version seen", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		want := story(t, s)
 		var last informer.Version
@@ -114,7 +114,7 @@ var watchCases = []testCase{
 		}
 	}},
 
-	{"a watch that waits hears of every write, and so does another", func(t testing.TB, db Database) {
+	{"a waiting watch yields every write, and so does another", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		ctx, cancel := context.WithCancel(patient(t))
 		var wg sync.WaitGroup
@@ -296,10 +296,10 @@ var expiryCases = []testCase{
 				t.Fatalf("a bookmark of version %d passes version %d, which was not told", e.Version, last.Version)
 			case e.Type == informer.Bookmark:
 			case strings.HasPrefix(e.Object.Key, "filler"):
-				t.Fatalf("the watch tells of %s, and has left out version %d", e.Object.Key, last.Version)
+				t.Fatalf("the watch yields %s, and has left out version %d", e.Object.Key, last.Version)
 			default:
 				if size++; e.Object.Value.Size != size {
-					t.Fatalf("the watch tells of size %d, and %d comes next", e.Object.Value.Size, size)
+					t.Fatalf("the watch yields size %d, and %d comes next", e.Object.Value.Size, size)
 				}
 			}
 		}

@@ -162,7 +162,7 @@ func (m *mapping[K, S, T]) mapAll(key S, u unmapped[T]) error {
 func (m *mapping[K, S, T]) put(key S, u unmapped[T], err error) error {
 	m.keep(key, u)
 	if m.ctx.Err() == nil {
-		m.origin.log(m.ctx, "mapping failed, tried again", key, err)
+		m.origin.log(m.ctx, "mapping failed, will be retried", key, err)
 	}
 	return err
 }
