@@ -63,6 +63,7 @@ type try[K comparable] struct {
 
 	began    time.Duration   // after Controller.started
 	shared   context.Context // that of the worker, if a slot bounds the Attempt; nil without slots
+	done     func()          // ends the work in the slot; nil without slots
 	causes   []string        // of Hooks.Trace, and nil without it
 	end      func(Report[K]) // likewise
 	lastWord bool            // Config.GaveUp has been called and has not returned
@@ -89,18 +90,8 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 		return report, false
 	}
 	c.waiters.Begin(item.Key)
-	var shared context.Context
-	if slots := c.slots.Load(); slots != nil {
-		work, done, ok := (*slots).Begin(ctx, c.cfg.ShardKey(item.Key))
-		if !ok {
-			told = c.notOwned(ctx, item)
-			return report, false
-		}
-		defer done() // after GaveUp, which writes too
-		shared, ctx = ctx, work
-	}
 	t := h.newTry()
-	*t = try[K]{began: time.Since(c.started), shared: shared, Attempt: attempt.Attempt[K]{
+	*t = try[K]{began: time.Since(c.started), Attempt: attempt.Attempt[K]{
 		Context: ctx, Work: ctx, Of: &c.attempts, Key: item.Key, Number: c.ids.Add(1),
 		Ordinal: item.Attempt, FirstFailure: item.FirstFailure, Reasons: item.Reasons,
 	}}
@@ -117,7 +108,21 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 			}
 			_, told = c.finish(t, Result{}, Panicked, crash)
 		}
+		if t.done != nil {
+			t.done() // after GaveUp, which writes too
+		}
 	}()
+	if slots := c.slots.Load(); slots != nil {
+		if owned, err := c.begin(t, *slots); !owned {
+			returned = true
+			if err == nil {
+				told = c.notOwned(ctx, item)
+				return report, false
+			}
+			report, told = c.finish(t, Result{}, Panicked, err)
+			return report, true
+		}
+	}
 	if h != nil && h.of.wait != nil {
 		h.of.wait(t)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller/internal/waiters"
+	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -56,6 +57,19 @@ func (c *Controller[K]) Acquired(slot int) {
 			c.add(key, opts, false)
 		}
 	})
+}
+
+// begin begins the work of t in the slot of its key. It returns false if another replica owns the slot, and an error after a panic of
+// Config.ShardKey or of slots.
+func (c *Controller[K]) begin(t *try[K], slots Slots) (owned bool, err error) {
+	err = wait.Call(t.Context, func(ctx context.Context) error {
+		work, done, ok := slots.Begin(ctx, c.cfg.ShardKey(t.Key))
+		if owned = ok; owned {
+			t.shared, t.Context, t.Work, t.done = ctx, work, work, done
+		}
+		return nil
+	})
+	return owned, err
 }
 
 // notOwned leaves the key of item to the replica that owns it, and returns the verdict for WaitReconciled.

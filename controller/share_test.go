@@ -145,6 +145,34 @@ func TestASlotIsReleasedAfterAGoexit(t *testing.T) {
 	})
 }
 
+// A key function of the user may have a bug, as a reconcile may.
+func TestAPanicOfShardKeyIsAPanicOfTheReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := true
+		cfg := controller.Config[string]{ShardKey: func(key string) string {
+			if bad {
+				panic("no shard for " + key)
+			}
+			return key
+		}}
+		c, reports := newController(t, cfg, noop)
+		c.Share(byText{})
+		looptest.Start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		all := reports.Take()
+		require.Len(t, all, 1)
+		assert.Equal(t, controller.Panicked, all[0].Outcome)
+		require.ErrorContains(t, all[0].Err, "no shard for a")
+		bad = false
+		time.Sleep(time.Minute)
+		all = reports.Take()
+		require.Len(t, all, 1)
+		assert.Equal(t, controller.Succeeded, all[0].Outcome)
+		assert.Equal(t, 2, all[0].Attempt)
+	})
+}
+
 // marked are slots that this replica owns. The contexts of their work have a value.
 type marked struct {
 	key     any

@@ -44,8 +44,8 @@ func newPlan(r *rand.Rand) (p plan) {
 	return p
 }
 
-// expected returns which pages are used, the error, and when Ahead returns.
-func (p plan) expected() (used []int, err error, end time.Duration) {
+// expected returns which pages are used, when Ahead returns, and its error.
+func (p plan) expected() (used []int, end time.Duration, err error) {
 	var now time.Duration  // when the read of a page begins, which is when the use of the page before begins
 	var free time.Duration // when that use ends
 	for i, takes := range p.reads {
@@ -56,11 +56,11 @@ func (p plan) expected() (used []int, err error, end time.Duration) {
 		}
 		switch next := max(free, done); {
 		case ends:
-			return used, errCancel, next
+			return used, next, errCancel
 		case i == p.fails:
-			return used, errRead, next
+			return used, next, errRead
 		case p.cancel < next:
-			return used, errCancel, next
+			return used, next, errCancel
 		default:
 			now, free = next, next+p.uses[i]
 		}
@@ -70,10 +70,10 @@ func (p plan) expected() (used []int, err error, end time.Duration) {
 			if next := i + 1; next < len(p.reads) && p.stubborn {
 				end = max(end, now+p.reads[next])
 			}
-			return used, nil, end
+			return used, end, nil
 		}
 	}
-	return used, nil, free
+	return used, free, nil
 }
 
 func TestPagesAreReadAheadAsAModelSays(t *testing.T) {
@@ -117,7 +117,7 @@ func TestPagesAreReadAheadAsAModelSays(t *testing.T) {
 				return i != p.leaves
 			})
 			took := time.Since(begin)
-			wantUsed, wantErr, want := p.expected()
+			wantUsed, want, wantErr := p.expected()
 			assert.Equal(t, wantUsed, used)
 			assert.Equal(t, wantErr, err)
 			assert.Equal(t, want, took)
