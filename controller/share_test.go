@@ -148,9 +148,9 @@ func TestASlotIsReleasedAfterAGoexit(t *testing.T) {
 // A key function of the user may have a bug, as a reconcile may.
 func TestAPanicOfShardKeyIsAPanicOfTheReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bad := true
+		var mended atomic.Bool
 		cfg := controller.Config[string]{ShardKey: func(key string) string {
-			if bad {
+			if !mended.Load() {
 				panic("no shard for " + key)
 			}
 			return key
@@ -164,7 +164,7 @@ func TestAPanicOfShardKeyIsAPanicOfTheReconcile(t *testing.T) {
 		require.Len(t, all, 1)
 		assert.Equal(t, controller.Panicked, all[0].Outcome)
 		require.ErrorContains(t, all[0].Err, "no shard for a")
-		bad = false
+		mended.Store(true)
 		time.Sleep(time.Minute)
 		all = reports.Take()
 		require.Len(t, all, 1)

@@ -68,6 +68,7 @@ func TestOnSQLiteACallWaitsForTheLockUntilItsContextEnds(t *testing.T) {
 				require.ErrorIs(t, err, busy)
 				assert.Equal(t, time.Second, time.Since(begin))
 
+				synctest.Wait() // database/sql rolls back in the background
 				released := time.Now().Add(time.Second)
 				server.before = func(string) error {
 					if time.Now().Before(released) {
