@@ -127,8 +127,8 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 
 		for range 4 {
 			recorder.Normal(store.Ref{Kind: "Site", Key: "a"}, "Grew", "by one")
+			synctest.Wait() // the sink has the first one
 		}
-		synctest.Wait()
 		q.Add("order")
 		q.AddAfter("other", time.Hour)
 		time.Sleep(2 * time.Second) // 27 s after the start, between two renewals
