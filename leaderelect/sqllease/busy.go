@@ -3,29 +3,27 @@ package sqllease
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// sqliteBusy is SQLITE_BUSY: another connection has the lock of the file. Its variants are others, such as that a transaction has read
-// the past, for which no wait helps.
+// sqliteBusy is SQLITE_BUSY: another connection has the lock of the file. No wait helps against its variants, such as the one for a
+// transaction that has read the past.
 const sqliteBusy = 5
 
-// whileBusy calls f until it returns another error than that the file is locked. It waits here and not in SQLite, because a driver
-// does not notice the end of ctx while SQLite waits. f does one statement, before which its connection holds no lock. On Postgres,
-// whileBusy calls f once.
+// whileBusy calls f until it returns an error other than that the file is locked, or none. It waits here and not in SQLite, because a
+// driver does not notice the end of ctx while SQLite waits. f does one statement, before which its connection holds no lock. On
+// Postgres, whileBusy calls f once.
 func (s *Store) whileBusy(ctx context.Context, f func() error) error {
-	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
-		err := f()
-		var e interface{ Code() int }
-		if s.stmt.postgres || !errors.As(err, &e) || e.Code() != sqliteBusy {
-			return err
-		}
-		if wait.Sleep(ctx, pause+rand.N(pause)) != nil { // two that wait in step would meet again and again
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
+	if s.stmt.postgres {
+		return f()
 	}
+	backoff := wait.Backoff{Duration: 100 * time.Microsecond, Factor: 2, Jitter: 1, Cap: 5 * time.Millisecond}
+	busy := func(err error) bool {
+		var e interface{ Code() int }
+		return errors.As(err, &e) && e.Code() == sqliteBusy
+	}
+	return retry.OnError(ctx, backoff, busy, func(context.Context) error { return f() })
 }

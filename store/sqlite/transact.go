@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,7 +13,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // queryer reads: a pool or a transaction.
@@ -247,18 +248,13 @@ func (b *Backend) begin(ctx context.Context) (tx *sql.Tx, err error) {
 // whileBusy calls f until it returns an error other than that the file is locked, or none. It waits here and not in SQLite, because the
 // wait of SQLite does not end with ctx, and SQLite does not wait at all if it sees a possible deadlock.
 func (b *Backend) whileBusy(ctx context.Context, f func() error) error {
+	backoff := wait.Backoff{Duration: 100 * time.Microsecond, Factor: 2, Jitter: 1, Cap: 5 * time.Millisecond}
 	deadline := time.Now().Add(b.cfg.BusyTimeout)
-	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
-		err := f()
-		if e := new(sqlitedriver.Error); !errors.As(err, &e) || e.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-time.After(pause + rand.N(pause)): // two writers that wait in step would collide again and again
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	busy := func(err error) bool {
+		e := new(sqlitedriver.Error)
+		return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY && !time.Now().After(deadline)
 	}
+	return retry.OnError(ctx, backoff, busy, func(context.Context) error { return f() })
 }
 
 // refusal is an error of decide or of a fence. Transact returns it unchanged.
