@@ -179,8 +179,8 @@ func TestACrashBetweenTwoWritesIsMadeUpForOnlyByLookingAtBoth(t *testing.T) {
 	}
 }
 
-// An app is deleted while the controller is down. No event will ever report that. What is to be done for a deletion follows from what is
-// there (children without an owner), or the deletion waits for the controller (a finalizer). See
+// An app is deleted while the controller is down. No event will ever report that. Either the controller finds the work in the current
+// state (children without an owner), or the deletion waits for the controller (a finalizer). See
 // https://github.com/instaclustr/cassandra-operator/issues/398.
 func TestADeletionThatNobodySawIsMissedByWhoeverWaitsForItsEvent(t *testing.T) {
 	type (

@@ -32,8 +32,8 @@ func ParsePlan(text string) (Plan, error) {
 //	regain        the process loses its lease, learns it, and stands by; when its successor ends, it leads again, with the next term and
 //	              all that it remembers; its call of the former term arrives after the next step of the user
 //	late          the process ends while an effect is on its way, which arrives when a new one has taken over
-//	cold          like crash-after; in the new process, the controllers that watch a kind begin when nothing else is left to do: the state that they
-//	              fill, such as a map, is empty while the others act
+//	cold          like crash-after; in the new process, the controllers that watch a kind begin when nothing else is left to do: the
+//	              state that they fill, such as a map, is empty while the others act
 //	lag           from this write on, the caches of a kind receive nothing until nothing else is left to do
 //	travel        like crash-after; the caches of the new process begin in the past, and then catch up
 //	gap           a watch breaks between two changes of an object, and a new list merges them

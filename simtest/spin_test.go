@@ -257,7 +257,7 @@ func TestAPartThatPollsIsNoLoop(t *testing.T) {
 	}
 }
 
-// Nothing else happens during a reconcile in step mode, so one that waits for ever would hold up the run.
+// Nothing else happens during a reconcile in step mode, so a reconcile that never returns would block the run.
 func TestAReconcileThatDoesNotReturnIsReported(t *testing.T) {
 	for name, wait := range map[string]func(context.Context){
 		"it waits": func(ctx context.Context) { <-ctx.Done() },

@@ -26,8 +26,8 @@
 //     has ended; keys and values of any bytes; terms; copies of values; List; and Watch: its first state, order, last
 //     state, deletions, and end.
 //  4. If the backend can be made to fail, the suite also checks records that do not expire; versions and floors after a
-//     deletion by hand; calls in a network that drops everything, and beside a writer that keeps its lock; writes whose reply is lost; a server that is killed and
-//     restarted; and guarded writes of terms that are over.
+//     deletion by hand; calls in a network that drops everything, and beside a writer that keeps its lock; writes whose reply is
+//     lost; a server that is killed and restarted; and guarded writes of terms that are over.
 //
 // The suite cannot check failures of several machines, such as the failover of a server to its replica.
 package leasetest

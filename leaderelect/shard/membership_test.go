@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 )
 
-// A renewal of a membership hangs until the membership is lost. What counts at the end of Run is whether it hangs then.
+// A renewal of a membership hangs until the membership is lost. Run reports the renewal only if it still hangs at the end of Run.
 func TestACallOfALostMembershipIsStuckOnlyIfItHangsAtTheEnd(t *testing.T) {
 	for what, returns := range map[string]bool{"it has returned": true, "it hangs": false} {
 		t.Run(what, func(t *testing.T) {

@@ -21,8 +21,9 @@ import (
 // leader cannot begin transactions for which its successor would have to wait.
 //
 // On Postgres, neither renewals nor other guarded transactions wait for tx. The role of tx needs the privilege to UPDATE
-// the table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and [Store.Transact]
-// until ctx ends. Then every other write, including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader's own work costs it the lease.
+// the table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and [Store.Transact] until ctx
+// ends. Then every other write, including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader's own
+// work costs it the lease.
 //
 // # How it works
 //

@@ -237,7 +237,7 @@ func (p *Process) startLimit() <-chan time.Time {
 }
 
 // Reconcile makes a controller reconcile a key, and waits for it. begin calls its argument in another goroutine, and returns a channel that
-// is closed when the call has ended. Reconcile returns false if the key was not ready.
+// receives a value when the call has ended. Reconcile returns false if the key was not ready.
 func (p *Process) Reconcile(l part.Loop, key string, begin func(func()) <-chan struct{}) bool {
 	p.beginReading(l.Name(), key)
 	p.Run.turns++
